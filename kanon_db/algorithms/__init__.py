@@ -1,0 +1,1 @@
+"""Pure algorithms: numpy in, frozen dataclasses of numpy out; no SQL, no files, no clock."""

@@ -1,0 +1,1 @@
+"""Bucketization under F'-privacy [GB]: which bucket sizes, and which records into which bucket."""

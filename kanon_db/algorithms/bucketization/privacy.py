@@ -1,0 +1,492 @@
+"""F'-privacy: a threshold of its own for each sensitive value ([GB] Section 3.3).
+
+All numbers are exact rationals, from the text of the specification to the number of occurrences
+that a bucket may hold: in floating point ``0.29 * 100`` is 28.999…, whose floor is one short.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from kanon_db.algorithms.bucketization.setting import IntArray, record_counts
+from kanon_db.errors import IneligibleError, InvalidParameterError
+
+_RULES = ("theta", "base", "default", "l", "null")
+_EXAMPLE = 'write for example {"theta": 8, "base": 0.02}, {"l": 4} or {"default": "1/3"}'
+
+# A number is written out before it is used, so its length bounds the work: 1e999999999 must not
+# become an integer of a billion digits.
+_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE](?P<exponent>[+-]?[0-9]+))?|[0-9]+/[0-9]+")
+_MAX_NUMBER_LENGTH = 40
+_MAX_EXPONENT = 40
+_MAX_TEXT_LENGTH = 2**24
+
+
+@dataclass(frozen=True)
+class FPrimePrivacy:
+    """Upper bounds f'_i on the frequency of each sensitive value within any bucket.
+
+    Parameters
+    ----------
+    thresholds : tuple of Fraction, length m
+        f'_i of each sensitive value, in the range (0, 1].
+
+    Raises
+    ------
+    InvalidParameterError
+        If a threshold lies outside the range.
+
+    Notes
+    -----
+    **Source:** [GB] Definition 3.
+
+    Examples
+    --------
+    >>> privacy = FPrimePrivacy((Fraction(29, 100), Fraction(1, 3)))
+    >>> privacy.occurrence_limits([3, 4, 100]).tolist()
+    [[0, 1, 29], [1, 1, 33]]
+    >>> privacy.smallest_bucket_size(), privacy.corresponding_l()
+    (3, 4)
+    """
+
+    thresholds: tuple[Fraction, ...]
+
+    def __post_init__(self) -> None:
+        outside = sum(not 0 < threshold <= 1 for threshold in self.thresholds)
+        if outside:
+            raise InvalidParameterError(
+                "a privacy threshold must lie in (0, 1]",
+                detail=f"{outside} of {len(self.thresholds)} thresholds lie outside",
+            )
+
+    def occurrence_limits(self, sizes: npt.ArrayLike) -> IntArray:
+        """Most occurrences of each value in one bucket of each size: floor(f'_i S_j), exactly.
+
+        Parameters
+        ----------
+        sizes : array_like of int, shape (q,)
+            Bucket sizes, in records, at least 1.
+
+        Returns
+        -------
+        ndarray of int64, shape (m, q)
+            At most the bucket size.
+
+        Notes
+        -----
+        **Source:** [GB] Lemma 2 (4), the factor floor(f'_i S_j) of u_ij in Definition 5.
+        """
+        columns = np.asarray(sizes, dtype=np.int64)
+        numerators = [threshold.numerator for threshold in self.thresholds]
+        denominators = [threshold.denominator for threshold in self.thresholds]
+        # No numerator exceeds its denominator.
+        fits = max(denominators, default=1) * int(columns.max(initial=1)) < 2**63
+        integer = np.int64 if fits else object
+        products = np.array(numerators, dtype=integer)[:, np.newaxis] * columns.astype(integer)
+        limits: IntArray = products // np.array(denominators, dtype=integer)[:, np.newaxis]
+        return limits.astype(np.int64)
+
+    def smallest_bucket_size(self) -> int:
+        """Smallest bucket that may hold any record: M = min_i ceil(1 / f'_i).
+
+        Returns
+        -------
+        int
+            At least 1; 1 when there is no value at all.
+
+        Notes
+        -----
+        **Source:** [GB] Section 5.
+        """
+        # The largest threshold attains the minimum.
+        return int(-(-1 // max(self.thresholds, default=Fraction(1))))
+
+    def corresponding_l(self) -> int:
+        """Smallest l whose l-diversity implies this F'-privacy: ceil(1 / min_i f'_i).
+
+        Returns
+        -------
+        int
+            At least 1; 1 when there is no value at all.
+
+        Notes
+        -----
+        **Source:** [GB] Remark 1.
+        """
+        return int(-(-1 // min(self.thresholds, default=Fraction(1))))
+
+    def ineligible(self, counts: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+        """Tell which values are more frequent in the whole table than their threshold.
+
+        No bucketization satisfies F'-privacy if and only if there is such a value.
+
+        Parameters
+        ----------
+        counts : array_like of int, shape (m,)
+            Records of each sensitive value.
+
+        Returns
+        -------
+        ndarray of bool, shape (m,)
+
+        Notes
+        -----
+        **Source:** [GB] Lemma 1.
+        """
+        checked, n_records = record_counts(counts, len(self.thresholds))
+        return np.array(
+            [
+                count * threshold.denominator > n_records * threshold.numerator
+                for count, threshold in zip(checked.tolist(), self.thresholds, strict=True)
+            ],
+            dtype=np.bool_,
+        )
+
+
+@dataclass(frozen=True)
+class PrivacySpecification:
+    """Rules from which the threshold of every sensitive value follows.
+
+    A value gets the strictest (smallest) threshold of the general rules given: ``1 / l``,
+    ``default``, and ``min(1, theta * f_i + base)`` where f_i is its frequency in the table.
+    An entry of ``values``, or ``null`` for SQL's NULL, takes the place of the general rules.
+
+    Parameters
+    ----------
+    theta : Fraction, optional
+        Factor of the frequency, at least 0; 0 if only ``base`` is given.
+    base : Fraction, optional
+        Threshold of a value of frequency 0, in [0, 1]; 0 if only ``theta`` is given.
+    default : Fraction, optional
+        Threshold, in (0, 1].
+    l : Fraction, optional
+        Diversity, at least 1: a threshold of 1 / l.
+    values : mapping of str to Fraction
+        Thresholds of single values, in (0, 1], by the value's text.
+    null : Fraction, optional
+        Threshold of NULL as a sensitive value, in (0, 1].
+
+    Raises
+    ------
+    InvalidParameterError
+        If a number lies outside its range, or no rule is given at all.
+
+    Notes
+    -----
+    **Source:** [GB] Section 3.3, which proposes thresholds set by hand, a function of f_i such as
+    min{1, theta f_i + 0.02}, and l-diversity as the special case f'_i = 1/l. How they combine is
+    our own choice.
+
+    Examples
+    --------
+    >>> spec = PrivacySpecification.parse('{"theta": 8, "base": 0.02, "values": {"HIV": "1/20"}}')
+    >>> [str(f) for f in spec.thresholds(["Flu", "HIV"], [90, 10]).thresholds]
+    ['1', '1/20']
+    """
+
+    theta: Fraction | None = None
+    base: Fraction | None = None
+    default: Fraction | None = None
+    l: Fraction | None = None
+    values: Mapping[str, Fraction] = field(default_factory=dict)
+    null: Fraction | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", MappingProxyType(dict(self.values)))
+        self._check_range("theta", self.theta is None or self.theta >= 0, "at least 0")
+        self._check_range("base", self.base is None or 0 <= self.base <= 1, "in [0, 1]")
+        self._check_range("default", self.default is None or 0 < self.default <= 1, "in (0, 1]")
+        self._check_range("l", self.l is None or self.l >= 1, "at least 1")
+        self._check_range("null", self.null is None or 0 < self.null <= 1, "in (0, 1]")
+        outside = sum(not 0 < threshold <= 1 for threshold in self.values.values())
+        if outside:
+            raise InvalidParameterError(
+                "a privacy threshold must lie in (0, 1]",
+                detail=f"{outside} of {len(self.values)} entries of values lie outside",
+            )
+        if not self.values and all(getattr(self, rule) is None for rule in _RULES):
+            raise InvalidParameterError("the privacy specification is empty", hint=_EXAMPLE)
+        if self._is_linear and not (self.theta or self.base):
+            raise InvalidParameterError(
+                "theta and base must not both be 0",
+                detail="no record may be published under a threshold of 0",
+                hint=_EXAMPLE,
+            )
+
+    @classmethod
+    def parse(cls, text: str) -> PrivacySpecification:
+        """Read a specification from JSON, taking every number exactly as written.
+
+        Parameters
+        ----------
+        text : str
+            A JSON object with at least one of the keys ``theta``, ``base``, ``default``, ``l``,
+            ``values`` and ``null``. A number is a JSON number, or a string holding a decimal
+            number or a fraction such as ``"1/3"``; at most 40 characters, exponent -40 to 40.
+
+        Returns
+        -------
+        PrivacySpecification
+
+        Raises
+        ------
+        InvalidParameterError
+            If the text is anything else, repeats a key, or a number lies outside its range.
+        """
+        if len(text) > _MAX_TEXT_LENGTH:
+            raise InvalidParameterError(
+                "the privacy specification is too long",
+                detail=f"{len(text):,} characters, limit {_MAX_TEXT_LENGTH:,}",
+            )
+        try:
+            document = json.loads(
+                text,
+                parse_int=_exact,
+                parse_float=_exact,
+                parse_constant=_refuse_constant,
+                object_pairs_hook=_distinct_keys,
+            )
+        except json.JSONDecodeError as error:
+            # The cause quotes the text, which may name sensitive values.
+            raise InvalidParameterError(
+                "the privacy specification is not valid JSON",
+                detail=f"line {error.lineno}, column {error.colno}",
+                hint=_EXAMPLE,
+            ) from None
+        except RecursionError:
+            raise InvalidParameterError(
+                "the privacy specification is nested too deeply", hint=_EXAMPLE
+            ) from None
+        if not isinstance(document, dict):
+            raise InvalidParameterError(
+                "the privacy specification must be a JSON object", hint=_EXAMPLE
+            )
+        values = document.pop("values", {})
+        if not isinstance(values, dict):
+            raise InvalidParameterError(
+                "values must be a JSON object",
+                hint='write for example {"default": 0.5, "values": {"HIV": 0.05}}',
+            )
+        unknown = len(document.keys() - set(_RULES))
+        if unknown:
+            raise InvalidParameterError(
+                "the privacy specification has an unknown key",
+                detail=f"{unknown} unknown keys",
+                hint=f"the keys are {', '.join(_RULES)} and values",
+            )
+        return cls(
+            values={value: _number(entry, "values") for value, entry in values.items()},
+            **{rule: _number(entry, rule) for rule, entry in document.items()},
+        )
+
+    def thresholds(self, values: Sequence[str | None], counts: npt.ArrayLike) -> FPrimePrivacy:
+        """Apply the rules to the sensitive values of a table.
+
+        Parameters
+        ----------
+        values : sequence of (str or None), length m
+            The distinct sensitive values as text; None is NULL.
+        counts : array_like of int, shape (m,)
+            Records of each of them, at least 1.
+
+        Returns
+        -------
+        FPrimePrivacy
+            One threshold for each of ``values``, in their order.
+
+        Raises
+        ------
+        InvalidParameterError
+            If no rule covers a value, or an entry of ``self.values`` is not among ``values``:
+            mistyped, it would leave unprotected the value that it means.
+        """
+        checked, n_records = record_counts(counts, len(values))
+        if (checked < 1).any():
+            raise InvalidParameterError("every sensitive value needs at least one record")
+        absent = len(self.values.keys() - set(values))
+        if absent:
+            raise InvalidParameterError(
+                "the privacy specification has a threshold for a value that does not occur",
+                detail=f"{absent} of {len(self.values)} entries of values do not occur in the "
+                "sensitive attribute",
+                hint="write each value exactly as PostgreSQL prints it as text",
+            )
+        general = {
+            count: self._general_threshold(Fraction(count, n_records))
+            for count in set(checked.tolist())
+        }
+        thresholds = [
+            self._own_threshold(value) or general[count]
+            for value, count in zip(values, checked.tolist(), strict=True)
+        ]
+        covered = tuple(threshold for threshold in thresholds if threshold is not None)
+        if len(covered) < len(thresholds):
+            raise InvalidParameterError(
+                "the privacy specification leaves values without a threshold",
+                detail=f"{len(thresholds) - len(covered)} of {len(thresholds)} sensitive values "
+                "are not covered",
+                hint="add a general rule: default, l, or theta and base",
+            )
+        return FPrimePrivacy(covered)
+
+    @property
+    def _is_linear(self) -> bool:
+        return self.theta is not None or self.base is not None
+
+    def _linear_threshold(self, frequency: Fraction) -> Fraction:
+        return (self.theta or 0) * frequency + (self.base or Fraction(0))
+
+    def _general_threshold(self, frequency: Fraction) -> Fraction | None:
+        """Threshold of a value without one of its own, None if no general rule is given."""
+        candidates = []
+        if self.default is not None:
+            candidates.append(self.default)
+        if self.l is not None:
+            candidates.append(1 / self.l)
+        if self._is_linear:
+            candidates.append(min(Fraction(1), self._linear_threshold(frequency)))
+        return min(candidates, default=None)
+
+    def _own_threshold(self, value: str | None) -> Fraction | None:
+        return self.null if value is None else self.values.get(value)
+
+    def _remedies(self, values: Sequence[str | None], counts: IntArray) -> list[str]:
+        """Smallest change of each rule that makes a table eligible; all of them are needed."""
+        n_records = int(counts.sum())
+        frequencies = [Fraction(count, n_records) for count in counts.tolist()]
+        table = list(zip(values, frequencies, strict=True))
+        remedies = []
+        # A general rule allows every value it governs if it allows the most frequent one: this
+        # is plain for a constant threshold, and theta f + base < f only happens for theta < 1.
+        top = max(
+            (f for value, f in table if self._own_threshold(value) is None), default=Fraction(0)
+        )
+        if self.l is not None and 1 / self.l < top:
+            remedies.append(f"lower l to {1 // top}")
+        if self.default is not None and self.default < top:
+            remedies.append(f"raise default to {_rounded_up(top)}")
+        if self._is_linear and self._linear_threshold(top) < top:
+            theta = 1 - (self.base or 0) / top
+            base = (1 - (self.theta or 0)) * top
+            remedies.append(f"raise theta to {_rounded_up(theta)} or base to {_rounded_up(base)}")
+        low = [f for value, f in table if value is not None and self.values.get(value, 1) < f]
+        if low:
+            remedies.append(f"raise {len(low)} entries of values to {_rounded_up(max(low))}")
+        low = [f for value, f in table if value is None and (self.null or 1) < f]
+        if low:
+            remedies.append(f"raise null to {_rounded_up(max(low))}")
+        return remedies
+
+    @staticmethod
+    def _check_range(rule: str, inside: bool, allowed: str) -> None:
+        if not inside:
+            raise InvalidParameterError(f"{rule} must be {allowed}", hint=_EXAMPLE)
+
+
+def check_eligible(
+    spec: PrivacySpecification, values: Sequence[str | None], counts: npt.ArrayLike
+) -> None:
+    """Refuse a specification that no bucketization of the table can satisfy.
+
+    Parameters
+    ----------
+    spec : PrivacySpecification
+    values : sequence of (str or None), length m
+        The distinct sensitive values as text; None is NULL.
+    counts : array_like of int, shape (m,)
+        Records of each of them, at least 1.
+
+    Raises
+    ------
+    IneligibleError
+        If a value is more frequent in the table than its threshold. The detail says how many
+        are, the hint the smallest changes that would pass, rounded up to three significant
+        digits; where several rules fail, all named changes are needed together.
+    InvalidParameterError
+        As :meth:`PrivacySpecification.thresholds`.
+
+    Notes
+    -----
+    **Source:** [GB] Lemma 1.
+
+    Examples
+    --------
+    >>> spec = PrivacySpecification.parse('{"theta": 0.5, "base": 0.02}')
+    >>> try:
+    ...     check_eligible(spec, ["Flu", "HIV"], [90, 10])
+    ... except IneligibleError as error:
+    ...     print(error.hint)
+    raise theta to 0.978 or base to 0.45
+    """
+    checked, _ = record_counts(counts, len(values))
+    n_broken = int(spec.thresholds(values, checked).ineligible(checked).sum())
+    if n_broken:
+        raise IneligibleError(
+            "no publication can satisfy the privacy specification",
+            detail=f"{n_broken} of {len(values)} sensitive values are more frequent in the table "
+            "than their threshold",
+            hint="; ".join(spec._remedies(values, checked)),
+        )
+
+
+def _rounded_up(number: Fraction) -> str:
+    """Write a number in decimals, rounded up to three significant digits."""
+    quotient = Context(prec=3, rounding=ROUND_CEILING).divide(
+        Decimal(number.numerator), Decimal(number.denominator)
+    )
+    return f"{quotient:f}"
+
+
+def _number(entry: object, rule: str) -> Fraction:
+    """Take a JSON value as an exact number; JSON's own numbers are Fractions already."""
+    if isinstance(entry, Fraction):
+        return entry
+    if isinstance(entry, str):
+        return _exact(entry)
+    raise InvalidParameterError(
+        f"{rule} must be a number" if rule != "values" else "each of values must be a number",
+        hint='write a number such as 0.05, or a fraction such as "1/3"',
+    )
+
+
+def _exact(text: str) -> Fraction:
+    match = _NUMBER.fullmatch(text) if len(text) <= _MAX_NUMBER_LENGTH else None
+    if match is None or abs(int(match["exponent"] or 0)) > _MAX_EXPONENT:
+        raise InvalidParameterError(
+            "the privacy specification has a malformed or overlong number",
+            detail=f"at most {_MAX_NUMBER_LENGTH} characters, exponents up to {_MAX_EXPONENT}",
+            hint='write a number such as 0.05, or a fraction such as "1/3"',
+        )
+    try:
+        return Fraction(text)
+    except ZeroDivisionError:
+        raise InvalidParameterError(
+            "the privacy specification has a fraction with denominator 0"
+        ) from None
+
+
+def _refuse_constant(_: str) -> NoReturn:
+    raise InvalidParameterError(
+        "the privacy specification has a number that is not finite", hint=_EXAMPLE
+    )
+
+
+def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse a repeated key, of which JSON readers silently keep one or the other."""
+    document = dict(pairs)
+    if len(document) < len(pairs):
+        raise InvalidParameterError(
+            "the privacy specification repeats a key",
+            detail=f"{len(pairs) - len(document)} repeated keys in one object",
+        )
+    return document

@@ -1,0 +1,68 @@
+"""Random assignment: which records share a bucket is left to chance."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from kanon_db.algorithms.bucketization.assignment import partition_records, round_robin
+from kanon_db.algorithms.bucketization.setting import BucketSetting, IntArray
+
+
+class Permuter(Protocol):
+    """The one kind of randomness needed; ``numpy.random.Generator`` has it, too."""
+
+    def permutation(self, n: int, /) -> npt.NDArray[np.int64]:
+        """Return a uniformly random order of ``0 … n-1``."""
+
+
+def assign_randomly(
+    codes: npt.NDArray[np.int32],
+    counts: IntArray,
+    limits: IntArray,
+    setting: BucketSetting,
+    random: Permuter,
+) -> IntArray:
+    """Draw a bucket for each record.
+
+    Given which values each bucket holds, every way to match the records with the values is
+    equally likely: that is what makes ``count / size`` the probability of a value.
+
+    Parameters
+    ----------
+    codes : ndarray of int32, shape (n_records,)
+        Position of each record's sensitive value in `counts`.
+    counts : ndarray of int64, shape (m,)
+        Records of each sensitive value: o_i.
+    limits : ndarray of int64, shape (m, q)
+        Most occurrences of each value in one bucket of each size.
+    setting : BucketSetting
+        A valid setting of one or two sizes.
+    random : Permuter
+        Source of randomness.
+
+    Returns
+    -------
+    ndarray of int64, shape (n_records,)
+        0-based bucket numbers; buckets of smaller sizes come first.
+
+    Raises
+    ------
+    InfeasibleError
+        If the setting is not valid ([GB] Theorem 1).
+
+    Notes
+    -----
+    **Source:** [GB] Section 4: record partition (Algorithm 1), then round-robin assignment. "Any"
+    records are moved and dealt there; here the records of each value come in random order.
+    """
+    allotment = round_robin(partition_records(counts, limits, setting), setting)
+    # A stable sort by value leaves the records of each value in their random order.
+    shuffled = random.permutation(codes.size)
+    order = shuffled[np.argsort(codes[shuffled], kind="stable")]
+    ranks = np.empty(codes.size, dtype=np.int64)
+    first_of_value = np.cumsum(counts) - counts
+    ranks[order] = np.arange(codes.size) - np.repeat(first_of_value, counts)
+    return allotment.bucket_of(codes, ranks)

@@ -1,0 +1,197 @@
+"""The Python interface: the operations of the SQL functions, with pandas frames for results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pandas as pd
+
+import kanon_db
+from kanon_db.database import buckets, estimates, examination, publishing, sources
+from kanon_db.database.load import LoadReport, load_csv
+from kanon_db.database.psycopg_session import PsycopgSession, open_connection
+from kanon_db.database.publishing import Published
+from kanon_db.errors import ServerError
+
+Listener = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class CountEstimate:
+    """The answer to a count query.
+
+    Attributes
+    ----------
+    estimate : float
+        [GB] 3.2.
+    std_error : float
+        Standard error of the estimate; 0 where the answer is exact.
+    lower_bound, upper_bound : int
+        The true count lies between them with certainty.
+    """
+
+    estimate: float
+    std_error: float
+    lower_bound: int
+    upper_bound: int
+
+
+def connect(
+    dsn: str, *, on_step: Listener | None = None, on_warning: Listener | None = None
+) -> Kanon:
+    """Open a database with kanon_db installed.
+
+    Parameters
+    ----------
+    dsn : str
+        PostgreSQL connection string.
+    on_step, on_warning : callable, optional
+        Called with a short text for each step of an operation, and for each warning.
+
+    Returns
+    -------
+    Kanon
+        To be closed, or used in a `with` statement.
+
+    Raises
+    ------
+    ServerError
+        When no connection can be made.
+    """
+    return Kanon(PsycopgSession(open_connection(dsn), on_step, on_warning))
+
+
+class Kanon:
+    """An open database. Each method is one transaction: all or nothing."""
+
+    def __init__(self, session: PsycopgSession) -> None:
+        self._session = session
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._session.connection.close()
+
+    @contextmanager
+    def _operation(self) -> Iterator[PsycopgSession]:
+        with self._session.transaction():
+            self._require_installation()
+            yield self._session
+
+    def _require_installation(self) -> None:
+        if not self._session.fetch("SELECT 1 WHERE to_regclass('kanon.publications') IS NOT NULL"):
+            raise ServerError(
+                "kanon_db is not installed in this database, or not open to this role",
+                hint="run `kanon install` as the server's administrator, or be granted"
+                " kanon_publisher or kanon_analyst",
+            )
+
+    def load(
+        self, path: str | Path, table: str, *, replace: bool = False, null: str = ""
+    ) -> LoadReport:
+        """Copy a CSV file into a new table; see :func:`~kanon_db.database.load.load_csv`."""
+        with self._session.transaction():
+            return load_csv(self._session, Path(path), table, replace=replace, null=null)
+
+    def register_source(
+        self,
+        source: str,
+        *,
+        quasi_identifiers: Sequence[str],
+        sensitive: str | None = None,
+        identifiers: Sequence[str] = (),
+        attributes: str | None = None,
+    ) -> int:
+        """Describe microdata; see :func:`~kanon_db.database.sources.register_source`."""
+        with self._operation() as session:
+            return sources.register_source(
+                session,
+                source,
+                quasi_identifiers=quasi_identifiers,
+                sensitive=sensitive,
+                identifiers=identifiers,
+                attributes=attributes,
+            )
+
+    def publish_buckets(
+        self,
+        source: str,
+        name: str,
+        *,
+        privacy: str,
+        method: str = "two_size",
+        max_bucket_size: int = 50,
+        assignment: str = "random",
+        readers: Sequence[str] | None = None,
+        replace: bool = False,
+    ) -> Published:
+        """Publish buckets; see :func:`~kanon_db.database.buckets.publish_buckets`."""
+        with self._operation() as session:
+            return buckets.publish_buckets(
+                session,
+                source,
+                name,
+                privacy=privacy,
+                method=method,
+                max_bucket_size=max_bucket_size,
+                assignment=assignment,
+                readers=readers,
+                replace=replace,
+            )
+
+    def estimate_count(self, query: str) -> CountEstimate:
+        """Estimate a COUNT query from a publication."""
+        with self._operation() as session:
+            return CountEstimate(**estimates.estimate_count(session, query))
+
+    def rewrite_count(self, query: str) -> str:
+        """Return the SQL that answers a COUNT query."""
+        with self._operation() as session:
+            return estimates.rewrite_count(session, query)
+
+    def verify(self, name: str) -> pd.DataFrame:
+        """Check a publication: columns ``check``, ``bound``, ``measured``, ``holds``."""
+        with self._operation() as session:
+            return pd.DataFrame([asdict(check) for check in examination.verify(session, name)])
+
+    def metrics(self, name: str) -> pd.DataFrame:
+        """Measure a publication: columns ``metric``, ``value``."""
+        with self._operation() as session:
+            measured = examination.metrics(session, name)
+        return pd.DataFrame({"metric": measured.keys(), "value": measured.values()})
+
+    def publications(self) -> pd.DataFrame:
+        """List the publications that the role may read, one row each."""
+        columns = (
+            "publication_id", "name", "kind", "source", "method", "parameters", "rows",
+            "guarantee", "metrics", "published_at", "published_by",
+        )  # fmt: skip
+        with self._operation() as session:
+            rows = session.fetch(
+                f"SELECT {', '.join(columns)} FROM kanon.publications ORDER BY publication_id"
+            )
+        return pd.DataFrame(rows, columns=list(columns))
+
+    def drop_publication(self, name: str) -> None:
+        """Drop a publication."""
+        with self._operation() as session:
+            publishing.drop_publication(session, name)
+
+    def version(self) -> str:
+        """Return the version of this package."""
+        return kanon_db.__version__

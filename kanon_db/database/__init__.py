@@ -1,0 +1,1 @@
+"""Operations on a PostgreSQL database, written once against the Session protocol."""

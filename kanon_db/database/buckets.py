@@ -1,0 +1,306 @@
+"""Publishing a bucketization [GB]: QIT, SAT and their weighted view."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kanon_db.algorithms.bucketization.anatomy import anatomy
+from kanon_db.algorithms.bucketization.privacy import PrivacySpecification, check_eligible
+from kanon_db.algorithms.bucketization.random_assignment import assign_randomly
+from kanon_db.algorithms.bucketization.setting import BucketSetting
+from kanon_db.algorithms.bucketization.two_size import two_size
+from kanon_db.database.bucket_tables import SUFFIXES, BucketTables, first_bucket_ids, layout_of
+from kanon_db.database.bucket_verification import examine_buckets
+from kanon_db.database.catalog import find_source, record_publication
+from kanon_db.database.columns import column_types, find_relation, int4_at, int4_bytes
+from kanon_db.database.publishing import (
+    Published,
+    check_choice,
+    check_readers,
+    grant_select,
+    require_checks,
+    reserve_name,
+    warn_of_other_publications,
+)
+from kanon_db.database.server_errors import PROGRAM_LIMIT_EXCEEDED
+from kanon_db.database.session import Session
+from kanon_db.database.snapshot import (
+    SensitiveValues,
+    Snapshot,
+    read_codes,
+    sensitive_values,
+    take_snapshot,
+)
+from kanon_db.database.sources import lock_source
+from kanon_db.errors import DatabaseError, InvalidParameterError
+from kanon_db.randomness import SecureRandom
+
+METHODS: Final = ("anatomy", "two_size")
+ASSIGNMENTS: Final = ("random",)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A bucket setting, how often a value may stand in a bucket, and what that guarantees."""
+
+    setting: BucketSetting
+    limits: NDArray[np.int64]
+    guarantee: str
+    l: int | None = None
+
+
+def publish_buckets(
+    session: Session,
+    source: str,
+    name: str,
+    *,
+    privacy: str,
+    method: str = "two_size",
+    max_bucket_size: int = 50,
+    assignment: str = "random",
+    readers: Sequence[str] | None = None,
+    replace: bool = False,
+) -> Published:
+    """Publish a source as QIT, SAT and their weighted view, verified before it is visible.
+
+    Parameters
+    ----------
+    session : Session
+        In a transaction of the publishing role, which needs SELECT on the source.
+    source : str
+        A registered relation with a sensitive attribute, as SQL text.
+    name : str
+        The publication: view ``<name>``, tables ``<name>_qit`` and ``<name>_sat``.
+    privacy : str
+        JSON: ``{"theta", "base"}``, ``{"l"}``, ``{"default", "values", "null"}``; see
+        :meth:`PrivacySpecification.parse`.
+    method : {"two_size", "anatomy"}
+    max_bucket_size : int
+        M', the largest size that `two_size` may use.
+    assignment : {"random"}
+        How records are drawn into buckets, within what privacy allows.
+    readers : sequence of str, optional
+        Roles that may read the publication; ``kanon_analyst`` by default.
+    replace : bool
+        Replace a publication of this name in the same transaction.
+
+    Returns
+    -------
+    Published
+
+    Raises
+    ------
+    IneligibleError
+        When no bucketization at all can keep the bounds ([GB] Lemma 1).
+    InfeasibleError
+        When none exists within `max_bucket_size`.
+    KanonError
+        For everything else that is refused; the transaction must then be rolled back.
+
+    Notes
+    -----
+    **Source:** [GB] sections 3 to 5. The setting is found from the values' counts alone, so its
+    cost does not grow with the table. Within a value, records come in random order; the values go
+    round robin over the buckets of a size (RRA, Lemma 2). Bucket numbers are a random permutation
+    within their size, and the rows of the QIT come in a random order of their own, all drawn from
+    the operating system's cryptographic source.
+    """
+    started = time.perf_counter()
+    check_choice("method", method, METHODS)
+    check_choice("assignment", assignment, ASSIGNMENTS)
+    specification = PrivacySpecification.parse(privacy)
+    relation, oid, _ = find_relation(session, source)
+    lock_source(session, relation, exclusive=False)
+    registered = find_source(session, relation)
+    if registered.sensitive is None:
+        raise InvalidParameterError(
+            "buckets need a sensitive attribute",
+            detail=f"{relation} was registered without one",
+            hint="register it again with sensitive => …",
+        )
+    schema = reserve_name(session, name, SUFFIXES, replace=replace)
+    roles = check_readers(session, readers, schema)
+    random = SecureRandom()
+
+    columns = [*registered.quasi_identifiers, registered.sensitive]
+    snapshot = take_snapshot(session, relation, columns)
+    values = sensitive_values(snapshot, registered.sensitive)
+    session.step("searching the bucket setting")
+    plan = _find_setting(session, method, specification, values, max_bucket_size)
+    codes = read_codes(snapshot, values, column_types(session, oid)[registered.sensitive])
+    session.step("assigning records to buckets")
+    slots = assign_randomly(codes, values.counts, plan.limits, plan.setting, random)
+    bucket_ids = _number_buckets(plan.setting, random)[slots]
+
+    layout = layout_of(registered, plan.setting)
+    tables = BucketTables.of(session, schema, name, layout)
+    _write_qit(tables, snapshot, bucket_ids, random)
+    _write_sat(tables, snapshot, values, codes, bucket_ids)
+    _write_view(tables, session)
+    snapshot.drop()
+    values.drop()
+    grant_select(session, [tables.view, tables.qit, tables.sat], roles)
+    session.step("gathering statistics")
+    session.fetch(f"ANALYZE {tables.qit}, {tables.sat}")
+
+    session.step("verifying")
+    parameters = {
+        "privacy": json.loads(privacy, parse_float=str),  # as text: never through a double
+        "max_bucket_size": max_bucket_size,
+        "assignment": assignment,
+        "readers": list(roles),
+        **({} if plan.l is None else {"l": plan.l}),
+    }
+    examined = examine_buckets(session, tables, parameters, records=snapshot.n_records)
+    require_checks(examined.checks)
+    warn_of_other_publications(session, relation, roles)
+    publication_id = record_publication(
+        session,
+        name=name,
+        kind="buckets",
+        method=method,
+        source=registered,
+        parameters=parameters,
+        layout=layout,
+        records=snapshot.n_records,
+        guarantee=plan.guarantee,
+        metrics=examined.metrics,
+        relations=[name + suffix for suffix in SUFFIXES],
+    )
+    return Published(
+        publication_id=publication_id,
+        name=name,
+        guarantee=plan.guarantee,
+        records=snapshot.n_records,
+        metrics=examined.metrics,
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _find_setting(
+    session: Session,
+    method: str,
+    specification: PrivacySpecification,
+    values: SensitiveValues,
+    max_bucket_size: int,
+) -> _Plan:
+    check_eligible(specification, values.labels, values.counts)
+    privacy = specification.thresholds(values.labels, values.counts)
+    if method == "anatomy":
+        l = privacy.corresponding_l()
+        setting = anatomy(values.counts, l)
+        return _Plan(
+            setting=setting,
+            limits=np.ones((len(values.counts), len(setting.sizes)), dtype=np.int64),
+            guarantee=f"{l}-diversity: no person's sensitive value can be inferred with a"
+            f" probability above 1/{l}",
+            l=l,
+        )
+    setting = two_size(values.counts, privacy, max_bucket_size, heartbeat=session.heartbeat)
+    return _Plan(
+        setting=setting,
+        limits=privacy.occurrence_limits(setting.sizes),
+        guarantee="F'-privacy: no person's sensitive value can be inferred with a probability"
+        f" above the threshold of that value ({_describe(specification)})",
+    )
+
+
+def _describe(specification: PrivacySpecification) -> str:
+    """Say the rules of a specification without naming a value."""
+    rules = [
+        f"{rule} {threshold}"
+        for rule in ("theta", "base", "default", "l", "null")
+        if (threshold := getattr(specification, rule)) is not None
+    ]
+    if specification.values:
+        rules.append(f"{len(specification.values)} values with a threshold of their own")
+    return ", ".join(rules)
+
+
+def _number_buckets(setting: BucketSetting, random: SecureRandom) -> NDArray[np.int64]:
+    """Return the published number of each bucket: random within its size."""
+    return np.concatenate(
+        [
+            first + random.permutation(n_buckets)
+            for first, n_buckets in zip(
+                first_bucket_ids(setting), setting.counts.tolist(), strict=True
+            )
+        ]
+    )
+
+
+def _write_qit(
+    tables: BucketTables,
+    snapshot: Snapshot,
+    bucket_ids: NDArray[np.int64],
+    random: SecureRandom,
+) -> None:
+    """Write the quasi-identifiers with their bucket, in an order drawn afresh.
+
+    The order must not depend on the assignment: there, records of one value lie in consecutive
+    buckets, and an order shared with it would betray who has which value.
+    """
+    session = snapshot.session
+    session.step("writing the quasi-identifier table")
+    names = ", ".join(tables.quasi_identifiers)
+    session.fetch(
+        f"CREATE TABLE {tables.qit} AS"
+        f" SELECT {names}, {int4_at('$1', snapshot.record)} AS {tables.bucket_id}"
+        f" FROM {snapshot.table} ORDER BY {int4_at('$2', snapshot.record)}",
+        int4_bytes(bucket_ids),
+        int4_bytes(random.permutation(snapshot.n_records)),
+    )
+
+
+def _write_sat(
+    tables: BucketTables,
+    snapshot: Snapshot,
+    values: SensitiveValues,
+    codes: NDArray[np.int32],
+    bucket_ids: NDArray[np.int64],
+) -> None:
+    """Write how often each sensitive value stands in each bucket, sorted by value and bucket.
+
+    The order tells nothing of the records' order, and a predicate on the sensitive attribute
+    reads one stretch of the table.
+    """
+    session = snapshot.session
+    session.step("writing the sensitive table")
+    pairs, counts = np.unique(codes.astype(np.int64) << 32 | bucket_ids, return_counts=True)
+    session.fetch(
+        f"CREATE TABLE {tables.sat} AS"
+        f" SELECT b.bucket_id AS {tables.bucket_id}, v.value AS {tables.sensitive},"
+        f" b.count AS {tables.count}"
+        f" FROM (SELECT {int4_at('$1', 'i')} AS code, {int4_at('$2', 'i')} AS bucket_id,"
+        f" {int4_at('$3', 'i')} AS count FROM generate_series(0, $4::int4 - 1) AS i) AS b"
+        f" JOIN {values.table} AS v ON v.code = b.code ORDER BY b.code, b.bucket_id",
+        int4_bytes(pairs >> 32),
+        int4_bytes(pairs & 0xFFFFFFFF),
+        int4_bytes(counts),
+        str(len(pairs)),
+    )
+    try:
+        with session.savepoint():
+            session.fetch(f"CREATE INDEX ON {tables.sat} ({tables.sensitive})")
+    except DatabaseError as error:
+        # Values too long for an index entry: answers then read the whole table.
+        if error.sqlstate != PROGRAM_LIMIT_EXCEEDED:
+            raise
+
+
+def _write_view(tables: BucketTables, session: Session) -> None:
+    """Join QIT and SAT, weighting each possible value by its share of the bucket."""
+    names = ", ".join(f"q.{column}" for column in tables.quasi_identifiers)
+    session.fetch(
+        f"CREATE VIEW {tables.view} AS SELECT {names}, s.{tables.sensitive},"
+        f" s.{tables.count}::float8 / {tables.size(f's.{tables.bucket_id}')} AS {tables.weight}"
+        f" FROM {tables.qit} AS q JOIN {tables.sat} AS s"
+        f" ON s.{tables.bucket_id} = q.{tables.bucket_id}"
+    )

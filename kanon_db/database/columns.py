@@ -1,0 +1,163 @@
+"""What the catalogs know of a relation's columns, and columns of numbers in bulk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kanon_db.database.server_errors import UNDEFINED_FUNCTION
+from kanon_db.database.session import Session
+from kanon_db.errors import DatabaseError, NotFoundError, SchemaMismatchError
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A relation by its schema and name, as the catalogs spell them."""
+
+    schema: str
+    name: str
+
+    def __str__(self) -> str:
+        """Spell it for people; statements use :meth:`quoted`."""
+        return f"{self.schema}.{self.name}"
+
+    def quoted(self, session: Session) -> str:
+        """Return the schema-qualified name, safe in a statement."""
+        return session.identifier(self.schema, self.name)
+
+
+@dataclass(frozen=True)
+class ColumnType:
+    """A column and the base type behind its domains.
+
+    Attributes
+    ----------
+    name : str
+        The column's name.
+    type_name : str
+        The base type as SQL spells it, schema-qualified where needed, without modifiers
+        (``numeric``, ``bpchar``, ``public.citext``).
+    type_category : str
+        PostgreSQL's ``pg_type.typcategory``: ``N`` numeric, ``S`` string, ``D`` date/time, ...
+    operator_schema : str or None
+        Schema of the type's own comparison operators; None where PostgreSQL's built-in ones serve.
+    """
+
+    name: str
+    type_name: str
+    type_category: str
+    operator_schema: str | None
+
+    def operator(self, session: Session, symbol: str) -> str:
+        """Spell a comparison operator so that `search_path` cannot change its meaning."""
+        if self.operator_schema is None:
+            return f"OPERATOR(pg_catalog.{symbol})"
+        return f"OPERATOR({session.identifier(self.operator_schema)}.{symbol})"
+
+
+_COLUMNS = """
+WITH RECURSIVE typed AS (
+    SELECT a.attname, a.attnum, t.oid AS type_oid, t.typtype, t.typbasetype
+    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+    WHERE a.attrelid = $1::text::oid AND a.attnum > 0 AND NOT a.attisdropped
+    UNION ALL
+    SELECT d.attname, d.attnum, t.oid, t.typtype, t.typbasetype
+    FROM typed d JOIN pg_type t ON t.oid = d.typbasetype
+    WHERE d.typtype = 'd'
+)
+SELECT c.attname::text AS name, format_type(t.oid, -1) AS type_name,
+       t.typcategory::text AS type_category,
+       CASE WHEN n.nspname <> 'pg_catalog' AND t.typtype = 'b' AND t.typcategory <> 'A'
+            THEN n.nspname::text END AS operator_schema
+FROM typed c JOIN pg_type t ON t.oid = c.type_oid JOIN pg_namespace n ON n.oid = t.typnamespace
+WHERE c.typtype <> 'd'
+ORDER BY c.attnum
+"""
+
+
+def find_relation(session: Session, name: str) -> tuple[Relation, str, str]:
+    """Look up a relation by the text of a ``regclass``.
+
+    Returns
+    -------
+    relation : Relation
+    oid : str
+        Its object identifier.
+    kind : str
+        ``pg_class.relkind``; ``t`` stands for a temporary relation of any kind.
+
+    Raises
+    ------
+    NotFoundError
+        When there is none of that name.
+    """
+    rows = session.fetch(
+        "SELECT n.nspname::text AS schema, c.relname::text AS name, c.oid::text AS oid,"
+        " CASE c.relpersistence WHEN 't' THEN 't' ELSE c.relkind::text END AS kind"
+        " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE c.oid = to_regclass($1::text)",
+        name,
+    )
+    if not rows:
+        raise NotFoundError(
+            "the source relation does not exist",
+            hint="name it with its schema, like public.census, quoted as in SQL",
+        )
+    row = rows[0]
+    return Relation(row["schema"], row["name"]), row["oid"], row["kind"]
+
+
+def column_types(session: Session, oid: str) -> dict[str, ColumnType]:
+    """Return a relation's columns in their order, by name."""
+    return {row["name"]: ColumnType(**row) for row in session.fetch(_COLUMNS, oid)}
+
+
+def check_comparable(session: Session, relation: Relation, columns: Sequence[str]) -> None:
+    """Refuse columns whose values cannot be told equal or put in order.
+
+    Raises
+    ------
+    SchemaMismatchError
+        Naming the first such column (types like json, xml or point).
+    """
+    for column in columns:
+        name = session.identifier(column)
+        try:
+            with session.savepoint():
+                session.fetch(
+                    f"EXPLAIN SELECT {name} FROM {relation.quoted(session)}"
+                    f" GROUP BY {name} ORDER BY {name}"
+                )
+        except DatabaseError as error:
+            if error.sqlstate != UNDEFINED_FUNCTION:
+                raise
+            raise SchemaMismatchError(
+                "a column's values cannot be compared",
+                detail=f'column "{column}" of {relation}: its type has no equality and order',
+                hint="publish a view that casts it, for example json to jsonb",
+            ) from None
+
+
+def int4_at(parameter: str, index: str) -> str:
+    """Return SQL for an element of an int4 array that was bound by :func:`int4_bytes`.
+
+    A column of a million numbers travels as one `bytea`, copied once; as `int4[]` it would go
+    through a million Python objects (0.1 s instead of 1.1 s, and a tenth of the memory).
+
+    Parameters
+    ----------
+    parameter : str
+        The placeholder, like ``$1``.
+    index : str
+        SQL expression, the 0-based position.
+    """
+    byte = [f"get_byte({parameter}::bytea, 4 * ({index}) + {i})" for i in range(4)]
+    return f"(({byte[0]} << 24) | ({byte[1]} << 16) | ({byte[2]} << 8) | {byte[3]})"
+
+
+def int4_bytes(values: NDArray[np.integer]) -> bytes:
+    """Return the bytes of an integer array for :func:`int4_at`."""
+    return values.astype(">i4").tobytes()

@@ -1,0 +1,47 @@
+"""Rules for the names of publications and of the columns that kanon_db adds to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from kanon_db.errors import InvalidNameError
+
+MAX_NAME_BYTES: Final = 63
+"""PostgreSQL's limit; it cuts longer names off without a word, so they are refused here."""
+
+_LONGEST_SUFFIX: Final = "_qit"
+
+
+def check_publication_name(name: str) -> None:
+    """Refuse a name from which the published relations' names cannot be made.
+
+    Raises
+    ------
+    InvalidNameError
+        When it is empty, holds a NUL character, or leaves no room for the suffixes.
+    """
+    limit = MAX_NAME_BYTES - len(_LONGEST_SUFFIX)
+    if not name:
+        raise InvalidNameError("a publication needs a name", hint="give a name like census_b")
+    if "\0" in name:
+        raise InvalidNameError("a publication's name holds a NUL character")
+    if (n_bytes := len(name.encode())) > limit:
+        raise InvalidNameError(
+            "a publication's name is too long",
+            detail=f"it has {n_bytes} bytes; {limit} are allowed, since its tables add "
+            f"{_LONGEST_SUFFIX} and PostgreSQL names end at {MAX_NAME_BYTES} bytes",
+            hint="choose a shorter name",
+        )
+
+
+def free_column_name(wanted: str, taken: Iterable[str]) -> str:
+    """Return `wanted`, or ``kanon_<wanted>`` (then with more underscores) when it is taken.
+
+    A source may well have a column of its own called ``weight`` or ``count``.
+    """
+    names = set(taken)
+    candidate = wanted if wanted not in names else f"kanon_{wanted}"
+    while candidate in names:
+        candidate += "_"
+    return candidate

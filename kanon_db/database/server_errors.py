@@ -1,0 +1,47 @@
+"""What may be repeated of an error that PostgreSQL reports.
+
+A server's message can quote data: `invalid input syntax for type integer: "HIV"`, or a DETAIL
+with a whole row. Only the primary message of SQLSTATE classes whose messages name objects and
+limits is passed on; DETAIL, HINT and CONTEXT never are.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kanon_db.errors import DatabaseError
+
+_CLASSES_WITHOUT_DATA: Final = frozenset(
+    {
+        "08",  # connection
+        "0A",  # feature not supported
+        "25",  # transaction state
+        "28",  # authorization
+        "3D",  # database name
+        "3F",  # schema name
+        "40",  # rollback, deadlock
+        "42",  # syntax, names, privileges
+        "53",  # resources: disk full, out of memory
+        "54",  # limits
+        "55",  # object state
+        "57",  # canceled, shut down
+        "58",  # system
+    }
+)
+
+QUERY_CANCELED: Final = "57014"
+INSUFFICIENT_PRIVILEGE: Final = "42501"
+UNDEFINED_FUNCTION: Final = "42883"
+PROGRAM_LIMIT_EXCEEDED: Final = "54000"
+
+
+def database_error(sqlstate: str | None, primary: str | None) -> DatabaseError:
+    """Make the error that a caller may see from a server's SQLSTATE and primary message."""
+    state = sqlstate or "XX000"
+    if primary and state[:2] in _CLASSES_WITHOUT_DATA:
+        return DatabaseError(primary.strip().splitlines()[0], sqlstate=state)
+    return DatabaseError(
+        "the server refused a statement",
+        sqlstate=state,
+        detail=f"SQLSTATE {state}; the server's own words are withheld, they can quote data",
+    )

@@ -1,0 +1,162 @@
+"""One consistent copy of a source's published columns, private to the transaction."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kanon_db.database.columns import ColumnType, Relation
+from kanon_db.database.server_errors import INSUFFICIENT_PRIVILEGE
+from kanon_db.database.session import Session, fetch_one
+from kanon_db.errors import (
+    DatabaseError,
+    InfeasibleError,
+    PermissionDeniedError,
+    SchemaMismatchError,
+)
+
+MAX_RECORDS = 100_000_000
+"""Columns cross into numpy as one `bytea`, which PostgreSQL limits to 1 GB."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A temporary table ``(record, columns…)`` with records numbered from 0.
+
+    Everything is computed from this copy: each SQL statement of a READ COMMITTED transaction sees
+    a newer state of the source, and LOCK … IN SHARE MODE would need more rights than SELECT.
+    """
+
+    session: Session
+    table: str
+    record: str
+    n_records: int
+
+    def drop(self) -> None:
+        """Remove the copy before the transaction ends."""
+        self.session.fetch(f"DROP TABLE {self.table}")
+
+
+@dataclass(frozen=True)
+class SensitiveValues:
+    """The distinct sensitive values of a snapshot, in their type's order.
+
+    Attributes
+    ----------
+    table : str
+        Temporary table ``(code, value)``, quoted.
+    labels : list of (str or None)
+        The values' texts, None for NULL; ``labels[code]``.
+    counts : ndarray of int64, shape (n_values,)
+        Records of each value.
+    """
+
+    session: Session
+    table: str
+    labels: list[str | None]
+    counts: NDArray[np.int64]
+
+    def drop(self) -> None:
+        """Remove the table before the transaction ends."""
+        self.session.fetch(f"DROP TABLE {self.table}")
+
+
+def take_snapshot(session: Session, source: Relation, columns: Sequence[str]) -> Snapshot:
+    """Copy the columns of all rows of `source` in one statement.
+
+    Raises
+    ------
+    PermissionDeniedError
+        When the role lacks SELECT, or row-level security would hide rows from it.
+    InfeasibleError
+        When the source holds no rows, or more than :data:`MAX_RECORDS`.
+    """
+    session.step("reading the source")
+    suffix = secrets.token_hex(8)
+    table = session.identifier("pg_temp", f"kanon_snapshot_{suffix}")
+    record = session.identifier(f"kanon_record_{suffix}")
+    names = ", ".join(session.identifier(column) for column in columns)
+    # With row_security off a query fails where a policy would silently leave rows out.
+    (before,) = session.fetch("SELECT current_setting('row_security') AS value")
+    session.fetch("SELECT set_config('row_security', 'off', true)")
+    try:
+        session.fetch(
+            f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS"
+            f" SELECT (row_number() OVER ())::int4 - 1 AS {record}, {names}"
+            f" FROM {source.quoted(session)}"
+        )
+    except DatabaseError as error:
+        if error.sqlstate != INSUFFICIENT_PRIVILEGE:
+            raise
+        raise PermissionDeniedError(
+            "the source cannot be read whole",
+            detail=f"{source}: {error.message}",
+            hint="publishing needs SELECT on its columns, no row-level security policy in the "
+            "way (BYPASSRLS or ownership), and TEMPORARY on the database",
+        ) from None
+    session.fetch("SELECT set_config('row_security', $1::text, true)", before["value"])
+    n_records = int(fetch_one(session, f"SELECT count(*) AS n FROM {table}")["n"])
+    if not 0 < n_records <= MAX_RECORDS:
+        raise InfeasibleError(
+            "the source cannot be published for its number of rows",
+            detail=f"{source} has {n_records} rows; 1 to {MAX_RECORDS} are possible",
+        )
+    return Snapshot(session, table, record, n_records)
+
+
+def sensitive_values(snapshot: Snapshot, sensitive: str) -> SensitiveValues:
+    """Count the sensitive values of a snapshot and number them in their order, NULL last."""
+    session = snapshot.session
+    session.step("counting sensitive values")
+    name = session.identifier(sensitive)
+    table = session.identifier("pg_temp", f"kanon_values_{secrets.token_hex(8)}")
+    # GROUP BY and ORDER BY use the type's own equality and order whatever the search path.
+    # num_nulls() tells a NULL from a row of NULLs, which IS NULL does not; format() uses the
+    # type's output function, which a cast to text may not.
+    session.fetch(
+        f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS"
+        " SELECT (row_number() OVER (ORDER BY value))::int4 - 1 AS code, value, records,"
+        " CASE WHEN num_nulls(value) = 0 THEN format('%s', value) END AS label"
+        f" FROM (SELECT {name} AS value, count(*) AS records FROM {snapshot.table}"
+        f" GROUP BY {name}) AS counted"
+    )
+    rows = session.fetch(f"SELECT label, records FROM {table} ORDER BY code")
+    return SensitiveValues(
+        session=session,
+        table=table,
+        labels=[row["label"] for row in rows],
+        counts=np.array([row["records"] for row in rows], dtype=np.int64),
+    )
+
+
+def read_codes(
+    snapshot: Snapshot, values: SensitiveValues, sensitive: ColumnType
+) -> NDArray[np.int32]:
+    """Return the code of each record's sensitive value, shape (n_records,), in one pass."""
+    session = snapshot.session
+    session.step("reading sensitive values")
+    null_code = values.labels.index(None) if None in values.labels else -1
+    name = session.identifier(sensitive.name)
+    row = fetch_one(
+        session,
+        # Record and code travel together: no order of rows is relied upon.
+        f"SELECT string_agg(int8send((s.{snapshot.record}::int8 << 32)"
+        " | coalesce(v.code, $1::int4)), ''::bytea) AS pairs"
+        f" FROM {snapshot.table} AS s LEFT JOIN {values.table} AS v"
+        f" ON s.{name} {sensitive.operator(session, '=')} v.value",
+        str(null_code),
+    )
+    pairs = np.frombuffer(row["pairs"], dtype=np.dtype([("record", ">i4"), ("code", ">i4")]))
+    codes = np.empty(snapshot.n_records, dtype=np.int32)
+    codes[pairs["record"]] = pairs["code"]
+    if codes.min() < 0:
+        raise SchemaMismatchError(
+            "the sensitive column's equality is not consistent",
+            detail=f'column "{sensitive.name}": GROUP BY and = disagree on its values',
+            hint="publish a view that casts the column to text",
+        )
+    return codes

@@ -1,0 +1,1 @@
+"""Measures of loss and privacy, independent of the algorithms they judge."""

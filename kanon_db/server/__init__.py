@@ -1,0 +1,1 @@
+"""The private local cluster, installation and its health."""

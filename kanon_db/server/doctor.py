@@ -1,0 +1,161 @@
+"""Examining an installation: what is there, what is wrong, and the command that mends it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import kanon_db
+from kanon_db.database.psycopg_session import PsycopgSession, open_connection
+from kanon_db.database.session import fetch_one
+from kanon_db.errors import DatabaseError
+from kanon_db.server.install import ROLES, can_import, migration_script, server_interpreter
+from kanon_db.server.resources import import_paths
+
+State = Literal["ok", "warning", "broken"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the examination.
+
+    Attributes
+    ----------
+    subject : str
+    state : {"ok", "warning", "broken"}
+    value : str
+        What was found.
+    remedy : str
+        The command or statement that mends it; empty when nothing is to be done.
+    """
+
+    subject: str
+    state: State
+    value: str
+    remedy: str = ""
+
+
+def examine(dsn: str) -> list[Finding]:
+    """Examine server, interpreter, installation and roles, changing nothing.
+
+    Raises
+    ------
+    ServerError
+        When no connection can be made.
+    """
+    with open_connection(dsn) as connection:
+        session = PsycopgSession(connection)
+        with session.transaction():
+            return [*_examine_server(session), *_examine_installation(session)]
+
+
+def _examine_server(session: PsycopgSession) -> Iterator[Finding]:
+    row = fetch_one(
+        session,
+        "SELECT current_setting('server_version') AS version, current_user::text AS role,"
+        " current_database()::text AS database, current_setting('is_superuser') AS superuser",
+    )
+    yield Finding("PostgreSQL", "ok", row["version"])
+    yield Finding("database", "ok", row["database"])
+    is_superuser = row["superuser"] == "on"
+    yield Finding("role", "ok", f"{row['role']}{', superuser' if is_superuser else ''}")
+    major = row["version"].split(".")[0]
+    if not session.fetch("SELECT 1 FROM pg_available_extensions WHERE name = 'plpython3u'"):
+        yield Finding(
+            "PL/Python", "broken", "not available",
+            f"apt-get install postgresql-plpython3-{major}",
+        )  # fmt: skip
+        return
+    if not session.fetch("SELECT 1 FROM pg_extension WHERE extname = 'plpython3u'"):
+        yield Finding("PL/Python", "broken", "not created in this database", "kanon install")
+        return
+    yield Finding("PL/Python", "ok", "created in this database")
+    if not is_superuser:
+        yield Finding(
+            "server's Python", "warning", "only a superuser can examine it",
+            "kanon doctor --dsn … as the server's administrator",
+        )  # fmt: skip
+        return
+    server = server_interpreter(session)
+    ours = f"{sys.version_info.major}.{sys.version_info.minor}"
+    yield Finding(
+        "server's Python",
+        "ok" if server.version == ours else "broken",
+        f"{server.version}, as operating-system user {server.os_user}; here {ours}",
+        "" if server.version == ours else "run kanon from an environment of the server's Python",
+    )
+    paths = import_paths()
+    readable = can_import(session, paths)
+    yield Finding(
+        "environment",
+        "ok" if readable else "warning",
+        ", ".join(paths) + ("" if readable else " (the server cannot read it)"),
+        "" if readable else "kanon install copies it for a private cluster",
+    )
+
+
+def _examine_installation(session: PsycopgSession) -> Iterator[Finding]:
+    if not session.fetch("SELECT 1 WHERE to_regclass('kanon.publications') IS NOT NULL"):
+        yield Finding("kanon_db", "broken", "not installed in this database", "kanon install")
+        return
+    yield _examine_version(session)
+    rows = session.fetch(
+        "SELECT to_regclass('kanon.alembic_version') IS NOT NULL AND"
+        " has_table_privilege('kanon.alembic_version', 'SELECT') AS readable"
+    )
+    if rows[0]["readable"]:
+        revision = fetch_one(session, "SELECT version_num AS value FROM kanon.alembic_version")
+        behind = bool(migration_script(revision["value"]).strip())
+        yield Finding(
+            "catalog",
+            "broken" if behind else "ok",
+            f"revision {revision['value']}{', behind this package' if behind else ''}",
+            "kanon install" if behind else "",
+        )
+    exposed = session.fetch(
+        "SELECT p.proname::text AS name FROM pg_proc p JOIN pg_namespace n"
+        " ON n.oid = p.pronamespace WHERE n.nspname = 'kanon' AND EXISTS (SELECT FROM"
+        " aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a"
+        " WHERE a.grantee = 0)"
+    )
+    yield Finding(
+        "EXECUTE for PUBLIC",
+        "broken" if exposed else "ok",
+        f"on {len(exposed)} functions" if exposed else "on none",
+        "kanon install" if exposed else "",
+    )
+    for role in ROLES:
+        yield _examine_role(session, role)
+    n = fetch_one(session, "SELECT count(*) AS n FROM kanon.publications")["n"]
+    yield Finding("publications", "ok", f"{n} readable to this role")
+
+
+def _examine_version(session: PsycopgSession) -> Finding:
+    try:
+        with session.savepoint():
+            version = fetch_one(session, "SELECT kanon.version() AS value")["value"]
+    except DatabaseError as error:
+        return Finding("kanon_db", "broken", f"does not run: {error.message}", "kanon install")
+    same = version == kanon_db.__version__
+    return Finding(
+        "kanon_db",
+        "ok" if same else "broken",
+        f"{version} in the server, {kanon_db.__version__} here",
+        "" if same else "kanon install",
+    )
+
+
+def _examine_role(session: PsycopgSession, role: str) -> Finding:
+    rows = session.fetch(
+        "SELECT rolsuper OR rolbypassrls AS powerful FROM pg_roles WHERE rolname = $1::text", role
+    )
+    if not rows:
+        return Finding(f"role {role}", "broken", "missing", "kanon install")
+    if rows[0]["powerful"]:
+        return Finding(
+            f"role {role}", "broken", "superuser or bypasses row security",
+            f"ALTER ROLE {role} NOSUPERUSER NOBYPASSRLS",
+        )  # fmt: skip
+    return Finding(f"role {role}", "ok", "no special rights")

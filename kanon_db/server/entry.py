@@ -1,0 +1,171 @@
+"""What the PL/Python functions call: one function each, and the edge where errors leave.
+
+Imports of the heavier parts wait for the call that needs them, so that a session's first
+estimate does not pay for numpy.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import kanon_db
+from kanon_db.database.plpy_session import PlpySession
+from kanon_db.errors import InvalidParameterError, KanonError
+
+
+@contextmanager
+def _edge(plpy: Any) -> Iterator[PlpySession]:
+    """Hand every error to PostgreSQL as an error of this call, without data values.
+
+    Raising ends the statement, so a cancel that arrives as an exception is never swallowed.
+    """
+    try:
+        yield PlpySession(plpy)
+    except KanonError as error:
+        _raise(plpy, error)
+    except Exception as error:  # noqa: BLE001  # the one edge: a defect's words can quote data
+        traceback = error.__traceback__
+        while traceback is not None and traceback.tb_next is not None:
+            traceback = traceback.tb_next
+        where = "unknown place"
+        if traceback is not None:
+            code = traceback.tb_frame.f_code
+            where = f"{code.co_qualname}, line {traceback.tb_lineno}"
+        _raise(
+            plpy,
+            KanonError(
+                "kanon_db failed by a defect of its own",
+                detail=f"{type(error).__name__} in {where}",
+                hint="please report it; nothing was changed",
+            ),
+        )
+
+
+def _raise(plpy: Any, error: KanonError) -> None:
+    raise plpy.Error(
+        error.message,
+        detail=error.detail or None,
+        hint=error.hint or None,
+        sqlstate=error.sqlstate,
+    ) from None
+
+
+def _given(value: Any, parameter: str) -> Any:
+    """Refuse NULL for a parameter that needs a value."""
+    if value is None:
+        raise InvalidParameterError(f"{parameter} must not be NULL")
+    return value
+
+
+def _names(value: Sequence[str | None] | None, parameter: str) -> list[str]:
+    return [_given(name, f"an element of {parameter}") for name in _given(value, parameter)]
+
+
+def version() -> str:
+    """Return the version of the package that the server runs."""
+    return kanon_db.__version__
+
+
+def register_source(
+    plpy: Any,
+    source: str | None,
+    quasi_identifiers: Sequence[str | None] | None,
+    sensitive: str | None,
+    identifiers: Sequence[str | None] | None,
+    attributes: str | None,
+) -> int:
+    """`kanon.register_source`."""
+    from kanon_db.database.sources import register_source as operation
+
+    with _edge(plpy) as session:
+        return operation(
+            session,
+            _given(source, "source"),
+            quasi_identifiers=_names(quasi_identifiers, "quasi_identifiers"),
+            sensitive=sensitive,
+            identifiers=_names(identifiers or [], "identifiers"),
+            attributes=attributes,
+        )
+
+
+def publish_buckets(
+    plpy: Any,
+    source: str | None,
+    publication: str | None,
+    method: str | None,
+    privacy: str | None,
+    max_bucket_size: int | None,
+    assignment: str | None,
+    readers: Sequence[str | None] | None,
+    replace: bool | None,
+) -> list[tuple[Any, ...]]:
+    """`kanon.publish_buckets`."""
+    with _edge(plpy) as session:
+        from kanon_db.database.buckets import publish_buckets as operation
+
+        published = operation(
+            session,
+            _given(source, "source"),
+            _given(publication, "publication"),
+            method=_given(method, "method"),
+            privacy=_given(privacy, "privacy"),
+            max_bucket_size=_given(max_bucket_size, "max_bucket_size"),
+            assignment=_given(assignment, "assignment"),
+            readers=None if readers is None else _names(readers, "readers"),
+            replace=bool(replace),
+        )
+        return [
+            (
+                published.publication_id,
+                published.name,
+                published.guarantee,
+                published.records,
+                json.dumps(published.metrics),
+                published.seconds,
+            )
+        ]
+
+
+def verify(plpy: Any, name: str | None) -> list[tuple[str, str, str, bool]]:
+    """`kanon.verify`."""
+    with _edge(plpy) as session:
+        from kanon_db.database.examination import verify as operation
+
+        checks = operation(session, _given(name, "name"))
+        return [(c.check, c.bound, c.measured, c.holds) for c in checks]
+
+
+def metrics(plpy: Any, name: str | None) -> list[tuple[str, float]]:
+    """`kanon.metrics`."""
+    with _edge(plpy) as session:
+        from kanon_db.database.examination import metrics as operation
+
+        return list(operation(session, _given(name, "name")).items())
+
+
+def drop_publication(plpy: Any, name: str | None) -> None:
+    """`kanon.drop_publication`."""
+    with _edge(plpy) as session:
+        from kanon_db.database.publishing import drop_publication as operation
+
+        operation(session, _given(name, "name"))
+
+
+def plan_count(plpy: Any, query: str | None) -> tuple[str, list[str]]:
+    """`kanon.plan_count`."""
+    with _edge(plpy) as session:
+        from kanon_db.database.estimates import plan_count as operation
+
+        statement = operation(session, _given(query, "query"))
+        return statement.text, list(statement.values)
+
+
+def rewrite_count(plpy: Any, query: str | None) -> str:
+    """`kanon.rewrite_count`."""
+    with _edge(plpy) as session:
+        from kanon_db.database.estimates import rewrite_count as operation
+
+        return operation(session, _given(query, "query"))

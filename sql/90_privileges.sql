@@ -1,0 +1,24 @@
+-- Privileges, last: nothing for PUBLIC; publishers register and publish, analysts read and estimate.
+REVOKE ALL ON SCHEMA kanon FROM PUBLIC;
+REVOKE ALL ON ALL TABLES IN SCHEMA kanon FROM PUBLIC;
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA kanon FROM PUBLIC;
+
+GRANT USAGE ON SCHEMA kanon TO kanon_publisher, kanon_analyst;
+GRANT SELECT ON kanon.publications TO kanon_publisher, kanon_analyst;
+GRANT SELECT ON kanon.setting TO kanon_publisher, kanon_analyst;
+GRANT SELECT, INSERT, UPDATE, DELETE ON kanon.source, kanon.publication TO kanon_publisher;
+
+GRANT EXECUTE ON FUNCTION
+    kanon.version(),
+    kanon.verify(text),
+    kanon.metrics(text),
+    kanon.plan_count(text),
+    kanon.rewrite_count(text),
+    kanon.estimate_count(text)
+TO kanon_publisher, kanon_analyst;
+
+GRANT EXECUTE ON FUNCTION
+    kanon.register_source(regclass, text[], text, text[], jsonb),
+    kanon.publish_buckets(regclass, text, text, jsonb, integer, text, text[], boolean),
+    kanon.drop_publication(text)
+TO kanon_publisher;
