@@ -4,58 +4,85 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from kanon_db.algorithms.bucketization.setting import BucketSetting
 from kanon_db.database.catalog import Publication, Source, published_schema
 from kanon_db.database.names import free_column_name
 from kanon_db.database.session import Session
 
-SUFFIXES = ("", "_qit", "_sat")
-"""Of the weighted view, the quasi-identifier table and the sensitive table."""
+if TYPE_CHECKING:  # the estimator comes here, too, and has no use for numpy
+    from kanon_db.algorithms.bucketization.setting import BucketSetting
+
+SUFFIXES: Final = ("", "_qit", "_sat", "_vec")
+"""Of the weighted view, the quasi-identifier table, the sensitive table and its vectors."""
+
+_MOST_VECTOR_BYTES_PER_RECORD: Final = 32
+_MOST_VECTOR_BYTES: Final = 256 << 20
 
 
 @dataclass(frozen=True)
 class BucketTables:
-    """QIT, SAT and view of one publication; every attribute is quoted, safe in statements.
+    """The relations of one publication; every name is quoted, safe in statements.
 
     Bucket numbers count from 1 and ascend with the bucket size (within a size they are a random
     permutation), so that a bucket's size follows from its number and a few constants: neither
     the view nor the estimator has to count it.
+
+    The vectors are the SAT turned on its side: for each sensitive value one `bytea` of its counts
+    by bucket number, `count_width` bytes each, from which the estimator reads a bucket's count
+    without a join. Where they would outgrow the data there are none (`count_width` 0).
     """
 
     view: str
     qit: str
     sat: str
+    vec: str
     quasi_identifiers: tuple[str, ...]
     sensitive: str
     bucket_id: str
     count: str
+    counts: str
     weight: str
+    count_width: int
+    n_buckets: int
     sizes: tuple[int, ...]
     first_bucket_ids: tuple[int, ...]
 
     @classmethod
     def of(cls, session: Session, schema: str, name: str, layout: Mapping[str, Any]) -> Self:
         """Read a publication's layout as the catalog holds it."""
-        view, qit, sat = (session.identifier(schema, name + suffix) for suffix in SUFFIXES)
+        view, qit, sat, vec = (session.identifier(schema, name + suffix) for suffix in SUFFIXES)
         return cls(
             view=view,
             qit=qit,
             sat=sat,
+            vec=vec,
             quasi_identifiers=tuple(map(session.identifier, layout["quasi_identifiers"])),
             sensitive=session.identifier(layout["sensitive"]),
             bucket_id=session.identifier(layout["bucket_id"]),
             count=session.identifier(layout["count"]),
+            counts=session.identifier(layout["counts"]),
             weight=session.identifier(layout["weight"]),
-            sizes=tuple(layout["sizes"]),
-            first_bucket_ids=tuple(layout["first_bucket_ids"]),
+            # The only numbers that reach statements unbound: int() lets nothing else through.
+            count_width=int(layout["count_width"]),
+            n_buckets=int(layout["n_buckets"]),
+            sizes=tuple(map(int, layout["sizes"])),
+            first_bucket_ids=tuple(map(int, layout["first_bucket_ids"])),
         )
 
     @classmethod
     def of_publication(cls, session: Session, publication: Publication) -> Self:
         """Find the tables of a publication."""
         return cls.of(session, published_schema(session), publication.name, publication.layout)
+
+    @property
+    def relations(self) -> list[str]:
+        """The relations that exist, quoted."""
+        return [self.view, self.qit, self.sat, *([self.vec] if self.count_width else [])]
+
+    def existing(self, name: str) -> list[str]:
+        """Return the plain names of the relations that a publication of this name has."""
+        return [name + suffix for suffix in SUFFIXES[: len(self.relations)]]
 
     def size(self, bucket_id: str) -> str:
         """Return SQL for the size of the bucket whose number `bucket_id`, an expression, gives."""
@@ -75,15 +102,21 @@ def first_bucket_ids(setting: BucketSetting) -> list[int]:
     return numbers
 
 
-def layout_of(source: Source, setting: BucketSetting) -> dict[str, Any]:
+def layout_of(source: Source, setting: BucketSetting, n_values: int) -> dict[str, Any]:
     """Choose the layout of a publication: what the catalog keeps for :meth:`BucketTables.of`."""
+    width = 1 if setting.largest_size < 1 << 8 else 2
+    n_bytes = width * n_values * (setting.n_buckets + 1)
+    fits = n_bytes <= min(_MOST_VECTOR_BYTES, _MOST_VECTOR_BYTES_PER_RECORD * setting.n_records)
     columns = [*source.quasi_identifiers, str(source.sensitive)]
     return {
         "quasi_identifiers": list(source.quasi_identifiers),
         "sensitive": source.sensitive,
         "bucket_id": free_column_name("bucket_id", columns),
         "count": free_column_name("count", columns),
+        "counts": free_column_name("counts", columns),
+        "count_width": width if fits and setting.largest_size < 1 << 16 else 0,
         "weight": free_column_name("weight", columns),
+        "n_buckets": setting.n_buckets,
         "sizes": setting.sizes.tolist(),
         "first_bucket_ids": first_bucket_ids(setting),
     }

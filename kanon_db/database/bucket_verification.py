@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
 from kanon_db.database.bucket_tables import BucketTables
 from kanon_db.database.publishing import Check
@@ -51,38 +53,40 @@ def examine_buckets(
         Metrics: ``records``, ``sensitive_values``, ``buckets``, ``buckets_of_size_<S>`` for each
         size S, ``loss`` ([GB] Eq. 2), ``msbs`` ([GB] Eq. 1), ``largest_frequency`` of a value in
         a bucket and ``largest_frequency_ratio``, the largest quotient of such a frequency and
-        its value's threshold f' (at most 1).
+        its value's threshold f' (at most 1). None, and no further checks, where the relations
+        are not of the kinds that were published.
     """
-    buckets = _count_buckets(session, tables)
+    relations = _check_relations(session, tables)
+    if not relations.holds:
+        # Reading what stands in their place would run it with the rights of whoever verifies.
+        return Examination([relations], {})
+    qit, _ = _count_buckets(session, tables, tables.qit, "1")
+    sat, sizes = _count_buckets(session, tables, tables.sat, tables.count)
     exposure = _exposure(session, tables, parameters)
-    sizes = {int(row["size"]): int(row["buckets"]) for row in buckets if row["size"] is not None}
-    total = {name: sum(int(row[name]) for row in buckets) for name in _TOTALS}
-    published = sum(size * n for size, n in sizes.items())
+    repeated, differing = _compare_vectors(session, tables)
     loss = sum(n * (size - 1) ** 2 for size, n in sizes.items())
     checks = [
+        relations,
         Check(
             "every record is published once",
             f"{records} records",
-            f"{total['qit_records']} in QIT, {published} in SAT",
-            holds=total["qit_records"] == published == records,
+            f"{qit.records} in QIT, {sat.records} in SAT",
+            holds=qit.records == sat.records == records,
         ),
-        Check(
-            "QIT and SAT agree on every bucket's size",
-            "0 buckets differ",
-            f"{total['differing']} of {total['buckets']} differ",
-            holds=total["differing"] == 0,
-        ),
-        Check(
-            "bucket numbers give the bucket sizes",
-            "0 buckets differ",
-            f"{total['misnumbered']} of {total['buckets']} differ",
-            holds=total["misnumbered"] == 0,
+        *(
+            Check(
+                f"{table}: every bucket has the size that its number says",
+                f"{tables.n_buckets} buckets, 0 differ",
+                f"{found.buckets} buckets, {found.differing} differ",
+                holds=found.buckets == tables.n_buckets and found.differing == 0,
+            )
+            for table, found in (("QIT", qit), ("SAT", sat))
         ),
         Check(
             "SAT counts each value of a bucket once",
             "0 rows break it",
-            f"{total['uncounted'] + exposure['repeated']} break it",
-            holds=total["uncounted"] + exposure["repeated"] == 0,
+            f"{exposure['uncounted'] + repeated} break it",
+            holds=exposure["uncounted"] + repeated == 0,
         ),
         Check(
             "F'-privacy: frequency in bucket <= threshold",
@@ -91,6 +95,15 @@ def examine_buckets(
             holds=exposure["above"] == 0,
         ),
     ]
+    if tables.count_width:
+        checks.append(
+            Check(
+                "vectors repeat the SAT",
+                "0 counts differ",
+                f"{differing} differ",
+                holds=differing == 0,
+            )
+        )
     if "l" in parameters:
         checks.append(
             Check(
@@ -113,37 +126,109 @@ def examine_buckets(
     return Examination(
         checks,
         {
-            "records": published,
+            "records": sat.records,
             "sensitive_values": exposure["values"],
-            "buckets": total["buckets"],
+            "buckets": sat.buckets,
             **{f"buckets_of_size_{size}": n for size, n in sizes.items()},
             "loss": loss,
-            "msbs": loss / (published - 1) if published > 1 else 0.0,
+            "msbs": loss / (sat.records - 1) if sat.records > 1 else 0.0,
             "largest_frequency": exposure["frequency"],
             "largest_frequency_ratio": exposure["ratio"],
         },
     )
 
 
-_TOTALS = ("buckets", "qit_records", "differing", "misnumbered", "uncounted")
+_RELATIONS = """
+SELECT coalesce(v.relkind = 'v' AND q.relkind = 'r' AND s.relkind = 'r'
+                AND NOT q.relrowsecurity AND NOT s.relrowsecurity, false) AS kinds,
+       (SELECT count(*) FROM pg_rewrite AS r JOIN pg_depend AS d
+        ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
+        WHERE r.ev_class = v.oid AND (d.refclassid <> 'pg_class'::regclass
+                                      OR d.refobjid NOT IN (v.oid, q.oid, s.oid))) AS others
+FROM (SELECT) AS one
+LEFT JOIN pg_class AS v ON v.oid = to_regclass($1::text)
+LEFT JOIN pg_class AS q ON q.oid = to_regclass($2::text)
+LEFT JOIN pg_class AS s ON s.oid = to_regclass($3::text)
+"""
 
 
-def _count_buckets(session: Session, tables: BucketTables) -> list[Row]:
-    """Count buckets by size, and what is wrong with them."""
-    bucket_id, count = tables.bucket_id, tables.count
-    return session.fetch(
-        f"WITH q AS (SELECT {bucket_id} AS bucket_id, count(*) AS records"
-        f" FROM {tables.qit} GROUP BY {bucket_id}),"
-        f" s AS (SELECT {bucket_id} AS bucket_id, sum({count}) AS records,"
-        f" count(*) FILTER (WHERE {count} IS NULL OR {count} < 1) AS uncounted"
-        f" FROM {tables.sat} GROUP BY {bucket_id})"
-        " SELECT s.records AS size, count(*) AS buckets,"
-        " coalesce(sum(q.records), 0)::int8 AS qit_records,"
-        " count(*) FILTER (WHERE q.records IS DISTINCT FROM s.records) AS differing,"
-        f" count(*) FILTER (WHERE s.records IS DISTINCT FROM {tables.size('s.bucket_id')})"
-        " AS misnumbered, coalesce(sum(s.uncounted), 0)::int8 AS uncounted"
-        " FROM q FULL JOIN s ON s.bucket_id = q.bucket_id GROUP BY s.records ORDER BY s.records"
+def _check_relations(session: Session, tables: BucketTables) -> Check:
+    """Look at what the relations are, reading the server's catalogs alone."""
+    found = fetch_one(session, _RELATIONS, tables.view, tables.qit, tables.sat)
+    return Check(
+        "QIT and SAT are tables, the view reads them alone",
+        "0 other objects in the view",
+        f"{'as' if found['kinds'] else 'not as'} published, {found['others']} other objects",
+        holds=found["kinds"] and found["others"] == 0,
     )
+
+
+@dataclass(frozen=True)
+class _Buckets:
+    """What one table says of the buckets."""
+
+    records: int
+    buckets: int
+    differing: int
+
+
+def _count_buckets(
+    session: Session, tables: BucketTables, table: str, count: str
+) -> tuple[_Buckets, dict[int, int]]:
+    """Count a table's buckets, and those by size.
+
+    QIT and SAT agree on every bucket when both have the numbers 1 … n_buckets with the sizes that
+    follow from them: compared through the numbers, the tables need no join.
+    """
+    bucket_id = tables.bucket_id
+    rows = session.fetch(
+        "SELECT size::int8, count(*) AS buckets, count(*) FILTER (WHERE"
+        f" bucket_id NOT BETWEEN 1 AND {tables.n_buckets}"
+        f" OR size IS DISTINCT FROM {tables.size('bucket_id')}) AS differing"
+        f" FROM (SELECT {bucket_id} AS bucket_id, sum({count}) AS size"
+        f" FROM {table} GROUP BY {bucket_id}) AS b GROUP BY size ORDER BY size"
+    )
+    sizes = {int(row["size"] or 0): int(row["buckets"]) for row in rows}
+    return _Buckets(
+        records=sum(size * n for size, n in sizes.items()),
+        buckets=sum(sizes.values()),
+        differing=sum(int(row["differing"]) for row in rows),
+    ), sizes
+
+
+def _compare_vectors(session: Session, tables: BucketTables) -> tuple[int, int]:
+    """Count the SAT rows that repeat another's bucket and value, and the vectors' differences.
+
+    Each vector is compared with the one that the SAT's rows of its value make.
+    """
+    sources = [
+        (
+            f"SELECT {tables.sensitive} AS value, NULL::bytea AS counts,"
+            f" int8send(({tables.bucket_id}::int8 << 32) | {tables.count}) AS pair FROM {tables.sat}"
+        )
+    ]
+    if tables.count_width:
+        sources.append(f"SELECT {tables.sensitive}, {tables.counts}, NULL FROM {tables.vec}")
+    rows = session.fetch(
+        "SELECT string_agg(counts, ''::bytea) AS counts, string_agg(pair, ''::bytea) AS pairs"
+        f" FROM ({' UNION ALL '.join(sources)}) AS s GROUP BY value"
+    )
+    repeated = differing = 0
+    for row in rows:
+        pairs = np.frombuffer(row["pairs"] or b"", dtype=_PAIR)
+        pairs = pairs[(pairs["bucket"] >= 0) & (pairs["bucket"] <= tables.n_buckets)]
+        rows_of_bucket = np.bincount(pairs["bucket"], minlength=tables.n_buckets + 1)
+        repeated += int((rows_of_bucket > 1).sum())
+        if tables.count_width:
+            expected = np.zeros(tables.n_buckets + 1, dtype=f">u{tables.count_width}")
+            expected[pairs["bucket"]] = pairs["count"]
+            found = np.frombuffer(row["counts"] or b"", dtype=expected.dtype)
+            same_shape = found.shape == expected.shape
+            differing += int((found != expected).sum()) if same_shape else expected.size
+    return repeated, differing
+
+
+_PAIR = np.dtype([("bucket", ">i4"), ("count", ">i4")])
 
 
 def _exposure(session: Session, tables: BucketTables, parameters: Mapping[str, Any]) -> Row:
@@ -179,17 +264,16 @@ def _exposure(session: Session, tables: BucketTables, parameters: Mapping[str, A
         " own AS (SELECT * FROM unnest($1::text[], $2::text[]::numeric[], $3::text[]::numeric[])"
         "  AS o (label, numerator, denominator)),"
         " compared AS ("
-        "  SELECT j.label, j.is_null, j.buckets, j.count / j.size AS frequency,"
+        "  SELECT j.label, j.is_null, j.buckets, j.count, j.count / j.size AS frequency,"
         "  j.count * $4::int8 > j.size AS not_diverse,"
         f"  CASE {' '.join(above)} END AS above, CASE {' '.join(ratio)} END AS ratio"
         "  FROM judged AS j LEFT JOIN own AS o ON o.label = j.label)"
         " SELECT coalesce(sum(buckets) FILTER (WHERE above), 0)::int8 AS above,"
         " coalesce(sum(buckets) FILTER (WHERE not_diverse), 0)::int8 AS not_diverse,"
+        " coalesce(sum(buckets) FILTER (WHERE count IS NULL OR count < 1), 0)::int8 AS uncounted,"
         " coalesce(max(ratio), 0)::float8 AS ratio,"
         " coalesce(max(frequency), 0)::float8 AS frequency,"
-        " (count(DISTINCT label) + (count(*) FILTER (WHERE is_null) > 0)::int4)::int8 AS values,"
-        f" (SELECT count(*) FROM (SELECT 1 FROM {tables.sat}"
-        f" GROUP BY {tables.bucket_id}, {tables.sensitive} HAVING count(*) > 1) AS r) AS repeated"
+        " (count(DISTINCT label) + (count(*) FILTER (WHERE is_null) > 0)::int4)::int8 AS values"
         " FROM compared",
         labels,
         [str(threshold.numerator) for threshold in own],

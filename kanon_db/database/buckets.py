@@ -139,14 +139,15 @@ def publish_buckets(
     slots = assign_randomly(codes, values.counts, plan.limits, plan.setting, random)
     bucket_ids = _number_buckets(plan.setting, random)[slots]
 
-    layout = layout_of(registered, plan.setting)
+    layout = layout_of(registered, plan.setting, len(values.labels))
     tables = BucketTables.of(session, schema, name, layout)
     _write_qit(tables, snapshot, bucket_ids, random)
     _write_sat(tables, snapshot, values, codes, bucket_ids)
+    _write_vectors(tables, values, codes, bucket_ids)
     _write_view(tables, session)
     snapshot.drop()
     values.drop()
-    grant_select(session, [tables.view, tables.qit, tables.sat], roles)
+    grant_select(session, tables.relations, roles)
     session.step("gathering statistics")
     session.fetch(f"ANALYZE {tables.qit}, {tables.sat}")
 
@@ -172,7 +173,7 @@ def publish_buckets(
         records=snapshot.n_records,
         guarantee=plan.guarantee,
         metrics=examined.metrics,
-        relations=[name + suffix for suffix in SUFFIXES],
+        relations=tables.existing(name),
     )
     return Published(
         publication_id=publication_id,
@@ -293,6 +294,35 @@ def _write_sat(
         # Values too long for an index entry: answers then read the whole table.
         if error.sqlstate != PROGRAM_LIMIT_EXCEEDED:
             raise
+
+
+def _write_vectors(
+    tables: BucketTables,
+    values: SensitiveValues,
+    codes: NDArray[np.int32],
+    bucket_ids: NDArray[np.int64],
+) -> None:
+    """Write each sensitive value's counts by bucket number; see :class:`BucketTables`."""
+    if not tables.count_width:
+        return
+    session = values.session
+    session.step("writing the vectors")
+    length = int(bucket_ids.max()) + 1
+    counts = np.bincount(
+        codes * np.int64(length) + bucket_ids, minlength=len(values.labels) * length
+    )
+    session.fetch(
+        f"CREATE TABLE {tables.vec} AS SELECT value AS {tables.sensitive},"
+        f" ''::bytea AS {tables.counts} FROM {values.table} WITH NO DATA"
+    )
+    # Not compressed: reading one byte must not unpack all.
+    session.fetch(f"ALTER TABLE {tables.vec} ALTER {tables.counts} SET STORAGE EXTERNAL")
+    session.fetch(
+        f"INSERT INTO {tables.vec} SELECT value, substr($1::bytea, code * $2::int4 + 1, $2::int4)"
+        f" FROM {values.table} ORDER BY code",
+        counts.astype(f">u{tables.count_width}").tobytes(),
+        str(length * tables.count_width),
+    )
 
 
 def _write_view(tables: BucketTables, session: Session) -> None:

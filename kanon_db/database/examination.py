@@ -7,6 +7,7 @@ from kanon_db.database.bucket_verification import Examination, examine_buckets
 from kanon_db.database.catalog import find_publication
 from kanon_db.database.publishing import Check
 from kanon_db.database.session import Session
+from kanon_db.errors import VerificationError
 
 
 def verify(session: Session, name: str) -> list[Check]:
@@ -27,8 +28,17 @@ def metrics(session: Session, name: str) -> dict[str, float]:
     ------
     NotFoundError
         When there is no such publication, or the role may not read it.
+    VerificationError
+        When its relations are gone, or others stand in their place.
     """
-    return _examine(session, name).metrics
+    examined = _examine(session, name)
+    if not examined.metrics:
+        raise VerificationError(
+            "the published relations are not the ones that were published",
+            detail=f'publication "{name}"',
+            hint="kanon.verify names the check that fails; publish again with replace => true",
+        )
+    return examined.metrics
 
 
 def _examine(session: Session, name: str) -> Examination:

@@ -19,7 +19,7 @@ from kanon_db.errors import DatabaseError, DuplicateError, InvalidParameterError
 
 _CHUNK: Final = 1 << 20
 
-_TYPES: Final = (
+_TYPES: Final[tuple[tuple[str, str], ...]] = (
     # Types from narrow to wide, each with the pattern that all values of a column must match.
     # A leading zero, as in a postal code, makes a text; so does anything that a cast might refuse.
     ("boolean", r"^(t|f|true|false|TRUE|FALSE|True|False)$"),
@@ -143,8 +143,11 @@ def _opened(path: Path) -> Iterator[TextIO]:
 
 
 def _header(file: TextIO, path: Path) -> list[str]:
-    header = next(csv.reader([file.readline()]), [])
     where = f"{path}, line 1"
+    try:
+        header = next(csv.reader(file), [])  # of several lines, where a name holds a line break
+    except csv.Error:
+        raise InvalidParameterError("the header cannot be read as CSV", detail=where) from None
     if not any(header):
         raise InvalidParameterError("the file has no header line", detail=where)
     if len(set(header)) < len(header):

@@ -38,7 +38,12 @@ class PsycopgSession:
         """Run the block in one transaction, under the settings that statements rely on."""
         with self.translated_errors(), self.connection.transaction():
             for name, value in SETTINGS.items():
-                self.fetch("SELECT pg_catalog.set_config($1::text, $2::text, true)", name, value)
+                # All qualified: this runs under the caller's search path still.
+                self.fetch(
+                    "SELECT pg_catalog.set_config($1::pg_catalog.text, $2::pg_catalog.text, true)",
+                    name,
+                    value,
+                )
             yield
 
     def fetch(self, statement: str, *values: Value) -> list[Row]:
