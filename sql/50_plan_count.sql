@@ -1,7 +1,7 @@
 -- plan_count(): turns an analyst's COUNT query into SQL over published tables. For analysts and
 -- publishers; estimate_count runs what it returns.
 CREATE OR REPLACE FUNCTION kanon.plan_count(
-    query text, OUT statement text, OUT "values" text[]
+    query text, OUT statement text, OUT "values" text[], OUT matches bytea
 )
 LANGUAGE plpython3u STABLE
 SET search_path = pg_catalog, pg_temp

@@ -14,8 +14,8 @@ AS $plpgsql$
 DECLARE
     plan record;
 BEGIN
-    SELECT p.statement, p."values" INTO STRICT plan FROM kanon.plan_count(query) AS p;
-    RETURN QUERY EXECUTE plan.statement USING plan."values";
+    SELECT p.statement, p."values", p.matches INTO STRICT plan FROM kanon.plan_count(query) AS p;
+    RETURN QUERY EXECUTE plan.statement USING plan."values", plan.matches;
 END
 $plpgsql$;
 COMMENT ON FUNCTION kanon.estimate_count IS

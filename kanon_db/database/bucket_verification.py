@@ -139,22 +139,24 @@ def examine_buckets(
 
 
 _RELATIONS = """
-SELECT coalesce(v.relkind = 'v' AND q.relkind = 'r' AND s.relkind = 'r'
-                AND NOT q.relrowsecurity AND NOT s.relrowsecurity, false) AS kinds,
+SELECT v.relkind IS NOT DISTINCT FROM 'v' AND (
+           SELECT bool_and(coalesce(t.relkind = 'r' AND NOT t.relrowsecurity, false))
+           FROM unnest($2::text[]) AS name LEFT JOIN pg_class AS t ON t.oid = to_regclass(name)
+       ) AS kinds,
        (SELECT count(*) FROM pg_rewrite AS r JOIN pg_depend AS d
         ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
-        WHERE r.ev_class = v.oid AND (d.refclassid <> 'pg_class'::regclass
-                                      OR d.refobjid NOT IN (v.oid, q.oid, s.oid))) AS others
-FROM (SELECT) AS one
-LEFT JOIN pg_class AS v ON v.oid = to_regclass($1::text)
-LEFT JOIN pg_class AS q ON q.oid = to_regclass($2::text)
-LEFT JOIN pg_class AS s ON s.oid = to_regclass($3::text)
+        WHERE r.ev_class = v.oid AND (
+            d.refclassid <> 'pg_class'::regclass OR d.refobjid <> v.oid
+            AND d.refobjid NOT IN (SELECT to_regclass(name) FROM unnest($2::text[]) AS name))
+       ) AS others
+FROM (SELECT) AS one LEFT JOIN pg_class AS v ON v.oid = to_regclass($1::text)
 """
 
 
 def _check_relations(session: Session, tables: BucketTables) -> Check:
     """Look at what the relations are, reading the server's catalogs alone."""
-    found = fetch_one(session, _RELATIONS, tables.view, tables.qit, tables.sat)
+    view, *others = tables.relations
+    found = fetch_one(session, _RELATIONS, view, others)
     return Check(
         "QIT and SAT are tables, the view reads them alone",
         "0 other objects in the view",
@@ -183,8 +185,8 @@ def _count_buckets(
     bucket_id = tables.bucket_id
     rows = session.fetch(
         "SELECT size::int8, count(*) AS buckets, count(*) FILTER (WHERE"
-        f" bucket_id NOT BETWEEN 1 AND {tables.n_buckets}"
-        f" OR size IS DISTINCT FROM {tables.size('bucket_id')}) AS differing"
+        f" (bucket_id BETWEEN 1 AND {tables.n_buckets}"
+        f" AND size = {tables.size('bucket_id')}) IS NOT TRUE) AS differing"
         f" FROM (SELECT {bucket_id} AS bucket_id, sum({count}) AS size"
         f" FROM {table} GROUP BY {bucket_id}) AS b GROUP BY size ORDER BY size"
     )
@@ -204,7 +206,8 @@ def _compare_vectors(session: Session, tables: BucketTables) -> tuple[int, int]:
     sources = [
         (
             f"SELECT {tables.sensitive} AS value, NULL::bytea AS counts,"
-            f" int8send(({tables.bucket_id}::int8 << 32) | {tables.count}) AS pair FROM {tables.sat}"
+            f" int8send(({tables.bucket_id}::int8 << 32) | {tables.count}) AS pair"
+            f" FROM {tables.sat}"
         )
     ]
     if tables.count_width:

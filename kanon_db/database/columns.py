@@ -44,12 +44,15 @@ class ColumnType:
         PostgreSQL's ``pg_type.typcategory``: ``N`` numeric, ``S`` string, ``D`` date/time, ...
     operator_schema : str or None
         Schema of the type's own comparison operators; None where PostgreSQL's built-in ones serve.
+    has_constant_input : bool
+        Whether the type's text input is immutable: it depends on no setting.
     """
 
     name: str
     type_name: str
     type_category: str
     operator_schema: str | None
+    has_constant_input: bool
 
     def operator(self, session: Session, symbol: str) -> str:
         """Spell a comparison operator so that `search_path` cannot change its meaning."""
@@ -71,8 +74,10 @@ WITH RECURSIVE typed AS (
 SELECT c.attname::text AS name, format_type(t.oid, -1) AS type_name,
        t.typcategory::text AS type_category,
        CASE WHEN n.nspname <> 'pg_catalog' AND t.typtype = 'b' AND t.typcategory <> 'A'
-            THEN n.nspname::text END AS operator_schema
+            THEN n.nspname::text END AS operator_schema,
+       f.provolatile = 'i' AS has_constant_input
 FROM typed c JOIN pg_type t ON t.oid = c.type_oid JOIN pg_namespace n ON n.oid = t.typnamespace
+     JOIN pg_proc f ON f.oid = t.typinput
 WHERE c.typtype <> 'd'
 ORDER BY c.attnum
 """

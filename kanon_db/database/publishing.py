@@ -131,11 +131,19 @@ def check_readers(session: Session, readers: Sequence[str] | None, schema: str) 
 
 def grant_select(session: Session, relations: Sequence[str], roles: Sequence[str]) -> None:
     """Let the readers, and nobody else, read the quoted relations."""
+    # ALTER DEFAULT PRIVILEGES gives rights on new relations to whomever it names.
+    others = session.fetch(
+        "SELECT DISTINCT r.rolname::text AS role FROM unnest($1::text[]) AS name"
+        " JOIN pg_class AS c ON c.oid = to_regclass(name) CROSS JOIN aclexplode(c.relacl) AS a"
+        " LEFT JOIN pg_roles AS r ON r.oid = a.grantee WHERE a.grantee <> c.relowner",
+        list(relations),
+    )
+    on = f"ON {', '.join(relations)}"
+    for row in others:
+        grantee = "PUBLIC" if row["role"] is None else session.identifier(row["role"])
+        session.fetch(f"REVOKE ALL {on} FROM {grantee}")
     if roles:
-        session.fetch(
-            f"GRANT SELECT ON {', '.join(relations)}"
-            f" TO {', '.join(session.identifier(role) for role in roles)}"
-        )
+        session.fetch(f"GRANT SELECT {on} TO {', '.join(map(session.identifier, roles))}")
 
 
 def warn_of_other_publications(session: Session, source: Relation, roles: Sequence[str]) -> None:

@@ -10,8 +10,14 @@ from typing import Literal
 import kanon_db
 from kanon_db.database.psycopg_session import PsycopgSession, open_connection
 from kanon_db.database.session import fetch_one
-from kanon_db.errors import DatabaseError
-from kanon_db.server.install import ROLES, can_import, migration_script, server_interpreter
+from kanon_db.errors import DatabaseError, PermissionDeniedError
+from kanon_db.server.install import (
+    ROLES,
+    can_import,
+    migration_script,
+    require_trusted,
+    server_interpreter,
+)
 from kanon_db.server.resources import import_paths
 
 State = Literal["ok", "warning", "broken"]
@@ -99,6 +105,12 @@ def _examine_server(session: PsycopgSession) -> Iterator[Finding]:
 def _examine_installation(session: PsycopgSession) -> Iterator[Finding]:
     if not session.fetch("SELECT 1 WHERE to_regclass('kanon.publications') IS NOT NULL"):
         yield Finding("kanon_db", "broken", "not installed in this database", "kanon install")
+        return
+    try:
+        require_trusted(session)
+    except PermissionDeniedError as error:
+        # Nothing of it may run here, with the rights of whoever examines it.
+        yield Finding("schema kanon", "broken", f"{error.message}: {error.detail}", error.hint)
         return
     yield _examine_version(session)
     rows = session.fetch(

@@ -45,12 +45,9 @@ def _edge(plpy: Any) -> Iterator[PlpySession]:
 
 
 def _raise(plpy: Any, error: KanonError) -> None:
-    raise plpy.Error(
-        error.message,
-        detail=error.detail or None,
-        hint=error.hint or None,
-        sqlstate=error.sqlstate,
-    ) from None
+    fields = {"detail": error.detail, "hint": error.hint, "sqlstate": error.sqlstate}
+    # The function raises, with all fields; the class plpy.Error takes a message only.
+    plpy.error(error.message, **{name: text for name, text in fields.items() if text})
 
 
 def _given(value: Any, parameter: str) -> Any:
@@ -154,13 +151,13 @@ def drop_publication(plpy: Any, name: str | None) -> None:
         operation(session, _given(name, "name"))
 
 
-def plan_count(plpy: Any, query: str | None) -> tuple[str, list[str]]:
+def plan_count(plpy: Any, query: str | None) -> tuple[str, list[str], bytes | None]:
     """`kanon.plan_count`."""
     with _edge(plpy) as session:
         from kanon_db.database.estimates import plan_count as operation
 
-        statement = operation(session, _given(query, "query"))
-        return statement.text, list(statement.values)
+        plan = operation(session, _given(query, "query"))
+        return plan.statement.text, list(plan.statement.values), plan.matches
 
 
 def rewrite_count(plpy: Any, query: str | None) -> str:

@@ -67,18 +67,19 @@ def install(dsn: str, *, published_schema: str = "published") -> InstallReport:
     actions: list[str] = []
     with open_connection(dsn) as connection:
         session = PsycopgSession(connection)
-        _require_superuser(session)
         with session.transaction():
+            _require_superuser(session)
             session.fetch("LOCK TABLE pg_namespace IN SHARE ROW EXCLUSIVE MODE")  # one at a time
             _create_language(session)
             paths = _server_paths(session)
             actions.append(f"server imports kanon_db from {', '.join(paths)}")
             for role in ROLES:
                 _create_role(session, role)
-            schema = _chosen_schema(session, published_schema)
-            _create_schema(session, "kanon")
-            _create_schema(session, schema)
+            require_trusted(session)
             before = _revision(session)
+            schema = _chosen_schema(session, published_schema)
+            for name in ("kanon", schema):
+                _create_schema(session, name, is_ours=before is not None)
             _run_script(connection, "migrations", migration_script(before))
             actions.append(f"catalog at revision {_revision(session)}, was {before or 'absent'}")
             session.fetch(
@@ -103,8 +104,9 @@ def uninstall(dsn: str, *, drop_publications: bool = False) -> None:
     """
     with open_connection(dsn) as connection:
         session = PsycopgSession(connection)
-        _require_superuser(session)
         with session.transaction():
+            _require_superuser(session)
+            require_trusted(session)
             if not session.fetch("SELECT 1 WHERE to_regclass('kanon.setting') IS NOT NULL"):
                 raise ServerError(
                     "kanon_db is not installed in this database", hint="nothing is to be done"
@@ -273,24 +275,70 @@ def _chosen_schema(session: PsycopgSession, wanted: str) -> str:
     return str(rows[0]["value"]) if rows else wanted
 
 
-def _create_schema(session: PsycopgSession, schema: str) -> None:
-    """Create a schema, or make sure that the one that exists is no trap.
+def require_trusted(session: PsycopgSession) -> None:
+    """Make sure that the schema kanon, if there is one, and all in it belong to superusers.
 
-    Whoever owns a schema can replace what is in it: adopting a stranger's would hand them the
-    server, since our functions run Python.
+    Whoever owns an object can replace it, even after CREATE OR REPLACE; and a view or function of
+    somebody else runs with the rights of whoever reads or calls it. So this comes first.
+
+    Raises
+    ------
+    PermissionDeniedError
     """
+    _require_trusted_owner(session, "kanon")
+    n = fetch_one(
+        session,
+        "SELECT count(*) AS n FROM ("
+        "SELECT proowner, pronamespace FROM pg_proc UNION ALL"
+        " SELECT relowner, relnamespace FROM pg_class UNION ALL"
+        " SELECT typowner, typnamespace FROM pg_type) AS o (owner, namespace)"
+        " JOIN pg_roles AS r ON r.oid = o.owner"
+        " WHERE o.namespace = to_regnamespace('kanon') AND NOT r.rolsuper",
+    )["n"]
+    if n:
+        raise PermissionDeniedError(
+            "the schema kanon holds objects that no superuser owns",
+            detail=f"{n} functions, relations or types",
+            hint=_NOT_ADOPTED,
+        )
+
+
+def _require_trusted_owner(session: PsycopgSession, schema: str) -> None:
     rows = session.fetch(
-        "SELECT r.rolsuper AS trusted, r.rolname::text AS owner FROM pg_namespace n"
-        " JOIN pg_roles r ON r.oid = n.nspowner WHERE n.nspname = $1::text",
+        "SELECT r.rolname::text AS owner FROM pg_namespace AS n"
+        " JOIN pg_roles AS r ON r.oid = n.nspowner WHERE n.nspname = $1::text AND NOT r.rolsuper",
+        schema,
+    )
+    if rows:
+        raise PermissionDeniedError(
+            "a schema of this name belongs to somebody else",
+            detail=f'schema "{schema}" is owned by role "{rows[0]["owner"]}"',
+            hint=_NOT_ADOPTED,
+        )
+
+
+_NOT_ADOPTED: Final = "drop or rename it; kanon_db does not adopt foreign objects"
+
+
+def _create_schema(session: PsycopgSession, schema: str, *, is_ours: bool) -> None:
+    """Create a schema; take one that exists only if it is empty, or from an installation.
+
+    What else is in it, uninstalling would drop.
+    """
+    _require_trusted_owner(session, schema)
+    rows = session.fetch(
+        "SELECT EXISTS (SELECT FROM pg_depend AS d"
+        " WHERE d.refclassid = 'pg_namespace'::regclass AND d.refobjid = n.oid) AS filled"
+        " FROM pg_namespace AS n WHERE n.nspname = $1::text",
         schema,
     )
     if not rows:
         session.fetch(f"CREATE SCHEMA {session.identifier(schema)}")
-    elif not rows[0]["trusted"]:
+    elif rows[0]["filled"] and not is_ours:
         raise PermissionDeniedError(
-            "a schema of this name belongs to somebody else",
-            detail=f'schema "{schema}" is owned by role "{rows[0]["owner"]}"',
-            hint="drop or rename it; kanon_db does not adopt foreign objects",
+            "a schema of this name exists and is not empty",
+            detail=f'schema "{schema}"',
+            hint=_NOT_ADOPTED,
         )
 
 

@@ -48,7 +48,7 @@ def anatomy(counts: npt.ArrayLike, l: int) -> BucketSetting:
 
     Examples
     --------
-    >>> anatomy([4, 4, 3], 3).pairs
+    >>> anatomy([3, 3, 3, 2], 3).pairs
     ((3, 1), (4, 2))
     """
     checked, n_records = record_counts(counts)

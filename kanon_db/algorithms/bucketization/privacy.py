@@ -444,7 +444,7 @@ def _rounded_up(number: Fraction) -> str:
     quotient = Context(prec=3, rounding=ROUND_CEILING).divide(
         Decimal(number.numerator), Decimal(number.denominator)
     )
-    return f"{quotient:f}"
+    return f"{quotient.normalize():f}"
 
 
 def _number(entry: object, rule: str) -> Fraction:

@@ -100,6 +100,8 @@ def two_size(
       on the number of its buckets, also in closed form.
     - Settings of one size are candidates as well, by way of pairs of equal sizes; Algorithm 3
       misses them when M = M'.
+    - Size pairs are taken by a lower bound of their loss, best first, rather than in
+      lexicographic order; so Eq. (11), which is wrong at equality, is not needed.
     - Sizes beyond the number of records are left out.
 
     Cost: for m distinct pairs of count and threshold, and q sizes, O(q m log m) to prepare and
@@ -288,6 +290,11 @@ def _search(
     longest_chunk = max(_FIRST_CHUNK, _CELLS_PER_CHUNK // instance.counts.size)
     for size1, size2 in pair_blocks:
         heartbeat()
+        if best is not None and pruning != "none":
+            # Pairs come by increasing S1, and loss per record, (S - 1)² / S, increases with S.
+            least = int(size1[0])
+            if instance.n_records * (least - 1) ** 2 > best[0] * least:
+                break
         lists = _Candidates.of(instance, size1, size2)
         bound = lists.loss(lists.low if pruning == "full" else np.zeros_like(lists.low))
         pairs = np.flatnonzero(lists.low <= lists.high)

@@ -1,0 +1,603 @@
+"""The command ``kanon``: options in, one call of the Python interface, results out."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+# Only what every command needs: numpy, pandas and the driver are imported when one needs them.
+from kanon_db import __version__, console
+from kanon_db.errors import KanonError, ServerError
+from kanon_db.server.local import DEFAULT_DIRECTORY, LocalCluster
+
+if TYPE_CHECKING:
+    from kanon_db.api import Kanon
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Command(click.Command):
+    """A command with ``--json`` which reports a :class:`KanonError` and exits with 1."""
+
+    def __init__(self, *arguments: Any, **attributes: Any) -> None:
+        super().__init__(*arguments, **attributes)
+        self.params.append(
+            click.Option(["--json", "as_json"], is_flag=True, help="Print JSON for programs.")
+        )
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except KanonError as error:
+            console.print_error(error, as_json=ctx.params["as_json"])
+            ctx.exit(1)
+
+
+class Group(click.Group):
+    """A group of such commands."""
+
+    command_class = Command
+    group_class = type
+
+
+class Names(click.ParamType[list[str]]):
+    """Names separated by commas; one with a comma or a quote in it is quoted as in CSV."""
+
+    name = "names"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> list[str]:
+        """Split the text of one option."""
+        if isinstance(value, list):
+            return value
+        try:
+            rows = list(csv.reader([value], skipinitialspace=True, strict=True))
+        except csv.Error as error:
+            self.fail(f"not a comma-separated list: {error}", param, ctx)
+        if len(rows) != 1 or not rows[0] or not all(rows[0]):
+            self.fail("a name is empty", param, ctx)
+        return rows[0]
+
+
+def names_option(flag: str, *, text: str, required: bool = False) -> Callable[[Function], Function]:
+    """Make an option for several names, which may also be repeated."""
+
+    def flatten(
+        _ctx: click.Context, _param: click.Parameter, value: tuple[list[str], ...]
+    ) -> list[str]:
+        return [name for names in value for name in names]
+
+    return click.option(
+        flag,
+        type=Names(),
+        multiple=True,
+        required=required,
+        callback=flatten,
+        metavar="NAME,…",
+        help=text,
+    )
+
+
+dir_option = click.option(
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=DEFAULT_DIRECTORY,
+    show_default=True,
+    help="Folder of the private cluster.",
+)
+
+
+def database_options(command: Function) -> Function:
+    """Add the options that pick a database."""
+    command = dir_option(command)
+    return click.option(
+        "--dsn",
+        envvar="KANON_DSN",
+        show_envvar=True,
+        metavar="CONNINFO",
+        help="Database to use instead of the private cluster's.",
+    )(command)
+
+
+def given_dsn(dsn: str | None) -> str | None:
+    """Take the DSN given, unless the command line names a private cluster against the environment.
+
+    Raises
+    ------
+    click.UsageError
+        Both are on the command line.
+    """
+    ctx = click.get_current_context()
+    if dsn is None or ctx.get_parameter_source("directory") is not ParameterSource.COMMANDLINE:
+        return dsn
+    if ctx.get_parameter_source("dsn") is ParameterSource.COMMANDLINE:
+        raise click.UsageError("--dsn and --dir exclude each other")
+    return None
+
+
+def chosen_dsn(dsn: str | None, directory: Path) -> str:
+    """Take the DSN given, or that of the running private cluster.
+
+    Raises
+    ------
+    ServerError
+        No DSN is given and the private cluster does not run.
+    """
+    return given_dsn(dsn) or LocalCluster(directory).dsn()
+
+
+@contextmanager
+def connected(dsn: str | None, directory: Path, *, as_json: bool) -> Iterator[Kanon]:
+    """Connect to the database chosen, showing progress on a terminal."""
+    chosen = chosen_dsn(dsn, directory)
+    import kanon_db
+
+    with (
+        console.progress(quiet=as_json) as on_step,
+        kanon_db.connect(chosen, on_step=on_step, on_warning=console.print_warning) as kanon,
+    ):
+        yield kanon
+
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="kanon")
+def main() -> None:
+    """Publish people's data from PostgreSQL privately, and count in what was published.
+
+    Commands use the private cluster under .kanon unless --dsn or KANON_DSN names a database.
+    """
+
+
+# -- the private cluster ----------------------------------------------------------------------
+
+
+@main.group()
+def local() -> None:
+    """Run a private PostgreSQL in a folder, open to you alone."""
+
+
+@local.command("start")
+@dir_option
+def local_start(directory: Path, as_json: bool) -> None:
+    """Start the private cluster, making it the first time."""
+    cluster = LocalCluster(directory)
+    with console.progress(quiet=as_json) as step:
+        if step:
+            step("starting PostgreSQL")
+        dsn = cluster.start()
+    if as_json:
+        console.print_json({"dsn": dsn})
+        return
+    click.echo(f"The private cluster in {cluster.directory} is running.")
+    click.echo(f'Connect with: psql "{dsn}"')
+
+
+@local.command("stop")
+@dir_option
+def local_stop(directory: Path, as_json: bool) -> None:
+    """Stop the private cluster; its data stay."""
+    cluster = LocalCluster(directory)
+    stopped = cluster.stop()
+    if as_json:
+        console.print_json({"stopped": stopped})
+    elif stopped:
+        click.echo(f"Stopped the private cluster in {cluster.directory}.")
+    else:
+        click.echo(f"No private cluster runs in {cluster.directory}.")
+
+
+@local.command("status")
+@dir_option
+def local_status(directory: Path, as_json: bool) -> None:
+    """Say whether the private cluster runs, and where its data are."""
+    status = LocalCluster(directory).status()
+    if as_json:
+        console.print_json(status)
+        return
+    fields: dict[str, Any] = {"state": status.state, "directory": status.directory}
+    if status.state != "absent":
+        from rich.filesize import decimal
+
+        fields |= {
+            "PostgreSQL": status.version,
+            "data directory": status.data_directory,
+            "size": decimal(status.size_bytes or 0),
+        }
+    if status.dsn:
+        fields["connection"] = status.dsn
+    console.print_fields(fields)
+
+
+@local.command("destroy")
+@dir_option
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def local_destroy(directory: Path, yes: bool, as_json: bool) -> None:
+    """Remove the private cluster and all its data."""
+    cluster = LocalCluster(directory)
+    if not yes and cluster.status().state != "absent":
+        confirm(f"Remove the private cluster in {cluster.directory} and all its data?")
+    destroyed = cluster.destroy()
+    if as_json:
+        console.print_json({"destroyed": destroyed})
+    elif destroyed:
+        click.echo(f"Removed the private cluster in {cluster.directory}.")
+    else:
+        click.echo(f"There is no private cluster in {cluster.directory}.")
+
+
+def confirm(question: str) -> None:
+    """Ask before something that cannot be undone.
+
+    Raises
+    ------
+    ServerError
+        There is no terminal to ask on.
+    click.Abort
+        The answer is no.
+    """
+    if not sys.stdin.isatty():
+        raise ServerError(
+            "confirmation needed", detail="there is no terminal to ask on", hint="add --yes"
+        )
+    click.confirm(question, abort=True, err=True)
+
+
+# -- the installation -------------------------------------------------------------------------
+
+
+@main.command("install")
+@database_options
+@click.option(
+    "--published-schema",
+    default="published",
+    show_default=True,
+    metavar="NAME",
+    help="Schema for published relations.",
+)
+def install_command(dsn: str | None, directory: Path, published_schema: str, as_json: bool) -> None:
+    """Install or upgrade kanon_db in a database."""
+    chosen = chosen_dsn(dsn, directory)
+    from kanon_db.server.install import install
+
+    report = install(chosen, published_schema=published_schema)
+    if as_json:
+        console.print_json(report)
+        return
+    for action in report.actions:
+        click.echo(action)
+    click.echo(f"kanon_db {report.version} is installed.")
+
+
+@main.command("uninstall")
+@database_options
+@click.option("--drop-publications", is_flag=True, help="Drop the published relations too.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def uninstall_command(
+    dsn: str | None, directory: Path, drop_publications: bool, yes: bool, as_json: bool
+) -> None:
+    """Remove kanon_db from a database."""
+    chosen = chosen_dsn(dsn, directory)
+    if drop_publications and not yes:
+        confirm("Drop all published relations?")
+    from kanon_db.server.install import uninstall
+
+    uninstall(chosen, drop_publications=drop_publications)
+    if as_json:
+        console.print_json({"uninstalled": True})
+    else:
+        click.echo("kanon_db is no longer installed.")
+
+
+@main.command()
+@database_options
+@click.pass_context
+def doctor(ctx: click.Context, dsn: str | None, directory: Path, as_json: bool) -> None:
+    """Examine the installation.
+
+    Exits with 1 if something is broken.
+    """
+    chosen = chosen_dsn(dsn, directory)
+    from kanon_db.server.doctor import examine
+
+    findings = examine(chosen)
+    if as_json:
+        console.print_json({"findings": findings})
+    else:
+        console.print_table(
+            ["subject", "state", "found", "remedy"],
+            [(item.subject, item.state, item.value, item.remedy) for item in findings],
+        )
+    if any(item.state == "broken" for item in findings):
+        ctx.exit(1)
+
+
+@main.command()
+def version(as_json: bool) -> None:
+    """Print the version of this program.
+
+    That of an installation is told by doctor.
+    """
+    if as_json:
+        console.print_json({"version": __version__})
+    else:
+        click.echo(__version__)
+
+
+# -- microdata and publications ---------------------------------------------------------------
+
+
+@main.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("table")
+@database_options
+@click.option("--replace", is_flag=True, help="Replace the table if it exists.")
+@click.option(
+    "--null", default="", metavar="TEXT", help="Text that stands for NULL; empty text by default."
+)
+def load(
+    file: Path,
+    table: str,
+    dsn: str | None,
+    directory: Path,
+    replace: bool,
+    null: str,
+    as_json: bool,
+) -> None:
+    """Load a CSV file into a new table.
+
+    The file (.csv or .csv.gz) needs a header line; types are inferred from the values.
+    """
+    with connected(dsn, directory, as_json=as_json) as kanon:
+        report = kanon.load(file, table, replace=replace, null=null)
+    if as_json:
+        columns = [{"name": name, "type": kind} for name, kind in report.columns]
+        console.print_json({**console.plain(report), "columns": columns})
+        return
+    console.print_table(["column", "type"], report.columns)
+    click.echo(
+        f"Loaded {report.records:,} records into {report.table} in {report.seconds:.2f} seconds."
+    )
+
+
+@main.command()
+@click.argument("source")
+@database_options
+@names_option("--quasi-identifiers", required=True, text="Columns an attacker may know.")
+@click.option("--sensitive", metavar="NAME", help="Column to protect.")
+@names_option("--identifiers", text="Columns never to publish.")
+@click.option("--attributes", metavar="JSON", help="Kinds, bounds and weights of columns.")
+def register(
+    source: str,
+    dsn: str | None,
+    directory: Path,
+    quasi_identifiers: list[str],
+    sensitive: str | None,
+    identifiers: list[str],
+    attributes: str | None,
+    as_json: bool,
+) -> None:
+    """Describe the microdata in a table or view SOURCE."""
+    with connected(dsn, directory, as_json=as_json) as kanon:
+        source_id = kanon.register_source(
+            source,
+            quasi_identifiers=quasi_identifiers,
+            sensitive=sensitive,
+            identifiers=identifiers,
+            attributes=attributes,
+        )
+    if as_json:
+        console.print_json({"source_id": source_id})
+    else:
+        click.echo(f"Registered {source} as source {source_id}.")
+
+
+@main.group()
+def publish() -> None:
+    """Publish a registered source."""
+
+
+@publish.command("buckets")
+@click.argument("source")
+@click.argument("name")
+@database_options
+@click.option(
+    "--privacy",
+    required=True,
+    metavar="JSON",
+    help='Such as \'{"theta": 8, "base": 0.02}\' or \'{"l": 4}\'.',
+)
+@click.option(
+    "--method",
+    default="two_size",
+    show_default=True,
+    help="Search for the bucket setting: anatomy or two_size.",
+)
+@click.option(
+    "--max-bucket-size",
+    type=int,
+    default=50,
+    show_default=True,
+    metavar="RECORDS",
+    help="Largest bucket size to try.",
+)
+@click.option(
+    "--assignment", default="random", show_default=True, help="How records are assigned to buckets."
+)
+@names_option("--readers", text="Roles that may read it; kanon_analyst by default.")
+@click.option("--replace", is_flag=True, help="Replace the publication if it exists.")
+def publish_buckets(
+    source: str,
+    name: str,
+    dsn: str | None,
+    directory: Path,
+    privacy: str,
+    method: str,
+    max_bucket_size: int,
+    assignment: str,
+    readers: list[str],
+    replace: bool,
+    as_json: bool,
+) -> None:
+    """Publish SOURCE as private buckets.
+
+    Makes tables NAME_qit and NAME_sat, and view NAME which joins them.
+    """
+    with connected(dsn, directory, as_json=as_json) as kanon:
+        publication = kanon.publish_buckets(
+            source,
+            name,
+            method=method,
+            privacy=privacy,
+            max_bucket_size=max_bucket_size,
+            assignment=assignment,
+            readers=readers or None,
+            replace=replace,
+        )
+    if as_json:
+        console.print_json(publication)
+        return
+    console.print_fields(
+        {
+            "publication": publication.name,
+            "guarantee": publication.guarantee,
+            "records": publication.records,
+            **publication.metrics,
+        }
+    )
+    click.echo(f"Published and verified in {publication.seconds:.2f} seconds.")
+
+
+@main.command()
+@click.argument("statement", metavar="QUERY")
+@database_options
+@click.option("--explain", is_flag=True, help="Print the SQL that answers it too.")
+def query(statement: str, dsn: str | None, directory: Path, explain: bool, as_json: bool) -> None:
+    """Answer a count query from a publication.
+
+    QUERY reads like "SELECT COUNT(*) FROM name WHERE age > 30 AND disease = 'Flu'".
+    """
+    with connected(dsn, directory, as_json=as_json) as kanon:
+        rewritten = kanon.rewrite_count(statement) if explain else None
+        answer = kanon.estimate_count(statement)
+    if as_json:
+        sql = {} if rewritten is None else {"sql": rewritten}
+        console.print_json({**console.plain(answer), **sql})
+        return
+    console.print_fields(
+        {
+            "estimate": round(answer.estimate, 1),
+            "standard error": round(answer.std_error, 1),
+            "certain bounds": f"{answer.lower_bound:,} to {answer.upper_bound:,}",
+        }
+    )
+    if rewritten is not None:
+        click.echo(f"\n{rewritten}")
+
+
+@main.command()
+@click.argument("name")
+@database_options
+@click.pass_context
+def verify(ctx: click.Context, name: str, dsn: str | None, directory: Path, as_json: bool) -> None:
+    """Check a publication from its published tables alone.
+
+    Exits with 1 if a check fails.
+    """
+    with connected(dsn, directory, as_json=as_json) as kanon:
+        checks = kanon.verify(name)
+    if as_json:
+        console.print_json({"checks": checks})
+    else:
+        console.print_frame(checks)
+    if not checks["holds"].all():
+        ctx.exit(1)
+
+
+@main.command()
+@click.argument("name")
+@database_options
+def metrics(name: str, dsn: str | None, directory: Path, as_json: bool) -> None:
+    """Print how much a publication keeps and protects."""
+    with connected(dsn, directory, as_json=as_json) as kanon:
+        measured = kanon.metrics(name)
+    if as_json:
+        console.print_json(
+            {"metrics": dict(zip(measured["metric"], measured["value"], strict=True))}
+        )
+    else:
+        console.print_frame(measured)
+
+
+@main.command()
+@database_options
+def publications(dsn: str | None, directory: Path, as_json: bool) -> None:
+    """List the publications."""
+    with connected(dsn, directory, as_json=as_json) as kanon:
+        found = kanon.publications()
+    if as_json:
+        console.print_json({"publications": found})
+    elif len(found):
+        shown = ["name", "source", "method", "rows", "guarantee", "published_at", "published_by"]
+        console.print_frame(found[shown])
+    else:
+        click.echo("There are no publications.")
+
+
+@main.command()
+@click.argument("name")
+@database_options
+def drop(name: str, dsn: str | None, directory: Path, as_json: bool) -> None:
+    """Drop a publication."""
+    with connected(dsn, directory, as_json=as_json) as kanon:
+        kanon.drop_publication(name)
+    if as_json:
+        console.print_json({"dropped": name})
+    else:
+        click.echo(f"Dropped publication {name}.")
+
+
+@main.command()
+@click.argument(
+    "file",
+    required=False,
+    metavar="[CSV]",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+)
+@database_options
+@click.option("--sensitive", metavar="NAME", help="Column to protect; needed with a CSV file.")
+@names_option("--quasi-identifiers", text="Columns an attacker may know; needed with a CSV file.")
+@click.option("--privacy", metavar="JSON", help='Such as \'{"theta": 8, "base": 0.02}\'.')
+def demo(
+    file: Path | None,
+    dsn: str | None,
+    directory: Path,
+    sensitive: str | None,
+    quasi_identifiers: list[str],
+    privacy: str | None,
+    as_json: bool,
+) -> None:
+    """Show it all on 6,366 real people, or on a CSV file of yours."""
+    if file is not None and not (sensitive and quasi_identifiers):
+        raise click.UsageError("a CSV file needs --sensitive and --quasi-identifiers")
+    chosen = given_dsn(dsn)
+    from kanon_db.demo import run
+
+    run(
+        directory=None if chosen else directory,
+        dsn=chosen,
+        csv=file,
+        sensitive=sensitive,
+        quasi_identifiers=quasi_identifiers,
+        privacy=privacy,
+        as_json=as_json,
+    )

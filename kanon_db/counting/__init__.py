@@ -1,0 +1,1 @@
+"""From an analyst's COUNT query to SQL over published tables."""

@@ -1,0 +1,212 @@
+"""PostgreSQL's lexical rules, narrowed to what a count query needs.
+
+Whatever dialects read differently is refused here, before any parser sees it: comments, other
+ways to quote, escapes, binary and hexadecimal constants, parameters, operators in one piece.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from string import ascii_lowercase, ascii_uppercase
+from typing import Final
+from typing import Literal as OneOf
+
+from kanon_db.counting.refusals import ALLOWED, refusal
+from kanon_db.errors import UnsupportedQueryError
+
+MAX_LENGTH: Final = 100_000
+"""Characters of a query."""
+
+MAX_NAME_BYTES: Final = 63
+"""PostgreSQL cuts longer names off, so that two spellings mean one thing."""
+
+Kind = OneOf["word", "name", "number", "string", "symbol", "end"]
+
+
+@dataclass(frozen=True, slots=True)
+class Lexeme:
+    """A smallest meaningful piece of the query.
+
+    Attributes
+    ----------
+    kind : {"word", "name", "number", "string", "symbol", "end"}
+        A ``word`` is a keyword or an unquoted name, a ``name`` was in double quotes; ``end``
+        stands past the last piece.
+    text : str
+        Without its quotes; words in lower case.
+    position : int
+        Of its first character in the query, from 1.
+    """
+
+    kind: Kind
+    text: str
+    position: int
+
+    def is_word(self, *texts: str) -> bool:
+        """Whether it is one of these words, unquoted."""
+        return self.kind == "word" and self.text in texts
+
+    def is_symbol(self, *texts: str) -> bool:
+        """Whether it is one of these symbols."""
+        return self.kind == "symbol" and self.text in texts
+
+
+_LETTER: Final = r"A-Za-z_\u0080-\U0010FFFF"  # every byte above 127 is one, whatever it means
+
+_LEXEME: Final = re.compile(
+    rf"""
+    (?P<space> [ \t\n\r\f]+ )
+  | (?P<comment> -- | /\* )
+  | (?P<escape> [BbEeNnXx]' | [Uu]&['"] )
+  | (?P<word> [{_LETTER}][{_LETTER}0-9$]* )
+  | (?P<number> (?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+) (?:[Ee][+-]?[0-9]+)? (?![{_LETTER}0-9$.]) )
+  | (?P<string> '(?:[^']|'')*+' )
+  | (?P<name> "(?:[^"]|"")++" )
+  | (?P<operator> (?: (?!--|/\*) [-+*/<>=~!@\#%^&|`?] )+ )
+  | (?P<symbol> :: | [(),.;] )
+    """,
+    re.VERBOSE,
+)
+
+# PostgreSQL takes the longest run of operator characters, then gives back + and - at its end,
+# except from an operator that holds one of ~ ! @ # % ^ & | ` ?, hence not after "!=".
+_OPERATORS: Final = re.compile(r"(?P<operator>=|<>|<=|>=|<|>|\*)?(?P<signs>[+-]*)|(?P<unequal>!=)")
+
+_TO_LOWER: Final = str.maketrans(ascii_uppercase, ascii_lowercase)  # ASCII only, as PostgreSQL
+
+_UNREADABLE: Final = {
+    "'": ("a quoted string does not end", "close it with a single quote; write '' for one inside"),
+    '"': (
+        "a quoted name is empty or does not end",
+        'close it with a double quote; write "" for one inside',
+    ),
+    "$": ("parameters and dollar quotes are not supported", "write constants, in single quotes"),
+    ":": ("parameters are not supported", "write constants in the query"),
+    "[": ("brackets are not supported", "quote names with double quotes, and do not subscript"),
+}
+_UNREADABLE["]"] = _UNREADABLE["["]
+
+
+def scan(query: str) -> list[Lexeme]:
+    r"""Split a query into its lexemes.
+
+    Parameters
+    ----------
+    query : str
+        SQL as the analyst wrote it.
+
+    Returns
+    -------
+    list of Lexeme
+        In their order; whitespace only separates them. Runs of operator characters come apart as
+        in PostgreSQL; of operators, comparisons, ``*``, ``+`` and ``-`` pass.
+
+    Raises
+    ------
+    UnsupportedQueryError
+        For text that is too long, that PostgreSQL would not read, or that a count query does not
+        need; names the construct and its position.
+
+    Notes
+    -----
+    With ``standard_conforming_strings`` on (PostgreSQL's default), a backslash in a plain string
+    is an ordinary character.
+
+    Examples
+    --------
+    >>> [lexeme.text for lexeme in scan('"Age" >=-5')]
+    ['Age', '>=', '-', '5']
+    """
+    _check_characters(query)
+    lexemes: list[Lexeme] = []
+    at = 0
+    while at < len(query):
+        match = _LEXEME.match(query, at)
+        if match is None or match.lastgroup is None:
+            raise _unreadable(query[at], at + 1)
+        position, at, text = at + 1, match.end(), match.group()
+        match match.lastgroup:
+            case "space":
+                continue
+            case "comment":
+                raise refusal(
+                    "comments are not supported", position, "remove the comment from the query"
+                )
+            case "escape":
+                raise refusal(
+                    "prefixed quotes are not supported",
+                    position,
+                    "write a plain '…' string or \"…\" name, without E, B, N, U& or X before it",
+                )
+            case "operator":
+                lexemes += _operators(text, position)
+            case "word":
+                lexemes.append(Lexeme("word", fold(text), position))
+            case "name":
+                lexemes.append(Lexeme("name", text[1:-1].replace('""', '"'), position))
+            case "string":
+                lexemes.append(Lexeme("string", text[1:-1].replace("''", "'"), position))
+            case "number":
+                lexemes.append(Lexeme("number", text, position))
+            case _:
+                lexemes.append(Lexeme("symbol", text, position))
+    for lexeme in lexemes:
+        if lexeme.kind in ("word", "name") and len(lexeme.text.encode()) > MAX_NAME_BYTES:
+            raise refusal(
+                "a name is too long",
+                lexeme.position,
+                f"PostgreSQL names have at most {MAX_NAME_BYTES} bytes",
+            )
+    return lexemes
+
+
+def fold(name: str) -> str:
+    """Fold an unquoted name to lower case, in ASCII only, as PostgreSQL."""
+    return name.translate(_TO_LOWER)
+
+
+def _check_characters(query: str) -> None:
+    if len(query) > MAX_LENGTH:
+        raise UnsupportedQueryError(
+            "the query is too long",
+            detail=f"it has {len(query)} characters; {MAX_LENGTH} are allowed",
+            hint="use ranges instead of long lists",
+        )
+    if "\0" in query:
+        raise refusal("the query holds a NUL character", query.index("\0") + 1)
+    try:
+        query.encode()
+    except UnicodeEncodeError as error:
+        raise refusal("the query is not valid Unicode text", error.start + 1) from None
+
+
+def _operators(run: str, position: int) -> list[Lexeme]:
+    """Take a run of operator characters apart."""
+    match = _OPERATORS.fullmatch(run)
+    if match is None:
+        if run == "?":
+            raise refusal("parameters are not supported", position, "write constants in the query")
+        if "`" in run:
+            raise refusal(
+                "backquotes are not supported", position, "quote names with double quotes"
+            )
+        raise refusal("an operator is not supported", position)
+    pieces = [match["operator"] or match["unequal"] or "", *(match["signs"] or "")]
+    lexemes = []
+    for piece in filter(None, pieces):
+        lexemes.append(Lexeme("symbol", piece, position))
+        position += len(piece)
+    return lexemes
+
+
+def _unreadable(character: str, position: int) -> UnsupportedQueryError:
+    """Say why no lexeme starts with this character."""
+    if character.isdecimal():
+        return refusal(
+            "a number is not in decimal notation",
+            position,
+            "write it like 42, 0.5 or 1.5e3, with a space or an operator after it",
+        )
+    what, hint = _UNREADABLE.get(character, ("a character is not supported", ALLOWED))
+    return refusal(what, position, hint)

@@ -1,0 +1,29 @@
+"""How a count query is refused: what, where, and what is allowed instead."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kanon_db.errors import UnsupportedQueryError
+
+ALLOWED: Final = (
+    "ask SELECT COUNT(*) FROM <publication> WHERE <conditions joined by AND>; a condition compares"
+    " a column with constants by =, <>, <, <=, >, >=, IN, BETWEEN or IS NULL, and OR and NOT may"
+    " join conditions on quasi-identifiers, or conditions on the sensitive attribute"
+)
+
+
+def refusal(what: str, position: int | None = None, hint: str = ALLOWED) -> UnsupportedQueryError:
+    """Make the error for a query that is not answered.
+
+    Parameters
+    ----------
+    what : str
+        The construct, in words of ours: text of the query may hold values.
+    position : int, optional
+        Where it starts in the query, counted in characters from 1.
+    hint : str
+        What to write instead.
+    """
+    detail = "" if position is None else f"at character {position} of the query"
+    return UnsupportedQueryError(what, detail=detail, hint=hint)
