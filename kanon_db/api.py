@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -12,6 +12,7 @@ from typing import Self
 import pandas as pd
 
 import kanon_db
+from kanon_db.counting.bitmaps import Counted
 from kanon_db.database import buckets, estimates, examination, publishing, sources
 from kanon_db.database.load import LoadReport, load_csv
 from kanon_db.database.psycopg_session import PsycopgSession, open_connection
@@ -19,26 +20,6 @@ from kanon_db.database.publishing import Published
 from kanon_db.errors import ServerError
 
 Listener = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class CountEstimate:
-    """The answer to a count query.
-
-    Attributes
-    ----------
-    estimate : float
-        [GB] 3.2.
-    std_error : float
-        Standard error of the estimate; 0 where the answer is exact.
-    lower_bound, upper_bound : int
-        The true count lies between them with certainty.
-    """
-
-    estimate: float
-    std_error: float
-    lower_bound: int
-    upper_bound: int
 
 
 def connect(
@@ -154,10 +135,10 @@ class Kanon:
                 replace=replace,
             )
 
-    def estimate_count(self, query: str) -> CountEstimate:
+    def estimate_count(self, query: str) -> Counted:
         """Estimate a COUNT query from a publication."""
         with self._operation() as session:
-            return CountEstimate(**estimates.estimate_count(session, query))
+            return estimates.estimate_count(session, query)
 
     def rewrite_count(self, query: str) -> str:
         """Return the SQL that answers a COUNT query."""

@@ -15,7 +15,8 @@ import click
 import numpy as np
 
 from kanon_db import console
-from kanon_db.api import CountEstimate, Kanon, connect
+from kanon_db.api import Kanon, connect
+from kanon_db.counting.bitmaps import Counted
 from kanon_db.database.catalog import published_schema
 from kanon_db.database.psycopg_session import PsycopgSession, open_connection
 from kanon_db.database.session import fetch_one
@@ -68,7 +69,7 @@ class Answer:
     """A count query, its estimate and the true count."""
 
     query: str
-    estimate: CountEstimate
+    estimate: Counted
     true_count: int
 
 

@@ -12,7 +12,6 @@ GRANT EXECUTE ON FUNCTION
     kanon.version(),
     kanon.verify(text),
     kanon.metrics(text),
-    kanon.plan_count(text),
     kanon.rewrite_count(text),
     kanon.estimate_count(text)
 TO kanon_publisher, kanon_analyst;

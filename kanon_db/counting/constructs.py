@@ -165,8 +165,10 @@ def _check_word(place: _Place) -> None:
         raise place.refusal(_AFTER_PARENTHESIS[word])
     elif called and word in ("left", "right"):
         raise place.refusal("function calls are not supported")
-    elif word == "distinct" and (place.before.is_word("is") or place.before.is_word("not")):
+    elif word == "distinct" and _is_tested(place):
         raise place.refusal("IS DISTINCT FROM is not supported")
+    elif word == "unknown" and _is_tested(place):
+        raise place.refusal("IS is supported with NULL only", "write flag IS NULL")
     elif word in _CONSTRUCTS:
         raise place.refusal(_CONSTRUCTS[word], _HINTS.get(word, ALLOWED))
     elif word in _OTHER_RESERVED or word == "cast":
@@ -176,6 +178,12 @@ def _check_word(place: _Place) -> None:
         raise place.refusal(what)
     elif (place.after.kind == "string" or _is_cast_target(place)) and word not in LITERAL_TYPES:
         raise place.refusal("constants of this type are not supported", _TYPE_HINT)
+
+
+def _is_tested(place: _Place) -> bool:
+    """Whether the word comes after IS or IS NOT."""
+    before = place.neighbor(-2) if place.before.is_word("not") else place.before
+    return before.is_word("is")
 
 
 def _check_count(place: _Place) -> None:

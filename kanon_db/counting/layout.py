@@ -47,12 +47,8 @@ class BucketLayout:
     sensitive : Column
     qit, sat : str
         Schema-qualified tables.
-    vec : str or None
-        Table of the sensitive values' vectors: counts by bucket number.
-    bucket_id, count, counts : str
-        Columns of QIT and SAT, of the SAT, and of the vectors.
-    count_width : int
-        Bytes of one count in a vector.
+    bucket_id, count : str
+        Columns of QIT and SAT, and of the SAT.
     size : str
         Expression for the size of the bucket whose number is ``bucket_id``, unqualified.
     """
@@ -61,9 +57,6 @@ class BucketLayout:
     sensitive: Column
     qit: str
     sat: str
-    vec: str | None
     bucket_id: str
     count: str
-    counts: str
-    count_width: int
     size: str

@@ -15,6 +15,7 @@ from kanon_db.counting.layout import BucketLayout, Column
 from kanon_db.counting.predicate import (
     And,
     Comparison,
+    Condition,
     Literal,
     Membership,
     Not,
@@ -29,73 +30,31 @@ _MAX_INT8: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """SQL with its values: an array of texts, bound as ``$1`` where there are any.
-
-    One array, since PL/pgSQL's EXECUTE takes a fixed number of values, and unlike a plan that
-    PL/Python prepares its plan may use parallel workers.
-    """
+    """SQL with its values: an array of texts, bound as ``$1`` where there are any."""
 
     text: str
     values: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CountStatements:
-    """What answers a query.
-
-    Attributes
-    ----------
-    answer : Statement
-        Returns ``estimate, std_error, lower_bound, upper_bound`` in one row.
-    vectors : Statement or None
-        If given, comes first: it returns the vectors of the sensitive values that match, whose
-        sum `answer` takes as ``$2``.
-    """
-
-    answer: Statement
-    vectors: Statement | None = None
-
-
-def rewrite(query: CountQuery, layout: BucketLayout) -> CountStatements:
-    """Write the statements that answer a query.
-
-    Where the publication has vectors, a bucket's matching sensitive values are read from their
-    sum by position: joining QIT with SAT takes twice as long.
-
-    Notes
-    -----
-    **Source:** estimate, [GB] section 3.2; bounds and hypergeometric variance, docs/estimation.md.
-    """
-    if query.quasi_identifiers is None or query.sensitive is None or layout.vec is None:
-        return CountStatements(join_statement(query, layout))
-    sensitive = _Condition(query.sensitive, {layout.sensitive.name: layout.sensitive}, "v")
-    condition = _Condition(query.quasi_identifiers, layout.quasi_identifiers, "q")
-    matching = _count_at("$2::bytea", f"q.{layout.bucket_id}", layout.count_width)
-    buckets = (
-        f"SELECT q.{layout.bucket_id} AS bucket_id, count(*) AS q, {matching} AS s"
-        f" FROM {layout.qit} AS q WHERE ({condition.sql}) AND {matching} > 0"
-        f" GROUP BY q.{layout.bucket_id}"
-    )
-    return CountStatements(
-        Statement(_summed(buckets, layout), condition.values),
-        Statement(
-            f"SELECT v.{layout.counts} AS counts FROM {layout.vec} AS v WHERE {sensitive.sql}",
-            sensitive.values,
-        ),
-    )
-
-
-def join_statement(
+def rewrite(
     query: CountQuery,
     layout: BucketLayout,
     literal: Callable[[str], str] | None = None,
 ) -> Statement:
-    """Write one statement that answers a query from QIT and SAT.
+    """Write the statement that answers a query from QIT and SAT.
+
+    It returns ``estimate, std_error, lower_bound, upper_bound`` in one row.
 
     Parameters
     ----------
+    query : CountQuery
+    layout : BucketLayout
     literal : callable, optional
         Quotes a value: the values are then part of the text, for people to read and run.
+
+    Notes
+    -----
+    **Source:** estimate, [GB] section 3.2; bounds and hypergeometric variance, docs/estimation.md.
     """
     if query.sensitive is None:
         where = _Condition(query.quasi_identifiers, layout.quasi_identifiers, "q", literal)
@@ -141,12 +100,10 @@ def _summed(buckets: str, layout: BucketLayout) -> str:
     )
 
 
-def _count_at(vector: str, bucket_id: str, width: int) -> str:
-    """Read one big-endian count from a vector."""
-    if width == 1:
-        return f"get_byte({vector}, {bucket_id})"
-    first = f"get_byte({vector}, 2 * {bucket_id})"
-    return f"(({first} << 8) | get_byte({vector}, 2 * {bucket_id} + 1))"
+def condition_statement(condition: Condition, column: Column, alias: str) -> Statement:
+    """Write a condition on one column; its values are the array ``$2``."""
+    written = _Condition(condition, {column.name: column}, alias, array="$2")
+    return Statement(written.sql, written.values)
 
 
 class _Condition:
@@ -156,7 +113,7 @@ class _Condition:
     ----------
     sql : str
     values : tuple of str
-        The constants, in the order of their places in ``$1``.
+        The constants, in the order of their places in the array.
     """
 
     def __init__(
@@ -166,11 +123,13 @@ class _Condition:
         alias: str,
         literal: Callable[[str], str] | None = None,
         n_before: int = 0,
+        array: str = "$1",
     ) -> None:
         self._columns = columns
         self._alias = alias
         self._literal = literal
         self._n_before = n_before
+        self._array = array
         self._values: list[str] = []
         self.sql = "true" if predicate is None else self._write(predicate)
         self.values = tuple(self._values)
@@ -216,7 +175,7 @@ class _Condition:
         type_name, is_constant = sent_type(column, literal)
         if self._literal is not None:
             return f"{self._literal(literal.text)}::{type_name}"
-        value = f"($1::text[])[{self._n_before + len(self._values)}]::{type_name}"
+        value = f"({self._array}::text[])[{self._n_before + len(self._values)}]::{type_name}"
         # Read once, not for each row, where the planner cannot do that by itself.
         return value if is_constant else f"(SELECT {value})"
 

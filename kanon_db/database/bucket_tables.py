@@ -13,11 +13,8 @@ from kanon_db.database.session import Session
 if TYPE_CHECKING:  # the estimator comes here, too, and has no use for numpy
     from kanon_db.algorithms.bucketization.setting import BucketSetting
 
-SUFFIXES: Final = ("", "_qit", "_sat", "_vec")
-"""Of the weighted view, the quasi-identifier table, the sensitive table and its vectors."""
-
-_MOST_VECTOR_BYTES_PER_RECORD: Final = 32
-_MOST_VECTOR_BYTES: Final = 256 << 20
+SUFFIXES: Final = ("", "_qit", "_sat", "_bit")
+"""Of the weighted view, the quasi-identifier table, the sensitive table, and their bitmaps."""
 
 
 @dataclass(frozen=True)
@@ -28,22 +25,23 @@ class BucketTables:
     permutation), so that a bucket's size follows from its number and a few constants: neither
     the view nor the estimator has to count it.
 
-    The vectors are the SAT turned on its side: for each sensitive value one `bytea` of its counts
-    by bucket number, `count_width` bytes each, from which the estimator reads a bucket's count
-    without a join. Where they would outgrow the data there are none (`count_width` 0).
+    The bitmaps repeat QIT and SAT for the estimator: a row for each distinct value of an
+    attribute, with one bit for each record (see `kanon_db.counting.bitmaps`). Attributes with too
+    many values have none.
     """
 
     view: str
     qit: str
     sat: str
-    vec: str
+    bit: str
     quasi_identifiers: tuple[str, ...]
     sensitive: str
     bucket_id: str
     count: str
-    counts: str
+    attribute: str
+    bits: str
     weight: str
-    count_width: int
+    with_bitmaps: tuple[str, ...]
     n_buckets: int
     sizes: tuple[int, ...]
     first_bucket_ids: tuple[int, ...]
@@ -51,20 +49,21 @@ class BucketTables:
     @classmethod
     def of(cls, session: Session, schema: str, name: str, layout: Mapping[str, Any]) -> Self:
         """Read a publication's layout as the catalog holds it."""
-        view, qit, sat, vec = (session.identifier(schema, name + suffix) for suffix in SUFFIXES)
+        view, qit, sat, bit = (session.identifier(schema, name + suffix) for suffix in SUFFIXES)
         return cls(
             view=view,
             qit=qit,
             sat=sat,
-            vec=vec,
+            bit=bit,
             quasi_identifiers=tuple(map(session.identifier, layout["quasi_identifiers"])),
             sensitive=session.identifier(layout["sensitive"]),
             bucket_id=session.identifier(layout["bucket_id"]),
             count=session.identifier(layout["count"]),
-            counts=session.identifier(layout["counts"]),
+            attribute=session.identifier(layout["attribute"]),
+            bits=session.identifier(layout["bits"]),
+            with_bitmaps=tuple(layout["with_bitmaps"]),
             weight=session.identifier(layout["weight"]),
             # The only numbers that reach statements unbound: int() lets nothing else through.
-            count_width=int(layout["count_width"]),
             n_buckets=int(layout["n_buckets"]),
             sizes=tuple(map(int, layout["sizes"])),
             first_bucket_ids=tuple(map(int, layout["first_bucket_ids"])),
@@ -78,11 +77,13 @@ class BucketTables:
     @property
     def relations(self) -> list[str]:
         """The relations that exist, quoted."""
-        return [self.view, self.qit, self.sat, *([self.vec] if self.count_width else [])]
+        return [self.view, self.qit, self.sat, self.bit]
 
-    def existing(self, name: str) -> list[str]:
-        """Return the plain names of the relations that a publication of this name has."""
-        return [name + suffix for suffix in SUFFIXES[: len(self.relations)]]
+    @property
+    def buckets_of_sizes(self) -> list[int]:
+        """The number of buckets of each size."""
+        ends = [*self.first_bucket_ids[1:], self.n_buckets + 1]
+        return [end - first for first, end in zip(self.first_bucket_ids, ends, strict=True)]
 
     def size(self, bucket_id: str) -> str:
         """Return SQL for the size of the bucket whose number `bucket_id`, an expression, gives."""
@@ -102,19 +103,17 @@ def first_bucket_ids(setting: BucketSetting) -> list[int]:
     return numbers
 
 
-def layout_of(source: Source, setting: BucketSetting, n_values: int) -> dict[str, Any]:
+def layout_of(source: Source, setting: BucketSetting) -> dict[str, Any]:
     """Choose the layout of a publication: what the catalog keeps for :meth:`BucketTables.of`."""
-    width = 1 if setting.largest_size < 1 << 8 else 2
-    n_bytes = width * n_values * (setting.n_buckets + 1)
-    fits = n_bytes <= min(_MOST_VECTOR_BYTES, _MOST_VECTOR_BYTES_PER_RECORD * setting.n_records)
     columns = [*source.quasi_identifiers, str(source.sensitive)]
     return {
         "quasi_identifiers": list(source.quasi_identifiers),
         "sensitive": source.sensitive,
         "bucket_id": free_column_name("bucket_id", columns),
         "count": free_column_name("count", columns),
-        "counts": free_column_name("counts", columns),
-        "count_width": width if fits and setting.largest_size < 1 << 16 else 0,
+        "attribute": free_column_name("attribute", columns),
+        "bits": free_column_name("bits", columns),
+        "with_bitmaps": [],
         "weight": free_column_name("weight", columns),
         "n_buckets": setting.n_buckets,
         "sizes": setting.sizes.tolist(),

@@ -1,7 +1,7 @@
 """Verifying and measuring a bucketization, from its published relations alone.
 
-The SQL here shares nothing with the algorithms: bucket sizes are counted, frequencies compared
-with thresholds by cross-multiplication of exact numbers, totals taken from the published table.
+Nothing here is shared with the algorithms: buckets are counted row by row, frequencies compared
+with thresholds by SQL that cross-multiplies exact numbers, totals taken from the published table.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from typing import Any
 import numpy as np
 
 from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
+from kanon_db.algorithms.bucketization.setting import IntArray
+from kanon_db.database.bitmaps import count_bitmap_differences
 from kanon_db.database.bucket_tables import BucketTables
+from kanon_db.database.labels import fixed_labels, label
 from kanon_db.database.publishing import Check
 from kanon_db.database.session import Row, Session, fetch_one
 
@@ -34,6 +37,7 @@ def examine_buckets(
     parameters: Mapping[str, Any],
     *,
     records: int,
+    all_bitmaps: bool = True,
 ) -> Examination:
     """Check everything that a bucketization promises, and measure it.
 
@@ -46,6 +50,8 @@ def examine_buckets(
         What the publisher asked for, as in the catalog.
     records : int
         Number of records that the source had.
+    all_bitmaps : bool
+        Compare the bitmaps with QIT and SAT in all buckets, or in a random sample.
 
     Returns
     -------
@@ -60,10 +66,10 @@ def examine_buckets(
     if not relations.holds:
         # Reading what stands in their place would run it with the rights of whoever verifies.
         return Examination([relations], {})
-    qit, _ = _count_buckets(session, tables, tables.qit, "1")
-    sat, sizes = _count_buckets(session, tables, tables.sat, tables.count)
+    qit, sat = _count_qit(session, tables), _count_sat(session, tables)
+    sizes = sat.of_sizes
     exposure = _exposure(session, tables, parameters)
-    repeated, differing = _compare_vectors(session, tables)
+    differing = count_bitmap_differences(session, tables, whole=all_bitmaps)
     loss = sum(n * (size - 1) ** 2 for size, n in sizes.items())
     checks = [
         relations,
@@ -77,16 +83,16 @@ def examine_buckets(
             Check(
                 f"{table}: every bucket has the size that its number says",
                 f"{tables.n_buckets} buckets, 0 differ",
-                f"{found.buckets} buckets, {found.differing} differ",
-                holds=found.buckets == tables.n_buckets and found.differing == 0,
+                f"{found.differing} differ, {found.unreadable} rows without a bucket or a count",
+                holds=found.differing == found.unreadable == 0,
             )
             for table, found in (("QIT", qit), ("SAT", sat))
         ),
         Check(
             "SAT counts each value of a bucket once",
             "0 rows break it",
-            f"{exposure['uncounted'] + repeated} break it",
-            holds=exposure["uncounted"] + repeated == 0,
+            f"{sat.repeated} break it",
+            holds=sat.repeated == 0,
         ),
         Check(
             "F'-privacy: frequency in bucket <= threshold",
@@ -95,11 +101,11 @@ def examine_buckets(
             holds=exposure["above"] == 0,
         ),
     ]
-    if tables.count_width:
+    if tables.with_bitmaps:
         checks.append(
             Check(
-                "vectors repeat the SAT",
-                "0 counts differ",
+                f"bitmaps repeat QIT and SAT ({'all' if all_bitmaps else 'sampled'} buckets)",
+                "0 values of a bucket differ",
                 f"{differing} differ",
                 holds=differing == 0,
             )
@@ -128,7 +134,7 @@ def examine_buckets(
         {
             "records": sat.records,
             "sensitive_values": exposure["values"],
-            "buckets": sat.buckets,
+            "buckets": sum(sizes.values()),
             **{f"buckets_of_size_{size}": n for size, n in sizes.items()},
             "loss": loss,
             "msbs": loss / (sat.records - 1) if sat.records > 1 else 0.0,
@@ -165,73 +171,65 @@ def _check_relations(session: Session, tables: BucketTables) -> Check:
     )
 
 
-@dataclass(frozen=True)
 class _Buckets:
-    """What one table says of the buckets."""
+    """The buckets of one table, counted from its rows."""
 
-    records: int
-    buckets: int
-    differing: int
+    def __init__(self, tables: BucketTables) -> None:
+        self._sizes = np.zeros(tables.n_buckets + 1, dtype=np.int64)
+        self._expected = np.repeat([0, *tables.sizes], [1, *tables.buckets_of_sizes])
+        self.unreadable = 0
+        self.repeated = 0
+
+    def add(self, n_rows: int, bucket_ids: IntArray, counts: IntArray) -> None:
+        """Count rows that have different buckets; those without a bucket or a count are broken."""
+        known = (bucket_ids >= 1) & (bucket_ids < self._sizes.size) & (counts >= 1)
+        self.unreadable += n_rows - int(known.sum())
+        bucket_ids = bucket_ids[known]
+        rows = np.bincount(bucket_ids, minlength=self._sizes.size)
+        self.repeated += int((rows > 1).sum())
+        self._sizes += np.bincount(
+            bucket_ids, weights=counts[known], minlength=self._sizes.size
+        ).astype(np.int64)
+
+    @property
+    def records(self) -> int:
+        """Records in all buckets."""
+        return int(self._sizes.sum())
+
+    @property
+    def differing(self) -> int:
+        """Buckets that are larger or smaller than their number says."""
+        return int((self._sizes != self._expected).sum())
+
+    @property
+    def of_sizes(self) -> dict[int, int]:
+        """Number of buckets of each size."""
+        sizes, counts = np.unique(self._sizes[1:], return_counts=True)
+        return {int(size): int(n) for size, n in zip(sizes, counts, strict=True) if size}
 
 
-def _count_buckets(
-    session: Session, tables: BucketTables, table: str, count: str
-) -> tuple[_Buckets, dict[int, int]]:
-    """Count a table's buckets, and those by size.
-
-    QIT and SAT agree on every bucket when both have the numbers 1 … n_buckets with the sizes that
-    follow from them: compared through the numbers, the tables need no join.
-    """
-    bucket_id = tables.bucket_id
-    rows = session.fetch(
-        "SELECT size::int8, count(*) AS buckets, count(*) FILTER (WHERE"
-        f" (bucket_id BETWEEN 1 AND {tables.n_buckets}"
-        f" AND size = {tables.size('bucket_id')}) IS NOT TRUE) AS differing"
-        f" FROM (SELECT {bucket_id} AS bucket_id, sum({count}) AS size"
-        f" FROM {table} GROUP BY {bucket_id}) AS b GROUP BY size ORDER BY size"
+def _count_qit(session: Session, tables: BucketTables) -> _Buckets:
+    row = fetch_one(
+        session,
+        f"SELECT count(*) AS n, string_agg(int4send({tables.bucket_id}), ''::bytea) AS buckets"
+        f" FROM {tables.qit}",
     )
-    sizes = {int(row["size"] or 0): int(row["buckets"]) for row in rows}
-    return _Buckets(
-        records=sum(size * n for size, n in sizes.items()),
-        buckets=sum(sizes.values()),
-        differing=sum(int(row["differing"]) for row in rows),
-    ), sizes
+    ids = np.frombuffer(row["buckets"] or b"", dtype=">i4").astype(np.int64)
+    found = _Buckets(tables)
+    found.add(row["n"], ids, np.ones_like(ids))
+    return found
 
 
-def _compare_vectors(session: Session, tables: BucketTables) -> tuple[int, int]:
-    """Count the SAT rows that repeat another's bucket and value, and the vectors' differences.
-
-    Each vector is compared with the one that the SAT's rows of its value make.
-    """
-    sources = [
-        (
-            f"SELECT {tables.sensitive} AS value, NULL::bytea AS counts,"
-            f" int8send(({tables.bucket_id}::int8 << 32) | {tables.count}) AS pair"
-            f" FROM {tables.sat}"
-        )
-    ]
-    if tables.count_width:
-        sources.append(f"SELECT {tables.sensitive}, {tables.counts}, NULL FROM {tables.vec}")
-    rows = session.fetch(
-        "SELECT string_agg(counts, ''::bytea) AS counts, string_agg(pair, ''::bytea) AS pairs"
-        f" FROM ({' UNION ALL '.join(sources)}) AS s GROUP BY value"
-    )
-    repeated = differing = 0
-    for row in rows:
-        pairs = np.frombuffer(row["pairs"] or b"", dtype=_PAIR)
-        pairs = pairs[(pairs["bucket"] >= 0) & (pairs["bucket"] <= tables.n_buckets)]
-        rows_of_bucket = np.bincount(pairs["bucket"], minlength=tables.n_buckets + 1)
-        repeated += int((rows_of_bucket > 1).sum())
-        if tables.count_width:
-            expected = np.zeros(tables.n_buckets + 1, dtype=f">u{tables.count_width}")
-            expected[pairs["bucket"]] = pairs["count"]
-            found = np.frombuffer(row["counts"] or b"", dtype=expected.dtype)
-            same_shape = found.shape == expected.shape
-            differing += int((found != expected).sum()) if same_shape else expected.size
-    return repeated, differing
-
-
-_PAIR = np.dtype([("bucket", ">i4"), ("count", ">i4")])
+def _count_sat(session: Session, tables: BucketTables) -> _Buckets:
+    found = _Buckets(tables)
+    for row in session.fetch(
+        "SELECT count(*) AS n, string_agg(int8send("
+        f"({tables.bucket_id}::int8 << 32) | {tables.count}), ''::bytea) AS pairs"
+        f" FROM {tables.sat} GROUP BY {tables.sensitive}"
+    ):
+        pairs = np.frombuffer(row["pairs"] or b"", dtype=">i8").astype(np.int64)
+        found.add(row["n"], pairs >> 32, pairs & 0xFFFFFFFF)
+    return found
 
 
 def _exposure(session: Session, tables: BucketTables, parameters: Mapping[str, Any]) -> Row:
@@ -253,14 +251,13 @@ def _exposure(session: Session, tables: BucketTables, parameters: Mapping[str, A
         ratio.append(f"WHEN is_null THEN {null_ratio}")
     above.append(f"ELSE {' OR '.join(sql for sql, _ in rules)}")
     ratio.append(f"ELSE greatest({', '.join(sql for _, sql in rules)})")
-    return fetch_one(
-        session,
+    statement = (
         "WITH profile AS ("
         f"  SELECT {tables.sensitive} AS value, {tables.count}::numeric AS count,"
         f"  ({tables.size(tables.bucket_id)})::numeric AS size, count(*) AS buckets"
         f"  FROM {tables.sat} GROUP BY 1, 2, 3),"
         " judged AS ("
-        "  SELECT CASE WHEN num_nulls(value) = 0 THEN format('%s', value) END AS label,"
+        f"  SELECT {label('value')} AS label,"
         "  num_nulls(value) > 0 AS is_null, count, size, buckets,"
         "  sum(count * buckets) OVER (PARTITION BY value) AS records,"
         "  sum(count * buckets) OVER () AS total FROM profile),"
@@ -273,16 +270,20 @@ def _exposure(session: Session, tables: BucketTables, parameters: Mapping[str, A
         "  FROM judged AS j LEFT JOIN own AS o ON o.label = j.label)"
         " SELECT coalesce(sum(buckets) FILTER (WHERE above), 0)::int8 AS above,"
         " coalesce(sum(buckets) FILTER (WHERE not_diverse), 0)::int8 AS not_diverse,"
-        " coalesce(sum(buckets) FILTER (WHERE count IS NULL OR count < 1), 0)::int8 AS uncounted,"
         " coalesce(max(ratio), 0)::float8 AS ratio,"
         " coalesce(max(frequency), 0)::float8 AS frequency,"
         " (count(DISTINCT label) + (count(*) FILTER (WHERE is_null) > 0)::int4)::int8 AS values"
-        " FROM compared",
-        labels,
-        [str(threshold.numerator) for threshold in own],
-        [str(threshold.denominator) for threshold in own],
-        str(parameters.get("l", 1)),
+        " FROM compared"
     )
+    with fixed_labels(session):
+        return fetch_one(
+            session,
+            statement,
+            labels,
+            [str(threshold.numerator) for threshold in own],
+            [str(threshold.denominator) for threshold in own],
+            str(parameters.get("l", 1)),
+        )
 
 
 def _general_rules(privacy: PrivacySpecification) -> list[tuple[str, str]]:

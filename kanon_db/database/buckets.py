@@ -16,6 +16,7 @@ from kanon_db.algorithms.bucketization.privacy import PrivacySpecification, chec
 from kanon_db.algorithms.bucketization.random_assignment import assign_randomly
 from kanon_db.algorithms.bucketization.setting import BucketSetting
 from kanon_db.algorithms.bucketization.two_size import two_size
+from kanon_db.database.bitmaps import write_bitmaps
 from kanon_db.database.bucket_tables import SUFFIXES, BucketTables, first_bucket_ids, layout_of
 from kanon_db.database.bucket_verification import examine_buckets
 from kanon_db.database.catalog import find_source, record_publication
@@ -29,7 +30,6 @@ from kanon_db.database.publishing import (
     reserve_name,
     warn_of_other_publications,
 )
-from kanon_db.database.server_errors import PROGRAM_LIMIT_EXCEEDED
 from kanon_db.database.session import Session
 from kanon_db.database.snapshot import (
     SensitiveValues,
@@ -39,7 +39,7 @@ from kanon_db.database.snapshot import (
     take_snapshot,
 )
 from kanon_db.database.sources import lock_source
-from kanon_db.errors import DatabaseError, InvalidParameterError
+from kanon_db.errors import InvalidParameterError
 from kanon_db.randomness import SecureRandom
 
 METHODS: Final = ("anatomy", "two_size")
@@ -139,12 +139,25 @@ def publish_buckets(
     slots = assign_randomly(codes, values.counts, plan.limits, plan.setting, random)
     bucket_ids = _number_buckets(plan.setting, random)[slots]
 
-    layout = layout_of(registered, plan.setting, len(values.labels))
+    layout = layout_of(registered, plan.setting)
     tables = BucketTables.of(session, schema, name, layout)
-    _write_qit(tables, snapshot, bucket_ids, random)
+    # Drawn afresh: in the order of the assignment, records of one value follow each other.
+    order = random.permutation(snapshot.n_records)
+    _write_qit(tables, snapshot, bucket_ids, order)
     _write_sat(tables, snapshot, values, codes, bucket_ids)
-    _write_vectors(tables, values, codes, bucket_ids)
     _write_view(tables, session)
+    layout["with_bitmaps"] = write_bitmaps(
+        tables,
+        snapshot,
+        values,
+        registered.quasi_identifiers,
+        registered.sensitive,
+        codes,
+        bucket_ids,
+        plan.setting,
+        order,
+    )
+    tables = BucketTables.of(session, schema, name, layout)
     snapshot.drop()
     values.drop()
     grant_select(session, tables.relations, roles)
@@ -159,7 +172,9 @@ def publish_buckets(
         "readers": list(roles),
         **({} if plan.l is None else {"l": plan.l}),
     }
-    examined = examine_buckets(session, tables, parameters, records=snapshot.n_records)
+    examined = examine_buckets(
+        session, tables, parameters, records=snapshot.n_records, all_bitmaps=False
+    )
     require_checks(examined.checks)
     warn_of_other_publications(session, relation, roles)
     publication_id = record_publication(
@@ -173,7 +188,7 @@ def publish_buckets(
         records=snapshot.n_records,
         guarantee=plan.guarantee,
         metrics=examined.metrics,
-        relations=tables.existing(name),
+        relations=[name + suffix for suffix in SUFFIXES],
     )
     return Published(
         publication_id=publication_id,
@@ -241,13 +256,9 @@ def _write_qit(
     tables: BucketTables,
     snapshot: Snapshot,
     bucket_ids: NDArray[np.int64],
-    random: SecureRandom,
+    order: NDArray[np.int64],
 ) -> None:
-    """Write the quasi-identifiers with their bucket, in an order drawn afresh.
-
-    The order must not depend on the assignment: there, records of one value lie in consecutive
-    buckets, and an order shared with it would betray who has which value.
-    """
+    """Write the quasi-identifiers with their bucket, in the order given."""
     session = snapshot.session
     session.step("writing the quasi-identifier table")
     names = ", ".join(tables.quasi_identifiers)
@@ -256,7 +267,7 @@ def _write_qit(
         f" SELECT {names}, {int4_at('$1', snapshot.record)} AS {tables.bucket_id}"
         f" FROM {snapshot.table} ORDER BY {int4_at('$2', snapshot.record)}",
         int4_bytes(bucket_ids),
-        int4_bytes(random.permutation(snapshot.n_records)),
+        int4_bytes(np.argsort(order)),
     )
 
 
@@ -267,10 +278,9 @@ def _write_sat(
     codes: NDArray[np.int32],
     bucket_ids: NDArray[np.int64],
 ) -> None:
-    """Write how often each sensitive value stands in each bucket, sorted by value and bucket.
+    """Write how often each sensitive value stands in each bucket, by value and bucket.
 
-    The order tells nothing of the records' order, and a predicate on the sensitive attribute
-    reads one stretch of the table.
+    Whatever order the join makes of that, it knows nothing of the records' order.
     """
     session = snapshot.session
     session.step("writing the sensitive table")
@@ -281,47 +291,11 @@ def _write_sat(
         f" b.count AS {tables.count}"
         f" FROM (SELECT {int4_at('$1', 'i')} AS code, {int4_at('$2', 'i')} AS bucket_id,"
         f" {int4_at('$3', 'i')} AS count FROM generate_series(0, $4::int4 - 1) AS i) AS b"
-        f" JOIN {values.table} AS v ON v.code = b.code ORDER BY b.code, b.bucket_id",
+        f" JOIN {values.table} AS v ON v.code = b.code",
         int4_bytes(pairs >> 32),
         int4_bytes(pairs & 0xFFFFFFFF),
         int4_bytes(counts),
         str(len(pairs)),
-    )
-    try:
-        with session.savepoint():
-            session.fetch(f"CREATE INDEX ON {tables.sat} ({tables.sensitive})")
-    except DatabaseError as error:
-        # Values too long for an index entry: answers then read the whole table.
-        if error.sqlstate != PROGRAM_LIMIT_EXCEEDED:
-            raise
-
-
-def _write_vectors(
-    tables: BucketTables,
-    values: SensitiveValues,
-    codes: NDArray[np.int32],
-    bucket_ids: NDArray[np.int64],
-) -> None:
-    """Write each sensitive value's counts by bucket number; see :class:`BucketTables`."""
-    if not tables.count_width:
-        return
-    session = values.session
-    session.step("writing the vectors")
-    length = int(bucket_ids.max()) + 1
-    counts = np.bincount(
-        codes * np.int64(length) + bucket_ids, minlength=len(values.labels) * length
-    )
-    session.fetch(
-        f"CREATE TABLE {tables.vec} AS SELECT value AS {tables.sensitive},"
-        f" ''::bytea AS {tables.counts} FROM {values.table} WITH NO DATA"
-    )
-    # Not compressed: reading one byte must not unpack all.
-    session.fetch(f"ALTER TABLE {tables.vec} ALTER {tables.counts} SET STORAGE EXTERNAL")
-    session.fetch(
-        f"INSERT INTO {tables.vec} SELECT value, substr($1::bytea, code * $2::int4 + 1, $2::int4)"
-        f" FROM {values.table} ORDER BY code",
-        counts.astype(f">u{tables.count_width}").tobytes(),
-        str(length * tables.count_width),
     )
 
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from kanon_db.counting.bitmaps import Counted, Truth, count_buckets, count_exactly, evaluate
 from kanon_db.counting.check import CountQuery, check
 from kanon_db.counting.layout import BucketLayout, Category, Column
 from kanon_db.counting.parse import parse_count
-from kanon_db.counting.predicate import Predicate, conditions, literals
+from kanon_db.counting.predicate import Condition, Predicate, conditions, literals
 from kanon_db.counting.refusals import refusal
-from kanon_db.counting.rewrite import Statement, join_statement, rewrite, sent_type
+from kanon_db.counting.rewrite import condition_statement, rewrite, sent_type
+from kanon_db.database.bitmaps import read_truth
 from kanon_db.database.bucket_tables import BucketTables
 from kanon_db.database.catalog import find_publication, published_schema
 from kanon_db.database.columns import ColumnType, column_types
-from kanon_db.database.session import Row, Session, fetch_one
+from kanon_db.database.session import Session, fetch_one
 from kanon_db.errors import DatabaseError
 
 _CATEGORIES: Final[dict[str, Category]] = {
@@ -35,28 +36,12 @@ _CATEGORIES: Final[dict[str, Category]] = {
 _DATA_EXCEPTION: Final = "22"
 
 
-@dataclass(frozen=True)
-class CountPlan:
-    """A statement ready to run.
-
-    Attributes
-    ----------
-    statement : Statement
-    matches : bytes or None
-        ``$2`` of the statement, if it has one: how many sensitive values match in each bucket.
-    """
-
-    statement: Statement
-    matches: bytes | None
-
-
-def estimate_count(session: Session, query: str) -> Row:
+def estimate_count(session: Session, query: str) -> Counted:
     """Answer a COUNT query from a publication.
 
     Returns
     -------
-    mapping
-        ``estimate``, ``std_error``, ``lower_bound``, ``upper_bound``; see docs/estimation.md.
+    Counted
 
     Raises
     ------
@@ -64,25 +49,24 @@ def estimate_count(session: Session, query: str) -> Row:
         With the reason, and what is allowed.
     NotFoundError
         When there is no such publication, or the role may not read it.
+
+    Notes
+    -----
+    Counts with bitmaps where every attribute of the query has them: some milliseconds for a
+    million records, where joining QIT and SAT takes some hundred. Both give the same numbers.
     """
-    plan = plan_count(session, query)
-    bound: list[Any] = [list(plan.statement.values)] if plan.statement.values else []
-    if plan.matches is not None:
-        bound.append(plan.matches)
-    return fetch_one(session, plan.statement.text, *bound)
-
-
-def plan_count(session: Session, query: str) -> CountPlan:
-    """Read, check and rewrite a query; see :func:`estimate_count`."""
-    checked, layout, n_buckets = _read(session, query)
-    statements = rewrite(checked, layout)
-    if statements.vectors is None:
-        return CountPlan(statements.answer, None)
-    vectors = session.fetch(statements.vectors.text, list(statements.vectors.values))
-    # Bucket by bucket, the counts of distinct values add up to at most the bucket's size, which
-    # one count can hold: no carry crosses from one to the next, and the vectors add as numbers.
-    total = sum(int.from_bytes(row["counts"], "big") for row in vectors)
-    return CountPlan(statements.answer, total.to_bytes((n_buckets + 1) * layout.count_width, "big"))
+    checked, tables, layout = _read(session, query)
+    mentioned = {
+        condition.column
+        for predicate in (checked.quasi_identifiers, checked.sensitive)
+        if predicate is not None
+        for condition in conditions(predicate)
+    }
+    if mentioned <= set(tables.with_bitmaps):
+        return _count_bitmaps(session, checked, tables, layout)
+    statement = rewrite(checked, layout)
+    values = [list(statement.values)] if statement.values else []
+    return Counted(**fetch_one(session, statement.text, *values))
 
 
 def rewrite_count(session: Session, query: str) -> str:
@@ -93,11 +77,11 @@ def rewrite_count(session: Session, query: str) -> str:
     UnsupportedQueryError, NotFoundError
         As :func:`estimate_count`.
     """
-    checked, layout, _ = _read(session, query)
-    return join_statement(checked, layout, session.literal).text
+    checked, _, layout = _read(session, query)
+    return rewrite(checked, layout, session.literal).text
 
 
-def _read(session: Session, query: str) -> tuple[CountQuery, BucketLayout, int]:
+def _read(session: Session, query: str) -> tuple[CountQuery, BucketTables, BucketLayout]:
     schema = published_schema(session)
     parsed = parse_count(query, schema)
     publication = find_publication(session, parsed.relation)
@@ -107,7 +91,29 @@ def _read(session: Session, query: str) -> tuple[CountQuery, BucketLayout, int]:
     for predicate in (checked.quasi_identifiers, checked.sensitive):
         if predicate is not None:
             _check_constants(session, predicate, layout)
-    return checked, layout, tables.n_buckets
+    return checked, tables, layout
+
+
+def _count_bitmaps(
+    session: Session, query: CountQuery, tables: BucketTables, layout: BucketLayout
+) -> Counted:
+    columns = {**layout.quasi_identifiers, layout.sensitive.name: layout.sensitive}
+
+    def read(condition: Condition) -> Truth:
+        column = columns[condition.column]
+        statement = condition_statement(condition, column, "b")
+        return read_truth(session, tables, column.name, statement.text, statement.values)
+
+    n_buckets = tables.buckets_of_sizes
+    n_records = sum(size * n for size, n in zip(tables.sizes, n_buckets, strict=True))
+    everything = (1 << n_records) - 1
+    if query.sensitive is None:
+        return count_exactly(evaluate(query.quasi_identifiers, read, everything).true)
+    values = evaluate(query.sensitive, read, everything).true
+    if query.quasi_identifiers is None:
+        return count_exactly(values)
+    records = evaluate(query.quasi_identifiers, read, everything).true
+    return count_buckets(records, values, tables.sizes, n_buckets)
 
 
 def _layout(session: Session, tables: BucketTables, sensitive: str) -> BucketLayout:
@@ -128,11 +134,8 @@ def _layout(session: Session, tables: BucketTables, sensitive: str) -> BucketLay
         sensitive=_column(session, column_types(session, oids["sat"])[sensitive]),
         qit=tables.qit,
         sat=tables.sat,
-        vec=tables.vec if tables.count_width else None,
         bucket_id=tables.bucket_id,
         count=tables.count,
-        counts=tables.counts,
-        count_width=tables.count_width,
         size=tables.size("bucket_id"),
     )
 

@@ -19,13 +19,15 @@ def check_publication_name(name: str) -> None:
     Raises
     ------
     InvalidNameError
-        When it is empty, holds a NUL character, or leaves no room for the suffixes.
+        When it is empty, holds a character that no name can, or leaves no room for the suffixes.
     """
     limit = MAX_NAME_BYTES - len(_LONGEST_SUFFIX)
     if not name:
         raise InvalidNameError("a publication needs a name", hint="give a name like census_b")
     if "\0" in name:
         raise InvalidNameError("a publication's name holds a NUL character")
+    if any("\ud800" <= character <= "\udfff" for character in name):
+        raise InvalidNameError("a publication's name holds half a character, a lone surrogate")
     if (n_bytes := len(name.encode())) > limit:
         raise InvalidNameError(
             "a publication's name is too long",

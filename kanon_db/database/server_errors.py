@@ -29,6 +29,13 @@ _CLASSES_WITHOUT_DATA: Final = frozenset(
     }
 )
 
+_OWN_WORDS: Final = {
+    "40": "the transaction conflicts with another one",
+    "53": "the server lacks disk space, memory or another resource",
+    "54": "a limit of the server is exceeded",
+    "57": "the statement was canceled",
+}
+
 QUERY_CANCELED: Final = "57014"
 INSUFFICIENT_PRIVILEGE: Final = "42501"
 UNDEFINED_FUNCTION: Final = "42883"
@@ -40,8 +47,17 @@ def database_error(sqlstate: str | None, primary: str | None) -> DatabaseError:
     state = sqlstate or "XX000"
     if primary and state[:2] in _CLASSES_WITHOUT_DATA:
         return DatabaseError(primary.strip().splitlines()[0], sqlstate=state)
+    return withheld(state)
+
+
+def withheld(sqlstate: str) -> DatabaseError:
+    """Make an error without any of the server's words.
+
+    For statements that run other people's functions over data, as views do: those may raise what
+    they like under any SQLSTATE, and casts to ``regclass`` quote a value in a message of class 42.
+    """
     return DatabaseError(
-        "the server refused a statement",
-        sqlstate=state,
-        detail=f"SQLSTATE {state}; the server's own words are withheld, they can quote data",
+        _OWN_WORDS.get(sqlstate[:2], "the server refused a statement"),
+        sqlstate=sqlstate,
+        detail=f"SQLSTATE {sqlstate}; the server's own words are withheld, they can quote data",
     )

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanon_db.database.columns import ColumnType, Relation
-from kanon_db.database.server_errors import INSUFFICIENT_PRIVILEGE
+from kanon_db.database.labels import fixed_labels, label
+from kanon_db.database.server_errors import INSUFFICIENT_PRIVILEGE, withheld
 from kanon_db.database.session import Session, fetch_one
 from kanon_db.errors import (
     DatabaseError,
@@ -91,10 +92,10 @@ def take_snapshot(session: Session, source: Relation, columns: Sequence[str]) ->
         )
     except DatabaseError as error:
         if error.sqlstate != INSUFFICIENT_PRIVILEGE:
-            raise
+            raise withheld(error.sqlstate) from None
         raise PermissionDeniedError(
             "the source cannot be read whole",
-            detail=f"{source}: {error.message}",
+            detail=f"relation {source}",
             hint="publishing needs SELECT on its columns, no row-level security policy in the "
             "way (BYPASSRLS or ownership), and TEMPORARY on the database",
         ) from None
@@ -115,15 +116,14 @@ def sensitive_values(snapshot: Snapshot, sensitive: str) -> SensitiveValues:
     name = session.identifier(sensitive)
     table = session.identifier("pg_temp", f"kanon_values_{secrets.token_hex(8)}")
     # GROUP BY and ORDER BY use the type's own equality and order whatever the search path.
-    # num_nulls() tells a NULL from a row of NULLs, which IS NULL does not; format() uses the
-    # type's output function, which a cast to text may not.
-    session.fetch(
-        f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS"
-        " SELECT (row_number() OVER (ORDER BY value))::int4 - 1 AS code, value, records,"
-        " CASE WHEN num_nulls(value) = 0 THEN format('%s', value) END AS label"
-        f" FROM (SELECT {name} AS value, count(*) AS records FROM {snapshot.table}"
-        f" GROUP BY {name}) AS counted"
-    )
+    with fixed_labels(session):
+        session.fetch(
+            f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS"
+            " SELECT (row_number() OVER (ORDER BY value))::int4 - 1 AS code, value, records,"
+            f" {label('value')} AS label"
+            f" FROM (SELECT {name} AS value, count(*) AS records FROM {snapshot.table}"
+            f" GROUP BY {name}) AS counted"
+        )
     rows = session.fetch(f"SELECT label, records FROM {table} ORDER BY code")
     return SensitiveValues(
         session=session,

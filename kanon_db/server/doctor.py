@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 import kanon_db
+from kanon_db.database.catalog import published_schema
 from kanon_db.database.psycopg_session import PsycopgSession, open_connection
 from kanon_db.database.session import fetch_one
-from kanon_db.errors import DatabaseError, PermissionDeniedError
+from kanon_db.errors import DatabaseError, PermissionDeniedError, ServerError
 from kanon_db.server.install import (
     ROLES,
     can_import,
@@ -18,7 +20,7 @@ from kanon_db.server.install import (
     require_trusted,
     server_interpreter,
 )
-from kanon_db.server.resources import import_paths
+from kanon_db.server.resources import import_paths, resource_directory
 
 State = Literal["ok", "warning", "broken"]
 
@@ -103,7 +105,13 @@ def _examine_server(session: PsycopgSession) -> Iterator[Finding]:
 
 
 def _examine_installation(session: PsycopgSession) -> Iterator[Finding]:
-    if not session.fetch("SELECT 1 WHERE to_regclass('kanon.publications') IS NOT NULL"):
+    # Not to_regclass(): it fails where the role may not use the schema.
+    rows = session.fetch(
+        "SELECT has_schema_privilege(n.oid, 'USAGE') AS usable FROM pg_namespace AS n"
+        " JOIN pg_class AS c ON c.relnamespace = n.oid"
+        " WHERE n.nspname = 'kanon' AND c.relname = 'publications'"
+    )
+    if not rows:
         yield Finding("kanon_db", "broken", "not installed in this database", "kanon install")
         return
     try:
@@ -112,36 +120,50 @@ def _examine_installation(session: PsycopgSession) -> Iterator[Finding]:
         # Nothing of it may run here, with the rights of whoever examines it.
         yield Finding("schema kanon", "broken", f"{error.message}: {error.detail}", error.hint)
         return
+    yield from _examine_functions(session)
+    for role in ROLES:
+        yield _examine_role(session, role)
+    if not rows[0]["usable"]:
+        yield Finding("kanon_db", "warning", "not open to this role", "GRANT kanon_analyst TO it")
+        return
     yield _examine_version(session)
+    yield from _examine_catalog(session)
+    n = fetch_one(session, "SELECT count(*) AS n FROM kanon.publications")["n"]
+    yield Finding("publications", "ok", f"{n} readable to this role")
+
+
+def _examine_functions(session: PsycopgSession) -> Iterator[Finding]:
     rows = session.fetch(
-        "SELECT to_regclass('kanon.alembic_version') IS NOT NULL AND"
-        " has_table_privilege('kanon.alembic_version', 'SELECT') AS readable"
+        "SELECT p.proname::text AS name, p.prosecdef"
+        " OR NOT coalesce(p.proconfig @> ARRAY['search_path=pg_catalog, pg_temp'], false) AS open,"
+        " EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a"
+        " WHERE a.grantee = 0) AS exposed FROM pg_proc AS p JOIN pg_namespace AS n"
+        " ON n.oid = p.pronamespace WHERE n.nspname = 'kanon'"
     )
-    if rows[0]["readable"]:
-        revision = fetch_one(session, "SELECT version_num AS value FROM kanon.alembic_version")
-        behind = bool(migration_script(revision["value"]).strip())
-        yield Finding(
-            "catalog",
-            "broken" if behind else "ok",
-            f"revision {revision['value']}{', behind this package' if behind else ''}",
-            "kanon install" if behind else "",
-        )
-    exposed = session.fetch(
-        "SELECT p.proname::text AS name FROM pg_proc p JOIN pg_namespace n"
-        " ON n.oid = p.pronamespace WHERE n.nspname = 'kanon' AND EXISTS (SELECT FROM"
-        " aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a"
-        " WHERE a.grantee = 0)"
+    wrong = [
+        *(f"{name} is missing" for name in sorted(_functions() - {row["name"] for row in rows})),
+        *(f"{row['name']} is open to look-alikes" for row in rows if row["open"]),
+    ]
+    yield Finding(
+        "functions",
+        "broken" if wrong else "ok",
+        "; ".join(wrong) or f"{len(rows)}, as in this package",
+        "kanon install" if wrong else "",
     )
+    exposed = sum(row["exposed"] for row in rows)
     yield Finding(
         "EXECUTE for PUBLIC",
         "broken" if exposed else "ok",
-        f"on {len(exposed)} functions" if exposed else "on none",
+        f"on {exposed} functions" if exposed else "on none",
         "kanon install" if exposed else "",
     )
-    for role in ROLES:
-        yield _examine_role(session, role)
-    n = fetch_one(session, "SELECT count(*) AS n FROM kanon.publications")["n"]
-    yield Finding("publications", "ok", f"{n} readable to this role")
+
+
+def _functions() -> set[str]:
+    """Names of the SQL functions of this package."""
+    files = resource_directory("sql").glob("*.sql")
+    created = re.compile(r"^CREATE OR REPLACE FUNCTION kanon\.(\w+)", re.MULTILINE)
+    return {name for file in files for name in created.findall(file.read_text(encoding="utf-8"))}
 
 
 def _examine_version(session: PsycopgSession) -> Finding:
@@ -159,15 +181,54 @@ def _examine_version(session: PsycopgSession) -> Finding:
     )
 
 
+def _examine_catalog(session: PsycopgSession) -> Iterator[Finding]:
+    rows = session.fetch(
+        "SELECT has_table_privilege('kanon.alembic_version', 'SELECT') AS readable"
+    )
+    if not rows[0]["readable"]:
+        return
+    revision = fetch_one(session, "SELECT version_num AS value FROM kanon.alembic_version")["value"]
+    try:
+        behind = bool(migration_script(revision).strip())
+    except ServerError as error:
+        yield Finding("catalog", "broken", f"{error.message}: {error.detail}", error.hint)
+        return
+    yield Finding(
+        "catalog",
+        "broken" if behind else "ok",
+        f"revision {revision}{', behind this package' if behind else ''}",
+        "kanon install" if behind else "",
+    )
+
+
 def _examine_role(session: PsycopgSession, role: str) -> Finding:
     rows = session.fetch(
-        "SELECT rolsuper OR rolbypassrls AS powerful FROM pg_roles WHERE rolname = $1::text", role
+        "SELECT rolsuper OR rolbypassrls AS powerful, ARRAY(SELECT name FROM unnest($2::text[])"
+        " AS name LEFT JOIN pg_namespace AS n ON n.nspname = name"
+        " WHERE has_schema_privilege(r.oid, n.oid, 'USAGE') IS NOT TRUE) AS closed"
+        " FROM pg_roles AS r WHERE rolname = $1::text",
+        role,
+        ["kanon", *_schema_of_publications(session)],
     )
+    subject = f"role {role}"
     if not rows:
-        return Finding(f"role {role}", "broken", "missing", "kanon install")
+        return Finding(subject, "broken", "missing", "kanon install")
     if rows[0]["powerful"]:
         return Finding(
-            f"role {role}", "broken", "superuser or bypasses row security",
+            subject, "broken", "superuser or bypasses row security",
             f"ALTER ROLE {role} NOSUPERUSER NOBYPASSRLS",
         )  # fmt: skip
-    return Finding(f"role {role}", "ok", "no special rights")
+    if closed := rows[0]["closed"]:
+        return Finding(
+            subject, "broken", f"cannot use schema {' and '.join(closed)}", "kanon install"
+        )
+    return Finding(subject, "ok", "no special rights")
+
+
+def _schema_of_publications(session: PsycopgSession) -> list[str]:
+    """Return the schema's name, or nothing where the role may not know."""
+    try:
+        with session.savepoint():
+            return [published_schema(session)]
+    except DatabaseError:
+        return []

@@ -151,13 +151,13 @@ def drop_publication(plpy: Any, name: str | None) -> None:
         operation(session, _given(name, "name"))
 
 
-def plan_count(plpy: Any, query: str | None) -> tuple[str, list[str], bytes | None]:
-    """`kanon.plan_count`."""
+def estimate_count(plpy: Any, query: str | None) -> list[tuple[float, float, int, int]]:
+    """`kanon.estimate_count`."""
     with _edge(plpy) as session:
-        from kanon_db.database.estimates import plan_count as operation
+        from kanon_db.database.estimates import estimate_count as operation
 
-        plan = operation(session, _given(query, "query"))
-        return plan.statement.text, list(plan.statement.values), plan.matches
+        c = operation(session, _given(query, "query"))
+        return [(c.estimate, c.std_error, c.lower_bound, c.upper_bound)]
 
 
 def rewrite_count(plpy: Any, query: str | None) -> str:

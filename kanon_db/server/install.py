@@ -13,6 +13,7 @@ from typing import Final
 import psycopg
 from alembic import command
 from alembic.config import Config
+from alembic.util import CommandError
 
 import kanon_db
 from kanon_db.database.psycopg_session import PsycopgSession, open_connection
@@ -100,7 +101,7 @@ def uninstall(dsn: str, *, drop_publications: bool = False) -> None:
     Raises
     ------
     InUseError
-        When publications exist and `drop_publications` is false.
+        When publications, or other relations beside them, exist and `drop_publications` is false.
     """
     with open_connection(dsn) as connection:
         session = PsycopgSession(connection)
@@ -119,9 +120,25 @@ def uninstall(dsn: str, *, drop_publications: bool = False) -> None:
                     detail=f"{len(rows)}: {', '.join(row['name'] for row in rows)}",
                     hint="drop them first, or pass --drop-publications",
                 )
+            others = fetch_one(
+                session,
+                "SELECT count(*) AS n FROM pg_class AS c JOIN pg_namespace AS n"
+                " ON n.oid = c.relnamespace WHERE n.nspname = $1::text AND c.relkind <> 'i'"
+                " AND NOT EXISTS (SELECT FROM kanon.publication AS p"
+                " WHERE c.relname = ANY (p.relations))",
+                schema,
+            )["n"]
+            if others and not drop_publications:
+                raise InUseError(
+                    "the schema of publications holds relations that are none",
+                    detail=f'{others} in schema "{schema}"',
+                    hint="move them elsewhere, or pass --drop-publications",
+                )
             session.fetch("DROP SCHEMA kanon CASCADE")
             session.fetch(f"DROP SCHEMA {session.identifier(schema)} CASCADE")
             for role in ROLES:
+                # DROP OWNED takes away rights, but would also drop whatever else the role owns.
+                session.fetch(f"REASSIGN OWNED BY {session.identifier(role)} TO CURRENT_USER")
                 session.fetch(f"DROP OWNED BY {session.identifier(role)}")
         for role in ROLES:
             _drop_role_unless_used(session, role)
@@ -350,12 +367,25 @@ def _revision(session: PsycopgSession) -> str | None:
 
 
 def migration_script(current: str | None, target: str = "head") -> str:
-    """Return the SQL that brings the catalog from one revision (None: nothing) to another."""
+    """Return the SQL that brings the catalog from one revision (None: nothing) to another.
+
+    Raises
+    ------
+    ServerError
+        When a newer package made the catalog.
+    """
     script = io.StringIO()
     config = Config(output_buffer=script)
     config.set_main_option("script_location", str(resource_directory("migrations")))
     config.set_main_option("path_separator", "os")
-    command.upgrade(config, f"{current}:{target}" if current else target, sql=True)
+    try:
+        command.upgrade(config, f"{current}:{target}" if current else target, sql=True)
+    except CommandError:
+        raise ServerError(
+            "the installation is newer than this package",
+            detail=f"its catalog is at revision {current}, which is not known here",
+            hint="pip install --upgrade kanon_db",
+        ) from None
     return script.getvalue()
 
 

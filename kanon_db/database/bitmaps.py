@@ -1,0 +1,306 @@
+"""Writing, checking and reading a publication's bitmaps; see `kanon_db.counting.bitmaps`."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from kanon_db.counting.bitmaps import Truth
+from kanon_db.database.bucket_tables import BucketTables
+from kanon_db.database.columns import int4_at, int4_bytes
+from kanon_db.database.session import Session, fetch_one
+
+if TYPE_CHECKING:  # the estimator comes here, too, and has no use for numpy
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from kanon_db.algorithms.bucketization.setting import BucketSetting, IntArray
+    from kanon_db.database.snapshot import SensitiveValues, Snapshot
+
+_MOST_BITS_PER_RECORD: Final = 512
+"""For all bitmaps together: 64 bytes a record, about what a row of the QIT takes."""
+
+_MOST_BITMAP_BYTES: Final = 1 << 30
+_MOST_OPERATIONS: Final = 100_000
+"""Of one count query: it takes (S + 1)**2 for each bucket size S."""
+
+_SAMPLE: Final = 10_000
+"""Records by which attributes with too many values are told."""
+
+_AUDITED_BUCKETS: Final = 10_000
+
+
+def write_bitmaps(
+    tables: BucketTables,
+    snapshot: Snapshot,
+    values: SensitiveValues,
+    quasi_identifiers: Sequence[str],
+    sensitive: str,
+    codes: NDArray[np.int32],
+    bucket_ids: IntArray,
+    setting: BucketSetting,
+    order: IntArray,
+) -> list[str]:
+    """Create the table of bitmaps.
+
+    Parameters
+    ----------
+    order : ndarray of int64, shape (n_records,)
+        A random permutation: records take the slots of their bucket in this order. Sensitive
+        values take them in the order of the values, so that slots connect nothing.
+
+    Returns
+    -------
+    list of str
+        The attributes that have bitmaps.
+    """
+    from kanon_db.algorithms.bucketization.slots import bit_positions
+
+    session = snapshot.session
+    session.step("writing the bitmaps")
+    columns = [*tables.quasi_identifiers, tables.sensitive]
+    session.fetch(
+        f"CREATE TABLE {tables.bit} AS SELECT ''::text AS {tables.attribute},"
+        f" {', '.join(f's.{column}' for column in columns)}, ''::bytea AS {tables.bits}"
+        f" FROM {snapshot.table} AS s WITH NO DATA"
+    )
+    # Not compressed: bitmaps are read whole, and often hardly compress.
+    session.fetch(f"ALTER TABLE {tables.bit} ALTER {tables.bits} SET STORAGE EXTERNAL")
+    if sum((size + 1) ** 2 for size in tables.sizes) > _MOST_OPERATIONS:
+        return []
+    budget = min(_MOST_BITS_PER_RECORD, 8 * _MOST_BITMAP_BYTES // snapshot.n_records)
+    positions = bit_positions(bucket_ids, order, setting)
+    written = []
+    n_values = len(values.labels)
+    if n_values <= budget:
+        budget -= n_values
+        by_value = codes.argsort(kind="stable")
+        value_positions = bit_positions(bucket_ids, by_value, setting)[by_value]
+        starts = values.counts.cumsum() - values.counts
+        _insert(
+            session,
+            tables,
+            sensitive,
+            tables.sensitive,
+            f"SELECT value, code AS number FROM {values.table}",
+            [
+                value_positions[start : start + count]
+                for start, count in zip(starts.tolist(), values.counts.tolist(), strict=True)
+            ],
+            snapshot.n_records,
+        )
+        written.append(sensitive)
+    candidates = _with_few_values(snapshot, quasi_identifiers, budget)
+    if candidates:
+        written += _write_quasi_identifiers(tables, snapshot, candidates, positions, budget)
+    return written
+
+
+def _with_few_values(
+    snapshot: Snapshot, quasi_identifiers: Sequence[str], limit: int
+) -> dict[str, str]:
+    """Return the attributes, by name and quoted, of which a sample shows at most so many values."""
+    quoted = {name: snapshot.session.identifier(name) for name in quasi_identifiers}
+    counts = ", ".join(f"count(DISTINCT {column})" for column in quoted.values())
+    row = fetch_one(
+        snapshot.session,
+        f"SELECT ARRAY[{counts}] AS n_values FROM (SELECT * FROM {snapshot.table}"
+        f" WHERE {snapshot.record} % greatest(1, $1::int4 / {_SAMPLE}) = 0) AS sample",
+        str(snapshot.n_records),
+    )
+    return {
+        name: column
+        for (name, column), n in zip(quoted.items(), row["n_values"], strict=True)
+        if n <= limit
+    }
+
+
+def _write_quasi_identifiers(
+    tables: BucketTables,
+    snapshot: Snapshot,
+    candidates: Mapping[str, str],
+    positions: IntArray,
+    budget: int,
+) -> list[str]:
+    """Collect the positions of every value of every attribute in one pass, and pack them."""
+    import numpy as np
+
+    session = snapshot.session
+    collected = session.identifier("pg_temp", f"kanon_positions_{secrets.token_hex(8)}")
+    columns = list(candidates.values())
+    # GROUPING has a 1 for each column that is *not* grouped by, the first as highest bit.
+    everything = (1 << len(columns)) - 1
+    numbers = [everything ^ (1 << i) for i in reversed(range(len(columns)))]
+    grouping = f"grouping({', '.join(columns)})"
+    session.fetch(
+        f"CREATE TEMPORARY TABLE {collected} ON COMMIT DROP AS"
+        f" SELECT {grouping} AS kanon_attribute, (row_number() OVER ())::int4 AS kanon_number,"
+        f" {', '.join(columns)},"
+        f" string_agg(int4send({int4_at('$1', snapshot.record)}), ''::bytea) AS kanon_positions"
+        f" FROM {snapshot.table}"
+        f" GROUP BY GROUPING SETS ({', '.join(f'({column})' for column in columns)})",
+        int4_bytes(positions),
+    )
+    counts = {
+        row["attribute"]: row["n"]
+        for row in session.fetch(
+            f"SELECT kanon_attribute AS attribute, count(*) AS n FROM {collected}"
+            " GROUP BY kanon_attribute"
+        )
+    }
+    written = []
+    for name, number in sorted(zip(candidates, numbers, strict=True), key=lambda p: counts[p[1]]):
+        if counts[number] > budget:
+            break
+        budget -= counts[number]
+        rows = session.fetch(
+            f"SELECT kanon_positions AS positions FROM {collected}"
+            " WHERE kanon_attribute = $1::int4 ORDER BY kanon_number",
+            str(number),
+        )
+        column = candidates[name]
+        _insert(
+            session,
+            tables,
+            name,
+            column,
+            f"SELECT {column} AS value, row_number() OVER (ORDER BY kanon_number) - 1 AS number"
+            f" FROM {collected} WHERE kanon_attribute = {number}",
+            [np.frombuffer(row["positions"], dtype=">i4") for row in rows],
+            snapshot.n_records,
+        )
+        written.append(name)
+    session.fetch(f"DROP TABLE {collected}")
+    return written
+
+
+def _insert(
+    session: Session,
+    tables: BucketTables,
+    attribute: str,
+    column: str,
+    numbered: str,
+    positions: Sequence[NDArray[np.integer]],
+    n_records: int,
+) -> None:
+    """Write an attribute's bitmaps; `numbered` selects its values with their numbers from 0."""
+    from kanon_db.algorithms.bucketization.slots import pack_bits
+
+    length = (n_records + 7) // 8
+    session.fetch(
+        f"INSERT INTO {tables.bit} ({tables.attribute}, {column}, {tables.bits})"
+        " SELECT $1::text, v.value,"
+        " substr($2::bytea, v.number::int4 * $3::int4 + 1, $3::int4)"
+        f" FROM ({numbered}) AS v ORDER BY v.number",
+        attribute,
+        b"".join(pack_bits(at, n_records) for at in positions),
+        str(length),
+    )
+
+
+def read_truth(
+    session: Session, tables: BucketTables, attribute: str, condition: str, values: Sequence[str]
+) -> Truth:
+    """Find the records for which a condition on one attribute is true, or unknown.
+
+    Parameters
+    ----------
+    condition : str
+        SQL on the table of bitmaps, as alias ``b``; its values are the array ``$2``.
+    """
+    rows = session.fetch(
+        f"SELECT b.{tables.bits} AS bits, ({condition}) IS TRUE AS holds FROM {tables.bit} AS b"
+        f" WHERE b.{tables.attribute} = $1::text AND ({condition}) IS NOT FALSE",
+        attribute,
+        *([list(values)] if values else []),
+    )
+    true = unknown = 0
+    for row in rows:
+        bits = int.from_bytes(row["bits"], "little")
+        if row["holds"]:
+            true |= bits
+        else:
+            unknown |= bits
+    return Truth(true, unknown)
+
+
+def count_bitmap_differences(session: Session, tables: BucketTables, *, whole: bool) -> int:
+    """Count where bitmaps hold other values in a bucket than QIT or SAT.
+
+    Parameters
+    ----------
+    whole : bool
+        Compare all buckets; else 10,000 of them, a random sample since their numbers are random,
+        in which a mistake of the writing shows up.
+
+    Returns
+    -------
+    int
+        Pairs of bucket and value, summed over the attributes.
+    """
+    import numpy as np
+
+    if not tables.with_bitmaps:
+        return 0
+    share = 1.0 if whole else min(1.0, _AUDITED_BUCKETS / tables.n_buckets)
+    ranges = [
+        (first, first + math.ceil(share * n) - 1)
+        for first, n in zip(tables.first_bucket_ids, tables.buckets_of_sizes, strict=True)
+    ]
+    bucket_at = np.concatenate(
+        [
+            np.tile(np.arange(first, first + n), size)
+            for first, n, size in zip(
+                tables.first_bucket_ids, tables.buckets_of_sizes, tables.sizes, strict=True
+            )
+        ]
+    )
+    is_compared = np.zeros(tables.n_buckets + 1, dtype=np.bool_)
+    for low, high in ranges:
+        is_compared[low : high + 1] = True
+    compared_at = np.flatnonzero(is_compared[bucket_at])
+    differing = 0
+    for row in session.fetch(_both_sides(session, tables, ranges)):
+        bits = np.frombuffer(row["bits"] or b"", dtype=np.uint8)
+        if bits.size != (bucket_at.size + 7) // 8:
+            differing += tables.n_buckets
+            continue
+        is_set = np.unpackbits(bits, count=bucket_at.size, bitorder="little").view(np.bool_)
+        found = np.bincount(
+            bucket_at[compared_at[is_set[compared_at]]], minlength=tables.n_buckets + 1
+        )
+        pairs = np.frombuffer(row["pairs"] or b"", dtype=[("bucket", ">i4"), ("count", ">i4")])
+        expected = np.bincount(pairs["bucket"], weights=pairs["count"], minlength=found.size)
+        differing += int((found != expected).sum())
+    return differing
+
+
+def _both_sides(session: Session, tables: BucketTables, ranges: Sequence[tuple[int, int]]) -> str:
+    """Write the SELECT of each value's bitmap and its (bucket, count) pairs in QIT or SAT.
+
+    GROUP BY brings the sides together, NULL included, whatever a value's type.
+    """
+    compared = " OR ".join(f"{tables.bucket_id} BETWEEN {low} AND {high}" for low, high in ranges)
+    columns = [session.identifier(attribute) for attribute in tables.with_bitmaps]
+    bitmaps = (
+        f"SELECT {tables.attribute} AS kanon_attribute, {', '.join(columns)},"
+        f" {tables.bits} AS kanon_bits, NULL::bytea AS kanon_pairs FROM {tables.bit}"
+    )
+    sides = [bitmaps]
+    for attribute, column in zip(tables.with_bitmaps, columns, strict=True):
+        table, count = ("s", tables.count) if column == tables.sensitive else ("q", "1::int4")
+        others = ", ".join(name if name == column else "NULL" for name in columns)
+        sides.append(
+            f"SELECT {session.literal(attribute)}, {others}, NULL, string_agg("
+            f"int8send(({tables.bucket_id}::int8 << 32) | {count}), ''::bytea)"
+            f" FROM {table} GROUP BY {column}"
+        )
+    return (
+        f"WITH q AS MATERIALIZED (SELECT * FROM {tables.qit} WHERE {compared}),"
+        f" s AS MATERIALIZED (SELECT * FROM {tables.sat} WHERE {compared})"
+        " SELECT string_agg(kanon_bits, ''::bytea) AS bits,"
+        " string_agg(kanon_pairs, ''::bytea) AS pairs"
+        f" FROM ({' UNION ALL '.join(sides)}) AS b GROUP BY kanon_attribute, {', '.join(columns)}"
+    )
