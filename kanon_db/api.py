@@ -99,6 +99,7 @@ class Kanon:
         attributes: str | None = None,
     ) -> int:
         """Describe microdata; see :func:`~kanon_db.database.sources.register_source`."""
+        source = self._session.qualified(source)
         with self._operation() as session:
             return sources.register_source(
                 session,
@@ -122,6 +123,7 @@ class Kanon:
         replace: bool = False,
     ) -> Published:
         """Publish buckets; see :func:`~kanon_db.database.buckets.publish_buckets`."""
+        source = self._session.qualified(source)
         with self._operation() as session:
             return buckets.publish_buckets(
                 session,

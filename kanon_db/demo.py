@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import tempfile
@@ -19,6 +20,7 @@ from kanon_db.api import Kanon, connect
 from kanon_db.counting.bitmaps import Counted
 from kanon_db.database.catalog import published_schema
 from kanon_db.database.psycopg_session import PsycopgSession, open_connection
+from kanon_db.database.publishing import Published
 from kanon_db.database.session import fetch_one
 from kanon_db.errors import ServerError
 from kanon_db.server.install import install
@@ -133,7 +135,7 @@ def run(
                 quasi_identifiers=data.quasi_identifiers,
                 sensitive=data.sensitive,
             )
-            published = kanon.publish_buckets(loaded.table, data.publication, privacy=data.privacy)
+            published = _publish(owner, loaded.table, data)
             checks = kanon.verify(published.name)
             before, after = _infer(owner, loaded.table, data)
             answers = _ask(kanon, owner, loaded.table, data)
@@ -152,6 +154,8 @@ def run(
                f"{'private cluster' if is_private else 'server given'}.")  # fmt: skip
     click.echo(f"Loaded {loaded.records:,} records of {data.csv.name}; published them as "
                f"{published.name} in {published.seconds:.1f} seconds.")  # fmt: skip
+    click.echo(f"  SELECT * FROM kanon.publish_buckets('{loaded.table}', '{published.name}',"
+               f" privacy => '{data.privacy}');")  # fmt: skip
     click.echo(f"Guarantee: {published.guarantee}.")
     click.echo(f"Verified from the published tables alone: {int(checks['holds'].sum())} of "
                f"{len(checks)} checks hold.\n")  # fmt: skip
@@ -201,6 +205,20 @@ def write_fair(path: Path) -> list[str]:
     whole = [column for column in frame if (frame[column] % 1 == 0).all()]
     frame.astype(dict.fromkeys(whole, int)).to_csv(path, index=False)
     return list(frame.columns)
+
+
+def _publish(owner: PsycopgSession, table: str, data: _Data) -> Published:
+    """Publish through the SQL function, as a data owner does."""
+    with owner.transaction():
+        row = fetch_one(
+            owner,
+            "SELECT publication_id, name, guarantee, records, metrics::text, seconds"
+            " FROM kanon.publish_buckets($1::text::regclass, $2::text, privacy => $3::text::jsonb)",
+            table,
+            data.publication,
+            data.privacy,
+        )
+    return Published(**{**row, "metrics": json.loads(row["metrics"])})
 
 
 def _infer(owner: PsycopgSession, table: str, data: _Data) -> tuple[Inference, Inference]:

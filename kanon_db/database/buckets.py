@@ -20,7 +20,13 @@ from kanon_db.database.bitmaps import write_bitmaps
 from kanon_db.database.bucket_tables import SUFFIXES, BucketTables, first_bucket_ids, layout_of
 from kanon_db.database.bucket_verification import examine_buckets
 from kanon_db.database.catalog import find_source, record_publication
-from kanon_db.database.columns import column_types, find_relation, int4_at, int4_bytes
+from kanon_db.database.columns import (
+    check_comparable,
+    find_relation,
+    int4_at,
+    int4_bytes,
+    require_columns,
+)
 from kanon_db.database.publishing import (
     Published,
     check_choice,
@@ -130,11 +136,13 @@ def publish_buckets(
     random = SecureRandom()
 
     columns = [*registered.quasi_identifiers, registered.sensitive]
+    types = require_columns(session, relation, oid, columns)
     snapshot = take_snapshot(session, relation, columns)
+    check_comparable(session, relation, columns)
     values = sensitive_values(snapshot, registered.sensitive)
     session.step("searching the bucket setting")
     plan = _find_setting(session, method, specification, values, max_bucket_size)
-    codes = read_codes(snapshot, values, column_types(session, oid)[registered.sensitive])
+    codes = read_codes(snapshot, values, types[registered.sensitive])
     session.step("assigning records to buckets")
     slots = assign_randomly(codes, values.counts, plan.limits, plan.setting, random)
     bucket_ids = _number_buckets(plan.setting, random)[slots]

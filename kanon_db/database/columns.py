@@ -120,6 +120,25 @@ def column_types(session: Session, oid: str) -> dict[str, ColumnType]:
     return {row["name"]: ColumnType(**row) for row in session.fetch(_COLUMNS, oid)}
 
 
+def require_columns(
+    session: Session, relation: Relation, oid: str, columns: Sequence[str]
+) -> dict[str, ColumnType]:
+    """Return a registered relation's columns; refuse if it has lost some since.
+
+    Raises
+    ------
+    SchemaMismatchError
+    """
+    types = column_types(session, oid)
+    if missing := [column for column in columns if column not in types]:
+        raise SchemaMismatchError(
+            "the source has lost columns since it was registered",
+            detail=f"{relation} has no {', '.join(missing)}",
+            hint="register it again with the columns that it has",
+        )
+    return types
+
+
 def check_comparable(session: Session, relation: Relation, columns: Sequence[str]) -> None:
     """Refuse columns whose values cannot be told equal or put in order.
 

@@ -15,6 +15,7 @@ from kanon_db.database.bitmaps import read_truth
 from kanon_db.database.bucket_tables import BucketTables
 from kanon_db.database.catalog import find_publication, published_schema
 from kanon_db.database.columns import ColumnType, column_types
+from kanon_db.database.server_errors import DATA_EXCEPTION_CLASS
 from kanon_db.database.session import Session, fetch_one
 from kanon_db.errors import DatabaseError
 
@@ -33,7 +34,6 @@ _CATEGORIES: Final[dict[str, Category]] = {
     "timestamp without time zone": "moment",
     "timestamp with time zone": "moment",
 }
-_DATA_EXCEPTION: Final = "22"
 
 
 def estimate_count(session: Session, query: str) -> Counted:
@@ -168,7 +168,7 @@ def _check_constants(session: Session, predicate: Predicate, layout: BucketLayou
                 with session.savepoint():
                     session.fetch(f"SELECT num_nulls($1::text::{type_name})", literal.text)
             except DatabaseError as error:
-                if not error.sqlstate.startswith(_DATA_EXCEPTION):
+                if not error.sqlstate.startswith(DATA_EXCEPTION_CLASS):
                     raise
                 raise refusal(
                     f'a constant compared with column "{column.name}" does not read as {type_name}',

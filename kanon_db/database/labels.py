@@ -46,7 +46,8 @@ def label(value: str) -> str:
 
 def _set(session: Session, settings: Mapping[str, str]) -> None:
     session.fetch(
-        "SELECT set_config(name, value, true) FROM unnest($1::text[], $2::text[]) AS s (name, value)",
+        "SELECT set_config(name, value, true)"
+        " FROM unnest($1::text[], $2::text[]) AS s (name, value)",
         list(settings),
         list(settings.values()),
     )

@@ -14,6 +14,7 @@ from typing import Final, TextIO
 
 from kanon_db.database.names import MAX_NAME_BYTES
 from kanon_db.database.psycopg_session import PsycopgSession
+from kanon_db.database.server_errors import DATA_EXCEPTION_CLASS
 from kanon_db.database.session import fetch_one
 from kanon_db.errors import DatabaseError, DuplicateError, InvalidParameterError, NotFoundError
 
@@ -31,7 +32,6 @@ _TYPES: Final[tuple[tuple[str, str], ...]] = (
     ("timestamp", r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?$"),
 )
 _DATE_AND_TIME: Final = ("date", "timestamp")
-_DATETIME_CLASS: Final = "22"
 
 
 @dataclass(frozen=True)
@@ -233,7 +233,7 @@ def _write(
             _create(session, target, staging, names, types)
         return list(types)
     except DatabaseError as error:
-        if not error.sqlstate.startswith(_DATETIME_CLASS):
+        if not error.sqlstate.startswith(DATA_EXCEPTION_CLASS):
             raise
     safe = ["text" if name in _DATE_AND_TIME else name for name in types]
     _create(session, target, staging, names, safe)

@@ -46,6 +46,23 @@ class PsycopgSession:
                 )
             yield
 
+    def qualified(self, relation: str) -> str:
+        """Find a relation as the connection's own search path does; to be called outside.
+
+        Returns
+        -------
+        str
+            Its schema-qualified name, or the name as given where there is none.
+        """
+        rows = self.fetch(
+            "SELECT pg_catalog.format('%I.%I', n.nspname, c.relname) AS name"
+            " FROM pg_catalog.pg_class AS c"
+            " JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace"
+            " WHERE c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1::pg_catalog.text)",
+            relation,
+        )
+        return str(rows[0]["name"]) if rows else relation
+
     def fetch(self, statement: str, *values: Value) -> list[Row]:
         """Run one statement; see the protocol."""
         with (

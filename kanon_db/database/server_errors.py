@@ -39,7 +39,7 @@ _OWN_WORDS: Final = {
 QUERY_CANCELED: Final = "57014"
 INSUFFICIENT_PRIVILEGE: Final = "42501"
 UNDEFINED_FUNCTION: Final = "42883"
-PROGRAM_LIMIT_EXCEEDED: Final = "54000"
+DATA_EXCEPTION_CLASS: Final = "22"
 
 
 def database_error(sqlstate: str | None, primary: str | None) -> DatabaseError:

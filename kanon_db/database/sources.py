@@ -13,6 +13,7 @@ from kanon_db.database.columns import (
     column_types,
     find_relation,
 )
+from kanon_db.database.server_errors import DATA_EXCEPTION_CLASS
 from kanon_db.database.session import Session, fetch_one
 from kanon_db.errors import (
     DatabaseError,
@@ -92,7 +93,7 @@ def register_source(
     published = [*quasi_identifiers, *([] if sensitive is None else [sensitive])]
     _check_readable(session, relation, oid, published)
     check_comparable(session, relation, published)
-    described = _parse_attributes(attributes, types, quasi_identifiers)
+    described = _parse_attributes(session, attributes, types, quasi_identifiers)
 
     lock_source(session, relation, exclusive=True)
     _refuse_while_published(session, relation)
@@ -198,12 +199,16 @@ def _refuse_while_published(session: Session, relation: Relation) -> None:
 
 
 def _parse_attributes(
-    text: str | None, types: Mapping[str, ColumnType], quasi_identifiers: Sequence[str]
+    session: Session,
+    text: str | None,
+    types: Mapping[str, ColumnType],
+    quasi_identifiers: Sequence[str],
 ) -> dict[str, dict[str, Any]]:
     if text is None:
         return {}
     try:
         attributes = json.loads(text)
+        json.dumps(attributes, allow_nan=False)
     except (ValueError, RecursionError):
         raise InvalidParameterError("the attributes are not readable JSON") from None
     if not isinstance(attributes, dict):
@@ -214,11 +219,11 @@ def _parse_attributes(
                 "attributes describe quasi-identifiers only",
                 detail=f'"{column}" is not one of {", ".join(quasi_identifiers)}',
             )
-        _check_attribute(types[column], described)
+        _check_attribute(session, types[column], described)
     return attributes
 
 
-def _check_attribute(column: ColumnType, described: object) -> None:
+def _check_attribute(session: Session, column: ColumnType, described: object) -> None:
     where = f'attributes of column "{column.name}"'
     if not isinstance(described, dict) or not described.keys() <= _ATTRIBUTE_KEYS:
         raise InvalidParameterError(
@@ -240,9 +245,37 @@ def _check_attribute(column: ColumnType, described: object) -> None:
             detail=f"{where}: its type is {column.type_name}",
             hint="leave out kind, lower and upper, or say categorical",
         )
-    lower, upper = described.get("lower"), described.get("upper")
-    if isinstance(lower, int | float) and isinstance(upper, int | float) and lower > upper:
-        raise InvalidParameterError("lower must not exceed upper", detail=where)
+    _check_bounds(session, column, described, where)
     weight = described.get("weight", 1)
     if isinstance(weight, bool) or not isinstance(weight, int | float) or not weight > 0:
         raise InvalidParameterError("a weight is a number above 0", detail=where)
+
+
+def _check_bounds(
+    session: Session, column: ColumnType, described: Mapping[str, Any], where: str
+) -> None:
+    """Let the server read the bounds as values of the column's type."""
+    bounds = [described[key] for key in ("lower", "upper") if key in described]
+    if any(isinstance(bound, bool) or not isinstance(bound, int | float | str) for bound in bounds):
+        raise InvalidParameterError(
+            "a bound is a number, or the text of a date or time", detail=where
+        )
+    if not bounds:
+        return
+    try:
+        with session.savepoint():
+            ordered = fetch_one(
+                session,
+                f"SELECT $1::text::{column.type_name} <= $2::text::{column.type_name} AS value",
+                str(bounds[0]),
+                str(bounds[-1]),
+            )["value"]
+    except DatabaseError as error:
+        if not error.sqlstate.startswith(DATA_EXCEPTION_CLASS):
+            raise
+        raise InvalidParameterError(
+            "a bound cannot be read as the column's type",
+            detail=f"{where}: its type is {column.type_name}",
+        ) from None
+    if not ordered:
+        raise InvalidParameterError("lower must not exceed upper", detail=where)

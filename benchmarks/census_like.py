@@ -1,0 +1,58 @@
+"""Counts shaped like [GB]'s CENSUS tables: Occupation (OCC) and Education (EDU)."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+OCC_SHARES = np.concatenate(
+    [[0.075], 0.925 * 0.93 ** np.arange(49) / (0.93 ** np.arange(49)).sum()]
+)
+"""50 values, the most frequent 7.5% of the records, the others in geometric progression."""
+
+EDU_SHARES = (
+    np.array([273, 180, 130, 100, 80, 60, 47, 37, 30, 24, 17, 12, 7, 3], dtype=np.float64) / 1000
+)
+"""14 values, the most frequent 27.3% of the records."""
+
+
+def counts_of(shares: npt.NDArray[np.float64], n_records: int) -> npt.NDArray[np.int64]:
+    """Round shares of a table to numbers of records that add up.
+
+    Parameters
+    ----------
+    shares : ndarray of float64, shape (m,)
+        Frequencies, adding up to 1.
+    n_records : int
+
+    Returns
+    -------
+    ndarray of int64, shape (m,)
+    """
+    counts = np.rint(np.cumsum(shares) * n_records).astype(np.int64)
+    counts[1:] -= counts[:-1].copy()
+    return counts
+
+
+def split(
+    counts: npt.NDArray[np.int64], factor: int, generator: np.random.Generator
+) -> npt.NDArray[np.int64]:
+    """Replace each value by ``factor`` values, one of which each record draws.
+
+    Parameters
+    ----------
+    counts : ndarray of int64, shape (m,)
+    factor : int
+    generator : numpy.random.Generator
+
+    Returns
+    -------
+    ndarray of int64, shape (at most m * factor,)
+        Without values that no record drew.
+
+    Notes
+    -----
+    **Source:** [GB] Section 7.3.2.
+    """
+    drawn = generator.multinomial(counts, np.full(factor, 1 / factor)).ravel()
+    return drawn[drawn > 0]
