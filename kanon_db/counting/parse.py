@@ -6,15 +6,17 @@ of each, so that whatever a later release of sqlglot adds to a node is refused u
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, TypeVar
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from kanon_db.counting.constructs import refuse_constructs
+from kanon_db.counting.constructs import KEYWORDS, refuse_constructs
 from kanon_db.counting.lexemes import MAX_NAME_BYTES, Lexeme, fold, scan
 from kanon_db.counting.predicate import (
     And,
@@ -56,6 +58,9 @@ _TYPES: Final[dict[exp.DType, LiteralKind]] = {
     exp.DType.DATE: "date",
     exp.DType.TIMESTAMP: "timestamp",
 }
+
+_NOT_ALWAYS_NAMES: Final = frozenset({"cast", "count", "date", "timestamp"})
+"""Words that are names in some places only."""
 
 Node = TypeVar("Node", bound=exp.Expr)
 
@@ -117,9 +122,11 @@ def parse_count(query: str, published_schema: str = "published") -> CountText:
     _refuse_deep_nesting(lexemes)
     try:
         statements = sqlglot.parse(query, dialect="postgres")
-        return _read(statements, published_schema)
+        parsed = _read(statements, published_schema)
     except (SqlglotError, RecursionError):
         raise refusal("the query is not a SELECT that can be read") from None
+    _refuse_lost_text(lexemes, statements)
+    return parsed
 
 
 def _refuse_deep_nesting(lexemes: Sequence[Lexeme]) -> None:
@@ -130,9 +137,65 @@ def _refuse_deep_nesting(lexemes: Sequence[Lexeme]) -> None:
             raise refusal(f"more than {MAX_NESTING} parentheses inside each other", lexeme.position)
 
 
+def _refuse_lost_text(lexemes: Sequence[Lexeme], statements: Sequence[exp.Expr | None]) -> None:
+    """Refuse a query of which some piece is not in the tree, or stands there as something else.
+
+    sqlglot passes over pieces that it does not expect, where PostgreSQL finds a syntax error.
+    """
+    nodes = [node for statement in statements if statement for node in statement.walk()]
+    tables_and_columns = [node for node in nodes if isinstance(node, exp.Table | exp.Column)]
+    identifiers = [node for node in nodes if isinstance(node, exp.Identifier)]
+    unquoted = {fold(node.name) for node in identifiers if not node.args.get("quoted")}
+
+    def count(*kinds: type[exp.Expr]) -> int:
+        return sum(isinstance(node, kinds) for node in nodes)
+
+    def words(text: str) -> int:
+        return sum(lexeme.is_word(text) for lexeme in lexemes)
+
+    def symbols(text: str) -> int:
+        return sum(lexeme.is_symbol(text) for lexeme in lexemes)
+
+    def texts(*kinds: str) -> Counter[str]:
+        return Counter(lexeme.text for lexeme in lexemes if lexeme.kind in kinds)
+
+    names = Counter(
+        node.name if node.args.get("quoted") else fold(node.name) for node in identifiers
+    )
+    literals = [node for node in nodes if isinstance(node, exp.Literal)]
+    strings = Counter(node.name for node in literals if node.is_string)
+    for word in (*KEYWORDS, *_NOT_ALWAYS_NAMES):
+        names.pop(word, None)
+    written = texts("name", "word")
+    for word in (*KEYWORDS, *_NOT_ALWAYS_NAMES):
+        written.pop(word, None)
+    kept = (
+        names == written
+        and not unquoted & KEYWORDS
+        and strings == texts("string")
+        and len(literals) - strings.total() == texts("number").total()
+        and symbols("(") == symbols(")")
+        and symbols(",") == sum(len(node.expressions) - 1 for node in nodes if type(node) is exp.In)
+        and symbols(".") == sum(len(node.parts) - 1 for node in tables_and_columns)
+        and words("select") == words("from") == 1
+        and words("as") <= count(exp.Alias, exp.TableAlias, exp.Cast)
+        and not lexemes[-1].is_word("as")
+        and words("and") == count(exp.And, exp.Between)
+        and words("or") == count(exp.Or)
+        and words("is") == count(exp.Is)
+        and not any(
+            lexeme.is_word("not") and after.is_word("is") for lexeme, after in pairwise(lexemes)
+        )
+    )
+    if not kept:
+        raise refusal("the query is not a SELECT that can be read")
+
+
 def _read(statements: Sequence[exp.Expr | None], published_schema: str) -> CountText:
     if len(statements) != 1:
         raise refusal("several statements are not supported")
+    if statements[0] is not None and statements[0].args.get("joins"):
+        raise refusal("several relations in FROM are not supported")
     select = _expect(
         statements[0], exp.Select, "anything but a SELECT", "expressions", "from_", "where"
     )

@@ -155,7 +155,9 @@ class _Condition:
     def _member(self, name: str, literals: tuple[Literal, ...], *, negated: bool) -> str:
         column = self._columns[name]
         if column.operator_schema is None:
-            listed = ", ".join(self._value(column, literal) for literal in literals)
+            # PostgreSQL takes the constants of IN (not of =) for the column's own float type.
+            own_type = column.type_name if column.category == "float" else None
+            listed = ", ".join(self._value(column, literal, own_type) for literal in literals)
             return f"{self._name(name)} {'NOT IN' if negated else 'IN'} ({listed})"
         # IN would look its operator up by name, in pg_catalog.
         either = " OR ".join(self._compare(name, "=", literal) for literal in literals)
@@ -170,9 +172,10 @@ class _Condition:
     def _name(self, name: str) -> str:
         return f"{self._alias}.{self._columns[name].sql}"
 
-    def _value(self, column: Column, literal: Literal) -> str:
+    def _value(self, column: Column, literal: Literal, own_type: str | None = None) -> str:
         self._values.append(literal.text)
         type_name, is_constant = sent_type(column, literal)
+        type_name = own_type or type_name
         if self._literal is not None:
             return f"{self._literal(literal.text)}::{type_name}"
         value = f"({self._array}::text[])[{self._n_before + len(self._values)}]::{type_name}"

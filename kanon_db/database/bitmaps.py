@@ -29,6 +29,9 @@ _MOST_OPERATIONS: Final = 100_000
 _SAMPLE: Final = 10_000
 """Records by which attributes with too many values are told."""
 
+_MOST_GROUPED: Final = 31
+"""PostgreSQL's GROUPING() takes no more columns."""
+
 _AUDITED_BUCKETS: Final = 10_000
 
 
@@ -92,9 +95,12 @@ def write_bitmaps(
             snapshot.n_records,
         )
         written.append(sensitive)
-    candidates = _with_few_values(snapshot, quasi_identifiers, budget)
-    if candidates:
-        written += _write_quasi_identifiers(tables, snapshot, candidates, positions, budget)
+    candidates = list(_with_few_values(snapshot, quasi_identifiers, budget).items())
+    for start in range(0, len(candidates), _MOST_GROUPED):
+        some = dict(candidates[start : start + _MOST_GROUPED])
+        counts = _write_quasi_identifiers(tables, snapshot, some, positions, budget)
+        budget -= sum(counts.values())
+        written += counts
     return written
 
 
@@ -123,8 +129,14 @@ def _write_quasi_identifiers(
     candidates: Mapping[str, str],
     positions: IntArray,
     budget: int,
-) -> list[str]:
-    """Collect the positions of every value of every attribute in one pass, and pack them."""
+) -> dict[str, int]:
+    """Collect the positions of every value of every attribute in one pass, and pack them.
+
+    Returns
+    -------
+    dict of str to int
+        The attributes written, with their numbers of values.
+    """
     import numpy as np
 
     session = snapshot.session
@@ -133,45 +145,46 @@ def _write_quasi_identifiers(
     # GROUPING has a 1 for each column that is *not* grouped by, the first as highest bit.
     everything = (1 << len(columns)) - 1
     numbers = [everything ^ (1 << i) for i in reversed(range(len(columns)))]
-    grouping = f"grouping({', '.join(columns)})"
     session.fetch(
         f"CREATE TEMPORARY TABLE {collected} ON COMMIT DROP AS"
-        f" SELECT {grouping} AS kanon_attribute, (row_number() OVER ())::int4 AS kanon_number,"
-        f" {', '.join(columns)},"
-        f" string_agg(int4send({int4_at('$1', snapshot.record)}), ''::bytea) AS kanon_positions"
+        f" SELECT grouping({', '.join(columns)}) AS attribute,"
+        " (row_number() OVER ())::int4 AS number,"
+        f" {', '.join(f'{column} AS value_{i}' for i, column in enumerate(columns))},"
+        f" string_agg(int4send({int4_at('$1', snapshot.record)}), ''::bytea) AS positions"
         f" FROM {snapshot.table}"
         f" GROUP BY GROUPING SETS ({', '.join(f'({column})' for column in columns)})",
         int4_bytes(positions),
     )
     counts = {
-        row["attribute"]: row["n"]
+        row["attribute"]: int(row["n"])
         for row in session.fetch(
-            f"SELECT kanon_attribute AS attribute, count(*) AS n FROM {collected}"
-            " GROUP BY kanon_attribute"
+            f"SELECT attribute, count(*) AS n FROM {collected} GROUP BY attribute"
         )
     }
-    written = []
-    for name, number in sorted(zip(candidates, numbers, strict=True), key=lambda p: counts[p[1]]):
+    written: dict[str, int] = {}
+    attributes = [
+        (name, f"value_{i}", number)
+        for i, (name, number) in enumerate(zip(candidates, numbers, strict=True))
+    ]
+    for name, value, number in sorted(attributes, key=lambda attribute: counts[attribute[2]]):
         if counts[number] > budget:
             break
         budget -= counts[number]
         rows = session.fetch(
-            f"SELECT kanon_positions AS positions FROM {collected}"
-            " WHERE kanon_attribute = $1::int4 ORDER BY kanon_number",
+            f"SELECT positions FROM {collected} WHERE attribute = $1::int4 ORDER BY number",
             str(number),
         )
-        column = candidates[name]
         _insert(
             session,
             tables,
             name,
-            column,
-            f"SELECT {column} AS value, row_number() OVER (ORDER BY kanon_number) - 1 AS number"
-            f" FROM {collected} WHERE kanon_attribute = {number}",
+            candidates[name],
+            f"SELECT {value} AS value, row_number() OVER (ORDER BY number) - 1 AS number"
+            f" FROM {collected} WHERE attribute = {number}",
             [np.frombuffer(row["positions"], dtype=">i4") for row in rows],
             snapshot.n_records,
         )
-        written.append(name)
+        written[name] = counts[number]
     session.fetch(f"DROP TABLE {collected}")
     return written
 
@@ -284,23 +297,23 @@ def _both_sides(session: Session, tables: BucketTables, ranges: Sequence[tuple[i
     """
     compared = " OR ".join(f"{tables.bucket_id} BETWEEN {low} AND {high}" for low, high in ranges)
     columns = [session.identifier(attribute) for attribute in tables.with_bitmaps]
-    bitmaps = (
-        f"SELECT {tables.attribute} AS kanon_attribute, {', '.join(columns)},"
-        f" {tables.bits} AS kanon_bits, NULL::bytea AS kanon_pairs FROM {tables.bit}"
-    )
-    sides = [bitmaps]
+    values = [f"value_{i}" for i in range(len(columns))]
+    named = ", ".join(f"{column} AS {value}" for column, value in zip(columns, values, strict=True))
+    sides = [
+        f"SELECT {tables.attribute} AS attribute, {named}, {tables.bits} AS bits,"
+        f" NULL::bytea AS pairs FROM {tables.bit}"
+    ]
     for attribute, column in zip(tables.with_bitmaps, columns, strict=True):
-        table, count = ("s", tables.count) if column == tables.sensitive else ("q", "1::int4")
+        table, count = ("s", tables.count) if column == tables.sensitive else ("q", "1")
         others = ", ".join(name if name == column else "NULL" for name in columns)
         sides.append(
-            f"SELECT {session.literal(attribute)}, {others}, NULL, string_agg("
-            f"int8send(({tables.bucket_id}::int8 << 32) | {count}), ''::bytea)"
+            f"SELECT {session.literal(attribute)}, {others}, NULL, string_agg(int8send("
+            f"({tables.bucket_id}::int8 << 32) | ({count}::int8 & 4294967295)), ''::bytea)"
             f" FROM {table} GROUP BY {column}"
         )
     return (
         f"WITH q AS MATERIALIZED (SELECT * FROM {tables.qit} WHERE {compared}),"
         f" s AS MATERIALIZED (SELECT * FROM {tables.sat} WHERE {compared})"
-        " SELECT string_agg(kanon_bits, ''::bytea) AS bits,"
-        " string_agg(kanon_pairs, ''::bytea) AS pairs"
-        f" FROM ({' UNION ALL '.join(sides)}) AS b GROUP BY kanon_attribute, {', '.join(columns)}"
+        " SELECT string_agg(bits, ''::bytea) AS bits, string_agg(pairs, ''::bytea) AS pairs"
+        f" FROM ({' UNION ALL '.join(sides)}) AS b GROUP BY attribute, {', '.join(values)}"
     )

@@ -15,7 +15,6 @@ from kanon_db.database.bitmaps import read_truth
 from kanon_db.database.bucket_tables import BucketTables
 from kanon_db.database.catalog import find_publication, published_schema
 from kanon_db.database.columns import ColumnType, column_types
-from kanon_db.database.server_errors import DATA_EXCEPTION_CLASS
 from kanon_db.database.session import Session, fetch_one
 from kanon_db.errors import DatabaseError
 
@@ -34,6 +33,9 @@ _CATEGORIES: Final[dict[str, Category]] = {
     "timestamp without time zone": "moment",
     "timestamp with time zone": "moment",
 }
+
+
+_DATA_EXCEPTION: Final = "22"
 
 
 def estimate_count(session: Session, query: str) -> Counted:
@@ -160,15 +162,18 @@ def _check_constants(session: Session, predicate: Predicate, layout: BucketLayou
     columns = {**layout.quasi_identifiers, layout.sensitive.name: layout.sensitive}
     for condition in conditions(predicate):
         column = columns[condition.column]
+        by_type: dict[str, list[str]] = {}
         for literal in literals(condition):
-            type_name, _ = sent_type(column, literal)
-            if type_name in ("text", "bool", "int8"):
-                continue  # reads for certain
+            by_type.setdefault(sent_type(column, literal)[0], []).append(literal.text)
+        for type_name in by_type.keys() - {"text", "bool", "int8"}:  # these read for certain
             try:
                 with session.savepoint():
-                    session.fetch(f"SELECT num_nulls($1::text::{type_name})", literal.text)
+                    session.fetch(
+                        f"SELECT count(c::{type_name}) FROM unnest($1::text[]) AS c",
+                        by_type[type_name],
+                    )
             except DatabaseError as error:
-                if not error.sqlstate.startswith(DATA_EXCEPTION_CLASS):
+                if not error.sqlstate.startswith(_DATA_EXCEPTION):
                     raise
                 raise refusal(
                     f'a constant compared with column "{column.name}" does not read as {type_name}',

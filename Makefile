@@ -1,0 +1,40 @@
+# Each target works alone on a fresh clone, and is quick when there is nothing to do.
+#   make PYTHON=/path/to/python3    another interpreter than Debian's, if PL/Python embeds another
+
+.PHONY: setup demo test lint bench clean
+
+# .venv with the command kanon.
+setup:
+	@scripts/debian-packages
+	@scripts/environment
+
+# From microdata to verified buckets and count queries, in a private cluster under .kanon.
+demo:
+	@scripts/debian-packages
+	@scripts/environment demo
+	@.venv/bin/kanon demo
+
+test:
+	@scripts/debian-packages
+	@scripts/environment demo dev
+	@.venv/bin/pytest
+
+lint:
+	@scripts/debian-packages
+	@scripts/environment demo dev
+	@.venv/bin/ruff check
+	@.venv/bin/ruff format --check
+	@.venv/bin/mypy
+
+bench:
+	@scripts/debian-packages
+	@scripts/environment demo
+	@.venv/bin/python -m benchmarks
+
+# The private cluster and its data go too.
+clean:
+	@if [ -e .kanon ]; then scripts/environment && .venv/bin/kanon local destroy --yes; fi
+	@rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+export PYTHON

@@ -1,0 +1,265 @@
+"""The whole way with the command line: install, load, register, publish, query, drop."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.acceptance.commands import KANON, kanon
+
+N_RECORDS = 400
+OCCUPATIONS = ("Sales", "Teaching", "Farming", "Repair", "Cooking")
+COUNT = "SELECT COUNT(*) FROM people_b WHERE age BETWEEN 30 AND 49 AND occupation = 'Sales'"
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Microdata of 400 people, 80 in each occupation."""
+    path = tmp_path_factory.mktemp("data") / "people.csv.gz"
+    with gzip.open(path, "wt", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["name", "age", "gender", "occupation"])
+        for i in range(N_RECORDS):
+            writer.writerow([f"p{i}", 20 + i * 7 % 60, "FM"[i % 2], OCCUPATIONS[i * 3 % 5]])
+    return path
+
+
+@pytest.fixture(scope="module")
+def published(module_database: str, people: Path) -> str:
+    """A database with people loaded, registered and published as people_b."""
+    dsn = module_database
+    loaded = kanon("load", people, "people", "--json", dsn=dsn).json()
+    assert loaded["records"] == N_RECORDS
+    assert {"name": "age", "type": "integer"} in loaded["columns"]
+    registered = kanon(
+        "register", "public.people", "--quasi-identifiers", "age,gender",
+        "--sensitive", "occupation", "--identifiers", "name", "--json", dsn=dsn,
+    )  # fmt: skip
+    assert registered.json()["source_id"] > 0
+    publication = kanon(
+        "publish",
+        "buckets",
+        "public.people",
+        "people_b",
+        "--privacy",
+        '{"l": 4}',
+        "--json",
+        dsn=dsn,
+    ).json()
+    assert publication["name"] == "people_b"
+    assert publication["records"] == N_RECORDS
+    return dsn
+
+
+def test_installation_is_repeatable_and_sound(
+    new_database: Callable[..., str],
+) -> None:
+    dsn = new_database(installed=False)
+    refused = kanon("publications", dsn=dsn)
+    assert refused.returncode == 1
+    assert "kanon install" in refused.stderr
+
+    for _ in range(2):
+        assert kanon("install", "--json", dsn=dsn).json()["actions"]
+    doctor = kanon("doctor", "--json", dsn=dsn)
+    assert doctor.returncode == 0
+    assert {finding["state"] for finding in doctor.json()["findings"]} <= {"ok", "warning"}
+
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("DROP VIEW kanon.publications CASCADE")
+    assert kanon("doctor", dsn=dsn).returncode == 1
+
+    assert kanon("install", dsn=dsn).returncode == 0
+    assert kanon("doctor", dsn=dsn).returncode == 0
+    assert kanon("uninstall", "--json", dsn=dsn).json() == {"uninstalled": True}
+    assert kanon("publications", dsn=dsn).returncode == 1
+
+
+def test_publication_is_listed_measured_and_verified(published: str) -> None:
+    listed = kanon("publications", "--json", dsn=published).json()["publications"]
+    assert [entry["name"] for entry in listed] == ["people_b"]
+    assert "people_b" in kanon("publications", dsn=published).stdout
+
+    checks = kanon("verify", "people_b", "--json", dsn=published)
+    assert checks.returncode == 0
+    assert checks.json()["checks"]
+    assert all(check["holds"] for check in checks.json()["checks"])
+
+    metrics = kanon("metrics", "people_b", "--json", dsn=published).json()["metrics"]
+    assert metrics["records"] == N_RECORDS
+    assert "400" in kanon("metrics", "people_b", dsn=published).stdout
+
+
+def test_query(published: str) -> None:
+    with psycopg.connect(published) as connection:
+        row = connection.execute(COUNT.replace("people_b", "people")).fetchone()
+    assert row is not None
+    answer = kanon("query", COUNT, "--json", dsn=published).json()
+    assert set(answer) == {"estimate", "std_error", "lower_bound", "upper_bound"}
+    assert answer["lower_bound"] <= row[0] <= answer["upper_bound"]
+    assert answer["lower_bound"] <= answer["estimate"] <= answer["upper_bound"]
+
+    explained = kanon("query", COUNT, "--explain", dsn=published)
+    assert f"{answer['lower_bound']:,} to {answer['upper_bound']:,}" in explained.stdout
+    assert "people_b_qit" in explained.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["query", "SELECT name FROM people_b"],
+        ["verify", "absent"],
+        ["metrics", "absent"],
+        ["drop", "absent"],
+        ["register", "absent", "--quasi-identifiers", "age"],
+        ["publish", "buckets", "public.people", "people_b", "--privacy", '{"l": 4}'],
+        ["publish", "buckets", "public.people", "p", "--privacy", "not json"],
+        ["publish", "buckets", "public.people", "p", "--privacy", '{"l": 4}', "--method", "none"],
+        ["publish", "buckets", "public.people", "p", "--privacy", '{"l": 40}'],
+    ],
+)
+def test_refusals(published: str, arguments: list[str]) -> None:
+    refused = kanon(*arguments, dsn=published)
+    assert refused.returncode == 1
+    assert refused.stdout == ""
+    assert refused.stderr.startswith("error: ")
+    error = kanon(*arguments, "--json", dsn=published).json()["error"]
+    assert f"error: {error['message']}\n" in refused.stderr
+    assert len(error["sqlstate"]) == 5
+
+
+def test_file_that_does_not_exist_is_wrong_usage(published: str, tmp_path: Path) -> None:
+    assert kanon("load", tmp_path / "absent.csv", "t", dsn=published).returncode == 2
+
+
+def test_load_refuses_a_table_that_exists(published: str, people: Path) -> None:
+    refused = kanon("load", people, "people", dsn=published)
+    assert refused.returncode == 1
+    assert "exists" in refused.stderr
+
+
+def test_hostile_names(database: str, tmp_path: Path) -> None:
+    columns = ['a,"b"', "select", "$$; DROP TABLE x; --", "ünïcode %s"]
+    table = 'public."Hostile ""table"""'
+    path = tmp_path / "hostile.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows([i % 7, i % 2, i, OCCUPATIONS[i % 5]] for i in range(50))
+    assert kanon("load", path, table, dsn=database).returncode == 0
+    # A name with a comma or a quote is quoted as in CSV; the rest of the shell's text is literal.
+    registered = kanon(
+        "register", table, "--quasi-identifiers", '"a,""b""",select',
+        "--identifiers", columns[2], "--sensitive", columns[3], "--json", dsn=database,
+    )  # fmt: skip
+    assert registered.returncode == 0, registered.stdout
+    published = kanon(
+        "publish", "buckets", table, "hostile_b", "--privacy", '{"l": 4}',
+        "--json", dsn=database,
+    )  # fmt: skip
+    assert published.returncode == 0, published.stdout
+    assert kanon("verify", "hostile_b", dsn=database).returncode == 0
+
+
+def test_drop(database: str, people: Path) -> None:
+    for arguments in (
+        ["load", str(people), "people"],
+        ["register", "public.people", "--quasi-identifiers", "age", "--sensitive", "occupation"],
+        ["publish", "buckets", "public.people", "people_b", "--privacy", '{"l": 4}'],
+        ["publish", "buckets", "public.people", "people_b", "--privacy", '{"l": 3}', "--replace"],
+        ["drop", "people_b"],
+    ):
+        assert kanon(*arguments, dsn=database).returncode == 0, arguments
+    assert kanon("publications", "--json", dsn=database).json() == {"publications": []}
+
+
+def test_uninstall_keeps_publications_unless_told(database: str, people: Path) -> None:
+    for arguments in (
+        ["load", str(people), "people"],
+        ["register", "public.people", "--quasi-identifiers", "age", "--sensitive", "occupation"],
+        ["publish", "buckets", "public.people", "people_b", "--privacy", '{"l": 4}'],
+    ):
+        assert kanon(*arguments, dsn=database).returncode == 0, arguments
+    assert kanon("uninstall", dsn=database).returncode == 1
+    assert kanon("uninstall", "--drop-publications", dsn=database).returncode == 1  # cannot ask
+    assert kanon("verify", "people_b", dsn=database).returncode == 0
+    assert kanon("uninstall", "--drop-publications", "--yes", dsn=database).returncode == 0
+
+
+def test_interrupt_cancels_and_publishes_nothing(database: str, people: Path) -> None:
+    assert kanon("load", people, "people", dsn=database).returncode == 0
+    columns = ["--quasi-identifiers", "age", "--sensitive", "occupation"]
+    assert kanon("register", "public.people", *columns, dsn=database).returncode == 0
+    waiting = (
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+        " AND wait_event_type = 'Lock'"
+    )
+    with (
+        psycopg.connect(database) as blocker,
+        psycopg.connect(database, autocommit=True) as watcher,
+    ):
+        blocker.execute("LOCK TABLE people IN ACCESS EXCLUSIVE MODE")
+        arguments = [
+            KANON,
+            "publish",
+            "buckets",
+            "public.people",
+            "people_b",
+            "--privacy",
+            '{"l": 4}',
+        ]
+        with subprocess.Popen(
+            [*arguments, "--dsn", database], stderr=subprocess.PIPE, text=True
+        ) as publisher:
+            for _ in range(500):
+                if watcher.execute(waiting).fetchone() == (1,):
+                    break
+                time.sleep(0.02)
+            publisher.send_signal(signal.SIGINT)
+            _, said = publisher.communicate()
+        assert publisher.returncode == 1
+        assert said.strip() == "Aborted!"
+        assert watcher.execute(waiting).fetchone() == (0,)
+    assert kanon("publications", "--json", dsn=database).json() == {"publications": []}
+
+
+def test_password_is_not_shown() -> None:
+    dsn = "host=127.0.0.1 port=1 user=u password=canary_password"
+    for flags in ([], ["--json"]):
+        refused = kanon("publications", *flags, dsn=dsn)
+        assert refused.returncode == 1
+        assert "canary_password" not in refused.stdout + refused.stderr
+
+
+def test_malformed_dsn_is_refused() -> None:
+    refused = kanon("publications", "--json", dsn="this is no dsn")
+    assert refused.returncode == 1
+    assert json.loads(refused.stdout)["error"]["message"]
+
+
+def test_demo(tmp_path: Path) -> None:
+    folder = tmp_path / "cluster"
+    try:
+        shown = kanon("demo", "--json", "--dir", folder)
+        assert shown.returncode == 0, shown.stderr
+        result = shown.json()
+        assert result["publication"]["records"] == 6366
+        assert all(check["holds"] for check in result["checks"])
+        assert len(result["answers"]) == 10
+        for answer in result["answers"]:
+            estimate = answer["estimate"]
+            assert estimate["lower_bound"] <= answer["true_count"] <= estimate["upper_bound"]
+        again = kanon("demo", "--dir", folder)
+        assert again.returncode == 0, again.stderr
+        assert "kanon query" in again.stdout
+    finally:
+        kanon("local", "destroy", "--yes", "--dir", folder)

@@ -1,0 +1,392 @@
+"""Attacks on what is said: no data value in any error, notice or log, whatever goes wrong.
+
+Every column of the sources holds canaries; every way to fail is forced. The SQL functions keep
+silent even where the server logs all it can. The package sends statements from outside, whose
+errors the server logs by itself: there, the settings of the private cluster keep its log clean.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from kanon_db.database.load import load_csv
+from kanon_db.database.psycopg_session import PsycopgSession
+from kanon_db.errors import KanonError
+from tests.integration.parties import (
+    WAYS,
+    Connection,
+    Functions,
+    Package,
+    Parties,
+    create_table,
+    fetch,
+    gathered,
+    quoted,
+    remains,
+    value,
+)
+
+CANARY = "canary7f3b"
+NUMBER = "918273645"
+CANARIES = (CANARY, NUMBER, "1918-03-07")
+COLUMNS = "name text, age int, born date, sick text"
+ROWS = [
+    (f"{CANARY} {i}", 918273645 if i % 2 else i, "1918-03-07", f"{CANARY} {'abcd'[i % 4]}")
+    for i in range(60)
+]
+
+
+@pytest.fixture(scope="module")
+def parties(
+    new_database: Callable[[], str],
+    connect_as: Callable[[str, str], Connection],
+    new_role: Callable[..., str],
+) -> Iterator[Parties]:
+    """Sources full of canaries."""
+    with gathered(new_database(), connect_as, new_role) as parties:
+        owner = parties.publisher
+        fetch(owner, "CREATE SCHEMA data")
+        create_table(owner, "data.people", COLUMNS, ROWS)
+        columns = "name, age, born, sick"
+        for view, expression in VIEWS.items():
+            fetch(owner, f"CREATE FUNCTION data.{view}(text) RETURNS text LANGUAGE plpgsql AS"
+                         f" $$BEGIN {RAISING.get(view, 'RETURN $1;')} END$$")  # fmt: skip
+            fetch(owner, f"CREATE VIEW data.{view} AS SELECT age, {expression} AS sick"
+                         " FROM data.people")  # fmt: skip
+        fetch(owner, f"CREATE VIEW data.typed AS SELECT {columns}, json_build_object('a', sick)"
+                     " AS json, point(age, 1) AS point, ('<a>' || sick || '</a>')::xml AS xml"
+                     " FROM data.people")  # fmt: skip
+        create_table(owner, "data.hidden", COLUMNS, ROWS)
+        fetch(owner, "ALTER TABLE data.hidden ENABLE ROW LEVEL SECURITY")
+        fetch(owner, "ALTER TABLE data.hidden FORCE ROW LEVEL SECURITY")
+        fetch(owner, f"CREATE POLICY visible ON data.hidden USING (sick <> '{CANARY} a')")
+        create_table(owner, "data.empty", COLUMNS, [])
+        kanon = Functions(owner)
+        for table in ("people", "hidden", "empty", *VIEWS):
+            kanon.register(f"data.{table}", ["age"], "sick")
+        kanon.publish("data.people", "live", privacy='{"l": 2}')
+        yield parties
+
+
+Publishers = dict[str, Connection]
+
+
+@pytest.fixture(scope="module")
+def publishers(
+    parties: Parties, connect_as: Callable[[str, str], Connection]
+) -> Iterator[Publishers]:
+    """The publisher's connection for each way; that for SQL logs every message in full."""
+    for setting in ("log_min_messages = 'notice'", "log_error_verbosity = 'verbose'"):
+        fetch(parties.admin, f"ALTER DATABASE {quoted(parties.admin.info.dbname)} SET {setting}")
+    with connect_as(parties.dsn, parties.publisher.info.user) as loud:
+        yield {"sql": loud, "python": parties.publisher}
+
+
+VIEWS = {
+    "cast_to_int": "sick::int",
+    "cast_to_date": "sick::date",
+    "cast_to_regclass": "split_part(sick, ' ', 1)::regclass::text",
+    "cast_to_regrole": "split_part(sick, ' ', 1)::regrole::text",
+    "cast_to_json": "sick::json::text",
+    "division": "(1 / (age - 918273645))::text",
+    "overflow": "(age * 918273645)::text",
+    "regex": "regexp_replace(sick, '(' || sick, '')",
+    "too_long": "sick::varchar(3)::text || repeat(sick, 100000000)",
+    "raises": "data.raises(sick)",
+    "raises_privilege": "data.raises_privilege(sick)",
+    "raises_name": "data.raises_name(sick)",
+    "raises_resources": "data.raises_resources(sick)",
+    "notices": "data.notices(sick) || 1 / (age - 918273645)",
+}
+"""Views that fail, or speak, while they are read."""
+
+RAISING = {
+    "raises": "RAISE EXCEPTION 'with %', $1 USING DETAIL = $1, HINT = $1;",
+    "raises_privilege": "RAISE EXCEPTION 'with %', $1 USING ERRCODE = '42501';",
+    "raises_name": "RAISE EXCEPTION 'with %', $1 USING ERRCODE = '42P01';",
+    "raises_resources": "RAISE EXCEPTION 'with %', $1 USING ERRCODE = '53200';",
+}
+
+
+class Heard:
+    """Everything that a call says: to the client, and to the server's log."""
+
+    def __init__(self, parties: Parties) -> None:
+        self.said: list[str] = []
+        self._log = server_log(parties)
+        self._before = self._log.stat().st_size if self._log else 0
+
+    def notice(self, diagnostic: Any) -> None:
+        self.said += fields_of(diagnostic)
+
+    def all(self) -> str:
+        if self._log:
+            with self._log.open("rb") as file:
+                file.seek(self._before)
+                self.said.append(file.read().decode(errors="replace"))
+        return "\n".join(self.said)
+
+
+def server_log(parties: Parties) -> Path | None:
+    """The log file of a private cluster, if it can be read from here."""
+    log = Path(value(parties.admin, "SHOW data_directory")).with_name("server.log")
+    return log if log.is_file() and os.access(log, os.R_OK) else None
+
+
+def fields_of(diagnostic: Any) -> list[str]:
+    names = [name for name in dir(diagnostic) if not name.startswith("_")]
+    return [str(text) for name in names if isinstance(text := getattr(diagnostic, name), str)]
+
+
+@contextlib.contextmanager
+def hearing(parties: Parties, connection: Connection, *, fails: bool = True) -> Iterator[Heard]:
+    """Collect what is said during a call that fails; make sure that nothing is left of it."""
+    heard = Heard(parties)
+    before = remains(parties.admin)
+    connection.add_notice_handler(heard.notice)
+    failed = False
+    try:
+        yield heard
+    except KanonError as error:
+        failed = True
+        heard.said += [error.message, error.detail, error.hint, repr(error)]
+        heard.said.append("".join(traceback.format_exception(error)))
+    except psycopg.Error as error:
+        failed = True
+        heard.said += [*fields_of(error.diag), str(error)]
+    finally:
+        connection.remove_notice_handler(heard.notice)
+    assert failed == fails
+    assert remains(parties.admin) == before
+
+
+def silent(heard: Heard) -> None:
+    text = heard.all()
+    found = [line for line in text.splitlines() if any(canary in line for canary in CANARIES)]
+    assert found == []
+
+
+Call = Callable[[Functions | Package], object]
+TWO = '{"l": 2}'
+SPECIFICATIONS = {
+    "unknown key": {CANARY: 1},
+    "ineligible": {"l": 5},
+    "ineligible value": {"l": 2, "values": {f"{CANARY} a": "1/100"}},
+    "ineligible linear": {"theta": 0.5, "base": 0.01},
+    "absent value": {"l": 2, "values": {f"{CANARY} of nobody": "1/2"}},
+    "bad threshold": {"l": 2, "values": {f"{CANARY} a": 2}},
+    "bad number": {"l": 2, "values": {f"{CANARY} a": CANARY}},
+    "number in words": {"l": CANARY},
+    "nested": {"l": 2, "values": {f"{CANARY} a": {CANARY: [CANARY]}}},
+    "list": [CANARY],
+    "values is a list": {"l": 2, "values": [CANARY]},
+    "uncovered": {"values": {f"{CANARY} a": "1/2"}},
+}
+
+CALLS: dict[str, Call] = {
+    **{
+        f"privacy: {name}": lambda k, s=specification: k.publish(
+            "data.people", "new", privacy=json.dumps(s)
+        )
+        for name, specification in SPECIFICATIONS.items()
+    },
+    "infeasible": lambda k: k.publish("data.people", "new", privacy='{"l": 4}', max_bucket_size=3),
+    "anatomy": lambda k: k.publish("data.people", "new", privacy='{"l": 5}', method="anatomy"),
+    "duplicate name": lambda k: k.publish("data.people", "live", privacy=TWO),
+    "no such method": lambda k: k.publish("data.people", "new", privacy=TWO, method=CANARY[:5]),
+    "empty source": lambda k: k.publish("data.empty", "new", privacy=TWO),
+    "hidden rows": lambda k: k.publish("data.hidden", "new", privacy=TWO),
+    "registered and live": lambda k: k.register("data.people", ["born"], "sick"),
+    "json column": lambda k: k.register("data.typed", ["json"], "sick"),
+    "xml column": lambda k: k.register("data.typed", ["age"], "xml"),
+    "point column": lambda k: k.register("data.typed", ["age", "point"], "sick"),
+    "bad bounds": lambda k: k.register(
+        "data.empty", ["age"], "sick", attributes='{"age": {"lower": 918273645, "upper": 1}}'
+    ),
+    "bad attributes": lambda k: k.register(
+        "data.empty", ["age"], "sick", attributes=json.dumps({"age": {CANARY: CANARY}})
+    ),
+    "bad kind": lambda k: k.register(
+        "data.empty", ["age"], "sick", attributes=json.dumps({"age": {"kind": CANARY}})
+    ),
+    **{
+        f"view: {view}": lambda k, view=view: k.publish(f"data.{view}", "new", privacy=TWO)
+        for view in VIEWS
+    },
+    "drop of nothing": lambda k: k.drop("nothing"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("call", CALLS)
+def test_refusals(parties: Parties, publishers: Publishers, way: str, call: str) -> None:
+    with hearing(parties, publishers[way]) as heard:
+        CALLS[call](WAYS[way](publishers[way]))
+    silent(heard)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_success(parties: Parties, publishers: Publishers, way: str) -> None:
+    kanon = WAYS[way](publishers[way])
+    with hearing(parties, publishers[way], fails=False) as heard:
+        kanon.publish("data.people", "new", privacy=TWO)
+        heard.said.append(str(kanon.verify("new")))
+        heard.said.append(str(kanon.metrics("new")))
+        kanon.drop("new")
+    silent(heard)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("milliseconds", [1, 5, 10, 20, 30, 50])
+def test_timeouts(parties: Parties, publishers: Publishers, way: str, milliseconds: int) -> None:
+    kanon = WAYS[way](publishers[way])
+    heard = Heard(parties)
+    fetch(publishers[way], f"SET statement_timeout = {milliseconds}")
+    try:
+        kanon.publish("data.people", "timed", privacy=TWO)
+    except (KanonError, psycopg.Error) as error:
+        heard.said.append(str(error) + repr(getattr(error, "detail", "")))
+    fetch(publishers[way], "RESET statement_timeout")
+    silent(heard)
+    if "timed" in Functions(parties.publisher).publications():
+        kanon.drop("timed")
+
+
+# What somebody with the rights of a superuser does to the relations between writing and verifying.
+TAMPERINGS = {
+    "rows removed": "DELETE FROM published.new_sat",
+    "values exchanged": "UPDATE published.new_sat SET sick = (SELECT max(sick)"
+    " FROM published.new_sat)",
+    "counts raised": "UPDATE published.new_sat SET count = 918273",
+    "column of another type": "ALTER TABLE published.new_sat ALTER count TYPE text USING sick",
+    "column of another name": "ALTER TABLE published.new_sat RENAME sick TO canary",
+    "a check that fails": "ALTER TABLE published.new_sat ADD CHECK (sick = '')",
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("tampering", TAMPERINGS)
+def test_failed_verification(
+    parties: Parties, publishers: Publishers, way: str, tampering: str
+) -> None:
+    fetch(
+        parties.admin,
+        "CREATE OR REPLACE FUNCTION public.tamper() RETURNS event_trigger LANGUAGE plpgsql AS"
+        f" $$BEGIN IF to_regclass('published.new_sat') IS NOT NULL THEN"
+        f" {TAMPERINGS[tampering]}; END IF; END$$",
+    )
+    fetch(
+        parties.admin,
+        "CREATE EVENT TRIGGER tamper ON ddl_command_end WHEN TAG IN ('CREATE VIEW')"
+        " EXECUTE FUNCTION public.tamper()",
+    )
+    try:
+        with hearing(parties, publishers[way]) as heard:
+            WAYS[way](publishers[way]).publish("data.people", "new", privacy=TWO)
+    finally:
+        fetch(parties.admin, "DROP EVENT TRIGGER tamper")
+    silent(heard)
+
+
+def test_unreadable_description(parties: Parties) -> None:
+    """Text that only looks like JSON, and holds a value, is refused without being quoted."""
+    kanon = Package(parties.publisher)
+    for text in ('{"values": {"' + CANARY + '": 1, }', f'{{"l": {CANARY}}}', CANARY, "[" * 10**5):
+        with hearing(parties, parties.publisher) as heard:
+            kanon.publish("data.people", "new", privacy=text)
+        silent(heard)
+        with hearing(parties, parties.publisher) as heard:
+            kanon.register("data.empty", ["age"], "sick", attributes=text)
+        silent(heard)
+
+
+@pytest.mark.parametrize("query", [
+    f"SELECT COUNT(*) FROM live WHERE sick = {CANARY}",
+    f"SELECT COUNT(*) FROM live WHERE age = '{CANARY}'",
+    "SELECT COUNT(*) FROM live WHERE sick = 5",
+    "SELECT COUNT(*) FROM live WHERE age < 'x'",
+    "SELECT COUNT(*) FROM live WHERE sick::int = 5",
+    "SELECT COUNT(*) FROM live WHERE 1 / (age - 918273645) = 1",
+    "SELECT sick FROM live",
+])  # fmt: skip
+@pytest.mark.parametrize("way", WAYS)
+def test_queries(parties: Parties, way: str, query: str) -> None:
+    """A refused query shows at most what its author wrote, and no value of the publication."""
+    heard = Heard(parties)
+    try:
+        WAYS[way](parties.analyst).estimate(query)
+    except KanonError as error:
+        heard.said += [error.message, error.detail, error.hint]
+    except psycopg.Error as error:
+        heard.said += fields_of(error.diag)
+    text = heard.all().replace(query, "")
+    for canary in CANARIES:
+        assert canary not in text or canary in query
+
+
+FILES = {
+    "ragged": f"a,b\n{CANARY},{NUMBER},1918-03-07\n",
+    "short": f"a,b\n{CANARY}\n",
+    "open quote": f'a,b\n"{CANARY},{NUMBER}\n',
+    "header twice": f"{CANARY},{CANARY}\n1,2\n",
+    "not a date": f"a,b\n{CANARY},1918-02-31\n",
+    "not in utf-8": f"a,b\n{CANARY},\xff\n",
+    "long header": f"a,{CANARY * 10}\n1,2\n",
+}
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_files(parties: Parties, file: str, tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    path.write_bytes(FILES[file].encode("latin-1"))
+    session = PsycopgSession(parties.publisher)
+    with (
+        hearing(parties, parties.publisher, fails=file != "not a date") as heard,
+        session.transaction(),
+    ):
+        load_csv(session, path, f"data.{file.replace(' ', '_').replace('-', '_')}")
+    silent(heard)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_cancel(parties: Parties, publishers: Publishers, way: str) -> None:
+    """A cancel while the rows are read, waiting inside a function that holds one of them."""
+    fetch(
+        parties.publisher,
+        "CREATE OR REPLACE FUNCTION data.slow(text) RETURNS text LANGUAGE plpgsql AS"
+        " $$BEGIN PERFORM pg_sleep(60); RETURN $1; END$$",
+    )
+    fetch(
+        parties.publisher,
+        "CREATE OR REPLACE VIEW data.slow AS SELECT age, data.slow(sick) AS sick FROM data.people",
+    )
+    Functions(parties.publisher).register("data.slow", ["age"], "sick")
+    pid = publishers[way].info.backend_pid
+
+    def cancel() -> None:
+        with psycopg.connect(parties.dsn, autocommit=True) as other:
+            asleep = "SELECT wait_event = 'PgSleep' FROM pg_stat_activity WHERE pid = $1::int4"
+            for _ in range(1000):
+                if value(other, asleep, pid):
+                    break
+                time.sleep(0.01)
+            fetch(other, "SELECT pg_cancel_backend($1::int4)", pid)
+
+    thread = threading.Thread(target=cancel)
+    thread.start()
+    with hearing(parties, publishers[way]) as heard:
+        WAYS[way](publishers[way]).publish("data.slow", "new", privacy=TWO)
+    thread.join()
+    assert any("cancel" in text for text in heard.said)
+    silent(heard)

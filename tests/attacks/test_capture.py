@@ -1,0 +1,183 @@
+"""Attacks on the installation: what somebody puts in its way beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+
+from kanon_db.errors import PermissionDeniedError
+from kanon_db.server.doctor import examine
+from kanon_db.server.install import install, uninstall
+from tests.integration.parties import Connection, fetch, quoted, value
+
+
+@pytest.fixture
+def dsn(new_database: Callable[..., str]) -> str:
+    return new_database(installed=False)
+
+
+@pytest.fixture
+def admin(dsn: str) -> Iterator[Connection]:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+def stranger(
+    dsn: str,
+    admin: Connection,
+    new_role: Callable[..., str],
+    connect_as: Callable[[str, str], Connection],
+) -> Iterator[Connection]:
+    """A role of no rights but to create schemas in this database, and objects in public."""
+    role = new_role()
+    fetch(admin, f"GRANT CREATE ON DATABASE {quoted(admin.info.dbname)} TO {role}")
+    fetch(admin, f"GRANT CREATE ON SCHEMA public TO {role}")
+    with connect_as(dsn, role) as connection:
+        yield connection
+
+
+def foreign_objects(admin: Connection) -> list[tuple[str, str]]:
+    """Functions, relations and types in our schemas that no superuser owns."""
+    return fetch(
+        admin,
+        "SELECT n.nspname::text, o.name FROM (SELECT pronamespace, proname::text, proowner FROM"
+        " pg_proc UNION ALL SELECT relnamespace, relname, relowner FROM pg_class UNION ALL"
+        " SELECT typnamespace, typname, typowner FROM pg_type) AS o (namespace, name, owner)"
+        " JOIN pg_namespace AS n ON n.oid = o.namespace JOIN pg_roles AS r ON r.oid = o.owner"
+        " WHERE n.nspname IN ('kanon', 'published') AND NOT r.rolsuper",
+    )
+
+
+SPY = "RETURNS text LANGUAGE sql AS $$SELECT 'captured'$$"
+
+CLIMB = (
+    "CREATE FUNCTION kanon.climb() RETURNS text LANGUAGE plpgsql AS $$BEGIN"
+    " EXECUTE format('ALTER ROLE %I SET work_mem = %L', session_user, '7MB');"
+    " RETURN '0001'; END$$"
+)
+"""What a function does is done with the rights of whoever reads a view that calls it."""
+
+PLANTED = {
+    "schema kanon": ["CREATE SCHEMA kanon"],
+    "schema published": ["CREATE SCHEMA published"],
+    "function in a schema of its own": [
+        "CREATE SCHEMA kanon",
+        f"CREATE FUNCTION kanon.version() {SPY}",
+    ],
+    "table in a schema of its own": [
+        "CREATE SCHEMA kanon",
+        "CREATE TABLE kanon.alembic_version (version_num text)",
+        "INSERT INTO kanon.alembic_version VALUES ('0001')",
+    ],
+    **{
+        f"view that climbs, {view}": [
+            "CREATE SCHEMA kanon",
+            CLIMB,
+            f"CREATE VIEW kanon.{view} AS SELECT c AS version_num, c AS value FROM kanon.climb() c",
+        ]
+        for view in ("alembic_version", "setting", "publication", "publications")
+    },
+    "version() that climbs": [
+        "CREATE SCHEMA kanon",
+        CLIMB.replace("climb", "version"),
+        "CREATE TABLE kanon.publications ()",
+    ],
+}
+
+# Into schemas that the administrator made before, and let others use.
+LATER_PLANTED = {
+    "function": [f"CREATE FUNCTION kanon.version() {SPY}"],
+    "overloaded function": [f"CREATE FUNCTION kanon.verify(varchar) {SPY}"],
+    "catalog": ["CREATE TABLE kanon.setting (name text PRIMARY KEY, value text)"],
+    "revision": [
+        "CREATE TABLE kanon.alembic_version (version_num text)",
+        "INSERT INTO kanon.alembic_version VALUES ('0001')",
+    ],
+    "type": ["CREATE TYPE kanon.publications AS (a int)"],
+    "publication": ["CREATE TABLE published.census (a int)"],
+    "view": ["CREATE VIEW kanon.publications AS SELECT 1 AS publication_id"],
+}
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_foreign_schema(dsn: str, admin: Connection, stranger: Connection, planted: str) -> None:
+    for statement in PLANTED[planted]:
+        fetch(stranger, statement)
+    before = foreign_objects(admin)
+    for operation in (install, uninstall):
+        if operation is install or "published" not in planted:
+            with pytest.raises(PermissionDeniedError):
+                operation(dsn)
+    assert "broken" in {finding.state for finding in examine(dsn)}
+    assert foreign_objects(admin) == before  # nothing was done, so nothing was adopted
+    settings = "SELECT rolconfig FROM pg_roles WHERE rolname = session_user"
+    assert value(admin, settings) is None  # nor was anything run
+    assert fetch(admin, "SELECT FROM pg_language WHERE lanname = 'plpython3u'") == []
+
+
+@pytest.mark.parametrize("planted", LATER_PLANTED)
+def test_foreign_objects_in_a_trusted_schema(
+    dsn: str, admin: Connection, stranger: Connection, planted: str
+) -> None:
+    for schema in ("kanon", "published"):
+        fetch(admin, f"CREATE SCHEMA {schema}")
+        fetch(admin, f"GRANT USAGE, CREATE ON SCHEMA {schema} TO {stranger.info.user}")
+    for statement in LATER_PLANTED[planted]:
+        fetch(stranger, statement)
+    with pytest.raises(PermissionDeniedError):
+        install(dsn)
+
+
+def test_foreign_function_in_an_installation(
+    dsn: str, admin: Connection, stranger: Connection
+) -> None:
+    """An upgrade, too, refuses to go on where somebody else owns a function of ours."""
+    install(dsn)
+    fetch(admin, f"ALTER FUNCTION kanon.version() OWNER TO {stranger.info.user}")
+    with pytest.raises(PermissionDeniedError):
+        install(dsn)
+
+
+def test_empty_schemas_are_used(dsn: str, admin: Connection) -> None:
+    fetch(admin, "CREATE SCHEMA kanon")
+    fetch(admin, "CREATE SCHEMA published")
+    install(dsn)
+    assert foreign_objects(admin) == []
+
+
+def test_objects_in_public(dsn: str, admin: Connection, stranger: Connection) -> None:
+    """Whatever lies in public, the installation neither runs nor adopts it."""
+    for signature in ("current_setting(text)", "to_regclass(text)", "setting()", "version()"):
+        fetch(
+            stranger,
+            f"CREATE FUNCTION public.{signature} RETURNS text LANGUAGE plpgsql"
+            " AS $$BEGIN RAISE EXCEPTION 'captured'; END$$",
+        )
+    for table in ("setting", "source", "publication", "alembic_version", "pg_namespace"):
+        fetch(stranger, f"CREATE TABLE public.{table} (captured int)")
+    fetch(
+        admin,
+        f"ALTER DATABASE {quoted(admin.info.dbname)} SET search_path = public, pg_catalog",
+    )
+    install(dsn)
+    assert foreign_objects(admin) == []
+    assert value(admin, "SELECT value FROM kanon.setting WHERE name = 'published_schema'")
+
+
+def test_powerful_role(dsn: str, installed_dsn: str, admin: Connection) -> None:
+    """A superuser under the name of ours would make every publisher a superuser."""
+    for power in ("SUPERUSER", "BYPASSRLS", "CREATEROLE"):
+        fetch(admin, f"ALTER ROLE kanon_analyst {power}")
+        try:
+            with pytest.raises(PermissionDeniedError, match="too powerful"):
+                install(dsn)
+        finally:
+            fetch(admin, f"ALTER ROLE kanon_analyst NO{power}")
+
+
+def test_not_a_superuser(dsn: str, stranger: Connection) -> None:
+    with pytest.raises(PermissionDeniedError, match="superuser"):
+        install(psycopg.conninfo.make_conninfo(dsn, user=stranger.info.user))

@@ -1,0 +1,295 @@
+"""Attacks through names: nothing in a name is ever read as SQL, a format or a path."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from kanon_db.database.load import load_csv
+from kanon_db.database.psycopg_session import PsycopgSession
+from kanon_db.errors import InvalidNameError, KanonError, NotFoundError
+from kanon_db.server.install import install, uninstall
+from tests.integration.parties import (
+    WAYS,
+    Connection,
+    Functions,
+    Package,
+    Parties,
+    check_published,
+    columns_of,
+    create_table,
+    fetch,
+    quoted,
+    value,
+)
+
+NAMES = {
+    "double quote": 'a"b""c',
+    "single quote": "it's ''quoted''",
+    "statement": 'x"; DROP TABLE data.canary; --',
+    "value": "x'); DROP TABLE data.canary; --",
+    "comment": "a -- b /* c",
+    "dollar quote": "$$ $1 $python$ $plpgsql$",
+    "percent": "100% %s %(name)s %I %%",
+    "braces": "{} {0} {name!r}",
+    "colon": ":name ::text :1",
+    "backslash": "a\\b \\' \\n \\",
+    "newline": "line\nbreak\r\n\ttab",
+    "spaces": "  leading and trailing  ",
+    "dots": "..a.b.",
+    "unicode": "naïve Ω 漢字 😀",
+    "combining": "e\u0301 \u202e right to left",
+    "longest": "n" * 59,
+    "longest in bytes": "漢" * 19 + "é",
+    "keyword select": "select",
+    "keyword user": "user",
+    "capitals": "CamelCase",
+    "digits": "16384",
+    "own bucket_id": "bucket_id",
+    "own count": "count",
+    "own weight": "weight",
+    "own kanon_count": "kanon_count",
+    **{
+        f"own {name}": name
+        for name in (
+            "attribute",
+            "bits",
+            "kanon_attribute",
+            "kanon_bits",
+            "kanon_number",
+            "kanon_pairs",
+            "kanon_positions",
+            "n",
+            "number",
+            "positions",
+            "record",
+            "records",
+        )
+    },
+    "own code": "code",
+    "own value": "value",
+    "own size": "size",
+    "own label": "label",
+    "alias": "q",
+    "null": "NULL",
+    "json": '{"a": ["b", null]}',
+    "public": "public",
+}
+
+
+@pytest.fixture(autouse=True)
+def canary(parties: Parties) -> Iterator[None]:
+    """A table that attacks try to drop, and that outlives them."""
+    fetch(parties.publisher, "CREATE TABLE IF NOT EXISTS data.canary ()")
+    yield
+    fetch(parties.publisher, "SELECT FROM data.canary")
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest) -> Callable[[Connection], Functions | Package]:
+    return WAYS[request.param]
+
+
+@pytest.fixture(params=NAMES)
+def hostile(request: pytest.FixtureRequest) -> str:
+    return NAMES[request.param]
+
+
+@pytest.fixture
+def table(parties: Parties, hostile: str) -> Iterator[str]:
+    """A table of 40 records; schema, table and a column are named alike, and two values."""
+    schema, table = quoted(f"{hostile}_s"), quoted(f"{hostile}_s", hostile)
+    other = "count" if hostile != "count" else "bucket_id"
+    fetch(parties.publisher, f"CREATE SCHEMA {schema}")
+    rows = [(i % 3, i % 7, hostile * (i % 4 == 0) or f"{hostile} {i % 4}") for i in range(40)]
+    create_table(
+        parties.publisher, table, f"{quoted(hostile)} int, {quoted(other)} int, sick text", rows
+    )
+    yield table
+    fetch(parties.publisher, f"DROP SCHEMA {schema} CASCADE")
+
+
+@pytest.fixture
+def reader(parties: Parties, hostile: str) -> Iterator[str]:
+    """A role of a hostile name that may use the schema of publications."""
+    role = quoted(hostile)
+    if hostile == "public":
+        yield "kanon_analyst"
+        return
+    fetch(parties.admin, f"CREATE ROLE {role} IN ROLE kanon_analyst")
+    yield hostile
+    fetch(parties.admin, f"DROP OWNED BY {role}")
+    fetch(parties.admin, f"DROP ROLE {role}")
+
+
+def test_hostile_names(
+    parties: Parties,
+    hostile: str,
+    table: str,
+    reader: str,
+    way: Callable[[Connection], Functions | Package],
+) -> None:
+    kanon = way(parties.publisher)
+    first, second, sick = columns_of(parties.publisher, table)
+    # The hostile name as a quasi-identifier's, then as the sensitive attribute's.
+    for qi, sensitive, privacy in (
+        ([first, second], sick, {"default": "1/2", "values": {hostile: "1/3"}}),
+        ([sick, second], first, {"l": 2}),
+    ):
+        attributes = {column: {"weight": 2} for column in qi}
+        kanon.register(table, qi, sensitive, attributes=json.dumps(attributes))
+        published = kanon.publish(table, hostile, privacy=json.dumps(privacy), readers=[reader])
+        assert published["name"] == hostile
+        check_published(parties.publisher, table, hostile, qi, sensitive, lambda _: Fraction(1, 2))
+        assert all(holds for *_, holds in kanon.verify(hostile))
+        assert kanon.metrics(hostile)["records"] == 40
+        assert kanon.publications() == [hostile]
+        view = quoted("published", hostile)
+        assert value(parties.publisher, f"SELECT count(*) FROM {view}") >= 40
+        for suffix in ("", "_qit", "_sat"):
+            assert value(
+                parties.admin,
+                "SELECT has_table_privilege($1::text::name, $2::text, 'SELECT')",
+                reader,
+                quoted("published", hostile + suffix),
+            )
+        kanon.drop(hostile)
+        assert kanon.publications() == []
+
+
+def test_hostile_names_in_queries(
+    parties: Parties,
+    hostile: str,
+    table: str,
+    way: Callable[[Connection], Functions | Package],
+) -> None:
+    Functions(parties.publisher).register(table, [hostile], "sick")
+    Functions(parties.publisher).publish(table, hostile, privacy='{"l": 2}')
+    kanon, column, literal = way(parties.analyst), quoted(hostile), hostile.replace("'", "''")
+    for relation, condition in (
+        (quoted(hostile), f"{column} = 2"),
+        (quoted("published", hostile), f"sick = '{literal}'"),
+        (f"{quoted(hostile)} AS {column}", f"{column}.{column} = 2"),
+    ):
+        n = value(parties.publisher, f"SELECT count(*) FROM {table} AS {column} WHERE {condition}")
+        query = f"SELECT COUNT(*) FROM {relation} WHERE {condition}"
+        assert kanon.estimate(query) == (n, 0, n, n)
+        assert fetch(parties.analyst, kanon.rewrite(query))[0] == (n, 0, n, n)
+    Functions(parties.publisher).drop(hostile)
+
+
+@pytest.mark.parametrize("operation", ["verify", "metrics", "drop"])
+def test_hostile_name_of_no_publication(
+    parties: Parties,
+    hostile: str,
+    operation: str,
+    way: Callable[[Connection], Functions | Package],
+) -> None:
+    with pytest.raises((NotFoundError, psycopg.errors.UndefinedObject)):
+        getattr(way(parties.publisher), operation)(hostile)
+
+
+@pytest.mark.parametrize("argument", ["quasi_identifiers", "sensitive", "identifiers"])
+def test_hostile_name_of_no_column(
+    parties: Parties,
+    hostile: str,
+    argument: str,
+    way: Callable[[Connection], Functions | Package],
+) -> None:
+    fetch(parties.publisher, "CREATE TABLE IF NOT EXISTS data.plain (a int, b int)")
+    given: dict[str, Any] = {"quasi_identifiers": ["a"], "sensitive": "b"}
+    given[argument] = hostile if argument == "sensitive" else [hostile]
+    with pytest.raises((NotFoundError, psycopg.errors.UndefinedObject)):
+        way(parties.publisher).register("data.plain", **given)
+
+
+@pytest.mark.parametrize("argument", ["method", "assignment", "readers"])
+def test_hostile_argument(
+    parties: Parties,
+    hostile: str,
+    argument: str,
+    way: Callable[[Connection], Functions | Package],
+) -> None:
+    fetch(parties.publisher, "CREATE TABLE IF NOT EXISTS data.plain (a int, b int)")
+    kanon = way(parties.publisher)
+    kanon.register("data.plain", ["a"], "b")
+    given = {argument: [hostile] if argument == "readers" else hostile}
+    with pytest.raises((KanonError, psycopg.errors.DatabaseError)):
+        kanon.publish("data.plain", "plain", privacy='{"l": 2}', **given)
+    assert kanon.publications() == []
+
+
+def test_hostile_name_of_no_relation(parties: Parties, hostile: str) -> None:
+    """The name of a source is SQL text: what is not quoted there is refused, and not run."""
+    with pytest.raises((KanonError, psycopg.errors.DatabaseError)):
+        Package(parties.publisher).register(hostile, ["a"], "b")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["n" * 60, "n" * 64, "n" * 200, "漢" * 20, "é" * 30, "", "nul\0", "surrogate\ud800"],
+    ids=["60", "64", "200", "60 in bytes", "60 of two bytes", "empty", "NUL", "surrogate"],
+)
+def test_impossible_names(parties: Parties, name: str) -> None:
+    fetch(parties.publisher, "CREATE TABLE IF NOT EXISTS data.plain (a int, b int)")
+    Package(parties.publisher).register("data.plain", ["a"], "b")
+    with pytest.raises(InvalidNameError):
+        Package(parties.publisher).publish("data.plain", name, privacy='{"l": 2}')
+    if "\0" not in name and name.isprintable():
+        with pytest.raises(psycopg.errors.InvalidName):
+            Functions(parties.publisher).publish("data.plain", name, privacy='{"l": 2}')
+
+
+def test_hostile_csv(parties: Parties, hostile: str, tmp_path: Path) -> None:
+    """Header, values and table of a CSV file named alike."""
+    field = '"' + hostile.replace('"', '""') + '"'
+    file = tmp_path / "hostile.csv"
+    file.write_bytes(f"{field},other\n{field},1\n{field},2\n".encode())
+    session = PsycopgSession(parties.publisher)
+    with session.transaction():
+        report = load_csv(session, file, quoted("data", hostile))
+    assert report.table == quoted("data", hostile)
+    assert columns_of(parties.publisher, report.table) == [hostile, "other"]
+    rows = fetch(parties.publisher, f"SELECT {quoted(hostile)}::text, other FROM {report.table}")
+    assert sorted(rows) == [(hostile, 1), (hostile, 2)]
+    fetch(parties.publisher, f"DROP TABLE {report.table}")
+
+
+def test_hostile_table_of_a_csv(parties: Parties, hostile: str, tmp_path: Path) -> None:
+    """A table's name is SQL text: unquoted, it is a name or refused, and never run."""
+    file = tmp_path / "plain.csv"
+    file.write_text("a\n1\n")
+    session = PsycopgSession(parties.publisher)
+    before = value(parties.admin, "SELECT count(*) FROM pg_class")
+    with pytest.raises(KanonError), session.transaction():
+        load_csv(session, file, "nowhere." + hostile)
+    assert value(parties.admin, "SELECT count(*) FROM pg_class") == before
+
+
+def test_hostile_database_and_schema(cluster_dsn: str) -> None:
+    """Installing in a database, and into a schema, of hostile names."""
+    database, schema = 'x"; DROP TABLE canary; -- $$ %s {}', "s\"; DROP TABLE canary; -- '"
+    with psycopg.connect(cluster_dsn, autocommit=True) as connection:
+        fetch(connection, f"CREATE DATABASE {quoted(database)} TEMPLATE template0")
+    try:
+        dsn = psycopg.conninfo.make_conninfo(cluster_dsn, dbname=database)
+        install(dsn, published_schema=schema)
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            fetch(connection, "CREATE TABLE people AS SELECT i % 3 AS a, i % 4 AS b"
+                  " FROM generate_series(1, 60) AS i")  # fmt: skip
+            kanon = Functions(connection)
+            kanon.register("people", ["a"], "b")
+            kanon.publish("people", "people", privacy='{"l": 3}')
+            assert value(connection, f"SELECT count(*) FROM {quoted(schema, 'people_qit')}") == 60
+            assert all(holds for *_, holds in kanon.verify("people"))
+            kanon.drop("people")
+        uninstall(dsn)
+    finally:
+        with psycopg.connect(cluster_dsn, autocommit=True) as connection:
+            fetch(connection, f"DROP DATABASE {quoted(database)} WITH (FORCE)")

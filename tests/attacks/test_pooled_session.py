@@ -1,0 +1,115 @@
+"""Attacks through a session that several users share: a connection pool's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+
+from tests.integration.parties import Connection, Functions, Parties, create_table, fetch, value
+
+
+@pytest.fixture(scope="module")
+def published(parties: Parties, new_role: Callable[..., str]) -> dict[str, str]:
+    """Two publications, each with a reader of its own; the readers' names."""
+    rows = [(i % 30, f"disease {i % 5}") for i in range(300)]
+    create_table(parties.publisher, "data.people", "age int, sick text", rows)
+    kanon = Functions(parties.publisher)
+    kanon.register("data.people", ["age"], "sick")
+    readers = {name: new_role("kanon_analyst") for name in ("first", "second")}
+    for name, reader in readers.items():
+        kanon.publish("data.people", name, privacy='{"l": 3}', readers=[reader])
+    return readers
+
+
+@pytest.fixture(params=["SET SESSION AUTHORIZATION", "SET ROLE"])
+def become(
+    request: pytest.FixtureRequest, parties: Parties
+) -> Iterator[tuple[Connection, Callable[[str], None]]]:
+    """One backend, and a way to change its user."""
+    with psycopg.connect(parties.dsn, autocommit=True) as connection:
+        yield connection, lambda role: connection.execute(f"{request.param} {role}".encode())
+
+
+def test_each_user_sees_what_is_theirs(
+    published: dict[str, str], become: tuple[Connection, Callable[[str], None]]
+) -> None:
+    connection, as_role = become
+    kanon = Functions(connection)
+    for _ in range(3):  # plans and modules are warm from the second round on
+        for name, reader in published.items():
+            (other,) = published.keys() - {name}
+            as_role(reader)
+            assert kanon.publications() == [name]
+            assert kanon.metrics(name)["records"] == 300
+            assert all(holds for *_, holds in kanon.verify(name))
+            assert kanon.estimate(f"SELECT COUNT(*) FROM {name} WHERE age = 3")[0] == 10
+            for call in (
+                lambda: kanon.metrics(other),  # noqa: B023  # called at once
+                lambda: kanon.verify(other),  # noqa: B023
+                lambda: kanon.estimate(f"SELECT COUNT(*) FROM {other}"),  # noqa: B023
+                lambda: kanon.rewrite(f"SELECT COUNT(*) FROM {other}"),  # noqa: B023
+            ):
+                with pytest.raises(psycopg.errors.UndefinedObject):
+                    call()
+
+
+def test_rights_of_the_user_before_are_gone(
+    parties: Parties,
+    published: dict[str, str],
+    become: tuple[Connection, Callable[[str], None]],
+) -> None:
+    connection, as_role = become
+    kanon = Functions(connection)
+    as_role(parties.publisher.info.user)
+    kanon.publish("data.people", "third", privacy='{"l": 3}')
+    as_role(parties.analyst.info.user)
+    for call in (
+        lambda: kanon.publish("data.people", "fourth", privacy='{"l": 3}'),
+        lambda: kanon.drop("third"),
+        lambda: fetch(connection, "SELECT * FROM data.people"),
+    ):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            call()
+    as_role(parties.publisher.info.user)
+    kanon.drop("third")
+
+
+def test_settings_are_put_back(
+    parties: Parties, become: tuple[Connection, Callable[[str], None]]
+) -> None:
+    """What an operation sets, the session has as before: path, row security, time zone."""
+    connection, as_role = become
+    as_role(parties.publisher.info.user)
+    fetch(connection, "SET search_path = data, public")
+    fetch(connection, "SET datestyle = 'German'")
+    fetch(connection, "SET timezone = 'Asia/Tokyo'")
+    with connection.transaction():
+        before = fetch(connection, "SELECT name, setting FROM pg_settings")
+        Functions(connection).publish("data.people", "fifth", privacy='{"l": 3}')
+        Functions(connection).verify("fifth")
+        Functions(connection).drop("fifth")
+        assert fetch(connection, "SELECT name, setting FROM pg_settings") == before
+    fetch(connection, "CREATE TEMPORARY TABLE kanon_snapshot (a int)")
+
+
+def test_nothing_stays_behind(
+    parties: Parties, become: tuple[Connection, Callable[[str], None]]
+) -> None:
+    """No temporary table, prepared statement or lock of an operation outlives its transaction."""
+    connection, as_role = become
+    as_role(parties.publisher.info.user)
+    Functions(connection).publish("data.people", "sixth", privacy='{"l": 3}', replace=True)
+    assert fetch(connection, "SELECT name FROM pg_prepared_statements") == []
+    held = value(
+        parties.admin,
+        "SELECT count(*) FROM pg_locks WHERE pid = $1::int4",
+        connection.info.backend_pid,
+    )
+    assert held == 0
+    temporary = (
+        "SELECT count(*) FROM pg_class WHERE relname LIKE 'kanon\\_%' AND relpersistence = 't'"
+    )
+    assert value(parties.admin, temporary) == 0
+    Functions(connection).drop("sixth")

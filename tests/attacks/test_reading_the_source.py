@@ -1,0 +1,190 @@
+"""Attacks of an analyst on the microdata, and on what only publishers may do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+from kanon_db.errors import KanonError
+from tests.integration.parties import (
+    WAYS,
+    Connection,
+    Functions,
+    Parties,
+    create_table,
+    fetch,
+    gathered,
+    value,
+)
+
+
+@pytest.fixture(scope="module")
+def published(parties: Parties) -> Parties:
+    rows = [(f"name {i}", i % 90, "mf"[i % 2], f"disease {i % 5}") for i in range(300)]
+    create_table(parties.publisher, "data.people", "name text, age int, sex text, sick text", rows)
+    fetch(parties.publisher, "CREATE VIEW data.people_view AS SELECT * FROM data.people")
+    fetch(parties.publisher, "ANALYZE data.people")
+    kanon = Functions(parties.publisher)
+    kanon.register("data.people", ["age", "sex"], "sick", identifiers=["name"])
+    kanon.publish("data.people", "people", privacy='{"l": 3}')
+    return parties
+
+
+REFUSED = {
+    "select": "SELECT * FROM data.people",
+    "count": "SELECT count(*) FROM data.people",
+    "one column": "SELECT age FROM data.people",
+    "view": "SELECT * FROM data.people_view",
+    "explain": "EXPLAIN SELECT * FROM data.people WHERE age = 3",
+    "explain analyze": "EXPLAIN ANALYZE SELECT * FROM data.people",
+    "explain generic": "EXPLAIN SELECT FROM published.people AS p, data.people AS q",
+    "copy": "COPY data.people TO STDOUT",
+    "copy query": "COPY (SELECT * FROM data.people) TO STDOUT",
+    "copy to program": "COPY published.people TO PROGRAM 'cat'",
+    "copy to file": "COPY published.people TO '/tmp/people'",
+    "view of one's own": "CREATE TEMPORARY VIEW mine AS SELECT * FROM data.people;"
+    " SELECT * FROM mine",
+    "table of one's own": "CREATE TEMPORARY TABLE mine AS SELECT * FROM data.people",
+    "lock": "BEGIN; LOCK TABLE data.people IN ACCESS SHARE MODE",
+    "prepared": "PREPARE mine AS SELECT * FROM data.people; EXECUTE mine",
+    "cursor": "BEGIN; DECLARE mine CURSOR FOR SELECT * FROM data.people; COMMIT",
+    "subquery": "SELECT * FROM published.people WHERE age = (SELECT max(age) FROM data.people)",
+    "row type": "SELECT (SELECT p FROM data.people AS p LIMIT 1)",
+    "inheritance": "CREATE TEMPORARY TABLE mine () INHERITS (data.people)",
+    "foreign key": "CREATE TEMPORARY TABLE mine (age int REFERENCES data.people (age))",
+    "query_to_xml": "SELECT query_to_xml('SELECT * FROM data.people', true, true, '')",
+    "sources": "SELECT * FROM kanon.source",
+    "catalog": "SELECT * FROM kanon.publication",
+    "catalog by update": "UPDATE kanon.publication SET name = name",
+    "revision": "SELECT * FROM kanon.alembic_version",
+    "insert": "INSERT INTO published.people_qit VALUES (1)",
+    "update": "UPDATE published.people_sat SET count = 1",
+    "update of the view": "UPDATE kanon.publications SET name = 'mine'",
+    "create": "CREATE TABLE published.mine ()",
+    "role": "SET ROLE kanon_publisher",
+    "register": "SELECT kanon.register_source('published.people', '{age}', 'sick')",
+    "publish": "SELECT kanon.publish_buckets('published.people', 'mine', privacy => '{\"l\": 2}')",
+    "drop": "SELECT kanon.drop_publication('people')",
+    "python": "DO LANGUAGE plpython3u 'x = 1'",
+    "python function": "CREATE FUNCTION pg_temp.mine() RETURNS int LANGUAGE plpython3u AS"
+    " 'return 1'",
+    "file": "SELECT pg_read_file('pg_hba.conf')",
+    "program": "SELECT * FROM kanon.verify('people'), pg_ls_dir('.')",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("attack", REFUSED)
+def test_refused(published: Parties, attack: str) -> None:
+    with pytest.raises(psycopg.Error) as caught:
+        published.analyst.execute(REFUSED[attack].encode())
+    fetch(published.analyst, "ROLLBACK")
+    assert caught.value.sqlstate == "42501", caught.value
+    assert "disease" not in str(caught.value)
+
+
+@pytest.mark.parametrize("attack", ["publish", "drop", "register"])
+def test_refused_in_python(published: Parties, attack: str) -> None:
+    """The package has no rights of its own: the server refuses what it tries."""
+    kanon = WAYS["python"](published.analyst)
+    calls: dict[str, Any] = {
+        "register": lambda: kanon.register("published.people", ["age"], "sick"),
+        "publish": lambda: kanon.publish("data.people", "mine", privacy='{"l": 2}'),
+        "drop": lambda: kanon.drop("people"),
+    }
+    with pytest.raises(KanonError) as caught:
+        calls[attack]()
+    assert caught.value.sqlstate == "42501"
+    assert Functions(published.publisher).publications() == ["people"]
+
+
+def test_strangers_know_nothing(published: Parties) -> None:
+    for statement in (
+        "SELECT * FROM published.people",
+        "SELECT * FROM published.people_qit",
+        "SELECT * FROM kanon.publications",
+        "SELECT kanon.version()",
+        "SELECT * FROM kanon.estimate_count('SELECT COUNT(*) FROM people')",
+    ):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            fetch(published.stranger, statement)
+
+
+def relations_in(plan: Any) -> set[str]:
+    """Names of the relations that a plan reads, from EXPLAIN's JSON."""
+    if isinstance(plan, list):
+        return set().union(*map(relations_in, plan))
+    if not isinstance(plan, dict):
+        return set()
+    found = set().union(*map(relations_in, plan.values()))
+    if "Relation Name" in plan:
+        found.add(f"{plan['Schema']}.{plan['Relation Name']}")
+    return found
+
+
+@pytest.mark.parametrize("suffix", ["", "_qit", "_sat", "_bit"])
+@pytest.mark.parametrize("condition", ["", " WHERE sick = 'disease 1'", " WHERE sick IS NULL"])
+def test_explain_reads_published_relations(published: Parties, suffix: str, condition: str) -> None:
+    if suffix == "_qit" and condition:
+        condition = " WHERE age > 30"
+    statement = f"SELECT * FROM published.people{suffix}{condition}"
+    plan = value(published.analyst, f"EXPLAIN (ANALYZE, VERBOSE, FORMAT JSON) {statement}")
+    assert relations_in(plan)
+    assert {name.rsplit("_", 1)[0] for name in relations_in(plan)} == {"published.people"}
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["age > 30", "sick = 'disease 1'", "age > 30 AND sick <> 'disease 1'", "sex IN ('m')"],
+)
+def test_explain_of_a_rewritten_query(published: Parties, condition: str) -> None:
+    query = f"SELECT COUNT(*) FROM people WHERE {condition}"
+    rewritten = Functions(published.analyst).rewrite(query)
+    plan = value(published.analyst, f"EXPLAIN (ANALYZE, VERBOSE, FORMAT JSON) {rewritten}")
+    assert relations_in(plan) <= {f"published.people_{suffix}" for suffix in ("qit", "sat", "bit")}
+
+
+def test_answers_need_no_source(
+    published: Parties,
+    new_database: Callable[..., str],
+    connect_as: Callable[[str, str], Connection],
+    new_role: Callable[..., str],
+) -> None:
+    """Without the microdata, everything that analysts may ask is answered as before."""
+    query = "SELECT COUNT(*) FROM people WHERE age > 30 AND sick = 'disease 2'"
+    with gathered(new_database(), connect_as, new_role) as parties:
+        fetch(parties.publisher, "CREATE SCHEMA data")
+        rows = [(i % 90, f"disease {i % 5}") for i in range(300)]
+        create_table(parties.publisher, "data.people", "age int, sick text", rows)
+        kanon = Functions(parties.publisher)
+        kanon.register("data.people", ["age"], "sick")
+        kanon.publish("data.people", "people", privacy='{"l": 3}')
+        analyst = Functions(parties.analyst)
+        before = analyst.estimate(query), analyst.verify("people"), analyst.metrics("people")
+        fetch(parties.publisher, "DROP SCHEMA data CASCADE")
+        fetch(parties.admin, "DELETE FROM kanon.source")
+        after = analyst.estimate(query), analyst.verify("people"), analyst.metrics("people")
+        assert after == before
+
+
+def test_column_statistics_of_the_source(published: Parties) -> None:
+    """Statistics show the source's columns to nobody who cannot read it."""
+    for view in ("pg_stats", "pg_stats_ext", "pg_stats_ext_exprs"):
+        assert (
+            value(published.analyst, f"SELECT count(*) FROM {view} WHERE schemaname = 'data'") == 0
+        )
+    for catalog in ("pg_statistic", "pg_statistic_ext_data"):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            fetch(published.analyst, f"SELECT * FROM {catalog}")
+
+
+def test_statements_of_others(published: Parties) -> None:
+    """What a publisher runs shows to no analyst."""
+    (query,) = fetch(
+        published.analyst,
+        "SELECT query FROM pg_stat_activity WHERE pid = $1::int4",
+        published.publisher.info.backend_pid,
+    )[0]
+    assert query == "<insufficient privilege>"

@@ -1,0 +1,252 @@
+"""Attacks on the order of things: rows, lines of dumps, bucket numbers, statistics.
+
+An attacker who knows everybody's quasi-identifiers (here a number that names the person) guesses
+everybody's sensitive value. Whoever knows the published bucket of a person can hope for the
+value's share of that bucket; no order may give more. The same guesses against a naive layout find
+everybody, which shows that they are able to.
+"""
+
+from __future__ import annotations
+
+import math
+import subprocess
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.integration.parties import Functions, Parties, create_table, fetch, value
+
+SIGMAS = 7
+"""Standard deviations that a healthy result may stray: once in 10^11 runs it strays further."""
+
+METHODS = ["anatomy", "two_size"]
+
+N_RECORDS = 4000
+PEOPLE = [(person, f"value {person * 12 // N_RECORDS}") for person in range(N_RECORDS)]
+"""Sorted by sensitive value: whatever survives of the source's order betrays values."""
+
+Qit = Sequence[tuple[int, int]]
+Sat = Sequence[tuple[int, str, int]]
+Guess = Mapping[int, str]
+
+
+@pytest.fixture(scope="module")
+def published(parties: Parties) -> Parties:
+    """The people published by each method, and naively."""
+    create_table(parties.publisher, "data.people", "person int, value text", PEOPLE)
+    Functions(parties.publisher).register("data.people", ["person"], "value")
+    for method in METHODS:
+        Functions(parties.publisher).publish(
+            "data.people", method, privacy='{"l": 5}', method=method
+        )
+    for statement in (
+        # Both tables from the same rows, each even sorted by bucket.
+        "CREATE TABLE data.dealt AS SELECT *, person % 800 AS bucket_id FROM data.people",
+        (
+            "CREATE TABLE published.naive_qit AS"
+            " SELECT person, bucket_id FROM data.dealt ORDER BY bucket_id"
+        ),
+        (
+            "CREATE TABLE published.naive_sat AS"
+            " SELECT bucket_id, value, 1 AS count FROM data.dealt ORDER BY bucket_id"
+        ),
+        "GRANT SELECT ON published.naive_qit, published.naive_sat TO kanon_analyst",
+    ):
+        fetch(parties.publisher, statement)
+    return parties
+
+
+def by_ctid(parties: Parties, layout: str) -> tuple[Qit, Sat]:
+    return (
+        fetch(
+            parties.analyst,
+            f"SELECT person, bucket_id FROM published.{layout}_qit ORDER BY ctid",
+        ),
+        fetch(
+            parties.analyst,
+            f"SELECT bucket_id, value, count FROM published.{layout}_sat ORDER BY ctid",
+        ),
+    )
+
+
+def by_copy(parties: Parties, layout: str) -> tuple[Qit, Sat]:
+    def lines(table: str) -> list[Sequence[Any]]:
+        with parties.analyst.cursor().copy(f"COPY published.{table} TO STDOUT".encode()) as copy:
+            return list(copy.rows())
+
+    return _typed(lines(f"{layout}_qit"), lines(f"{layout}_sat"))
+
+
+def by_dump(parties: Parties, layout: str) -> tuple[Qit, Sat]:
+    def lines(table: str) -> list[list[str]]:
+        dump = subprocess.run(
+            ["pg_dump", "--data-only", f"--table=published.{table}", f"--dbname={parties.dsn}"],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        _, _, data = dump.partition("FROM stdin;\n")
+        return [line.split("\t") for line in data.partition("\\.\n")[0].splitlines()]
+
+    return _typed(lines(f"{layout}_qit"), lines(f"{layout}_sat"))
+
+
+def _typed(qit: Iterable[Sequence[str]], sat: Iterable[Sequence[str]]) -> tuple[Qit, Sat]:
+    return (
+        [(int(person), int(bucket)) for person, bucket in qit],
+        [(int(bucket), value, int(count)) for bucket, value, count in sat],
+    )
+
+
+def row_by_row(qit: Qit, sat: Sat) -> Guess:
+    """The i-th person has the i-th value, rows of the SAT repeated by their count."""
+    values = (value for _, value, count in sat for _ in range(count))
+    return {person: value for (person, _), value in zip(qit, values, strict=True)}
+
+
+def row_by_row_within_buckets(qit: Qit, sat: Sat) -> Guess:
+    """The i-th person of a bucket has the i-th value of that bucket."""
+    values = defaultdict(list)
+    for bucket, found, count in sat:
+        values[bucket] += [found] * count
+    position: Counter[int] = Counter()
+    guess = {}
+    for person, bucket in qit:
+        guess[person] = values[bucket][position[bucket]]
+        position[bucket] += 1
+    return guess
+
+
+def hits(guess: Guess) -> int:
+    return sum(guess[person] == value for person, value in PEOPLE)
+
+
+def most_by_chance(guess: Guess, qit: Qit, sat: Sat) -> float:
+    """Bound the hits of someone who knows no more than each person's bucket.
+
+    A guess is right with the probability of its value's share of the bucket. Hits within a bucket
+    depend on each other, as draws without replacement: with n records their variance is at most
+    n / (n - 1) <= 2 times that of independent ones.
+    """
+    sizes = Counter(bucket for _, bucket in qit)
+    counts = {(bucket, value): count for bucket, value, count in sat}
+    shares = [counts.get((bucket, guess[person]), 0) / sizes[bucket] for person, bucket in qit]
+    variance = 2 * sum(share * (1 - share) for share in shares)
+    return sum(shares) + SIGMAS * math.sqrt(variance)
+
+
+READINGS = {"ctid": by_ctid, "copy": by_copy, "pg_dump": by_dump}
+GUESSES: list[Callable[[Qit, Sat], Guess]] = [row_by_row, row_by_row_within_buckets]
+
+
+@pytest.mark.parametrize("guess", GUESSES)
+@pytest.mark.parametrize("reading", READINGS)
+@pytest.mark.parametrize("layout", [*METHODS, "naive"])
+def test_row_order_join(
+    published: Parties, layout: str, reading: str, guess: Callable[[Qit, Sat], Guess]
+) -> None:
+    qit, sat = READINGS[reading](published, layout)
+    guessed = guess(qit, sat)
+    if layout == "naive":
+        assert hits(guessed) == N_RECORDS  # the attack is able to find everybody
+    else:
+        assert hits(guessed) <= most_by_chance(guessed, qit, sat) < 0.3 * N_RECORDS
+
+
+@pytest.mark.parametrize("layout", METHODS)
+def test_first_row_of_the_view(published: Parties, layout: str) -> None:
+    qit, sat = by_ctid(published, layout)
+    guess: dict[int, str] = {}
+    for person, found in fetch(published.analyst, f"SELECT person, value FROM published.{layout}"):
+        guess.setdefault(person, found)
+    assert hits(guess) <= most_by_chance(guess, qit, sat) < 0.3 * N_RECORDS
+
+
+@pytest.mark.parametrize("layout", METHODS)
+def test_bitmap_join(published: Parties, layout: str) -> None:
+    """The bit of a person and the bit of a value at one position have nothing to do with it."""
+    qit, sat = by_ctid(published, layout)
+    rows = fetch(
+        published.analyst, f"SELECT attribute, sex, value, bits FROM published.{layout}_bit"
+    )
+    assert {attribute for attribute, *_ in rows} == {"sex", "value"}
+    assert rows
+    bit_of = {
+        str(sex if attribute == "sex" else found): np.unpackbits(
+            np.frombuffer(bits, dtype=np.uint8), count=N_RECORDS, bitorder="little"
+        )
+        for attribute, sex, found, bits in rows
+    }
+    print(bit_of, qit, sat)
+
+
+@pytest.mark.parametrize("layout", METHODS)
+@pytest.mark.parametrize("what", ["bucket_id", "row"])
+def test_source_order(published: Parties, layout: str, what: str) -> None:
+    """Neither bucket numbers nor row numbers follow the source, as a whole or among neighbours."""
+    qit, _ = by_ctid(published, layout)
+    place: NDArray[np.float64] = np.empty(N_RECORDS)
+    for row, (person, bucket) in enumerate(qit):
+        place[person] = bucket if what == "bucket_id" else row
+    # Correlations of unrelated numbers have a standard deviation of 1 / sqrt(n).
+    assert abs(np.corrcoef(np.arange(N_RECORDS), place)[0, 1]) < SIGMAS / math.sqrt(N_RECORDS)
+    # Records of one value are dealt to consecutive buckets: without a permutation afterwards,
+    # neighbours in the source would sit in neighbouring buckets.
+    n_places = len(set(place.tolist()))
+    near = int((np.abs(np.diff(place)) <= 1).sum())
+    expected = 3 * N_RECORDS / n_places
+    assert near <= expected + SIGMAS * math.sqrt(2 * expected) + SIGMAS
+
+
+@pytest.mark.parametrize("layout", METHODS)
+@pytest.mark.parametrize("suffix", ["qit", "sat"])
+def test_system_columns(published: Parties, layout: str, suffix: str) -> None:
+    """Transaction and command numbers are the same for every row."""
+    rows = fetch(
+        published.analyst,
+        f"SELECT DISTINCT xmin::text, xmax::text, cmin::text, cmax::text, tableoid"
+        f" FROM published.{layout}_{suffix}",
+    )
+    assert len(rows) == 1
+
+
+@pytest.mark.parametrize("layout", METHODS)
+def test_statistics(published: Parties, layout: str) -> None:
+    """Planner statistics show an analyst what the published columns hold, and nothing else."""
+    rows = fetch(
+        published.analyst,
+        "SELECT schemaname::text, tablename::text, attname::text, most_common_vals::text::text[],"
+        " histogram_bounds::text::text[], correlation FROM pg_catalog.pg_stats"
+        " WHERE schemaname NOT IN ('pg_catalog', 'information_schema')",
+    )
+    assert {schema for schema, *_ in rows} == {"published"}
+    of_layout = [row for row in rows if row[1].startswith(layout)]
+    assert {(table, column) for _, table, column, *_ in of_layout} == {
+        (f"{layout}_qit", "person"),
+        (f"{layout}_qit", "bucket_id"),
+        (f"{layout}_sat", "bucket_id"),
+        (f"{layout}_sat", "value"),
+        (f"{layout}_sat", "count"),
+    }
+    for _, table, column, common, bounds, correlation in of_layout:
+        held = {
+            str(found)
+            for (found,) in fetch(published.analyst, f"SELECT {column} FROM published.{table}")
+        }
+        assert {*(common or ()), *(bounds or ())} <= held
+        if table == f"{layout}_qit":
+            assert abs(correlation) < SIGMAS / math.sqrt(N_RECORDS)
+
+
+def test_statistics_of_the_source(published: Parties) -> None:
+    """No column statistics of the source, nor of copies made on the way, reach an analyst."""
+    hidden = (
+        "SELECT count(*) FROM pg_catalog.pg_stats WHERE schemaname = 'data'"
+        " OR schemaname LIKE 'pg\\_temp%'"
+    )
+    assert value(published.analyst, hidden) == 0
+    assert value(published.admin, hidden + " OR tablename LIKE '%kanon\\_%'") == 0

@@ -1,0 +1,196 @@
+"""Attacks by look-alikes: objects with the names of the server's or ours, in reach of a caller.
+
+Each look-alike raises an error, or gives a wrong answer, if anything of ours picks it up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+
+from kanon_db.server.install import install
+from tests.integration.parties import (
+    WAYS,
+    Connection,
+    Functions,
+    Package,
+    Parties,
+    create_table,
+    fetch,
+    gathered,
+    quoted,
+    value,
+)
+
+RELATIONS = [
+    "pg_class",
+    "pg_namespace",
+    "pg_attribute",
+    "pg_type",
+    "pg_roles",
+    "pg_proc",
+    "pg_rewrite",
+    "pg_depend",
+    "publications",
+    "publication",
+    "source",
+    "setting",
+    "people",
+    "shadowed",
+    "shadowed_qit",
+    "shadowed_sat",
+]
+TYPES = ["text", "int4", "int8", "numeric", "float8", "bool", "regclass", "oid", "record", "jsonb"]
+FUNCTIONS = [
+    "count(anyelement)",
+    "sum(int4)",
+    "format(text, text)",
+    "format(text, anyelement)",
+    "num_nulls(anyelement)",
+    "row_number()",
+    "string_agg(bytea, bytea)",
+    "int8send(int8)",
+    "get_byte(bytea, int4)",
+    "width_bucket(int4, int4[])",
+    "to_regclass(text)",
+    "has_table_privilege(oid, text)",
+    "current_setting(text)",
+    "set_config(text, text, bool)",
+    "unnest(text[])",
+    "generate_series(int4, int4)",
+    "hashtextextended(text, int4)",
+    "greatest(float8, float8)",
+    "least(int8, int8)",
+    "sqrt(float8)",
+    "coalesce_(int8, int4)",
+]
+OPERATORS = ["= (int4, int4)", "= (text, text)", "<> (text, text)", "< (int4, int4)",
+             "<= (int4, int4)", ">= (int4, int4)", "* (int4, int4)", "/ (float8, int4)",
+             "<< (int8, int4)", "| (int8, int4)", "~ (text, text)"]  # fmt: skip
+
+
+Answers = dict[str, object]
+
+
+def answers(parties: Parties, way: Callable[[Connection], Functions | Package]) -> Answers:
+    """Publish, ask everything there is to ask, and drop again."""
+    publisher, analyst = way(parties.publisher), way(parties.analyst)
+    publisher.register("data.people", ["age", "sex"], "sick")
+    publisher.publish("data.people", "shadowed", privacy='{"default": "1/3"}')
+    query = "SELECT COUNT(*) FROM shadowed WHERE age > 3 AND sex <> 'b'"
+    found: Answers = {
+        "verify": analyst.verify("shadowed"),
+        "metrics": analyst.metrics("shadowed"),
+        "publications": analyst.publications(),
+        "rewrite": analyst.rewrite(query),
+        "estimate": analyst.estimate(query),
+    }
+    publisher.drop("shadowed")
+    assert fetch(parties.admin, "SELECT FROM kanon.publication") == []
+    return found
+
+
+@pytest.fixture(scope="module")
+def people(
+    new_database: Callable[[], str],
+    connect_as: Callable[[str, str], Connection],
+    new_role: Callable[..., str],
+) -> Callable[[], contextlib.AbstractContextManager[Parties]]:
+    """Open a database of its own with a source, data.people."""
+
+    @contextlib.contextmanager
+    def make() -> Iterator[Parties]:
+        with gathered(new_database(), connect_as, new_role) as parties:
+            fetch(parties.publisher, "CREATE SCHEMA data")
+            rows = [(i % 9, "ab"[i % 2], i % 4) for i in range(60)]
+            create_table(parties.publisher, "data.people", "age int, sex text, sick int", rows)
+            yield parties
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def expected(
+    people: Callable[[], contextlib.AbstractContextManager[Parties]],
+) -> dict[str, Answers]:
+    """The answers, each way, where nobody planted anything."""
+    with people() as parties:
+        return {name: answers(parties, way) for name, way in WAYS.items()}
+
+
+@pytest.fixture(scope="module", params=["pg_temp", "public", "trap"])
+def trapped(
+    request: pytest.FixtureRequest,
+    people: Callable[[], contextlib.AbstractContextManager[Parties]],
+) -> Iterator[Parties]:
+    """Look-alikes in a schema that is first on everybody's path, before the server's own."""
+    schema = str(request.param)
+    with people() as parties:
+        stranger = parties.stranger.info.user
+        if schema == "public":
+            fetch(parties.admin, f"GRANT CREATE ON SCHEMA public TO {stranger}")
+        elif schema == "trap":
+            fetch(parties.admin, f"CREATE SCHEMA trap AUTHORIZATION {stranger}")
+            fetch(parties.admin, "GRANT USAGE ON SCHEMA trap TO PUBLIC")
+        planters = (
+            [parties.publisher, parties.analyst] if schema == "pg_temp" else [parties.stranger]
+        )
+        for planter in planters:
+            for statement in look_alikes(schema):
+                fetch(planter, statement)
+        for connection in (parties.publisher, parties.analyst):
+            fetch(connection, f"SET search_path = {schema}, pg_catalog, public")
+        yield parties
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_look_alikes_change_nothing(
+    trapped: Parties, expected: dict[str, Answers], way: str
+) -> None:
+    assert answers(trapped, WAYS[way]) == expected[way]
+
+
+def test_look_alikes_work(trapped: Parties) -> None:
+    """Those same callers do fall for them in statements of their own."""
+    assert fetch(trapped.publisher, "SELECT nothing FROM pg_class") == []
+    with pytest.raises(psycopg.errors.CheckViolation):
+        fetch(trapped.publisher, "SELECT '7'::text")
+
+
+def test_look_alikes_do_not_reach_the_installer(trapped: Parties) -> None:
+    """Installing again, with the look-alikes on the path of the whole database."""
+    path = value(trapped.publisher, "SELECT pg_catalog.current_setting('search_path')")
+    database = quoted(trapped.admin.info.dbname)
+    fetch(trapped.admin, f"ALTER DATABASE {database} SET search_path = {path}")
+    try:
+        install(trapped.dsn)
+    finally:
+        fetch(trapped.admin, f"ALTER DATABASE {database} RESET search_path")
+
+
+def look_alikes(schema: str) -> Iterator[str]:
+    """Statements that put look-alikes into a schema; types last, since they shadow at once."""
+    raising = "LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'trapped'; END$$"
+    for signature in FUNCTIONS:
+        yield f"CREATE FUNCTION {schema}.{signature} RETURNS pg_catalog.text {raising}"
+    for operator in OPERATORS:
+        name, arguments = operator.split(" ", 1)
+        left, right = arguments.strip("()").split(", ")
+        function = quoted(f"trapped {operator}")
+        yield f"CREATE FUNCTION {schema}.{function}{arguments} RETURNS pg_catalog.bool {raising}"
+        yield (
+            f"CREATE OPERATOR {schema}.{name} (FUNCTION = {schema}.{function},"
+            f" LEFTARG = {left}, RIGHTARG = {right})"
+        )
+    temporary = "TEMPORARY" if schema == "pg_temp" else ""
+    for name in RELATIONS:
+        yield f"CREATE {temporary} TABLE {schema}.{name} (nothing pg_catalog.int4)"
+        yield f"GRANT SELECT ON {schema}.{name} TO PUBLIC"
+    for name in TYPES:
+        yield (
+            f"CREATE DOMAIN {schema}.{name} AS pg_catalog.varchar"
+            " CHECK (pg_catalog.length(value) OPERATOR(pg_catalog.<) 0)"
+        )

@@ -1,0 +1,310 @@
+"""Who takes part in a publication, and what they say to the database.
+
+Statements here use ``$1 … $n``: names under test are full of percent signs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, astuple, dataclass
+from fractions import Fraction
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from kanon_db.database.psycopg_session import PsycopgSession
+from kanon_db.errors import KanonError
+
+Connection = psycopg.Connection[Any]
+
+
+def fetch(connection: Connection, statement: str, *values: object) -> list[tuple[Any, ...]]:
+    """Run one statement; its rows."""
+    with psycopg.RawCursor(connection) as cursor:
+        cursor.execute(statement.encode(), values or None)
+        return cursor.fetchall() if cursor.description else []
+
+
+def value(connection: Connection, statement: str, *values: object) -> Any:
+    """Run a statement that returns one value."""
+    ((found,),) = fetch(connection, statement, *values)
+    return found
+
+
+def quoted(*names: str) -> str:
+    """Quote a name, or several joined by dots."""
+    return sql.Identifier(*names).as_string()
+
+
+@dataclass(frozen=True)
+class Parties:
+    """Open connections to one database with kanon installed.
+
+    The publisher may create schemas; the stranger has no role of ours.
+    """
+
+    dsn: str
+    admin: Connection
+    publisher: Connection
+    analyst: Connection
+    stranger: Connection
+
+
+@contextlib.contextmanager
+def gathered(
+    dsn: str, connect_as: Callable[[str, str], Connection], new_role: Callable[..., str]
+) -> Iterator[Parties]:
+    """Open a database for one of each kind."""
+    with contextlib.ExitStack() as stack:
+        admin = stack.enter_context(psycopg.connect(dsn, autocommit=True))
+        roles = [new_role("kanon_publisher"), new_role("kanon_analyst"), new_role()]
+        database = quoted(admin.info.dbname)
+        fetch(admin, f"GRANT CREATE ON DATABASE {database} TO {roles[0]}")
+        yield Parties(dsn, admin, *(stack.enter_context(connect_as(dsn, role)) for role in roles))
+
+
+@pytest.fixture(scope="module")
+def parties(
+    module_database: str,
+    connect_as: Callable[[str, str], Connection],
+    new_role: Callable[..., str],
+) -> Iterator[Parties]:
+    """One of each kind in a database that the module's tests share."""
+    with gathered(module_database, connect_as, new_role) as parties:
+        fetch(parties.publisher, "CREATE SCHEMA data")
+        yield parties
+
+
+def create_table(
+    connection: Connection, table: str, columns: str, rows: Sequence[Sequence[object]]
+) -> None:
+    """Create a table of the given columns, as in SQL, and fill it."""
+    fetch(connection, f"CREATE TABLE {table} ({columns})")
+    with connection.cursor() as cursor, cursor.copy(f"COPY {table} FROM STDIN".encode()) as copy:
+        for row in rows:
+            copy.write_row(row)
+
+
+# Qualified, since some callers have look-alikes of these types on their search path.
+_TYPES = {
+    "method": "pg_catalog.text",
+    "privacy": "pg_catalog.text::pg_catalog.jsonb",
+    "max_bucket_size": "pg_catalog.int4",
+    "assignment": "pg_catalog.text",
+    "readers": "pg_catalog.text[]",
+    "replace": "pg_catalog.bool",
+}
+
+
+class Functions:
+    """The operations as SQL functions, called by a connection's role."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def register(
+        self,
+        source: str,
+        quasi_identifiers: Sequence[str | None] | None,
+        sensitive: str | None,
+        identifiers: Sequence[str | None] = (),
+        attributes: str | None = None,
+    ) -> int:
+        return int(
+            value(
+                self.connection,
+                "SELECT kanon.register_source($1::pg_catalog.text::pg_catalog.regclass,"
+                " $2::pg_catalog.text[], $3::pg_catalog.text, $4::pg_catalog.text[],"
+                " $5::pg_catalog.text::pg_catalog.jsonb)",
+                source,
+                None if quasi_identifiers is None else list(quasi_identifiers),
+                sensitive,
+                list(identifiers),
+                attributes,
+            )
+        )
+
+    def publish(self, source: str, name: str, *, privacy: str, **options: object) -> dict[str, Any]:
+        given = {"privacy": privacy, **options}
+        named = [f"{key} => ${i}::{_TYPES[key]}" for i, key in enumerate(given, start=3)]
+        with psycopg.RawCursor(self.connection, row_factory=psycopg.rows.dict_row) as cursor:
+            cursor.execute(
+                "SELECT * FROM kanon.publish_buckets($1::pg_catalog.text::pg_catalog.regclass,"
+                f" $2::pg_catalog.text, {', '.join(named)})".encode(),
+                [source, name, *given.values()],
+            )
+            (row,) = cursor.fetchall()
+        return row
+
+    def verify(self, name: str) -> list[tuple[str, str, str, bool]]:
+        return fetch(self.connection, "SELECT * FROM kanon.verify($1::pg_catalog.text)", name)
+
+    def metrics(self, name: str) -> dict[str, float]:
+        return dict(
+            fetch(self.connection, "SELECT * FROM kanon.metrics($1::pg_catalog.text)", name)
+        )
+
+    def publications(self) -> list[str]:
+        return [
+            name
+            for (name,) in fetch(
+                self.connection, "SELECT name FROM kanon.publications ORDER BY publication_id"
+            )
+        ]
+
+    def estimate(self, query: str) -> tuple[float, float, int, int]:
+        ((estimate, error, lower, upper),) = fetch(
+            self.connection, "SELECT * FROM kanon.estimate_count($1::pg_catalog.text)", query
+        )
+        return estimate, error, lower, upper
+
+    def rewrite(self, query: str) -> str:
+        return str(value(self.connection, "SELECT kanon.rewrite_count($1::pg_catalog.text)", query))
+
+    def drop(self, name: str) -> None:
+        fetch(self.connection, "SELECT kanon.drop_publication($1::pg_catalog.text)", name)
+
+
+class Package:
+    """The operations of the Python interface, over a connection of the same role."""
+
+    def __init__(self, connection: Connection) -> None:
+        from kanon_db.api import Kanon
+
+        self.connection = connection
+        self.kanon = Kanon(PsycopgSession(connection))
+
+    def register(
+        self,
+        source: str,
+        quasi_identifiers: Sequence[str],
+        sensitive: str | None,
+        identifiers: Sequence[str] = (),
+        attributes: str | None = None,
+    ) -> int:
+        return self.kanon.register_source(
+            source,
+            quasi_identifiers=quasi_identifiers,
+            sensitive=sensitive,
+            identifiers=identifiers,
+            attributes=attributes,
+        )
+
+    def publish(self, source: str, name: str, *, privacy: str, **options: Any) -> dict[str, Any]:
+        return asdict(self.kanon.publish_buckets(source, name, privacy=privacy, **options))
+
+    def verify(self, name: str) -> list[tuple[str, str, str, bool]]:
+        return list(self.kanon.verify(name).itertuples(index=False, name=None))
+
+    def metrics(self, name: str) -> dict[str, float]:
+        return dict(self.kanon.metrics(name).itertuples(index=False, name=None))
+
+    def publications(self) -> list[str]:
+        return list(self.kanon.publications()["name"])
+
+    def estimate(self, query: str) -> tuple[float, float, int, int]:
+        return astuple(self.kanon.estimate_count(query))
+
+    def rewrite(self, query: str) -> str:
+        return self.kanon.rewrite_count(query)
+
+    def drop(self, name: str) -> None:
+        self.kanon.drop_publication(name)
+
+
+WAYS: dict[str, Callable[[Connection], Functions | Package]] = {
+    "sql": Functions,
+    "python": Package,
+}
+"""Both ways to the same operations."""
+
+
+def sqlstate_of(call: Callable[[], object]) -> str | None:
+    """Return the SQLSTATE of the error that a call raises, either way; None if it raises none."""
+    try:
+        call()
+    except (KanonError, psycopg.Error) as error:
+        return error.sqlstate
+    return None
+
+
+def remains(connection: Connection) -> list[str]:
+    """Everything that publishing makes, by name: for telling that nothing is left.
+
+    The catalog's entries, the relations in the schema of publications, temporary relations.
+    """
+    return [
+        name
+        for (name,) in fetch(
+            connection,
+            "SELECT 'entry ' || name FROM kanon.publication UNION ALL"
+            " SELECT n.nspname || '.' || c.relname FROM pg_catalog.pg_class c"
+            " JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
+            " WHERE n.nspname = 'published' OR n.nspname LIKE 'pg\\_temp\\_%' ORDER BY 1",
+        )
+    ]
+
+
+def columns_of(connection: Connection, relation: str) -> list[str]:
+    """Name the columns of a relation, in order."""
+    return [
+        name
+        for (name,) in fetch(
+            connection,
+            "SELECT attname::text FROM pg_catalog.pg_attribute"
+            " WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped"
+            " ORDER BY attnum",
+            relation,
+        )
+    ]
+
+
+def check_published(
+    connection: Connection,
+    source: str,
+    name: str,
+    quasi_identifiers: Sequence[str],
+    sensitive: str,
+    bound: Callable[[Fraction], Fraction],
+) -> None:
+    """Compare a publication with its source, by SQL that shares nothing with the package.
+
+    Parameters
+    ----------
+    bound : callable
+        The largest share of a bucket that a sensitive value may have, from its share of the table.
+    """
+    qit, sat = (quoted("published", name + suffix) for suffix in ("_qit", "_sat"))
+    *names, bucket_id = columns_of(connection, qit)
+    sat_bucket_id, sat_sensitive, count = columns_of(connection, sat)
+    assert names == list(quasi_identifiers)
+    assert sat_sensitive == sensitive
+    assert sat_bucket_id == bucket_id
+    b, c, s = quoted(bucket_id), quoted(count), quoted(sensitive)
+    columns = ", ".join(map(quoted, quasi_identifiers))
+    pairs = {
+        "quasi-identifiers": (f"SELECT {columns} FROM {source}", f"SELECT {columns} FROM {qit}"),
+        "sensitive values": (
+            f"SELECT {s}, count(*) FROM {source} GROUP BY {s}",
+            f"SELECT {s}, sum({c})::int8 FROM {sat} GROUP BY {s}",
+        ),
+        "bucket sizes": (
+            f"SELECT {b}, count(*) FROM {qit} GROUP BY {b}",
+            f"SELECT {b}, sum({c})::int8 FROM {sat} GROUP BY {b}",
+        ),
+    }
+    for what, (one, other) in pairs.items():
+        for left, right in ((one, other), (other, one)):
+            n = value(connection, f"SELECT count(*) FROM ({left} EXCEPT ALL {right}) AS missing")
+            assert n == 0, f"{what}: {n} rows differ"
+    shares = fetch(
+        connection,
+        f"SELECT DISTINCT {c}, sum({c}) OVER (PARTITION BY {b}), sum({c}) OVER (PARTITION BY {s}),"
+        f" sum({c}) OVER () FROM {sat}",
+    )
+    for occurrences, size, records, total in shares:
+        share = Fraction(int(occurrences), int(size))
+        assert share <= bound(Fraction(int(records), int(total)))

@@ -1,0 +1,404 @@
+"""Private clusters, on real servers."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from kanon_db.errors import ServerError
+from kanon_db.server import host
+from kanon_db.server.local import LocalCluster
+from kanon_db.server.local_folder import TEMPORARY
+
+KANON = Path(sys.executable).with_name("kanon")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root starts servers as others")
+
+
+def fetch(dsn: str, query: str) -> object:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        row = connection.execute(query).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def postmaster(cluster: LocalCluster) -> int:
+    data = cluster.status().data_directory
+    assert data is not None
+    return int((data / "postmaster.pid").read_text().splitlines()[0])
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if condition():
+            return
+        time.sleep(0.02)
+    raise AssertionError("waited in vain")
+
+
+@pytest.fixture(scope="module")
+def folders() -> Iterator[Callable[..., Path]]:
+    """Folders that the server's OS user can reach, whose clusters go in the end."""
+    with contextlib.ExitStack() as cleanup:
+
+        def make(*below: str) -> Path:
+            root = Path(tempfile.gettempdir(), f"kanon-test-{uuid.uuid4().hex[:12]}")
+            path = root.joinpath(*below)
+            cleanup.callback(shutil.rmtree, root, ignore_errors=True)
+            cleanup.callback(LocalCluster(path).destroy)
+            return path
+
+        yield make
+
+
+@pytest.fixture(scope="module")
+def cluster(folders: Callable[..., Path]) -> LocalCluster:
+    """One running cluster for the tests that leave it as it was."""
+    cluster = LocalCluster(folders())
+    cluster.start()
+    return cluster
+
+
+def test_second_start_changes_nothing(cluster: LocalCluster) -> None:
+    before = postmaster(cluster)
+    assert LocalCluster(cluster.directory).start() == cluster.dsn()
+    assert postmaster(cluster) == before
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("listen_addresses", ""),
+        ("server_encoding", "UTF8"),
+        ("data_checksums", "on"),
+        ("fsync", "on"),
+        ("synchronous_commit", "on"),
+        ("wal_level", "minimal"),
+        ("jit", "off"),
+        ("TimeZone", "UTC"),
+        ("shared_preload_libraries", ""),
+        ("log_error_verbosity", "terse"),
+        ("log_min_error_statement", "panic"),
+    ],
+)
+def test_settings(cluster: LocalCluster, setting: str, value: str) -> None:
+    assert fetch(cluster.dsn(), f"SELECT current_setting('{setting}')") == value
+
+
+def test_database_and_superuser(cluster: LocalCluster) -> None:
+    dsn = cluster.dsn()
+    assert fetch(dsn, "SELECT current_database()") == "kanon"
+    assert fetch(dsn, "SELECT current_user") == "postgres"
+    assert fetch(dsn, "SELECT current_setting('is_superuser')") == "on"
+    collation = "SELECT datcollate FROM pg_database WHERE datname = 'kanon'"
+    assert fetch(dsn, collation) == "C.UTF-8"
+
+
+def test_no_tcp_listener(cluster: LocalCluster) -> None:
+    data = cluster.status().data_directory
+    assert data is not None
+    # Sixth line of the lock file: the first address listened on.
+    assert (data / "postmaster.pid").read_text().splitlines()[5] == ""
+
+
+def test_server_is_not_root(cluster: LocalCluster) -> None:
+    assert Path("/proc", str(postmaster(cluster))).stat().st_uid != 0
+
+
+def test_nobody_else_reaches_data_or_socket(cluster: LocalCluster) -> None:
+    for name in ("data", "socket"):
+        assert (cluster.directory / name).stat().st_mode & 0o777 == 0o700
+
+
+def test_log_holds_no_data(cluster: LocalCluster) -> None:
+    with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        connection.execute("CREATE TEMP TABLE t (v text PRIMARY KEY)")
+        for statement in (
+            "SELECT 'canary_text'::int",
+            "INSERT INTO t VALUES ('canary_row'), ('canary_row')",
+            "DO $$ BEGIN RAISE EXCEPTION 'canary_raised'; END $$",
+        ):
+            with pytest.raises(psycopg.Error):
+                connection.execute(statement)
+    assert "canary" not in (cluster.directory / "server.log").read_text()
+
+
+def test_two_clusters_side_by_side(cluster: LocalCluster, folders: Callable[..., Path]) -> None:
+    other = LocalCluster(folders())
+    other.start()
+    identifier = "SELECT system_identifier FROM pg_control_system()"
+    assert fetch(other.dsn(), identifier) != fetch(cluster.dsn(), identifier)
+    assert other.stop()
+    assert cluster.status().state == "running"
+
+
+def test_stop_and_start_keep_data(folders: Callable[..., Path]) -> None:
+    cluster = LocalCluster(folders())
+    with psycopg.connect(cluster.start(), autocommit=True) as connection:
+        connection.execute("CREATE TABLE kept AS SELECT 42 AS answer")
+        # A session in use does not keep the server from stopping.
+        assert cluster.stop()
+    assert cluster.status().state == "stopped"
+    assert not cluster.stop()
+    with pytest.raises(ServerError) as caught:
+        cluster.dsn()
+    assert "kanon local start" in caught.value.hint
+    assert fetch(cluster.start(), "SELECT answer FROM kept") == 42
+
+
+def test_stop_does_not_wait_for_a_deaf_backend(
+    folders: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = LocalCluster(folders())
+    dsn = cluster.start()
+    monkeypatch.setattr("kanon_db.server.local.STOP_TIMEOUT", 1)
+    with contextlib.closing(psycopg.connect(dsn, autocommit=True)) as connection:
+        connection.execute("CREATE EXTENSION plpython3u")
+        connection.pgconn.send_query(b"DO $$ while True: pass $$ LANGUAGE plpython3u")
+        assert cluster.stop()
+    assert cluster.status().state == "stopped"
+    assert fetch(cluster.start(), "SELECT 1") == 1
+
+
+def test_start_after_kill(folders: Callable[..., Path]) -> None:
+    cluster = LocalCluster(folders())
+    with psycopg.connect(cluster.start(), autocommit=True) as connection:
+        connection.execute("CREATE TABLE kept AS SELECT 42 AS answer")
+        os.kill(postmaster(cluster), signal.SIGKILL)
+    assert fetch(cluster.start(), "SELECT answer FROM kept") == 42
+
+
+def test_start_after_kill_with_a_backend_that_does_not_notice(
+    folders: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = LocalCluster(folders())
+    dsn = cluster.start()
+    monkeypatch.setattr("kanon_db.server.local.ORPHAN_GRACE", 0.5)
+    with contextlib.closing(psycopg.connect(dsn, autocommit=True)) as connection:
+        connection.execute("CREATE EXTENSION plpython3u")
+        backend = connection.info.backend_pid
+        connection.pgconn.send_query(b"DO $$ while True: pass $$ LANGUAGE plpython3u")
+        os.kill(postmaster(cluster), signal.SIGKILL)
+        assert fetch(cluster.start(), "SELECT 1") == 1
+        # Gone, or not reaped yet.
+        command = Path("/proc", str(backend), "cmdline")
+        assert not command.exists() or not command.read_bytes()
+
+
+def test_start_after_reboot_that_reused_the_process_number(folders: Callable[..., Path]) -> None:
+    cluster = LocalCluster(folders())
+    cluster.start()
+    lock = cluster.directory / "data" / "postmaster.pid"
+    text = lock.read_text()
+    owner = lock.stat()
+    cluster.stop()
+    # Of the server's own OS user, whose processes PostgreSQL takes for the lock's holder.
+    with subprocess.Popen(
+        ["sleep", "600"], user=owner.st_uid if os.geteuid() == 0 else None
+    ) as other:
+        lock.write_text(f"{other.pid}\n" + text.partition("\n")[2])
+        os.chown(lock, owner.st_uid, owner.st_gid)
+        lock.chmod(0o600)
+        try:
+            assert fetch(cluster.start(), "SELECT 1") == 1
+            assert other.poll() is None
+        finally:
+            other.kill()
+
+
+def test_interrupted_first_start_is_repeated(folders: Callable[..., Path]) -> None:
+    cluster = LocalCluster(folders())
+    unfinished = cluster.directory / "data.new"
+    with subprocess.Popen([KANON, "local", "start", "--dir", cluster.directory]) as starter:
+        wait_until(unfinished.exists)
+        starter.kill()
+    assert not (cluster.directory / "data").exists()
+    assert fetch(cluster.start(), "SELECT current_database()") == "kanon"
+    assert not unfinished.exists()
+
+
+def test_concurrent_starts_make_one_cluster(folders: Callable[..., Path]) -> None:
+    cluster = LocalCluster(folders())
+    starters = [
+        subprocess.Popen(
+            [KANON, "local", "start", "--dir", cluster.directory, "--json"], stdout=subprocess.PIPE
+        )
+        for _ in range(3)
+    ]
+    answers = {starter.communicate()[0] for starter in starters}
+    assert [starter.returncode for starter in starters] == [0, 0, 0]
+    assert [json.loads(answer) for answer in answers] == [{"dsn": cluster.dsn()}]
+
+
+def test_path_too_long_for_a_socket(folders: Callable[..., Path]) -> None:
+    cluster = LocalCluster(folders("deep" * 20, "deeper" * 10))
+    dsn = cluster.start()
+    socket = Path(str(psycopg.conninfo.conninfo_to_dict(dsn)["host"]))
+    assert socket.parent == TEMPORARY
+    assert socket.stat().st_mode & 0o777 == 0o700
+    cluster.stop()
+    assert cluster.start() == dsn
+    cluster.stop()
+    shutil.rmtree(socket)  # as a reboot does
+    again = cluster.start()
+    assert again != dsn
+    assert fetch(again, "SELECT 1") == 1
+    socket = Path(str(psycopg.conninfo.conninfo_to_dict(again)["host"]))
+    cluster.destroy()
+    assert not socket.exists()
+
+
+def test_socket_lost_while_running(folders: Callable[..., Path]) -> None:
+    cluster = LocalCluster(folders())
+    cluster.start()
+    (cluster.directory / "socket" / ".s.PGSQL.5432").unlink()
+    assert cluster.status().state == "stopped"
+    assert fetch(cluster.start(), "SELECT 1") == 1
+
+
+def test_hostile_folder_name(folders: Callable[..., Path]) -> None:
+    cluster = LocalCluster(folders("a\"b'c,$(touch broken)`touch broken` \\ %s"))
+    dsn = cluster.start()
+    assert fetch(dsn, "SELECT current_setting('data_directory')") == str(cluster.directory / "data")
+    assert not list(cluster.directory.parent.rglob("broken"))
+
+
+def test_destroy_leaves_what_it_did_not_make(folders: Callable[..., Path]) -> None:
+    cluster = LocalCluster(folders())
+    cluster.start()
+    note = cluster.directory / "note.txt"
+    note.write_text("mine")
+    assert cluster.destroy()
+    assert [note] == list(cluster.directory.iterdir())
+    assert cluster.status().state == "absent"
+    note.unlink()
+
+
+def test_foreign_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_text("mine")
+    for action in (LocalCluster(tmp_path).start, LocalCluster(tmp_path).destroy):
+        with pytest.raises(ServerError, match="holds no private cluster") as caught:
+            action()
+        assert "--dir" in caught.value.hint
+    assert [path.name for path in tmp_path.iterdir()] == ["note.txt"]
+
+
+def test_absent_cluster(tmp_path: Path) -> None:
+    cluster = LocalCluster(tmp_path / "absent")
+    assert cluster.status().state == "absent"
+    assert not cluster.stop()
+    assert not cluster.destroy()
+    assert not cluster.directory.exists()
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        "not json",
+        "[]",
+        "{}",
+        '{"home": "/etc", "socket": "socket", "account": "postgres"}',
+        '{"home": ".", "socket": "/etc", "account": "postgres"}',
+        '{"home": ".", "socket": "/tmp/kanon-x/../../etc", "account": "postgres"}',
+    ],
+)
+def test_state_file_not_of_our_making(tmp_path: Path, state: str) -> None:
+    (tmp_path / "cluster.json").write_text(state)
+    for action in (LocalCluster(tmp_path).start, LocalCluster(tmp_path).destroy):
+        with pytest.raises(ServerError, match="state file is malformed"):
+            action()
+    assert (tmp_path / "cluster.json").read_text() == state
+
+
+@as_root
+def test_cluster_of_another_user(tmp_path: Path) -> None:
+    (tmp_path / "cluster.json").write_text("{}")
+    os.chown(tmp_path / "cluster.json", pwd.getpwnam("nobody").pw_uid, -1)
+    with pytest.raises(ServerError, match="belongs to another user"):
+        LocalCluster(tmp_path).start()
+
+
+@as_root
+def test_folder_that_the_server_cannot_reach(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    cluster = LocalCluster(closed / "cluster")
+    try:
+        dsn = cluster.start()
+        data = cluster.status().data_directory
+        assert data is not None
+        assert data.parent.parent == Path("/var/lib/kanon_db")
+        state = json.loads((cluster.directory / "cluster.json").read_text())
+        assert state["home"] == str(data.parent)
+        assert closed.stat().st_mode & 0o777 == 0o700
+        # The cluster is known by its folder's name, even if the folder was removed by hand.
+        shutil.rmtree(cluster.directory)
+        assert cluster.status().state == "running"
+        assert cluster.start() == dsn
+    finally:
+        cluster.destroy()
+    assert not data.parent.exists()
+    assert not cluster.directory.exists()
+
+
+@as_root
+def test_ordinary_user_runs_the_server_as_themselves(folders: Callable[..., Path]) -> None:
+    nobody = pwd.getpwnam("nobody")
+    if not host.can_enter(nobody, KANON.parent):
+        pytest.skip("the environment is closed to other OS users")
+    home = folders()
+    home.mkdir()
+    os.chown(home, nobody.pw_uid, nobody.pw_gid)
+
+    def kanon(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [KANON, "local", *arguments, "--dir", home / "cluster"],
+            user=nobody.pw_uid, group=nobody.pw_gid, extra_groups=[], cwd="/",
+            capture_output=True, text=True,
+        )  # fmt: skip
+
+    started = kanon("start", "--json")
+    assert started.returncode == 0, started.stderr
+    lock = home / "cluster" / "data" / "postmaster.pid"
+    process = lock.read_text().splitlines()[0]
+    assert Path("/proc", process).stat().st_uid == nobody.pw_uid
+    with pytest.raises(ServerError, match="belongs to another user"):
+        LocalCluster(home / "cluster").stop()
+    assert kanon("destroy", "--yes").returncode == 0
+    assert not (home / "cluster").exists()
+
+
+def test_postgresql_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "DEBIAN_ROOT", tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ServerError, match="postgresql is not installed") as caught:
+        LocalCluster(tmp_path / "cluster").start()
+    assert "postgresql-plpython3" in caught.value.hint
+
+
+def test_version_of_an_existing_cluster_is_missing() -> None:
+    with pytest.raises(ServerError, match="postgresql 7 is missing") as caught:
+        host.find_programs(7)
+    assert "apt-get install postgresql-7 postgresql-plpython3-7" in caught.value.hint
+
+
+def test_plpython_not_installed(tmp_path: Path) -> None:
+    pg_config = tmp_path / "pg_config"
+    pg_config.write_text(f"#!/bin/sh\necho {tmp_path}\necho {tmp_path}\n")
+    pg_config.chmod(0o755)
+    with pytest.raises(ServerError, match="pl/python is not installed") as caught:
+        host.ServerPrograms(tmp_path, 17).require_plpython()
+    assert "apt-get install postgresql-17 postgresql-plpython3-17" in caught.value.hint

@@ -1,0 +1,322 @@
+"""Installing: afresh, from every revision, again; and taking it out."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+
+import kanon_db
+from kanon_db.errors import InUseError, ServerError
+from kanon_db.server import host
+from kanon_db.server.doctor import examine
+from kanon_db.server.install import install, migration_script, uninstall
+from kanon_db.server.local import LocalCluster
+from kanon_db.server.resources import resource_directory
+from tests.integration.parties import (
+    Connection,
+    Functions,
+    create_table,
+    fetch,
+    gathered,
+    value,
+)
+
+RELEASED = {
+    "0001": "42a44dfecf0b1a9ad0afc1d8640510ae80957dc8642029c36698d60a4bb1eb6d",
+}
+"""SHA-256 of every released migration: what is released is never edited, only followed."""
+
+MIGRATIONS = resource_directory("migrations")
+
+
+def revisions() -> list[str]:
+    """All revisions, oldest first."""
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    config.set_main_option("path_separator", "os")
+    walked = ScriptDirectory.from_config(config).walk_revisions()
+    return [script.revision for script in walked][::-1]
+
+
+@pytest.fixture
+def dsn(new_database: Callable[..., str]) -> str:
+    return new_database(installed=False)
+
+
+@pytest.fixture
+def admin(dsn: str) -> Iterator[Connection]:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        yield connection
+
+
+def dump(dsn: str) -> str:
+    """Everything that the database defines, as pg_dump writes it."""
+    program = host.find_programs(None).path("pg_dump")
+    written = subprocess.run(
+        [program, "--schema-only", f"--dbname={dsn}"], check=True, capture_output=True, text=True
+    ).stdout
+    # Each dump has a random word of its own in these.
+    return re.sub(r"^\\(un)?restrict .*$", "", written, flags=re.MULTILINE)
+
+
+def test_released_migrations_are_never_edited() -> None:
+    hashes = {
+        file.name.split("_")[0]: hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in (MIGRATIONS / "versions").glob("*.py")
+    }
+    assert hashes == RELEASED
+
+
+def test_revisions_are_a_chain() -> None:
+    """One line of descent: a branch would leave two installations that are not alike."""
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    config.set_main_option("path_separator", "os")
+    script = ScriptDirectory.from_config(config)
+    assert len(script.get_heads()) == len(script.get_bases()) == 1
+    assert revisions() == sorted(RELEASED)
+
+
+@pytest.mark.parametrize("revision", revisions())
+def test_migrated_equals_fresh(
+    dsn: str, admin: Connection, installed_dsn: str, revision: str
+) -> None:
+    fetch(admin, "CREATE SCHEMA kanon")
+    fetch(admin, "CREATE SCHEMA published")
+    admin.execute(migration_script(None, revision).encode())
+    report = install(dsn)
+    assert f"was {revision}" in " ".join(report.actions)
+    assert dump(dsn) == dump(installed_dsn)
+    assert fetch(admin, "SELECT * FROM kanon.setting") == [("published_schema", "published")]
+    assert value(admin, "SELECT kanon.version()") == kanon_db.__version__
+
+
+def test_install_again(
+    new_database: Callable[..., str],
+    connect_as: Callable[[str, str], Connection],
+    new_role: Callable[..., str],
+) -> None:
+    """A second installation changes nothing, and publications live on."""
+    with gathered(new_database(), connect_as, new_role) as parties:
+        before = dump(parties.dsn)
+        install(parties.dsn)
+        assert dump(parties.dsn) == before
+        rows = [(i % 9, i % 4) for i in range(60)]
+        fetch(parties.publisher, "CREATE SCHEMA data")
+        create_table(parties.publisher, "data.people", "age int, sick int", rows)
+        kanon = Functions(parties.publisher)
+        kanon.register("data.people", ["age"], "sick")
+        kanon.publish("data.people", "people", privacy='{"l": 2}')
+        before = dump(parties.dsn)
+        verified = kanon.verify("people")
+        # The schema of publications is chosen once.
+        install(parties.dsn, published_schema="elsewhere")
+        assert dump(parties.dsn) == before
+        assert kanon.publications() == ["people"]
+        assert kanon.verify("people") == verified
+
+
+def test_failed_install_leaves_nothing(dsn: str, admin: Connection) -> None:
+    before = dump(dsn)
+    fetch(admin, "CREATE FUNCTION public.stop() RETURNS event_trigger LANGUAGE plpgsql AS"
+          " $$BEGIN IF to_regprocedure('kanon.verify(text)') IS NOT NULL THEN"
+          " RAISE EXCEPTION 'stopped'; END IF; END$$")  # fmt: skip
+    fetch(admin, "CREATE EVENT TRIGGER stop ON ddl_command_end EXECUTE FUNCTION public.stop()")
+    with pytest.raises(ServerError, match="cannot be installed"):
+        install(dsn)
+    fetch(admin, "DROP EVENT TRIGGER stop")
+    fetch(admin, "DROP FUNCTION public.stop()")
+    assert dump(dsn) == before
+    install(dsn)
+
+
+def test_uninstall_leaves_nothing(dsn: str) -> None:
+    install(dsn)
+    uninstall(dsn)
+    left = dump(dsn)
+    assert "kanon" not in left
+    assert "published" not in left
+    with pytest.raises(ServerError, match="not installed"):
+        uninstall(dsn)
+    install(dsn)
+
+
+def test_uninstall_keeps_roles_in_use(dsn: str, installed_dsn: str, admin: Connection) -> None:
+    """Another database has the roles."""
+    install(dsn)
+    uninstall(dsn)
+    assert value(admin, "SELECT count(*) FROM pg_roles WHERE rolname ~ '^kanon_(pub|ana)'") == 2
+
+
+def test_uninstall_drops_unused_roles() -> None:
+    """In a cluster of its own, nothing is left; a role that somebody has stays."""
+    cluster = LocalCluster(Path(tempfile.gettempdir(), f"kanon-test-{uuid.uuid4().hex[:12]}"))
+    roles = "SELECT rolname::text FROM pg_roles WHERE rolname LIKE 'kanon%' ORDER BY 1"
+    try:
+        dsn = cluster.start()
+        with psycopg.connect(dsn, autocommit=True) as admin:
+            install(dsn)
+            uninstall(dsn)
+            assert fetch(admin, roles) == []
+            install(dsn)
+            fetch(admin, "CREATE ROLE somebody IN ROLE kanon_analyst")
+            uninstall(dsn)
+            assert fetch(admin, roles) == [("kanon_analyst",)]
+    finally:
+        cluster.destroy()
+
+
+@pytest.fixture
+def live(
+    new_database: Callable[..., str],
+    connect_as: Callable[[str, str], Connection],
+    new_role: Callable[..., str],
+) -> Iterator[Connection]:
+    """A publisher's connection to a database with a publication, people."""
+    with gathered(new_database(), connect_as, new_role) as parties:
+        fetch(parties.publisher, "CREATE SCHEMA data")
+        rows = [(i % 9, i % 4) for i in range(60)]
+        create_table(parties.publisher, "data.people", "age int, sick int", rows)
+        kanon = Functions(parties.publisher)
+        kanon.register("data.people", ["age"], "sick")
+        kanon.publish("data.people", "people", privacy='{"l": 2}')
+        yield parties.publisher
+
+
+def admins(connection: Connection, cluster_dsn: str) -> str:
+    return psycopg.conninfo.make_conninfo(cluster_dsn, dbname=connection.info.dbname)
+
+
+def test_uninstall_refuses_while_published(live: Connection, cluster_dsn: str) -> None:
+    dsn = admins(live, cluster_dsn)
+    with pytest.raises(InUseError, match="publications exist"):
+        uninstall(dsn)
+    assert Functions(live).publications() == ["people"]
+    uninstall(dsn, drop_publications=True)
+    assert "kanon." not in dump(dsn)
+    assert fetch(live, "SELECT count(*) FROM data.people") == [(60,)]
+
+
+def test_uninstall_refuses_other_relations(live: Connection, cluster_dsn: str) -> None:
+    """What somebody keeps in the schema of publications does not go unasked."""
+    dsn = admins(live, cluster_dsn)
+    Functions(live).drop("people")
+    fetch(live, "CREATE TABLE published.kept (a int)")
+    with pytest.raises(InUseError):
+        uninstall(dsn)
+    assert fetch(live, "SELECT count(*) FROM published.kept") == [(0,)]
+    fetch(live, "DROP TABLE published.kept")
+    uninstall(dsn)
+
+
+def test_uninstall_keeps_tables_of_the_role(live: Connection, cluster_dsn: str) -> None:
+    """Microdata that the role kanon_publisher itself owns is not dropped with its rights."""
+    dsn = admins(live, cluster_dsn)
+    Functions(live).drop("people")
+    with psycopg.connect(dsn, autocommit=True) as admin:
+        fetch(admin, "CREATE SCHEMA own AUTHORIZATION kanon_publisher")
+        fetch(admin, "CREATE TABLE own.people (a int)")
+        fetch(admin, "ALTER TABLE own.people OWNER TO kanon_publisher")
+        uninstall(dsn)
+        assert fetch(admin, "SELECT count(*) FROM own.people") == [(0,)]
+        assert "kanon_publisher" not in dump(dsn)
+
+
+def test_newer_catalog_is_refused(dsn: str, admin: Connection) -> None:
+    """A package older than the installation must not touch it."""
+    install(dsn)
+    before = dump(dsn)
+    fetch(admin, "UPDATE kanon.alembic_version SET version_num = '9999'")
+    with pytest.raises(ServerError, match="newer"):
+        install(dsn)
+    assert dump(dsn) == before
+    states = {finding.subject: finding.state for finding in examine(dsn)}
+    assert states["catalog"] == "broken"
+
+
+class TestDoctor:
+    """`kanon doctor`: what is right, what is wrong, and that it changes nothing."""
+
+    def states(self, dsn: str) -> dict[str, str]:
+        return {finding.subject: finding.state for finding in examine(dsn)}
+
+    def test_good(self, installed_dsn: str) -> None:
+        assert set(self.states(installed_dsn).values()) == {"ok"}
+
+    def test_changes_nothing(self, installed_dsn: str) -> None:
+        before = dump(installed_dsn)
+        examine(installed_dsn)
+        assert dump(installed_dsn) == before
+
+    def test_not_installed(self, dsn: str) -> None:
+        assert self.states(dsn)["PL/Python"] == "broken"
+        assert self.states(dsn)["kanon_db"] == "broken"
+
+    def test_stranger(self, installed_dsn: str, new_role: Callable[..., str]) -> None:
+        states = self.states(psycopg.conninfo.make_conninfo(installed_dsn, user=new_role()))
+        assert states["kanon_db"] == "warning"
+        assert "broken" not in states.values()
+
+    def test_not_an_administrator(self, installed_dsn: str, new_role: Callable[..., str]) -> None:
+        role = new_role("kanon_publisher")
+        findings = examine(psycopg.conninfo.make_conninfo(installed_dsn, user=role))
+        assert {finding.state for finding in findings} == {"ok", "warning"}
+
+    @pytest.mark.parametrize(
+        ("break_it", "subject"),
+        [
+            ("DROP FUNCTION kanon.verify(text)", "functions"),
+            ("DROP FUNCTION kanon.version()", "kanon_db"),
+            ("GRANT EXECUTE ON FUNCTION kanon.verify(text) TO PUBLIC", "EXECUTE for PUBLIC"),
+            ("ALTER FUNCTION kanon.verify(text) RESET search_path", "functions"),
+            ("ALTER FUNCTION kanon.verify(text) SET search_path = public", "functions"),
+            ("ALTER FUNCTION kanon.verify(text) SECURITY DEFINER", "functions"),
+            ("REVOKE USAGE ON SCHEMA kanon FROM kanon_analyst", "role kanon_analyst"),
+            ("REVOKE USAGE ON SCHEMA published FROM kanon_publisher", "role kanon_publisher"),
+            ("DROP VIEW kanon.publications", "kanon_db"),
+            ("DROP SCHEMA published", "role kanon_analyst"),
+        ],
+    )
+    def test_broken(self, database: str, break_it: str, subject: str) -> None:
+        with psycopg.connect(database, autocommit=True) as admin:
+            fetch(admin, break_it)
+        broken = [finding for finding in examine(database) if finding.state == "broken"]
+        assert subject in [finding.subject for finding in broken]
+        assert {finding.remedy for finding in broken} == {"kanon install"}
+        install(database)
+        assert set(self.states(database).values()) == {"ok"}
+
+    def test_broken_environment(self, database: str) -> None:
+        """The server's functions look for the package where it no longer is."""
+        with psycopg.connect(database, autocommit=True) as admin:
+            version = "'kanon.version()'::regprocedure"
+            body = value(admin, f"SELECT prosrc FROM pg_proc WHERE oid = {version}")
+            assert "import kanon_db\n" in body
+            body = body.replace("import kanon_db\n", "import kanon_db_that_was_moved\n")
+            fetch(
+                admin,
+                "CREATE OR REPLACE FUNCTION kanon.version() RETURNS text LANGUAGE plpython3u"
+                f" STABLE SET search_path = pg_catalog, pg_temp AS $body${body}$body$",
+            )
+        assert self.states(database)["kanon_db"] == "broken"
+
+    @pytest.mark.parametrize("power", ["SUPERUSER", "BYPASSRLS"])
+    def test_powerful_role(self, installed_dsn: str, power: str) -> None:
+        with psycopg.connect(installed_dsn, autocommit=True) as admin:
+            fetch(admin, f"ALTER ROLE kanon_publisher {power}")
+            try:
+                findings = {finding.subject: finding for finding in examine(installed_dsn)}
+            finally:
+                fetch(admin, f"ALTER ROLE kanon_publisher NO{power}")
+        assert findings["role kanon_publisher"].state == "broken"
+        assert "ALTER ROLE" in findings["role kanon_publisher"].remedy

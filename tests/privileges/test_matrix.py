@@ -1,0 +1,234 @@
+"""Who may do what: the whole of it, as the catalogs tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.integration.parties import Functions, Parties, create_table, fetch, value
+
+REGISTER = "register_source(regclass,text[],text,text[],jsonb)"
+PUBLISH = "publish_buckets(regclass,text,text,jsonb,integer,text,text[],boolean)"
+EVERYBODY = {
+    "estimate_count(text)",
+    "metrics(text)",
+    "rewrite_count(text)",
+    "verify(text)",
+    "version()",
+}
+
+EXECUTE = {
+    "publisher": {*EVERYBODY, REGISTER, PUBLISH, "drop_publication(text)"},
+    "analyst": EVERYBODY,
+    "stranger": set(),
+}
+
+RELATIONS = ("alembic_version", "publication", "publications", "setting", "source")
+WRITE = {"SELECT", "INSERT", "UPDATE", "DELETE"}
+TABLES: dict[str, dict[str, set[str]]] = {
+    "publisher": {
+        "publication": WRITE,
+        "publications": {"SELECT"},
+        "setting": {"SELECT"},
+        "source": WRITE,
+    },
+    "analyst": {"publications": {"SELECT"}, "setting": {"SELECT"}},
+    "stranger": {},
+}
+SCHEMAS = {
+    "publisher": {"kanon": {"USAGE"}, "published": {"USAGE", "CREATE"}},
+    "analyst": {"kanon": {"USAGE"}, "published": {"USAGE"}},
+    "stranger": {"kanon": set(), "published": set()},
+}
+
+
+@pytest.fixture(params=["publisher", "analyst", "stranger"])
+def party(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def role(parties: Parties, party: str) -> str:
+    return str(getattr(parties, party).info.user)
+
+
+def functions(parties: Parties) -> set[str]:
+    rows = fetch(
+        parties.admin,
+        "SELECT p.proname || '(' || oidvectortypes(p.proargtypes) || ')' FROM pg_proc AS p"
+        " WHERE p.pronamespace = 'kanon'::regnamespace",
+    )
+    return {name.replace(", ", ",") for (name,) in rows}
+
+
+def test_every_function_is_listed(parties: Parties) -> None:
+    assert functions(parties) == EXECUTE["publisher"]
+
+
+def test_execute(parties: Parties, party: str) -> None:
+    allowed = {
+        function
+        for function in functions(parties)
+        if value(
+            parties.admin,
+            "SELECT has_function_privilege($1::text, $2::text, 'EXECUTE')",
+            role(parties, party),
+            f"kanon.{function}",
+        )
+    }
+    assert allowed == EXECUTE[party]
+
+
+def test_tables(parties: Parties, party: str) -> None:
+    rows = fetch(
+        parties.admin,
+        "SELECT c.relname::text, p.name FROM pg_class AS c, unnest($2::text[]) AS p (name)"
+        " WHERE c.relnamespace = 'kanon'::regnamespace AND c.relkind IN ('r', 'v', 'S', 'm')"
+        " AND CASE c.relkind WHEN 'S' THEN p.name IN ('SELECT', 'UPDATE')"
+        "  AND has_sequence_privilege($1::text, c.oid, p.name)"
+        " ELSE has_table_privilege($1::text, c.oid, p.name)"
+        "  OR p.name IN ('SELECT', 'INSERT', 'UPDATE', 'REFERENCES')"
+        "  AND has_any_column_privilege($1::text, c.oid, p.name) END",
+        role(parties, party),
+        ["SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", "TRIGGER"],
+    )
+    held: dict[str, set[str]] = {}
+    for relation, privilege in rows:
+        held.setdefault(relation, set()).add(privilege)
+    assert held == TABLES[party]
+
+
+def test_every_table_is_listed(parties: Parties) -> None:
+    rows = fetch(
+        parties.admin,
+        "SELECT relname::text FROM pg_class WHERE relnamespace = 'kanon'::regnamespace"
+        " AND relkind IN ('r', 'v', 'm') ORDER BY relname",
+    )
+    assert [name for (name,) in rows] == list(RELATIONS)
+
+
+def test_schemas(parties: Parties, party: str) -> None:
+    held = {
+        schema: {
+            privilege
+            for privilege in ("USAGE", "CREATE")
+            if value(
+                parties.admin,
+                "SELECT has_schema_privilege($1::text, $2::text, $3::text)",
+                role(parties, party),
+                schema,
+                privilege,
+            )
+        }
+        for schema in ("kanon", "published")
+    }
+    assert held == SCHEMAS[party]
+
+
+def test_nothing_for_public(parties: Parties) -> None:
+    """Nothing of ours is anybody's by membership in PUBLIC, present or by default."""
+    granted = fetch(
+        parties.admin,
+        "SELECT o.name FROM ("
+        " SELECT proname::text, coalesce(proacl, acldefault('f', proowner)) FROM pg_proc"
+        "  WHERE pronamespace IN ('kanon'::regnamespace, 'published'::regnamespace) UNION ALL"
+        " SELECT relname, coalesce(relacl, acldefault('r', relowner)) FROM pg_class"
+        "  WHERE relnamespace IN ('kanon'::regnamespace, 'published'::regnamespace)"
+        "  AND relkind <> 'i' UNION ALL"
+        " SELECT nspname, coalesce(nspacl, acldefault('n', nspowner)) FROM pg_namespace"
+        "  WHERE nspname IN ('kanon', 'published')"
+        ") AS o (name, acl), aclexplode(o.acl) AS a WHERE a.grantee = 0",
+    )
+    assert granted == []
+
+
+def test_roles_have_no_power(parties: Parties) -> None:
+    rows = fetch(
+        parties.admin,
+        "SELECT rolname::text, rolsuper OR rolcreaterole OR rolcreatedb OR rolcanlogin"
+        " OR rolreplication OR rolbypassrls FROM pg_roles WHERE rolname ~ '^kanon_(pub|ana)'"
+        " ORDER BY 1",
+    )
+    assert rows == [("kanon_analyst", False), ("kanon_publisher", False)]
+
+
+def test_functions_are_fixed(parties: Parties) -> None:
+    """Every function has a fixed search path with pg_temp last, and its caller's rights."""
+    rows = fetch(
+        parties.admin,
+        "SELECT p.proname::text, p.prosecdef, r.rolsuper, p.provolatile::text,"
+        " (SELECT setting FROM unnest(p.proconfig) AS setting WHERE setting LIKE 'search_path=%')"
+        " FROM pg_proc AS p JOIN pg_roles AS r ON r.oid = p.proowner"
+        " WHERE p.pronamespace = 'kanon'::regnamespace",
+    )
+    for name, is_definer, is_superusers, volatility, path in rows:
+        assert (is_definer, is_superusers) == (False, True), name
+        assert path == "search_path=pg_catalog, pg_temp", name
+        # An IMMUTABLE function of data may be folded into a plan, and answer from the past.
+        assert volatility in "sv", name
+
+
+def test_catalog_view_is_a_barrier(parties: Parties) -> None:
+    """Cheap functions of an analyst never see entries that are not theirs."""
+    assert value(
+        parties.admin, "SELECT reloptions FROM pg_class WHERE oid = 'kanon.publications'::regclass"
+    ) == ["security_barrier=true"]
+
+
+@pytest.fixture(scope="module")
+def published(parties: Parties) -> Parties:
+    rows = [(i, i % 4) for i in range(40)]
+    create_table(parties.publisher, "data.people", "age int, sick int", rows)
+    kanon = Functions(parties.publisher)
+    kanon.register("data.people", ["age"], "sick")
+    kanon.publish("data.people", "people", privacy='{"l": 2}')
+    return parties
+
+
+def test_readers(
+    published: Parties,
+    new_role: Callable[..., str],
+) -> None:
+    """Whoever is named reads a publication, and nobody else does, whatever the defaults are."""
+    one, other = new_role("kanon_analyst"), new_role("kanon_analyst")
+    try:
+        for grantee in ("PUBLIC", other, "kanon_analyst"):
+            fetch(
+                published.publisher,
+                f"ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO {grantee}",
+            )
+        Functions(published.publisher).publish(
+            "data.people", "restricted", privacy='{"l": 2}', readers=[one]
+        )
+        for suffix in ("", "_qit", "_sat", "_bit"):
+            grants = fetch(
+                published.admin,
+                "SELECT a.grantee::regrole::text, a.privilege_type FROM pg_class AS c,"
+                " aclexplode(c.relacl) AS a WHERE c.oid = $1::text::regclass"
+                " AND a.grantee <> c.relowner",
+                f"published.restricted{suffix}",
+            )
+            assert grants == [(one, "SELECT")]
+        assert Functions(published.analyst).publications() == ["people"]
+    finally:
+        fetch(published.admin, f"DROP OWNED BY {one}")
+        for grantee in ("PUBLIC", other, "kanon_analyst"):
+            fetch(
+                published.publisher,
+                f"ALTER DEFAULT PRIVILEGES REVOKE ALL ON TABLES FROM {grantee}",
+            )
+
+
+@pytest.mark.parametrize("suffix", ["", "_qit", "_sat", "_bit"])
+def test_published_relations_are_read_only(published: Parties, suffix: str) -> None:
+    held = {
+        privilege
+        for privilege in ("SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "TRIGGER")
+        if value(
+            published.analyst,
+            "SELECT has_table_privilege($1::text, $2::text)",
+            f"published.people{suffix}",
+            privilege,
+        )
+    }
+    assert held == {"SELECT"}

@@ -1,0 +1,366 @@
+"""Settings and assignments of small random tables against exhaustive search."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from collections import Counter
+from fractions import Fraction
+from functools import cache
+from math import floor
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+
+from kanon_db.algorithms.bucketization.anatomy import anatomy
+from kanon_db.algorithms.bucketization.assignment import (
+    is_valid,
+    partition_records,
+    round_robin,
+)
+from kanon_db.algorithms.bucketization.privacy import (
+    FPrimePrivacy,
+    PrivacySpecification,
+    check_eligible,
+)
+from kanon_db.algorithms.bucketization.setting import BucketSetting, IntArray
+from kanon_db.algorithms.bucketization.two_size import two_size
+from kanon_db.errors import IneligibleError, InfeasibleError, InvalidParameterError
+from tests.property import strategies
+
+two_size_module = importlib.import_module("kanon_db.algorithms.bucketization.two_size")
+
+Table = tuple[list[int], tuple[Fraction, ...]]
+Pairs = tuple[tuple[int, int], ...]
+
+
+# --- Reference: exhaustive, on rationals, without Theorem 1 --------------------------------------
+
+
+def has_assignment(table: list[int], buckets: list[tuple[int, tuple[int, ...]]]) -> bool:
+    """Try every way to fill the buckets, each a size with the limit of every value."""
+
+    @cache
+    def fill(bucket: int, value: int, free: int, left: tuple[int, ...]) -> bool:
+        if value == len(left):
+            if free:
+                return False
+            if bucket + 1 == len(buckets):
+                return not any(left)
+            return fill(bucket + 1, 0, buckets[bucket + 1][0], left)
+        most = min(free, left[value], buckets[bucket][1][value])
+        return any(
+            fill(bucket, value + 1, free - k, (*left[:value], left[value] - k, *left[value + 1 :]))
+            for k in range(most, -1, -1)
+        )
+
+    return fill(0, 0, buckets[0][0], tuple(table))
+
+
+def limits_of(size: int, thresholds: tuple[Fraction, ...]) -> tuple[int, ...]:
+    return tuple(floor(threshold * size) for threshold in thresholds)
+
+
+def feasible_settings(n_records: int, max_size: int) -> list[tuple[int, Pairs]]:
+    """All settings of one or two sizes with their losses, by increasing loss."""
+    found = set()
+    for size1 in range(1, max_size + 1):
+        for count1 in range(n_records // size1 + 1):
+            rest = n_records - size1 * count1
+            for size2 in range(size1 + 1, max_size + 1):
+                if rest % size2 == 0:
+                    pairs = ((size1, count1), (size2, rest // size2))
+                    found.add(tuple(pair for pair in pairs if pair[1]))
+            if rest == 0:
+                found.add(((size1, count1),))
+    return sorted((sum(b * (s - 1) ** 2 for s, b in pairs), pairs) for pairs in found)
+
+
+def passes_theorem_1(table: list[int], thresholds: tuple[Fraction, ...], pairs: Pairs) -> bool:
+    most = [
+        [min(floor(f * size) * count, o) for size, count in pairs]
+        for f, o in zip(thresholds, table, strict=True)
+    ]
+    return all(sum(row) >= o for row, o in zip(most, table, strict=True)) and all(
+        sum(row[j] for row in most) >= size * count for j, (size, count) in enumerate(pairs)
+    )
+
+
+def two_size_or_none(table: Table, max_size: int) -> BucketSetting | None:
+    try:
+        return two_size(table[0], FPrimePrivacy(table[1]), max_size)
+    except (InfeasibleError, IneligibleError):
+        return None
+
+
+# --- Settings -----------------------------------------------------------------------------------
+
+
+@given(strategies.tables(4, 4), st.integers(1, 9))
+@settings(max_examples=300, deadline=None)
+def test_two_size_loss_is_that_of_exhaustive_assignment(table: Table, max_size: int) -> None:
+    found = two_size_or_none(table, max_size)
+    best = next(
+        (
+            (loss, pairs)
+            for loss, pairs in feasible_settings(sum(table[0]), max_size)
+            if has_assignment(
+                table[0], [(s, limits_of(s, table[1])) for s, b in pairs for _ in range(b)]
+            )
+        ),
+        None,
+    )
+    assert (found and found.loss) == (best and best[0])
+
+
+@given(strategies.tables(6, 30), st.integers(1, 14))
+@settings(max_examples=300, deadline=None)
+def test_two_size_is_the_first_valid_setting_of_a_sequential_scan(
+    table: Table, max_size: int
+) -> None:
+    found = two_size_or_none(table, max_size)
+    valid = [
+        (loss, pairs)
+        for loss, pairs in feasible_settings(sum(table[0]), max_size)
+        if passes_theorem_1(*table, pairs)
+    ]
+    if found is None:
+        assert not valid
+    else:
+        assert (found.loss, found.pairs) in valid
+        assert found.loss == valid[0][0]
+
+
+# Buckets of 5 cannot be filled, although every value would fit in.
+@example(([3, 3, 3, 2], (Fraction(1, 3),) * 4), 3, 5)
+@given(strategies.tables(5, 25), st.integers(1, 9), st.integers(1, 9))
+@settings(max_examples=300, deadline=None)
+def test_the_first_valid_candidate_of_each_size_pair(table: Table, size: int, other: int) -> None:
+    n_records, (size1, size2) = sum(table[0]), sorted((size, other))
+    gamma = [
+        ((size1, b1), (size2, (n_records - size1 * b1) // size2))
+        for b1 in range(n_records // size1, -1, -1)
+        if (n_records - size1 * b1) % size2 == 0
+    ]
+    scanned = [
+        tuple(pair for pair in pairs if pair[1])
+        for pairs in gamma
+        if passes_theorem_1(*table, pairs)
+    ]
+    types = Counter(zip(*table, strict=True))
+    instance = two_size_module._Instance.of(types, size1, size2, lambda: None)
+    pair = (np.array([size1]), np.array([size2]))
+    found = two_size_module._search(instance, [pair], "none", lambda: None)
+    assert (found and found.pairs) == (scanned[0] if scanned else None)
+
+
+# Two settings of loss 16, of which the second is found first.
+@example(([3, 6, 1, 7], (Fraction(1, 3), Fraction(1), Fraction(1), Fraction(2, 3))), 8)
+@given(strategies.tables(6, 1000, eligible=True), st.integers(1, 40))
+@settings(max_examples=150, deadline=None)
+def test_pruning_blocks_and_the_order_of_values_do_not_change_the_result(
+    table: Table, max_size: int
+) -> None:
+    found = two_size_or_none(table, max_size)
+    assume(found is not None)
+    assert found is not None
+    counts, privacy = table[0], FPrimePrivacy(table[1])
+    assert two_size(counts, privacy, max_size, pruning="loss").pairs == found.pairs
+    assert two_size(counts, privacy, max_size, pruning="none").pairs == found.pairs
+    reversed_privacy = FPrimePrivacy(table[1][::-1])
+    assert two_size(counts[::-1], reversed_privacy, max_size).pairs == found.pairs
+    chunks = {"_CELLS_PER_CHUNK": 1, "_FIRST_CHUNK": 1}
+    for shortest in (chunks, {"_PAIRS_PER_BLOCK": 1}, {"_PAIRS_PER_BLOCK": 1, **chunks}):
+        with mock.patch.multiple(two_size_module, **shortest):
+            assert two_size(counts, privacy, max_size).pairs == found.pairs
+
+
+@given(strategies.tables(5, 25, eligible=True), st.integers(1, 12))
+@settings(max_examples=200, deadline=None)
+def test_the_hint_names_the_smallest_sufficient_size(table: Table, max_size: int) -> None:
+    counts, privacy = table[0], FPrimePrivacy(table[1])
+    try:
+        two_size(counts, privacy, max_size)
+    except InfeasibleError as error:
+        named = re.search(r"max_bucket_size to (?:at least )?(\d+)$", error.hint)
+        if named is None:
+            tried = re.search(r"up to (\d+) suffices$", error.hint)
+            largest = max_size if tried is None else int(tried[1])
+            assert largest >= min(sum(counts), 4 * max_size)
+            assert two_size_or_none(table, largest) is None
+        else:
+            assert two_size_or_none(table, int(named[1]) - 1) is None
+            if "at least" not in error.hint:
+                assert two_size_or_none(table, int(named[1])) is not None
+
+
+# --- Theorem 1, Algorithm 1, round-robin ----------------------------------------------------------
+
+
+@given(st.data())
+@settings(max_examples=300, deadline=None)
+def test_theorem_1_holds_exactly_if_an_assignment_exists(data: st.DataObject) -> None:
+    table = data.draw(strategies.counts(4, 4))
+    setting = data.draw(strategies.settings_for(sum(table), 8))
+    limits = data.draw(
+        st.lists(
+            st.tuples(*(st.integers(0, int(size)) for size in setting.sizes)),
+            min_size=len(table),
+            max_size=len(table),
+        )
+    )
+    buckets = [
+        (size, tuple(row[j] for row in limits))
+        for j, (size, count) in enumerate(setting.pairs)
+        for _ in range(count)
+    ]
+    assert is_valid(table, limits, setting) == has_assignment(table, buckets)
+
+
+def check_assignment(table: list[int], limits: IntArray, setting: BucketSetting) -> None:
+    """Deal all records and look into each bucket."""
+    partition = partition_records(table, limits, setting)
+    assert partition.sum(axis=1).tolist() == table
+    assert (partition >= 0).all()
+    allotment = round_robin(partition, setting)
+    records = [(value, rank) for value, count in enumerate(table) for rank in range(count)]
+    values, ranks = (np.array(column) for column in zip(*records, strict=True))
+    buckets = allotment.bucket_of(values, ranks)
+    sizes = np.repeat(setting.sizes, setting.counts)
+    assert np.bincount(buckets, minlength=sizes.size).tolist() == sizes.tolist()
+    size_class = np.repeat(np.arange(setting.sizes.size), setting.counts)
+    for (bucket, value), occurrences in Counter(zip(buckets, values, strict=True)).items():
+        assert occurrences <= limits[value, size_class[bucket]]
+    # The formula of the class's description, entry by entry.
+    for value, rank, bucket in zip(values, ranks, buckets, strict=True):
+        (entry,) = np.flatnonzero(
+            (allotment.value == value)
+            & (allotment.first_rank <= rank)
+            & (rank < allotment.first_rank + allotment.n_records)
+        )
+        step = allotment.start[entry] + rank - allotment.first_rank[entry]
+        assert bucket == allotment.first_bucket[entry] + step % allotment.n_buckets[entry]
+
+
+@given(strategies.tables(6, 40, eligible=True), st.integers(2, 30))
+@settings(max_examples=200, deadline=None)
+def test_two_size_assignments_keep_every_bucket_within_its_thresholds(
+    table: Table, max_size: int
+) -> None:
+    setting = two_size_or_none(table, max_size)
+    assume(setting is not None)
+    assert setting is not None
+    limits = np.array([[floor(f * int(size)) for size in setting.sizes] for f in table[1]])
+    check_assignment(table[0], limits, setting)
+
+
+@given(st.data())
+@settings(max_examples=200, deadline=None)
+def test_any_valid_setting_has_an_assignment(data: st.DataObject) -> None:
+    table, thresholds = data.draw(strategies.tables(5, 12, eligible=True))
+    setting = data.draw(strategies.settings_for(sum(table), 20))
+    limits = FPrimePrivacy(thresholds).occurrence_limits(setting.sizes)
+    if is_valid(table, limits, setting):
+        check_assignment(table, limits, setting)
+    else:
+        with pytest.raises(InfeasibleError):
+            partition_records(table, limits, setting)
+
+
+@given(strategies.counts(8, 15), st.integers(1, 9))
+@settings(max_examples=200, deadline=None)
+def test_anatomy_puts_each_value_at_most_once_in_each_bucket(table: list[int], l: int) -> None:
+    n_records = sum(table)
+    if max(table) * l > n_records:
+        with pytest.raises(IneligibleError) as caught:
+            anatomy(table, l)
+        largest = int(re.search(r"lower l to (\d+)$", caught.value.hint)[1])  # type: ignore[index]
+        anatomy(table, largest)
+        with pytest.raises(IneligibleError):
+            anatomy(table, largest + 1)
+        return
+    setting = anatomy(table, l)
+    assert setting.n_buckets == n_records // l
+    assert setting.sizes.min() >= l
+    assert setting.largest_size - setting.sizes.min() <= 1
+    if n_records % l <= n_records // l:
+        assert setting.largest_size <= l + 1
+    check_assignment(table, np.ones((len(table), setting.sizes.size), dtype=np.int64), setting)
+
+
+# --- Specifications -----------------------------------------------------------------------------
+
+decimals = st.decimals(0, 1, places=3).map(str)
+
+
+@st.composite
+def specifications(draw: st.DrawFn) -> dict[str, object]:
+    """Specifications, most of them valid, for values named v0, v1, … and NULL."""
+    document: dict[str, object] = {}
+    for rule in draw(st.sets(st.sampled_from(["theta", "base", "default", "l", "null"]))):
+        document[rule] = draw(st.integers(1, 12).map(str) if rule == "l" else decimals)
+    own = draw(st.sets(st.integers(0, 3)))
+    if own:
+        document["values"] = {f"v{i}": draw(decimals) for i in sorted(own)}
+    return document
+
+
+def remedied(
+    document: dict[str, object], hint: str, values: list[str | None], broken: list[bool]
+) -> list[dict[str, object]]:
+    """Follow a hint; where it offers a choice, each way."""
+    alternatives = [document]
+    for remedy in hint.split("; "):
+        if own := re.fullmatch(r"raise (\d+) entries of values to (\S+)", remedy):
+            listed = document["values"]
+            assert isinstance(listed, dict)
+            low = [v for v, failed in zip(values, broken, strict=True) if failed and v in listed]
+            assert len(low) == int(own[1])
+            raised = listed | dict.fromkeys(low, own[2])
+            alternatives = [alternative | {"values": raised} for alternative in alternatives]
+        else:
+            changes = re.findall(r"(theta|base|default|l|null) to (\S+)", remedy)
+            assert changes
+            alternatives = [a | {rule: number} for a in alternatives for rule, number in changes]
+    return alternatives
+
+
+@given(specifications(), st.lists(st.integers(1, 50), min_size=4, max_size=7), st.booleans())
+@settings(max_examples=400, deadline=None)
+def test_a_refused_specification_passes_with_the_suggested_numbers(
+    document: dict[str, object], table: list[int], null: bool
+) -> None:
+    values: list[str | None] = [f"v{i}" for i in range(len(table) - null)] + [None] * null
+    try:
+        spec = PrivacySpecification.parse(json.dumps(document))
+        privacy = spec.thresholds(values, table)
+    except InvalidParameterError:
+        assume(False)
+    broken = [f < Fraction(o, sum(table)) for f, o in zip(privacy.thresholds, table, strict=True)]
+    assert privacy.ineligible(table).tolist() == broken
+    if not any(broken):
+        check_eligible(spec, values, table)
+        return
+    with pytest.raises(IneligibleError) as caught:
+        check_eligible(spec, values, table)
+    assert caught.value.detail.startswith(f"{sum(broken)} of {len(table)} ")
+    for alternative in remedied(document, caught.value.hint, values, broken):
+        check_eligible(PrivacySpecification.parse(json.dumps(alternative)), values, table)
+
+
+@given(
+    st.lists(st.fractions(Fraction(1, 10**9), 1), min_size=1, max_size=5),
+    st.lists(st.integers(1, 5000), min_size=1, max_size=5),
+)
+def test_occurrence_limits_are_exact_floors(thresholds: list[Fraction], sizes: list[int]) -> None:
+    privacy = FPrimePrivacy(tuple(thresholds))
+    assert privacy.occurrence_limits(sizes).tolist() == [
+        [floor(f * size) for size in sizes] for f in thresholds
+    ]
+    inverses = [-(-f.denominator // f.numerator) for f in thresholds]
+    assert privacy.smallest_bucket_size() == min(inverses)
+    assert privacy.corresponding_l() == max(inverses)

@@ -1,0 +1,283 @@
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from kanon_db.algorithms.bucketization.privacy import (
+    FPrimePrivacy,
+    PrivacySpecification,
+    check_eligible,
+)
+from kanon_db.errors import IneligibleError, InvalidParameterError
+
+
+def thresholds(text: str, **counts: int) -> list[str]:
+    privacy = PrivacySpecification.parse(text).thresholds(list(counts), list(counts.values()))
+    return [str(threshold) for threshold in privacy.thresholds]
+
+
+class TestFPrimePrivacy:
+    @pytest.mark.parametrize(
+        ("threshold", "size", "limit"),
+        [
+            ("29/100", 100, 29),  # 0.29 * 100 = 28.999…
+            ("58/100", 50, 29),  # 0.58 * 50 = 28.999…
+            ("1/3", 3, 1),
+            ("1/5", 5, 1),  # 0.02 + 2 * 0.09 = 0.19999…
+            ("999999999999999999/1000000000000000000", 5000, 4999),
+            ("1", 5000, 5000),
+        ],
+    )
+    def test_limits_are_exact_where_doubles_are_not(
+        self, threshold: str, size: int, limit: int
+    ) -> None:
+        assert FPrimePrivacy((Fraction(threshold),)).occurrence_limits([size]).tolist() == [[limit]]
+
+    def test_limits_of_thresholds_beyond_64_bits(self) -> None:
+        exact = Fraction(1, 3) - Fraction(1, 10**40)
+        privacy = FPrimePrivacy((exact, Fraction(1, 3)))
+        assert privacy.occurrence_limits([3, 4, 6]).tolist() == [[0, 1, 1], [1, 1, 2]]
+        assert privacy.occurrence_limits([3]).dtype == np.int64
+
+    def test_specification_to_limit_is_exact(self) -> None:
+        spec = PrivacySpecification.parse('{"theta": 2, "base": 0.02}')
+        privacy = spec.thresholds(["a", "b"], [9, 91])
+        assert privacy.thresholds[0] == Fraction(1, 5)
+        assert privacy.occurrence_limits([5])[0, 0] == 1
+
+    def test_without_values(self) -> None:
+        privacy = FPrimePrivacy(())
+        assert privacy.occurrence_limits([1, 2]).shape == (0, 2)
+        assert (privacy.smallest_bucket_size(), privacy.corresponding_l()) == (1, 1)
+        assert privacy.ineligible([]).tolist() == []
+
+    def test_smallest_bucket_and_l_round_up(self) -> None:
+        privacy = FPrimePrivacy((Fraction(3, 10), Fraction(21, 100)))
+        assert (privacy.smallest_bucket_size(), privacy.corresponding_l()) == (4, 5)
+
+    def test_a_frequency_equal_to_the_threshold_is_eligible(self) -> None:
+        privacy = FPrimePrivacy((Fraction(1, 3), Fraction(2, 3)))
+        assert privacy.ineligible([1, 2]).tolist() == [False, False]
+        assert privacy.ineligible([2, 1]).tolist() == [True, False]
+
+    @pytest.mark.parametrize("threshold", [Fraction(0), Fraction(-1, 2), Fraction(11, 10)])
+    def test_range(self, threshold: Fraction) -> None:
+        with pytest.raises(InvalidParameterError, match=r"must lie in \(0, 1\]") as caught:
+            FPrimePrivacy((Fraction(1), threshold))
+        assert caught.value.detail == "1 of 2 thresholds lie outside"
+
+
+class TestRules:
+    def test_theta_and_base(self) -> None:
+        assert thresholds('{"theta": 2, "base": 0.02}', a=9, b=91) == ["1/5", "1"]
+        assert thresholds('{"theta": 1.5}', a=1, b=1) == ["3/4", "3/4"]
+        assert thresholds('{"base": 0.75}', a=1, b=3) == ["3/4", "3/4"]
+
+    def test_l(self) -> None:
+        assert thresholds('{"l": 4}', a=1, b=1) == ["1/4", "1/4"]
+        assert thresholds('{"l": "2.5"}', a=1) == ["2/5"]
+
+    def test_own_thresholds_replace_the_general_rule_in_both_directions(self) -> None:
+        text = '{"default": 0.5, "values": {"HIV": 0.05, "Flu": "2/3"}}'
+        assert thresholds(text, HIV=1, Flu=6, Cold=3) == ["1/20", "2/3", "1/2"]
+
+    def test_the_strictest_general_rule_counts(self) -> None:
+        text = '{"theta": 2, "base": 0.1, "default": 0.5, "l": "9/4"}'
+        assert thresholds(text, a=1, b=4, c=5) == ["3/10", "4/9", "4/9"]
+        assert thresholds(text.replace('"9/4"', "1.5"), a=1, b=4, c=5) == ["3/10", "1/2", "1/2"]
+
+    def test_null(self) -> None:
+        spec = PrivacySpecification.parse(
+            '{"default": 0.5, "null": "1/7", "values": {"null": 0.25}}'
+        )
+        privacy = spec.thresholds([None, "null", ""], [1, 1, 1])
+        assert privacy.thresholds == (Fraction(1, 7), Fraction(1, 4), Fraction(1, 2))
+
+    def test_null_without_a_threshold_of_its_own_follows_the_general_rule(self) -> None:
+        spec = PrivacySpecification.parse('{"default": 0.5, "values": {"a": 0.25}}')
+        assert spec.thresholds([None, "a"], [1, 1]).thresholds[0] == Fraction(1, 2)
+
+    def test_a_threshold_for_null_does_not_require_nulls(self) -> None:
+        assert thresholds('{"l": 2, "null": 0.1}', a=1) == ["1/2"]
+
+    def test_values_that_no_rule_covers(self) -> None:
+        spec = PrivacySpecification.parse('{"values": {"secret": 0.5}}')
+        with pytest.raises(InvalidParameterError, match="without a threshold") as caught:
+            spec.thresholds(["secret", "other", None], [1, 1, 1])
+        assert caught.value.detail == "2 of 3 sensitive values are not covered"
+
+    def test_entries_that_do_not_occur(self) -> None:
+        spec = PrivacySpecification.parse('{"l": 2, "values": {"HVI": 0.1, "Flu": 0.5}}')
+        with pytest.raises(InvalidParameterError, match="does not occur") as caught:
+            spec.thresholds(["HIV", "Flu", None], [1, 1, 1])
+        assert caught.value.detail.startswith("1 of 2 entries")
+        assert "HVI" not in f"{caught.value.detail}{caught.value.hint}"
+
+    def test_a_value_without_records(self) -> None:
+        with pytest.raises(InvalidParameterError, match="at least one record"):
+            thresholds('{"l": 2}', a=1, b=0)
+
+    def test_an_empty_table(self) -> None:
+        assert thresholds('{"theta": 8, "base": 0.02}') == []
+
+
+class TestParse:
+    def test_numbers_are_taken_as_written(self) -> None:
+        spec = PrivacySpecification.parse(
+            '{"theta": 1e1, "base": 0.1, "default": "1/3", "null": "2.5E-1", '
+            '"values": {"a": 0.1000000000000000000000000000000000001}}'
+        )
+        assert (spec.theta, spec.base) == (10, Fraction(1, 10))
+        assert (spec.default, spec.null) == (Fraction(1, 3), Fraction(1, 4))
+        assert spec.values["a"] == Fraction(1, 10) + Fraction(1, 10**37)
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("", "not valid JSON"),
+            ("{'l': 4}", "not valid JSON"),
+            ('{"l": 4} x', "not valid JSON"),
+            ('{"l": .5}', "not valid JSON"),
+            ("[4]", "must be a JSON object"),
+            ("4", "must be a JSON object"),
+            ('"l"', "must be a JSON object"),
+            ("null", "must be a JSON object"),
+            ("{}", "is empty"),
+            ('{"values": {}}', "is empty"),
+            ('{"epsilon": 1}', "unknown key"),
+            ('{"l": 4, "L": 4}', "unknown key"),
+            ('{"l": 4, "l": 5}', "repeats a key"),
+            ('{"values": {"a": 0.1, "a": 0.2}}', "repeats a key"),
+            ('{"values": [0.1]}', "values must be a JSON object"),
+            ('{"values": {"a": {"b": 0.1}}}', "each of values must be a number"),
+            ('{"l": true}', "l must be a number"),
+            ('{"theta": null}', "theta must be a number"),
+            ('{"theta": [1]}', "theta must be a number"),
+            ('{"theta": NaN}', "not finite"),
+            ('{"theta": Infinity}', "not finite"),
+            ('{"theta": -Infinity}', "not finite"),
+            ('{"theta": "NaN"}', "malformed or overlong number"),
+            ('{"theta": "inf"}', "malformed or overlong number"),
+            ('{"theta": ""}', "malformed or overlong number"),
+            ('{"theta": " 1"}', "malformed or overlong number"),
+            ('{"theta": "1\\n"}', "malformed or overlong number"),
+            ('{"theta": "1_0"}', "malformed or overlong number"),
+            ('{"theta": "0x10"}', "malformed or overlong number"),
+            ('{"theta": "\\u0661"}', "malformed or overlong number"),
+            ('{"theta": "1/2/3"}', "malformed or overlong number"),
+            ('{"theta": "1.5/2"}', "malformed or overlong number"),
+            ('{"theta": "1/0"}', "denominator 0"),
+            ('{"theta": 1e41}', "malformed or overlong number"),
+            ('{"theta": -1}', "theta must be at least 0"),
+            ('{"theta": 0}', "must not both be 0"),
+            ('{"base": 0.0}', "must not both be 0"),
+            ('{"theta": 0, "base": 0, "l": 2}', "must not both be 0"),
+            ('{"base": 1.01}', r"base must be in \[0, 1\]"),
+            ('{"base": -0.01}', r"base must be in \[0, 1\]"),
+            ('{"default": 0}', r"default must be in \(0, 1\]"),
+            ('{"default": 1.001}', r"default must be in \(0, 1\]"),
+            ('{"null": 0}', r"null must be in \(0, 1\]"),
+            ('{"l": 0.5}', "l must be at least 1"),
+            ('{"values": {"a": 0, "b": 1, "c": 2}}', r"must lie in \(0, 1\]"),
+        ],
+    )
+    def test_refusals(self, text: str, message: str) -> None:
+        with pytest.raises(InvalidParameterError, match=message):
+            PrivacySpecification.parse(text)
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            '{"theta": 1e999999999}',
+            '{"theta": 1e-999999999}',
+            '{"theta": "1e999999999"}',
+            '{"theta": ' + "9" * 1_000_000 + "}",
+            '{"theta": "1/' + "9" * 1_000_000 + '"}',
+            '{"values": ' + "[" * 1_000_000,
+            '{"values": ' + '{"a":' * 500_000,
+            '{"l": 4' + " " * 2**24 + "}",
+        ],
+        ids=["exponent", "negative", "string", "digits", "denominator", "array", "object", "long"],
+    )
+    def test_small_work_for_hostile_texts(self, text: str) -> None:
+        # Written out, 10 ** 999999999 would take gigabytes and minutes.
+        with pytest.raises(InvalidParameterError):
+            PrivacySpecification.parse(text)
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            '{"values": {"CANARY": 7}}',
+            '{"values": {"CANARY": "x"}}',
+            '{"values": {"CANARY": 0.1, "CANARY": 0.1}}',
+            '{"CANARY": 0.1}',
+            '{"values": {"CANARY": }}',
+        ],
+    )
+    def test_messages_do_not_quote_values(self, text: str) -> None:
+        with pytest.raises(InvalidParameterError) as caught:
+            PrivacySpecification.parse(text)
+        error = caught.value
+        assert "CANARY" not in f"{error} {error.message} {error.detail} {error.hint}"
+        assert error.__cause__ is None
+
+
+class TestCheckEligible:
+    def test_passes(self) -> None:
+        check_eligible(PrivacySpecification.parse('{"l": 3}'), ["a", "b", None], [1, 1, 1])
+
+    @pytest.mark.parametrize(
+        ("text", "counts", "detail", "hint"),
+        [
+            ('{"l": 4}', [3, 6, 11], "2 of 3", "lower l to 1"),
+            ('{"l": 4}', [3, 7, 10], "2 of 3", "lower l to 2"),
+            ('{"default": 0.3}', [1, 2, 4], "1 of 3", "raise default to 0.572"),
+            ('{"default": 0.3}', [1, 0, 1], None, None),
+            ('{"theta": 0.5}', [1, 1, 2], "3 of 3", "raise theta to 1 or base to 0.25"),
+            (
+                '{"theta": 0.5, "base": 0.02}',
+                [1, 1, 1],
+                "3 of 3",
+                "raise theta to 0.94 or base to 0.167",
+            ),
+            ('{"base": 0.3}', [1, 1, 2], "1 of 3", "raise theta to 0.4 or base to 0.5"),
+            (
+                '{"l": 5, "theta": 0.9}',
+                [1, 1, 1],
+                "3 of 3",
+                "lower l to 3; raise theta to 1 or base to 0.0334",
+            ),
+            (
+                '{"default": 1, "values": {"a": 0.1, "b": 0.2}}',
+                [3, 4, 13],
+                "1 of 3",
+                "raise 1 entries of values to 0.15",
+            ),
+            (
+                '{"default": 0.1, "null": 0.01, "values": {"a": 0.1, "b": 0.1}}',
+                [3, 4, 13],
+                "3 of 3",
+                "raise 2 entries of values to 0.2; raise null to 0.65",
+            ),
+        ],
+    )
+    def test_refusals(
+        self, text: str, counts: list[int], detail: str | None, hint: str | None
+    ) -> None:
+        spec = PrivacySpecification.parse(text)
+        if detail is None:
+            with pytest.raises(InvalidParameterError):
+                check_eligible(spec, ["a", "b", None], counts)
+            return
+        with pytest.raises(IneligibleError) as caught:
+            check_eligible(spec, ["a", "b", None], counts)
+        assert caught.value.detail.startswith(detail)
+        assert caught.value.hint == hint
+
+    def test_tiny_suggestions_are_not_rounded_to_zero_or_one(self) -> None:
+        spec = PrivacySpecification.parse('{"theta": 0.99999, "base": 0.0000001}')
+        with pytest.raises(IneligibleError) as caught:
+            check_eligible(spec, ["a", "b"], [1, 1])
+        assert caught.value.hint == "raise theta to 1 or base to 0.000005"
