@@ -300,8 +300,10 @@ def _both_sides(session: Session, tables: BucketTables, ranges: Sequence[tuple[i
     values = [f"value_{i}" for i in range(len(columns))]
     named = ", ".join(f"{column} AS {value}" for column, value in zip(columns, values, strict=True))
     sides = [
-        f"SELECT {tables.attribute} AS attribute, {named}, {tables.bits} AS bits,"
-        f" NULL::bytea AS pairs FROM {tables.bit}"
+        (
+            f"SELECT {tables.attribute} AS attribute, {named}, {tables.bits} AS bits,"
+            f" NULL::bytea AS pairs FROM {tables.bit}"
+        )
     ]
     for attribute, column in zip(tables.with_bitmaps, columns, strict=True):
         table, count = ("s", tables.count) if column == tables.sensitive else ("q", "1")

@@ -19,7 +19,7 @@ import kanon_db
 from kanon_db.database.psycopg_session import PsycopgSession, open_connection
 from kanon_db.database.session import fetch_one
 from kanon_db.errors import InUseError, PermissionDeniedError, ServerError
-from kanon_db.server.local_folder import CONFIGURATION, ENVIRONMENT
+from kanon_db.server.local_folder import CONFIGURATION, ENVIRONMENT, NEW
 from kanon_db.server.resources import import_paths, resource_directory
 
 ROLES: Final = ("kanon_publisher", "kanon_analyst")
@@ -253,11 +253,15 @@ def _copy_environment(data_directory: Path, paths: list[str]) -> list[str] | Non
     home = data_directory.parent
     if not (home / CONFIGURATION).exists() or not os.access(home, os.W_OK):
         return None
-    target = home / ENVIRONMENT
+    target, unfinished = home / ENVIRONMENT, home / (ENVIRONMENT + NEW)
+    shutil.rmtree(unfinished, ignore_errors=True)
     for path in paths:
-        shutil.copytree(path, target, dirs_exist_ok=True, ignore=_not_for_the_server)
-    for file in (target, *target.rglob("*")):
+        shutil.copytree(path, unfinished, dirs_exist_ok=True, ignore=_not_for_the_server)
+    for file in (unfinished, *unfinished.rglob("*")):
         file.chmod(0o755 if file.is_dir() else 0o644)
+    # Never over the old files: running backends have its libraries mapped.
+    shutil.rmtree(target, ignore_errors=True)
+    unfinished.rename(target)
     return [str(target)]
 
 

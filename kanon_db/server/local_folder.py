@@ -173,7 +173,7 @@ class ClusterFolder:
         """Remove a stopped cluster; the folder goes too if nothing else lies in it."""
         if _is_private(places.socket, host.find_account(places.account)):
             shutil.rmtree(places.socket)
-        for name in (DATA, DATA + NEW, SOCKET, ENVIRONMENT):
+        for name in (DATA, DATA + NEW, SOCKET, ENVIRONMENT, ENVIRONMENT + NEW):
             if (places.home / name).exists():
                 shutil.rmtree(places.home / name)
         for name in (LOG, CONFIGURATION, CONFIGURATION + NEW):

@@ -130,7 +130,10 @@ TAMPERINGS: dict[str, tuple[str, str]] = {
         BITMAPS,
     ),
     "a bitmap changes": (
-        "UPDATE $bit SET bits = set_bit(bits, 5, 1 - get_bit(bits, 5)) WHERE ctid = (SELECT min(ctid) FROM $bit)",
+        (
+            "UPDATE $bit SET bits = set_bit(bits, 5, 1 - get_bit(bits, 5))"
+            " WHERE ctid = (SELECT min(ctid) FROM $bit)"
+        ),
         BITMAPS,
     ),
     "a bitmap is removed": ("DELETE FROM $bit WHERE ctid = (SELECT min(ctid) FROM $bit)", BITMAPS),
@@ -147,13 +150,17 @@ TAMPERINGS: dict[str, tuple[str, str]] = {
         BITMAPS,
     ),
     "a bitmap of a value that does not occur": (
-        "INSERT INTO $bit (attribute, value, bits) SELECT attribute, 'new', bits FROM $bit"
-        " WHERE attribute = 'value' LIMIT 1",
+        (
+            "INSERT INTO $bit (attribute, value, bits) SELECT attribute, 'new', bits FROM $bit"
+            " WHERE attribute = 'value' LIMIT 1"
+        ),
         BITMAPS,
     ),
     "bitmaps exchange their values": (
-        "UPDATE $bit SET value = CASE value WHEN 'a' THEN 'b' ELSE 'a' END"
-        " WHERE value IN ('a', 'b')",
+        (
+            "UPDATE $bit SET value = CASE value WHEN 'a' THEN 'd' ELSE 'a' END"
+            " WHERE value IN ('a', 'd')"
+        ),
         BITMAPS,
     ),
     "a table hides rows": ("ALTER TABLE $sat ENABLE ROW LEVEL SECURITY", RELATIONS),

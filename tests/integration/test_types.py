@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import json
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 import psycopg
@@ -13,7 +15,6 @@ from tests.integration.parties import (
     Functions,
     Parties,
     check_published,
-    create_table,
     fetch,
     sqlstate_of,
     value,
@@ -25,8 +26,10 @@ SETUP = (
     "CREATE DOMAIN data.shorter AS data.short CHECK (value <> 'x')",
     "CREATE TYPE data.pair AS (a int, b text)",
     "CREATE TYPE data.spans AS RANGE (subtype = text)",
-    "CREATE COLLATION data.ignoring (provider = icu, locale = 'und-u-ks-level2',"
-    " deterministic = false)",
+    (
+        "CREATE COLLATION data.ignoring (provider = icu, locale = 'und-u-ks-level2',"
+        " deterministic = false)"
+    ),
 )
 
 LONG = "x" * 5000
@@ -99,7 +102,7 @@ def bound(_: Fraction) -> Fraction:
 
 
 @pytest.fixture(params=TYPES)
-def table(request: pytest.FixtureRequest, parties: Parties, extensions: set[str]) -> str:
+def table(request: pytest.FixtureRequest, parties: Parties, extensions: set[str]) -> Iterator[str]:
     """A table of a column of a type, with all its values and NULL, and a plain one."""
     kind = str(request.param)
     if kind in EXTENSIONS and kind not in extensions:
@@ -113,14 +116,16 @@ def table(request: pytest.FixtureRequest, parties: Parties, extensions: set[str]
             for i in range(12 * len(texts)):
                 text = texts[i % len(texts)]
                 copy.write(f"{chr(92) + 'N' if text is None else text}\t{i % 5}\n")
-    return name
+    yield name
+    with contextlib.suppress(psycopg.errors.UndefinedObject):
+        Functions(parties.publisher).drop("typed")
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_sensitive_attribute(parties: Parties, table: str, way: str) -> None:
     kanon = WAYS[way](parties.publisher)
     kanon.register(table, ["plain"], "typed")
-    published = kanon.publish(table, "typed", privacy='{"default": 0.5}', replace=True)
+    published = kanon.publish(table, "typed", privacy='{"default": 0.5}')
     check_published(parties.publisher, table, "typed", ["plain"], "typed", bound)
     n = value(
         parties.publisher, f"SELECT count(*) FROM (SELECT typed FROM {table} GROUP BY typed) AS t"
@@ -134,34 +139,53 @@ def test_sensitive_attribute(parties: Parties, table: str, way: str) -> None:
         )
         assert lower <= n <= upper
         assert estimate == pytest.approx(n)
-    kanon.drop("typed")
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_quasi_identifier(parties: Parties, table: str, way: str) -> None:
     kanon = WAYS[way](parties.publisher)
     kanon.register(table, ["typed"], "plain")
-    kanon.publish(table, "typed", privacy='{"l": 2}', method="anatomy", replace=True)
+    kanon.publish(table, "typed", privacy='{"l": 2}', method="anatomy")
     check_published(parties.publisher, table, "typed", ["typed"], "plain", bound)
     assert all(holds for *_, holds in WAYS[way](parties.analyst).verify("typed"))
     n = value(parties.publisher, f"SELECT count(*) FROM {table} WHERE typed IS NULL")
     assert WAYS[way](parties.analyst).estimate(
         "SELECT COUNT(*) FROM typed WHERE typed IS NULL"
     ) == (n, 0, n, n)
-    kanon.drop("typed")
+
+
+SETTINGS = (
+    "timezone = 'Asia/Tokyo'",
+    "datestyle = 'German'",
+    "intervalstyle = 'sql_standard'",
+    "extra_float_digits = -5",
+    "bytea_output = 'escape'",
+)
 
 
 def test_threshold_of_each_value(parties: Parties, table: str) -> None:
-    """A value's own threshold is found by the text that PostgreSQL prints for it."""
-    kanon = Functions(parties.publisher)
-    kanon.register(table, ["plain"], "typed")
-    rows = fetch(
-        parties.publisher,
-        f"SELECT format('%s', min(typed::text)), count(*) FROM {table} WHERE num_nulls(typed) = 0"
+    """Every value's own threshold is found by its text, which no session's settings change."""
+    publisher, analyst = Functions(parties.publisher), Functions(parties.analyst)
+    publisher.register(table, ["plain"], "typed")
+    publisher.publish(table, "typed", privacy='{"default": 0.5}')
+    # Of equal values, such as 1.0 and 1.00, one stands for all: as it was published.
+    texts = fetch(
+        parties.admin,
+        "SELECT format('%s', typed) FROM published.typed_sat WHERE num_nulls(typed) = 0"
         " GROUP BY typed",
     )
-    # TODO
-    assert rows
+    privacy = json.dumps({"values": {text: "1/2" for (text,) in texts}, "null": "2/3"})
+    for setting in SETTINGS:
+        fetch(parties.publisher, f"SET {setting}")
+    # No general rule covers a value that is not found among these.
+    published = publisher.publish(table, "typed", privacy=privacy, replace=True)
+    assert published["metrics"]["sensitive_values"] == len(texts) + 1
+    for setting in SETTINGS:
+        fetch(parties.analyst, f"SET {setting}")
+        assert all(holds for *_, holds in analyst.verify("typed"))
+        assert analyst.metrics("typed") == pytest.approx(published["metrics"], rel=1e-5)
+    for connection in (parties.publisher, parties.analyst):
+        fetch(connection, "RESET ALL")
 
 
 @pytest.mark.parametrize("kind", ["json", "xml", "point", "box", "polygon", "xid", "cid", "json[]"])
