@@ -9,6 +9,7 @@ CREATE OR REPLACE FUNCTION kanon.register_source(
 LANGUAGE plpython3u VOLATILE
 SET search_path = pg_catalog, pg_temp
 SET datestyle = 'ISO, YMD'
+SET row_security = on
 AS $python$
 # environment
 from kanon_db.server.entry import register_source

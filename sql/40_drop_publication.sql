@@ -2,6 +2,7 @@
 CREATE OR REPLACE FUNCTION kanon.drop_publication(name text) RETURNS void
 LANGUAGE plpython3u VOLATILE
 SET search_path = pg_catalog, pg_temp
+SET row_security = on
 AS $python$
 # environment
 from kanon_db.server.entry import drop_publication

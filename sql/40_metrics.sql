@@ -4,6 +4,7 @@ RETURNS TABLE (metric text, value double precision)
 LANGUAGE plpython3u VOLATILE
 SET search_path = pg_catalog, pg_temp
 SET datestyle = 'ISO, YMD'
+SET row_security = on
 AS $python$
 # environment
 from kanon_db.server.entry import metrics

@@ -9,6 +9,7 @@ RETURNS TABLE (
 LANGUAGE plpython3u STABLE
 SET search_path = pg_catalog, pg_temp
 SET datestyle = 'ISO, YMD'
+SET row_security = on
 AS $python$
 # environment
 from kanon_db.server.entry import estimate_count

@@ -3,6 +3,7 @@ CREATE OR REPLACE FUNCTION kanon.rewrite_count(query text) RETURNS text
 LANGUAGE plpython3u STABLE
 SET search_path = pg_catalog, pg_temp
 SET datestyle = 'ISO, YMD'
+SET row_security = on
 AS $python$
 # environment
 from kanon_db.server.entry import rewrite_count

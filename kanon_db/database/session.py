@@ -17,7 +17,8 @@ Row = Mapping[str, Any]
 
 SETTINGS: Final = {
     "search_path": "pg_catalog, pg_temp",  # pg_temp last, or it would be searched first
-    "datestyle": "ISO, YMD",  # labels of dates do not depend on the caller's settings
+    "datestyle": "ISO, YMD",  # constants of dates do not depend on the caller's settings
+    "row_security": "on",  # off, our own tables would refuse whoever may not bypass it
 }
 """Settings under which every statement runs. The functions in `sql/` carry the same as SET."""
 

@@ -24,7 +24,7 @@ Connection = psycopg.Connection[Any]
 def fetch(connection: Connection, statement: str, *values: object) -> list[tuple[Any, ...]]:
     """Run one statement; its rows."""
     with psycopg.RawCursor(connection) as cursor:
-        cursor.execute(statement.encode(), values or None)
+        cursor.execute(statement.encode(), values or None, prepare=False)
         return cursor.fetchall() if cursor.description else []
 
 

@@ -1,0 +1,416 @@
+"""Publishing, replacing, listing and dropping."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import Any
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import kanon_db
+from kanon_db.api import Kanon
+from kanon_db.database.psycopg_session import PsycopgSession
+from tests.integration.parties import (
+    WAYS,
+    Connection,
+    Functions,
+    Package,
+    Parties,
+    check_published,
+    columns_of,
+    create_table,
+    fetch,
+    quoted,
+    remains,
+    sqlstate_of,
+    value,
+)
+
+ROWS = [(i % 30, "mf"[i % 2], f"disease {(i * i) % 7 % 5}") for i in range(350)]
+DUPLICATE, INVALID, UNKNOWN = "42710", "22023", "42704"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def people(parties: Parties) -> None:
+    create_table(parties.publisher, "data.people", "age int, sex text, sick text", ROWS)
+    Functions(parties.publisher).register("data.people", ["age", "sex"], "sick")
+
+
+@pytest.fixture(params=WAYS)
+def kanon(request: pytest.FixtureRequest, parties: Parties) -> Iterator[Functions | Package]:
+    kanon = WAYS[request.param](parties.publisher)
+    yield kanon
+    for name in kanon.publications():
+        kanon.drop(name)
+    assert remains(parties.admin) == []
+
+
+def layout(connection: Connection, name: str) -> dict[str, list[str]]:
+    """Columns of the published relations."""
+    (relations,) = fetch(
+        connection, "SELECT relations FROM kanon.publication WHERE name = $1::text", name
+    )[0]
+    return {
+        relation.removeprefix(name): columns_of(connection, quoted("published", relation))
+        for relation in relations
+    }
+
+
+def test_relations(kanon: Functions | Package, parties: Parties) -> None:
+    kanon.publish("data.people", "people", privacy='{"l": 2}')
+    found = layout(parties.publisher, "people")
+    assert found[""] == ["age", "sex", "sick", "weight"]
+    assert found["_qit"] == ["age", "sex", "bucket_id"]
+    assert found["_sat"] == ["bucket_id", "sick", "count"]
+
+
+def test_taken_column_names(kanon: Functions | Package, parties: Parties) -> None:
+    """Columns of the source keep their names; ours give way."""
+    fetch(parties.publisher, "DROP TABLE IF EXISTS data.taken")
+    create_table(
+        parties.publisher, "data.taken", "bucket_id int, weight int, count int",
+        [(i, i % 3, i % 4) for i in range(40)],
+    )  # fmt: skip
+    kanon.register("data.taken", ["bucket_id", "weight"], "count")
+    kanon.publish("data.taken", "taken", privacy='{"l": 2}')
+    found = layout(parties.publisher, "taken")
+    assert found[""] == ["bucket_id", "weight", "count", "kanon_weight"]
+    assert found["_qit"] == ["bucket_id", "weight", "kanon_bucket_id"]
+    assert found["_sat"] == ["kanon_bucket_id", "count", "kanon_count"]
+    assert kanon.estimate("SELECT COUNT(*) FROM taken WHERE weight = 1") == (13, 0, 13, 13)
+
+
+def test_weights_answer_any_tool(kanon: Functions | Package, parties: Parties) -> None:
+    """The weights of the view add up: to each person, to each value, to all records."""
+    kanon.publish("data.people", "people", privacy='{"l": 3}', method="anatomy")
+    weights = fetch(
+        parties.analyst, "SELECT sick, sum(weight) FROM published.people GROUP BY sick ORDER BY 1"
+    )
+    counts = fetch(
+        parties.publisher, "SELECT sick, count(*) FROM data.people GROUP BY sick ORDER BY 1"
+    )
+    assert [(sick, pytest.approx(n)) for sick, n in counts] == weights
+    condition = "age < 9 AND sick IN ('disease 1', 'disease 4')"
+    estimate, *_ = kanon.estimate(f"SELECT COUNT(*) FROM people WHERE {condition}")
+    total = value(parties.analyst, f"SELECT sum(weight) FROM published.people WHERE {condition}")
+    assert estimate == pytest.approx(total)
+
+
+def test_returned_row(kanon: Functions | Package, parties: Parties) -> None:
+    published = kanon.publish("data.people", "people", privacy='{"theta": 2, "base": "1/10"}')
+    assert published["name"] == "people"
+    assert published["records"] == len(ROWS)
+    assert "F'-privacy" in published["guarantee"]
+    assert published["seconds"] > 0
+    metrics = kanon.metrics("people")
+    assert published["metrics"] == pytest.approx(metrics)
+    sizes = {
+        int(key.removeprefix("buckets_of_size_")): n
+        for key, n in metrics.items()
+        if key.startswith("buckets_of_size_")
+    }
+    assert sum(size * n for size, n in sizes.items()) == metrics["records"] == len(ROWS)
+    assert sum(sizes.values()) == metrics["buckets"]
+    assert metrics["loss"] == sum(n * (size - 1) ** 2 for size, n in sizes.items())
+    assert metrics["msbs"] == pytest.approx(metrics["loss"] / (len(ROWS) - 1))
+    assert metrics["sensitive_values"] == len({sick for *_, sick in ROWS})
+    assert 0 < metrics["largest_frequency_ratio"] <= 1
+    assert published["publication_id"] == value(
+        parties.publisher, "SELECT publication_id FROM kanon.publications WHERE name = 'people'"
+    )
+
+
+def test_both_ways_agree(parties: Parties) -> None:
+    """Everything but chance, time and names is the same, whoever computed it."""
+    found = {}
+    for name, way in WAYS.items():
+        kanon = way(parties.publisher)
+        for method, privacy in (
+            ("anatomy", '{"l": 4}'),
+            ("two_size", '{"theta": 3, "base": 0.02}'),
+        ):
+            published = kanon.publish("data.people", "people", privacy=privacy, method=method)
+            found[name, method] = (
+                published["guarantee"],
+                published["records"],
+                published["metrics"],
+                kanon.verify("people"),
+                kanon.metrics("people"),
+                fetch(
+                    parties.publisher,
+                    "SELECT kind, method, source, parameters, layout, metrics, published_by"
+                    " FROM kanon.publications",
+                ),
+            )
+            kanon.drop("people")
+    for method in ("anatomy", "two_size"):
+        assert found["sql", method] == found["python", method]
+
+
+@pytest.mark.parametrize("method", ["anatomy", "two_size"])
+def test_replace(kanon: Functions | Package, parties: Parties, method: str) -> None:
+    first = kanon.publish("data.people", "people", privacy='{"l": 2}', method=method)
+    refused = lambda: kanon.publish("data.people", "people", privacy='{"l": 2}')  # noqa: E731
+    assert sqlstate_of(refused) == DUPLICATE
+    second = kanon.publish("data.people", "people", privacy='{"l": 4}', replace=True)
+    assert second["publication_id"] > first["publication_id"]
+    assert kanon.publications() == ["people"]
+    check_published(
+        parties.publisher, "data.people", "people", ["age", "sex"], "sick", lambda _: Fraction(1, 4)
+    )
+    # With nothing to replace, it publishes.
+    kanon.publish("data.people", "others", privacy='{"l": 2}', replace=True)
+    assert kanon.publications() == ["people", "others"]
+
+
+def test_failed_replacement_changes_nothing(kanon: Functions | Package, parties: Parties) -> None:
+    kanon.publish("data.people", "people", privacy='{"l": 2}')
+    before = (remains(parties.admin), fetch(parties.admin, "SELECT * FROM kanon.publication"))
+    oids = "SELECT array_agg(oid ORDER BY oid) FROM pg_class WHERE relname LIKE 'people%'"
+    oid = value(parties.admin, oids)
+    for options in (
+        {"privacy": '{"l": 300}'},
+        {"privacy": '{"l": 4}', "max_bucket_size": 3},
+        {"privacy": '{"l": 2}', "readers": ["nobody at all"]},
+        {"privacy": '{"l": 2}', "method": "magic"},
+    ):
+        call = lambda o=options: kanon.publish("data.people", "people", replace=True, **o)  # noqa: E731
+        assert sqlstate_of(call) in ("KN001", "KN002", UNKNOWN, INVALID)
+        after = (remains(parties.admin), fetch(parties.admin, "SELECT * FROM kanon.publication"))
+        assert after == before
+        assert value(parties.admin, oids) == oid
+    assert all(holds for *_, holds in kanon.verify("people"))
+
+
+def test_replaced_at_once(
+    kanon: Functions | Package, parties: Parties, connect_as: Callable[[str, str], Connection]
+) -> None:
+    """Until the transaction commits, everybody else has the old publication, whole."""
+    kanon.publish("data.people", "people", privacy='{"l": 2}', method="anatomy")
+    with connect_as(parties.dsn, parties.publisher.info.user) as other:
+        with other.transaction():
+            Functions(other).publish("data.people", "people", privacy='{"l": 4}', replace=True)
+            listed = fetch(parties.admin, "SELECT publication_id FROM kanon.publication")
+            assert len(listed) == 1
+        assert fetch(parties.admin, "SELECT publication_id FROM kanon.publication") != listed
+
+
+def test_drop(kanon: Functions | Package, parties: Parties) -> None:
+    kanon.publish("data.people", "people", privacy='{"l": 2}')
+    kanon.drop("people")
+    assert remains(parties.admin) == []
+    for call in (kanon.drop, kanon.verify, kanon.metrics):
+        assert sqlstate_of(lambda: call("people")) == UNKNOWN  # noqa: B023
+
+
+def test_drop_what_is_left(kanon: Functions | Package, parties: Parties) -> None:
+    """A publication of which somebody dropped tables by hand can still be dropped."""
+    kanon.publish("data.people", "people", privacy='{"l": 2}')
+    fetch(parties.publisher, "DROP TABLE published.people_sat CASCADE")
+    kanon.drop("people")
+    assert remains(parties.admin) == []
+
+
+def test_drop_keeps_what_depends(kanon: Functions | Package, parties: Parties) -> None:
+    """A view that somebody made of a publication is not dropped with it: that is refused."""
+    kanon.publish("data.people", "people", privacy='{"l": 2}')
+    fetch(parties.publisher, "CREATE VIEW data.mine AS SELECT * FROM published.people_qit")
+    before = remains(parties.admin)
+    assert sqlstate_of(lambda: kanon.drop("people")) in ("2BP01", "55006")
+    assert remains(parties.admin) == before
+    fetch(parties.publisher, "DROP VIEW data.mine")
+
+
+def test_empty_readers(kanon: Functions | Package, parties: Parties) -> None:
+    """Readable to the publisher alone."""
+    kanon.publish("data.people", "people", privacy='{"l": 2}', readers=[])
+    assert Functions(parties.analyst).publications() == []
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        fetch(parties.analyst, "SELECT * FROM published.people")
+    assert kanon.publications() == ["people"]
+
+
+@pytest.mark.parametrize(
+    ("readers", "sqlstate"),
+    [
+        (["nobody at all"], UNKNOWN),
+        (["PUBLIC"], UNKNOWN),
+        (["public"], UNKNOWN),
+        (["pg_monitor"], INVALID),
+        (["kanon_analyst", "kanon_analyst"], None),
+        (["kanon_analyst", "kanon_publisher"], None),
+        ([""], UNKNOWN),
+    ],
+)
+def test_readers(kanon: Functions | Package, readers: list[str], sqlstate: str | None) -> None:
+    call = lambda: kanon.publish("data.people", "people", privacy='{"l": 2}', readers=readers)  # noqa: E731
+    assert sqlstate_of(call) == sqlstate
+
+
+def test_listing_shows_what_is_readable(
+    kanon: Functions | Package, parties: Parties, new_role: Callable[..., str],
+    connect_as: Callable[[str, str], Connection],
+) -> None:  # fmt: skip
+    reader = new_role("kanon_analyst")
+    kanon.publish("data.people", "for_one", privacy='{"l": 2}', readers=[reader])
+    kanon.publish("data.people", "for_all", privacy='{"l": 2}')
+    assert kanon.publications() == ["for_one", "for_all"]
+    assert Functions(parties.analyst).publications() == ["for_all"]
+    assert Package(parties.analyst).publications() == ["for_all"]
+    with connect_as(parties.dsn, reader) as connection:
+        assert Functions(connection).publications() == ["for_one", "for_all"]
+        assert Functions(connection).metrics("for_one")["records"] == len(ROWS)
+    for way in WAYS.values():
+        for call in (way(parties.analyst).verify, way(parties.analyst).metrics):
+            assert sqlstate_of(lambda: call("for_one")) == UNKNOWN  # noqa: B023
+    (row,) = fetch(
+        parties.analyst,
+        "SELECT kind, method, source, parameters, rows, published_by FROM kanon.publications",
+    )
+    assert row == (
+        "buckets", "two_size", "data.people",
+        {"privacy": {"l": 2}, "max_bucket_size": 50, "assignment": "random",
+         "readers": ["kanon_analyst"]},
+        len(ROWS), parties.publisher.info.user,
+    )  # fmt: skip
+    fetch(parties.admin, f"DROP OWNED BY {reader}")
+
+
+def warnings_of(parties: Parties, call: Callable[[], object]) -> list[str]:
+    heard: list[str] = []
+
+    def listen(notice: Any) -> None:
+        if notice.severity_nonlocalized == "WARNING":
+            heard.append(notice.message_primary)
+
+    parties.publisher.add_notice_handler(listen)
+    call()
+    parties.publisher.remove_notice_handler(listen)
+    return heard
+
+
+def test_warning_of_other_publications(parties: Parties, new_role: Callable[..., str]) -> None:
+    """Whoever can set two publications of the same rows against each other is a worry."""
+    kanon = Functions(parties.publisher)
+    one, other = new_role("kanon_analyst"), new_role("kanon_analyst")
+
+    def publish(name: str, readers: list[str]) -> list[str]:
+        return warnings_of(
+            parties,
+            lambda: kanon.publish("data.people", name, privacy='{"l": 2}', readers=readers),
+        )
+
+    assert publish("first", [one]) == []
+    assert publish("second", [other]) == []
+    (warning,) = publish("third", [one])
+    assert "first" in warning
+    assert "second" not in warning
+    (warning,) = publish("fourth", [one, other])
+    assert all(name in warning for name in ("first", "second", "third"))
+    # Replacing leaves nothing to set against.
+    for name in ("second", "third", "fourth"):
+        kanon.drop(name)
+    again = lambda: kanon.publish(  # noqa: E731
+        "data.people", "first", privacy='{"l": 2}', readers=[one], replace=True
+    )
+    assert warnings_of(parties, again) == []
+    heard: list[str] = []
+    session = PsycopgSession(parties.publisher, on_warning=heard.append)
+    Kanon(session).publish_buckets("data.people", "second", privacy='{"l": 2}', readers=[one])
+    assert len(heard) == 1
+    for name in ("first", "second"):
+        kanon.drop(name)
+    for role in (one, other):
+        fetch(parties.admin, f"DROP OWNED BY {role}")
+
+
+def test_steps_are_told(parties: Parties) -> None:
+    """Whoever watches from outside hears what goes on."""
+    steps: list[str] = []
+    with Kanon(PsycopgSession(parties.publisher, on_step=steps.append))._operation():
+        pass
+    kanon = Kanon(PsycopgSession(parties.publisher, on_step=steps.append))
+    kanon.publish_buckets("data.people", "people", privacy='{"l": 2}')
+    kanon.drop_publication("people")
+    assert steps[0] == "reading the source"
+    assert "verifying" in steps
+
+
+def test_version(parties: Parties) -> None:
+    assert value(parties.analyst, "SELECT kanon.version()") == kanon_db.__version__
+
+
+@pytest.mark.parametrize(
+    ("options", "sqlstate"),
+    [
+        ({"privacy": '{"l": 2}', "max_bucket_size": 0}, INVALID),
+        ({"privacy": '{"l": 2}', "max_bucket_size": -1}, INVALID),
+        ({"privacy": '{"l": 2}', "max_bucket_size": 2147483647}, None),
+        ({"privacy": '{"l": 2}', "method": "Anatomy"}, INVALID),
+        ({"privacy": '{"l": 2}', "assignment": "local"}, INVALID),
+        ({"privacy": "{}"}, INVALID),
+        ({"privacy": "[]"}, INVALID),
+        ({"privacy": '{"l": 0.5}'}, INVALID),
+        ({"privacy": '{"l": 2.5}'}, None),
+        ({"privacy": '{"default": "1/3"}'}, None),
+        ({"privacy": '{"default": 0.3333333333333333333333333333}'}, None),
+        ({"privacy": '{"l": 5}'}, "KN001"),
+        ({"privacy": '{"l": 4}', "max_bucket_size": 3}, "KN002"),
+        ({"privacy": '{"l": 2, "values": {"disease 9": 1}}'}, INVALID),
+        ({"privacy": '{"l": 2, "null": 1}'}, None),
+    ],
+)
+def test_options(kanon: Functions | Package, options: dict[str, Any], sqlstate: str | None) -> None:
+    assert sqlstate_of(lambda: kanon.publish("data.people", "people", **options)) == sqlstate
+
+
+SETTINGS = settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+TABLES = st.lists(
+    st.tuples(
+        st.none() | st.integers(0, 5),
+        st.none() | st.sampled_from(["", "a", "b"]),
+        st.none() | st.sampled_from(["", "x", "y", "z", "X"]),
+    ),
+    min_size=1,
+    max_size=60,
+)
+
+
+@given(
+    rows=TABLES,
+    theta=st.fractions(0, 4, max_denominator=7),
+    base=st.fractions(Fraction(1, 50), 1, max_denominator=50),
+    largest=st.integers(1, 20),
+    method=st.sampled_from(["anatomy", "two_size"]),
+)
+@SETTINGS
+def test_every_record_once_and_no_bound_broken(
+    parties: Parties, rows: list[Any], theta: Fraction, base: Fraction, largest: int, method: str
+) -> None:
+    """On random tables: what is published is the source, within the bounds; or it is refused."""
+    fetch(parties.publisher, "DROP TABLE IF EXISTS data.random")
+    create_table(parties.publisher, "data.random", "age int, sex text, sick text", rows)
+    kanon = Functions(parties.publisher)
+    kanon.register("data.random", ["age", "sex"], "sick")
+    privacy = json.dumps({"theta": str(theta), "base": str(base)})
+    try:
+        kanon.publish(
+            "data.random", "random", privacy=privacy, method=method, max_bucket_size=largest
+        )
+    except psycopg.Error as error:
+        assert error.sqlstate in ("KN001", "KN002")  # noqa: PT017  # either is an answer
+        return
+    try:
+        check_published(
+            parties.publisher, "data.random", "random", ["age", "sex"], "sick",
+            lambda share: min(Fraction(1), theta * share + base),
+        )  # fmt: skip
+    finally:
+        kanon.drop("random")

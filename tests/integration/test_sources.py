@@ -1,0 +1,361 @@
+"""Publishing every kind of relation: all of its rows, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+
+import psycopg
+import pytest
+
+from tests.integration.parties import (
+    WAYS,
+    Connection,
+    Functions,
+    Package,
+    Parties,
+    check_published,
+    create_table,
+    fetch,
+    quoted,
+    remains,
+    sqlstate_of,
+    value,
+)
+
+ROWS = [(i, i % 30, "mf"[i % 2], f"disease {i % 5}") for i in range(300)]
+COLUMNS = "person int, age int, sex text, sick text"
+
+SOURCES = {
+    "table": [],
+    "partitioned by list": [
+        "CREATE TABLE data.source (LIKE data.people) PARTITION BY LIST (sex)",
+        "CREATE TABLE data.source_f PARTITION OF data.source FOR VALUES IN ('f')",
+        "CREATE TABLE data.source_rest PARTITION OF data.source DEFAULT",
+        "INSERT INTO data.source SELECT * FROM data.people",
+    ],
+    "partitioned by range, in two levels": [
+        "CREATE TABLE data.source (LIKE data.people) PARTITION BY RANGE (age)",
+        "CREATE TABLE data.source_0 PARTITION OF data.source FOR VALUES FROM (0) TO (10)",
+        (
+            "CREATE TABLE data.source_1 PARTITION OF data.source FOR VALUES FROM (10) TO (20)"
+            " PARTITION BY HASH (sick)"
+        ),
+        (
+            "CREATE TABLE data.source_1_0 PARTITION OF data.source_1"
+            " FOR VALUES WITH (MODULUS 2, REMAINDER 0)"
+        ),
+        (
+            "CREATE TABLE data.source_1_1 PARTITION OF data.source_1"
+            " FOR VALUES WITH (MODULUS 2, REMAINDER 1)"
+        ),
+        "CREATE TABLE data.source_rest PARTITION OF data.source DEFAULT",
+        "CREATE TABLE data.source_none PARTITION OF data.source FOR VALUES FROM (90) TO (99)",
+        "INSERT INTO data.source SELECT * FROM data.people",
+    ],
+    "parent of inheriting tables": [
+        "CREATE TABLE data.source (LIKE data.people)",
+        "CREATE TABLE data.source_child (more int) INHERITS (data.source)",
+        "CREATE TABLE data.source_grandchild () INHERITS (data.source_child)",
+        "INSERT INTO data.source SELECT * FROM data.people WHERE age < 10",
+        "INSERT INTO data.source_child SELECT * FROM data.people WHERE age BETWEEN 10 AND 19",
+        "INSERT INTO data.source_grandchild SELECT * FROM data.people WHERE age > 19",
+    ],
+    "view": ["CREATE VIEW data.source AS SELECT * FROM data.people"],
+    "view that joins": [
+        (
+            "CREATE VIEW data.source AS SELECT p.*, q.sick AS other FROM data.people AS p"
+            " JOIN data.people AS q USING (person)"
+        ),
+    ],
+    "view that orders and limits": [
+        "CREATE VIEW data.source AS SELECT * FROM data.people ORDER BY person LIMIT 100",
+    ],
+    "view with a column named ctid": [
+        "CREATE VIEW data.source AS SELECT *, 1 AS ctid FROM data.people",
+    ],
+    "materialized view": ["CREATE MATERIALIZED VIEW data.source AS SELECT * FROM data.people"],
+    "table with generated and dropped columns": [
+        (
+            "CREATE TABLE data.source (gone int, LIKE data.people, born int GENERATED ALWAYS AS"
+            " (2020 - age) STORED)"
+        ),
+        "ALTER TABLE data.source DROP gone",
+        "INSERT INTO data.source SELECT * FROM data.people",
+    ],
+    "unlogged table with a rule, a trigger and an index on an expression": [
+        (
+            "CREATE FUNCTION data.fails() RETURNS trigger LANGUAGE plpgsql"
+            " AS $$BEGIN RAISE EXCEPTION 'run'; END$$"
+        ),
+        "CREATE UNLOGGED TABLE data.source AS SELECT * FROM data.people",
+        "CREATE RULE never AS ON UPDATE TO data.source DO INSTEAD NOTHING",
+        "CREATE TRIGGER never BEFORE INSERT ON data.source EXECUTE FUNCTION data.fails()",
+        "CREATE INDEX ON data.source (lower(sick))",
+    ],
+    "table of a composite type": [
+        "CREATE TYPE data.person AS (person int, age int, sex text, sick text)",
+        "CREATE TABLE data.source OF data.person",
+        "INSERT INTO data.source SELECT * FROM data.people",
+    ],
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def people(parties: Parties) -> None:
+    create_table(parties.publisher, "data.people", COLUMNS, ROWS)
+
+
+@pytest.fixture(params=SOURCES)
+def source(request: pytest.FixtureRequest, parties: Parties) -> Iterator[str]:
+    statements = SOURCES[request.param]
+    for statement in statements:
+        fetch(parties.publisher, statement)
+    yield "data.source" if statements else "data.people"
+    fetch(parties.publisher, "DROP SCHEMA data CASCADE")
+    fetch(parties.publisher, "CREATE SCHEMA data")
+    create_table(parties.publisher, "data.people", COLUMNS, ROWS)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_row_once(parties: Parties, source: str, way: str) -> None:
+    kanon = WAYS[way](parties.publisher)
+    kanon.register(source, ["age", "sex"], "sick", ["person"])
+    published = kanon.publish(source, "people", privacy='{"l": 3}')
+    assert published["records"] == value(parties.publisher, f"SELECT count(*) FROM {source}")
+    check_published(
+        parties.publisher, source, "people", ["age", "sex"], "sick", lambda _: Fraction(1, 3)
+    )
+    kanon.drop("people")
+
+
+def test_column_of_a_view_that_no_table_can_have(parties: Parties) -> None:
+    """A view may have a column named ctid; a QIT may not: refused, and nothing is left."""
+    fetch(parties.publisher, "CREATE VIEW data.odd AS SELECT age, sick AS ctid FROM data.people")
+    before = remains(parties.admin)
+    for way in WAYS.values():
+        kanon = way(parties.publisher)
+        kanon.register("data.odd", ["age"], "ctid")
+        assert sqlstate_of(lambda: kanon.publish("data.odd", "odd", privacy='{"l": 2}'))  # noqa: B023
+    assert remains(parties.admin) == before
+
+
+def test_foreign_table(parties: Parties, cluster_dsn: str) -> None:
+    available = "SELECT count(*) FROM pg_available_extensions WHERE name = 'file_fdw'"
+    if not value(parties.admin, available):
+        pytest.skip("this server has no extension file_fdw")
+    for statement in (
+        "CREATE EXTENSION file_fdw",
+        "CREATE SERVER files FOREIGN DATA WRAPPER file_fdw",
+        f"GRANT USAGE ON FOREIGN SERVER files TO {parties.publisher.info.user}",
+        (
+            "CREATE FOREIGN TABLE public.source (age int, sick text) SERVER files OPTIONS"
+            " (program 'for i in 1 2 3 4 5 6; do echo $i,a$i; done', format 'csv')"
+        ),
+        f"GRANT SELECT ON public.source TO {parties.publisher.info.user}",
+    ):
+        fetch(parties.admin, statement)
+    kanon = Functions(parties.publisher)
+    kanon.register("public.source", ["age"], "sick")
+    assert kanon.publish("public.source", "foreign", privacy='{"l": 3}')["records"] == 6
+    check_published(
+        parties.publisher, "public.source", "foreign", ["age"], "sick", lambda _: Fraction(1, 3)
+    )
+    kanon.drop("foreign")
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("n_columns", [1, 31, 32, 40, 200])
+def test_many_columns(parties: Parties, n_columns: int, way: str) -> None:
+    names = [f"c{i}" for i in range(n_columns)]
+    columns = ", ".join(f"i % {2 + i % 5} AS {name}" for i, name in enumerate(names))
+    table = f"data.wide_{way}_{n_columns}"
+    fetch(
+        parties.publisher,
+        f"CREATE TABLE {table} AS SELECT {columns}, i % 4 AS sick FROM generate_series(1, 80) AS i",
+    )
+    kanon = WAYS[way](parties.publisher)
+    kanon.register(table, names, "sick")
+    kanon.publish(table, "wide", privacy='{"l": 4}')
+    check_published(parties.publisher, table, "wide", names, "sick", lambda _: Fraction(1, 4))
+    n = value(parties.publisher, f"SELECT count(*) FROM {table} WHERE {names[-1]} = 1")
+    query = f"SELECT COUNT(*) FROM wide WHERE {names[-1]} = 1"
+    assert WAYS[way](parties.analyst).estimate(query) == (n, 0, n, n)
+    kanon.drop("wide")
+
+
+EXTREMES = {
+    "one record": ([(1, "a")], '{"l": 1}'),
+    "two records": ([(1, "a"), (1, "b")], '{"l": 2}'),
+    "one value": ([(i, "a") for i in range(20)], '{"default": 1}'),
+    "all null": ([(None, None)] * 9, '{"null": 1}'),
+    "all values differ": ([(i, str(i)) for i in range(97)], '{"l": 9}'),
+    "one record more than a multiple": ([(i, str(i % 5)) for i in range(101)], '{"l": 4}'),
+}
+
+
+@pytest.mark.parametrize("extreme", EXTREMES)
+@pytest.mark.parametrize("method", ["anatomy", "two_size"])
+@pytest.mark.parametrize("way", WAYS)
+def test_extremes(parties: Parties, extreme: str, method: str, way: str) -> None:
+    rows, privacy = EXTREMES[extreme]
+    fetch(parties.publisher, "DROP TABLE IF EXISTS data.extreme")
+    create_table(parties.publisher, "data.extreme", "age int, sick text", rows)
+    kanon = WAYS[way](parties.publisher)
+    kanon.register("data.extreme", ["age"], "sick")
+    published = kanon.publish("data.extreme", "extreme", privacy=privacy, method=method)
+    assert published["records"] == len(rows)
+    bound = Fraction(1, int(privacy[-2])) if '"l"' in privacy else Fraction(1)
+    check_published(parties.publisher, "data.extreme", "extreme", ["age"], "sick", lambda _: bound)
+    assert all(holds for *_, holds in kanon.verify("extreme"))
+    kanon.drop("extreme")
+
+
+@pytest.fixture(scope="module")
+def secured(
+    parties: Parties, new_role: Callable[..., str],
+    connect_as: Callable[[str, str], Connection],
+) -> Iterator[dict[str, Connection]]:  # fmt: skip
+    """Publishers by what the policies mean for them."""
+    owner = parties.publisher
+    create_table(owner, "data.secured", COLUMNS, ROWS)
+    fetch(owner, "ALTER TABLE data.secured ENABLE ROW LEVEL SECURITY")
+    fetch(owner, "CREATE POLICY few ON data.secured USING (age < 10)")
+    fetch(owner, "CREATE VIEW data.secured_view AS SELECT * FROM data.secured")
+    fetch(owner, "CREATE VIEW data.invoking WITH (security_invoker) AS"
+                 " SELECT * FROM data.secured")  # fmt: skip
+    other, bypassing = new_role("kanon_publisher"), new_role("kanon_publisher")
+    fetch(parties.admin, f"ALTER ROLE {bypassing} BYPASSRLS")
+    for role in (other, bypassing):
+        fetch(owner, f"GRANT USAGE ON SCHEMA data TO {role}")
+        fetch(owner, f"GRANT SELECT ON ALL TABLES IN SCHEMA data TO {role}")
+    with connect_as(parties.dsn, other) as one, connect_as(parties.dsn, bypassing) as two:
+        yield {"owner": owner, "other": one, "bypassing": two}
+        for table in ("kanon.publication", "kanon.source"):
+            fetch(parties.admin, f"DELETE FROM {table}")
+
+
+# All rows, or a refusal: never silently those that a policy leaves.
+ROW_SECURITY = [
+    # who, from what, FORCE ROW LEVEL SECURITY, is everything there
+    ("owner", "secured", False, True),
+    ("owner", "secured", True, False),
+    ("owner", "secured_view", False, True),
+    ("owner", "secured_view", True, False),
+    ("owner", "invoking", False, True),
+    ("owner", "invoking", True, False),
+    ("other", "secured", False, False),
+    ("other", "secured_view", False, True),
+    ("other", "secured_view", True, False),
+    ("other", "invoking", False, False),
+    ("bypassing", "secured", False, True),
+    ("bypassing", "secured", True, True),
+    ("bypassing", "invoking", True, True),
+]
+
+
+@pytest.mark.parametrize(("who", "relation", "force", "allowed"), ROW_SECURITY)
+@pytest.mark.parametrize("way", WAYS)
+def test_all_or_nothing(
+    parties: Parties,
+    secured: dict[str, Connection],
+    who: str,
+    relation: str,
+    force: bool,
+    allowed: bool,
+    way: str,
+) -> None:
+    fetch(
+        parties.publisher,
+        f"ALTER TABLE data.secured {'' if force else 'NO '}FORCE ROW LEVEL SECURITY",
+    )
+    fetch(parties.admin, "DELETE FROM kanon.source WHERE relation_name <> 'people'")
+    kanon = WAYS[way](secured[who])
+    for setting in ("on", "off"):
+        fetch(secured[who], f"SET row_security = {setting}")
+        kanon.register(f"data.{relation}", ["age"], "sick")
+        if not allowed:
+            before = remains(parties.admin)
+            found = sqlstate_of(
+                lambda: kanon.publish(f"data.{relation}", "secured", privacy='{"l": 3}')
+            )
+            assert found == "42501"
+            assert remains(parties.admin) == before
+            continue
+        published = kanon.publish(f"data.{relation}", "secured", privacy='{"l": 3}')
+        assert published["records"] == len(ROWS)
+        assert value(secured[who], "SHOW row_security") == setting
+        kanon.drop("secured")
+
+
+def test_one_snapshot(parties: Parties) -> None:
+    """Rows that come and go while a publication is made are in all of it, or in nothing of it."""
+    create_table(parties.publisher, "data.moving", COLUMNS, ROWS)
+    kanon = Functions(parties.publisher)
+    kanon.register("data.moving", ["age"], "sick")
+    with psycopg.connect(parties.dsn, autocommit=True) as other:
+        fetch(
+            parties.admin,
+            "CREATE FUNCTION public.move() RETURNS event_trigger LANGUAGE plpgsql SECURITY DEFINER"
+            " AS $$BEGIN DELETE FROM data.moving WHERE age = 1;"
+            " INSERT INTO data.moving SELECT person, 77, sex, 'new' FROM data.people; END$$",
+        )
+        fetch(
+            parties.admin,
+            "CREATE EVENT TRIGGER move ON ddl_command_end WHEN TAG IN ('CREATE TABLE AS')"
+            " EXECUTE FUNCTION public.move()",
+        )
+        try:
+            published = kanon.publish("data.moving", "moving", privacy='{"l": 3}')
+        finally:
+            fetch(parties.admin, "DROP EVENT TRIGGER move")
+        assert value(other, "SELECT count(*) FROM data.moving WHERE age = 77") > 0
+    assert published["records"] == len(ROWS)
+    check_published(
+        parties.publisher, "data.people", "moving", ["age"], "sick", lambda _: Fraction(1, 3)
+    )
+    kanon.drop("moving")
+
+
+def test_concurrent_publications(
+    parties: Parties, connect_as: Callable[[str, str], Connection]
+) -> None:
+    """Of two publications of one name, the later waits for the earlier, and is refused."""
+    kanon = Functions(parties.publisher)
+    kanon.register("data.people", ["age"], "sick")
+    with connect_as(parties.dsn, parties.publisher.info.user) as other:
+        with parties.publisher.transaction():
+            kanon.publish("data.people", "twice", privacy='{"l": 3}')
+            fetch(other, "SET lock_timeout = '100ms'")
+            for way in WAYS.values():
+                found = sqlstate_of(
+                    lambda: way(other).publish("data.people", "twice", privacy='{"l": 3}')  # noqa: B023
+                )
+                assert found == "55P03"
+            # Another name does not wait, nor does a reader.
+            Functions(other).publish("data.people", "thrice", privacy='{"l": 3}')
+            # Nor may the description change meanwhile.
+            assert sqlstate_of(
+                lambda: Package(other).register("data.people", ["sex"], "sick")
+            ) == "55P03"  # fmt: skip
+        for way in WAYS.values():
+            found = sqlstate_of(
+                lambda: way(other).publish("data.people", "twice", privacy='{"l": 3}')  # noqa: B023
+            )
+            assert found == "42710"
+    kanon.drop("twice")
+    kanon.drop("thrice")
+
+
+def test_quoted_schema(parties: Parties) -> None:
+    """A relation of the same name in another schema, or another case, is another source."""
+    for schema in ("Data", 'da"ta', "data.people"):
+        fetch(parties.publisher, f"CREATE SCHEMA {quoted(schema)}")
+        table = quoted(schema, "people")
+        create_table(parties.publisher, table, "age int, sick int", [(1, 1), (2, 2)])
+        kanon = Functions(parties.publisher)
+        kanon.register(table, ["age"], "sick")
+        assert kanon.publish(table, "other", privacy='{"l": 2}')["records"] == 2
+        listed = "SELECT source FROM kanon.publications WHERE name = 'other'"
+        assert value(parties.analyst, listed) == f"{schema}.people"
+        kanon.drop("other")
