@@ -10,11 +10,12 @@ from typing import Final
 from kanon_db.database.catalog import published_schema
 from kanon_db.database.columns import Relation
 from kanon_db.database.names import check_publication_name
-from kanon_db.database.server_errors import INSUFFICIENT_PRIVILEGE
+from kanon_db.database.server_errors import DEPENDENT_OBJECTS, INSUFFICIENT_PRIVILEGE
 from kanon_db.database.session import Session
 from kanon_db.errors import (
     DatabaseError,
     DuplicateError,
+    InUseError,
     InvalidParameterError,
     NotFoundError,
     PermissionDeniedError,
@@ -196,6 +197,8 @@ def drop_publication(session: Session, name: str) -> None:
     NotFoundError
     PermissionDeniedError
         When another role published it.
+    InUseError
+        When somebody made views or other objects of it.
     """
     rows = session.fetch(
         "SELECT published_by::text, relations FROM kanon.publication WHERE name = $1::text", name
@@ -232,6 +235,12 @@ def drop_publication(session: Session, name: str) -> None:
         except DatabaseError as error:
             if error.sqlstate == INSUFFICIENT_PRIVILEGE:
                 raise refused from None
+            if error.sqlstate == DEPENDENT_OBJECTS:
+                raise InUseError(
+                    "other objects depend on the publication",
+                    detail=f'relation "{schema}.{relation}"',
+                    hint="drop the views or tables that were made of it first",
+                ) from None
             raise
 
 
