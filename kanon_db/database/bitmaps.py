@@ -23,6 +23,9 @@ _MOST_BITS_PER_RECORD: Final = 512
 """For all bitmaps together: 64 bytes a record, about what a row of the QIT takes."""
 
 _MOST_BITMAP_BYTES: Final = 1 << 30
+_BATCH_BYTES: Final = 1 << 25
+"""Written at once, so that memory does not grow with the number of values."""
+
 _MOST_OPERATIONS: Final = 100_000
 """Of one count query: it takes (S + 1)**2 for each bucket size S."""
 
@@ -202,15 +205,21 @@ def _insert(
     from kanon_db.algorithms.bucketization.slots import pack_bits
 
     length = (n_records + 7) // 8
-    session.fetch(
-        f"INSERT INTO {tables.bit} ({tables.attribute}, {column}, {tables.bits})"
-        " SELECT $1::text, v.value,"
-        " substr($2::bytea, v.number::int4 * $3::int4 + 1, $3::int4)"
-        f" FROM ({numbered}) AS v ORDER BY v.number",
-        attribute,
-        b"".join(pack_bits(at, n_records) for at in positions),
-        str(length),
-    )
+    n_values = max(1, _BATCH_BYTES // length)
+    for start in range(0, len(positions), n_values):
+        session.heartbeat()
+        session.fetch(
+            f"INSERT INTO {tables.bit} ({tables.attribute}, {column}, {tables.bits})"
+            " SELECT $1::text, v.value,"
+            " substr($2::bytea, (v.number - $3::int8)::int4 * $4::int4 + 1, $4::int4)"
+            f" FROM ({numbered}) AS v WHERE v.number >= $3::int8 AND v.number < $3::int8 + $5::int8"
+            " ORDER BY v.number",
+            attribute,
+            b"".join(pack_bits(at, n_records) for at in positions[start : start + n_values]),
+            str(start),
+            str(length),
+            str(n_values),
+        )
 
 
 def read_truth(

@@ -1,1 +1,0 @@
-"""Pattern-guided k-anonymity by suppression [PG]: which cells to suppress, of allowed patterns."""
