@@ -1,0 +1,58 @@
+"""A dump of the publications alone, restored where the microdata is not."""
+
+from __future__ import annotations
+
+import subprocess
+
+import psycopg
+
+import kanon_db
+from kanon_db.server.host import find_programs
+
+QUERY = "SELECT COUNT(*) FROM people_b WHERE age < 40 AND disease = 'flu'"
+
+
+def test_estimates_do_not_need_the_microdata(database, new_database, new_role, connect_as):
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(
+            "CREATE TABLE people AS SELECT 20 + i % 50 AS age,"
+            " (ARRAY['flu', 'cold', 'hiv', NULL])[1 + i % 4] AS disease"
+            " FROM generate_series(1, 400) AS i"
+        )
+    with kanon_db.connect(database) as kanon:
+        kanon.register_source("people", quasi_identifiers=["age"], sensitive="disease")
+        kanon.publish_buckets("people", "people_b", privacy='{"l": 3}')
+        estimate = kanon.estimate_count(QUERY)
+
+    programs = find_programs(None)
+    dump = subprocess.run(
+        [programs.path("pg_dump"), "--schema=kanon", "--schema=published", f"--dbname={database}"],
+        capture_output=True,
+        check=True,
+    ).stdout
+    empty = new_database(installed=False)
+    with psycopg.connect(empty, autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION plpython3u")
+    subprocess.run(
+        ["psql", "--quiet", "--set=ON_ERROR_STOP=1", f"--dbname={empty}"],
+        input=dump,
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    analyst = new_role("kanon_analyst")
+    with connect_as(empty, analyst) as connection:
+        answer = connection.execute("SELECT * FROM kanon.estimate_count(%s)", [QUERY]).fetchone()
+        checks = connection.execute("SELECT * FROM kanon.verify('people_b')").fetchall()
+    assert answer == (
+        estimate.estimate,
+        estimate.std_error,
+        estimate.lower_bound,
+        estimate.upper_bound,
+    )
+    assert all(holds for *_, holds in checks)
+    # An installation on the new server takes the restored one over.
+    from kanon_db.server.install import install
+
+    install(empty)
+    with kanon_db.connect(empty) as kanon:
+        assert kanon.estimate_count(QUERY) == estimate
