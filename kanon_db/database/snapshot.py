@@ -20,8 +20,8 @@ from kanon_db.errors import (
     SchemaMismatchError,
 )
 
-MAX_RECORDS = 100_000_000
-"""Columns cross into numpy as one `bytea`, which PostgreSQL limits to 1 GB."""
+MAX_RECORDS = 50_000_000
+"""Columns cross into numpy whole; a record takes about 150 bytes in the backend at the peak."""
 
 
 @dataclass(frozen=True)
