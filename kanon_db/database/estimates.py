@@ -15,8 +15,9 @@ from kanon_db.database.bitmaps import read_truth
 from kanon_db.database.bucket_tables import BucketTables
 from kanon_db.database.catalog import find_publication, published_schema
 from kanon_db.database.columns import ColumnType, column_types
+from kanon_db.database.server_errors import DATA_EXCEPTION_CLASS, INSUFFICIENT_PRIVILEGE
 from kanon_db.database.session import Session, fetch_one
-from kanon_db.errors import DatabaseError
+from kanon_db.errors import DatabaseError, PermissionDeniedError
 
 _CATEGORIES: Final[dict[str, Category]] = {
     "smallint": "integer",
@@ -33,9 +34,6 @@ _CATEGORIES: Final[dict[str, Category]] = {
     "timestamp without time zone": "moment",
     "timestamp with time zone": "moment",
 }
-
-
-_DATA_EXCEPTION: Final = "22"
 
 
 def estimate_count(session: Session, query: str) -> Counted:
@@ -173,7 +171,13 @@ def _check_constants(session: Session, predicate: Predicate, layout: BucketLayou
                         by_type[type_name],
                     )
             except DatabaseError as error:
-                if not error.sqlstate.startswith(_DATA_EXCEPTION):
+                if error.sqlstate == INSUFFICIENT_PRIVILEGE:
+                    raise PermissionDeniedError(
+                        "the role may not use a column's type",
+                        detail=f'column "{column.name}" of type {type_name}',
+                        hint="the type's owner can GRANT USAGE ON its SCHEMA to kanon_analyst",
+                    ) from None
+                if not error.sqlstate.startswith(DATA_EXCEPTION_CLASS):
                     raise
                 raise refusal(
                     f'a constant compared with column "{column.name}" does not read as {type_name}',

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import re
 import secrets
 import time
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,7 @@ from kanon_db.database.session import fetch_one
 from kanon_db.errors import DatabaseError, DuplicateError, InvalidParameterError, NotFoundError
 
 _CHUNK: Final = 1 << 20
+_END_OF_DATA: Final = re.compile(r"(?:^|[\r\n])\\\.(?:[\r\n]|$)")
 
 _TYPES: Final[tuple[tuple[str, str], ...]] = (
     # Types from narrow to wide, each with the pattern that all values of a column must match.
@@ -27,7 +29,10 @@ _TYPES: Final[tuple[tuple[str, str], ...]] = (
     ("integer", r"^-?(0|[1-9][0-9]{0,8})$"),
     ("bigint", r"^-?(0|[1-9][0-9]{0,17})$"),
     ("numeric", r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$"),
-    ("double precision", r"^-?(0|[1-9][0-9]{0,30})?(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,2})?$"),
+    (
+        "double precision",
+        r"^-?((0|[1-9][0-9]{0,30})(\.[0-9]{1,30})?|\.[0-9]{1,30})([eE][+-]?[0-9]{1,2})?$",
+    ),
     ("date", r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"),
     ("timestamp", r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?$"),
 )
@@ -145,7 +150,9 @@ def _opened(path: Path) -> Iterator[TextIO]:
 def _header(file: TextIO, path: Path) -> list[str]:
     where = f"{path}, line 1"
     try:
-        header = next(csv.reader(file), [])  # of several lines, where a name holds a line break
+        header = next(
+            csv.reader(file, strict=True), []
+        )  # of several lines, where a name holds a line break
     except csv.Error:
         raise InvalidParameterError("the header cannot be read as CSV", detail=where) from None
     if not any(header):
@@ -189,7 +196,13 @@ def _copy(session: PsycopgSession, staging: str, file: TextIO, null: str) -> Non
         session.connection.cursor() as cursor,
         cursor.copy(statement.encode()) as copy,
     ):
-        while chunk := file.read(_CHUNK):
+        while chunk := file.read(_CHUNK) + file.readline():  # whole lines
+            if _END_OF_DATA.search(chunk):
+                raise InvalidParameterError(
+                    r"the file has a line that reads \.",
+                    detail="PostgreSQL would take it for the end of the data",
+                    hint=r'quote the value, as "\."',
+                )
             copy.write(chunk)
 
 

@@ -194,17 +194,20 @@ SPECIFICATIONS = {
     "uncovered": {"values": {f"{CANARY} a": "1/2"}},
 }
 
+
+def publishing(table: str, specification: object) -> Call:
+    return lambda k: k.publish(f"data.{table}", "new", privacy=json.dumps(specification))
+
+
 CALLS: dict[str, Call] = {
     **{
-        f"privacy: {name}": lambda k, s=specification: k.publish(
-            "data.people", "new", privacy=json.dumps(s)
-        )
+        f"privacy: {name}": publishing("people", specification)
         for name, specification in SPECIFICATIONS.items()
     },
     "infeasible": lambda k: k.publish("data.people", "new", privacy='{"l": 4}', max_bucket_size=3),
     "anatomy": lambda k: k.publish("data.people", "new", privacy='{"l": 5}', method="anatomy"),
     "duplicate name": lambda k: k.publish("data.people", "live", privacy=TWO),
-    "no such method": lambda k: k.publish("data.people", "new", privacy=TWO, method=CANARY[:5]),
+    "no such method": lambda k: k.publish("data.people", "new", privacy=TWO, method=CANARY),
     "empty source": lambda k: k.publish("data.empty", "new", privacy=TWO),
     "hidden rows": lambda k: k.publish("data.hidden", "new", privacy=TWO),
     "registered and live": lambda k: k.register("data.people", ["born"], "sick"),
@@ -220,10 +223,7 @@ CALLS: dict[str, Call] = {
     "bad kind": lambda k: k.register(
         "data.empty", ["age"], "sick", attributes=json.dumps({"age": {"kind": CANARY}})
     ),
-    **{
-        f"view: {view}": lambda k, view=view: k.publish(f"data.{view}", "new", privacy=TWO)
-        for view in VIEWS
-    },
+    **{f"view: {view}": publishing(view, {"l": 2}) for view in VIEWS},
     "drop of nothing": lambda k: k.drop("nothing"),
 }
 
@@ -233,6 +233,39 @@ CALLS: dict[str, Call] = {
 def test_refusals(parties: Parties, publishers: Publishers, way: str, call: str) -> None:
     with hearing(parties, publishers[way]) as heard:
         CALLS[call](WAYS[way](publishers[way]))
+    silent(heard)
+
+
+STATEMENTS = {
+    "cast": "SELECT sick::int FROM data.people",
+    "cast to a domain": "SELECT sick::data.short FROM data.people",
+    "constraint": "INSERT INTO data.checked SELECT sick FROM data.people",
+    "uniqueness": "INSERT INTO data.checked SELECT 'x' || left(sick, 1) FROM data.people",
+    "exception": "SELECT data.raises(sick) FROM data.people",
+    "date": "SELECT sick::date FROM data.people",
+    "json": "SELECT sick::json FROM data.people",
+    "regular expression": "SELECT 'a' ~ ('(' || sick) FROM data.people",
+    "enumeration": "SELECT sick::data.mood FROM data.people",
+    "number": "SELECT (age * 1000)::text FROM data.people",
+}
+
+
+@pytest.fixture(scope="module")
+def constraints(parties: Parties) -> None:
+    for statement in (
+        "CREATE DOMAIN data.short AS text CONSTRAINT short CHECK (length(value) < 3)",
+        "CREATE TYPE data.mood AS ENUM ('sad')",
+        "CREATE TABLE data.checked (a text PRIMARY KEY, CHECK (a < 'c'))",
+    ):
+        fetch(parties.publisher, statement)
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_errors_of_statements(parties: Parties, constraints: None, statement: str) -> None:
+    """Whatever statement fails, a session says no more than where and of which kind."""
+    session = PsycopgSession(parties.publisher)
+    with hearing(parties, parties.publisher) as heard, session.transaction():
+        session.fetch(STATEMENTS[statement])
     silent(heard)
 
 

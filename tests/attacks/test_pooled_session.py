@@ -26,14 +26,14 @@ def published(parties: Parties, new_role: Callable[..., str]) -> dict[str, str]:
 @pytest.fixture(params=["SET SESSION AUTHORIZATION", "SET ROLE"])
 def become(
     request: pytest.FixtureRequest, parties: Parties
-) -> Iterator[tuple[Connection, Callable[[str], None]]]:
+) -> Iterator[tuple[Connection, Callable[[str], object]]]:
     """One backend, and a way to change its user."""
     with psycopg.connect(parties.dsn, autocommit=True) as connection:
         yield connection, lambda role: connection.execute(f"{request.param} {role}".encode())
 
 
 def test_each_user_sees_what_is_theirs(
-    published: dict[str, str], become: tuple[Connection, Callable[[str], None]]
+    published: dict[str, str], become: tuple[Connection, Callable[[str], object]]
 ) -> None:
     connection, as_role = become
     kanon = Functions(connection)
@@ -58,7 +58,7 @@ def test_each_user_sees_what_is_theirs(
 def test_rights_of_the_user_before_are_gone(
     parties: Parties,
     published: dict[str, str],
-    become: tuple[Connection, Callable[[str], None]],
+    become: tuple[Connection, Callable[[str], object]],
 ) -> None:
     connection, as_role = become
     kanon = Functions(connection)
@@ -77,7 +77,7 @@ def test_rights_of_the_user_before_are_gone(
 
 
 def test_settings_are_put_back(
-    parties: Parties, become: tuple[Connection, Callable[[str], None]]
+    parties: Parties, become: tuple[Connection, Callable[[str], object]]
 ) -> None:
     """What an operation sets, the session has as before: path, row security, time zone."""
     connection, as_role = become
@@ -95,7 +95,7 @@ def test_settings_are_put_back(
 
 
 def test_nothing_stays_behind(
-    parties: Parties, become: tuple[Connection, Callable[[str], None]]
+    parties: Parties, become: tuple[Connection, Callable[[str], object]]
 ) -> None:
     """No temporary table, prepared statement or lock of an operation outlives its transaction."""
     connection, as_role = become

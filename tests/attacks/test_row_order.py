@@ -12,12 +12,14 @@ import math
 import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from kanon_db.server import host
 from tests.integration.parties import Functions, Parties, create_table, fetch, value
 
 SIGMAS = 7
@@ -89,8 +91,9 @@ def by_copy(parties: Parties, layout: str) -> tuple[Qit, Sat]:
 
 def by_dump(parties: Parties, layout: str) -> tuple[Qit, Sat]:
     def lines(table: str) -> list[list[str]]:
+        program = host.find_programs(None).path("pg_dump")
         dump = subprocess.run(
-            ["pg_dump", "--data-only", f"--table=published.{table}", f"--dbname={parties.dsn}"],
+            [program, "--data-only", f"--table=published.{table}", f"--dbname={parties.dsn}"],
             check=True,
             capture_output=True,
             text=True,
@@ -116,7 +119,7 @@ def row_by_row(qit: Qit, sat: Sat) -> Guess:
 
 def row_by_row_within_buckets(qit: Qit, sat: Sat) -> Guess:
     """The i-th person of a bucket has the i-th value of that bucket."""
-    values = defaultdict(list)
+    values: defaultdict[int, list[str]] = defaultdict(list)
     for bucket, found, count in sat:
         values[bucket] += [found] * count
     position: Counter[int] = Counter()
@@ -210,6 +213,25 @@ def test_source_order(published: Parties, layout: str, what: str) -> None:
     near = int((np.abs(np.diff(place)) <= 1).sum())
     expected = 3 * N_RECORDS / n_places
     assert near <= expected + SIGMAS * math.sqrt(2 * expected) + SIGMAS
+
+
+@pytest.mark.parametrize("layout", METHODS)
+def test_neighbouring_buckets(published: Parties, layout: str) -> None:
+    """Buckets next to each other are no more alike than any two: numbers tell nothing."""
+    qit, sat = by_ctid(published, layout)
+    sizes = Counter(bucket for _, bucket in qit)
+    commonest = Counter(sizes.values()).most_common(1)[0][0]
+    values: defaultdict[int, set[str]] = defaultdict(set)
+    for bucket, found, _ in sat:
+        if sizes[bucket] == commonest:
+            values[bucket].add(found)
+    buckets = sorted(values)
+    neighbours = [len(values[a] & values[b]) for a, b in pairwise(buckets)]
+    pairs = np.random.default_rng(1).choice(buckets, size=(20_000, 2)).tolist()
+    any_two = [len(values[a] & values[b]) for a, b in pairs if a != b]
+    # Each bucket is in two pairs of neighbours: half of them say something new.
+    error = np.std(any_two) / math.sqrt(len(neighbours) / 2)
+    assert abs(np.mean(neighbours) - np.mean(any_two)) < SIGMAS * error
 
 
 @pytest.mark.parametrize("layout", METHODS)

@@ -184,7 +184,7 @@ def test_many_columns(parties: Parties, n_columns: int, way: str) -> None:
     kanon.drop("wide")
 
 
-EXTREMES = {
+EXTREMES: dict[str, tuple[list[tuple[object, object]], str]] = {
     "one record": ([(1, "a")], '{"l": 1}'),
     "two records": ([(1, "a"), (1, "b")], '{"l": 2}'),
     "one value": ([(i, "a") for i in range(20)], '{"default": 1}'),

@@ -1,0 +1,180 @@
+"""Attacks through the text of a count query: asked by a superuser, none of it is ever run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+
+from kanon_db.errors import KanonError
+from tests.integration.parties import (
+    WAYS,
+    Connection,
+    Functions,
+    Package,
+    Parties,
+    create_table,
+    fetch,
+    sqlstate_of,
+    value,
+)
+
+COUNT = "SELECT COUNT(*) FROM people"
+ATTACKS = {
+    "second statement": f"{COUNT}; DROP TABLE data.canary",
+    "second statement after a comment": f"{COUNT} -- x\n; DROP TABLE data.canary",
+    "second statement after a nested comment": f"{COUNT} /* /* */ ; */ ; DROP TABLE data.canary",
+    "only another statement": "DROP TABLE data.canary",
+    "transaction": f"COMMIT; {COUNT}",
+    "do": "DO $$BEGIN DROP TABLE data.canary; END$$",
+    "call": "CALL public.spy()",
+    "copy": "COPY people_qit TO PROGRAM 'touch /tmp/kanon_was_here'",
+    "set": "SET ROLE postgres",
+    "insert": "INSERT INTO data.canary SELECT 1",
+    "with": f"WITH x AS (DELETE FROM data.canary RETURNING 1) {COUNT}",
+    "with in a subquery": f"{COUNT} WHERE age IN (WITH x AS (SELECT 1) SELECT * FROM x)",
+    "function": f"{COUNT} WHERE public.spy() = 1",
+    "function of a column": f"{COUNT} WHERE public.spy(age) = 1",
+    "function without brackets": f"{COUNT} WHERE age = current_user",
+    "function in FROM": "SELECT COUNT(*) FROM public.spy()",
+    "function of the file system": f"{COUNT} WHERE sick = pg_read_file('/etc/passwd')",
+    "sequence": f"{COUNT} WHERE age = nextval('public.canary')",
+    "operator": f"{COUNT} WHERE age OPERATOR(public.@@@) 1",
+    "cast": f"{COUNT} WHERE age::public.spied = 1",
+    "cast of a constant": f"{COUNT} WHERE sick = 'data.canary'::regclass",
+    "cast to a trapped domain": f"{COUNT} WHERE age = CAST('1' AS public.spied)",
+    "typed constant": f"{COUNT} WHERE age = public.spied '1'",
+    "other relation": "SELECT COUNT(*) FROM data.people",
+    "other relation, quoted": 'SELECT COUNT(*) FROM "data"."people"',
+    "catalog": "SELECT COUNT(*) FROM pg_class",
+    "own catalog": "SELECT COUNT(*) FROM kanon.publication",
+    "own tables": "SELECT COUNT(*) FROM published.people_qit",
+    "other database": "SELECT COUNT(*) FROM other.published.people",
+    "join": "SELECT COUNT(*) FROM people, data.people AS p",
+    "subquery": f"{COUNT} WHERE age IN (SELECT age FROM data.people)",
+    "exists": f"{COUNT} WHERE EXISTS (SELECT FROM data.people)",
+    "array of a subquery": f"{COUNT} WHERE age = ANY (ARRAY(SELECT age FROM data.people))",
+    "union": f"{COUNT} UNION SELECT COUNT(*) FROM data.people",
+    "lateral": "SELECT COUNT(*) FROM people, LATERAL (SELECT public.spy()) AS x",
+    "filter": "SELECT COUNT(*) FILTER (WHERE public.spy() = 1) FROM people",
+    "order": f"{COUNT} ORDER BY public.spy()",
+    "limit": f"{COUNT} LIMIT (SELECT public.spy())",
+    "sample": "SELECT COUNT(*) FROM people TABLESAMPLE SYSTEM (public.spy())",
+    "for update": f"{COUNT} FOR UPDATE",
+    "into": "SELECT COUNT(*) INTO data.stolen FROM people",
+    "unicode name": 'SELECT COUNT(*) FROM U&"people" WHERE U&"\\0061ge" = 1',
+    "unicode string": f"{COUNT} WHERE sick = U&'\\0027; DROP TABLE data.canary; --'",
+    "escape string": f"{COUNT} WHERE sick = E'\\'; DROP TABLE data.canary; --'",
+    "dollar quotes": f"{COUNT} WHERE sick = $$'; DROP TABLE data.canary; --$$",
+    "parameter": f"{COUNT} WHERE age = $1",
+    "named parameter": f"{COUNT} WHERE age = :age",
+    "percent parameter": f"{COUNT} WHERE age = %s",
+    "name closed": 'SELECT COUNT(*) FROM "people""; DROP TABLE data.canary; --"',
+    "column closed": f'{COUNT} WHERE "age""; DROP TABLE data.canary; --" = 1',
+    "row": f"{COUNT} WHERE (age, sick) = (1, 'a')",
+    "whole row": f"{COUNT} WHERE people IS NOT NULL",
+    "system column": f"{COUNT} WHERE ctid = '(0,1)'",
+    "bucket": f"{COUNT} WHERE bucket_id = 1",
+    "weight": f"{COUNT} WHERE weight > 0.5",
+    "regular expression": f"{COUNT} WHERE sick ~ '(x+x+)+y'",
+    "json path": f"{COUNT} WHERE sick @? '$'",
+    "collation": f"{COUNT} WHERE sick < 'a' COLLATE \"C\"",
+    "at time zone": f"{COUNT} WHERE age = 1 AT TIME ZONE 'UTC'",
+    "case": f"{COUNT} WHERE CASE WHEN age = 1 THEN public.spy() = 1 END",
+    "nothing": "",
+    "blank": " \n\t ",
+    "comment only": "-- nothing",
+    "unclosed string": f"{COUNT} WHERE sick = 'a",
+    "unclosed name": f'{COUNT} WHERE "age = 1',
+    "unclosed comment": f"{COUNT} /* ",
+    "odd characters": f"{COUNT}\u00a0WHERE\u2028age = 1",
+    "full-width": "\uff33ELECT COUNT(*) FROM people",
+    "deep": f"{COUNT} WHERE {'(' * 20_000}age = 1{')' * 20_000}",
+    "deep not": f"{COUNT} WHERE {'NOT ' * 20_000}age = 1",
+    "deeply unclosed": f"{COUNT} WHERE {'(' * 100_000}",
+    "long number": f"{COUNT} WHERE age = {'9' * 100_000}",
+    "huge exponent": f"{COUNT} WHERE age = 1e{'9' * 1000}",
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def people(parties: Parties) -> None:
+    rows = [(i % 30, f"disease {i % 5}") for i in range(300)]
+    create_table(parties.publisher, "data.people", "age int, sick text", rows)
+    kanon = Functions(parties.publisher)
+    kanon.register("data.people", ["age"], "sick")
+    kanon.publish("data.people", "people", privacy='{"l": 3}')
+    for statement in (
+        "CREATE TABLE data.canary (a int)",
+        "INSERT INTO data.canary VALUES (1)",
+        "CREATE SEQUENCE public.canary",
+        (
+            "CREATE FUNCTION public.spy(int DEFAULT 1) RETURNS int LANGUAGE plpgsql"
+            " AS $$BEGIN PERFORM nextval('public.canary'); RETURN 1; END$$"
+        ),
+        "CREATE DOMAIN public.spied AS int CHECK (public.spy(value) = 2)",
+        "CREATE OPERATOR public.@@@ (FUNCTION = int4pl, LEFTARG = int, RIGHTARG = int)",
+    ):
+        fetch(parties.admin, statement)
+
+
+@pytest.fixture(autouse=True)
+def canary(parties: Parties) -> Iterator[None]:
+    """What attacks try to change, and everything's number of objects."""
+    objects = "SELECT count(*) FROM pg_class WHERE relpersistence <> 't'"
+    before = value(parties.admin, objects)
+    yield
+    assert value(parties.admin, "SELECT a FROM data.canary") == 1
+    assert not value(parties.admin, "SELECT is_called FROM public.canary")
+    assert value(parties.admin, objects) == before
+
+
+@pytest.mark.parametrize("operation", ["estimate", "rewrite"])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_attack(parties: Parties, attack: str, way: str, operation: str) -> None:
+    kanon = WAYS[way](parties.admin)
+    # Refused for a reason: no class of errors that stands for something gone wrong.
+    refused = sqlstate_of(lambda: getattr(kanon, operation)(ATTACKS[attack]))
+    assert refused in ("0A000", "42704")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_null_character(parties: Parties, way: str) -> None:
+    kanon: Functions | Package = WAYS[way](parties.admin)
+    with pytest.raises((KanonError, psycopg.DataError)):
+        kanon.estimate(COUNT + " WHERE sick = 'a\0'")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_constants_stay_constants(parties: Parties, way: str) -> None:
+    """Whatever a constant holds, it is compared and nothing else."""
+    ask: Callable[[Connection], Functions | Package] = WAYS[way]
+    for constant in (
+        "'; DROP TABLE data.canary; --",
+        "$1",
+        "%s",
+        "\\",
+        "\\'",
+        "{}",
+        "a''b",
+        "x" * 10_000,
+        "\u202e",
+        "' OR '1' = '1",
+    ):
+        quoted = constant.replace("'", "''")
+        query = f"{COUNT} WHERE age < 20 AND sick <> '{quoted}'"
+        estimate, error, lower, upper = ask(parties.admin).estimate(query)
+        assert (estimate, error, lower, upper) == (200, 0, 200, 200)
+        assert fetch(parties.admin, ask(parties.admin).rewrite(query)) == [(200, 0, 200, 200)]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_many_conditions(parties: Parties, way: str) -> None:
+    """Long queries are answered, or refused as too long."""
+    kanon = WAYS[way](parties.analyst)
+    numbers = ", ".join(map(str, range(10, 5000)))
+    assert kanon.estimate(f"{COUNT} WHERE age IN ({numbers})") == (200, 0, 200, 200)
+    ors = " OR ".join(f"age = {n}" for n in range(10, 400))
+    assert kanon.estimate(f"{COUNT} WHERE {ors}") == (200, 0, 200, 200)

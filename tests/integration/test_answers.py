@@ -1,0 +1,241 @@
+"""Answers against PostgreSQL's own reading of the same conditions, NULL and odd values included.
+
+A query on one side must give what the source gives, or be refused; on both sides, what the formula
+of [GB] 3.2 gives when PostgreSQL itself counts each bucket's records and values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.integration.parties import (
+    WAYS,
+    Functions,
+    Parties,
+    create_table,
+    fetch,
+    sqlstate_of,
+    value,
+)
+
+COLUMNS: dict[str, tuple[str, list[object], list[str]]] = {
+    # Type, values that occur, constants to compare with as SQL writes them.
+    "small": ("smallint", [1, 2, -3, None], ["1", "-3", "0", "32768", "1.5"]),
+    "whole": ("int", [1, 2, 10, -1, None], ["1", "+2", "-1", "99999999999", "1.0", "'10'"]),
+    "big": ("bigint", [1, 2**62, None], ["1", "4611686018427387904", "4611686018427387905"]),
+    "exact": ("numeric", ["1.0", "1.00", "0.1", "NaN", None], ["1", "0.1", "0.10", "'NaN'", "1e2"]),
+    "real": ("real", ["0.1", "NaN", "-0", "1e30", None], ["0.1", "'NaN'", "0", "1e30"]),
+    "double": ("float8", ["0.1", "Infinity", "0", None], ["0.1", "'Infinity'", "0", "'-0'"]),
+    "words": ("text", ["", "a", "A", "é", "a'b", " a", None],
+              ["''", "'a'", "'A'", "'a''b'", "' a'"]),
+    "short": ("varchar(3)", ["", "a", "a ", None], ["'a'", "'a '", "''"]),
+    "padded": ("char(3)", ["a", "ab", "", None], ["'a'", "'a '", "''", "'ab'"]),
+    "flag": ("boolean", ["t", "f", None], ["true", "false", "'t'"]),
+    "day": ("date", ["2020-02-29", "infinity", "1999-12-31", None],
+            ["'2020-02-29'", "DATE '1999-12-31'", "'infinity'"]),
+    "moment": ("timestamp", ["2020-02-29 12:00", "2020-02-29", None],
+               ["'2020-02-29'", "TIMESTAMP '2020-02-29 12:00'"]),
+    "instant": ("timestamptz", ["2020-02-29 12:00+00", "2020-02-29 14:00+02", None],
+                ["'2020-02-29 12:00+00'", "'2020-02-29 13:00+01'"]),
+    "length": ("interval", ["1 day", "24 hours", "1 mon", None], ["'1 day'", "'30 days'"]),
+    "key": ("uuid", ["a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", None],
+            ["'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'"]),
+    "mood": ("data.mood", ["sad", "happy", None], ["'sad'", "'ok'"]),
+    "host": ("inet", ["10.0.0.1", "10.0.0.0/8", None], ["'10.0.0.1'", "'10.0.0.1/32'"]),
+}  # fmt: skip
+
+COMPARISONS = ["=", "<>", "!=", "<", "<=", ">", ">="]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def typed(parties: Parties) -> None:
+    """Two publications of each column: as quasi-identifier, and as sensitive attribute."""
+    fetch(parties.publisher, "GRANT USAGE ON SCHEMA data TO kanon_analyst")
+    fetch(parties.publisher, "CREATE TYPE data.mood AS ENUM ('sad', 'ok', 'happy')")
+    kanon = Functions(parties.publisher)
+    for name, (kind, values, _) in COLUMNS.items():
+        rows = [(values[i % len(values)], i % 5) for i in range(20 * len(values))]
+        for side, qi, sensitive in (("_qi", name, "plain"), ("_sa", "plain", name)):
+            create_table(parties.publisher, f"data.{name}{side}", f"{name} {kind}, plain int", rows)
+            kanon.register(f"data.{name}{side}", [qi], sensitive)
+            kanon.publish(f"data.{name}{side}", f"{name}{side}", privacy='{"default": 0.75}')
+
+
+def conditions(name: str) -> list[str]:
+    *_, constants = COLUMNS[name]
+    return [
+        *(f"{name} {operator} {constant}" for operator in COMPARISONS for constant in constants),
+        *(f"{constant} < {name}" for constant in constants),
+        f"{name} IN ({', '.join(constants)})",
+        f"{name} NOT IN ({', '.join(constants)})",
+        f"{name} IN ({constants[0]}, NULL)",
+        f"{name} NOT IN ({constants[0]}, NULL)",
+        f"{name} = NULL",
+        f"{name} BETWEEN {constants[0]} AND {constants[-1]}",
+        f"{name} NOT BETWEEN {constants[0]} AND {constants[-1]}",
+        f"{name} BETWEEN {constants[-1]} AND {constants[0]}",
+        f"{name} IS NULL",
+        f"NOT {name} IS NOT NULL",
+        f"NOT {name} = {constants[0]}",
+        f"NOT ({name} < {constants[0]} OR {name} IS NULL)",
+        f"{name} = {constants[0]} OR NOT {name} = {constants[-1]}",
+        f"{name} = 'no such value at all'",
+        f"{name} = ''",
+        f"{name} = 1",
+        f"{name} > 'a'",
+        f"{name} = true",
+        f"{name} IS TRUE",
+        name,
+        f"NOT {name}",
+        f"{name} = {name}",
+        f"{name} IS DISTINCT FROM {constants[0]}",
+        f"{name} LIKE 'a%'",
+    ]
+
+
+@pytest.mark.parametrize("side", ["_qi", "_sa"])
+@pytest.mark.parametrize("name", COLUMNS)
+def test_as_postgresql_answers(parties: Parties, name: str, side: str) -> None:
+    """Where PostgreSQL fails, it is refused; where it answers, the answer is the same, or none."""
+    kanon = Functions(parties.analyst)
+    answered = set()
+    for number, condition in enumerate(conditions(name)):
+        count = f"SELECT count(*) FROM data.{name}{side} WHERE {condition}"
+        query = f"SELECT COUNT(*) FROM {name}{side} WHERE {condition}"
+        refused = sqlstate_of(lambda: kanon.estimate(query))  # noqa: B023
+        if refused:
+            assert refused == "0A000", query
+            continue
+        n = value(parties.publisher, count)
+        assert kanon.estimate(query) == (n, 0, n, n), query
+        if number % 5 == 0:
+            assert fetch(parties.analyst, kanon.rewrite(query)) == [(n, 0, n, n)], query
+        answered.add(condition)
+    first = COLUMNS[name][2][0]
+    assert answered >= {
+        f"{name} IS NULL",
+        f"{name} BETWEEN {first} AND {COLUMNS[name][2][-1]}",
+        *(f"{name} {operator} {first}" for operator in COMPARISONS),
+    }
+
+
+def test_type_out_of_reach(parties: Parties) -> None:
+    """Where an analyst may not use a column's type, that is what is said."""
+    fetch(parties.publisher, "REVOKE USAGE ON SCHEMA data FROM kanon_analyst")
+    for way in WAYS.values():
+        kanon = way(parties.analyst)
+        for side in ("_qi", "_sa"):
+            query = f"SELECT COUNT(*) FROM mood{side} WHERE mood = 'sad'"
+            assert sqlstate_of(lambda: kanon.estimate(query)) == "42501"  # noqa: B023
+            assert kanon.estimate(f"SELECT COUNT(*) FROM mood{side} WHERE mood IS NULL")[0] == 20
+    fetch(parties.publisher, "GRANT USAGE ON SCHEMA data TO kanon_analyst")
+
+
+def formula(parties: Parties, name: str, records: str, values: str) -> Sequence[float]:
+    """Let PostgreSQL count each bucket's matches, and add up with exact fractions."""
+    buckets = fetch(
+        parties.admin,
+        f"SELECT q.size, q.matching, s.matching FROM (SELECT bucket_id, count(*) AS size, count(*)"
+        f" FILTER (WHERE {records}) AS matching FROM published.{name}_qit GROUP BY 1) AS q JOIN"
+        f" (SELECT bucket_id, coalesce(sum(count) FILTER (WHERE {values}), 0)::int8 AS matching"
+        f" FROM published.{name}_sat GROUP BY 1) AS s USING (bucket_id)",
+    )
+    estimate = sum((Fraction(q * s, size) for size, q, s in buckets), Fraction(0))
+    variance = sum(
+        (
+            q * Fraction(s, size) * (1 - Fraction(s, size)) * Fraction(size - q, size - 1)
+            for size, q, s in buckets
+            if size > 1
+        ),
+        Fraction(0),
+    )
+    return (
+        float(estimate),
+        math.sqrt(variance),
+        sum(max(0, q + s - size) for size, q, s in buckets),
+        sum(min(q, s) for _, q, s in buckets),
+    )
+
+
+NUMBER = st.sampled_from(["-1", "0", "1", "2", "3.5"])
+WORD = st.sampled_from(["''", "'a'", "'b'", "'c'", "'A'"])
+
+
+def condition(column: str, constant: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """SQL over one column, or several joined: everything that one side may hold."""
+    return st.one_of(
+        st.builds("{} {} {}".format, st.just(column), st.sampled_from(COMPARISONS), constant),
+        st.builds("{} IS NULL".format, st.just(column)),
+        st.builds("{} IS NOT NULL".format, st.just(column)),
+        st.builds(
+            "{} IN ({})".format, st.just(column), st.lists(constant, min_size=1).map(", ".join)
+        ),
+        st.builds(
+            "{} NOT IN ({})".format, st.just(column), st.lists(constant, min_size=1).map(", ".join)
+        ),
+        st.builds("{} BETWEEN {} AND {}".format, st.just(column), constant, constant),
+    )
+
+
+def combined(plain: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return st.recursive(
+        plain,
+        lambda inner: st.one_of(
+            st.builds("({} AND {})".format, inner, inner),
+            st.builds("({} OR {})".format, inner, inner),
+            st.builds("NOT ({})".format, inner),
+        ),
+        max_leaves=6,
+    )
+
+
+RECORDS = combined(condition("age", NUMBER) | condition("sex", WORD))
+VALUES = combined(condition("sick", WORD))
+
+
+@pytest.fixture(scope="module", params=["anatomy", "two_size", "without bitmaps"])
+def random_table(request: pytest.FixtureRequest, parties: Parties) -> str:
+    """A table with NULLs everywhere; without bitmaps, ages are too many for them."""
+    name = str(request.param).replace(" ", "_")
+    distinct = 997 if name == "without_bitmaps" else 5
+    rows = [
+        (
+            None if i % 11 == 3 else i * 7 % distinct - 1,
+            [None, "", "a", "b"][i * i % 7 % 4],
+            ["a", "b", "c", "", None][i * 5 % 13 % 5],
+        )
+        for i in range(997)
+    ]
+    create_table(parties.publisher, f"data.{name}", "age int, sex text, sick text", rows)
+    kanon = Functions(parties.publisher)
+    kanon.register(f"data.{name}", ["age", "sex"], "sick")
+    method = "two_size" if name == "without_bitmaps" else name
+    kanon.publish(f"data.{name}", name, privacy='{"theta": 2, "base": 0.1}', method=method)
+    has_bitmaps = value(
+        parties.publisher,
+        "SELECT layout -> 'with_bitmaps' ? 'age' FROM kanon.publication WHERE name = $1::text",
+        name,
+    )
+    assert has_bitmaps == (name != "without_bitmaps")
+    return name
+
+
+@given(records=RECORDS, values=VALUES, way=st.sampled_from(list(WAYS)))
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_formula(parties: Parties, random_table: str, records: str, values: str, way: str) -> None:
+    query = f"SELECT COUNT(*) FROM {random_table} WHERE {records} AND {values}"
+    answer = WAYS[way](parties.analyst).estimate(query)
+    expected = formula(parties, random_table, records, values)
+    assert answer == pytest.approx(expected, rel=1e-9, abs=1e-9)
+    rewritten = Functions(parties.analyst).rewrite(query)
+    assert fetch(parties.analyst, rewritten)[0] == pytest.approx(expected, rel=1e-9, abs=1e-9)
+    truth = f"SELECT count(*) FROM data.{random_table} WHERE {records} AND {values}"
+    assert answer[2] <= value(parties.publisher, truth) <= answer[3]

@@ -1,0 +1,303 @@
+"""Interrupted at any moment, nothing is half-published, and the same call then succeeds."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from kanon_db.server.install import install
+from kanon_db.server.local import LocalCluster
+from tests.integration.parties import (
+    WAYS,
+    Connection,
+    Functions,
+    Parties,
+    fetch,
+    remains,
+    sqlstate_of,
+    value,
+)
+
+PRIVACY = '{"l": 3}'
+MANY = 20_000
+
+INTERRUPTIONS = {
+    "cancel": ("PERFORM pg_cancel_backend(pg_backend_pid()); PERFORM pg_sleep(9)", "57014"),
+    "disk full": ("RAISE EXCEPTION USING ERRCODE = '53100', MESSAGE = 'no space left'", "53100"),
+    "out of memory": ("RAISE EXCEPTION USING ERRCODE = '53200', MESSAGE = 'no memory'", "53200"),
+    "deadlock": ("RAISE EXCEPTION USING ERRCODE = '40P01', MESSAGE = 'deadlock'", "40P01"),
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def people(parties: Parties) -> None:
+    for name, n in (("few", 60), ("many", MANY)):
+        fetch(
+            parties.publisher,
+            f"CREATE TABLE data.{name} AS SELECT i % 90 AS age, i % 2 AS sex, i % 5 AS sick"
+            f" FROM generate_series(1, {n}) AS i",
+        )
+        Functions(parties.publisher).register(f"data.{name}", ["age", "sex"], "sick")
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(parties: Parties) -> Iterator[None]:
+    yield
+    assert remains(parties.admin) == []
+
+
+def at_each_definition(admin: Connection, action: str) -> None:
+    """Do something at the definition of an object whose number the session sets."""
+    fetch(admin, "DROP EVENT TRIGGER IF EXISTS interrupt")
+    fetch(admin, "CREATE SEQUENCE IF NOT EXISTS public.definitions")
+    fetch(
+        admin,
+        "CREATE OR REPLACE FUNCTION public.interrupt() RETURNS event_trigger LANGUAGE plpgsql"
+        " SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$BEGIN"
+        " IF nextval('public.definitions') = current_setting('test.at', true)::int8 THEN"
+        f" {action}; END IF; END$$",
+    )
+    fetch(
+        admin,
+        "CREATE EVENT TRIGGER interrupt ON ddl_command_end EXECUTE FUNCTION public.interrupt()",
+    )
+
+
+@pytest.fixture
+def definitions(parties: Parties) -> Iterator[Callable[[str], None]]:
+    yield lambda action: at_each_definition(parties.admin, action)
+    fetch(parties.admin, "DROP EVENT TRIGGER IF EXISTS interrupt")
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("interruption", INTERRUPTIONS)
+def test_at_every_definition(
+    parties: Parties, definitions: Callable[[str], None], way: str, interruption: str
+) -> None:
+    """Stopped at its first, second, … last definition of an object, until there is no more."""
+    action, sqlstate = INTERRUPTIONS[interruption]
+    definitions(action)
+    kanon = WAYS[way](parties.publisher)
+    kept = Functions(parties.publisher).publish("data.few", "kept", privacy=PRIVACY)
+    before = remains(parties.admin)
+    at = 0
+    while True:
+        at += 1
+        fetch(parties.admin, "SELECT setval('public.definitions', 1, false)")
+        fetch(parties.publisher, f"SET test.at = '{at}'")
+        # Replacing: the old publication must come back.
+        found = sqlstate_of(
+            lambda: kanon.publish("data.few", "kept", privacy=PRIVACY, replace=True)
+        )
+        if found is None:
+            break
+        assert found == sqlstate
+        assert remains(parties.admin) == before
+        ids = "SELECT publication_id FROM kanon.publication"
+        assert fetch(parties.admin, ids) == [(kept["publication_id"],)]
+    assert at > 6
+    fetch(parties.publisher, "SET test.at = '0'")
+    kanon.drop("kept")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_timeouts(parties: Parties, way: str) -> None:
+    kanon = WAYS[way](parties.publisher)
+    for milliseconds in [1, 2, 4, 8, 12, *range(16, 160, 16)]:
+        fetch(parties.publisher, f"SET statement_timeout = {milliseconds}")
+        found = sqlstate_of(lambda: kanon.publish("data.many", "many", privacy=PRIVACY))
+        fetch(parties.publisher, "RESET statement_timeout")
+        if found is None:
+            kanon.drop("many")
+        else:
+            assert found == "57014"
+            assert remains(parties.admin) == []
+    kanon.publish("data.many", "many", privacy=PRIVACY)
+    assert all(holds for *_, holds in kanon.verify("many"))
+    kanon.drop("many")
+
+
+@pytest.mark.parametrize("signal_sent", ["pg_cancel_backend", "pg_terminate_backend"])
+@pytest.mark.parametrize("way", WAYS)
+def test_signals_from_elsewhere(
+    parties: Parties,
+    connect_as: Callable[[str, str], Connection],
+    way: str,
+    signal_sent: str,
+) -> None:
+    """Cancelled or ended by somebody else, after ever longer."""
+    for milliseconds in range(0, 160, 40):
+        with connect_as(parties.dsn, parties.publisher.info.user) as connection:
+            other = subprocess.Popen(
+                [sys.executable, "-c", SENDER, parties.dsn, signal_sent,
+                 str(connection.info.backend_pid), str(milliseconds)],
+                stdout=subprocess.PIPE,
+            )  # fmt: skip
+            assert other.stdout is not None
+            other.stdout.readline()
+            sqlstate_of(lambda: WAYS[way](connection).publish("data.many", "many", privacy=PRIVACY))
+            other.communicate()
+        left = remains(parties.admin)
+        if left:
+            assert all(holds for *_, holds in Functions(parties.publisher).verify("many"))
+            Functions(parties.publisher).drop("many")
+    WAYS[way](parties.publisher).publish("data.many", "many", privacy=PRIVACY)
+    Functions(parties.publisher).drop("many")
+
+
+SENDER = """
+import sys, time, psycopg
+dsn, function, pid, milliseconds = sys.argv[1:]
+with psycopg.connect(dsn, autocommit=True) as connection:
+    print("ready", flush=True)
+    time.sleep(int(milliseconds) / 1000)
+    connection.execute(f"SELECT {function}(%s::int)", [pid])
+"""
+
+CLIENT = """
+import sys, psycopg
+from tests.integration.parties import WAYS
+dsn, way = sys.argv[1:]
+with psycopg.connect(dsn, autocommit=True) as connection:
+    connection.execute("SET test.at = '5'")
+    WAYS[way](connection).publish("data.few", "orphan", privacy='{"l": 3}')
+"""
+
+
+def wait_for(connection: Connection, statement: str, *values: object) -> None:
+    for _ in range(3000):
+        if value(connection, statement, *values):
+            return
+        time.sleep(0.01)
+    raise AssertionError("waited in vain")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_client_killed(parties: Parties, definitions: Callable[[str], None], way: str) -> None:
+    """The client dies while the server is half through: all of it is published, or nothing."""
+    definitions("PERFORM pg_advisory_xact_lock_shared(7)")
+    fetch(parties.admin, "SELECT setval('public.definitions', 1, false)")
+    fetch(parties.admin, "SELECT pg_advisory_lock(7)")
+    dsn = make_conninfo(parties.dsn, user=parties.publisher.info.user)
+    client = subprocess.Popen([sys.executable, "-c", CLIENT, dsn, way])
+    waiting = "SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    wait_for(parties.admin, waiting)
+    client.kill()
+    client.wait()
+    fetch(parties.admin, "SELECT pg_advisory_unlock(7)")
+    gone = "SELECT count(*) = 1 FROM pg_stat_activity WHERE usename = $1::text"
+    wait_for(parties.admin, gone, parties.publisher.info.user)  # the fixture's own remains
+    kanon = Functions(parties.publisher)
+    if remains(parties.admin):
+        assert way == "sql"  # its one statement may end, though nobody hears the answer
+        assert all(holds for *_, holds in kanon.verify("orphan"))
+    fetch(parties.publisher, "SET test.at = '0'")
+    kanon.publish("data.few", "orphan", privacy=PRIVACY, replace=True)
+    kanon.drop("orphan")
+
+
+@pytest.fixture
+def small_tablespace(parties: Parties) -> Iterator[str]:
+    """A tablespace on a file system of 1 MB; needs root."""
+    folder = Path(tempfile.gettempdir(), f"kanon-test-{uuid.uuid4().hex[:12]}")
+    folder.mkdir()
+    mounted = shutil.which("mount") and os.geteuid() == 0 and subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "none", folder], capture_output=True
+    ).returncode == 0  # fmt: skip
+    if not mounted:
+        folder.rmdir()
+        pytest.skip("only root may mount a small file system")
+    try:
+        owner = Path(value(parties.admin, "SHOW data_directory")).stat()
+        os.chown(folder, owner.st_uid, owner.st_gid)
+        fetch(parties.admin, f"CREATE TABLESPACE kanon_small LOCATION '{folder}'")
+        fetch(parties.admin, "GRANT CREATE ON TABLESPACE kanon_small TO PUBLIC")
+        yield "kanon_small"
+        fetch(parties.admin, "DROP TABLESPACE kanon_small")
+    finally:
+        subprocess.run(["umount", folder], check=True)
+        folder.rmdir()
+
+
+@pytest.mark.parametrize("setting", ["temp_tablespaces", "default_tablespace"])
+@pytest.mark.parametrize("way", WAYS)
+def test_disk_full(parties: Parties, small_tablespace: str, setting: str, way: str) -> None:
+    kanon = WAYS[way](parties.publisher)
+    fetch(parties.publisher, f"SET {setting} = {small_tablespace}")
+    assert sqlstate_of(lambda: kanon.publish("data.many", "many", privacy=PRIVACY)) == "53100"
+    fetch(parties.publisher, f"RESET {setting}")
+    assert remains(parties.admin) == []
+    kanon.publish("data.many", "many", privacy=PRIVACY)
+    kanon.drop("many")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_temporary_file_limit(
+    parties: Parties, connect_as: Callable[[str, str], Connection], way: str
+) -> None:
+    role = parties.publisher.info.user
+    for setting in ("temp_file_limit = '64kB'", "work_mem = '64kB'"):
+        fetch(parties.admin, f"ALTER ROLE {role} SET {setting}")
+    with connect_as(parties.dsn, role) as connection:
+        kanon = WAYS[way](connection)
+        assert sqlstate_of(lambda: kanon.publish("data.many", "many", privacy=PRIVACY)) == "53400"
+        assert remains(parties.admin) == []
+    fetch(parties.admin, f"ALTER ROLE {role} RESET ALL")
+    with connect_as(parties.dsn, role) as connection:
+        WAYS[way](connection).publish("data.many", "many", privacy=PRIVACY)
+        WAYS[way](connection).drop("many")
+
+
+def test_backend_killed() -> None:
+    """A backend dies of SIGKILL, as by the kernel for want of memory; the server recovers."""
+    cluster = LocalCluster(Path(tempfile.gettempdir(), f"kanon-test-{uuid.uuid4().hex[:12]}"))
+    try:
+        dsn = cluster.start()
+        install(dsn)
+        with psycopg.connect(dsn, autocommit=True) as admin:
+            fetch(admin, "CREATE TABLE people AS SELECT i % 9 AS age, i % 5 AS sick"
+                         " FROM generate_series(1, 60) AS i")  # fmt: skip
+            Functions(admin).register("public.people", ["age"], "sick")
+            at_each_definition(admin, "PERFORM pg_advisory_xact_lock_shared(7)")
+            fetch(admin, "SELECT pg_advisory_lock(7)")
+            client = subprocess.Popen(
+                [sys.executable, "-c", CLIENT.replace("data.few", "public.people"), dsn, "sql"],
+                stderr=subprocess.DEVNULL,
+            )
+            waiting = (
+                "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted UNION ALL"
+                " SELECT 0 ORDER BY 1 DESC LIMIT 1"
+            )
+            wait_for(admin, waiting)
+            os.kill(value(admin, waiting), signal.SIGKILL)
+            client.wait()
+        wait_until_answering(dsn)
+        with psycopg.connect(dsn, autocommit=True) as admin:
+            fetch(admin, "DROP EVENT TRIGGER interrupt")
+            assert remains(admin) == []
+            Functions(admin).publish("public.people", "orphan", privacy=PRIVACY)
+    finally:
+        cluster.destroy()
+
+
+def wait_until_answering(dsn: str) -> None:
+    for _ in range(3000):
+        try:
+            psycopg.connect(dsn).close()
+        except psycopg.OperationalError:
+            time.sleep(0.01)
+        else:
+            return
+    raise AssertionError("waited in vain")
