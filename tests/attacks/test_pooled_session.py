@@ -46,10 +46,10 @@ def test_each_user_sees_what_is_theirs(
             assert all(holds for *_, holds in kanon.verify(name))
             assert kanon.estimate(f"SELECT COUNT(*) FROM {name} WHERE age = 3")[0] == 10
             for call in (
-                lambda: kanon.metrics(other),  # noqa: B023  # called at once
-                lambda: kanon.verify(other),  # noqa: B023
-                lambda: kanon.estimate(f"SELECT COUNT(*) FROM {other}"),  # noqa: B023
-                lambda: kanon.rewrite(f"SELECT COUNT(*) FROM {other}"),  # noqa: B023
+                lambda: kanon.metrics(other),  # called at once
+                lambda: kanon.verify(other),
+                lambda: kanon.estimate(f"SELECT COUNT(*) FROM {other}"),
+                lambda: kanon.rewrite(f"SELECT COUNT(*) FROM {other}"),
             ):
                 with pytest.raises(psycopg.errors.UndefinedObject):
                     call()

@@ -155,7 +155,7 @@ def test_both_ways_agree(parties: Parties) -> None:
 @pytest.mark.parametrize("method", ["anatomy", "two_size"])
 def test_replace(kanon: Functions | Package, parties: Parties, method: str) -> None:
     first = kanon.publish("data.people", "people", privacy='{"l": 2}', method=method)
-    refused = lambda: kanon.publish("data.people", "people", privacy='{"l": 2}')  # noqa: E731
+    refused = lambda: kanon.publish("data.people", "people", privacy='{"l": 2}')
     assert sqlstate_of(refused) == DUPLICATE
     second = kanon.publish("data.people", "people", privacy='{"l": 4}', replace=True)
     assert second["publication_id"] > first["publication_id"]
@@ -179,7 +179,7 @@ def test_failed_replacement_changes_nothing(kanon: Functions | Package, parties:
         {"privacy": '{"l": 2}', "readers": ["nobody at all"]},
         {"privacy": '{"l": 2}', "method": "magic"},
     ):
-        call = lambda o=options: kanon.publish("data.people", "people", replace=True, **o)  # noqa: E731
+        call = lambda o=options: kanon.publish("data.people", "people", replace=True, **o)
         assert sqlstate_of(call) in ("KN001", "KN002", UNKNOWN, INVALID)
         after = (remains(parties.admin), fetch(parties.admin, "SELECT * FROM kanon.publication"))
         assert after == before
@@ -205,7 +205,7 @@ def test_drop(kanon: Functions | Package, parties: Parties) -> None:
     kanon.drop("people")
     assert remains(parties.admin) == []
     for call in (kanon.drop, kanon.verify, kanon.metrics):
-        assert sqlstate_of(lambda: call("people")) == UNKNOWN  # noqa: B023
+        assert sqlstate_of(lambda: call("people")) == UNKNOWN
 
 
 def test_drop_what_is_left(kanon: Functions | Package, parties: Parties) -> None:
@@ -248,7 +248,7 @@ def test_empty_readers(kanon: Functions | Package, parties: Parties) -> None:
     ],
 )
 def test_readers(kanon: Functions | Package, readers: list[str], sqlstate: str | None) -> None:
-    call = lambda: kanon.publish("data.people", "people", privacy='{"l": 2}', readers=readers)  # noqa: E731
+    call = lambda: kanon.publish("data.people", "people", privacy='{"l": 2}', readers=readers)
     assert sqlstate_of(call) == sqlstate
 
 
@@ -267,7 +267,7 @@ def test_listing_shows_what_is_readable(
         assert Functions(connection).metrics("for_one")["records"] == len(ROWS)
     for way in WAYS.values():
         for call in (way(parties.analyst).verify, way(parties.analyst).metrics):
-            assert sqlstate_of(lambda: call("for_one")) == UNKNOWN  # noqa: B023
+            assert sqlstate_of(lambda: call("for_one")) == UNKNOWN
     (row,) = fetch(
         parties.analyst,
         "SELECT kind, method, source, parameters, rows, published_by FROM kanon.publications",
@@ -315,7 +315,7 @@ def test_warning_of_other_publications(parties: Parties, new_role: Callable[...,
     # Replacing leaves nothing to set against.
     for name in ("second", "third", "fourth"):
         kanon.drop(name)
-    again = lambda: kanon.publish(  # noqa: E731
+    again = lambda: kanon.publish(
         "data.people", "first", privacy='{"l": 2}', readers=[one], replace=True
     )
     assert warnings_of(parties, again) == []
@@ -406,7 +406,7 @@ def test_every_record_once_and_no_bound_broken(
             "data.random", "random", privacy=privacy, method=method, max_bucket_size=largest
         )
     except psycopg.Error as error:
-        assert error.sqlstate in ("KN001", "KN002")  # noqa: PT017  # either is an answer
+        assert error.sqlstate in ("KN001", "KN002")  # either is an answer
         return
     try:
         check_published(

@@ -136,7 +136,7 @@ def test_column_of_a_view_that_no_table_can_have(parties: Parties) -> None:
     for way in WAYS.values():
         kanon = way(parties.publisher)
         kanon.register("data.odd", ["age"], "ctid")
-        assert sqlstate_of(lambda: kanon.publish("data.odd", "odd", privacy='{"l": 2}'))  # noqa: B023
+        assert sqlstate_of(lambda: kanon.publish("data.odd", "odd", privacy='{"l": 2}'))
     assert remains(parties.admin) == before
 
 
@@ -329,7 +329,7 @@ def test_concurrent_publications(
             fetch(other, "SET lock_timeout = '100ms'")
             for way in WAYS.values():
                 found = sqlstate_of(
-                    lambda: way(other).publish("data.people", "twice", privacy='{"l": 3}')  # noqa: B023
+                    lambda: way(other).publish("data.people", "twice", privacy='{"l": 3}')
                 )
                 assert found == "55P03"
             # Another name does not wait, nor does a reader.
@@ -340,7 +340,7 @@ def test_concurrent_publications(
             ) == "55P03"  # fmt: skip
         for way in WAYS.values():
             found = sqlstate_of(
-                lambda: way(other).publish("data.people", "twice", privacy='{"l": 3}')  # noqa: B023
+                lambda: way(other).publish("data.people", "twice", privacy='{"l": 3}')
             )
             assert found == "42710"
     kanon.drop("twice")
