@@ -80,7 +80,7 @@ def main(n_runs: int = 15) -> str:
         f"`{SPECIFICATION}`, M' = {MAX_BUCKET_SIZE}, from the specification's text to the setting;"
         f" medians of {n_runs} runs in milliseconds.\n\n"
         + table(
-            ["table", "values", *(f"{pruning} pruning" for pruning in prunings), "buckets"], lines
+            ["table", "values", *(f"{p.replace('none', 'no')} pruning" for p in prunings), "buckets"], lines
         )
         + f"\nTime at 500,000 records over time at 100,000, full pruning: {ratios} (target 1.3)."
         " Targets: 50 ms for 50 values, 2,000 ms for 3,200.\n"
