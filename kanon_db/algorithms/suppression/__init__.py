@@ -1,0 +1,1 @@
+"""Pattern-guided k-anonymity by suppression [PG]: which cells to suppress, of allowed patterns."""

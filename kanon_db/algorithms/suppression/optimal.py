@@ -1,0 +1,369 @@
+"""Optimal pattern-guided k-anonymity by integer linear programming ([PG] Section 2.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, isfinite
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from kanon_db.algorithms.suppression.greedy import (
+    LEFT_OVER,
+    Suppression,
+    checked_types,
+    greedy_on_types,
+)
+from kanon_db.algorithms.suppression.patterns import PatternSet
+from kanon_db.algorithms.suppression.program import Program, solve
+from kanon_db.algorithms.suppression.row_types import IntArray, RowTypes, identical_rows
+from kanon_db.errors import InfeasibleError, InvalidParameterError
+
+Status = Literal["optimal", "feasible"]
+
+MAX_CELLS = 2**24
+"""Most row types times patterns: beyond, the program is out of reach of any solver."""
+
+_UNUSABLE = -1
+_CELLS_PER_HEARTBEAT = 2**16
+_COLUMNS_PER_HEARTBEAT = 4
+_TOLERANCE = 1e-4  # of the solver's bound, in units of cost, which are whole
+
+
+@dataclass(frozen=True, eq=False)
+class OptimalSuppression:
+    """A suppression, and how close to the optimum it is known to be.
+
+    Parameters
+    ----------
+    suppression : Suppression
+        Without left-over records.
+    status : {"optimal", "feasible"}
+        Whether it is proven to be optimal; if not, time ran out.
+    lower_bound : Fraction
+        Proven lower bound on the cost of any suppression without left-over records.
+    """
+
+    suppression: Suppression
+    status: Status
+    lower_bound: Fraction
+
+    @property
+    def objective(self) -> Fraction:
+        """Cost of the suppression: the sum of the weights of its suppressed cells."""
+        return self.suppression.cost
+
+    @property
+    def gap(self) -> float:
+        """Distance from the lower bound relative to the objective, in the range 0 to 1."""
+        cost = self.objective
+        return float((cost - self.lower_bound) / cost) if cost else 0.0
+
+
+def _no_heartbeat() -> None:
+    pass
+
+
+def optimal(
+    codes: npt.ArrayLike,
+    patterns: PatternSet,
+    k: int,
+    *,
+    time_limit: float = 60.0,
+    heartbeat: Callable[[], None] = _no_heartbeat,
+) -> OptimalSuppression:
+    """Suppress cells at the lowest cost so that every combination of kept cells occurs k times.
+
+    Every record, also every fully suppressed one, shares what is kept of it with at least k - 1
+    others.
+
+    Parameters
+    ----------
+    codes : array_like of int, shape (n_records, m)
+        One code for each quasi-identifier of each record; equal values have equal codes.
+    patterns : PatternSet
+        Allowed patterns of the m columns.
+    k : int
+        Fewest records that share what is kept of them, at least 1.
+    time_limit : float
+        Seconds that the solver may take. Preparation comes on top: some seconds for 10^5
+        combinations of row type and pattern.
+    heartbeat : callable
+        Called every few milliseconds, in the thread of the caller; what it raises ends the work,
+        as soon as the solver, which runs in a thread of its own, takes notice: within
+        milliseconds as a rule, but it may not during its presolve, some seconds of a large
+        program. Handing that over takes some tenths of a second without a heartbeat.
+
+    Returns
+    -------
+    OptimalSuppression
+        The best suppression found, with the bound proven when the time ran out.
+
+    Raises
+    ------
+    InfeasibleError
+        If no suppression by these patterns exists, or none was found within ``time_limit``.
+    InvalidParameterError
+        If ``k`` is less than 1, ``time_limit`` is not above 0, ``codes`` and ``patterns`` do not
+        match, or row types times patterns exceed :data:`MAX_CELLS`.
+
+    Notes
+    -----
+    **Source:** [PG] Section 2.2, Eq. (5) to (8).
+
+    Deviations, none of which changes the optimum:
+
+    - Instances of patterns with fewer than k records are left out, and so are those with exactly
+      the records of a cheaper instance. Two instances have the same records if and only if these
+      agree on the same columns, and one record is in both.
+    - Row types that can go to the same instances are taken together.
+    - An instance that some record cannot do without is in use: it needs no binary variable.
+    - Eq. (6), one constraint per instance with the coefficient n, is replaced by one per row type
+      and instance with the type's number of records, which makes the linear relaxation far
+      tighter.
+    - Only the u_jl are declared as whole numbers: for given ones, the x_ij solve a transportation
+      problem, whose vertices are whole.
+    - The program starts from the greedy suppression, its left-over records joined to others. Where
+      that costs no more than the cheapest instance of each record, nothing is left to solve.
+    """
+    types = checked_types(codes, patterns, k)
+    if not time_limit > 0:
+        raise InvalidParameterError(
+            "time_limit must be above 0 seconds", detail=f"time_limit = {time_limit}"
+        )
+    n_cells = types.counts.size * len(patterns)
+    if n_cells > MAX_CELLS:
+        raise InvalidParameterError(
+            "the table is too large for the method optimal",
+            detail=f"{types.counts.size:,} row types, {len(patterns):,} patterns; their product "
+            f"is limited to {MAX_CELLS:,}",
+            hint="use the method greedy, or fewer patterns",
+        )
+    if not types.n_records:
+        empty = Suppression(patterns, np.zeros(0, dtype=np.int64))
+        return OptimalSuppression(empty, "optimal", Fraction(0))
+    options = _Options.of(types, patterns, k, heartbeat)
+    start = _greedy_start(types, patterns, k, options, heartbeat)
+    bound = int(options.counts @ options.cheapest)
+    flows = start
+    if start is None or options.cost(start) > bound:
+        flows, bound = _solve(options, k, start, time_limit, heartbeat)
+    if flows is None:
+        raise InfeasibleError(
+            "no suppression was found within the time limit",
+            detail=f"time_limit = {time_limit} s, {types.n_records:,} records, k = {k}",
+            hint="raise time_limit, allow the all-star pattern, or use the method greedy",
+        )
+    found = Suppression(patterns, options.pattern_of_record(types, flows))
+    status: Status = "optimal" if options.cost(flows) <= bound else "feasible"
+    return OptimalSuppression(found, status, Fraction(bound, patterns.cost_unit))
+
+
+@dataclass(frozen=True, eq=False)
+class _Options:
+    """Which instances of patterns the records can go to; row types with equal options are one.
+
+    An option is a pair of group and instance; options are ordered by group, then pattern.
+    """
+
+    group_of_type: IntArray  # (t,)
+    counts: IntArray  # (g,): records of each group
+    group: IntArray  # (o,)
+    pattern: IntArray  # (o,)
+    instance: IntArray  # (o,): consecutive from 0
+    costs: IntArray  # (o,): of one record, in units of the pattern set
+
+    @classmethod
+    def of(
+        cls, types: RowTypes, patterns: PatternSet, k: int, heartbeat: Callable[[], None]
+    ) -> _Options:
+        instances = _usable_instances(types, patterns, k, heartbeat)
+        n_stuck = int(types.counts[(instances == _UNUSABLE).all(axis=1)].sum())
+        if n_stuck:
+            raise InfeasibleError(
+                "no suppression by these patterns exists",
+                detail=f"{n_stuck:,} of {types.n_records:,} records share no allowed combination "
+                f"of kept cells with k - 1 others, k = {k}, {len(patterns):,} patterns",
+                hint="allow the all-star pattern or others with more stars, or lower k",
+            )
+        group_of_type = _types_alike(instances, heartbeat)
+        counts = np.zeros(group_of_type.max() + 1, dtype=np.int64)
+        np.add.at(counts, group_of_type, types.counts)
+        of_group = np.empty((counts.size, len(patterns)), dtype=np.int64)
+        of_group[group_of_type] = instances
+        group, pattern = np.nonzero(of_group != _UNUSABLE)
+        instance = of_group[group, pattern]
+        used = np.zeros(instance.max() + 1, dtype=np.bool_)
+        used[instance] = True
+        number = np.cumsum(used) - 1
+        costs = patterns.costs[pattern]
+        return cls(group_of_type, counts, group, pattern, number[instance], costs)
+
+    @property
+    def cheapest(self) -> IntArray:
+        """Cost of the cheapest option of each group, which is its first."""
+        first = np.searchsorted(self.group, np.arange(self.counts.size))
+        return self.costs[first]
+
+    def cost(self, flows: IntArray) -> int:
+        """Cost of sending so many records of each option's group to its instance."""
+        return int(self.costs @ flows)
+
+    def are_valid(self, flows: IntArray, k: int) -> bool:
+        """Tell whether every record has its place, and every instance none or k records."""
+        sent = np.zeros_like(self.counts)
+        np.add.at(sent, self.group, flows)
+        received = np.zeros(self.instance.max() + 1, dtype=np.int64)
+        np.add.at(received, self.instance, flows)
+        return bool(
+            (flows >= 0).all()
+            and (sent == self.counts).all()
+            and ((received == 0) | (received >= k)).all()
+        )
+
+    def pattern_of_record(self, types: RowTypes, flows: IntArray) -> IntArray:
+        """Share out the records of each group among its options."""
+        by_group = np.argsort(self.group_of_type[types.type_of_record], kind="stable")
+        patterns = np.empty(types.n_records, dtype=np.int64)
+        patterns[by_group] = np.repeat(self.pattern, flows)
+        return patterns
+
+
+def _usable_instances(
+    types: RowTypes, patterns: PatternSet, k: int, heartbeat: Callable[[], None]
+) -> IntArray:
+    """Find the instance of each pattern that a row type can go to, shape (t, p), or -1."""
+    shape = (types.counts.size, len(patterns))
+    instances = np.full(shape, _UNUSABLE)
+    agreed = np.empty(shape, dtype=np.int64)
+    n_instances = 0
+    for position, kept in enumerate(~patterns.stars):
+        heartbeat()
+        labels = identical_rows(types.codes[:, kept])
+        n_records = np.bincount(labels, types.counts)
+        usable = (n_records >= k)[labels]
+        instances[usable, position] = n_instances + labels[usable]
+        n_instances += n_records.size
+        agreed[:, position] = _agreed_columns(types.codes, labels)[labels]
+        # Different from all sets of columns, so that it repeats none.
+        agreed[~usable, position] = -1 - position
+    # A row type is in one instance of each pattern: those that agree on the same columns have
+    # the same records, and the first of them, being the cheapest, is enough.
+    n_rows = max(1, _CELLS_PER_HEARTBEAT // len(patterns))
+    for start in range(0, shape[0], n_rows):
+        heartbeat()
+        rows = slice(start, start + n_rows)
+        order = np.argsort(agreed[rows], axis=1, kind="stable")
+        ordered = np.take_along_axis(agreed[rows], order, axis=1)
+        repeats = np.zeros(order.shape, dtype=np.bool_)
+        np.put_along_axis(repeats, order[:, 1:], ordered[:, 1:] == ordered[:, :-1], axis=1)
+        instances[rows][repeats] = _UNUSABLE
+    return instances
+
+
+def _types_alike(instances: IntArray, heartbeat: Callable[[], None]) -> IntArray:
+    """Give each distinct row of instances a number, a few columns at a time."""
+    labels = np.zeros(instances.shape[0], dtype=np.int64)
+    for start in range(0, instances.shape[1], _COLUMNS_PER_HEARTBEAT):
+        heartbeat()
+        columns = instances[:, start : start + _COLUMNS_PER_HEARTBEAT] - _UNUSABLE
+        labels = identical_rows(np.column_stack([labels, columns]))
+    return labels
+
+
+def _agreed_columns(codes: IntArray, labels: IntArray) -> IntArray:
+    """Find the columns that all row types of a label agree on, as one bit mask for each label."""
+    order = np.argsort(labels, kind="stable")
+    starts = np.searchsorted(labels[order], np.arange(labels.max() + 1))
+    masks = np.zeros(starts.size, dtype=np.int64)
+    for column in codes.T:
+        ordered = column[order]
+        agree = np.minimum.reduceat(ordered, starts) == np.maximum.reduceat(ordered, starts)
+        masks = masks << 1 | agree
+    return masks
+
+
+def _greedy_start(
+    types: RowTypes,
+    patterns: PatternSet,
+    k: int,
+    options: _Options,
+    heartbeat: Callable[[], None],
+) -> IntArray | None:
+    """Make the greedy suppression valid, as records per option; None if that is not possible."""
+    pattern_of_type = greedy_on_types(types, patterns, k, heartbeat=heartbeat)
+    n_left_over = int(types.counts[pattern_of_type == LEFT_OVER].sum())
+    if n_left_over:
+        if not patterns.suppresses_fully:
+            return None
+        # The dearest instances, whole, join the left-over records until there are k.
+        last = len(patterns) - 1
+        for position in range(last - 1, -1, -1):
+            members = np.flatnonzero(pattern_of_type == position)
+            labels = identical_rows(types.codes[members][:, ~patterns.stars[position]])
+            sizes = np.bincount(labels, types.counts[members]).astype(np.int64)
+            before = np.cumsum(sizes) - sizes
+            joined = members[(n_left_over + before < k)[labels]]
+            pattern_of_type[joined] = last
+            n_left_over += int(types.counts[joined].sum())
+            if n_left_over >= k:
+                break
+        pattern_of_type[pattern_of_type == LEFT_OVER] = last
+    # Types of one group are in the same instances, so the greedy treats them alike.
+    pattern_of_group = np.empty_like(options.counts)
+    pattern_of_group[options.group_of_type] = pattern_of_type
+    chosen = options.pattern == pattern_of_group[options.group]
+    flows = np.where(chosen, options.counts[options.group], 0)
+    return flows if options.are_valid(flows, k) else None
+
+
+def _solve(
+    options: _Options,
+    k: int,
+    start: IntArray | None,
+    time_limit: float,
+    heartbeat: Callable[[], None],
+) -> tuple[IntArray | None, int]:
+    """Find the best known records per option, and a lower bound on the cost."""
+    only = np.bincount(options.group)[options.group] == 1
+    n_instances = int(options.instance.max()) + 1
+    received = np.zeros(n_instances, dtype=np.int64)
+    np.add.at(received, options.instance[only], options.counts[options.group[only]])
+    open_options = np.flatnonzero(~only)
+    program = Program(
+        group=options.group[open_options],
+        instance=options.instance[open_options],
+        costs=options.costs[open_options],
+        counts=options.counts,
+        received=received,
+        k=k,
+    )
+    found = solve(
+        program,
+        None if start is None else start[open_options],
+        time_limit=time_limit,
+        heartbeat=heartbeat,
+    )
+    if found.infeasible:
+        raise InfeasibleError(
+            "no suppression by these patterns exists",
+            detail=f"{int(options.counts.sum()):,} records, k = {k}",
+            hint="allow the all-star pattern or others with more stars, or lower k",
+        )
+    fixed = np.where(only, options.counts[options.group], 0)
+    best = start
+    if found.flows is not None:
+        flows = fixed.copy()
+        flows[open_options] = found.flows
+        # The solver calculates in floating point: what it says is checked in integers.
+        if options.are_valid(flows, k) and (
+            best is None or options.cost(flows) < options.cost(best)
+        ):
+            best = flows
+    bound = int(options.counts @ options.cheapest)
+    if isfinite(found.lower_bound):
+        bound = max(bound, options.cost(fixed) + ceil(found.lower_bound - _TOLERANCE))
+    return best, bound if best is None else min(bound, options.cost(best))

@@ -1,0 +1,118 @@
+"""Row types: identical rows taken together ([PG] Section 1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kanon_db.errors import InvalidParameterError
+
+IntArray = npt.NDArray[np.int64]
+
+_LARGEST_KEY = 2**62
+
+
+@dataclass(frozen=True, eq=False)
+class RowTypes:
+    """The distinct rows of a table, with their multiplicities.
+
+    Parameters
+    ----------
+    codes : ndarray of int64, shape (t, m)
+        One row of each type, in lexicographic order. Codes of a column are consecutive from 0.
+    counts : ndarray of int64, shape (t,)
+        Number of records of each type, at least 1.
+    type_of_record : ndarray of int64, shape (n_records,)
+        Position of each record's type.
+
+    Examples
+    --------
+    >>> types = RowTypes.of([[7, 1], [3, 1], [7, 1]])
+    >>> types.codes.tolist(), types.counts.tolist(), types.type_of_record.tolist()
+    ([[0, 0], [1, 0]], [1, 2], [1, 0, 1])
+    """
+
+    codes: IntArray
+    counts: IntArray
+    type_of_record: IntArray
+
+    @classmethod
+    def of(cls, codes: npt.ArrayLike) -> RowTypes:
+        """Find the row types of a table.
+
+        Parameters
+        ----------
+        codes : array_like of int, shape (n_records, m)
+            One code for each quasi-identifier of each record; equal values have equal codes.
+
+        Returns
+        -------
+        RowTypes
+
+        Raises
+        ------
+        InvalidParameterError
+            If ``codes`` is no such array, or has no column.
+        """
+        rows = np.asarray(codes)
+        if rows.ndim != 2 or not rows.shape[1]:
+            raise InvalidParameterError(
+                "codes must hold one row for each record and one column for each quasi-identifier",
+                detail=f"codes: shape {rows.shape}",
+            )
+        if not np.issubdtype(rows.dtype, np.integer):
+            raise InvalidParameterError(
+                "codes must be whole numbers", detail=f"codes: {rows.dtype}"
+            )
+        dense = np.empty(rows.shape, dtype=np.int64)
+        for column in range(rows.shape[1]):
+            dense[:, column] = np.unique(rows[:, column], return_inverse=True)[1]
+        type_of_record = identical_rows(dense)
+        counts = np.bincount(type_of_record)
+        representatives = np.empty((counts.size, rows.shape[1]), dtype=np.int64)
+        representatives[type_of_record] = dense
+        return cls(representatives, counts, type_of_record)
+
+    @property
+    def n_records(self) -> int:
+        """Number of records of all types."""
+        return self.type_of_record.size
+
+
+def identical_rows(codes: IntArray) -> IntArray:
+    """Give each distinct row of a table a number, in lexicographic order.
+
+    Parameters
+    ----------
+    codes : ndarray of int64, shape (n_records, m)
+        Codes in [0, 2^31). Without columns, all rows are identical.
+
+    Returns
+    -------
+    ndarray of int64, shape (n_records,)
+        Equal numbers for equal rows, consecutive from 0.
+
+    Notes
+    -----
+    The codes of a row are packed into one integer, column by column; where that would overflow,
+    what is packed so far is numbered anew. So equal numbers mean equal rows, without collisions.
+    Cost: one sort of n_records integers, as a rule.
+
+    Examples
+    --------
+    >>> identical_rows(np.array([[5, 2], [0, 9], [5, 2]])).tolist()
+    [1, 0, 1]
+    """
+    keys = np.zeros(codes.shape[0], dtype=np.int64)
+    n_keys = 1
+    for column in codes.T:
+        n_codes = int(column.max(initial=0)) + 1
+        if n_keys * n_codes > _LARGEST_KEY:
+            keys = np.unique(keys, return_inverse=True)[1]
+            n_keys = int(keys.max(initial=0)) + 1
+        keys = keys * n_codes + column
+        n_keys *= n_codes
+    labels: IntArray = np.unique(keys, return_inverse=True)[1]
+    return labels

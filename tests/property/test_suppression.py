@@ -1,0 +1,192 @@
+"""Suppression of small random tables against exhaustive search."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kanon_db.algorithms.suppression.greedy import greedy
+from kanon_db.algorithms.suppression.optimal import optimal
+from kanon_db.algorithms.suppression.patterns import PatternSet, all_patterns
+from kanon_db.algorithms.suppression.two_anonymity import two_anonymity
+from kanon_db.errors import InfeasibleError
+from kanon_db.metrics.suppression import output_row_types, suppression_count, usefulness_loss
+
+Rows = list[list[int]]
+
+
+def published(rows: Rows, stars: list[list[bool]]) -> list[tuple[int | None, ...]]:
+    return [
+        tuple(None if star else value for value, star in zip(row, mask, strict=True))
+        for row, mask in zip(rows, stars, strict=True)
+    ]
+
+
+def brute_force(rows: Rows, patterns: PatternSet, k: int) -> int | None:
+    """Lowest cost of all assignments of patterns to records, or None."""
+    stars, costs = patterns.stars.tolist(), patterns.costs.tolist()
+    best = None
+    for choice in product(range(len(patterns)), repeat=len(rows)):
+        cost = sum(costs[i] for i in choice)
+        if best is not None and cost >= best:
+            continue
+        # A set of kept cells and the pattern that keeps them.
+        instances = Counter(published(rows, [stars[i] for i in choice]))
+        if min(instances.values()) >= k:
+            best = cost
+    return best
+
+
+def random_cases(n_cases: int) -> list[tuple[Rows, PatternSet, int]]:
+    random = np.random.default_rng(7)
+    cases = []
+    for number in range(n_cases):
+        n, m = int(random.integers(3, 8)), int(random.integers(2, 4))
+        k = 2 + number % 3 if n > 3 else 2
+        masks = random.permutation(2**m)[: int(random.integers(2, 5))]
+        weights = random.integers(1, 5, size=m).tolist() if number % 4 == 0 else None
+        rows = random.integers(0, int(random.integers(2, 4)), size=(n, m)).tolist()
+        if number % 3:
+            masks = np.append(masks, [0, 2**m - 1])
+        cases.append((rows, PatternSet.of(masks, m, weights), k))
+    return cases
+
+
+def test_two_hundred_small_tables_against_brute_force() -> None:
+    outcomes: Counter[str] = Counter()
+    for rows, patterns, k in random_cases(200):
+        best = brute_force(rows, patterns, k)
+        if best is None:
+            with pytest.raises(InfeasibleError):
+                optimal(rows, patterns, k)
+            outcomes["infeasible"] += 1
+            continue
+        exact = optimal(rows, patterns, k)
+        assert exact.status == "optimal"
+        assert exact.objective == exact.lower_bound == best
+        assert exact.gap == 0
+        sizes = Counter(published(rows, exact.suppression.suppressed.tolist()))
+        assert min(sizes.values()) >= k
+        if k == 2:
+            assert two_anonymity(rows, patterns).objective == best
+        try:
+            found = greedy(rows, patterns, k)
+        except InfeasibleError:
+            assert not patterns.suppresses_fully
+            outcomes["greedy fails"] += 1
+            continue
+        if found.n_left_over:
+            outcomes["left over"] += 1
+        else:
+            assert found.cost >= best
+            outcomes["greedy above" if found.cost > best else "greedy optimal"] += 1
+        if patterns.masks[0] == 0 and (patterns.costs == patterns.n_stars).all():
+            assert found.n_suppressed <= patterns.n_columns * best
+    # Each kind of case did occur.
+    assert set(outcomes) == {
+        "infeasible", "greedy fails", "left over", "greedy above", "greedy optimal",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("m", [3, 4, 6])
+def test_tight_example_of_theorem_4(m: int) -> None:
+    rows = [[1] * m for _ in range(m)]
+    for column in range(m):
+        for copy in range(m - 1):
+            row = [1] * m
+            row[column] = 100 + column * m + copy
+            rows.append(row)
+    patterns = PatternSet.of([0, *(1 << i for i in range(m)), 2**m - 1], m)
+    assert greedy(rows, patterns, m).n_suppressed == (m - 1) * m**2
+    assert optimal(rows, patterns, m).suppression.n_suppressed == m**2
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> tuple[Rows, PatternSet, int]:
+    m = draw(st.integers(1, 5))
+    row = st.lists(st.integers(-1, 3), min_size=m, max_size=m)
+    masks = draw(st.lists(st.integers(0, 2**m - 1), min_size=1, max_size=8))
+    rows = draw(st.lists(row, max_size=40))
+    return rows or [[0] * m], PatternSet.of([*masks, 2**m - 1], m), draw(st.integers(1, 6))
+
+
+def naive_greedy(rows: Rows, patterns: PatternSet, k: int) -> list[int]:
+    """Algorithm 1 of [PG], record by record."""
+    chosen = [-1] * len(rows)
+    for position, stars in enumerate(patterns.stars.tolist()):
+        left = [i for i, pattern in enumerate(chosen) if pattern < 0]
+        kept = dict(zip(left, published([rows[i] for i in left], [stars] * len(left)), strict=True))
+        sizes = Counter(kept.values())
+        for i in left:
+            if sizes[kept[i]] >= k:
+                chosen[i] = position
+    return chosen
+
+
+@settings(deadline=None, max_examples=300)
+@given(tables())
+def test_greedy_is_algorithm_1(table: tuple[Rows, PatternSet, int]) -> None:
+    rows, patterns, k = table
+    found = greedy(rows, patterns, k)
+    assert found.pattern_of_record.tolist() == naive_greedy(rows, patterns, k)
+    assert found.n_left_over < k
+
+
+@settings(deadline=None, max_examples=100)
+@given(tables(), st.integers(0, 2**32))
+def test_order_of_records_does_not_matter(table: tuple[Rows, PatternSet, int], seed: int) -> None:
+    rows, patterns, k = table
+    order = np.random.default_rng(seed).permutation(len(rows))
+    before = np.array(rows)
+    found = greedy(before, patterns, k)
+    assert before.tolist() == rows
+    shuffled = greedy(before[order], patterns, k)
+    assert shuffled.pattern_of_record.tolist() == found.pattern_of_record[order].tolist()
+
+
+@settings(deadline=None, max_examples=100)
+@given(tables())
+def test_metrics_of_suppression(table: tuple[Rows, PatternSet, int]) -> None:
+    rows, patterns, k = table
+    found = greedy(rows, patterns, k)
+    stars = found.suppressed.tolist()
+    classes: dict[tuple[int | None, ...], Rows] = {}
+    for row, output in zip(rows, published(rows, stars), strict=True):
+        classes.setdefault(output, []).append(row)
+    sizes = [len(members) for members in classes.values()]
+    measured = output_row_types(rows, found.suppressed)
+    assert measured.number == len(sizes)
+    assert measured.average_size == pytest.approx(sum(sizes) / len(sizes))
+    assert (measured.smallest_size, measured.largest_size) == (min(sizes), max(sizes))
+    assert suppression_count(stars) == found.n_suppressed == sum(map(sum, stars)) == found.cost
+
+    columns = list(zip(*rows, strict=True))
+    diversity = sum(
+        len(set(values)) / len(set(column))
+        for members in classes.values()
+        for values, column in zip(zip(*members, strict=True), columns, strict=True)
+    )
+    assert usefulness_loss(rows, stars) == pytest.approx(diversity / len(classes))
+    numeric = sum(
+        (max(values) - min(values)) / ((max(column) - min(column)) or 1)
+        for members in classes.values()
+        for values, column in zip(zip(*members, strict=True), columns, strict=True)
+    )
+    assert usefulness_loss(rows, stars, dict(enumerate(columns))) == pytest.approx(
+        numeric / len(classes)
+    )
+
+
+def test_more_columns_than_one_integer_holds() -> None:
+    # 12 columns of 100 values each: packed rows exceed 64 bits.
+    random = np.random.default_rng(3)
+    rows = random.permuted(np.tile(np.arange(100), (12, 3)), axis=1).T
+    rows[::2, :8] = rows[0, :8]
+    patterns = all_patterns(12)
+    found = greedy(rows, patterns, 5)
+    assert found.pattern_of_record.tolist() == naive_greedy(rows.tolist(), patterns, 5)

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import threading
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from kanon_db.algorithms.suppression import optimal as module
+from kanon_db.algorithms.suppression.optimal import optimal
+from kanon_db.algorithms.suppression.patterns import all_patterns, parse_patterns
+from kanon_db.algorithms.suppression.two_anonymity import two_anonymity
+from kanon_db.errors import InfeasibleError, InvalidParameterError
+from kanon_db.metrics.suppression import output_row_types
+
+
+class StoppedError(RuntimeError):
+    pass
+
+
+@pytest.fixture
+def hard() -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    """A table that the greedy heuristic does not solve, nor the cheapest instances."""
+    return np.random.default_rng(11).integers(0, 4, size=(60, 5))
+
+
+def test_fully_suppressed_records_are_not_exempt() -> None:
+    rows = [[0, 0], [0, 0], [1, 1]]
+    found = optimal(rows, parse_patterns(["..", "**"], 2), 2)
+    assert found.suppression.pattern_of_record.tolist() == [1, 1, 1]
+    assert (found.status, found.objective, found.lower_bound, found.gap) == ("optimal", 6, 6, 0)
+
+
+def test_identical_records_can_be_suppressed_differently() -> None:
+    # Each of the last two records needs one of the first four.
+    rows = [[0, 0]] * 4 + [[0, 1], [1, 0]]
+    found = optimal(rows, parse_patterns(["..", ".*", "*."], 2), 2)
+    assert found.objective == 4
+    assert sorted(found.suppression.pattern_of_record[:4].tolist()) == [0, 0, 1, 2]
+
+
+def test_weights() -> None:
+    rows = [[0, 0], [0, 1], [1, 0], [1, 1], [2, 1]]
+    found = optimal(rows, all_patterns(2, weights=["0.25", 1]), 2)
+    assert found.objective == found.suppression.cost == found.lower_bound == Fraction(5, 4)
+    assert found.suppression.n_suppressed == 5
+
+
+def test_no_instance_has_k_records() -> None:
+    with pytest.raises(InfeasibleError, match="no suppression by these patterns exists") as caught:
+        optimal([[0, 0], [0, 1], [71, 2]], parse_patterns([".*"], 2), 2)
+    assert "1 of 3 records" in caught.value.detail
+    assert "71" not in caught.value.detail
+
+
+def test_instances_that_exclude_each_other() -> None:
+    # The middle record would have to join both others.
+    with pytest.raises(InfeasibleError, match="no suppression by these patterns exists"):
+        optimal([[0, 0], [0, 1], [1, 1]], parse_patterns([".*", "*."], 2), 2)
+
+
+def test_more_than_n_records_are_asked_for() -> None:
+    with pytest.raises(InfeasibleError, match="no suppression"):
+        optimal([[0, 0]], all_patterns(2), 2)
+
+
+def test_no_records() -> None:
+    found = optimal(np.zeros((0, 2), dtype=int), all_patterns(2), 2)
+    assert (found.status, found.objective, found.gap) == ("optimal", 0, 0)
+
+
+def test_out_of_time_the_greedy_suppression_remains(
+    hard: np.ndarray[tuple[int, int], np.dtype[np.int64]],
+) -> None:
+    patterns = all_patterns(5)
+    best = optimal(hard, patterns, 4)
+    assert best.status == "optimal"
+    found = optimal(hard, patterns, 4, time_limit=1e-9)
+    assert found.status == "feasible"
+    assert found.lower_bound <= best.objective < found.objective
+    assert found.gap == float((found.objective - found.lower_bound) / found.objective)
+    assert output_row_types(hard, found.suppression.suppressed).smallest_size >= 4
+
+
+def test_out_of_time_without_a_start() -> None:
+    # The greedy heuristic takes the first two records together; the others then lack them.
+    rows = [[0, 0], [0, 0], [0, 1], [1, 0]]
+    patterns = parse_patterns(["..", ".*", "*."], 2)
+    assert optimal(rows, patterns, 2).objective == 4
+    with pytest.raises(InfeasibleError, match="within the time limit"):
+        optimal(rows, patterns, 2, time_limit=1e-9)
+
+
+def test_the_heartbeat_stops_the_solver(
+    hard: np.ndarray[tuple[int, int], np.dtype[np.int64]],
+) -> None:
+    n_threads = threading.active_count()
+    caller = threading.get_ident()
+    solving = False
+
+    def heartbeat() -> None:
+        nonlocal solving
+        assert threading.get_ident() == caller
+        if threading.active_count() > n_threads:
+            solving = True
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        optimal(hard, all_patterns(5), 3, heartbeat=heartbeat)
+    assert solving
+    assert threading.active_count() == n_threads
+
+
+def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidParameterError, match="time_limit"):
+        optimal([[0, 0]], all_patterns(2), 1, time_limit=0)
+    monkeypatch.setattr(module, "MAX_CELLS", 11)
+    with pytest.raises(InvalidParameterError, match="too large for the method optimal"):
+        optimal([[0, 0], [0, 1], [1, 1]], all_patterns(2), 1)
+
+
+def test_two_anonymity_of_identical_and_single_records() -> None:
+    found = two_anonymity([[0, 0], [0, 0], [0, 1], [0, 2]], all_patterns(2))
+    assert (found.status, found.objective) == ("optimal", 2)
+    assert found.suppression.pattern_of_record.tolist() == [0, 0, 1, 1]
