@@ -32,10 +32,20 @@ from typing import Any
 
 import psycopg
 import pytest
+from hypothesis import HealthCheck, settings
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from kanon_db.server.local import LocalCluster
+
+# Times are measured in benchmarks/, never asserted: a loaded machine fails no test.
+settings.register_profile(
+    "kanon",
+    deadline=None,
+    derandomize="CI" in os.environ,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("kanon")
 
 
 def _execute(dsn: str, statement: sql.Composed) -> None:
