@@ -20,6 +20,7 @@ from kanon_db.server.install import (
     require_trusted,
     server_interpreter,
 )
+from kanon_db.server.local_folder import ENVIRONMENT
 from kanon_db.server.resources import import_paths, resource_directory
 
 State = Literal["ok", "warning", "broken"]
@@ -94,13 +95,16 @@ def _examine_server(session: PsycopgSession) -> Iterator[Finding]:
         f"{server.version}, as operating-system user {server.os_user}; here {ours}",
         "" if server.version == ours else "run kanon from an environment of the server's Python",
     )
-    paths = import_paths()
-    readable = can_import(session, paths)
+    copied = [str(server.data_directory.parent / ENVIRONMENT)]
+    for paths in (import_paths(), copied):
+        if can_import(session, paths):
+            yield Finding("environment", "ok", ", ".join(paths))
+            return
     yield Finding(
         "environment",
-        "ok" if readable else "warning",
-        ", ".join(paths) + ("" if readable else " (the server cannot read it)"),
-        "" if readable else "kanon install copies it for a private cluster",
+        "warning",
+        f"{', '.join(import_paths())} (the server cannot read it)",
+        "kanon install copies it for a private cluster",
     )
 
 
