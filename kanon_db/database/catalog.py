@@ -86,13 +86,6 @@ def find_source(session: Session, relation: Relation) -> Source:
     )
 
 
-_PUBLICATION = (
-    "SELECT publication_id, name, kind, method, source, parameters::text AS parameters,"
-    " layout::text AS layout, rows AS records, guarantee, published_by"
-    " FROM kanon.publications"
-)
-
-
 def find_publication(session: Session, name: str) -> Publication:
     """Look up a publication that the current role may read.
 
@@ -101,35 +94,21 @@ def find_publication(session: Session, name: str) -> Publication:
     NotFoundError
         When there is none of that name, or the role may not read it: the two look the same.
     """
-    rows = session.fetch(f"{_PUBLICATION} WHERE name = $1::text", name)
+    rows = session.fetch(
+        "SELECT publication_id, name, kind, method, source, parameters::text AS parameters,"
+        " layout::text AS layout, rows AS records, guarantee, published_by"
+        " FROM kanon.publications WHERE name = $1::text",
+        name,
+    )
     if not rows:
         raise NotFoundError(
             "there is no such publication, or it is not yours to read",
             detail=f'name "{name}"',
             hint="TABLE kanon.publications lists the ones that you may read",
         )
-    return _publication(rows[0])
-
-
-def publications_of(session: Session, source: Relation) -> list[Publication]:
-    """List the live publications of a source that the current role may read."""
-    rows = session.fetch(
-        f"{_PUBLICATION} WHERE source_schema = $1::text AND source_relation = $2::text"
-        " ORDER BY publication_id",
-        source.schema,
-        source.name,
-    )
-    return [_publication(row) for row in rows]
-
-
-def _publication(row: Mapping[str, Any]) -> Publication:
-    return Publication(
-        **{
-            **row,
-            "parameters": json.loads(row["parameters"]),
-            "layout": json.loads(row["layout"]),
-        }
-    )
+    row = rows[0]
+    described = {key: json.loads(row[key]) for key in ("parameters", "layout")}
+    return Publication(**{**row, **described})
 
 
 def record_publication(

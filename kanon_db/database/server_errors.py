@@ -36,7 +36,6 @@ _OWN_WORDS: Final = {
     "57": "the statement was canceled",
 }
 
-QUERY_CANCELED: Final = "57014"
 INSUFFICIENT_PRIVILEGE: Final = "42501"
 UNDEFINED_FUNCTION: Final = "42883"
 DEPENDENT_OBJECTS: Final = "2BP01"
