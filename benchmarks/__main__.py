@@ -1,30 +1,49 @@
-"""Run the benchmarks: ``python -m benchmarks [--write]``; the latter updates docs/benchmarks.md."""
+"""Run benchmarks: ``python -m benchmarks [--write] [NAME …]``, all of them without a name.
+
+With ``--write`` the results replace the sections of these names in docs/benchmarks.md.
+"""
 
 from __future__ import annotations
 
-import sys
+import argparse
+import importlib
+import re
 from pathlib import Path
 
-from benchmarks import publication, setting_search
-
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
-MARK = "<!-- results: python -m benchmarks --write -->\n"
+SECTIONS = {
+    "setting_search": "Search of the bucket setting",
+    "publication": "Publishing buckets, and answering from them",
+    "suppression": "Pattern-guided suppression",
+}
 
 
 def main() -> None:
     """Print the results, and keep them if asked to."""
-    results = "\n".join(
-        [
-            "## Search of the bucket setting\n",
-            setting_search.main(),
-            "## Publishing and answering\n",
-            publication.main(),
-        ]
-    )
-    print(results)
-    if "--write" in sys.argv[1:]:
-        before = PAGE.read_text().split(MARK)[0]
-        PAGE.write_text(before + MARK + "\n" + results)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SECTIONS))
+    parser.add_argument("--write", action="store_true", help="keep them in docs/benchmarks.md")
+    arguments = parser.parse_args()
+    if unknown := set(arguments.names) - SECTIONS.keys():
+        parser.error(f"no benchmark {', '.join(sorted(unknown))}: there are {', '.join(SECTIONS)}")
+    for name in arguments.names or SECTIONS:
+        results = importlib.import_module(f"benchmarks.{name}").main()
+        text = f"{_mark(name)}\n\n## {SECTIONS[name]}\n\n{results}"
+        print(text)
+        if arguments.write:
+            PAGE.write_text(_replaced(PAGE.read_text(), name, text))
+
+
+def _mark(name: str) -> str:
+    return f"<!-- python -m benchmarks --write {name} -->"
+
+
+def _replaced(page: str, name: str, text: str) -> str:
+    """Put a section in the place of its older self, or at the end."""
+    section = re.compile(re.escape(_mark(name)) + r".*?(?=<!-- python -m benchmarks|\Z)", re.DOTALL)
+    if section.search(page):
+        return section.sub(lambda _: text + "\n", page).rstrip() + "\n"
+    return f"{page.rstrip()}\n\n{text}"
 
 
 if __name__ == "__main__":

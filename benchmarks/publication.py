@@ -28,11 +28,12 @@ _QUERIES = (
 def main() -> str:
     """Return the results as Markdown."""
     with private_server() as dsn:
-        _make_table(dsn)
+        make_census(dsn)
         return "\n".join([_publishing(dsn), _answering(dsn)])
 
 
-def _make_table(dsn: str) -> None:
+def make_census(dsn: str) -> None:
+    """Make and register the table."""
     total, reached, cases = sum(_OCCUPATIONS), 0, []
     for number, count in enumerate(_OCCUPATIONS, start=1):
         reached += count

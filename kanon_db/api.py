@@ -13,7 +13,7 @@ import pandas as pd
 
 import kanon_db
 from kanon_db.counting.bitmaps import Counted
-from kanon_db.database import buckets, estimates, examination, publishing, sources
+from kanon_db.database import buckets, estimates, examination, publishing, sources, suppressed
 from kanon_db.database.load import LoadReport, load_csv
 from kanon_db.database.psycopg_session import PsycopgSession, open_connection
 from kanon_db.database.publishing import Published
@@ -136,6 +136,53 @@ class Kanon:
                 readers=readers,
                 replace=replace,
             )
+
+    def publish_suppressed(
+        self,
+        source: str,
+        name: str,
+        *,
+        k: int,
+        patterns: Sequence[str] | None = None,
+        method: str = "greedy",
+        rules: str | None = None,
+        weights: str | None = None,
+        options: str | None = None,
+        readers: Sequence[str] | None = None,
+        replace: bool = False,
+    ) -> Published:
+        """Publish suppressed rows; see :func:`~kanon_db.database.suppressed.publish_suppressed`."""
+        source = self._session.qualified(source)
+        with self._operation() as session:
+            return suppressed.publish_suppressed(
+                session,
+                source,
+                name,
+                k=k,
+                patterns=patterns,
+                method=method,
+                rules=rules,
+                weights=weights,
+                options=options,
+                readers=readers,
+                replace=replace,
+            )
+
+    def suppression_patterns(
+        self,
+        source: str,
+        *,
+        patterns: Sequence[str] | None = None,
+        rules: str | None = None,
+        weights: str | None = None,
+    ) -> pd.DataFrame:
+        """Show patterns before use: ``position``, ``pattern``, ``suppressed``, ``cost``."""
+        source = self._session.qualified(source)
+        with self._operation() as session:
+            found = suppressed.suppression_patterns(
+                session, source, patterns=patterns, rules=rules, weights=weights
+            )
+        return pd.DataFrame([asdict(pattern) for pattern in found])
 
     def estimate_count(self, query: str) -> Counted:
         """Estimate a COUNT query from a publication."""

@@ -19,6 +19,7 @@ from kanon_db.server.local import DEFAULT_DIRECTORY, LocalCluster
 
 if TYPE_CHECKING:
     from kanon_db.api import Kanon
+    from kanon_db.database.publishing import Published
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -107,6 +108,17 @@ def database_options(command: Function) -> Function:
         metavar="CONNINFO",
         help="Database to use instead of the private cluster's.",
     )(command)
+
+
+def options_of(*options: Callable[[Function], Function]) -> Callable[[Function], Function]:
+    """Put several options into one decorator."""
+
+    def decorate(command: Function) -> Function:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
 
 
 def given_dsn(dsn: str | None) -> str | None:
@@ -463,6 +475,97 @@ def publish_buckets(
             readers=readers or None,
             replace=replace,
         )
+    print_published(publication, as_json=as_json)
+
+
+patterns_options = options_of(
+    names_option("--patterns", text="Pattern vectors: * suppresses, . keeps a quasi-identifier."),
+    click.option(
+        "--rules",
+        metavar="JSON",
+        help="Rules that make the patterns, such as"
+        ' \'[{"at_most": 2}, {"never": ["age"]}, {"outliers": "suppress"}]\'.',
+    ),
+    click.option(
+        "--weights", metavar="JSON", help="Cost of a suppressed cell by quasi-identifier."
+    ),
+)
+
+
+@publish.command("suppressed")
+@click.argument("source")
+@click.argument("name")
+@database_options
+@click.option("--k", type=int, required=True, help="Fewest rows that share what is kept of them.")
+@patterns_options
+@click.option(
+    "--method", default="greedy", show_default=True, help="How to choose: greedy or optimal."
+)
+@click.option("--options", metavar="JSON", help="Of the method, such as '{\"time_limit\": 60}'.")
+@names_option("--readers", text="Roles that may read it; kanon_analyst by default.")
+@click.option("--replace", is_flag=True, help="Replace the publication if it exists.")
+def publish_suppressed(
+    source: str,
+    name: str,
+    dsn: str | None,
+    directory: Path,
+    k: int,
+    patterns: list[str],
+    rules: str | None,
+    weights: str | None,
+    method: str,
+    options: str | None,
+    readers: list[str],
+    replace: bool,
+    as_json: bool,
+) -> None:
+    """Publish SOURCE with cells suppressed, as materialized view NAME.
+
+    Without --patterns and --rules, any cells may be suppressed; `kanon patterns` shows which
+    combinations they allow.
+    """
+    with connected(dsn, directory, as_json=as_json) as kanon:
+        publication = kanon.publish_suppressed(
+            source,
+            name,
+            k=k,
+            patterns=patterns or None,
+            method=method,
+            rules=rules,
+            weights=weights,
+            options=options,
+            readers=readers or None,
+            replace=replace,
+        )
+    print_published(publication, as_json=as_json)
+
+
+@main.command()
+@click.argument("source")
+@database_options
+@patterns_options
+def patterns(
+    source: str,
+    dsn: str | None,
+    directory: Path,
+    patterns: list[str],
+    rules: str | None,
+    weights: str | None,
+    as_json: bool,
+) -> None:
+    """Show the combinations of cells of SOURCE that a list or rules allow to suppress."""
+    with connected(dsn, directory, as_json=as_json) as kanon:
+        found = kanon.suppression_patterns(
+            source, patterns=patterns or None, rules=rules, weights=weights
+        )
+    if as_json:
+        console.print_json({"patterns": found})
+    else:
+        console.print_frame(found)
+
+
+def print_published(publication: Published, *, as_json: bool) -> None:
+    """Print what a publish command did."""
     if as_json:
         console.print_json(publication)
         return

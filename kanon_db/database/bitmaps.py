@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # the estimator comes here, too, and has no use for numpy
     from numpy.typing import NDArray
 
     from kanon_db.algorithms.bucketization.setting import BucketSetting, IntArray
-    from kanon_db.database.snapshot import SensitiveValues, Snapshot
+    from kanon_db.database.snapshot import DistinctValues, Snapshot
 
 _MOST_BITS_PER_RECORD: Final = 512
 """For all bitmaps together: 64 bytes a record, about what a row of the QIT takes."""
@@ -41,7 +41,7 @@ _AUDITED_BUCKETS: Final = 10_000
 def write_bitmaps(
     tables: BucketTables,
     snapshot: Snapshot,
-    values: SensitiveValues,
+    values: DistinctValues,
     quasi_identifiers: Sequence[str],
     sensitive: str,
     codes: NDArray[np.int32],

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -19,16 +18,8 @@ from kanon_db.algorithms.bucketization.setting import IntArray
 from kanon_db.database.bitmaps import count_bitmap_differences
 from kanon_db.database.bucket_tables import BucketTables
 from kanon_db.database.labels import fixed_labels, label
-from kanon_db.database.publishing import Check
+from kanon_db.database.publishing import Check, Examination, check_relations
 from kanon_db.database.session import Row, Session, fetch_one
-
-
-@dataclass(frozen=True)
-class Examination:
-    """What was found in the published relations."""
-
-    checks: list[Check]
-    metrics: dict[str, float]
 
 
 def examine_buckets(
@@ -62,9 +53,11 @@ def examine_buckets(
         its value's threshold f' (at most 1). None, and no further checks, where the relations
         are not of the kinds that were published.
     """
-    relations = _check_relations(session, tables)
+    view, *others = tables.relations
+    relations = check_relations(
+        session, "QIT and SAT are tables, the view reads them alone", view, others
+    )
     if not relations.holds:
-        # Reading what stands in their place would run it with the rights of whoever verifies.
         return Examination([relations], {})
     qit, sat = _count_qit(session, tables), _count_sat(session, tables)
     sizes = sat.of_sizes
@@ -141,33 +134,6 @@ def examine_buckets(
             "largest_frequency": exposure["frequency"],
             "largest_frequency_ratio": exposure["ratio"],
         },
-    )
-
-
-_RELATIONS = """
-SELECT v.relkind IS NOT DISTINCT FROM 'v' AND (
-           SELECT bool_and(coalesce(t.relkind = 'r' AND NOT t.relrowsecurity, false))
-           FROM unnest($2::text[]) AS name LEFT JOIN pg_class AS t ON t.oid = to_regclass(name)
-       ) AS kinds,
-       (SELECT count(*) FROM pg_rewrite AS r JOIN pg_depend AS d
-        ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
-        WHERE r.ev_class = v.oid AND (
-            d.refclassid <> 'pg_class'::regclass OR d.refobjid <> v.oid
-            AND d.refobjid NOT IN (SELECT to_regclass(name) FROM unnest($2::text[]) AS name))
-       ) AS others
-FROM (SELECT) AS one LEFT JOIN pg_class AS v ON v.oid = to_regclass($1::text)
-"""
-
-
-def _check_relations(session: Session, tables: BucketTables) -> Check:
-    """Look at what the relations are, reading the server's catalogs alone."""
-    view, *others = tables.relations
-    found = fetch_one(session, _RELATIONS, view, others)
-    return Check(
-        "QIT and SAT are tables, the view reads them alone",
-        "0 other objects in the view",
-        f"{'as' if found['kinds'] else 'not as'} published, {found['others']} other objects",
-        holds=found["kinds"] and found["others"] == 0,
     )
 
 

@@ -19,14 +19,8 @@ from kanon_db.algorithms.bucketization.two_size import two_size
 from kanon_db.database.bitmaps import write_bitmaps
 from kanon_db.database.bucket_tables import SUFFIXES, BucketTables, first_bucket_ids, layout_of
 from kanon_db.database.bucket_verification import examine_buckets
-from kanon_db.database.catalog import find_source, record_publication
-from kanon_db.database.columns import (
-    check_comparable,
-    find_relation,
-    int4_at,
-    int4_bytes,
-    require_columns,
-)
+from kanon_db.database.catalog import record_publication
+from kanon_db.database.columns import check_comparable, int4_at, int4_bytes
 from kanon_db.database.publishing import (
     Published,
     check_choice,
@@ -38,13 +32,13 @@ from kanon_db.database.publishing import (
 )
 from kanon_db.database.session import Session
 from kanon_db.database.snapshot import (
-    SensitiveValues,
+    DistinctValues,
     Snapshot,
+    distinct_values,
     read_codes,
-    sensitive_values,
     take_snapshot,
 )
-from kanon_db.database.sources import lock_source
+from kanon_db.database.sources import open_source
 from kanon_db.errors import InvalidParameterError
 from kanon_db.randomness import SecureRandom
 
@@ -122,9 +116,8 @@ def publish_buckets(
     check_choice("method", method, METHODS)
     check_choice("assignment", assignment, ASSIGNMENTS)
     specification = PrivacySpecification.parse(privacy)
-    relation, oid, _ = find_relation(session, source)
-    lock_source(session, relation, exclusive=False)
-    registered = find_source(session, relation)
+    registered, types = open_source(session, source)
+    relation = registered.relation
     if registered.sensitive is None:
         raise InvalidParameterError(
             "buckets need a sensitive attribute",
@@ -136,13 +129,12 @@ def publish_buckets(
     random = SecureRandom()
 
     columns = [*registered.quasi_identifiers, registered.sensitive]
-    types = require_columns(session, relation, oid, columns)
     snapshot = take_snapshot(session, relation, columns)
     check_comparable(session, relation, columns)
-    values = sensitive_values(snapshot, registered.sensitive)
+    values = distinct_values(snapshot, types[registered.sensitive])
     session.step("searching the bucket setting")
     plan = _find_setting(session, method, specification, values, max_bucket_size)
-    codes = read_codes(snapshot, values, types[registered.sensitive])
+    codes = read_codes(snapshot, values)
     session.step("assigning records to buckets")
     slots = assign_randomly(codes, values.counts, plan.limits, plan.setting, random)
     bucket_ids = _number_buckets(plan.setting, random)[slots]
@@ -212,7 +204,7 @@ def _find_setting(
     session: Session,
     method: str,
     specification: PrivacySpecification,
-    values: SensitiveValues,
+    values: DistinctValues,
     max_bucket_size: int,
 ) -> _Plan:
     check_eligible(specification, values.labels, values.counts)
@@ -282,7 +274,7 @@ def _write_qit(
 def _write_sat(
     tables: BucketTables,
     snapshot: Snapshot,
-    values: SensitiveValues,
+    values: DistinctValues,
     codes: NDArray[np.int32],
     bucket_ids: NDArray[np.int64],
 ) -> None:

@@ -35,6 +35,8 @@ class Publication:
     layout : dict
         What the estimator and the verification need to read the published relations: column
         names and, for buckets, the ranges of bucket numbers by size.
+    metrics : dict
+        As measured when it was published; some need the source.
     """
 
     publication_id: int
@@ -46,6 +48,7 @@ class Publication:
     layout: Mapping[str, Any]
     records: int
     guarantee: str
+    metrics: Mapping[str, float]
     published_by: str
 
 
@@ -96,7 +99,8 @@ def find_publication(session: Session, name: str) -> Publication:
     """
     rows = session.fetch(
         "SELECT publication_id, name, kind, method, source, parameters::text AS parameters,"
-        " layout::text AS layout, rows AS records, guarantee, published_by"
+        " layout::text AS layout, rows AS records, guarantee, metrics::text AS metrics,"
+        " published_by"
         " FROM kanon.publications WHERE name = $1::text",
         name,
     )
@@ -107,7 +111,7 @@ def find_publication(session: Session, name: str) -> Publication:
             hint="TABLE kanon.publications lists the ones that you may read",
         )
     row = rows[0]
-    described = {key: json.loads(row[key]) for key in ("parameters", "layout")}
+    described = {key: json.loads(row[key]) for key in ("parameters", "layout", "metrics")}
     return Publication(**{**row, **described})
 
 

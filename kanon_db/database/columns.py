@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +61,20 @@ class ColumnType:
             return f"OPERATOR(pg_catalog.{symbol})"
         return f"OPERATOR({session.identifier(self.operator_schema)}.{symbol})"
 
+    def number(self, value: str) -> str | None:
+        """Return SQL for a value, an expression, as a float8; None for types of no number."""
+        if self.type_name in _NUMBERS:
+            return f"{value}::float8"
+        if self.type_name in _TIMES:
+            return f"extract(epoch FROM {value})::float8"
+        return None
+
+
+_NUMBERS: Final = ("smallint", "integer", "bigint", "numeric", "real", "double precision")
+_TIMES: Final = (
+    "date", "timestamp without time zone", "timestamp with time zone", "interval",
+    "time without time zone", "time with time zone",
+)  # fmt: skip
 
 _COLUMNS = """
 WITH RECURSIVE typed AS (
@@ -118,25 +133,6 @@ def find_relation(session: Session, name: str) -> tuple[Relation, str, str]:
 def column_types(session: Session, oid: str) -> dict[str, ColumnType]:
     """Return a relation's columns in their order, by name."""
     return {row["name"]: ColumnType(**row) for row in session.fetch(_COLUMNS, oid)}
-
-
-def require_columns(
-    session: Session, relation: Relation, oid: str, columns: Sequence[str]
-) -> dict[str, ColumnType]:
-    """Return a registered relation's columns; refuse if it has lost some since.
-
-    Raises
-    ------
-    SchemaMismatchError
-    """
-    types = column_types(session, oid)
-    if missing := [column for column in columns if column not in types]:
-        raise SchemaMismatchError(
-            "the source has lost columns since it was registered",
-            detail=f"{relation} has no {', '.join(missing)}",
-            hint="register it again with the columns that it has",
-        )
-    return types
 
 
 def check_comparable(session: Session, relation: Relation, columns: Sequence[str]) -> None:

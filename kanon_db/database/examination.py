@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from kanon_db.database.bucket_tables import BucketTables
-from kanon_db.database.bucket_verification import Examination, examine_buckets
-from kanon_db.database.catalog import find_publication
-from kanon_db.database.publishing import Check
+from kanon_db.database.bucket_verification import examine_buckets
+from kanon_db.database.catalog import Publication, find_publication
+from kanon_db.database.publishing import Check, Examination
+from kanon_db.database.row_views import RowView
 from kanon_db.database.session import Session
+from kanon_db.database.suppressed_verification import examine_suppressed
 from kanon_db.errors import VerificationError
 
 
@@ -18,11 +20,13 @@ def verify(session: Session, name: str) -> list[Check]:
     NotFoundError
         When there is no such publication, or the role may not read it.
     """
-    return _examine(session, name).checks
+    return _examine(session, find_publication(session, name)).checks
 
 
 def metrics(session: Session, name: str) -> dict[str, float]:
     """Measure a publication from its published relations.
+
+    What only the source can tell is repeated as it was measured when publishing.
 
     Raises
     ------
@@ -31,7 +35,8 @@ def metrics(session: Session, name: str) -> dict[str, float]:
     VerificationError
         When its relations are gone, or others stand in their place.
     """
-    examined = _examine(session, name)
+    publication = find_publication(session, name)
+    examined = _examine(session, publication)
     if not examined.metrics:
         raise VerificationError(
             "the published relations are not the ones that were published",
@@ -41,8 +46,17 @@ def metrics(session: Session, name: str) -> dict[str, float]:
     return examined.metrics
 
 
-def _examine(session: Session, name: str) -> Examination:
-    publication = find_publication(session, name)
+def _examine(session: Session, publication: Publication) -> Examination:
+    if publication.kind == "suppressed":
+        examined = examine_suppressed(
+            session,
+            RowView.of_publication(session, publication),
+            publication.parameters,
+            records=publication.records,
+        )
+        if examined.metrics:  # what only the source can tell was measured when publishing
+            examined.metrics.update({**publication.metrics, **examined.metrics})
+        return examined
     return examine_buckets(
         session,
         BucketTables.of_publication(session, publication),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from kanon_db.database.catalog import Source
 from kanon_db.database.columns import ColumnType, Relation
 from kanon_db.database.labels import fixed_labels, label
 from kanon_db.database.server_errors import INSUFFICIENT_PRIVILEGE, withheld
@@ -43,11 +44,12 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
-class SensitiveValues:
-    """The distinct sensitive values of a snapshot, in their type's order.
+class DistinctValues:
+    """The distinct values of a column of a snapshot, in their type's order.
 
     Attributes
     ----------
+    column : ColumnType
     table : str
         Temporary table ``(code, value)``, quoted.
     labels : list of (str or None)
@@ -57,6 +59,7 @@ class SensitiveValues:
     """
 
     session: Session
+    column: ColumnType
     table: str
     labels: list[str | None]
     counts: NDArray[np.int64]
@@ -109,11 +112,11 @@ def take_snapshot(session: Session, source: Relation, columns: Sequence[str]) ->
     return Snapshot(session, table, record, n_records)
 
 
-def sensitive_values(snapshot: Snapshot, sensitive: str) -> SensitiveValues:
-    """Count the sensitive values of a snapshot and number them in their order, NULL last."""
+def distinct_values(snapshot: Snapshot, column: ColumnType) -> DistinctValues:
+    """Count the values of a column of a snapshot and number them in their order, NULL last."""
     session = snapshot.session
-    session.step("counting sensitive values")
-    name = session.identifier(sensitive)
+    session.step("counting values")
+    name = session.identifier(column.name)
     table = session.identifier("pg_temp", f"kanon_values_{secrets.token_hex(8)}")
     # GROUP BY and ORDER BY use the type's own equality and order whatever the search path.
     with fixed_labels(session):
@@ -125,29 +128,29 @@ def sensitive_values(snapshot: Snapshot, sensitive: str) -> SensitiveValues:
             f" GROUP BY {name}) AS counted"
         )
     rows = session.fetch(f"SELECT label, records FROM {table} ORDER BY code")
-    return SensitiveValues(
+    return DistinctValues(
         session=session,
+        column=column,
         table=table,
         labels=[row["label"] for row in rows],
         counts=np.array([row["records"] for row in rows], dtype=np.int64),
     )
 
 
-def read_codes(
-    snapshot: Snapshot, values: SensitiveValues, sensitive: ColumnType
-) -> NDArray[np.int32]:
-    """Return the code of each record's sensitive value, shape (n_records,), in one pass."""
+def read_codes(snapshot: Snapshot, values: DistinctValues) -> NDArray[np.int32]:
+    """Return the code of each record's value, shape (n_records,), in one pass."""
     session = snapshot.session
-    session.step("reading sensitive values")
+    session.step("reading values")
+    column = values.column
     null_code = values.labels.index(None) if None in values.labels else -1
-    name = session.identifier(sensitive.name)
+    name = session.identifier(column.name)
     row = fetch_one(
         session,
         # Record and code travel together: no order of rows is relied upon.
         f"SELECT string_agg(int8send((s.{snapshot.record}::int8 << 32)"
         " | coalesce(v.code, $1::int4)), ''::bytea) AS pairs"
         f" FROM {snapshot.table} AS s LEFT JOIN {values.table} AS v"
-        f" ON s.{name} {sensitive.operator(session, '=')} v.value",
+        f" ON s.{name} {column.operator(session, '=')} v.value",
         str(null_code),
     )
     pairs = np.frombuffer(row["pairs"], dtype=np.dtype([("record", ">i4"), ("code", ">i4")]))
@@ -155,8 +158,28 @@ def read_codes(
     codes[pairs["record"]] = pairs["code"]
     if codes.min() < 0:
         raise SchemaMismatchError(
-            "the sensitive column's equality is not consistent",
-            detail=f'column "{sensitive.name}": GROUP BY and = disagree on its values',
+            "a column's equality is not consistent",
+            detail=f'column "{column.name}": GROUP BY and = disagree on its values',
             hint="publish a view that casts the column to text",
         )
     return codes
+
+
+def read_numbers(values: DistinctValues, source: Source) -> NDArray[np.float64] | None:
+    """Return each distinct value of a quasi-identifier as a number, shape (n_values,).
+
+    Dates and times count in seconds. None for a categorical column: one of another type, or
+    registered as such, and one with a NULL or an infinite value, which no range spans.
+    """
+    described = source.attributes.get(values.column.name, {})
+    expression = values.column.number("value")
+    if expression is None or described.get("kind") == "categorical" or None in values.labels:
+        return None
+    session = values.session
+    row = fetch_one(
+        session,
+        f"SELECT string_agg(float8send({expression}), ''::bytea ORDER BY code) AS numbers"
+        f" FROM {values.table}",
+    )
+    numbers = np.frombuffer(row["numbers"], dtype=">f8").astype(np.float64)
+    return numbers if np.isfinite(numbers).all() else None

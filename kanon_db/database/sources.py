@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from kanon_db.database.catalog import Source, find_source
 from kanon_db.database.columns import (
     ColumnType,
     Relation,
@@ -95,7 +96,7 @@ def register_source(
     check_comparable(session, relation, published)
     described = _parse_attributes(session, attributes, types, quasi_identifiers)
 
-    lock_source(session, relation, exclusive=True)
+    _lock_source(session, relation, exclusive=True)
     _refuse_while_published(session, relation)
     try:
         row = fetch_one(
@@ -126,7 +127,43 @@ def register_source(
     return int(row["source_id"])
 
 
-def lock_source(session: Session, relation: Relation, *, exclusive: bool) -> None:
+def open_source(session: Session, source: str) -> tuple[Source, dict[str, ColumnType]]:
+    """Look up a registered source to be published, and keep its description as it is.
+
+    Parameters
+    ----------
+    source : str
+        The relation as SQL text.
+
+    Returns
+    -------
+    source : Source
+    types : dict of str to ColumnType
+        All its columns, in their order.
+
+    Raises
+    ------
+    NotFoundError
+        When there is no such relation, or it was not registered.
+    SchemaMismatchError
+        When it has lost a quasi-identifier or the sensitive attribute since.
+    """
+    relation, oid, _ = find_relation(session, source)
+    _lock_source(session, relation, exclusive=False)
+    registered = find_source(session, relation)
+    types = column_types(session, oid)
+    needed = [*registered.quasi_identifiers, registered.sensitive]
+    missing = [column for column in needed if column is not None and column not in types]
+    if missing:
+        raise SchemaMismatchError(
+            "the source has lost columns since it was registered",
+            detail=f"{relation} has no {', '.join(missing)}",
+            hint="register it again with the columns that it has",
+        )
+    return registered, types
+
+
+def _lock_source(session: Session, relation: Relation, *, exclusive: bool) -> None:
     """Keep registering and publishing one source apart until the transaction ends."""
     function = "pg_advisory_xact_lock" if exclusive else "pg_advisory_xact_lock_shared"
     session.fetch(

@@ -9,11 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import kanon_db
 from kanon_db.database.plpy_session import PlpySession
 from kanon_db.errors import InvalidParameterError, KanonError
+
+if TYPE_CHECKING:
+    from kanon_db.database.publishing import Published
 
 
 @contextmanager
@@ -59,6 +62,17 @@ def _given(value: Any, parameter: str) -> Any:
 
 def _names(value: Sequence[str | None] | None, parameter: str) -> list[str]:
     return [_given(name, f"an element of {parameter}") for name in _given(value, parameter)]
+
+
+def _published_row(published: Published) -> tuple[Any, ...]:
+    return (
+        published.publication_id,
+        published.name,
+        published.guarantee,
+        published.records,
+        json.dumps(published.metrics),
+        published.seconds,
+    )
 
 
 def version() -> str:
@@ -114,16 +128,61 @@ def publish_buckets(
             readers=None if readers is None else _names(readers, "readers"),
             replace=bool(replace),
         )
-        return [
-            (
-                published.publication_id,
-                published.name,
-                published.guarantee,
-                published.records,
-                json.dumps(published.metrics),
-                published.seconds,
-            )
-        ]
+        return [_published_row(published)]
+
+
+def publish_suppressed(
+    plpy: Any,
+    source: str | None,
+    publication: str | None,
+    k: int | None,
+    patterns: Sequence[str | None] | None,
+    method: str | None,
+    rules: str | None,
+    weights: str | None,
+    options: str | None,
+    readers: Sequence[str | None] | None,
+    replace: bool | None,
+) -> list[tuple[Any, ...]]:
+    """`kanon.publish_suppressed`."""
+    with _edge(plpy) as session:
+        from kanon_db.database.suppressed import publish_suppressed as operation
+
+        published = operation(
+            session,
+            _given(source, "source"),
+            _given(publication, "publication"),
+            k=_given(k, "k"),
+            patterns=None if patterns is None else _names(patterns, "patterns"),
+            method=_given(method, "method"),
+            rules=rules,
+            weights=weights,
+            options=options,
+            readers=None if readers is None else _names(readers, "readers"),
+            replace=bool(replace),
+        )
+        return [_published_row(published)]
+
+
+def suppression_patterns(
+    plpy: Any,
+    source: str | None,
+    patterns: Sequence[str | None] | None,
+    rules: str | None,
+    weights: str | None,
+) -> list[tuple[int, str, list[str], float]]:
+    """`kanon.suppression_patterns`."""
+    with _edge(plpy) as session:
+        from kanon_db.database.suppressed import suppression_patterns as operation
+
+        found = operation(
+            session,
+            _given(source, "source"),
+            patterns=None if patterns is None else _names(patterns, "patterns"),
+            rules=rules,
+            weights=weights,
+        )
+        return [(p.position, p.pattern, p.suppressed, p.cost) for p in found]
 
 
 def verify(plpy: Any, name: str | None) -> list[tuple[str, str, str, bool]]:

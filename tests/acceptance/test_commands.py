@@ -113,6 +113,31 @@ def test_query(published: str) -> None:
     assert "people_b_qit" in explained.stdout
 
 
+def test_suppressed(published: str) -> None:
+    rules = '[{"never": ["gender"]}, {"outliers": "suppress"}]'
+    shown = kanon("patterns", "public.people", "--rules", rules, "--json", dsn=published).json()
+    assert [row["pattern"] for row in shown["patterns"]] == ["..", "*.", "**"]
+    assert shown["patterns"][1]["suppressed"] == ["age"]
+    assert "age, gender" in kanon("patterns", "public.people", dsn=published).stdout
+    try:
+        done = kanon(
+            "publish", "suppressed", "public.people", "people_p", "--k", 5, "--rules", rules,
+            dsn=published,
+        )  # fmt: skip
+        assert done.returncode == 0
+        assert "5-anonymity" in done.stdout
+        again = kanon(
+            "publish", "suppressed", "public.people", "people_p", "--k", 3, "--method", "optimal",
+            "--options", '{"time_limit": 20}', "--patterns", "..,.*,**", "--weights", '{"age": 2}',
+            "--replace", "--json", dsn=published,
+        ).json()  # fmt: skip
+        assert again["records"] == N_RECORDS
+        assert again["metrics"]["smallest_class"] >= 3
+        assert kanon("verify", "people_p", dsn=published).returncode == 0
+    finally:
+        kanon("drop", "people_p", dsn=published)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -125,6 +150,10 @@ def test_query(published: str) -> None:
         ["publish", "buckets", "public.people", "p", "--privacy", "not json"],
         ["publish", "buckets", "public.people", "p", "--privacy", '{"l": 4}', "--method", "none"],
         ["publish", "buckets", "public.people", "p", "--privacy", '{"l": 40}'],
+        ["publish", "suppressed", "public.people", "people_b", "--k", "2"],
+        ["publish", "suppressed", "public.people", "p", "--k", "0"],
+        ["publish", "suppressed", "public.people", "p", "--k", "2", "--patterns", "."],
+        ["patterns", "public.people", "--rules", "not json"],
     ],
 )
 def test_refusals(published: str, arguments: list[str]) -> None:

@@ -208,6 +208,12 @@ CALLS: dict[str, Call] = {
     "anatomy": lambda k: k.publish("data.people", "new", privacy='{"l": 5}', method="anatomy"),
     "duplicate name": lambda k: k.publish("data.people", "live", privacy=TWO),
     "no such method": lambda k: k.publish("data.people", "new", privacy=TWO, method=CANARY),
+    "suppressed": lambda k: k.suppress("data.people", "new", k=2, patterns=["." * 9]),
+    "no place": lambda k: k.suppress("data.people", "new", k=900, patterns=["."]),
+    "rule": lambda k: k.suppress("data.people", "new", k=2, rules=json.dumps([{CANARY: CANARY}])),
+    "weight": lambda k: k.suppress("data.people", "new", k=2, weights=json.dumps(CANARY)),
+    "suppressed, empty source": lambda k: k.suppress("data.empty", "new", k=2),
+    "suppressed, hidden rows": lambda k: k.suppress("data.hidden", "new", k=2),
     "empty source": lambda k: k.publish("data.empty", "new", privacy=TWO),
     "hidden rows": lambda k: k.publish("data.hidden", "new", privacy=TWO),
     "registered and live": lambda k: k.register("data.people", ["born"], "sick"),
@@ -224,6 +230,10 @@ CALLS: dict[str, Call] = {
         "data.empty", ["age"], "sick", attributes=json.dumps({"age": {"kind": CANARY}})
     ),
     **{f"view: {view}": publishing(view, {"l": 2}) for view in VIEWS},
+    **{
+        f"suppressed view: {view}": lambda k, view=view: k.suppress(f"data.{view}", "new", k=2)
+        for view in VIEWS
+    },
     "drop of nothing": lambda k: k.drop("nothing"),
 }
 
@@ -274,6 +284,10 @@ def test_success(parties: Parties, publishers: Publishers, way: str) -> None:
     kanon = WAYS[way](publishers[way])
     with hearing(parties, publishers[way], fails=False) as heard:
         kanon.publish("data.people", "new", privacy=TWO)
+        heard.said.append(str(kanon.verify("new")))
+        heard.said.append(str(kanon.metrics("new")))
+        kanon.drop("new")
+        kanon.suppress("data.people", "new", k=2)
         heard.said.append(str(kanon.verify("new")))
         heard.said.append(str(kanon.metrics("new")))
         kanon.drop("new")

@@ -163,6 +163,37 @@ def test_hostile_names(
         assert kanon.publications() == []
 
 
+def test_hostile_names_suppressed(
+    parties: Parties,
+    hostile: str,
+    table: str,
+    reader: str,
+    way: Callable[[Connection], Functions | Package],
+) -> None:
+    """As a quasi-identifier's name, in rules and weights, and as an unchanged column's."""
+    kanon = way(parties.publisher)
+    first, second, sick = columns_of(parties.publisher, table)
+    for qi in ([first, second], [sick, second]):
+        kanon.register(table, qi, None)
+        given = {"rules": json.dumps([{"at_most": 2, "of": qi}]), "weights": json.dumps({qi[0]: 2})}
+        assert len(kanon.patterns(table, **given)) == 4
+        kanon.suppress(table, hostile, k=3, readers=[reader], **given)
+        columns = columns_of(parties.publisher, quoted("published", hostile))
+        assert columns[:3] == [first, second, sick]
+        assert all(holds for *_, holds in kanon.verify(hostile))
+        assert kanon.metrics(hostile)["records"] == 40
+        assert value(
+            parties.admin,
+            "SELECT has_table_privilege($1::text::name, $2::text, 'SELECT')",
+            reader,
+            quoted("published", hostile),
+        )
+        kanon.drop(hostile)
+    rules = json.dumps([{"never": [f"{hostile} "]}])
+    with pytest.raises((KanonError, psycopg.errors.DatabaseError)):
+        kanon.patterns(table, rules=rules)
+
+
 def test_hostile_names_in_queries(
     parties: Parties,
     hostile: str,

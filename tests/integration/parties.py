@@ -89,11 +89,17 @@ def create_table(
 
 
 # Qualified, since some callers have look-alikes of these types on their search path.
+_JSON = "pg_catalog.text::pg_catalog.jsonb"
 _TYPES = {
     "method": "pg_catalog.text",
-    "privacy": "pg_catalog.text::pg_catalog.jsonb",
+    "privacy": _JSON,
     "max_bucket_size": "pg_catalog.int4",
     "assignment": "pg_catalog.text",
+    "k": "pg_catalog.int4",
+    "patterns": "pg_catalog.text[]",
+    "rules": _JSON,
+    "weights": _JSON,
+    "options": _JSON,
     "readers": "pg_catalog.text[]",
     "replace": "pg_catalog.bool",
 }
@@ -128,16 +134,29 @@ class Functions:
         )
 
     def publish(self, source: str, name: str, *, privacy: str, **options: object) -> dict[str, Any]:
-        given = {"privacy": privacy, **options}
-        named = [f"{key} => ${i}::{_TYPES[key]}" for i, key in enumerate(given, start=3)]
+        (row,) = self._rows("publish_buckets", source, name, privacy=privacy, **options)
+        return row
+
+    def suppress(self, source: str, name: str, *, k: int, **options: object) -> dict[str, Any]:
+        (row,) = self._rows("publish_suppressed", source, name, k=k, **options)
+        return row
+
+    def patterns(self, source: str, **options: object) -> list[dict[str, Any]]:
+        return self._rows("suppression_patterns", source, **options)
+
+    def _rows(self, function: str, *texts: str, **given: object) -> list[dict[str, Any]]:
+        """Call a function of a source, and other texts, in its named parameters."""
+        positional = [f"${i}::pg_catalog.text" for i, _ in enumerate(texts, start=1)]
+        positional[0] += "::pg_catalog.regclass"
+        named = [
+            f"{key} => ${i}::{_TYPES[key]}" for i, key in enumerate(given, start=len(texts) + 1)
+        ]
         with psycopg.RawCursor(self.connection, row_factory=psycopg.rows.dict_row) as cursor:
             cursor.execute(
-                "SELECT * FROM kanon.publish_buckets($1::pg_catalog.text::pg_catalog.regclass,"
-                f" $2::pg_catalog.text, {', '.join(named)})".encode(),
-                [source, name, *given.values()],
+                f"SELECT * FROM kanon.{function}({', '.join(positional + named)})".encode(),
+                [*texts, *given.values()],
             )
-            (row,) = cursor.fetchall()
-        return row
+            return cursor.fetchall()
 
     def verify(self, name: str) -> list[tuple[str, str, str, bool]]:
         return fetch(self.connection, "SELECT * FROM kanon.verify($1::pg_catalog.text)", name)
@@ -195,6 +214,13 @@ class Package:
 
     def publish(self, source: str, name: str, *, privacy: str, **options: Any) -> dict[str, Any]:
         return asdict(self.kanon.publish_buckets(source, name, privacy=privacy, **options))
+
+    def suppress(self, source: str, name: str, *, k: int, **options: Any) -> dict[str, Any]:
+        return asdict(self.kanon.publish_suppressed(source, name, k=k, **options))
+
+    def patterns(self, source: str, **options: Any) -> list[dict[str, Any]]:
+        found = self.kanon.suppression_patterns(source, **options)
+        return [{str(key): value for key, value in row.items()} for row in found.to_dict("records")]
 
     def verify(self, name: str) -> list[tuple[str, str, str, bool]]:
         return list(self.kanon.verify(name).itertuples(index=False, name=None))

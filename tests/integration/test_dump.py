@@ -23,6 +23,7 @@ def test_estimates_do_not_need_the_microdata(database, new_database, new_role, c
         kanon.register_source("people", quasi_identifiers=["age"], sensitive="disease")
         kanon.publish_buckets("people", "people_b", privacy='{"l": 3}')
         estimate = kanon.estimate_count(QUERY)
+        kanon.publish_suppressed("people", "people_p", k=5)
 
     programs = find_programs(None)
     dump = subprocess.run(
@@ -42,7 +43,12 @@ def test_estimates_do_not_need_the_microdata(database, new_database, new_role, c
     analyst = new_role("kanon_analyst")
     with connect_as(empty, analyst) as connection:
         answer = connection.execute("SELECT * FROM kanon.estimate_count(%s)", [QUERY]).fetchone()
-        checks = connection.execute("SELECT * FROM kanon.verify('people_b')").fetchall()
+        checks = [
+            check
+            for name in ("people_b", "people_p")
+            for check in connection.execute("SELECT * FROM kanon.verify(%s)", [name]).fetchall()
+        ]
+        rows = connection.execute("SELECT count(*) FROM published.people_p").fetchone()
     assert answer == (
         estimate.estimate,
         estimate.std_error,
@@ -50,6 +56,7 @@ def test_estimates_do_not_need_the_microdata(database, new_database, new_role, c
         estimate.upper_bound,
     )
     assert all(holds for *_, holds in checks)
+    assert rows == (400,)
     # An installation on the new server takes the restored one over.
     from kanon_db.server.install import install
 

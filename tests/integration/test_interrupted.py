@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -23,6 +24,7 @@ from tests.integration.parties import (
     WAYS,
     Connection,
     Functions,
+    Package,
     Parties,
     fetch,
     remains,
@@ -81,16 +83,24 @@ def definitions(parties: Parties) -> Iterator[Callable[[str], None]]:
     fetch(parties.admin, "DROP EVENT TRIGGER IF EXISTS interrupt")
 
 
+PUBLISHERS: dict[str, Callable[[Functions | Package], dict[str, Any]]] = {
+    "buckets": lambda k: k.publish("data.few", "kept", privacy=PRIVACY, replace=True),
+    "suppressed": lambda k: k.suppress("data.few", "kept", k=3, replace=True),
+}
+"""A publication of each kind."""
+
+
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", PUBLISHERS)
 @pytest.mark.parametrize("interruption", INTERRUPTIONS)
 def test_at_every_definition(
-    parties: Parties, definitions: Callable[[str], None], way: str, interruption: str
+    parties: Parties, definitions: Callable[[str], None], way: str, kind: str, interruption: str
 ) -> None:
     """Stopped at its first, second, … last definition of an object, until there is no more."""
     action, sqlstate = INTERRUPTIONS[interruption]
     definitions(action)
     kanon = WAYS[way](parties.publisher)
-    kept = Functions(parties.publisher).publish("data.few", "kept", privacy=PRIVACY)
+    kept = PUBLISHERS[kind](Functions(parties.publisher))
     before = remains(parties.admin)
     at = 0
     while True:
@@ -98,9 +108,7 @@ def test_at_every_definition(
         fetch(parties.admin, "SELECT setval('public.definitions', 1, false)")
         fetch(parties.publisher, f"SET test.at = '{at}'")
         # Replacing: the old publication must come back.
-        found = sqlstate_of(
-            lambda: kanon.publish("data.few", "kept", privacy=PRIVACY, replace=True)
-        )
+        found = sqlstate_of(lambda: PUBLISHERS[kind](kanon))
         if found is None:
             break
         assert found == sqlstate

@@ -10,6 +10,8 @@ from tests.integration.parties import Functions, Parties, create_table, fetch, v
 
 REGISTER = "register_source(regclass,text[],text,text[],jsonb)"
 PUBLISH = "publish_buckets(regclass,text,text,jsonb,integer,text,text[],boolean)"
+SUPPRESS = "publish_suppressed(regclass,text,integer,text[],text,jsonb,jsonb,jsonb,text[],boolean)"
+PATTERNS = "suppression_patterns(regclass,text[],jsonb,jsonb)"
 EVERYBODY = {
     "estimate_count(text)",
     "metrics(text)",
@@ -19,7 +21,7 @@ EVERYBODY = {
 }
 
 EXECUTE = {
-    "publisher": {*EVERYBODY, REGISTER, PUBLISH, "drop_publication(text)"},
+    "publisher": {*EVERYBODY, REGISTER, PUBLISH, SUPPRESS, PATTERNS, "drop_publication(text)"},
     "analyst": EVERYBODY,
     "stranger": set(),
 }
@@ -200,15 +202,20 @@ def test_readers(
         Functions(published.publisher).publish(
             "data.people", "restricted", privacy='{"l": 2}', readers=[one]
         )
-        for suffix in ("", "_qit", "_sat", "_bit"):
+        Functions(published.publisher).suppress("data.people", "rows", k=2, readers=[one])
+        for relation, readers in {
+            **{f"restricted{suffix}": [one] for suffix in ("", "_qit", "_sat", "_bit")},
+            "rows": [one],
+            "rows_row": [],
+        }.items():
             grants = fetch(
                 published.admin,
                 "SELECT a.grantee::regrole::text, a.privilege_type FROM pg_class AS c,"
                 " aclexplode(c.relacl) AS a WHERE c.oid = $1::text::regclass"
                 " AND a.grantee <> c.relowner",
-                f"published.restricted{suffix}",
+                f"published.{relation}",
             )
-            assert grants == [(one, "SELECT")]
+            assert grants == [(reader, "SELECT") for reader in readers]
         assert Functions(published.analyst).publications() == ["people"]
     finally:
         fetch(published.admin, f"DROP OWNED BY {one}")

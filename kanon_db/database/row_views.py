@@ -1,0 +1,170 @@
+"""Publications of rows: a materialized view with a cell for each quasi-identifier.
+
+Generalized, freeform and suppressed publications differ in what a cell is; names, layout and
+writing are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kanon_db.database.catalog import Publication, Source, published_schema
+from kanon_db.database.columns import ColumnType, int4_at, int4_bytes
+from kanon_db.database.names import free_column_name
+from kanon_db.database.publishing import Check, check_relations
+from kanon_db.database.session import Session, fetch_one
+from kanon_db.database.snapshot import Snapshot
+
+SUFFIXES: Final = ("", "_row")
+"""Of the materialized view, and of the table that it is made from."""
+
+
+@dataclass(frozen=True)
+class RowView:
+    """The relations of one publication; every name is quoted, safe in statements.
+
+    The table has the same rows and columns as the view. Readers have no right on it; a dump needs
+    it, since it refreshes a materialized view where it is restored.
+    """
+
+    view: str
+    rows: str
+    quasi_identifiers: tuple[str, ...]
+    pattern: str | None
+    columns: tuple[str, ...]
+
+    @classmethod
+    def of(cls, session: Session, schema: str, name: str, layout: Mapping[str, Any]) -> Self:
+        """Read a publication's layout as the catalog holds it."""
+        view, rows = (session.identifier(schema, name + suffix) for suffix in SUFFIXES)
+        pattern = layout.get("pattern")
+        return cls(
+            view=view,
+            rows=rows,
+            quasi_identifiers=tuple(
+                session.identifier(cell["name"]) for cell in layout["quasi_identifiers"]
+            ),
+            pattern=None if pattern is None else session.identifier(pattern),
+            columns=tuple(layout["columns"]),
+        )
+
+    @classmethod
+    def of_publication(cls, session: Session, publication: Publication) -> Self:
+        """Find the relations of a publication."""
+        return cls.of(session, published_schema(session), publication.name, publication.layout)
+
+
+def layout_of(
+    source: Source,
+    types: Mapping[str, ColumnType],
+    cells: Sequence[str],
+    *,
+    with_pattern: bool = False,
+) -> dict[str, Any]:
+    """Choose the layout of a publication: what the catalog keeps for :meth:`RowView.of`.
+
+    Parameters
+    ----------
+    types : mapping of str to ColumnType
+        All columns of the source, in their order, which the view keeps.
+    cells : sequence of str
+        ``range``, ``set`` or ``value``, for each quasi-identifier.
+    with_pattern : bool
+        Whether a column says which cells of a row are suppressed.
+    """
+    columns = [column for column in types if column not in source.identifiers]
+    layout: dict[str, Any] = {
+        "quasi_identifiers": [
+            {"name": name, "cell": cell}
+            for name, cell in zip(source.quasi_identifiers, cells, strict=True)
+        ],
+        "sensitive": source.sensitive,
+        "others": [column for column in columns if column not in source.quasi_identifiers],
+    }
+    if with_pattern:
+        layout["pattern"] = free_column_name("pattern", columns)
+        columns.append(layout["pattern"])
+    layout["columns"] = columns
+    return layout
+
+
+def write_row_view(
+    session: Session,
+    view: RowView,
+    snapshot: Snapshot,
+    cells: str,
+    class_column: str,
+    class_of_record: NDArray[np.int64],
+    order: NDArray[np.int64],
+) -> None:
+    """Write the published rows in the order given, and materialize the view.
+
+    Parameters
+    ----------
+    cells : str
+        Table, quoted, of the published cells of each class, with the class's number from 0.
+    class_column : str
+        Name of that number, quoted.
+    class_of_record : ndarray of int64, shape (n_records,)
+        Whose cells a record's other columns are published with.
+    order : ndarray of int64, shape (n_records,)
+        A random permutation.
+    """
+    session.step("writing the published rows")
+    of_cells = {*view.quasi_identifiers, *([] if view.pattern is None else [view.pattern])}
+    names = [session.identifier(column) for column in view.columns]
+    columns = ", ".join(f"{'c' if name in of_cells else 's'}.{name}" for name in names)
+    session.fetch(
+        f"CREATE TABLE {view.rows} AS SELECT {columns}"
+        f" FROM {snapshot.table} AS s JOIN {cells} AS c"
+        f" ON c.{class_column} = {int4_at('$1', f's.{snapshot.record}')}"
+        f" ORDER BY {int4_at('$2', f's.{snapshot.record}')}",
+        int4_bytes(class_of_record),
+        int4_bytes(np.argsort(order)),
+    )
+    session.step("materializing the view")
+    session.fetch(
+        f"CREATE MATERIALIZED VIEW {view.view} AS SELECT {', '.join(names)} FROM {view.rows}"
+    )
+
+
+def warn_of_unchanged_columns(session: Session, layout: Mapping[str, Any]) -> None:
+    """Name the columns that are published as they are: one may identify people all the same."""
+    unchanged = [column for column in layout["others"] if column != layout["sensitive"]]
+    if unchanged:
+        session.warn(
+            "columns that are neither identifiers nor quasi-identifiers are published unchanged:"
+            f" {', '.join(unchanged)}"
+        )
+
+
+_COLUMNS = """
+SELECT coalesce(array_agg(attname::text ORDER BY attnum), '{}') AS columns
+FROM pg_attribute WHERE attrelid = to_regclass($1::text) AND attnum > 0 AND NOT attisdropped
+"""
+
+
+def check_row_view(session: Session, view: RowView) -> list[Check]:
+    """Check from the server's catalogs that the relations are those that were published."""
+    columns = fetch_one(session, _COLUMNS, view.view)["columns"]
+    differing = len(set(columns).symmetric_difference(view.columns))
+    return [
+        check_relations(
+            session,
+            "the materialized view reads the table of its rows alone",
+            view.view,
+            [view.rows],
+            materialized=True,
+        ),
+        Check(
+            "the view has the published columns, and no identifier",
+            f"{len(view.columns)} columns, 0 differ",
+            f"{len(columns)} columns, {differing} differ",
+            holds=list(columns) == list(view.columns),
+        ),
+    ]

@@ -1,0 +1,139 @@
+"""Attacks on published rows: every change that breaks a promise is found, and named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from tests.integration.parties import Functions, Parties, create_table, fetch
+
+VIEW = "the materialized view reads the table of its rows alone"
+COLUMNS = "the view has the published columns, and no identifier"
+RECORDS = "every record is published once"
+PATTERNS = "every row matches one of the patterns"
+SHOWN = "every suppressed cell is NULL"
+K_ANONYMITY = "k-anonymity: every combination of kept cells occurs k times"
+
+ONE = "WHERE ctid = (SELECT min(ctid) FROM $rows WHERE pattern = '{}')"
+
+# What is done to the rows before the view is refreshed, and the check that must name it.
+ROWS: dict[str, tuple[str, str]] = {
+    "a row is removed": (f"DELETE FROM $rows {ONE.format('..')}", RECORDS),
+    "a row is added": (
+        f"INSERT INTO $rows SELECT * FROM $rows {ONE.format('..')}",
+        RECORDS,
+    ),
+    "everything is removed": ("DELETE FROM $rows", RECORDS),
+    "a kept cell changes": (f"UPDATE $rows SET age = 99 {ONE.format('..')}", K_ANONYMITY),
+    "a kept cell is lost": (f"UPDATE $rows SET age = NULL {ONE.format('..')}", K_ANONYMITY),
+    "a suppressed cell is shown": (f"UPDATE $rows SET town = 'x' {ONE.format('.*')}", SHOWN),
+    "a left-over record is shown": (f"UPDATE $rows SET age = 1 {ONE.format('**')}", SHOWN),
+    "a mark disappears": (f"UPDATE $rows SET pattern = '..' {ONE.format('.*')}", K_ANONYMITY),
+    "a pattern that is not allowed": (
+        f"UPDATE $rows SET pattern = '*.', age = NULL {ONE.format('..')}",
+        PATTERNS,
+    ),
+    "a pattern is lost": (f"UPDATE $rows SET pattern = NULL {ONE.format('..')}", PATTERNS),
+    "a pattern is cut": (f"UPDATE $rows SET pattern = '.' {ONE.format('..')}", PATTERNS),
+    "a pattern is no pattern": (f"UPDATE $rows SET pattern = '.?' {ONE.format('..')}", PATTERNS),
+}
+
+DROP = "DROP MATERIALIZED VIEW $view"
+AGAIN = f"{DROP}; CREATE MATERIALIZED VIEW $view AS SELECT"
+
+# What is done to the relations themselves.
+RELATIONS: dict[str, tuple[str, str]] = {
+    "the view is gone": (DROP, VIEW),
+    "the view is a table": (f"{DROP}; CREATE TABLE $view AS SELECT * FROM $rows", VIEW),
+    "the view is not materialized": (f"{DROP}; CREATE VIEW $view AS SELECT * FROM $rows", VIEW),
+    "the view reads the source": (
+        f"{AGAIN} age, town, sick, '..' AS pattern FROM data.people",
+        VIEW,
+    ),
+    "the view calls a function": (
+        f"{AGAIN} age, town, data.spy() AS sick, pattern FROM $rows",
+        VIEW,
+    ),
+    "the rows hide some": ("ALTER TABLE $rows ENABLE ROW LEVEL SECURITY", VIEW),
+    "the view has lost a column": (f"{AGAIN} age, town, pattern FROM $rows", COLUMNS),
+    "the view has a column more": (
+        f"{AGAIN} age, town, sick, pattern, 'name' AS name FROM $rows",
+        COLUMNS,
+    ),
+    "columns exchange their names": (
+        f"{AGAIN} age, sick AS town, town AS sick, pattern FROM $rows",
+        SHOWN,
+    ),
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def people(parties: Parties) -> None:
+    """Rows of all three patterns, left-over ones among them."""
+    towns = ["a"] * 8 + [f"town {i}" for i in range(6)] + ["b"]
+    ages = [30] * 8 + [40] * 6 + [99]
+    rows = [(age, town, f"sick {age % 4}") for age, town in zip(ages, towns, strict=True)]
+    fetch(parties.publisher, "CREATE FUNCTION data.spy() RETURNS text RETURN 'x'")
+    create_table(parties.publisher, "data.people", "age int, town text, sick text", rows)
+    kanon = Functions(parties.publisher)
+    kanon.register("data.people", ["age", "town"], "sick")
+    kanon.suppress("data.people", "people", k=4, patterns=["..", ".*", "**"])
+    patterns = "SELECT pattern, count(*) FROM published.people GROUP BY 1 ORDER BY 1"
+    assert dict(fetch(parties.publisher, patterns)) == {"..": 8, ".*": 6, "**": 1}
+
+
+@pytest.fixture
+def owner(parties: Parties) -> Iterator[psycopg.Connection]:
+    """The publisher, in a transaction that is rolled back."""
+    with parties.publisher.transaction(force_rollback=True):
+        yield parties.publisher
+
+
+def tamper(owner: psycopg.Connection, statements: str) -> list[str]:
+    """Run the statements; the checks that fail then."""
+    names = {"$rows": "published.people_row", "$view": "published.people"}
+    for name, filled in names.items():
+        statements = statements.replace(name, filled)
+    for statement in statements.split("; "):
+        fetch(owner, statement)
+    return [check for check, _, _, holds in Functions(owner).verify("people") if not holds]
+
+
+def test_untouched(owner: psycopg.Connection) -> None:
+    assert tamper(owner, "REFRESH MATERIALIZED VIEW $view") == []
+
+
+@pytest.mark.parametrize("case", ROWS)
+def test_rows(owner: psycopg.Connection, case: str) -> None:
+    statement, check = ROWS[case]
+    assert check in tamper(owner, f"{statement}; REFRESH MATERIALIZED VIEW $view")
+
+
+@pytest.mark.parametrize("case", RELATIONS)
+def test_relations(owner: psycopg.Connection, case: str) -> None:
+    statements, check = RELATIONS[case]
+    assert check in tamper(owner, statements)
+
+
+def test_nothing_foreign_is_read(parties: Parties, owner: psycopg.Connection) -> None:
+    """What stands in the view's place is not run when somebody verifies."""
+    fetch(owner, "CREATE TABLE data.seen (n int)")
+    fetch(
+        owner,
+        "CREATE FUNCTION data.trap() RETURNS text LANGUAGE sql"
+        " AS $$INSERT INTO data.seen VALUES (1) RETURNING 'x'$$",
+    )
+    statements = (
+        "DROP MATERIALIZED VIEW $view; CREATE VIEW $view AS"
+        " SELECT age, town, data.trap() AS sick, pattern FROM $rows"
+    )
+    assert tamper(owner, statements) == [VIEW]
+    assert fetch(owner, "SELECT count(*) FROM data.seen") == [(0,)]
+
+
+def test_metrics_of_what_is_gone(owner: psycopg.Connection) -> None:
+    fetch(owner, "DROP MATERIALIZED VIEW published.people")
+    with pytest.raises(psycopg.DatabaseError, match="not the ones that were published"):
+        Functions(owner).metrics("people")
