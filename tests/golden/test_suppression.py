@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import psycopg
 import pytest
 
+import kanon_db
 from kanon_db.algorithms.suppression.greedy import Suppression, greedy
 from kanon_db.algorithms.suppression.optimal import optimal
 from kanon_db.algorithms.suppression.patterns import (
@@ -128,6 +131,31 @@ def test_nursery_optimal(golden: Golden, nursery: Table, k: int) -> None:
     found = optimal(nursery.codes, all_patterns(8), k)
     assert (found.status, found.suppression.n_suppressed) == ("optimal", cost)
     assert output_row_types(nursery.codes, found.suppression.suppressed).smallest_size >= k
+
+
+def test_nursery_through_the_database(golden: Golden, shared: Path, module_database: str) -> None:
+    """Metrics of the published views are the paper's figures."""
+    with kanon_db.connect(module_database) as kanon:
+        kanon.load(shared / "data" / "nursery.csv.gz", "nursery")
+        with psycopg.connect(module_database) as connection:
+            named = connection.execute("SELECT * FROM nursery LIMIT 0").description
+        assert named is not None
+        columns = [column.name for column in named]
+        kanon.register_source(
+            "nursery", quasi_identifiers=columns[:8], sensitive="class",
+            attributes=json.dumps({name: {"kind": "categorical"} for name in columns[:8]}),
+        )  # fmt: skip
+        for row in golden("suppress_nursery")["rows"]:
+            published = kanon.publish_suppressed("nursery", "nursery_p", k=row["k"], replace=True)
+            found = published.metrics
+            assert found["usefulness_loss"] == pytest.approx(row["u"], rel=1e-12)
+            assert [
+                found[metric]
+                for metric in (
+                    "suppressed_cells", "classes", "average_class_size", "smallest_class",
+                    "largest_class",
+                )
+            ] == [row[column] for column in ("s", "h", "h_avg", "h_min", "h_max")]  # fmt: skip
 
 
 @pytest.mark.parametrize(
