@@ -13,6 +13,7 @@ from pathlib import Path
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 SECTIONS = {
     "setting_search": "Search of the bucket setting",
+    "settings": "Bucket settings: two sizes, several, the optimum",
     "publication": "Publishing buckets, and answering from them",
     "suppression": "Pattern-guided suppression",
 }

@@ -15,10 +15,12 @@ from kanon_db.algorithms.bucketization.assignment import (
     partition_records,
     round_robin,
 )
+from kanon_db.algorithms.bucketization.multi_size import multi_size
+from kanon_db.algorithms.bucketization.optimal import optimal
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy, PrivacySpecification
 from kanon_db.algorithms.bucketization.setting import BucketSetting
 from kanon_db.algorithms.bucketization.two_size import Pruning, two_size
-from kanon_db.errors import IneligibleError, InfeasibleError, InvalidParameterError
+from kanon_db.errors import IneligibleError, InfeasibleError
 
 Golden = Callable[[str], Any]
 
@@ -128,9 +130,66 @@ def test_anatomy(golden: Golden, file: str) -> None:
             assert setting.msbs == pytest.approx(expected["msbs"], rel=1e-12), case["id"]
 
 
-def test_more_than_two_sizes_are_refused(golden: Golden) -> None:
-    for case in golden("bucket_adult"):
-        setting = BucketSetting.of(*zip(*case["general"]["setting"], strict=True))
-        assert setting.loss == case["general"]["loss"]
-        with pytest.raises(InvalidParameterError, match="at most two sizes"):
-            is_valid(case["o"], privacy_of(case).occurrence_limits(setting.sizes), setting)
+def general_settings_of(case: dict[str, Any]) -> list[tuple[int, BucketSetting]]:
+    """All settings of any number of sizes in a case, with their losses."""
+    listed = list(case.get("multisize_by_partition_rule", {}).values())
+    listed += [case[key] for key in ("general", "general_optimum") if key in case]
+    if case.get("general_setting"):
+        listed.append({"loss": case["general_loss"], "setting": case["general_setting"]})
+    return [
+        (entry["loss"], BucketSetting.of(*zip(*entry["setting"], strict=True))) for entry in listed
+    ]
+
+
+def general_loss_of(case: dict[str, Any]) -> int | None:
+    if "general_loss" in case:
+        return case["general_loss"]
+    return (case.get("general") or case["general_optimum"])["loss"]
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_general_settings_have_an_assignment(golden: Golden, file: str) -> None:
+    for case in golden(file):
+        for loss, setting in general_settings_of(case):
+            assert setting.loss == loss, case["id"]
+            limits = privacy_of(case).occurrence_limits(setting.sizes)
+            assert is_valid(case["o"], limits, setting), case["id"]
+            partition = partition_records(case["o"], limits, setting)
+            assert partition.sum(axis=1).tolist() == case["o"], case["id"]
+            assert (-(-partition // setting.counts) <= limits).all(), case["id"]
+            assert round_robin(partition, setting).n_records.sum() == case["T"], case["id"]
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_optimal(golden: Golden, file: str) -> None:
+    for case in golden(file):
+        privacy, expected = privacy_of(case), general_loss_of(case)
+        if expected is None:
+            refusal = InfeasibleError if case.get("eligible", True) else IneligibleError
+            with pytest.raises(refusal):
+                optimal(case["o"], privacy, case["M_prime"])
+            continue
+        found = optimal(case["o"], privacy, case["M_prime"])
+        assert (found.objective, found.status, found.gap) == (expected, "optimal", 0), case["id"]
+        limits = privacy.occurrence_limits(found.setting.sizes)
+        assert is_valid(case["o"], limits, found.setting), case["id"]
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_multi_size_is_as_good_as_the_best_partition_rule(golden: Golden, file: str) -> None:
+    for case in golden(file):
+        privacy = privacy_of(case)
+        if case["two_size_loss"] is None:
+            with pytest.raises((InfeasibleError, IneligibleError)):
+                multi_size(case["o"], privacy, case["M_prime"])
+            continue
+        if "multisize_loss_range_over_23_partition_rules" in case:
+            best_rule = case["multisize_loss_range_over_23_partition_rules"][0]
+        else:
+            best_rule = min(rule["loss"] for rule in case["multisize_by_partition_rule"].values())
+        setting = multi_size(case["o"], privacy, case["M_prime"])
+        optimum = general_loss_of(case)
+        assert optimum is not None
+        assert optimum <= setting.loss <= best_rule, case["id"]
+        limits = privacy.occurrence_limits(setting.sizes)
+        assert is_valid(case["o"], limits, setting), case["id"]

@@ -7,17 +7,17 @@ implementation serves F'-privacy (limits floor(f'_i S_j)) and Anatomy (limits 1)
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
 
 from kanon_db.algorithms.bucketization.setting import BucketSetting, IntArray, record_counts
+from kanon_db.algorithms.bucketization.transportation import Transport, in_shares, transport
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
 
 def is_valid(counts: npt.ArrayLike, limits: npt.ArrayLike, setting: BucketSetting) -> bool:
-    """Tell whether the records fit a setting of one or two sizes within the limits.
+    """Tell whether the records fit a bucket setting within the limits.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ def is_valid(counts: npt.ArrayLike, limits: npt.ArrayLike, setting: BucketSettin
     limits : array_like of int, shape (m, q)
         Most occurrences of each value in one bucket of each size.
     setting : BucketSetting
-        At most two sizes.
+        Any number of sizes.
 
     Returns
     -------
@@ -37,12 +37,13 @@ def is_valid(counts: npt.ArrayLike, limits: npt.ArrayLike, setting: BucketSettin
     Raises
     ------
     InvalidParameterError
-        If the shapes do not match, or the setting has more than two sizes.
+        If the shapes do not match.
 
     Notes
     -----
-    **Source:** [GB] Theorem 1; Lemma 2 for one size. The conditions are not sufficient for three
-    sizes or more.
+    **Source:** [GB] Theorem 1; Lemma 2 for one size. Its conditions are not sufficient for three
+    sizes or more: there it takes a solution of the transportation problem of Section 6.1, see
+    :func:`~kanon_db.algorithms.bucketization.transportation.transport`.
 
     Examples
     --------
@@ -52,7 +53,9 @@ def is_valid(counts: npt.ArrayLike, limits: npt.ArrayLike, setting: BucketSettin
     True
     """
     checked, available = _available(counts, limits, setting)
-    return _satisfies_theorem_1(checked, available, setting)
+    if not _satisfies_theorem_1(checked, available, setting):
+        return False
+    return setting.sizes.size <= 2 or not _transport(checked, available, setting).stranded.any()
 
 
 def partition_records(
@@ -69,7 +72,7 @@ def partition_records(
     limits : array_like of int, shape (m, q)
         Most occurrences of each value in one bucket of each size.
     setting : BucketSetting
-        At most two sizes.
+        Any number of sizes.
 
     Returns
     -------
@@ -80,18 +83,20 @@ def partition_records(
     Raises
     ------
     InfeasibleError
-        If the setting is not valid ([GB] Theorem 1).
+        If the setting is not valid: see :func:`is_valid`.
     InvalidParameterError
-        If the shapes do not match, or the setting has more than two sizes.
+        If the shapes do not match.
 
     Notes
     -----
-    **Source:** [GB] Algorithm 1.
+    **Source:** [GB] Algorithm 1 for one or two sizes, Section 6.1 for more.
 
     Deviations: a record may move to the second size only while o_i2 < min(u_i2, o_i); line 5
     forgets that the value must still have a record to move. The paper moves *any* such record;
     here the moves are spread over the values in proportion to the room each has left (each value
-    within one record of its share), so that no value is exhausted before the others.
+    within one record of its share), so that no value is exhausted before the others. For three
+    sizes or more, the paper takes the partition from the solution of its program; here it follows
+    from the setting alone, by a transportation problem whose solution is spread likewise.
 
     Examples
     --------
@@ -99,7 +104,13 @@ def partition_records(
     [[0, 2], [1, 2]]
     """
     checked, available = _available(counts, limits, setting)
-    if not _satisfies_theorem_1(checked, available, setting):
+    valid = _satisfies_theorem_1(checked, available, setting)
+    if valid and setting.sizes.size > 2:
+        found = _transport(checked, available, setting)
+        if not found.stranded.any():
+            return found.amounts
+        valid = False
+    if not valid:
         raise InfeasibleError(
             "the bucket setting is not valid",
             detail=f"{setting.n_buckets:,} buckets for {setting.n_records:,} records, table of "
@@ -111,15 +122,7 @@ def partition_records(
     first = available[:, 0]
     excess = int(first.sum()) - int(setting.sizes[0] * setting.counts[0])
     if excess > 0:
-        room = available[:, 1] - (checked - first)
-        total = int(room.sum())
-        # Rounding the running total, not each share, makes the shares add up. Python's integers
-        # do not overflow: the product reaches the square of n_records.
-        moved_up_to = np.array(
-            [excess * reached // total for reached in accumulate(room.tolist())], dtype=np.int64
-        )
-        first[1:] += moved_up_to[:-1]
-        first -= moved_up_to
+        first -= in_shares(excess, available[:, 1] - (checked - first))
     return np.column_stack([first, checked - first])[:, : setting.sizes.size]
 
 
@@ -257,11 +260,6 @@ def _available(
     """Compute o_i, and a_ij = min{limit_ij b_j, o_i} of [GB] Definition 5."""
     checked, _ = record_counts(counts)
     per_bucket = np.asarray(limits, dtype=np.int64)
-    if setting.sizes.size > 2:
-        raise InvalidParameterError(
-            "a bucket setting of at most two sizes is needed",
-            detail=f"the setting has {setting.sizes.size} sizes",
-        )
     if per_bucket.shape != (checked.size, setting.sizes.size):
         raise InvalidParameterError(
             "limits must hold one number for each sensitive value and bucket size",
@@ -275,9 +273,14 @@ def _available(
 
 
 def _satisfies_theorem_1(counts: IntArray, available: IntArray, setting: BucketSetting) -> bool:
-    """Privacy (3), fill (4) and capacity (5) constraints of [GB] Theorem 1."""
+    """Privacy (3), fill (4) and capacity (5) constraints of [GB] Theorem 1; necessary for any q."""
     return bool(
         (available.sum(axis=1) >= counts).all()
         and (available.sum(axis=0) >= setting.sizes * setting.counts).all()
         and int(counts.sum()) == setting.n_records
     )
+
+
+def _transport(counts: IntArray, available: IntArray, setting: BucketSetting) -> Transport:
+    """Send the records to the bucket sizes."""
+    return transport(counts, setting.sizes * setting.counts, available)

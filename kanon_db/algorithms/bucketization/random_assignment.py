@@ -10,11 +10,13 @@ import numpy.typing as npt
 from kanon_db.algorithms.bucketization.assignment import partition_records, round_robin
 from kanon_db.algorithms.bucketization.setting import BucketSetting, IntArray
 
+_RECORDS_PER_BLOCK = 2**20  # so that no intermediate result takes more than the result
+
 
 class Permuter(Protocol):
     """The one kind of randomness needed; ``numpy.random.Generator`` has it, too."""
 
-    def permutation(self, n: int, /) -> npt.NDArray[np.int64]:
+    def permutation(self, n: int, /) -> npt.NDArray[np.integer]:
         """Return a uniformly random order of ``0 … n-1``."""
 
 
@@ -24,7 +26,7 @@ def assign_randomly(
     limits: IntArray,
     setting: BucketSetting,
     random: Permuter,
-) -> IntArray:
+) -> npt.NDArray[np.int32]:
     """Draw a bucket for each record.
 
     Given which values each bucket holds, every way to match the records with the values is
@@ -39,19 +41,19 @@ def assign_randomly(
     limits : ndarray of int64, shape (m, q)
         Most occurrences of each value in one bucket of each size.
     setting : BucketSetting
-        A valid setting of one or two sizes.
+        A valid setting.
     random : Permuter
         Source of randomness.
 
     Returns
     -------
-    ndarray of int64, shape (n_records,)
+    ndarray of int32, shape (n_records,)
         0-based bucket numbers; buckets of smaller sizes come first.
 
     Raises
     ------
     InfeasibleError
-        If the setting is not valid ([GB] Theorem 1).
+        If the setting is not valid.
 
     Notes
     -----
@@ -60,9 +62,16 @@ def assign_randomly(
     """
     allotment = round_robin(partition_records(counts, limits, setting), setting)
     # A stable sort by value leaves the records of each value in their random order.
-    shuffled = random.permutation(codes.size)
-    order = shuffled[np.argsort(codes[shuffled], kind="stable")]
-    ranks = np.empty(codes.size, dtype=np.int64)
-    first_of_value = np.cumsum(counts) - counts
-    ranks[order] = np.arange(codes.size) - np.repeat(first_of_value, counts)
-    return allotment.bucket_of(codes, ranks)
+    order = random.permutation(codes.size)
+    order = order[np.argsort(codes[order], kind="stable")]
+    ranks = np.empty(codes.size, dtype=np.int32)
+    first_of_value = 0
+    for count in counts.tolist():
+        ranks[order[first_of_value : first_of_value + count]] = np.arange(count, dtype=np.int32)
+        first_of_value += count
+    del order
+    buckets = np.empty(codes.size, dtype=np.int32)
+    for start in range(0, codes.size, _RECORDS_PER_BLOCK):
+        block = slice(start, start + _RECORDS_PER_BLOCK)
+        buckets[block] = allotment.bucket_of(codes[block], ranks[block])
+    return buckets

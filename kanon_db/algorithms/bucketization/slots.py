@@ -11,25 +11,27 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.bucketization.setting import BucketSetting, IntArray
+from kanon_db.algorithms.bucketization.setting import BucketSetting
 
 
 def bit_positions(
-    bucket_numbers: npt.NDArray[np.int64], order: IntArray, setting: BucketSetting
-) -> IntArray:
+    bucket_numbers: npt.NDArray[np.integer],
+    order: npt.NDArray[np.integer],
+    setting: BucketSetting,
+) -> npt.NDArray[np.int32]:
     """Give each record its place.
 
     Parameters
     ----------
-    bucket_numbers : ndarray of int64, shape (n_records,)
-        Bucket of each record, from 1, ascending with the bucket size.
-    order : ndarray of int64, shape (n_records,)
+    bucket_numbers : ndarray of int, shape (n_records,)
+        Bucket of each record, from 1, ascending with the bucket size; n_records below 2^31.
+    order : ndarray of int, shape (n_records,)
         A permutation of the records: in each bucket, they take their slots in this order.
     setting : BucketSetting
 
     Returns
     -------
-    ndarray of int64, shape (n_records,)
+    ndarray of int32, shape (n_records,)
         Distinct positions from 0 to n_records - 1.
 
     Examples
@@ -42,7 +44,7 @@ def bit_positions(
     sizes, counts = setting.sizes, setting.counts
     # In bucket order, the records of a size class form a table (bucket, slot): transpose it.
     runs = [
-        np.arange(first, first + size * count).reshape(size, count).T.ravel()
+        np.arange(first, first + size * count, dtype=np.int32).reshape(size, count).T.ravel()
         for first, size, count in zip(
             (np.cumsum(sizes * counts) - sizes * counts).tolist(),
             sizes.tolist(),
@@ -50,7 +52,7 @@ def bit_positions(
             strict=True,
         )
     ]
-    positions = np.empty(bucket_numbers.size, dtype=np.int64)
+    positions = np.empty(bucket_numbers.size, dtype=np.int32)
     positions[by_bucket] = np.concatenate(runs) if runs else []
     return positions
 

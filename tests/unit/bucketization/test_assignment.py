@@ -44,8 +44,17 @@ class TestIsValid:
             is_valid([1, 1], [[1], [1]], BucketSetting.of([1, 2], [1, 1]))
 
     def test_three_sizes(self) -> None:
-        with pytest.raises(InvalidParameterError, match="at most two sizes"):
-            is_valid([6], [[1, 1, 1]], BucketSetting.of([1, 2, 3], [1, 1, 1]))
+        assert is_valid([6], [[1, 2, 3]], BucketSetting.of([1, 2, 3], [1, 1, 1]))
+        assert not is_valid([6], [[1, 1, 1]], BucketSetting.of([1, 2, 3], [1, 1, 1]))
+
+    def test_theorem_1_does_not_suffice_for_three_sizes(self) -> None:
+        # The first value alone can go to the buckets of 1 and 2, but has 2 records for 3 places.
+        setting = BucketSetting.of([1, 2, 3], [1, 1, 1])
+        limits = [[1, 2, 3], [0, 0, 3]]
+        assert not is_valid([2, 4], limits, setting)
+        available = np.minimum(limits, [[2], [4]])
+        assert (available.sum(axis=0) >= [1, 2, 3]).sum() == 3
+        assert is_valid([3, 3], limits, setting)
 
 
 class TestPartitionRecords:
@@ -79,6 +88,29 @@ class TestPartitionRecords:
         assert caught.value.detail == (
             "3 buckets for 6 records, table of 6 records and 2 sensitive values"
         )
+
+    def test_three_sizes_share_out_evenly(self) -> None:
+        setting = BucketSetting.of([1, 2, 3], [600, 300, 200])
+        partition = partition_records([900, 600, 300], [[1, 2, 3]] * 3, setting)
+        assert partition.tolist() == [[300] * 3, [200] * 3, [100] * 3]
+
+    def test_three_sizes_where_records_pass_through_another_size(self) -> None:
+        # The first value may leave buckets of 1 for those of 2 only, the second those for 3.
+        setting = BucketSetting.of([1, 2, 3], [2, 1, 1])
+        limits = [[1, 2, 0], [0, 2, 3]]
+        partition = partition_records([4, 3], limits, setting)
+        assert partition.tolist() == [[2, 2, 0], [0, 0, 3]]
+
+    def test_three_sizes_invalid(self) -> None:
+        setting = BucketSetting.of([1, 2, 3], [1, 1, 1])
+        with pytest.raises(InfeasibleError, match="not valid"):
+            partition_records([2, 4], [[1, 2, 3], [0, 0, 3]], setting)
+
+    def test_three_sizes_of_the_largest_table(self) -> None:
+        third = MAX_RECORDS // 3 // 6 * 6
+        setting = BucketSetting.of([1, 2, 3], [third, third // 2, third // 3])
+        partition = partition_records([2 * third, third], [[1, 2, 3]] * 2, setting)
+        assert partition.tolist() == [[2 * third // 3] * 3, [third // 3] * 3]
 
     def test_products_beyond_64_bits(self) -> None:
         half = MAX_RECORDS // 2

@@ -13,8 +13,11 @@ import pytest
     [
         "algorithms.bucketization.anatomy",
         "algorithms.bucketization.assignment",
+        "algorithms.bucketization.multi_size",
+        "algorithms.bucketization.optimal",
         "algorithms.bucketization.privacy",
         "algorithms.bucketization.setting",
+        "algorithms.bucketization.transportation",
         "algorithms.bucketization.two_size",
         "metrics.loss",
     ],

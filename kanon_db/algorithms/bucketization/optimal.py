@@ -1,0 +1,382 @@
+"""Optimal bucket setting of any number of sizes ([GB] Section 6.1)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil, isfinite
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from kanon_db.algorithms.bucketization.multi_size import multi_size
+from kanon_db.algorithms.bucketization.optimal_model import Program, Solved, solve
+from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
+from kanon_db.algorithms.bucketization.setting import BucketSetting, IntArray, record_counts
+from kanon_db.algorithms.bucketization.transportation import transport
+from kanon_db.algorithms.bucketization.two_size import two_size
+from kanon_db.errors import InfeasibleError, InvalidParameterError
+
+Status = Literal["optimal", "feasible"]
+
+MAX_CELLS = 2**22
+"""Most pairs of a bucket size and a distinct pair of count and threshold."""
+
+MAX_RECORDS = 2**32
+"""Largest table: the solver has been seen to run on and on with numbers of ten times that."""
+
+_SIZES_PER_BLOCK = 64
+_MAX_SINGLE_TYPES = 256  # added at once
+_LARGEST_SUPPLY = 2**31  # of fractional settings, in fractions of a record
+_TOLERANCE = 1e-4  # of the solver, in records and in loss, both of which are whole
+_PRECISION = 1e-9
+
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class OptimalSetting:
+    """A bucket setting, and how close to the optimum it is known to be.
+
+    Parameters
+    ----------
+    setting : BucketSetting
+        Valid, whatever the status.
+    status : {"optimal", "feasible"}
+        Whether it is proven to be optimal; if not, time ran out.
+    lower_bound : int
+        Proven lower bound on the loss of any valid setting.
+    """
+
+    setting: BucketSetting
+    status: Status
+    lower_bound: int
+
+    @property
+    def objective(self) -> int:
+        """Loss of the setting."""
+        return self.setting.loss
+
+    @property
+    def gap(self) -> float:
+        """Distance from the lower bound relative to the objective, in the range 0 to 1."""
+        loss = self.objective
+        return (loss - self.lower_bound) / loss if loss else 0.0
+
+
+def _no_heartbeat() -> None:
+    pass
+
+
+def optimal(
+    counts: npt.ArrayLike,
+    privacy: FPrimePrivacy,
+    max_bucket_size: int,
+    *,
+    time_limit: float = 60.0,
+    heartbeat: Callable[[], None] = _no_heartbeat,
+) -> OptimalSetting:
+    """Find the bucket setting with the smallest loss, of any number of sizes.
+
+    Every record finds a place, and no bucket holds a sensitive value more often than its
+    threshold allows: see :func:`~kanon_db.algorithms.bucketization.assignment.partition_records`.
+
+    Parameters
+    ----------
+    counts : array_like of int, shape (m,)
+        Records of each sensitive value: o_i.
+    privacy : FPrimePrivacy
+        Thresholds of the m values.
+    max_bucket_size : int
+        M', the most records in a bucket, in [1, 5000].
+    time_limit : float
+        Seconds that the solver may take. Heuristics to start from, and finding the constraints,
+        come on top: a second or two for 50 distinct values, up to a minute for thousands with
+        thresholds of their own.
+    heartbeat : callable
+        Called every few milliseconds, in the thread of the caller; what it raises ends the
+        search, as soon as the solver, which runs in a thread of its own, takes notice.
+
+    Returns
+    -------
+    OptimalSetting
+        The best setting found, with the bound proven when the time ran out. Empty for an empty
+        table.
+
+    Raises
+    ------
+    IneligibleError
+        If a value is more frequent in the table than its threshold.
+    InfeasibleError
+        If no setting of sizes up to ``max_bucket_size`` is valid, or none was found within
+        ``time_limit``.
+    InvalidParameterError
+        If ``max_bucket_size`` or ``time_limit`` is out of range, ``counts`` and ``privacy`` do
+        not match, records exceed :data:`MAX_RECORDS`, or distinct pairs of count and threshold
+        times sizes exceed :data:`MAX_CELLS`.
+
+    Notes
+    -----
+    **Source:** [GB] Section 6.1, with u_ij = floor(f'_i S_j) b_j, where the paper prints f'_j and
+    calls u_ij a constant.
+
+    Deviations, none of which changes the optimum:
+
+    - For given b_j the v_ij solve a transportation problem, which by Gale's theorem has a solution
+      if and only if no set U of values has more records than the buckets may hold of it:
+      sum_j min{S_j, sum_{i in U} floor(f'_i S_j)} b_j >= sum_{i in U} o_i. These constraints, one
+      for each U, take the place of all v_ij, which leaves as many variables as sizes.
+    - Of the 2^m constraints those are added which the last solution violates, first without and
+      then with the b_j being whole, until it violates none (J. F. Benders, 1962). Sets are looked
+      for among those that no smaller, or no larger, sizes can hold; if there is none, a maximum
+      flow either finds one or proves that there is none.
+    - Values with equal counts and thresholds count as one.
+    - The program starts from the best setting of two sizes, and if an eighth of the time has not
+      solved it, anew from that of
+      :func:`~kanon_db.algorithms.bucketization.multi_size.multi_size`.
+
+    The solver calculates in floating point: its settings are taken only if they are valid in exact
+    integers. Its lower bound is trusted to within 10^-4 of a whole loss.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> privacy = FPrimePrivacy(tuple(map(Fraction, ("29/100", "3/5", "7/10", "3/5", "7/20"))))
+    >>> found = optimal([1, 1, 5, 3, 2], privacy, 8)
+    >>> found.setting.pairs, found.objective, found.status
+    (((2, 1), (3, 2), (4, 1)), 18, 'optimal')
+    """
+    checked, n_records = record_counts(counts, len(privacy.thresholds))
+    if not time_limit > 0:
+        raise InvalidParameterError(
+            "time_limit must be above 0 seconds", detail=f"time_limit = {time_limit}"
+        )
+    if n_records > MAX_RECORDS:
+        raise InvalidParameterError(
+            "the table is too large for the method optimal",
+            detail=f"n_records = {n_records:,}, limit = {MAX_RECORDS:,}",
+            hint="use the method multi_size",
+        )
+    smallest = privacy.smallest_bucket_size()
+    try:
+        start = two_size(checked, privacy, max_bucket_size, heartbeat=heartbeat)
+    except InfeasibleError:
+        if max_bucket_size < smallest:
+            raise
+        start = None
+    if n_records == 0:
+        return OptimalSetting(BucketSetting.of([], []), "optimal", 0)
+    sizes = np.arange(smallest, min(max_bucket_size, n_records) + 1)
+    search = _Search(_Table.of(checked, privacy, sizes, heartbeat), time_limit, heartbeat)
+    search.keep(start)
+    search.relax()
+    # Most programs are solved in a moment, sooner than the heuristic is.
+    search.branch(time_limit / 8, until=time_limit * 7 / 8)
+    if start is not None and not search.is_proven:
+        search.keep(multi_size(checked, privacy, max_bucket_size, heartbeat=heartbeat))
+    search.branch(time_limit / 4, until=0.0)
+    best, lower_bound = search.best, search.lower_bound
+    if best is None:
+        raise InfeasibleError(
+            "no bucket setting was found within the time limit",
+            detail=f"time_limit = {time_limit} s, bucket sizes {smallest} to {sizes[-1]}",
+            hint="raise time_limit or max_bucket_size",
+        )
+    status: Status = "optimal" if best.loss <= lower_bound else "feasible"
+    return OptimalSetting(best, status, min(lower_bound, best.loss))
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """Values of equal count and threshold are one: the limits of a type are those of all of it."""
+
+    sizes: IntArray  # (q,)
+    counts: IntArray  # (t,): records of each type
+    limits: IntArray  # (t, q): most records of each type in one bucket
+
+    @classmethod
+    def of(
+        cls,
+        counts: IntArray,
+        privacy: FPrimePrivacy,
+        sizes: IntArray,
+        heartbeat: Callable[[], None],
+    ) -> _Table:
+        types = Counter(zip(counts.tolist(), privacy.thresholds, strict=True))
+        if len(types) * sizes.size > MAX_CELLS:
+            raise InvalidParameterError(
+                "the table is too large for the method optimal",
+                detail=f"{len(types):,} distinct pairs of count and threshold, {sizes.size:,} "
+                f"bucket sizes; their product is limited to {MAX_CELLS:,}",
+                hint="use the method multi_size, or lower max_bucket_size",
+            )
+        n_values = np.array(list(types.values()))
+        of_types = FPrimePrivacy(tuple(threshold for _, threshold in types))
+        limits = np.empty((n_values.size, sizes.size), dtype=np.int64)
+        for start in range(0, sizes.size, _SIZES_PER_BLOCK):
+            heartbeat()
+            block = slice(start, start + _SIZES_PER_BLOCK)
+            limits[:, block] = of_types.occurrence_limits(sizes[block])
+        limits *= n_values[:, np.newaxis]
+        return cls(
+            sizes,
+            np.array([count for count, _ in types]) * n_values,
+            np.minimum(limits, sizes),
+        )
+
+    @property
+    def n_records(self) -> int:
+        return int(self.counts.sum())
+
+    @property
+    def losses(self) -> IntArray:
+        return (self.sizes - 1) ** 2
+
+    def room(self, members: BoolArray) -> IntArray:
+        """Most records of a set of types in one bucket of each size."""
+        room: IntArray = np.minimum(self.sizes, self.limits[members].sum(axis=0))
+        return room
+
+    def crowded(self, n_buckets: IntArray, unit: int) -> list[BoolArray]:
+        """Find sets of types with more records than the buckets may hold, the likely ones.
+
+        These are single types, and those that the smaller, or the larger, of the buckets cannot
+        hold. Both records and buckets are counted in fractions of 1 / ``unit``.
+        """
+        counts = unit * self.counts
+        capacities = self.limits * n_buckets
+        lacking = counts - capacities.sum(axis=1)
+        worst = np.argsort(-lacking, kind="stable")[:_MAX_SINGLE_TYPES]
+        found = [np.arange(counts.size) == i for i in worst[lacking[worst] > 0]]
+        demands = self.sizes * n_buckets
+        for order in (slice(None), slice(None, None, -1)):
+            held = np.cumsum(capacities[:, order], axis=1)
+            filled = np.minimum(held, counts[:, np.newaxis]).sum(axis=0)
+            unfilled = np.flatnonzero(np.cumsum(demands[order]) > filled)
+            found += [counts > held[:, j] for j in unfilled]
+        return found
+
+    def stranded(self, n_buckets: IntArray, unit: int, heartbeat: Callable[[], None]) -> BoolArray:
+        """Find a set of types with more records than the buckets may hold; empty if none has."""
+        return transport(
+            unit * self.counts,
+            self.sizes * n_buckets,
+            self.limits * n_buckets,
+            heartbeat=heartbeat,
+        ).stranded
+
+
+class _Search:
+    """Solves programs of more and more constraints."""
+
+    def __init__(self, table: _Table, time_limit: float, heartbeat: Callable[[], None]) -> None:
+        self._table = table
+        self._time_limit = time_limit
+        self._seconds_left = time_limit
+        self._heartbeat = heartbeat
+        self._sets: dict[bytes, BoolArray] = {}
+        self._near = np.zeros_like(table.sizes)
+        self.best: BucketSetting | None = None
+        # Loss per record is least in the smallest buckets.
+        smallest = int(table.sizes[0])
+        self.lower_bound = -(-table.n_records * (smallest - 1) ** 2 // smallest)
+
+    def relax(self) -> None:
+        """Collect the constraints that hold for any numbers of buckets, whole or not."""
+        unit = max(1, _LARGEST_SUPPLY // self._table.n_records)
+        incomplete = True
+        while incomplete and self._seconds_left > 0:
+            solved = self._solve(self._seconds_left, whole=False)
+            if solved.counts is None:
+                return
+            loss = float(self._table.losses @ solved.counts)
+            self._raise_bound(loss - _PRECISION * loss)
+            self._near = np.maximum(np.floor(solved.counts), 0).astype(np.int64)
+            fractions = np.maximum(np.rint(unit * solved.counts), 0).astype(np.int64)
+            self._heartbeat()
+            crowded = self._table.crowded(fractions, unit)
+            incomplete = self._add(crowded, solved.counts) or self._add(
+                [self._table.stranded(fractions, unit, self._heartbeat)], solved.counts
+            )
+
+    def branch(self, seconds: float, *, until: float) -> None:
+        """Look for whole numbers of buckets, in rounds of growing length."""
+        progress = True
+        while progress and self._seconds_left > until and not self.is_proven:
+            allowed = min(seconds, self._seconds_left - until)
+            solved = self._solve(allowed, whole=True)
+            if isfinite(solved.lower_bound):
+                self._raise_bound(int(self._table.losses @ self._near) + solved.lower_bound)
+            progress = solved.seconds >= allowed
+            if progress:
+                seconds *= 2
+            if solved.counts is not None:
+                progress |= self._consider(np.rint(solved.counts).astype(np.int64))
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether the best setting is known to be optimal."""
+        return self.best is not None and self.best.loss <= self.lower_bound
+
+    def _consider(self, n_buckets: IntArray) -> bool:
+        """Keep a setting if it is the best, or the constraints that it violates; if any are new."""
+        table = self._table
+        if (n_buckets < 0).any() or int(table.sizes @ n_buckets) != table.n_records:
+            return False
+        if self._add(table.crowded(n_buckets, 1), n_buckets):
+            return True
+        stranded = table.stranded(n_buckets, 1, self._heartbeat)
+        if stranded.any():
+            return self._add([stranded], n_buckets)
+        self.keep(BucketSetting.of(table.sizes, n_buckets))
+        return False
+
+    def keep(self, setting: BucketSetting | None) -> None:
+        """Keep a valid setting if it is the best."""
+        known = filter(None, (self.best, setting))
+        self.best = min(known, key=lambda setting: setting.loss, default=None)
+
+    def _add(self, sets: list[BoolArray], solution: npt.NDArray[np.number]) -> bool:
+        """Add the constraints of sets that a solution violates; tell whether any is new."""
+        n_known = len(self._sets)
+        for members in sets:
+            lacking = self._table.counts[members].sum() - self._table.room(members) @ solution
+            if lacking > _TOLERANCE:
+                self._sets.setdefault(members.tobytes(), members)
+        return len(self._sets) > n_known
+
+    def _raise_bound(self, bound: float) -> None:
+        self.lower_bound = max(self.lower_bound, ceil(bound - _TOLERANCE))
+
+    def _solve(self, time_limit: float, *, whole: bool) -> Solved:
+        table, sets = self._table, self._sets.values()
+        shape = len(sets), table.sizes.size
+        start = None
+        if whole and self.best is not None:
+            start = np.zeros_like(table.sizes)
+            start[np.searchsorted(table.sizes, self.best.sizes)] = self.best.counts
+        program = Program(
+            sizes=table.sizes,
+            n_records=table.n_records,
+            room=np.array([table.room(members) for members in sets]).reshape(shape),
+            needed=np.array([table.counts[members].sum() for members in sets], dtype=np.int64),
+        )
+        solved = solve(
+            program,
+            self._near,
+            start,
+            whole=whole,
+            time_limit=time_limit,
+            heartbeat=self._heartbeat,
+        )
+        self._seconds_left -= solved.seconds
+        if solved.infeasible and self.best is None:
+            raise InfeasibleError(
+                "no bucket setting is valid",
+                detail=f"bucket sizes {table.sizes[0]} to {table.sizes[-1]}, "
+                f"n_records = {table.n_records:,}",
+                hint="raise max_bucket_size, or the thresholds of the privacy specification",
+            )
+        return solved

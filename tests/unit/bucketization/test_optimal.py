@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import doctest
+import importlib
+import threading
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from kanon_db.algorithms.bucketization.assignment import is_valid
+from kanon_db.algorithms.bucketization.multi_size import multi_size
+from kanon_db.algorithms.bucketization.optimal import MAX_RECORDS, optimal
+from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
+from kanon_db.errors import IneligibleError, InfeasibleError, InvalidParameterError
+
+module = importlib.import_module("kanon_db.algorithms.bucketization.optimal")
+
+HARD = tuple(Fraction(i, 40) for i in (3, 4, 5, 6, 7, 9, 12, 16))
+HARD_COUNTS = [40, 53, 99, 101, 135, 202, 233, 477]
+
+
+def privacy(*thresholds: str) -> FPrimePrivacy:
+    return FPrimePrivacy(tuple(Fraction(threshold) for threshold in thresholds))
+
+
+def test_examples() -> None:
+    results = doctest.testmod(module)
+    assert results.attempted
+    assert not results.failed
+
+
+def test_an_empty_table() -> None:
+    found = optimal([], privacy(), 10)
+    assert (found.setting.pairs, found.status, found.gap) == ((), "optimal", 0.0)
+
+
+def test_nothing_is_sensitive() -> None:
+    found = optimal([3, 4], privacy("1", "1"), 10)
+    assert (found.setting.pairs, found.objective, found.lower_bound) == (((1, 7),), 0, 0)
+    assert found.gap == 0.0
+
+
+def test_no_setting_of_two_sizes_exists() -> None:
+    thresholds = privacy("52/225", "139/450", "67/225", "109/450")
+    found = optimal([19, 26, 25, 20], thresholds, 20)
+    assert (found.objective, found.status) == (1196, "optimal")
+    limits = thresholds.occurrence_limits(found.setting.sizes)
+    assert is_valid([19, 26, 25, 20], limits, found.setting)
+
+
+def test_no_setting_exists() -> None:
+    with pytest.raises(InfeasibleError, match="no bucket setting is valid") as caught:
+        optimal([504, 505], privacy("504/1009", "505/1009"), 50)
+    assert caught.value.detail == "bucket sizes 2 to 50, n_records = 1,009"
+
+
+def test_refusals() -> None:
+    half = privacy("1/2", "1/2")
+    with pytest.raises(IneligibleError):
+        optimal([3, 1], half, 4)
+    with pytest.raises(InvalidParameterError, match="max_bucket_size"):
+        optimal([1, 1], half, 0)
+    with pytest.raises(InvalidParameterError, match="time_limit"):
+        optimal([1, 1], half, 2, time_limit=0.0)
+    with pytest.raises(InvalidParameterError, match="time_limit"):
+        optimal([1, 1], half, 2, time_limit=float("nan"))
+    with pytest.raises(InvalidParameterError, match="for each sensitive value"):
+        optimal([1, 1, 1], half, 2)
+    with pytest.raises(InfeasibleError, match="below the smallest bucket"):
+        optimal([1] * 10, privacy(*["1/10"] * 10), 9)
+    with pytest.raises(InvalidParameterError, match="too large for the method optimal"):
+        optimal([MAX_RECORDS // 2 + 1] * 2, half, 2)
+
+
+def test_too_many_thresholds() -> None:
+    n_values = 5000
+    thresholds = FPrimePrivacy(tuple(Fraction(1, 2) + Fraction(1, 3 + i) for i in range(n_values)))
+    with pytest.raises(InvalidParameterError, match="too large for the method optimal") as caught:
+        optimal([1] * n_values, thresholds, 900)
+    assert caught.value.detail.startswith("5,000 distinct pairs")
+
+
+def test_billions_of_records() -> None:
+    factor = 10**6 + 3
+    counts = [1, 1, 5, 3, 2]
+    thresholds = privacy("29/100", "3/5", "7/10", "3/5", "7/20")
+    found = optimal([factor * count for count in counts], thresholds, 8)
+    assert found.status == "optimal"
+    assert found.setting.n_records == 12 * factor
+    limits = thresholds.occurrence_limits(found.setting.sizes)
+    assert is_valid([factor * count for count in counts], limits, found.setting)
+    assert found.objective <= 18 * factor
+
+
+def test_out_of_time_the_heuristic_remains() -> None:
+    thresholds = FPrimePrivacy(HARD)
+    best = optimal(HARD_COUNTS, thresholds, 40)
+    heuristic = multi_size(HARD_COUNTS, thresholds, 40)
+    assert best.status == "optimal"
+    assert best.objective < heuristic.loss
+    found = optimal(HARD_COUNTS, thresholds, 40, time_limit=1e-9)
+    assert (found.status, found.objective) == ("feasible", heuristic.loss)
+    assert found.lower_bound <= best.objective
+    assert 0 < found.gap < 1
+
+
+def test_out_of_time_without_a_heuristic() -> None:
+    thresholds = privacy("52/225", "139/450", "67/225", "109/450")
+    with pytest.raises(InfeasibleError, match="within the time limit"):
+        optimal([19, 26, 25, 20], thresholds, 20, time_limit=1e-9)
+
+
+def test_settings_that_the_solver_gets_wrong_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    thresholds = FPrimePrivacy(HARD)
+    solve = module.solve
+
+    def mistaken(program, near, start, *, whole, **options):  # type: ignore[no-untyped-def]
+        solved = solve(program, near, start, whole=whole, **options)
+        if whole:
+            n_buckets = np.zeros(program.sizes.size)
+            n_buckets[0] = program.n_records / program.sizes[0]
+            return module.Solved(n_buckets, solved.lower_bound, False, solved.seconds)
+        return solved
+
+    monkeypatch.setattr(module, "solve", mistaken)
+    found = optimal(HARD_COUNTS, thresholds, 40)
+    assert found.status == "feasible"
+    assert found.setting.pairs == multi_size(HARD_COUNTS, thresholds, 40).pairs
+
+
+@pytest.mark.parametrize("beats", [1, 3, 10])
+def test_the_heartbeat_ends_the_search(beats: int) -> None:
+    class CanceledError(BaseException):
+        pass
+
+    left = beats
+
+    def heartbeat() -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise CanceledError
+
+    before = threading.active_count()
+    with pytest.raises(CanceledError):
+        optimal(HARD_COUNTS, FPrimePrivacy(HARD), 40, heartbeat=heartbeat)
+    assert threading.active_count() == before
