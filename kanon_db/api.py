@@ -13,7 +13,14 @@ import pandas as pd
 
 import kanon_db
 from kanon_db.counting.bitmaps import Counted
-from kanon_db.database import buckets, estimates, examination, publishing, sources, suppressed
+from kanon_db.database import (
+    buckets,
+    estimates,
+    examination,
+    publishing,
+    sources,
+    suppressed,
+)
 from kanon_db.database.load import LoadReport, load_csv
 from kanon_db.database.psycopg_session import PsycopgSession, open_connection
 from kanon_db.database.publishing import Published
@@ -119,6 +126,7 @@ class Kanon:
         method: str = "two_size",
         max_bucket_size: int = 50,
         assignment: str = "random",
+        options: str | None = None,
         readers: Sequence[str] | None = None,
         replace: bool = False,
     ) -> Published:
@@ -133,6 +141,7 @@ class Kanon:
                 method=method,
                 max_bucket_size=max_bucket_size,
                 assignment=assignment,
+                options=options,
                 readers=readers,
                 replace=replace,
             )
@@ -204,6 +213,29 @@ class Kanon:
         with self._operation() as session:
             measured = examination.metrics(session, name)
         return pd.DataFrame({"metric": measured.keys(), "value": measured.values()})
+
+    def evaluate_counts(
+        self,
+        name: str,
+        *,
+        queries: int = 1000,
+        dimensionality: Sequence[int] | None = None,
+        selectivity: Sequence[float] | None = None,
+        seed: int | None = None,
+    ) -> pd.DataFrame:
+        """Measure errors of counts; see :func:`~kanon_db.database.evaluation.evaluate_counts`."""
+        from kanon_db.database.evaluation import evaluate_counts  # loads a compiler
+
+        with self._operation() as session:
+            found = evaluate_counts(
+                session,
+                name,
+                queries=queries,
+                dimensionality=dimensionality,
+                selectivity=selectivity,
+                seed=seed,
+            )
+        return pd.DataFrame([asdict(accuracy) for accuracy in found])
 
     def publications(self) -> pd.DataFrame:
         """List the publications that the role may read, one row each."""

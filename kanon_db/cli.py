@@ -418,6 +418,11 @@ def publish() -> None:
     """Publish a registered source."""
 
 
+options_option = click.option(
+    "--options", metavar="JSON", help="Of the method, such as '{\"time_limit\": 60}'."
+)
+
+
 @publish.command("buckets")
 @click.argument("source")
 @click.argument("name")
@@ -432,7 +437,7 @@ def publish() -> None:
     "--method",
     default="two_size",
     show_default=True,
-    help="Search for the bucket setting: anatomy or two_size.",
+    help="Search for the bucket setting: anatomy, two_size, multi_size or optimal.",
 )
 @click.option(
     "--max-bucket-size",
@@ -443,8 +448,12 @@ def publish() -> None:
     help="Largest bucket size to try.",
 )
 @click.option(
-    "--assignment", default="random", show_default=True, help="How records are assigned to buckets."
+    "--assignment",
+    default="random",
+    show_default=True,
+    help="How records are assigned to buckets: random or local.",
 )
+@options_option
 @names_option("--readers", text="Roles that may read it; kanon_analyst by default.")
 @click.option("--replace", is_flag=True, help="Replace the publication if it exists.")
 def publish_buckets(
@@ -456,6 +465,7 @@ def publish_buckets(
     method: str,
     max_bucket_size: int,
     assignment: str,
+    options: str | None,
     readers: list[str],
     replace: bool,
     as_json: bool,
@@ -472,6 +482,7 @@ def publish_buckets(
             privacy=privacy,
             max_bucket_size=max_bucket_size,
             assignment=assignment,
+            options=options,
             readers=readers or None,
             replace=replace,
         )
@@ -501,7 +512,7 @@ patterns_options = options_of(
 @click.option(
     "--method", default="greedy", show_default=True, help="How to choose: greedy or optimal."
 )
-@click.option("--options", metavar="JSON", help="Of the method, such as '{\"time_limit\": 60}'.")
+@options_option
 @names_option("--readers", text="Roles that may read it; kanon_analyst by default.")
 @click.option("--replace", is_flag=True, help="Replace the publication if it exists.")
 def publish_suppressed(
@@ -639,6 +650,48 @@ def metrics(name: str, dsn: str | None, directory: Path, as_json: bool) -> None:
         )
     else:
         console.print_frame(measured)
+
+
+@main.command()
+@click.argument("name")
+@database_options
+@click.option("--queries", type=int, default=1000, show_default=True, help="How many queries.")
+@click.option(
+    "--dimensionality",
+    type=int,
+    multiple=True,
+    help="Quasi-identifiers with a condition in a query; may be repeated.  [default: any number]",
+)
+@click.option(
+    "--selectivity",
+    type=float,
+    multiple=True,
+    help="Expected share of matching records; may be repeated.  [default: 0.01, 0.05, 0.1]",
+)
+@click.option("--seed", type=int, help="The same seed draws the same queries.")
+def evaluate(
+    name: str,
+    dsn: str | None,
+    directory: Path,
+    queries: int,
+    dimensionality: tuple[int, ...],
+    selectivity: tuple[float, ...],
+    seed: int | None,
+    as_json: bool,
+) -> None:
+    """Compare a bucketization's answers to random count queries with the source's."""
+    with connected(dsn, directory, as_json=as_json) as kanon:
+        found = kanon.evaluate_counts(
+            name,
+            queries=queries,
+            dimensionality=dimensionality or None,
+            selectivity=selectivity or None,
+            seed=seed,
+        )
+    if as_json:
+        console.print_json({"accuracy": found})
+    else:
+        console.print_frame(found)
 
 
 @main.command()

@@ -15,11 +15,12 @@ class SecureRandom:
     generator's state from a published order, undo the shuffling. There is no seed here.
     """
 
-    def permutation(self, n: int) -> NDArray[np.int64]:
-        """Return a uniformly random order of ``0 … n-1``.
+    def permutation(self, n: int) -> NDArray[np.integer]:
+        """Return a uniformly random order of ``0 … n-1``, in int32 where that suffices.
 
         Sorts by 64-bit keys; two keys are equal with a probability below n**2 / 2**65
         (3e-8 for a million), which would make the order of that one pair predictable.
         """
         keys = np.frombuffer(os.urandom(8 * n), dtype=np.uint64)
-        return np.argsort(keys)
+        order = np.argsort(keys)
+        return order.astype(np.int32) if n <= np.iinfo(np.int32).max else order

@@ -7,7 +7,8 @@ CREATE OR REPLACE FUNCTION kanon.publish_buckets(
     max_bucket_size integer DEFAULT 50,
     assignment      text DEFAULT 'random',
     readers         text[] DEFAULT NULL,
-    replace         boolean DEFAULT false
+    replace         boolean DEFAULT false,
+    options         jsonb DEFAULT NULL
 ) RETURNS TABLE (
     publication_id bigint,
     name           text,
@@ -24,7 +25,8 @@ AS $python$
 # environment
 from kanon_db.server.entry import publish_buckets
 return publish_buckets(
-    plpy, source, publication, method, privacy, max_bucket_size, assignment, readers, replace
+    plpy, source, publication, method, privacy, max_bucket_size, assignment, readers, replace,
+    options
 )
 $python$;
 COMMENT ON FUNCTION kanon.publish_buckets IS

@@ -18,10 +18,11 @@ TO kanon_publisher, kanon_analyst;
 
 GRANT EXECUTE ON FUNCTION
     kanon.register_source(regclass, text[], text, text[], jsonb),
-    kanon.publish_buckets(regclass, text, text, jsonb, integer, text, text[], boolean),
+    kanon.publish_buckets(regclass, text, text, jsonb, integer, text, text[], boolean, jsonb),
     kanon.publish_suppressed(
         regclass, text, integer, text[], text, jsonb, jsonb, jsonb, text[], boolean
     ),
     kanon.suppression_patterns(regclass, text[], jsonb, jsonb),
+    kanon.evaluate_counts(text, integer, integer[], double precision[], bigint),
     kanon.drop_publication(text)
 TO kanon_publisher;

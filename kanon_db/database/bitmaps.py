@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 from kanon_db.counting.bitmaps import Truth
 from kanon_db.database.bucket_tables import BucketTables
-from kanon_db.database.columns import int4_at, int4_bytes
+from kanon_db.database.columns import int4_bytes, with_numbers
 from kanon_db.database.session import Session, fetch_one
 
 if TYPE_CHECKING:  # the estimator comes here, too, and has no use for numpy
     import numpy as np
     from numpy.typing import NDArray
 
-    from kanon_db.algorithms.bucketization.setting import BucketSetting, IntArray
+    from kanon_db.algorithms.bucketization.setting import BucketSetting
     from kanon_db.database.snapshot import DistinctValues, Snapshot
 
 _MOST_BITS_PER_RECORD: Final = 512
@@ -35,6 +35,10 @@ _SAMPLE: Final = 10_000
 _MOST_GROUPED: Final = 31
 """PostgreSQL's GROUPING() takes no more columns."""
 
+_MOST_GROUPED_BYTES: Final = 1 << 28
+"""Of the positions of all values, which the server collects in memory: 4 bytes each, and as many
+again where its buffers grow by doubling."""
+
 _AUDITED_BUCKETS: Final = 10_000
 
 
@@ -45,15 +49,15 @@ def write_bitmaps(
     quasi_identifiers: Sequence[str],
     sensitive: str,
     codes: NDArray[np.int32],
-    bucket_ids: IntArray,
+    bucket_ids: NDArray[np.int32],
     setting: BucketSetting,
-    order: IntArray,
+    order: NDArray[np.integer],
 ) -> list[str]:
     """Create the table of bitmaps.
 
     Parameters
     ----------
-    order : ndarray of int64, shape (n_records,)
+    order : ndarray of int, shape (n_records,)
         A random permutation: records take the slots of their bucket in this order. Sensitive
         values take them in the order of the values, so that slots connect nothing.
 
@@ -99,8 +103,9 @@ def write_bitmaps(
         )
         written.append(sensitive)
     candidates = list(_with_few_values(snapshot, quasi_identifiers, budget).items())
-    for start in range(0, len(candidates), _MOST_GROUPED):
-        some = dict(candidates[start : start + _MOST_GROUPED])
+    at_once = min(_MOST_GROUPED, max(1, _MOST_GROUPED_BYTES // (8 * snapshot.n_records)))
+    for start in range(0, len(candidates), at_once):
+        some = dict(candidates[start : start + at_once])
         counts = _write_quasi_identifiers(tables, snapshot, some, positions, budget)
         budget -= sum(counts.values())
         written += counts
@@ -130,7 +135,7 @@ def _write_quasi_identifiers(
     tables: BucketTables,
     snapshot: Snapshot,
     candidates: Mapping[str, str],
-    positions: IntArray,
+    positions: NDArray[np.int32],
     budget: int,
 ) -> dict[str, int]:
     """Collect the positions of every value of every attribute in one pass, and pack them.
@@ -144,17 +149,17 @@ def _write_quasi_identifiers(
 
     session = snapshot.session
     collected = session.identifier("pg_temp", f"kanon_positions_{secrets.token_hex(8)}")
-    columns = list(candidates.values())
+    columns = [f"s.{column}" for column in candidates.values()]
     # GROUPING has a 1 for each column that is *not* grouped by, the first as highest bit.
     everything = (1 << len(columns)) - 1
     numbers = [everything ^ (1 << i) for i in reversed(range(len(columns)))]
+    numbered, (position,) = with_numbers(session, snapshot.table, (1, f"r.{snapshot.record}"))
     session.fetch(
         f"CREATE TEMPORARY TABLE {collected} ON COMMIT DROP AS"
         f" SELECT grouping({', '.join(columns)}) AS attribute,"
         " (row_number() OVER ())::int4 AS number,"
         f" {', '.join(f'{column} AS value_{i}' for i, column in enumerate(columns))},"
-        f" string_agg(int4send({int4_at('$1', snapshot.record)}), ''::bytea) AS positions"
-        f" FROM {snapshot.table}"
+        f" string_agg(int4send(s.{position}), ''::bytea) AS positions FROM {numbered} AS s"
         f" GROUP BY GROUPING SETS ({', '.join(f'({column})' for column in columns)})",
         int4_bytes(positions),
     )
@@ -262,47 +267,76 @@ def count_bitmap_differences(session: Session, tables: BucketTables, *, whole: b
     int
         Pairs of bucket and value, summed over the attributes.
     """
-    import numpy as np
-
     if not tables.with_bitmaps:
         return 0
-    share = 1.0 if whole else min(1.0, _AUDITED_BUCKETS / tables.n_buckets)
-    ranges = [
-        (first, first + math.ceil(share * n) - 1)
-        for first, n in zip(tables.first_bucket_ids, tables.buckets_of_sizes, strict=True)
-    ]
-    bucket_at = np.concatenate(
-        [
-            np.tile(np.arange(first, first + n), size)
-            for first, n, size in zip(
-                tables.first_bucket_ids, tables.buckets_of_sizes, tables.sizes, strict=True
-            )
-        ]
+    if not whole:
+        return _differences(session, tables, 0.0, min(1.0, _AUDITED_BUCKETS / tables.n_buckets))
+    n_bytes = fetch_one(session, f"SELECT sum(length({tables.bits})) AS n FROM {tables.bit}")["n"]
+    n_parts = 1 + int(n_bytes or 0) // _BATCH_BYTES
+    return sum(
+        _differences(session, tables, part / n_parts, (part + 1) / n_parts)
+        for part in range(n_parts)
     )
-    is_compared = np.zeros(tables.n_buckets + 1, dtype=np.bool_)
-    for low, high in ranges:
-        is_compared[low : high + 1] = True
-    compared_at = np.flatnonzero(is_compared[bucket_at])
+
+
+def _differences(session: Session, tables: BucketTables, low: float, high: float) -> int:
+    """Compare a share of the buckets of each size, from `low` to `high` of their numbers.
+
+    Only the bits of these buckets are fetched: of each size and slot, one run of bits.
+    """
+    import numpy as np
+
+    first_bits, n_compared = 0, 0
+    starts, lengths, skipped, bucket_at, ranges = [], [], [], [], []
+    for first, n, size in zip(
+        tables.first_bucket_ids, tables.buckets_of_sizes, tables.sizes, strict=True
+    ):
+        # Rounded up at both ends: parts that follow each other leave nothing out.
+        begin, end = math.ceil(low * n), math.ceil(high * n)
+        if begin < end:
+            ranges.append((first + begin, first + end - 1))
+            compared = np.arange(n_compared, n_compared + end - begin)
+            n_compared += end - begin
+            for slot in range(size):
+                bit = first_bits + slot * n + begin
+                starts.append(bit // 8)
+                skipped.append(bit % 8)
+                lengths.append((bit % 8 + end - begin + 7) // 8)
+                bucket_at.append(compared)
+        first_bits += size * n
+    if not ranges:
+        return 0
+    firsts = np.array([first for first, _ in ranges])
+    offsets = np.cumsum([0, *(last - first + 1 for first, last in ranges)])[:-1] - firsts
     differing = 0
-    for row in session.fetch(_both_sides(session, tables, ranges)):
-        bits = np.frombuffer(row["bits"] or b"", dtype=np.uint8)
-        if bits.size != (bucket_at.size + 7) // 8:
-            differing += tables.n_buckets
+    for row in session.fetch(
+        _both_sides(session, tables, ranges),
+        list(map(str, starts)),
+        list(map(str, lengths)),
+    ):
+        if row["length"] != (first_bits + 7) // 8:
+            differing += n_compared
             continue
-        is_set = np.unpackbits(bits, count=bucket_at.size, bitorder="little").view(np.bool_)
-        found = np.bincount(
-            bucket_at[compared_at[is_set[compared_at]]], minlength=tables.n_buckets + 1
-        )
+        bits = np.frombuffer(row["bits"], dtype=np.uint8)
+        found = np.zeros(n_compared, dtype=np.int64)
+        taken = 0
+        for length, skip, compared in zip(lengths, skipped, bucket_at, strict=True):
+            run = np.unpackbits(bits[taken : taken + length], bitorder="little")
+            found[compared] += run[skip : skip + compared.size]
+            taken += length
         pairs = np.frombuffer(row["pairs"] or b"", dtype=[("bucket", ">i4"), ("count", ">i4")])
-        expected = np.bincount(pairs["bucket"], weights=pairs["count"], minlength=found.size)
+        size_class = np.searchsorted(firsts, pairs["bucket"], side="right") - 1
+        expected = np.zeros(n_compared, dtype=np.int64)
+        np.add.at(expected, pairs["bucket"] + offsets[size_class], pairs["count"])
         differing += int((found != expected).sum())
     return differing
 
 
 def _both_sides(session: Session, tables: BucketTables, ranges: Sequence[tuple[int, int]]) -> str:
-    """Write the SELECT of each value's bitmap and its (bucket, count) pairs in QIT or SAT.
+    """Write the SELECT of parts of each value's bitmap and its (bucket, count) pairs in QIT or SAT.
 
-    GROUP BY brings the sides together, NULL included, whatever a value's type.
+    The parts begin at the bytes ``$1``, with lengths ``$2``. GROUP BY brings the sides together,
+    NULL included, whatever a value's type.
     """
     compared = " OR ".join(f"{tables.bucket_id} BETWEEN {low} AND {high}" for low, high in ranges)
     columns = [session.identifier(attribute) for attribute in tables.with_bitmaps]
@@ -310,7 +344,9 @@ def _both_sides(session: Session, tables: BucketTables, ranges: Sequence[tuple[i
     named = ", ".join(f"{column} AS {value}" for column, value in zip(columns, values, strict=True))
     sides = [
         (
-            f"SELECT {tables.attribute} AS attribute, {named}, {tables.bits} AS bits,"
+            f"SELECT {tables.attribute} AS attribute, {named}, length({tables.bits}) AS length,"
+            f" (SELECT string_agg(substr({tables.bits}, r.start + 1, r.length), ''::bytea"
+            "   ORDER BY r.number) FROM runs AS r) AS bits,"
             f" NULL::bytea AS pairs FROM {tables.bit}"
         )
     ]
@@ -318,13 +354,16 @@ def _both_sides(session: Session, tables: BucketTables, ranges: Sequence[tuple[i
         table, count = ("s", tables.count) if column == tables.sensitive else ("q", "1")
         others = ", ".join(name if name == column else "NULL" for name in columns)
         sides.append(
-            f"SELECT {session.literal(attribute)}, {others}, NULL, string_agg(int8send("
+            f"SELECT {session.literal(attribute)}, {others}, NULL, NULL, string_agg(int8send("
             f"({tables.bucket_id}::int8 << 32) | ({count}::int8 & 4294967295)), ''::bytea)"
             f" FROM {table} GROUP BY {column}"
         )
     return (
         f"WITH q AS MATERIALIZED (SELECT * FROM {tables.qit} WHERE {compared}),"
         f" s AS MATERIALIZED (SELECT * FROM {tables.sat} WHERE {compared})"
-        " SELECT string_agg(bits, ''::bytea) AS bits, string_agg(pairs, ''::bytea) AS pairs"
+        ", runs AS MATERIALIZED (SELECT * FROM unnest($1::text[]::int4[], $2::text[]::int4[])"
+        " WITH ORDINALITY AS r (start, length, number))"
+        " SELECT sum(length) AS length, string_agg(bits, ''::bytea) AS bits,"
+        " string_agg(pairs, ''::bytea) AS pairs"
         f" FROM ({' UNION ALL '.join(sides)}) AS b GROUP BY attribute, {', '.join(values)}"
     )

@@ -12,9 +12,9 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
-from kanon_db.algorithms.bucketization.setting import IntArray
 from kanon_db.database.bitmaps import count_bitmap_differences
 from kanon_db.database.bucket_tables import BucketTables
 from kanon_db.database.labels import fixed_labels, label
@@ -137,6 +137,10 @@ def examine_buckets(
     )
 
 
+_PAIR = np.dtype([("bucket", ">i4"), ("count", ">i4")])
+_ROWS_PER_BLOCK = 2**20  # conversions stay small beside the table itself
+
+
 class _Buckets:
     """The buckets of one table, counted from its rows."""
 
@@ -146,16 +150,32 @@ class _Buckets:
         self.unreadable = 0
         self.repeated = 0
 
-    def add(self, n_rows: int, bucket_ids: IntArray, counts: IntArray) -> None:
-        """Count rows that have different buckets; those without a bucket or a count are broken."""
-        known = (bucket_ids >= 1) & (bucket_ids < self._sizes.size) & (counts >= 1)
-        self.unreadable += n_rows - int(known.sum())
-        bucket_ids = bucket_ids[known]
-        rows = np.bincount(bucket_ids, minlength=self._sizes.size)
-        self.repeated += int((rows > 1).sum())
-        self._sizes += np.bincount(
-            bucket_ids, weights=counts[known], minlength=self._sizes.size
-        ).astype(np.int64)
+    def add(
+        self,
+        n_rows: int,
+        bucket_ids: NDArray[np.integer],
+        counts: NDArray[np.integer] | None = None,
+    ) -> None:
+        """Count rows, each of one record or of so many; those without bucket or count are broken.
+
+        Of rows with counts, no two may have the same bucket.
+        """
+        seen = np.zeros(self._sizes.size, dtype=np.int32)
+        for start in range(0, bucket_ids.size, _ROWS_PER_BLOCK):
+            block = slice(start, start + _ROWS_PER_BLOCK)
+            ids = bucket_ids[block].astype(np.int64)
+            known = (ids >= 1) & (ids < self._sizes.size)
+            if counts is not None:
+                known &= counts[block] >= 1
+            n_rows -= int(known.sum())
+            rows = np.bincount(ids[known], minlength=self._sizes.size)
+            if counts is None:
+                self._sizes += rows
+            else:
+                seen += rows.astype(np.int32)
+                np.add.at(self._sizes, ids[known], counts[block][known].astype(np.int64))
+        self.unreadable += n_rows
+        self.repeated += int((seen > 1).sum())
 
     @property
     def records(self) -> int:
@@ -180,21 +200,20 @@ def _count_qit(session: Session, tables: BucketTables) -> _Buckets:
         f"SELECT count(*) AS n, string_agg(int4send({tables.bucket_id}), ''::bytea) AS buckets"
         f" FROM {tables.qit}",
     )
-    ids = np.frombuffer(row["buckets"] or b"", dtype=">i4").astype(np.int64)
     found = _Buckets(tables)
-    found.add(row["n"], ids, np.ones_like(ids))
+    found.add(row["n"], np.frombuffer(row["buckets"] or b"", dtype=">i4"))
     return found
 
 
 def _count_sat(session: Session, tables: BucketTables) -> _Buckets:
     found = _Buckets(tables)
     for row in session.fetch(
-        "SELECT count(*) AS n, string_agg(int8send("
-        f"({tables.bucket_id}::int8 << 32) | {tables.count}), ''::bytea) AS pairs"
-        f" FROM {tables.sat} GROUP BY {tables.sensitive}"
+        f"SELECT count(*) AS n, string_agg(int4send({tables.bucket_id})"
+        f" || int4send({tables.count}), ''::bytea) AS pairs FROM {tables.sat}"
+        f" GROUP BY {tables.sensitive}"
     ):
-        pairs = np.frombuffer(row["pairs"] or b"", dtype=">i8").astype(np.int64)
-        found.add(row["n"], pairs >> 32, pairs & 0xFFFFFFFF)
+        pairs = np.frombuffer(row["pairs"] or b"", dtype=_PAIR)
+        found.add(row["n"], pairs["bucket"], pairs["count"])
     return found
 
 

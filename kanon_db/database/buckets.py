@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kanon_db.algorithms.bucketization.anatomy import anatomy
+from kanon_db.algorithms.bucketization.multi_size import multi_size
+from kanon_db.algorithms.bucketization.optimal import optimal
 from kanon_db.algorithms.bucketization.privacy import PrivacySpecification, check_eligible
 from kanon_db.algorithms.bucketization.random_assignment import assign_randomly
 from kanon_db.algorithms.bucketization.setting import BucketSetting
@@ -20,7 +22,13 @@ from kanon_db.database.bitmaps import write_bitmaps
 from kanon_db.database.bucket_tables import SUFFIXES, BucketTables, first_bucket_ids, layout_of
 from kanon_db.database.bucket_verification import examine_buckets
 from kanon_db.database.catalog import record_publication
-from kanon_db.database.columns import check_comparable, int4_at, int4_bytes
+from kanon_db.database.columns import (
+    check_comparable,
+    int4_bytes,
+    inverse_permutation,
+    with_numbers,
+)
+from kanon_db.database.options import MAX_TIME_LIMIT, number_option, parse_options
 from kanon_db.database.publishing import (
     Published,
     check_choice,
@@ -42,18 +50,23 @@ from kanon_db.database.sources import open_source
 from kanon_db.errors import InvalidParameterError
 from kanon_db.randomness import SecureRandom
 
-METHODS: Final = ("anatomy", "two_size")
+METHODS: Final = ("anatomy", "two_size", "multi_size", "optimal")
+OPTIONS: Final = {"optimal": ("time_limit",)}
 ASSIGNMENTS: Final = ("random",)
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """A bucket setting, how often a value may stand in a bucket, and what that guarantees."""
+    """A bucket setting, how often a value may stand in a bucket, and what that guarantees.
+
+    ``proof`` holds the metrics that tell how far from the optimum it can be.
+    """
 
     setting: BucketSetting
     limits: NDArray[np.int64]
     guarantee: str
     l: int | None = None
+    proof: dict[str, float] = field(default_factory=dict)
 
 
 def publish_buckets(
@@ -65,6 +78,7 @@ def publish_buckets(
     method: str = "two_size",
     max_bucket_size: int = 50,
     assignment: str = "random",
+    options: str | None = None,
     readers: Sequence[str] | None = None,
     replace: bool = False,
 ) -> Published:
@@ -81,11 +95,15 @@ def publish_buckets(
     privacy : str
         JSON: ``{"theta", "base"}``, ``{"l"}``, ``{"default", "values", "null"}``; see
         :meth:`PrivacySpecification.parse`.
-    method : {"two_size", "anatomy"}
+    method : {"two_size", "anatomy", "multi_size", "optimal"}
+        How many buckets of which size: the least loss with two sizes, Anatomy's, less loss with
+        more sizes, or the least loss of all.
     max_bucket_size : int
-        M', the largest size that `two_size` may use.
+        M', the largest size of a bucket; Anatomy knows its own.
     assignment : {"random"}
         How records are drawn into buckets, within what privacy allows.
+    options : str, optional
+        JSON: ``time_limit`` in seconds, of the method optimal (60).
     readers : sequence of str, optional
         Roles that may read the publication; ``kanon_analyst`` by default.
     replace : bool
@@ -115,6 +133,7 @@ def publish_buckets(
     started = time.perf_counter()
     check_choice("method", method, METHODS)
     check_choice("assignment", assignment, ASSIGNMENTS)
+    chosen = parse_options(options, OPTIONS.get(method, ()))
     specification = PrivacySpecification.parse(privacy)
     registered, types = open_source(session, source)
     relation = registered.relation
@@ -133,11 +152,12 @@ def publish_buckets(
     check_comparable(session, relation, columns)
     values = distinct_values(snapshot, types[registered.sensitive])
     session.step("searching the bucket setting")
-    plan = _find_setting(session, method, specification, values, max_bucket_size)
+    plan = _find_setting(session, method, specification, values, max_bucket_size, chosen)
     codes = read_codes(snapshot, values)
     session.step("assigning records to buckets")
     slots = assign_randomly(codes, values.counts, plan.limits, plan.setting, random)
     bucket_ids = _number_buckets(plan.setting, random)[slots]
+    del slots
 
     layout = layout_of(registered, plan.setting)
     tables = BucketTables.of(session, schema, name, layout)
@@ -171,12 +191,14 @@ def publish_buckets(
         "assignment": assignment,
         "readers": list(roles),
         **({} if plan.l is None else {"l": plan.l}),
+        **({"options": chosen} if chosen else {}),
     }
     examined = examine_buckets(
         session, tables, parameters, records=snapshot.n_records, all_bitmaps=False
     )
     require_checks(examined.checks)
     warn_of_other_publications(session, relation, roles)
+    metrics = {**examined.metrics, **plan.proof}
     publication_id = record_publication(
         session,
         name=name,
@@ -187,7 +209,7 @@ def publish_buckets(
         layout=layout,
         records=snapshot.n_records,
         guarantee=plan.guarantee,
-        metrics=examined.metrics,
+        metrics=metrics,
         relations=[name + suffix for suffix in SUFFIXES],
     )
     return Published(
@@ -195,7 +217,7 @@ def publish_buckets(
         name=name,
         guarantee=plan.guarantee,
         records=snapshot.n_records,
-        metrics=examined.metrics,
+        metrics=metrics,
         seconds=time.perf_counter() - started,
     )
 
@@ -206,6 +228,7 @@ def _find_setting(
     specification: PrivacySpecification,
     values: DistinctValues,
     max_bucket_size: int,
+    options: Mapping[str, Any],
 ) -> _Plan:
     check_eligible(specification, values.labels, values.counts)
     privacy = specification.thresholds(values.labels, values.counts)
@@ -219,12 +242,30 @@ def _find_setting(
             f" probability above 1/{l}",
             l=l,
         )
-    setting = two_size(values.counts, privacy, max_bucket_size, heartbeat=session.heartbeat)
+    proof = {}
+    if method == "optimal":
+        found = optimal(
+            values.counts,
+            privacy,
+            max_bucket_size,
+            time_limit=number_option(options, "time_limit", 60.0, above=0.0, most=MAX_TIME_LIMIT),
+            heartbeat=session.heartbeat,
+        )
+        setting, proof = found.setting, {"gap": found.gap}
+        if found.status != "optimal":
+            session.warn(
+                "time ran out: the bucket setting is not proven optimal, its loss may be up to"
+                f" {found.gap:.2%} above the optimum"
+            )
+    else:
+        search = two_size if method == "two_size" else multi_size
+        setting = search(values.counts, privacy, max_bucket_size, heartbeat=session.heartbeat)
     return _Plan(
         setting=setting,
         limits=privacy.occurrence_limits(setting.sizes),
         guarantee="F'-privacy: no person's sensitive value can be inferred with a probability"
         f" above the threshold of that value ({_describe(specification)})",
+        proof=proof,
     )
 
 
@@ -240,11 +281,11 @@ def _describe(specification: PrivacySpecification) -> str:
     return ", ".join(rules)
 
 
-def _number_buckets(setting: BucketSetting, random: SecureRandom) -> NDArray[np.int64]:
+def _number_buckets(setting: BucketSetting, random: SecureRandom) -> NDArray[np.int32]:
     """Return the published number of each bucket: random within its size."""
     return np.concatenate(
         [
-            first + random.permutation(n_buckets)
+            np.int32(first) + random.permutation(n_buckets).astype(np.int32)
             for first, n_buckets in zip(
                 first_bucket_ids(setting), setting.counts.tolist(), strict=True
             )
@@ -255,19 +296,20 @@ def _number_buckets(setting: BucketSetting, random: SecureRandom) -> NDArray[np.
 def _write_qit(
     tables: BucketTables,
     snapshot: Snapshot,
-    bucket_ids: NDArray[np.int64],
-    order: NDArray[np.int64],
+    bucket_ids: NDArray[np.int32],
+    order: NDArray[np.integer],
 ) -> None:
     """Write the quasi-identifiers with their bucket, in the order given."""
     session = snapshot.session
     session.step("writing the quasi-identifier table")
-    names = ", ".join(tables.quasi_identifiers)
+    names = ", ".join(f"s.{name}" for name in tables.quasi_identifiers)
+    index = f"r.{snapshot.record}"
+    numbered, (bucket_id, place) = with_numbers(session, snapshot.table, (1, index), (2, index))
     session.fetch(
-        f"CREATE TABLE {tables.qit} AS"
-        f" SELECT {names}, {int4_at('$1', snapshot.record)} AS {tables.bucket_id}"
-        f" FROM {snapshot.table} ORDER BY {int4_at('$2', snapshot.record)}",
+        f"CREATE TABLE {tables.qit} AS SELECT {names}, s.{bucket_id} AS {tables.bucket_id}"
+        f" FROM {numbered} AS s ORDER BY s.{place}",
         int4_bytes(bucket_ids),
-        int4_bytes(np.argsort(order)),
+        int4_bytes(inverse_permutation(order)),
     )
 
 
@@ -276,7 +318,7 @@ def _write_sat(
     snapshot: Snapshot,
     values: DistinctValues,
     codes: NDArray[np.int32],
-    bucket_ids: NDArray[np.int64],
+    bucket_ids: NDArray[np.int32],
 ) -> None:
     """Write how often each sensitive value stands in each bucket, by value and bucket.
 
@@ -284,18 +326,26 @@ def _write_sat(
     """
     session = snapshot.session
     session.step("writing the sensitive table")
-    pairs, counts = np.unique(codes.astype(np.int64) << 32 | bucket_ids, return_counts=True)
+    pairs = codes.astype(np.int64)
+    pairs <<= 32
+    pairs |= bucket_ids
+    pairs.sort()  # in place: np.unique would hold several copies
+    starts = np.flatnonzero(np.diff(pairs, prepend=-1))
+    counts = np.diff(starts, append=pairs.size)
+    numbered, (code, bucket_id, count) = with_numbers(
+        session,
+        "(SELECT generate_series(0, $3::int4 - 1) AS i)",
+        (1, "2 * r.i"),
+        (1, "2 * r.i + 1"),
+        (2, "r.i"),
+    )
     session.fetch(
-        f"CREATE TABLE {tables.sat} AS"
-        f" SELECT b.bucket_id AS {tables.bucket_id}, v.value AS {tables.sensitive},"
-        f" b.count AS {tables.count}"
-        f" FROM (SELECT {int4_at('$1', 'i')} AS code, {int4_at('$2', 'i')} AS bucket_id,"
-        f" {int4_at('$3', 'i')} AS count FROM generate_series(0, $4::int4 - 1) AS i) AS b"
-        f" JOIN {values.table} AS v ON v.code = b.code",
-        int4_bytes(pairs >> 32),
-        int4_bytes(pairs & 0xFFFFFFFF),
+        f"CREATE TABLE {tables.sat} AS SELECT b.{bucket_id} AS {tables.bucket_id},"
+        f" v.value AS {tables.sensitive}, b.{count} AS {tables.count}"
+        f" FROM {numbered} AS b JOIN {values.table} AS v ON v.code = b.{code}",
+        pairs[starts].astype(">i8").tobytes(),  # each value's code, then its bucket
         int4_bytes(counts),
-        str(len(pairs)),
+        str(starts.size),
     )
 
 

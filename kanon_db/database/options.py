@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from kanon_db.database.catalog import Source
@@ -54,7 +54,7 @@ def parse_options(text: str | None, known: Collection[str]) -> dict[str, Any]:
 
 
 def number_option(
-    options: dict[str, Any], name: str, default: float, *, above: float, most: float
+    options: Mapping[str, Any], name: str, default: float, *, above: float, most: float
 ) -> float:
     """Return an option that is a number in (above, most].
 

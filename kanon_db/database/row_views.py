@@ -14,7 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanon_db.database.catalog import Publication, Source, published_schema
-from kanon_db.database.columns import ColumnType, int4_at, int4_bytes
+from kanon_db.database.columns import (
+    ColumnType,
+    int4_bytes,
+    inverse_permutation,
+    with_numbers,
+)
 from kanon_db.database.names import free_column_name
 from kanon_db.database.publishing import Check, check_relations
 from kanon_db.database.session import Session, fetch_one
@@ -100,7 +105,7 @@ def write_row_view(
     cells: str,
     class_column: str,
     class_of_record: NDArray[np.int64],
-    order: NDArray[np.int64],
+    order: NDArray[np.integer],
 ) -> None:
     """Write the published rows in the order given, and materialize the view.
 
@@ -112,20 +117,20 @@ def write_row_view(
         Name of that number, quoted.
     class_of_record : ndarray of int64, shape (n_records,)
         Whose cells a record's other columns are published with.
-    order : ndarray of int64, shape (n_records,)
+    order : ndarray of int, shape (n_records,)
         A random permutation.
     """
     session.step("writing the published rows")
     of_cells = {*view.quasi_identifiers, *([] if view.pattern is None else [view.pattern])}
     names = [session.identifier(column) for column in view.columns]
     columns = ", ".join(f"{'c' if name in of_cells else 's'}.{name}" for name in names)
+    index = f"r.{snapshot.record}"
+    numbered, (its_class, place) = with_numbers(session, snapshot.table, (1, index), (2, index))
     session.fetch(
-        f"CREATE TABLE {view.rows} AS SELECT {columns}"
-        f" FROM {snapshot.table} AS s JOIN {cells} AS c"
-        f" ON c.{class_column} = {int4_at('$1', f's.{snapshot.record}')}"
-        f" ORDER BY {int4_at('$2', f's.{snapshot.record}')}",
+        f"CREATE TABLE {view.rows} AS SELECT {columns} FROM {numbered} AS s"
+        f" JOIN {cells} AS c ON c.{class_column} = s.{its_class} ORDER BY s.{place}",
         int4_bytes(class_of_record),
-        int4_bytes(np.argsort(order)),
+        int4_bytes(inverse_permutation(order)),
     )
     session.step("materializing the view")
     session.fetch(

@@ -139,30 +139,51 @@ def distinct_values(snapshot: Snapshot, column: ColumnType) -> DistinctValues:
 
 def read_codes(snapshot: Snapshot, values: DistinctValues) -> NDArray[np.int32]:
     """Return the code of each record's value, shape (n_records,), in one pass."""
+    codes = read_known_codes(snapshot, values)
+    if codes.min() < 0:
+        raise SchemaMismatchError(
+            "a column's equality is not consistent",
+            detail=f'column "{values.column.name}": GROUP BY and = disagree on its values',
+            hint="publish a view that casts the column to text",
+        )
+    return codes
+
+
+def read_known_codes(snapshot: Snapshot, values: DistinctValues) -> NDArray[np.int32]:
+    """Return the code of each record's value, -1 where it is none of those.
+
+    The values may be those of another relation's column of this name and type.
+    """
     session = snapshot.session
     session.step("reading values")
     column = values.column
     null_code = values.labels.index(None) if None in values.labels else -1
     name = session.identifier(column.name)
-    row = fetch_one(
-        session,
-        # Record and code travel together: no order of rows is relied upon.
-        f"SELECT string_agg(int8send((s.{snapshot.record}::int8 << 32)"
-        " | coalesce(v.code, $1::int4)), ''::bytea) AS pairs"
-        f" FROM {snapshot.table} AS s LEFT JOIN {values.table} AS v"
-        f" ON s.{name} {column.operator(session, '=')} v.value",
-        str(null_code),
+    codes = coalesced_codes(f"s.{name}", null_code)
+    return read_integers(
+        snapshot,
+        codes,
+        f"LEFT JOIN {values.table} AS v ON s.{name} {column.operator(session, '=')} v.value",
     )
-    pairs = np.frombuffer(row["pairs"], dtype=np.dtype([("record", ">i4"), ("code", ">i4")]))
-    codes = np.empty(snapshot.n_records, dtype=np.int32)
-    codes[pairs["record"]] = pairs["code"]
-    if codes.min() < 0:
-        raise SchemaMismatchError(
-            "a column's equality is not consistent",
-            detail=f'column "{column.name}": GROUP BY and = disagree on its values',
-            hint="publish a view that casts the column to text",
-        )
-    return codes
+
+
+def coalesced_codes(value: str, null_code: int) -> str:
+    """Return SQL for the code of a value, an expression, where ``v`` is the table of codes."""
+    return f"coalesce(v.code, CASE WHEN num_nulls({value}) = 0 THEN -1 ELSE {int(null_code)} END)"
+
+
+def read_integers(snapshot: Snapshot, expression: str, join: str = "") -> NDArray[np.int32]:
+    """Return an int4 expression of each record of the snapshot ``s``, shape (n_records,)."""
+    row = fetch_one(
+        snapshot.session,
+        # Record and number travel together: no order of rows is relied upon.
+        f"SELECT string_agg(int4send(s.{snapshot.record}) || int4send({expression}), ''::bytea)"
+        f" AS pairs FROM {snapshot.table} AS s {join}",
+    )
+    pairs = np.frombuffer(row["pairs"], dtype=np.dtype([("record", ">i4"), ("number", ">i4")]))
+    numbers = np.empty(snapshot.n_records, dtype=np.int32)
+    numbers[pairs["record"]] = pairs["number"]
+    return numbers
 
 
 def read_numbers(values: DistinctValues, source: Source) -> NDArray[np.float64] | None:

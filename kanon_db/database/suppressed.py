@@ -22,7 +22,7 @@ from kanon_db.algorithms.suppression.patterns import (
 )
 from kanon_db.algorithms.suppression.row_types import identical_rows
 from kanon_db.database.catalog import Source, record_publication
-from kanon_db.database.columns import check_comparable, int4_at, int4_bytes
+from kanon_db.database.columns import check_comparable, int4_bytes, with_numbers
 from kanon_db.database.options import (
     MAX_TIME_LIMIT,
     attribute_weights,
@@ -335,21 +335,22 @@ def _write_cells(
     suffix = secrets.token_hex(8)
     table = session.identifier("pg_temp", f"kanon_cells_{suffix}")
     class_column = session.identifier(f"kanon_class_{suffix}")
-    cells = ", ".join(
-        f"v{position}.value AS {name}" for position, name in enumerate(view.quasi_identifiers)
+    cells = ", ".join(f"v{i}.value AS {name}" for i, name in enumerate(view.quasi_identifiers))
+    numbered, (position, *code_columns) = with_numbers(
+        session,
+        "(SELECT generate_series(0, $1::int4 - 1) AS i)",
+        *((parameter, "r.i") for parameter in range(3, 4 + len(values))),
     )
     # A suppressed cell has the code -1, which no value has.
     joins = " ".join(
-        f"LEFT JOIN {column.table} AS v{position}"
-        f" ON v{position}.code = {int4_at(f'${position + 4}', 'i')}"
-        for position, column in enumerate(values)
+        f"LEFT JOIN {column.table} AS v{i} ON v{i}.code = c.{code}"
+        for i, (column, code) in enumerate(zip(values, code_columns, strict=True))
     )
     session.fetch(
         f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS"
-        f" SELECT i AS {class_column}, {cells}, p.pattern AS {view.pattern}"
-        f" FROM generate_series(0, $1::int4 - 1) AS i"
-        f" JOIN unnest($2::text[]) WITH ORDINALITY AS p (pattern, position)"
-        f" ON p.position = {int4_at('$3', 'i')} + 1 {joins}",
+        f" SELECT c.i AS {class_column}, {cells}, p.pattern AS {view.pattern}"
+        f" FROM {numbered} AS c JOIN unnest($2::text[]) WITH ORDINALITY AS p (pattern, position)"
+        f" ON p.position = c.{position} + 1 {joins}",
         str(member.size),
         list(patterns.texts),
         int4_bytes(pattern[member]),

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from dataclasses import astuple
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import kanon_db
 from kanon_db.database.plpy_session import PlpySession
@@ -17,6 +18,8 @@ from kanon_db.errors import InvalidParameterError, KanonError
 
 if TYPE_CHECKING:
     from kanon_db.database.publishing import Published
+
+_T = TypeVar("_T")
 
 
 @contextmanager
@@ -60,8 +63,8 @@ def _given(value: Any, parameter: str) -> Any:
     return value
 
 
-def _names(value: Sequence[str | None] | None, parameter: str) -> list[str]:
-    return [_given(name, f"an element of {parameter}") for name in _given(value, parameter)]
+def _elements(value: Sequence[_T | None] | None, parameter: str) -> list[_T]:
+    return [_given(element, f"an element of {parameter}") for element in _given(value, parameter)]
 
 
 def _published_row(published: Published) -> tuple[Any, ...]:
@@ -95,9 +98,9 @@ def register_source(
         return operation(
             session,
             _given(source, "source"),
-            quasi_identifiers=_names(quasi_identifiers, "quasi_identifiers"),
+            quasi_identifiers=_elements(quasi_identifiers, "quasi_identifiers"),
             sensitive=sensitive,
-            identifiers=_names(identifiers or [], "identifiers"),
+            identifiers=_elements(identifiers or [], "identifiers"),
             attributes=attributes,
         )
 
@@ -112,6 +115,7 @@ def publish_buckets(
     assignment: str | None,
     readers: Sequence[str | None] | None,
     replace: bool | None,
+    options: str | None,
 ) -> list[tuple[Any, ...]]:
     """`kanon.publish_buckets`."""
     with _edge(plpy) as session:
@@ -125,8 +129,9 @@ def publish_buckets(
             privacy=_given(privacy, "privacy"),
             max_bucket_size=_given(max_bucket_size, "max_bucket_size"),
             assignment=_given(assignment, "assignment"),
-            readers=None if readers is None else _names(readers, "readers"),
+            readers=None if readers is None else _elements(readers, "readers"),
             replace=bool(replace),
+            options=options,
         )
         return [_published_row(published)]
 
@@ -153,12 +158,12 @@ def publish_suppressed(
             _given(source, "source"),
             _given(publication, "publication"),
             k=_given(k, "k"),
-            patterns=None if patterns is None else _names(patterns, "patterns"),
+            patterns=None if patterns is None else _elements(patterns, "patterns"),
             method=_given(method, "method"),
             rules=rules,
             weights=weights,
             options=options,
-            readers=None if readers is None else _names(readers, "readers"),
+            readers=None if readers is None else _elements(readers, "readers"),
             replace=bool(replace),
         )
         return [_published_row(published)]
@@ -178,11 +183,36 @@ def suppression_patterns(
         found = operation(
             session,
             _given(source, "source"),
-            patterns=None if patterns is None else _names(patterns, "patterns"),
+            patterns=None if patterns is None else _elements(patterns, "patterns"),
             rules=rules,
             weights=weights,
         )
         return [(p.position, p.pattern, p.suppressed, p.cost) for p in found]
+
+
+def evaluate_counts(
+    plpy: Any,
+    name: str | None,
+    queries: int | None,
+    dimensionality: Sequence[int | None] | None,
+    selectivity: Sequence[float | None] | None,
+    seed: int | None,
+) -> list[tuple[float | None, int, int, float, float]]:
+    """`kanon.evaluate_counts`."""
+    with _edge(plpy) as session:
+        from kanon_db.database.evaluation import evaluate_counts as operation
+
+        rows = operation(
+            session,
+            _given(name, "name"),
+            queries=_given(queries, "queries"),
+            dimensionality=None
+            if dimensionality is None
+            else _elements(dimensionality, "dimensionality"),
+            selectivity=None if selectivity is None else _elements(selectivity, "selectivity"),
+            seed=seed,
+        )
+        return [astuple(row) for row in rows]
 
 
 def verify(plpy: Any, name: str | None) -> list[tuple[str, str, str, bool]]:

@@ -96,6 +96,10 @@ _TYPES = {
     "max_bucket_size": "pg_catalog.int4",
     "assignment": "pg_catalog.text",
     "k": "pg_catalog.int4",
+    "queries": "pg_catalog.int4",
+    "dimensionality": "pg_catalog.int4[]",
+    "selectivity": "pg_catalog.float8[]",
+    "seed": "pg_catalog.int8",
     "patterns": "pg_catalog.text[]",
     "rules": _JSON,
     "weights": _JSON,
@@ -161,6 +165,15 @@ class Functions:
     def verify(self, name: str) -> list[tuple[str, str, str, bool]]:
         return fetch(self.connection, "SELECT * FROM kanon.verify($1::pg_catalog.text)", name)
 
+    def evaluate(self, name: str, **options: object) -> list[tuple[Any, ...]]:
+        named = "".join(f", {key} => ${i}::{_TYPES[key]}" for i, key in enumerate(options, start=2))
+        return fetch(
+            self.connection,
+            f"SELECT * FROM kanon.evaluate_counts($1::pg_catalog.text{named})",
+            name,
+            *options.values(),
+        )
+
     def metrics(self, name: str) -> dict[str, float]:
         return dict(
             fetch(self.connection, "SELECT * FROM kanon.metrics($1::pg_catalog.text)", name)
@@ -224,6 +237,10 @@ class Package:
 
     def verify(self, name: str) -> list[tuple[str, str, str, bool]]:
         return list(self.kanon.verify(name).itertuples(index=False, name=None))
+
+    def evaluate(self, name: str, **options: Any) -> list[tuple[Any, ...]]:
+        found = self.kanon.evaluate_counts(name, **options)
+        return list(found.astype(object).where(found.notna(), None).itertuples(False, None))
 
     def metrics(self, name: str) -> dict[str, float]:
         return dict(self.kanon.metrics(name).itertuples(index=False, name=None))

@@ -9,9 +9,10 @@ import pytest
 from tests.integration.parties import Functions, Parties, create_table, fetch, value
 
 REGISTER = "register_source(regclass,text[],text,text[],jsonb)"
-PUBLISH = "publish_buckets(regclass,text,text,jsonb,integer,text,text[],boolean)"
+PUBLISH = "publish_buckets(regclass,text,text,jsonb,integer,text,text[],boolean,jsonb)"
 SUPPRESS = "publish_suppressed(regclass,text,integer,text[],text,jsonb,jsonb,jsonb,text[],boolean)"
 PATTERNS = "suppression_patterns(regclass,text[],jsonb,jsonb)"
+EVALUATE = "evaluate_counts(text,integer,integer[],double precision[],bigint)"
 EVERYBODY = {
     "estimate_count(text)",
     "metrics(text)",
@@ -21,7 +22,15 @@ EVERYBODY = {
 }
 
 EXECUTE = {
-    "publisher": {*EVERYBODY, REGISTER, PUBLISH, SUPPRESS, PATTERNS, "drop_publication(text)"},
+    "publisher": {
+        *EVERYBODY,
+        REGISTER,
+        PUBLISH,
+        SUPPRESS,
+        PATTERNS,
+        EVALUATE,
+        "drop_publication(text)",
+    },
     "analyst": EVERYBODY,
     "stranger": set(),
 }

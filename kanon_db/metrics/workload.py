@@ -1,0 +1,482 @@
+"""Random count queries, and how well a bucketization answers them ([GB] Section 7.2).
+
+Queries are drawn from the numbers of values alone and evaluated on codes, so the same ones can be
+put to any publication of a table. A query has one condition on each of some quasi-identifiers and
+one on the sensitive attribute; a condition is a set of values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from kanon_db.errors import InvalidParameterError
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+CodeArray = npt.NDArray[np.int32]
+BoolArray = npt.NDArray[np.bool_]
+WordArray = npt.NDArray[np.uint64]
+
+_QUERIES_PER_WORD = 64
+_RECORDS_PER_BLOCK = 2**18
+_ALL = np.uint64(2**64 - 1)
+
+
+def _no_heartbeat() -> None:
+    pass
+
+
+@dataclass(frozen=True, eq=False)
+class CountQuery:
+    """``COUNT(*)`` of the records whose values lie in a set for each attribute of the query.
+
+    Parameters
+    ----------
+    quasi_identifiers : mapping of int to ndarray of bool, shape (n_values,)
+        For each quasi-identifier of the query, by its position: which of its codes match.
+        Quasi-identifiers that are not named match with any code.
+    sensitive : ndarray of bool, shape (m,)
+        Which codes of the sensitive attribute match.
+    selectivity : float
+        Share of the records that would match if all attributes were uniform and independent.
+    """
+
+    quasi_identifiers: Mapping[int, BoolArray]
+    sensitive: BoolArray
+    selectivity: float
+
+
+@dataclass(frozen=True, eq=False)
+class CountErrors:
+    """Answers of a publication to count queries, beside the true ones.
+
+    Parameters
+    ----------
+    actual : ndarray of int64, shape (n_queries,)
+        Matching records: act.
+    estimated : ndarray of float64, shape (n_queries,)
+        Estimate from the publication: est.
+    """
+
+    actual: IntArray
+    estimated: FloatArray
+
+    @property
+    def relative(self) -> FloatArray:
+        """|est - act| / act of each query; NaN where no record matches, act = 0."""
+        relative = np.full(self.actual.size, np.nan)
+        error = np.abs(self.estimated - self.actual)
+        np.divide(error, self.actual, out=relative, where=self.actual > 0)
+        return relative
+
+    @property
+    def n_undefined(self) -> int:
+        """Number of queries without a relative error, which the averages leave out."""
+        return int((self.actual == 0).sum())
+
+    @property
+    def mean(self) -> float:
+        """Mean relative error of the queries with act > 0; NaN if there is none."""
+        defined = self.relative[self.actual > 0]
+        return float(defined.mean()) if defined.size else math.nan
+
+    @property
+    def median(self) -> float:
+        """Median relative error of the queries with act > 0; NaN if there is none."""
+        defined = self.relative[self.actual > 0]
+        return float(np.median(defined)) if defined.size else math.nan
+
+    def select(self, chosen: npt.NDArray[np.bool_]) -> CountErrors:
+        """Take some of the queries, for averages over a range of selectivity, say.
+
+        Parameters
+        ----------
+        chosen : ndarray of bool, shape (n_queries,)
+
+        Returns
+        -------
+        CountErrors
+        """
+        return CountErrors(self.actual[chosen], self.estimated[chosen])
+
+
+def random_queries(
+    n_queries: int,
+    n_values: Sequence[int],
+    n_sensitive: int,
+    generator: np.random.Generator,
+    *,
+    dimensionality: Sequence[int],
+    selectivity: Sequence[float],
+) -> list[CountQuery]:
+    """Draw count queries with random attributes and random sets of values.
+
+    A query of dimensionality qd and expected selectivity s has conditions on qd random
+    quasi-identifiers and on the sensitive attribute, each with ceil(n s^(1 / (qd + 1))) of the
+    n values of its attribute.
+
+    Parameters
+    ----------
+    n_queries : int
+        At least 0.
+    n_values : sequence of int
+        Number of values of each quasi-identifier, at least 1.
+    n_sensitive : int
+        Number of values of the sensitive attribute, at least 1.
+    generator : numpy.random.Generator
+        The same state gives the same queries.
+    dimensionality : sequence of int
+        Values of qd, each from 1 to the number of quasi-identifiers; a query draws one of them.
+    selectivity : sequence of float
+        Values of s, each in (0, 1]; a query draws one of them.
+
+    Returns
+    -------
+    list of CountQuery
+
+    Raises
+    ------
+    InvalidParameterError
+        If a number lies outside its range.
+
+    Notes
+    -----
+    **Source:** [GB] Section 7.2, which refers to X. Xiao, Y. Tao, *Anatomy: simple and effective
+    privacy preservation*, VLDB 2006, Section 6.1. Both draw numerical values as sets, too, not as
+    ranges.
+
+    Examples
+    --------
+    >>> generator = np.random.default_rng(0)
+    >>> [query] = random_queries(1, [9, 2], 4, generator, dimensionality=[1], selectivity=[0.25])
+    >>> {a: int(codes.sum()) for a, codes in query.quasi_identifiers.items()}
+    {1: 1}
+    >>> int(query.sensitive.sum())
+    2
+    """
+    if n_queries < 0 or n_sensitive < 1 or any(n < 1 for n in n_values):
+        raise InvalidParameterError(
+            "a workload needs at least one value of every attribute",
+            detail=f"{n_queries} queries; fewest values: {min([n_sensitive, *n_values])}",
+        )
+    if not dimensionality or not all(1 <= qd <= len(n_values) for qd in dimensionality):
+        raise InvalidParameterError(
+            "a query's dimensionality must lie between 1 and the number of quasi-identifiers",
+            detail=f"{len(n_values)} quasi-identifiers",
+        )
+    if not selectivity or not all(0 < s <= 1 for s in selectivity):
+        raise InvalidParameterError("an expected selectivity must lie in (0, 1]")
+    queries = []
+    for _ in range(n_queries):
+        qd = int(dimensionality[int(generator.integers(len(dimensionality)))])
+        s = float(selectivity[int(generator.integers(len(selectivity)))])
+        share = s ** (1 / (qd + 1))
+        attributes = np.sort(generator.choice(len(n_values), qd, replace=False)).tolist()
+        conditions = {a: _random_set(n_values[a], share, generator) for a in attributes}
+        queries.append(CountQuery(conditions, _random_set(n_sensitive, share, generator), s))
+    return queries
+
+
+def count_errors(
+    bucket_of_record: npt.NDArray[np.integer],
+    qi_codes: CodeArray,
+    sa_codes: CodeArray,
+    queries: Sequence[CountQuery],
+    *,
+    heartbeat: Callable[[], None] = _no_heartbeat,
+) -> CountErrors:
+    """Answer queries from microdata and from its bucketization.
+
+    Parameters
+    ----------
+    bucket_of_record : ndarray of int, shape (n_records,)
+        Bucket of each record: any whole numbers of at least 0, best without gaps.
+    qi_codes : ndarray of int32, shape (n_records, n_qi)
+    sa_codes : ndarray of int32, shape (n_records,)
+    queries : sequence of CountQuery
+    heartbeat : callable
+        Called every few dozen milliseconds of work; what it raises ends the evaluation.
+
+    Returns
+    -------
+    CountErrors
+
+    Raises
+    ------
+    InvalidParameterError
+        As :func:`exact_counts` and :func:`estimated_counts`.
+
+    Notes
+    -----
+    **Source:** [GB] Section 3.2.
+
+    Examples
+    --------
+    >>> query = CountQuery({0: np.array([True, False])}, np.array([True, False]), 0.25)
+    >>> codes = np.array([[0], [1], [0], [1]], dtype=np.int32)
+    >>> errors = count_errors(np.array([0, 0, 1, 1]), codes, np.int32([0, 1, 1, 0]), [query])
+    >>> errors.actual.tolist(), errors.estimated.tolist(), errors.mean
+    ([1], [1.0], 0.0)
+    """
+    return CountErrors(
+        exact_counts(qi_codes, sa_codes, queries, heartbeat=heartbeat),
+        estimated_counts(
+            bucket_of_record,
+            qi_codes,
+            bucket_of_record,
+            sa_codes,
+            np.ones(sa_codes.size, dtype=np.int64),
+            queries,
+            heartbeat=heartbeat,
+        ),
+    )
+
+
+def exact_counts(
+    qi_codes: CodeArray,
+    sa_codes: CodeArray,
+    queries: Sequence[CountQuery],
+    *,
+    heartbeat: Callable[[], None] = _no_heartbeat,
+) -> IntArray:
+    """Count the records that match each query.
+
+    Parameters
+    ----------
+    qi_codes : ndarray of int32, shape (n_records, n_qi)
+    sa_codes : ndarray of int32, shape (n_records,)
+    queries : sequence of CountQuery
+    heartbeat : callable
+        Called every few dozen milliseconds of work; what it raises ends the evaluation.
+
+    Returns
+    -------
+    ndarray of int64, shape (n_queries,)
+
+    Raises
+    ------
+    InvalidParameterError
+        If the shapes do not match, or a code lies outside a query's condition.
+
+    Notes
+    -----
+    64 queries are evaluated at once, one in each bit of a word. Cost: O(n_records (n_qi / 64 + h))
+    per query, where h is the share of records that match it.
+    """
+    counts = np.zeros(len(queries), dtype=np.int64)
+    for first, qi_tables, sa_table in _words(qi_codes, sa_codes, queries):
+        totals = np.zeros(_QUERIES_PER_WORD, dtype=np.int64)
+        for start in range(0, sa_codes.size, _RECORDS_PER_BLOCK):
+            heartbeat()
+            block = slice(start, start + _RECORDS_PER_BLOCK)
+            matching = _matching(qi_codes[block], qi_tables) & sa_table[sa_codes[block]]
+            _add_bits(matching, totals)
+        counts[first : first + _QUERIES_PER_WORD] = totals[: len(queries) - first]
+    return counts
+
+
+def estimated_counts(
+    qit_buckets: npt.NDArray[np.integer],
+    qi_codes: CodeArray,
+    sat_buckets: npt.NDArray[np.integer],
+    sat_codes: CodeArray,
+    sat_counts: npt.NDArray[np.integer],
+    queries: Sequence[CountQuery],
+    *,
+    heartbeat: Callable[[], None] = _no_heartbeat,
+) -> FloatArray:
+    """Estimate the answers from QIT and SAT: the sum of q s / |g| over the buckets g.
+
+    Parameters
+    ----------
+    qit_buckets : ndarray of int, shape (n_records,)
+        Bucket of each row of the QIT: any whole numbers of at least 0, best without gaps.
+    qi_codes : ndarray of int32, shape (n_records, n_qi)
+        Quasi-identifiers of the rows of the QIT.
+    sat_buckets, sat_codes, sat_counts : ndarray of int, shape (n_rows,)
+        Rows of the SAT: bucket, sensitive value, number of its occurrences.
+    queries : sequence of CountQuery
+    heartbeat : callable
+        Called every few dozen milliseconds of work; what it raises ends the evaluation.
+
+    Returns
+    -------
+    ndarray of float64, shape (n_queries,)
+
+    Raises
+    ------
+    InvalidParameterError
+        If the shapes do not match, a code lies outside a query's condition, or a bucket has not
+        as many rows in the QIT as occurrences in the SAT.
+
+    Notes
+    -----
+    **Source:** [GB] Section 3.2, Eq. of est, after Anatomy.
+    """
+    if qit_buckets.shape != qi_codes.shape[:1] or not (
+        sat_buckets.shape == sat_codes.shape == sat_counts.shape
+    ):
+        raise InvalidParameterError("QIT and SAT need one bucket for each of their rows")
+    n_buckets = 1 + max(int(qit_buckets.max(initial=-1)), int(sat_buckets.max(initial=-1)))
+    sizes = np.bincount(qit_buckets, minlength=n_buckets)
+    occurrences = np.zeros(n_buckets, dtype=np.int64)
+    np.add.at(occurrences, sat_buckets, sat_counts)
+    if (sizes != occurrences).any():
+        raise InvalidParameterError(
+            "QIT and SAT do not belong together",
+            detail=f"{int((sizes != occurrences).sum())} of {n_buckets} buckets differ in size",
+        )
+    # Rows of a bucket follow each other; ends[g] is where those of the next bucket begin.
+    by_bucket = np.argsort(qit_buckets, kind="stable")
+    qi_codes = qi_codes[by_bucket]
+    qit_ends = np.cumsum(sizes)
+    sat_order = np.argsort(sat_buckets, kind="stable")
+    sat_codes = sat_codes[sat_order]
+    numbers: IntArray = sat_counts[sat_order].astype(np.int64)
+    sat_ends = np.cumsum(np.bincount(sat_buckets, minlength=n_buckets))
+    estimates = np.zeros(len(queries))
+    # A block of buckets holds about so many records, however large its last bucket.
+    n_blocks = -(-int(sizes.sum()) // _RECORDS_PER_BLOCK)
+    cuts = np.searchsorted(qit_ends, np.arange(1, n_blocks) * _RECORDS_PER_BLOCK)
+    borders = [0, *(cuts + 1).tolist(), n_buckets]
+    for first, qi_tables, sa_table in _words(qi_codes, sat_codes, queries):
+        totals = np.zeros(_QUERIES_PER_WORD)
+        for low, high in pairwise(borders):
+            if low >= high:
+                continue
+            heartbeat()
+            qit = slice(qit_ends[low] - sizes[low], qit_ends[high - 1])
+            sat = slice(sat_ends[low - 1] if low else 0, sat_ends[high - 1])
+            _add_estimates(
+                _matching(qi_codes[qit], qi_tables),
+                qit_ends[low:high] - qit.start,
+                sa_table[sat_codes[sat]],
+                numbers[sat],
+                sat_ends[low:high] - sat.start,
+                totals,
+            )
+        estimates[first : first + _QUERIES_PER_WORD] = totals[: len(queries) - first]
+    return estimates
+
+
+def _random_set(n_values: int, share: float, generator: np.random.Generator) -> BoolArray:
+    chosen = np.zeros(n_values, dtype=np.bool_)
+    # The power is not exact: 8 values at 1/8 must not become 2. A relative margin of 1e-9 is
+    # far below 1 / n_values for every attribute that fits the memory.
+    size = min(n_values, math.ceil(n_values * share * (1 - 1e-9)))
+    chosen[generator.choice(n_values, max(1, size), replace=False)] = True
+    return chosen
+
+
+def _words(
+    qi_codes: CodeArray, sa_codes: CodeArray, queries: Sequence[CountQuery]
+) -> Iterator[tuple[int, list[WordArray | None], WordArray]]:
+    """Pack 64 queries at a time: for each attribute and code, the queries it matches."""
+    if qi_codes.ndim != 2 or sa_codes.ndim != 1:
+        raise InvalidParameterError(
+            "codes need one row for each record and one column for each attribute",
+            detail=f"quasi-identifiers: shape {qi_codes.shape}, sensitive: shape {sa_codes.shape}",
+        )
+    n_codes = [int(column.max(initial=-1)) + 1 for column in qi_codes.T]
+    n_sensitive = int(sa_codes.max(initial=-1)) + 1
+    if min(qi_codes.min(initial=0), sa_codes.min(initial=0)) < 0:
+        raise InvalidParameterError("codes must be at least 0")
+    for first in range(0, len(queries), _QUERIES_PER_WORD):
+        word = queries[first : first + _QUERIES_PER_WORD]
+        qi_tables: list[WordArray | None] = [None] * len(n_codes)
+        sa_table = np.zeros(n_sensitive, dtype=np.uint64)
+        for position, query in enumerate(word):
+            bit = np.uint64(1 << position)
+            if any(not 0 <= a < len(n_codes) for a in query.quasi_identifiers) or any(
+                mask.size < needed
+                for mask, needed in [
+                    (query.sensitive, n_sensitive),
+                    *((mask, n_codes[a]) for a, mask in query.quasi_identifiers.items()),
+                ]
+            ):
+                raise InvalidParameterError(
+                    "a query does not fit the table",
+                    detail=f"{len(n_codes)} quasi-identifiers",
+                    hint="draw the queries for this table's numbers of values",
+                )
+            sa_table[query.sensitive[:n_sensitive]] |= bit
+            for a, mask in query.quasi_identifiers.items():
+                table = qi_tables[a]
+                if table is None:
+                    table = qi_tables[a] = np.full(n_codes[a], _ALL)
+                table[~mask[: n_codes[a]]] &= ~bit
+        yield first, qi_tables, sa_table
+
+
+def _matching(qi_codes: CodeArray, qi_tables: list[WordArray | None]) -> WordArray:
+    """Tell which of the 64 queries match the quasi-identifiers of each record."""
+    matching = np.full(qi_codes.shape[0], _ALL)
+    for column, table in zip(qi_codes.T, qi_tables, strict=True):
+        if table is not None:
+            matching &= table[column]
+    return matching
+
+
+@numba.njit(cache=True, nogil=True)
+def _add_bits(words: WordArray, totals: IntArray) -> None:
+    for i in range(words.size):
+        word, bit = words[i], 0
+        while word:
+            if word & np.uint64(1):
+                totals[bit] += 1
+            word >>= np.uint64(1)
+            bit += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _add_estimates(
+    qit_words: WordArray,
+    qit_ends: IntArray,
+    sat_words: WordArray,
+    sat_counts: IntArray,
+    sat_ends: IntArray,
+    totals: FloatArray,
+) -> None:
+    """Add q s / |g| of each bucket to the 64 totals."""
+    q = np.zeros(64, dtype=np.int64)
+    s = np.zeros(64, dtype=np.int64)
+    record, row = 0, 0
+    for g in range(qit_ends.size):
+        size = qit_ends[g] - record
+        any_q, any_s = np.uint64(0), np.uint64(0)
+        for i in range(record, qit_ends[g]):
+            any_q |= qit_words[i]
+        for j in range(row, sat_ends[g]):
+            any_s |= sat_words[j]
+        both = any_q & any_s
+        if both:
+            q[:] = 0
+            s[:] = 0
+            for i in range(record, qit_ends[g]):
+                word, bit = qit_words[i] & both, 0
+                while word:
+                    if word & np.uint64(1):
+                        q[bit] += 1
+                    word >>= np.uint64(1)
+                    bit += 1
+            for j in range(row, sat_ends[g]):
+                word, bit = sat_words[j] & both, 0
+                while word:
+                    if word & np.uint64(1):
+                        s[bit] += sat_counts[j]
+                    word >>= np.uint64(1)
+                    bit += 1
+            word, bit = both, 0
+            while word:
+                if word & np.uint64(1):
+                    totals[bit] += q[bit] * s[bit] / size
+                word >>= np.uint64(1)
+                bit += 1
+        record, row = qit_ends[g], sat_ends[g]
