@@ -1,4 +1,7 @@
-"""What SQL can say and a count query may not, told by its words and symbols."""
+"""What SQL can say and a count query may not, told by the words and symbols where it begins.
+
+Runs before the parser: what is refused here has a reason of its own, and the parser never sees it.
+"""
 
 from __future__ import annotations
 
@@ -9,33 +12,38 @@ from kanon_db.counting.lexemes import Lexeme
 from kanon_db.counting.refusals import ALLOWED, refusal
 from kanon_db.errors import UnsupportedQueryError
 
-KEYWORDS: Final = frozenset("and as between false from in is not null or select true where".split())
-"""The words that a count query is made of; all but BETWEEN are reserved in PostgreSQL."""
+MAX_NESTING: Final = 40
+"""Parentheses, NOTs, CASEs … inside each other; reading and rewriting recurse with them."""
+
+KEYWORDS: Final = frozenset(
+    "and as asc between by case desc distinct else end false from group having ilike in inner is"
+    " join left like limit not null offset on or order outer select then true using when"
+    " where".split()
+)
+"""The words that a count query is made of and that cannot be names where a name belongs."""
+
+FUNCTIONS: Final = frozenset("avg cast count date_part date_trunc extract sum".split())
+"""Names elsewhere than before a parenthesis."""
 
 LITERAL_TYPES: Final = frozenset({"date", "timestamp"})
 
-_TYPE_HINT: Final = (
-    "write DATE '…', TIMESTAMP '…' or a plain quoted string, which takes its column's type"
-)
-
 _CONSTRUCTS: Final = {
+    "select": "subqueries are not supported",
     "with": "WITH is not supported",
     "exists": "subqueries are not supported",
     **dict.fromkeys(("union", "intersect", "except"), "set operations (UNION …) are not supported"),
     **dict.fromkeys(
-        ("cross", "full", "inner", "join", "left", "natural", "on", "outer", "right", "using"),
-        "joins are not supported",
+        ("cross", "full", "natural", "right"),
+        "only JOIN and LEFT JOIN with a condition on one column each are supported",
     ),
     "lateral": "LATERAL is not supported",
     "only": "ONLY is not supported",
     "tablesample": "TABLESAMPLE is not supported",
-    "group": "GROUP BY is not supported",
-    "having": "HAVING is not supported",
-    "order": "ORDER BY is not supported",
-    "limit": "LIMIT is not supported",
-    "offset": "OFFSET is not supported",
     "fetch": "FETCH is not supported",
     "window": "window functions are not supported",
+    "over": "window functions are not supported",
+    "filter": "FILTER is not supported",
+    "within": "WITHIN GROUP is not supported",
     "for": "row locks (FOR UPDATE …) are not supported",
     "into": "SELECT INTO is not supported",
     "distinct": "SELECT DISTINCT is not supported",
@@ -43,12 +51,11 @@ _CONSTRUCTS: Final = {
     "any": "ANY is not supported",
     "some": "SOME is not supported",
     "array": "arrays are not supported",
-    "case": "CASE is not supported",
     "collate": "COLLATE is not supported",
     **dict.fromkeys(("asymmetric", "symmetric"), "BETWEEN SYMMETRIC is not supported"),
     "isnull": "ISNULL is not supported",
     "notnull": "NOTNULL is not supported",
-    **dict.fromkeys(("ilike", "like", "similar"), "pattern matching (LIKE …) is not supported"),
+    "similar": "SIMILAR TO is not supported",
     "overlaps": "OVERLAPS is not supported",
     **dict.fromkeys(
         "current_catalog current_date current_role current_schema current_time current_timestamp"
@@ -58,65 +65,70 @@ _CONSTRUCTS: Final = {
 }
 """Words that PostgreSQL reserves, by what they begin (and EXISTS, hardly ever a column's name)."""
 
+_ONLY_AFTER_PARENTHESIS: Final = frozenset({"over", "filter", "within"})
+"""Of these, names elsewhere."""
+
 _HINTS: Final = {
-    "group": "ask one query for each group",
     "any": "write IN (…)",
     "some": "write IN (…)",
     "array": "write IN (…)",
     "isnull": "write IS NULL",
     "notnull": "write IS NOT NULL",
+    "fetch": "write LIMIT",
+    "similar": "write LIKE",
 }
 
 _BEFORE_PARENTHESIS: Final = {
     "values": "VALUES is not supported",
     "operator": "OPERATOR(…) is not supported",
     "row": "comparisons of rows are not supported",
+    **dict.fromkeys(
+        ("rollup", "cube", "grouping", "sets"), "GROUP BY takes columns and expressions only"
+    ),
 }
 """Words that PostgreSQL does not reserve, that begin something else than a function call."""
 
-_AFTER_PARENTHESIS: Final = {
-    "filter": "FILTER is not supported",
-    "over": "window functions are not supported",
-    "within": "WITHIN GROUP is not supported",
-}
-
 _OTHER_RESERVED: Final = frozenset(
-    "analyse analyze asc authorization binary both check collation column concurrently constraint"
-    " create default deferrable desc do else end foreign freeze grant initially leading placing"
-    " primary references returning table then to trailing unique variadic verbose when".split()
+    "analyse analyze authorization binary both cast check collation column concurrently constraint"
+    " create default deferrable do foreign freeze grant initially leading placing"
+    " primary references returning table to trailing unique variadic verbose".split()
 )
 """The rest of what PostgreSQL 15 to 18 reserve: as a name, each of them must be quoted."""
 
+_NEEDS_AS: Final = frozenset(
+    "char character day filter hour minute month over precision second varying within without"
+    " year".split()
+)
+"""Names that an item of the select list has after AS only."""
 
-def refuse_constructs(lexemes: Sequence[Lexeme]) -> None:
-    """Refuse the first construct that a count query cannot have, each for a reason of its own.
+_TESTED: Final = frozenset("distinct false not null true unknown".split())
+_VALUES: Final = frozenset("end false null true".split())
+_LAST: Final = _VALUES | {"asc", "desc"}
+"""Of the keywords, those with which a query may end."""
 
-    Afterwards the unquoted words are :data:`KEYWORDS`, ``count`` and ``cast`` before a
-    parenthesis, types where a type belongs, and names that PostgreSQL takes for names; no name
-    precedes a parenthesis, ``*`` stands in ``COUNT(*)`` only, ``::`` after a string only, and a
-    sign before a number only, where it is part of it.
-
-    Parameters
-    ----------
-    lexemes : sequence of Lexeme
-        Of the whole query.
-
-    Raises
-    ------
-    UnsupportedQueryError
-    """
-    if not lexemes:
-        raise refusal("the query is empty")
-    first = lexemes[0]
-    if first.is_word("with"):
-        raise refusal("common table expressions (WITH) are not supported", first.position)
-    if not first.is_word("select"):
-        raise refusal("the query is not a SELECT statement", first.position)
-    for index in range(len(lexemes)):
-        _check(_Place(lexemes, index))
+_TYPE_HINT: Final = (
+    "write DATE '…', TIMESTAMP '…' or a plain quoted string, which takes the type of what it is"
+    " compared with"
+)
 
 
-class _Place:
+def is_name(lexeme: Lexeme) -> bool:
+    """Whether PostgreSQL takes it for a name, quoted or not, where a name belongs."""
+    if lexeme.kind == "name":
+        return True
+    word = lexeme.text
+    return lexeme.kind == "word" and (
+        word in _ONLY_AFTER_PARENTHESIS
+        or not (word in KEYWORDS or word in _CONSTRUCTS or word in _OTHER_RESERVED)
+    )
+
+
+def is_bare_alias(lexeme: Lexeme) -> bool:
+    """Whether it names an item of the select list without AS."""
+    return is_name(lexeme) and not (lexeme.kind == "word" and lexeme.text in _NEEDS_AS)
+
+
+class Place:
     """A lexeme among its neighbors."""
 
     def __init__(self, lexemes: Sequence[Lexeme], index: int) -> None:
@@ -133,93 +145,209 @@ class _Place:
             return self._lexemes[index]
         return Lexeme("end", "", self.lexeme.position)
 
+    @property
+    def is_tested(self) -> bool:
+        """Whether it comes after IS or IS NOT."""
+        before = self.neighbor(-2) if self.before.is_word("not") else self.before
+        return before.is_word("is")
+
+    @property
+    def is_called(self) -> bool:
+        """Whether it is a function of a count query, not qualified, with its parenthesis."""
+        return (
+            self.lexeme.is_word(*FUNCTIONS)
+            and self.after.is_symbol("(")
+            and not self.before.is_symbol(".")
+        )
+
+    @property
+    def is_type(self) -> bool:
+        """Whether it stands where the type of a constant belongs."""
+        return (
+            self.before.is_symbol("::")
+            or (self.before.is_word("as") and self.neighbor(-4).is_word("cast"))
+            or (self.lexeme.is_word(*LITERAL_TYPES) and self.after.kind == "string")
+        )
+
+    @property
+    def is_keyword(self) -> bool:
+        """Whether it is a word that is no name here, to PostgreSQL."""
+        if self.lexeme.kind != "word":
+            return False
+        match self.lexeme.text:
+            case "unknown":
+                return self.is_tested
+            case "escape":
+                return self.before.kind == "string"
+            case "nulls":
+                return self.after.is_word("first", "last")
+            case "first" | "last":
+                return self.before.is_word("nulls")
+            case word:
+                return word in KEYWORDS or self.is_called or self.is_type
+
+    @property
+    def is_negation(self) -> bool:
+        """Whether it negates a test, as in IS NOT NULL and NOT IN."""
+        return self.lexeme.is_word("not") and (
+            self.before.is_word("is") or self.after.is_word("between", "ilike", "in", "like")
+        )
+
     def refusal(self, what: str, hint: str = ALLOWED) -> UnsupportedQueryError:
+        """Make the refusal of the lexeme."""
         return refusal(what, self.lexeme.position, hint)
 
 
-def _check(place: _Place) -> None:
-    match place.lexeme.kind:
+def refuse_constructs(lexemes: Sequence[Lexeme]) -> None:
+    """Refuse the first construct that a count query cannot have, each for a reason of its own.
+
+    Afterwards parentheses and CASEs are balanced and not too deep; an unquoted word is a keyword
+    of a count query, or a name to PostgreSQL too; of functions only :data:`FUNCTIONS` are called;
+    what is cast is a string, to a date or timestamp.
+
+    Parameters
+    ----------
+    lexemes : sequence of Lexeme
+        Of the whole query, without a semicolon at its end.
+
+    Raises
+    ------
+    UnsupportedQueryError
+    """
+    if not lexemes:
+        raise refusal("the query is empty")
+    first, last = lexemes[0], lexemes[-1]
+    if first.is_word("with"):
+        raise refusal("common table expressions (WITH) are not supported", first.position)
+    if not first.is_word("select"):
+        raise refusal("the query is not a SELECT statement", first.position)
+    for index in range(len(lexemes)):
+        _check(Place(lexemes, index))
+    _refuse_deep_nesting(lexemes)
+    if last.is_word(*KEYWORDS - _LAST) or (last.kind == "symbol" and last.text != ")"):
+        raise refusal("the query ends too early", last.position)
+
+
+def unexpected(lexeme: Lexeme) -> UnsupportedQueryError:
+    """Make the refusal of a lexeme that does not belong where it stands."""
+    if lexeme.kind == "end":
+        return refusal("the query ends too early", lexeme.position)
+    return refusal("the query is not a SELECT that can be read", lexeme.position)
+
+
+def _refuse_deep_nesting(lexemes: Sequence[Lexeme]) -> None:
+    opened: list[tuple[Lexeme, int]] = []
+    depth = signs = 0  # the signs and NOTs in a row, which nest what comes after them
+    for lexeme in lexemes:
+        if lexeme.is_symbol("(") or lexeme.is_word("case"):
+            opened.append((lexeme, 1 + signs))
+            depth += 1 + signs
+        elif lexeme.is_symbol(")") or lexeme.is_word("end"):
+            if not opened or opened[-1][0].is_symbol("(") is not lexeme.is_symbol(")"):
+                raise unexpected(lexeme)
+            depth -= opened.pop()[1]
+        signs = signs + 1 if lexeme.is_word("not") or lexeme.is_symbol("+", "-") else 0
+        if depth + signs > MAX_NESTING:
+            raise refusal(f"more than {MAX_NESTING} parentheses inside each other", lexeme.position)
+    if opened:
+        raise refusal("the query ends too early", lexemes[-1].position)
+
+
+def _check(place: Place) -> None:
+    lexeme, after = place.lexeme, place.after
+    match lexeme.kind:
         case "word":
             _check_word(place)
-        case "name" if place.after.is_symbol("("):
-            raise place.refusal("function calls are not supported")
-        case "string" if place.after.kind == "string":
-            raise place.refusal(
-                "a string in several pieces is not supported", "write it in one piece"
+        case "name" if after.is_symbol("("):
+            raise _called(place)
+        case "string" if after.kind == "string":
+            raise refusal(
+                "a string in several pieces is not supported",
+                after.position,
+                "write it in one piece",
             )
         case "symbol":
             _check_symbol(place)
 
 
-def _check_word(place: _Place) -> None:
-    word = place.lexeme.text
-    called = place.after.is_symbol("(")
-    if word in KEYWORDS:
-        if word == "select" and place.before.kind != "end":
-            raise place.refusal("subqueries are not supported")
-    elif word == "count" and called:
-        _check_count(place)
-    elif word == "cast" and called:
+def _check_word(place: Place) -> None:
+    word, before, after = place.lexeme.text, place.before, place.after
+    called = after.is_symbol("(")
+    if place.is_tested:
+        if word not in _TESTED:
+            raise place.refusal(
+                "IS is supported with NULL, TRUE, FALSE, UNKNOWN and DISTINCT FROM only"
+            )
+    elif word in ("limit", "offset") and after.kind != "number":
+        raise place.refusal("LIMIT and OFFSET take a whole number")
+    elif word in ("like", "ilike") and after.kind != "string":
+        raise place.refusal("a pattern is a quoted string", "write it in single quotes")
+    elif word == "escape" and before.kind == "string" and after.kind != "string":
+        raise place.refusal("ESCAPE takes a quoted character", "write it in single quotes")
+    elif word == "select" and before.kind == "end":
         pass
-    elif word in _AFTER_PARENTHESIS and place.before.is_symbol(")"):
-        raise place.refusal(_AFTER_PARENTHESIS[word])
-    elif called and word in ("left", "right"):
-        raise place.refusal("function calls are not supported")
-    elif word == "distinct" and _is_tested(place):
-        raise place.refusal("IS DISTINCT FROM is not supported")
-    elif word == "unknown" and _is_tested(place):
-        raise place.refusal("IS is supported with NULL only", "write flag IS NULL")
-    elif word in _CONSTRUCTS:
+    elif word == "distinct" and before.is_symbol("("):
+        raise place.refusal(
+            "COUNT(DISTINCT …) is not supported", "write COUNT(*), COUNT(…), SUM(…) or AVG(…)"
+        )
+    elif place.is_called:
+        _check_function(place)
+    elif called and (word == "left" or word not in KEYWORDS):
+        raise _called(place)
+    elif word in _CONSTRUCTS and (word not in _ONLY_AFTER_PARENTHESIS or before.is_symbol(")")):
         raise place.refusal(_CONSTRUCTS[word], _HINTS.get(word, ALLOWED))
-    elif word in _OTHER_RESERVED or word == "cast":
+    elif word in _OTHER_RESERVED:
         raise place.refusal("a reserved word stands for a name", "put a name into double quotes")
-    elif called:
-        what = _BEFORE_PARENTHESIS.get(word, "function calls are not supported")
-        raise place.refusal(what)
-    elif (place.after.kind == "string" or _is_cast_target(place)) and word not in LITERAL_TYPES:
+    elif word not in LITERAL_TYPES and (
+        place.is_type
+        or (after.kind == "string" and not place.is_keyword and not _ends_operand(before))
+    ):
         raise place.refusal("constants of this type are not supported", _TYPE_HINT)
 
 
-def _is_tested(place: _Place) -> bool:
-    """Whether the word comes after IS or IS NOT."""
-    before = place.neighbor(-2) if place.before.is_word("not") else place.before
-    return before.is_word("is")
+def _check_function(place: Place) -> None:
+    word, argument = place.lexeme.text, place.neighbor(2)
+    if word == "cast" and argument.kind != "string":
+        raise place.refusal("casts are supported of quoted strings only", _TYPE_HINT)
+    if word in ("date_part", "date_trunc") and argument.kind != "string":
+        raise refusal("the part of a date is a quoted constant", argument.position, "write 'year'")
 
 
-def _check_count(place: _Place) -> None:
-    argument = place.neighbor(2)
-    if argument.is_word("distinct"):
-        raise place.refusal("COUNT(DISTINCT …) is not supported", "write COUNT(*)")
-    if not (argument.is_symbol("*") and place.neighbor(3).is_symbol(")")):
-        raise place.refusal(
-            "COUNT of an expression is not supported",
-            "write COUNT(*), with WHERE … IS NOT NULL to count a column's values",
-        )
+def _called(place: Place) -> UnsupportedQueryError:
+    """Refuse a name, or a word, before an opening parenthesis."""
+    lexeme, before = place.lexeme, place.before
+    if lexeme.kind == "word":
+        what = _BEFORE_PARENTHESIS.get(lexeme.text) or _CONSTRUCTS.get(lexeme.text)
+        if what is not None:
+            return place.refusal(what, _HINTS.get(lexeme.text, ALLOWED))
+    if before.is_word("as") or is_name(before):
+        return place.refusal("a list of column aliases is not supported")
+    return place.refusal("function calls are not supported")
 
 
-def _is_cast_target(place: _Place) -> bool:
-    """Whether a type belongs here: after ``::``, or in ``CAST('…' AS``."""
-    return place.before.is_symbol("::") or (
-        place.before.is_word("as") and place.neighbor(-2).kind == "string"
-    )
-
-
-def _check_symbol(place: _Place) -> None:
+def _check_symbol(place: Place) -> None:
+    before, after = place.before, place.after
     match place.lexeme.text:
-        case ";" if place.after.kind != "end":
+        case ";":
             raise place.refusal("several statements are not supported", "ask one query at a time")
-        case "::" if place.before.kind != "string":
+        case "::" if before.kind != "string":
             raise place.refusal("casts are supported of quoted strings only", _TYPE_HINT)
-        case "+" | "-" if place.after.kind != "number" or _ends_operand(place.before):
-            raise place.refusal("arithmetic is not supported", "compare columns with constants")
-        case "*" if not (place.before.is_symbol("(") and place.neighbor(-2).is_word("count")):
-            if place.before.is_word("select") or place.before.is_symbol(",", "."):
-                raise place.refusal("the select list is not one COUNT(*)")
-            raise place.refusal("* is supported in COUNT(*) only")
+        case "::" if (end := place.neighbor(2)).is_symbol("(", "::") or end.is_word(
+            "with", "without"
+        ):
+            raise refusal("a type with modifiers is not supported", end.position)
+        case "*" if before.is_word("select") or before.is_symbol(","):
+            raise place.refusal("the select list holds columns that no GROUP BY names")
+        case "*" if before.is_symbol("."):
+            raise place.refusal("a whole row stands for a column")
+        case "*" if not (
+            (before.is_symbol("(") and place.neighbor(-2).is_word("count"))
+            or (_ends_operand(before) and after.kind != "end" and not after.is_symbol(")", ","))
+        ):
+            raise place.refusal("* is supported in COUNT(*) and between numbers only")
 
 
 def _ends_operand(lexeme: Lexeme) -> bool:
-    """Whether a sign after this lexeme would add or subtract."""
     if lexeme.kind == "word":
-        return lexeme.text not in KEYWORDS or lexeme.text in ("null", "true", "false")
-    return lexeme.kind != "symbol" or lexeme.text in (")", "*", "+", "-")
+        return lexeme.text not in KEYWORDS or lexeme.text in _VALUES
+    return lexeme.kind in ("name", "number", "string") or lexeme.is_symbol(")")

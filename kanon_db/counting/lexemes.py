@@ -70,8 +70,10 @@ _LEXEME: Final = re.compile(
 )
 
 # PostgreSQL takes the longest run of operator characters, then gives back + and - at its end,
-# except from an operator that holds one of ~ ! @ # % ^ & | ` ?, hence not after "!=".
-_OPERATORS: Final = re.compile(r"(?P<operator>=|<>|<=|>=|<|>|\*)?(?P<signs>[+-]*)|(?P<unequal>!=)")
+# except from an operator that holds one of ~ ! @ # % ^ & | ` ?, hence not after "!=" and "%".
+_OPERATORS: Final = re.compile(
+    r"(?P<operator>=|<>|<=|>=|<|>|\*|/)?(?P<signs>[+-]*)|(?P<alone>!=|%)"
+)
 
 _TO_LOWER: Final = str.maketrans(ascii_uppercase, ascii_lowercase)  # ASCII only, as PostgreSQL
 
@@ -100,7 +102,7 @@ def scan(query: str) -> list[Lexeme]:
     -------
     list of Lexeme
         In their order; whitespace only separates them. Runs of operator characters come apart as
-        in PostgreSQL; of operators, comparisons, ``*``, ``+`` and ``-`` pass.
+        in PostgreSQL; of operators, comparisons and those of arithmetic pass.
 
     Raises
     ------
@@ -197,7 +199,7 @@ def _operators(run: str, position: int) -> list[Lexeme]:
                 "backquotes are not supported", position, "quote names with double quotes"
             )
         raise refusal("an operator is not supported", position)
-    pieces = [match["operator"] or match["unequal"] or "", *(match["signs"] or "")]
+    pieces = [match["operator"] or match["alone"] or "", *(match["signs"] or "")]
     lexemes = []
     for piece in filter(None, pieces):
         lexemes.append(Lexeme("symbol", piece, position))

@@ -7,9 +7,9 @@ from typing import Final
 from kanon_db.errors import UnsupportedQueryError
 
 ALLOWED: Final = (
-    "ask SELECT COUNT(*) FROM <publication> WHERE <conditions joined by AND>; a condition compares"
-    " a column with constants by =, <>, <, <=, >, >=, IN, BETWEEN or IS NULL, and OR and NOT may"
-    " join conditions on quasi-identifiers, or conditions on the sensitive attribute"
+    "ask SELECT COUNT(*) FROM <publication> [JOIN <lookup table> ON …] WHERE … [GROUP BY …];"
+    " conditions are made of columns and constants by =, <>, <, <=, >, >=, IN, BETWEEN, LIKE,"
+    " IS NULL, IS DISTINCT FROM, AND, OR, NOT, arithmetic, EXTRACT, date_trunc and CASE"
 )
 
 

@@ -7,7 +7,6 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kanon_db.counting.bitmaps import Truth
 from kanon_db.database.bucket_tables import BucketTables
 from kanon_db.database.columns import int4_bytes, with_numbers
 from kanon_db.database.session import Session, fetch_one
@@ -225,32 +224,6 @@ def _insert(
             str(length),
             str(n_values),
         )
-
-
-def read_truth(
-    session: Session, tables: BucketTables, attribute: str, condition: str, values: Sequence[str]
-) -> Truth:
-    """Find the records for which a condition on one attribute is true, or unknown.
-
-    Parameters
-    ----------
-    condition : str
-        SQL on the table of bitmaps, as alias ``b``; its values are the array ``$2``.
-    """
-    rows = session.fetch(
-        f"SELECT b.{tables.bits} AS bits, ({condition}) IS TRUE AS holds FROM {tables.bit} AS b"
-        f" WHERE b.{tables.attribute} = $1::text AND ({condition}) IS NOT FALSE",
-        attribute,
-        *([list(values)] if values else []),
-    )
-    true = unknown = 0
-    for row in rows:
-        bits = int.from_bytes(row["bits"], "little")
-        if row["holds"]:
-            true |= bits
-        else:
-            unknown |= bits
-    return Truth(true, unknown)
 
 
 def count_bitmap_differences(session: Session, tables: BucketTables, *, whole: bool) -> int:

@@ -1,43 +1,51 @@
-"""Answering count queries from published tables, with the caller's own rights."""
+"""Answering queries from published tables, with the caller's own rights."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
-from kanon_db.counting.bitmaps import Counted, Truth, count_buckets, count_exactly, evaluate
-from kanon_db.counting.check import CountQuery, check
-from kanon_db.counting.layout import BucketLayout, Category, Column
-from kanon_db.counting.parse import parse_count
-from kanon_db.counting.predicate import Condition, Predicate, conditions, literals
+from kanon_db.counting.answers import NOTHING, Counted, Estimated, Group, selected
+from kanon_db.counting.bucket_statement import bucket_statement, parts_of, side_of
+from kanon_db.counting.cell_statement import (
+    MOST_GROUPED,
+    accuracy_of,
+    cell_statement,
+    grouped_ranges,
+)
+from kanon_db.counting.check import Measure, Query
+from kanon_db.counting.expressions import Aggregate, Column, Expression
+from kanon_db.counting.layout import BucketLayout, CellLayout
 from kanon_db.counting.refusals import refusal
-from kanon_db.counting.rewrite import condition_statement, rewrite, sent_type
-from kanon_db.database.bitmaps import read_truth
-from kanon_db.database.bucket_tables import BucketTables
-from kanon_db.database.catalog import find_publication, published_schema
-from kanon_db.database.columns import ColumnType, column_types
-from kanon_db.database.server_errors import DATA_EXCEPTION_CLASS, INSUFFICIENT_PRIVILEGE
-from kanon_db.database.session import Session, fetch_one
-from kanon_db.errors import DatabaseError, PermissionDeniedError
+from kanon_db.counting.sql import Constants, Statement, write
+from kanon_db.database.bitmap_counts import count_with_bitmaps
+from kanon_db.database.query_scope import OpenQuery, open_query
+from kanon_db.database.session import Row, Session
 
-_CATEGORIES: Final[dict[str, Category]] = {
-    "smallint": "integer",
-    "integer": "integer",
-    "bigint": "integer",
-    "numeric": "numeric",
-    "real": "float",
-    "double precision": "float",
-    "text": "text",
-    "character varying": "text",
-    "bpchar": "text",
-    "boolean": "boolean",
-    "date": "moment",
-    "timestamp without time zone": "moment",
-    "timestamp with time zone": "moment",
-}
+
+@dataclass(frozen=True)
+class Answer:
+    """What a query gives.
+
+    Attributes
+    ----------
+    query : Query
+    groups : list of Group
+        In the query's order; a query without GROUP BY has one.
+    """
+
+    query: Query
+    groups: list[Group]
+
+    @property
+    def shown(self) -> list[tuple[int, Measure]]:
+        """The measures of the select list, with their places in each group's estimates."""
+        return [pair for pair in enumerate(self.query.measures) if pair[1].is_shown]
 
 
 def estimate_count(session: Session, query: str) -> Counted:
-    """Answer a COUNT query from a publication.
+    """Answer a COUNT query without groups from a publication.
 
     Returns
     -------
@@ -55,131 +63,264 @@ def estimate_count(session: Session, query: str) -> Counted:
     Counts with bitmaps where every attribute of the query has them: some milliseconds for a
     million records, where joining QIT and SAT takes some hundred. Both give the same numbers.
     """
-    checked, tables, layout = _read(session, query)
-    mentioned = {
-        condition.column
-        for predicate in (checked.quasi_identifiers, checked.sensitive)
-        if predicate is not None
-        for condition in conditions(predicate)
-    }
-    if mentioned <= set(tables.with_bitmaps):
-        return _count_bitmaps(session, checked, tables, layout)
-    statement = rewrite(checked, layout)
-    values = [list(statement.values)] if statement.values else []
-    return Counted(**fetch_one(session, statement.text, *values))
+    opened = open_query(session, query)
+    text = opened.text
+    if text.group or text.having is not None or text.order or text.limit is not None or text.offset:
+        raise refusal(
+            "GROUP BY, HAVING, ORDER BY and LIMIT are answered by rows",
+            hint="ask kanon.estimate_counts",
+        )
+    _require_one_count(opened.query, "kanon.estimate")
+    (group,) = _groups(opened)
+    return _counted(group.estimates[0])
 
 
-def rewrite_count(session: Session, query: str) -> str:
-    """Return one statement over QIT and SAT that answers a query, constants included.
+def estimate_counts(session: Session, query: str) -> list[tuple[str, Counted]]:
+    """Answer a COUNT query with GROUP BY: each group's key as a JSON object, and its count.
+
+    Returns
+    -------
+    list of (str, Counted)
+        Every group that can have records, unless HAVING or LIMIT leave it out.
 
     Raises
     ------
     UnsupportedQueryError, NotFoundError
         As :func:`estimate_count`.
     """
-    checked, _, layout = _read(session, query)
-    return rewrite(checked, layout, session.literal).text
+    opened = open_query(session, query)
+    _require_one_count(opened.query, "kanon.estimate")
+    return [(group.key, _counted(group.estimates[0])) for group in _groups(opened)]
 
 
-def _read(session: Session, query: str) -> tuple[CountQuery, BucketTables, BucketLayout]:
-    schema = published_schema(session)
-    parsed = parse_count(query, schema)
-    publication = find_publication(session, parsed.relation)
-    tables = BucketTables.of(session, schema, publication.name, publication.layout)
-    layout = _layout(session, tables, publication.layout["sensitive"])
-    checked = check(parsed.predicate, layout)
-    for predicate in (checked.quasi_identifiers, checked.sensitive):
-        if predicate is not None:
-            _check_constants(session, predicate, layout)
-    return checked, tables, layout
+def estimate(session: Session, query: str) -> Answer:
+    """Answer a query with any aggregates: COUNT, SUM and AVG, with groups or without.
 
-
-def _count_bitmaps(
-    session: Session, query: CountQuery, tables: BucketTables, layout: BucketLayout
-) -> Counted:
-    columns = {**layout.quasi_identifiers, layout.sensitive.name: layout.sensitive}
-
-    def read(condition: Condition) -> Truth:
-        column = columns[condition.column]
-        statement = condition_statement(condition, column, "b")
-        return read_truth(session, tables, column.name, statement.text, statement.values)
-
-    n_buckets = tables.buckets_of_sizes
-    n_records = sum(size * n for size, n in zip(tables.sizes, n_buckets, strict=True))
-    everything = (1 << n_records) - 1
-    if query.sensitive is None:
-        return count_exactly(evaluate(query.quasi_identifiers, read, everything).true)
-    values = evaluate(query.sensitive, read, everything).true
-    if query.quasi_identifiers is None:
-        return count_exactly(values)
-    records = evaluate(query.quasi_identifiers, read, everything).true
-    return count_buckets(records, values, tables.sizes, n_buckets)
-
-
-def _layout(session: Session, tables: BucketTables, sensitive: str) -> BucketLayout:
-    oids = fetch_one(
-        session,
-        "SELECT to_regclass($1::text)::oid::text AS qit, to_regclass($2::text)::oid::text AS sat",
-        tables.qit,
-        tables.sat,
-    )
-    qit = column_types(session, oids["qit"])
-    quasi_identifiers = {
-        name: _column(session, column)
-        for name, column in qit.items()
-        if session.identifier(name) in tables.quasi_identifiers
-    }
-    return BucketLayout(
-        quasi_identifiers=quasi_identifiers,
-        sensitive=_column(session, column_types(session, oids["sat"])[sensitive]),
-        qit=tables.qit,
-        sat=tables.sat,
-        bucket_id=tables.bucket_id,
-        count=tables.count,
-        size=tables.size("bucket_id"),
-    )
-
-
-def _column(session: Session, column: ColumnType) -> Column:
-    schema = column.operator_schema
-    return Column(
-        name=column.name,
-        sql=session.identifier(column.name),
-        type_name=column.type_name,
-        category=_CATEGORIES.get(column.type_name, "other"),
-        operator_schema=None if schema is None else session.identifier(schema),
-        has_constant_input=column.has_constant_input,
-    )
-
-
-def _check_constants(session: Session, predicate: Predicate, layout: BucketLayout) -> None:
-    """Make sure that every quoted constant reads as its column's type.
-
-    The server's own complaint would come later, and quote the constant.
+    Raises
+    ------
+    UnsupportedQueryError, NotFoundError
+        As :func:`estimate_count`.
     """
-    columns = {**layout.quasi_identifiers, layout.sensitive.name: layout.sensitive}
-    for condition in conditions(predicate):
-        column = columns[condition.column]
-        by_type: dict[str, list[str]] = {}
-        for literal in literals(condition):
-            by_type.setdefault(sent_type(column, literal)[0], []).append(literal.text)
-        for type_name in by_type.keys() - {"text", "bool", "int8"}:  # these read for certain
-            try:
-                with session.savepoint():
-                    session.fetch(
-                        f"SELECT count(c::{type_name}) FROM unnest($1::text[]) AS c",
-                        by_type[type_name],
-                    )
-            except DatabaseError as error:
-                if error.sqlstate == INSUFFICIENT_PRIVILEGE:
-                    raise PermissionDeniedError(
-                        "the role may not use a column's type",
-                        detail=f'column "{column.name}" of type {type_name}',
-                        hint="the type's owner can GRANT USAGE ON its SCHEMA to kanon_analyst",
-                    ) from None
-                if not error.sqlstate.startswith(DATA_EXCEPTION_CLASS):
-                    raise
-                raise refusal(
-                    f'a constant compared with column "{column.name}" does not read as {type_name}',
-                    hint="write it as PostgreSQL prints values of this type",
-                ) from None
+    opened = open_query(session, query)
+    return Answer(opened.query, _groups(opened))
+
+
+def rewrite_count(session: Session, query: str) -> str:
+    """Return the SQL over published tables that answers a query, constants included.
+
+    One statement for each aggregate. HAVING, ORDER BY and LIMIT are applied to its rows.
+
+    Raises
+    ------
+    UnsupportedQueryError, NotFoundError
+        As :func:`estimate_count`.
+    """
+    opened = open_query(session, query)
+    return ";\n".join(
+        _statement(opened, measure.aggregate, session.literal).text
+        for measure in opened.query.measures
+        if measure.is_shown
+    )
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A line of what `explain_count` tells.
+
+    Attributes
+    ----------
+    part : str
+        ``publication``, ``condition``, ``group``, ``aggregate``, ``method`` or ``statement``.
+    description : str
+        The part itself, as SQL where it is some.
+    accuracy : str or None
+        ``exact: …`` or ``estimated: …`` with the reason.
+    std_error : float or None
+        Of an aggregate: expected from the published tables; the largest one of its groups.
+    """
+
+    part: str
+    description: str
+    accuracy: str | None = None
+    std_error: float | None = None
+
+
+def explain_count(session: Session, query: str) -> list[Explained]:
+    """Say how a query is answered: which parts exactly, which by an estimate, and how well.
+
+    Raises
+    ------
+    UnsupportedQueryError, NotFoundError
+        As :func:`estimate_count`.
+    """
+    opened = open_query(session, query)
+    publication, checked = opened.publication, opened.query
+    constants = Constants(session.literal)
+
+    def line(part: str, expression: Expression) -> Explained:
+        text = write(expression, _plain_name(opened), constants)
+        return Explained(part, text, _accuracy(expression, opened))
+
+    lines = [
+        Explained("publication", f"{publication.name}: {publication.kind}, {publication.records}"
+                  " records")
+    ]  # fmt: skip
+    lines += [line("condition", part) for part in parts_of(checked.where)]
+    lines += [line("group", key.expression) for key in checked.keys]
+    groups, method = _answered(opened)
+    for place, measure in enumerate(checked.measures):
+        if measure.is_shown:
+            errors = [
+                error for group in groups if (error := group.estimates[place].std_error) is not None
+            ]
+            expected = max(errors, default=0.0)
+            is_exact = all(
+                group.estimates[place].lower_bound == group.estimates[place].upper_bound
+                for group in groups
+            )
+            accuracy = _EXACT if is_exact else _ESTIMATED[isinstance(opened.layout, BucketLayout)]
+            lines.append(Explained("aggregate", measure.label, accuracy, expected))
+    lines.append(Explained("method", method))
+    lines += [
+        Explained("statement", _statement(opened, measure.aggregate, session.literal).text)
+        for measure in checked.measures
+        if measure.is_shown
+    ]
+    return lines
+
+
+_EXACT: Final = "exact"
+_ESTIMATED: Final = {
+    True: "estimated: a bucket hides which of its sensitive values a record has",
+    False: "estimated: cells hide which of their values a record has",
+}
+
+
+def _accuracy(expression: Expression, opened: OpenQuery) -> str:
+    """Say what is known of an expression, record by record."""
+    layout = opened.layout
+    if isinstance(layout, BucketLayout):
+        side = side_of(expression, layout)
+        if side is None:
+            return "estimated: it joins quasi-identifiers with the sensitive attribute"
+        if side == 1:
+            return "exact: the sensitive values are published as they are"
+        return "exact: the quasi-identifiers are published as they are"
+    return accuracy_of(expression, layout)
+
+
+def _plain_name(opened: OpenQuery) -> Callable[[Column], str]:
+    """Name columns as a person would: those of lookup tables by their relation."""
+
+    def spell(column: Column) -> str:
+        if column.lookup is None:
+            return column.sql
+        relation = opened.text.lookups[column.lookup].relation
+        return f"{opened.session.identifier(relation.alias or relation.name)}.{column.sql}"
+
+    return spell
+
+
+def _require_one_count(query: Query, other: str) -> None:
+    shown = [measure for measure in query.measures if measure.is_shown]
+    if len(shown) != 1 or shown[0].aggregate.function != "count":
+        raise refusal(
+            "the select list is not one COUNT, after what GROUP BY names",
+            hint=f"SUM, AVG and several aggregates are answered by {other}",
+        )
+
+
+def _counted(estimated: Estimated) -> Counted:
+    return Counted(
+        float(estimated.estimate or 0),
+        float(estimated.std_error or 0),
+        int(estimated.lower_bound or 0),
+        int(estimated.upper_bound or 0),
+    )
+
+
+def _groups(opened: OpenQuery) -> list[Group]:
+    """Estimate all groups, then apply HAVING, ORDER BY and LIMIT."""
+    return _answered(opened)[0]
+
+
+def _answered(opened: OpenQuery) -> tuple[list[Group], str]:
+    """Return the groups, and what they were counted with."""
+    groups, method = count_with_bitmaps(opened), "bitmaps of each attribute's values"
+    if groups is None:
+        groups, method = _run(opened), "the statement"
+    return selected(groups, opened.query), method
+
+
+def _run(opened: OpenQuery) -> list[Group]:
+    """Run a statement for each measure, and bring each group's answers together."""
+    query = opened.query
+    if isinstance(opened.layout, CellLayout):
+        _refuse_wide_groups(opened, opened.layout)
+    aggregates = [measure.aggregate for measure in query.measures]
+    everybody = Aggregate("count", None)
+    # A group whose values are all NULL has no sum, but it is a group.
+    asked = aggregates if everybody in aggregates or not query.keys else [*aggregates, everybody]
+    found = [_rows(opened, aggregate) for aggregate in asked]
+    listed = found[asked.index(everybody)] if query.keys else found[0]
+    empty = [
+        Estimated(0.0, 0.0, 0, 0) if aggregate.function == "count" else NOTHING
+        for aggregate in aggregates
+    ]
+    return [
+        Group(
+            key,
+            ranks,
+            tuple(
+                rows[key][1] if key in rows else nothing
+                for rows, nothing in zip(found, empty, strict=False)
+            ),
+        )
+        for key, (ranks, _) in listed.items()
+    ]
+
+
+def _refuse_wide_groups(opened: OpenQuery, layout: CellLayout) -> None:
+    """Refuse to group by ranges of so many values that not all can be listed."""
+    for cell in grouped_ranges(opened.query, layout):
+        if not cell.is_discrete:
+            continue
+        name = cell.column.sql
+        (row,) = opened.fetch(
+            f"SELECT coalesce(max(upper(c.{name}) - lower(c.{name})), 0) > {MOST_GROUPED} AS wide"
+            f" FROM {layout.relation} AS c"
+        )
+        if row["wide"]:
+            error = refusal(
+                f"GROUP BY takes ranges of at most {MOST_GROUPED} values",
+                hint="ask for each interval by WHERE",
+            )
+            error.detail = f'column "{cell.column.name}"'
+            raise error
+
+
+def _rows(opened: OpenQuery, aggregate: Aggregate) -> dict[str, tuple[tuple[int, ...], Estimated]]:
+    """Run the statement of one aggregate: ranks and answer of each group."""
+    statement = _statement(opened, aggregate)
+    keys = range(len(opened.query.keys))
+    return {
+        row["group_key"] if keys else "{}": (
+            tuple(row[f"rank_{i}"] for i in keys),
+            _estimated(row),
+        )
+        for row in opened.fetch(
+            statement.text, *([list(statement.values)] if statement.values else [])
+        )
+    }
+
+
+def _estimated(row: Row) -> Estimated:
+    return Estimated(row["estimate"], row["std_error"], row["lower_bound"], row["upper_bound"])
+
+
+def _statement(
+    opened: OpenQuery, aggregate: Aggregate, literal: Callable[[str], str] | None = None
+) -> Statement:
+    if isinstance(opened.layout, BucketLayout):
+        return bucket_statement(opened.query, aggregate, opened.layout, opened.lookups, literal)
+    return cell_statement(opened.query, aggregate, opened.layout, opened.lookups, literal)

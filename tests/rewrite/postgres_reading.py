@@ -1,4 +1,4 @@
-"""How PostgreSQL's own grammar reads a count query: the oracle for differential tests.
+"""How PostgreSQL's own grammar reads a query: the oracle for differential tests.
 
 Shares no code with the package beyond the typed structure that both return. Needs pglast, which
 wraps the grammar of the server; tests skip without it.
@@ -6,55 +6,49 @@ wraps the grammar of the server; tests skip without it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from kanon_db.counting.parse import CountText
-from kanon_db.counting.predicate import (
+from kanon_db.counting.expressions import (
+    Aggregate,
     And,
+    Arithmetic,
+    Case,
     Comparison,
+    DatePart,
+    Distinct,
+    Expression,
     Literal,
     Membership,
+    Name,
+    Negative,
     Not,
     NullTest,
     Or,
-    Predicate,
+    Pattern,
     Range,
+    TruthTest,
+    replaced,
 )
+from kanon_db.counting.query import ItemText, LookupText, OrderText, QueryText, RelationText
 
 pglast = pytest.importorskip("pglast", reason="needs pglast, PostgreSQL's grammar")
 
 from pglast import ast, enums  # noqa: E402
 
-SIMPLE = {"=", "<>", "<", "<=", ">", ">="}
-FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+COMPARISONS = {"=", "<>", "<", "<=", ">", ">="}
+CLAUSES = {
+    "targetList", "fromClause", "whereClause", "groupClause", "havingClause", "sortClause",
+    "limitCount", "limitOffset", "limitOption", "op",
+}  # fmt: skip
+KINDS = enums.A_Expr_Kind
 
 
 class NotACountQueryError(Exception):
     """PostgreSQL reads it, but as something that is not answered."""
-
-
-def read(query: str) -> CountText:
-    """Read a query with PostgreSQL's grammar; ParseError when it does not."""
-    statements = pglast.parse_sql(query)
-    require(len(statements) == 1)
-    select = statements[0].stmt
-    require(isinstance(select, ast.SelectStmt))
-    filled = {
-        name for name in select.__slots__ if getattr(select, name) not in (None, False, 0, ())
-    }
-    require(filled <= {"targetList", "fromClause", "whereClause", "limitOption", "op"})
-    require(len(select.targetList or ()) == len(select.fromClause or ()) == 1)
-    (target,), (relation,) = select.targetList, select.fromClause
-    count = target.val
-    require(isinstance(count, ast.FuncCall) and count.agg_star and count.over is None)
-    require([part.sval for part in count.funcname] == ["count"])
-    require(isinstance(relation, ast.RangeVar) and relation.inh and not relation.catalogname)
-    require(relation.alias is None or relation.alias.colnames is None)
-    predicate = None if select.whereClause is None else predicate_of(select.whereClause)
-    return CountText(relation.schemaname, relation.relname, predicate)
 
 
 def require(holds: bool) -> None:
@@ -62,59 +56,216 @@ def require(holds: bool) -> None:
         raise NotACountQueryError
 
 
-def predicate_of(node: Any) -> Predicate:
-    if isinstance(node, ast.BoolExpr):
-        parts = [predicate_of(part) for part in node.args]
-        match node.boolop:
-            case enums.BoolExprType.AND_EXPR:
-                return And(flat(And, parts))
-            case enums.BoolExprType.OR_EXPR:
-                return Or(flat(Or, parts))
-            case _:
-                return Not(parts[0])
-    if isinstance(node, ast.NullTest):
-        return NullTest(column(node.arg), node.nulltesttype == enums.NullTestType.IS_NOT_NULL)
-    require(isinstance(node, ast.A_Expr))
-    kinds = enums.A_Expr_Kind
-    operator = node.name[-1].sval
-    if node.kind in (kinds.AEXPR_BETWEEN, kinds.AEXPR_NOT_BETWEEN):
-        low, high = map(literal, node.rexpr)
-        return Range(column(node.lexpr), low, high, node.kind == kinds.AEXPR_NOT_BETWEEN)
-    if node.kind == kinds.AEXPR_IN:
-        literals = tuple(map(literal, node.rexpr))
-        if len(literals) == 1:
-            return Comparison(column(node.lexpr), operator, literals[0])
-        return Membership(column(node.lexpr), literals, operator == "<>")
-    require(node.kind == kinds.AEXPR_OP and operator in SIMPLE and len(node.name) == 1)
-    require(node.lexpr is not None)
-    if isinstance(node.lexpr, ast.ColumnRef):
-        return Comparison(column(node.lexpr), operator, literal(node.rexpr))
-    return Comparison(column(node.rexpr), FLIPPED[operator], literal(node.lexpr))
+def filled(node: Any) -> set[str]:
+    return {
+        name
+        for name in node.__slots__
+        if name != "location" and getattr(node, name) not in (None, False, 0, (), -1)
+    }
 
 
-def flat(kind: type[And] | type[Or], parts: list[Predicate]) -> tuple[Predicate, ...]:
-    return tuple(
-        inner for part in parts for inner in (part.parts if isinstance(part, kind) else (part,))
+def read(query: str) -> QueryText:
+    """Read a query with PostgreSQL's grammar; ParseError when it does not."""
+    statements = pglast.parse_sql(query)
+    require(len(statements) == 1)
+    select = statements[0].stmt
+    require(isinstance(select, ast.SelectStmt))
+    require(filled(select) <= CLAUSES and not select.groupDistinct)
+    require(len(select.fromClause or ()) == 1)
+    lookups: list[LookupText] = []
+    publication = from_(select.fromClause[0], lookups)
+    return QueryText(
+        tuple(item(target) for target in select.targetList or ()),
+        replace(publication, schema=publication.schema or "published"),
+        tuple(lookups),
+        optional(select.whereClause),
+        tuple(expression(key) for key in select.groupClause or ()),
+        optional(select.havingClause),
+        tuple(order(key) for key in select.sortClause or ()),
+        None if select.limitCount is None else whole(select.limitCount),
+        0 if select.limitOffset is None else whole(select.limitOffset),
     )
 
 
-def column(node: Any) -> str:
-    require(isinstance(node, ast.ColumnRef) and isinstance(node.fields[-1], ast.String))
-    return str(node.fields[-1].sval)
+def optional(node: Any) -> Expression | None:
+    return None if node is None else expression(node)
 
 
-def literal(node: Any) -> Literal:
-    if isinstance(node, ast.TypeCast):
-        (*schema, name) = (part.sval for part in node.typeName.names)
-        require(schema in ([], ["pg_catalog"]) and name in ("date", "timestamp"))
-        require(not node.typeName.typmods and not node.typeName.arrayBounds)
-        return Literal(name, literal(node.arg).text)
-    if isinstance(node, ast.A_Expr):
-        require(node.kind == enums.A_Expr_Kind.AEXPR_OP and node.lexpr is None)
-        inner = literal(node.rexpr)
-        require(inner.kind == "number" and node.name[0].sval in "+-")
-        return Literal("number", ("-" if node.name[0].sval == "-" else "") + inner.text)
-    require(isinstance(node, ast.A_Const) and not node.isnull)
+def whole(node: Any) -> int:
+    require(isinstance(node, ast.A_Const) and isinstance(node.val, ast.Integer | ast.Float))
+    return int(node.val.ival if isinstance(node.val, ast.Integer) else node.val.fval)
+
+
+def item(target: Any) -> ItemText:
+    require(not target.indirection)
+    return ItemText(expression(target.val), target.name)
+
+
+def from_(node: Any, lookups: list[LookupText]) -> RelationText:
+    if isinstance(node, ast.RangeVar):
+        require(bool(node.inh) and not node.catalogname)
+        require(node.alias is None or node.alias.colnames is None)
+        alias = None if node.alias is None else node.alias.aliasname
+        return RelationText(node.schemaname, node.relname, alias)
+    require(isinstance(node, ast.JoinExpr) and not node.isNatural and node.alias is None)
+    require(node.jointype in (enums.JoinType.JOIN_INNER, enums.JoinType.JOIN_LEFT))
+    publication = from_(node.larg, lookups)
+    require(isinstance(node.rarg, ast.RangeVar))
+    relation = from_(node.rarg, lookups)
+    is_outer = node.jointype == enums.JoinType.JOIN_LEFT
+    if node.usingClause:
+        require(len(node.usingClause) == 1 and node.join_using_alias is None)
+        column = Name((node.usingClause[0].sval,))
+        lookups.append(LookupText(relation, column, column, is_outer, is_using=True))
+        return publication
+    match expression(node.quals):
+        case Comparison("=", Name() as left, Name() as right):
+            lookups.append(LookupText(relation, left, right, is_outer))
+            return publication
+    raise NotACountQueryError
+
+
+def order(node: Any) -> OrderText:
+    require(isinstance(node, ast.SortBy) and not node.useOp)
+    is_descending = node.sortby_dir == enums.SortByDir.SORTBY_DESC
+    nulls = enums.SortByNulls
+    nulls_first = {
+        nulls.SORTBY_NULLS_FIRST: True,
+        nulls.SORTBY_NULLS_LAST: False,
+        nulls.SORTBY_NULLS_DEFAULT: is_descending,
+    }[node.sortby_nulls]
+    return OrderText(expression(node.node), is_descending, nulls_first)
+
+
+def expression(node: Any) -> Expression:
+    match node:
+        case ast.BoolExpr():
+            parts = [expression(part) for part in node.args]
+            match node.boolop:
+                case enums.BoolExprType.AND_EXPR:
+                    return And(flat(And, parts))
+                case enums.BoolExprType.OR_EXPR:
+                    return Or(flat(Or, parts))
+                case _:
+                    return Not(parts[0])
+        case ast.NullTest():
+            return NullTest(
+                expression(node.arg), node.nulltesttype == enums.NullTestType.IS_NOT_NULL
+            )
+        case ast.BooleanTest():
+            test = enums.BoolTestType(node.booltesttype).name.removeprefix("IS_")
+            return TruthTest(
+                expression(node.arg), test.removeprefix("NOT_").lower(), test.startswith("NOT_")
+            )
+        case ast.CaseExpr():
+            subject = optional(node.arg)
+            return Case(
+                tuple(
+                    (
+                        when if subject is None else Comparison("=", subject, when),
+                        expression(branch.result),
+                    )
+                    for branch in node.args
+                    for when in (expression(branch.expr),)
+                ),
+                optional(node.defresult),
+            )
+        case ast.ColumnRef():
+            require(all(isinstance(field, ast.String) for field in node.fields))
+            return Name(tuple(field.sval for field in node.fields))
+        case ast.FuncCall():
+            return call(node)
+        case ast.TypeCast():
+            return cast(node)
+        case ast.A_Const():
+            return constant(node)
+        case ast.A_Expr():
+            return operation(node)
+    raise NotACountQueryError
+
+
+def operation(node: Any) -> Expression:
+    operator = node.name[-1].sval
+    match node.kind:
+        case KINDS.AEXPR_BETWEEN | KINDS.AEXPR_NOT_BETWEEN:
+            low, high = map(expression, node.rexpr)
+            negated = node.kind == KINDS.AEXPR_NOT_BETWEEN
+            return Range(expression(node.lexpr), low, high, negated)
+        case KINDS.AEXPR_IN:
+            items = tuple(map(expression, node.rexpr))
+            if len(items) == 1:
+                return Comparison(operator, expression(node.lexpr), items[0])
+            return Membership(expression(node.lexpr), items, operator == "<>")
+        case KINDS.AEXPR_LIKE | KINDS.AEXPR_ILIKE:
+            pattern, escape = node.rexpr, None
+            if isinstance(pattern, ast.FuncCall):
+                require(pattern.funcname[-1].sval == "like_escape")
+                pattern, escape = pattern.args
+            found = expression(pattern)
+            require(isinstance(found, Literal) and found.kind == "string")
+            return Pattern(
+                expression(node.lexpr),
+                found,
+                optional(escape),
+                node.kind == KINDS.AEXPR_LIKE,
+                operator.startswith("!"),
+            )
+        case KINDS.AEXPR_DISTINCT | KINDS.AEXPR_NOT_DISTINCT:
+            left, right = expression(node.lexpr), expression(node.rexpr)
+            negated = node.kind == KINDS.AEXPR_NOT_DISTINCT
+            if right == Literal("null", ""):
+                return NullTest(left, not negated)
+            return Distinct(left, right, negated)
+        case KINDS.AEXPR_OP:
+            require(len(node.name) == 1)
+            right = expression(node.rexpr)
+            if node.lexpr is None:
+                if operator == "+":
+                    require(isinstance(right, Literal) and right.kind == "number")
+                    return right
+                require(operator == "-")
+                if isinstance(right, Literal) and right.kind == "number":
+                    text = right.text
+                    return Literal("number", text[1:] if text.startswith("-") else f"-{text}")
+                return Negative(right)
+            left = expression(node.lexpr)
+            if operator in COMPARISONS:
+                return Comparison(operator, left, right)
+            require(operator in {"+", "-", "*", "/", "%"})
+            return Arithmetic(operator, left, right)
+    raise NotACountQueryError
+
+
+def call(node: Any) -> Expression:
+    names = [part.sval for part in node.funcname]
+    plain = {"funcname", "args", "funcformat", "agg_star"}
+    require(filled(node) <= plain)
+    args = [expression(argument) for argument in node.args or ()]
+    match names:
+        case ["count"] if node.agg_star:
+            return Aggregate("count", None)
+        case ["count" | "sum" | "avg" as name] if len(args) == 1:
+            return Aggregate(name, args[0])
+        case ["pg_catalog", "extract"]:
+            return DatePart("extract", args[0].text.lower(), args[1])
+        case ["date_part" | "date_trunc" as name]:
+            require(isinstance(args[0], Literal) and args[0].kind == "string")
+            return DatePart(name, args[0].text.lower(), args[1])
+    raise NotACountQueryError
+
+
+def cast(node: Any) -> Literal:
+    (*schema, name) = (part.sval for part in node.typeName.names)
+    require(schema in ([], ["pg_catalog"]) and name in ("date", "timestamp"))
+    require(not node.typeName.typmods and not node.typeName.arrayBounds)
+    inner = expression(node.arg)
+    require(isinstance(inner, Literal) and inner.kind == "string")
+    return Literal(name, inner.text)
+
+
+def constant(node: Any) -> Literal:
+    if node.isnull:
+        return Literal("null", "")
     match node.val:
         case ast.Integer(ival=value):
             return Literal("number", str(value or 0))
@@ -124,42 +275,39 @@ def literal(node: Any) -> Literal:
             return Literal("boolean", "true" if value else "false")
         case ast.String(sval=text):
             return Literal("string", text)
-        case _:
-            raise NotACountQueryError
+    raise NotACountQueryError
 
 
-def canonical(text: CountText) -> Any:
+def flat(kind: type[And] | type[Or], parts: list[Expression]) -> tuple[Expression, ...]:
+    return tuple(
+        inner for part in parts for inner in (part.parts if isinstance(part, kind) else (part,))
+    )
+
+
+def canonical(text: QueryText) -> QueryText:
     """Give equal readings one form: numbers by value, NOT as part of what can hold it."""
-    return text.schema, text.relation, text.predicate and _canonical(text.predicate)
 
+    def change(part: Expression) -> Expression | None:
+        match part:
+            case Literal("number", number):
+                return Literal("number", str(Decimal(number).normalize() + 0))
+            case Not(Not(inner)):
+                return replaced(inner, change)
+            case Not(Membership() | Range() | Pattern() | NullTest() as inner):
+                return replaced(replace(inner, negated=not inner.negated), change)
+        return None
 
-def _canonical(part: Predicate) -> Any:
-    match part:
-        case And(parts) | Or(parts):
-            return type(part).__name__, [_canonical(inner) for inner in parts]
-        case Not(inner):
-            return _complement(_canonical(inner))
-        case Comparison(name, operator, constant):
-            return operator, name, _value(constant)
-        case Membership(name, constants, flag):
-            return ("not in" if flag else "in"), name, [_value(c) for c in constants]
-        case Range(name, low, high, flag):
-            return ("not between" if flag else "between"), name, [_value(low), _value(high)]
-        case NullTest(name, flag):
-            return ("is not null" if flag else "is null"), name
+    def tidy(part: Expression | None) -> Any:
+        return None if part is None else replaced(part, change)
 
-
-def _complement(form: Any) -> Any:
-    opposite = {"=": "<>", "in": "not in", "between": "not between", "is null": "is not null"}
-    opposite |= {value: key for key, value in opposite.items()}
-    if form[0] == "Not":
-        return form[1]
-    return (opposite[form[0]], *form[1:]) if form[0] in opposite else ("Not", form)
-
-
-def _value(constant: Literal) -> Any:
-    text = constant.text
-    return constant.kind, Decimal(text) if constant.kind == "number" else text
+    return replace(
+        text,
+        items=tuple(replace(item, expression=tidy(item.expression)) for item in text.items),
+        where=tidy(text.where),
+        group=tuple(map(tidy, text.group)),
+        having=tidy(text.having),
+        order=tuple(replace(order, expression=tidy(order.expression)) for order in text.order),
+    )
 
 
 __all__ = ["NotACountQueryError", "canonical", "pglast", "read"]

@@ -1,4 +1,4 @@
-"""Each query of the fixtures is answered, or refused for the reason beside it."""
+"""Each query of the fixtures is read, or refused for the reason beside it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kanon_db.counting.parse import parse_count
+from kanon_db.counting.parse import parse_query
 from kanon_db.errors import UnsupportedQueryError
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -19,13 +19,14 @@ REFUSED = [
 
 @pytest.mark.parametrize("query", ANSWERED)
 def test_answered(query: str) -> None:
-    assert parse_count(query).relation == "census_b"
+    publication = parse_query(query).publication
+    assert (publication.schema, publication.name) == ("published", "census_b")
 
 
 @pytest.mark.parametrize(("query", "reason"), REFUSED)
 def test_refused_with_its_reason(query: str, reason: str) -> None:
     with pytest.raises(UnsupportedQueryError) as refused:
-        parse_count(query)
+        parse_query(query)
     assert reason in refused.value.message
     assert refused.value.hint
 
@@ -34,4 +35,4 @@ def test_refused_with_its_reason(query: str, reason: str) -> None:
 def test_read_as_postgresql_reads_it(query: str) -> None:
     from tests.rewrite.postgres_reading import canonical, read
 
-    assert canonical(parse_count(query)) == canonical(read(query))
+    assert canonical(parse_query(query)) == canonical(read(query))

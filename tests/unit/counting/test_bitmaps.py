@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-import math
-from fractions import Fraction
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kanon_db.counting.bitmaps import Truth, count_buckets, count_exactly, evaluate
-from kanon_db.counting.predicate import And, Comparison, Literal, Not, NullTest, Or
+from kanon_db.counting.bitmaps import (
+    Truth,
+    by_attribute,
+    count_buckets,
+    count_exactly,
+    evaluate,
+    in_buckets,
+    is_readable,
+)
+from kanon_db.counting.check import INTEGER, TEXT
+from kanon_db.counting.expressions import (
+    And,
+    Arithmetic,
+    Case,
+    Column,
+    Comparison,
+    Constant,
+    Not,
+    NullTest,
+    Or,
+    TruthTest,
+)
+from tests.expected_counts import of_buckets
 
 CLASSES = st.lists(
     st.tuples(st.integers(1, 7), st.integers(1, 6)),
@@ -46,31 +64,33 @@ def _bitmap(classes, slots):
 @given(counted_buckets())
 def test_sums_equal_those_of_the_buckets_one_by_one(case):
     classes, buckets = case
-    counted = count_buckets(
-        _bitmap(classes, [records for _, records, _ in buckets]),
-        _bitmap(classes, [values for _, _, values in buckets]),
-        [size for size, _ in classes],
-        [n for _, n in classes],
-    )
-    qs = [(size, sum(records), sum(values)) for size, records, values in buckets]
-    estimate = sum(Fraction(q * s, n) for n, q, s in qs)
-    variance = sum(
-        q * Fraction(s, n) * (1 - Fraction(s, n)) * Fraction(n - q, n - 1)
-        for n, q, s in qs
-        if n > 1
-    )
-    assert counted.estimate == pytest.approx(float(estimate), rel=1e-12)
-    assert counted.std_error == pytest.approx(math.sqrt(variance), rel=1e-12)
-    assert counted.lower_bound == sum(max(0, q + s - n) for n, q, s in qs)
-    assert counted.upper_bound == sum(min(q, s) for n, q, s in qs)
+    sizes, n_buckets = [size for size, _ in classes], [n for _, n in classes]
+    records = _bitmap(classes, [records for _, records, _ in buckets])
+    values = _bitmap(classes, [values for _, _, values in buckets])
+    in_records, in_values = (in_buckets(bits, sizes, n_buckets) for bits in (records, values))
+    assert [n for counts in in_records for n in counts.tolist()] == [
+        sum(slots) for _, slots, _ in buckets
+    ]
+    counted = count_buckets(in_records, in_values, sizes)
+    expected = of_buckets((size, sum(records), sum(values)) for size, records, values in buckets)
+    assert counted.estimate == pytest.approx(expected[0], rel=1e-12)
+    assert counted.std_error == pytest.approx(expected[1], rel=1e-9)
+    assert (counted.lower_bound, counted.upper_bound) == expected[2:]
 
 
 RECORDS = 6
-CONDITIONS = [Comparison("a", "=", Literal("number", "1")), NullTest("b"), NullTest("c")]
+A, B, C = (Column(name, f'"{name}"', TEXT) for name in "abc")
+CONDITIONS = [Comparison("=", A, Constant("1", INTEGER)), NullTest(B), NullTest(C)]
 PREDICATES = st.recursive(
     st.sampled_from(CONDITIONS),
     lambda inner: st.one_of(
         inner.map(Not),
+        st.builds(
+            Case,
+            st.lists(st.tuples(inner, inner), min_size=1, max_size=2).map(tuple),
+            st.none() | inner,
+        ),
+        st.builds(TruthTest, inner, st.sampled_from(["true", "false", "unknown"]), st.booleans()),
         st.lists(inner, min_size=2, max_size=3).map(lambda parts: And(tuple(parts))),
         st.lists(inner, min_size=2, max_size=3).map(lambda parts: Or(tuple(parts))),
     ),
@@ -84,6 +104,14 @@ def _one_by_one(predicate, truths, record):
         case Not(part):
             inner = _one_by_one(part, truths, record)
             return None if inner is None else not inner
+        case Case(branches, default):
+            for when, then in branches:
+                if _one_by_one(when, truths, record):
+                    return _one_by_one(then, truths, record)
+            return None if default is None else _one_by_one(default, truths, record)
+        case TruthTest(part, wanted, negated):
+            inner = _one_by_one(part, truths, record)
+            return (inner is {"true": True, "false": False, "unknown": None}[wanted]) != negated
         case And(parts) | Or(parts):
             absorbing = isinstance(predicate, Or)
             inner = [_one_by_one(part, truths, record) for part in parts]
@@ -102,11 +130,18 @@ def _one_by_one(predicate, truths, record):
     ),
 )  # fmt: skip
 def test_predicates_follow_three_valued_logic(predicate, truths):
-    def bits(condition, wanted):
-        row = truths[CONDITIONS.index(condition)]
-        return sum(1 << record for record, truth in enumerate(row) if truth is wanted)
+    def read(condition):
+        """Conditions on one attribute come as a whole, as the server would get them."""
+        found = [_one_by_one(condition, truths, record) for record in range(RECORDS)]
+        return Truth(
+            *(
+                sum(1 << record for record, truth in enumerate(found) if truth is wanted)
+                for wanted in (True, None)
+            )
+        )
 
-    truth = evaluate(predicate, lambda c: Truth(bits(c, True), bits(c, None)), (1 << RECORDS) - 1)
+    assert is_readable(predicate, frozenset("abc"))
+    truth = evaluate(predicate, read, (1 << RECORDS) - 1)
     for record in range(RECORDS):
         expected = _one_by_one(predicate, truths, record)
         assert (truth.true >> record) & 1 == (expected is True)
@@ -121,3 +156,22 @@ def test_counts_on_one_side_are_exact():
     counted = count_exactly(0b10110)
     assert (counted.estimate, counted.std_error) == (3.0, 0.0)
     assert counted.lower_bound == counted.upper_bound == 3
+
+
+def test_parts_of_one_attribute_are_read_together():
+    one, other, third = CONDITIONS
+    both = by_attribute(And((one, other, Not(one), third)))
+    assert both == And((And((one, Not(one))), other, third))
+
+
+def test_what_bitmaps_cannot_tell():
+    with_bitmaps = frozenset("ab")
+    assert not is_readable(CONDITIONS[2], with_bitmaps)
+    assert not is_readable(And((CONDITIONS[0], CONDITIONS[2])), with_bitmaps)
+    assert not is_readable(Comparison("=", A, B), with_bitmaps)
+    assert is_readable(Or((CONDITIONS[0], CONDITIONS[1])), with_bitmaps)
+    assert not is_readable(Constant("true", TEXT), frozenset())
+    two = Case(((CONDITIONS[0], CONDITIONS[1]),), None)
+    assert is_readable(two, with_bitmaps)
+    ratio = Comparison("=", Arithmetic("/", A, A), A)
+    assert not is_readable(Case(((CONDITIONS[1], ratio),), None), with_bitmaps)

@@ -1,49 +1,88 @@
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
-from kanon_db.counting.check import CountQuery, check
-from kanon_db.counting.layout import Column
-from kanon_db.counting.parse import parse_count
-from kanon_db.counting.predicate import And, columns
+from kanon_db.counting.bucket_statement import factors, side_of
+from kanon_db.counting.check import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    INTEGER,
+    TEXT,
+    TIMESTAMP,
+    Query,
+    Scope,
+    check,
+)
+from kanon_db.counting.expressions import (
+    Aggregate,
+    And,
+    Column,
+    Constant,
+    Expression,
+    Type,
+    attributes,
+    walk,
+)
+from kanon_db.counting.layout import BucketLayout
+from kanon_db.counting.parse import parse_query
+from kanon_db.counting.query import RelationText
 from kanon_db.errors import UnsupportedQueryError
 
-
-def column(name: str, type_name: str, category: str) -> Column:
-    return Column(name=name, sql=f'"{name}"', type_name=type_name, category=category)
+CITEXT = Type("public.citext", "other", '"public"')
 
 
-LAYOUT = SimpleNamespace(  # what check() looks at
-    quasi_identifiers={
-        "age": column("age", "integer", "integer"),
-        "sex": column("sex", "text", "text"),
-        "member": column("member", "boolean", "boolean"),
-        "born": column("born", "date", "moment"),
-    },
-    sensitive=column("illness", "text", "text"),
-)
+def column(name: str, type_: Type, lookup: int | None = None, via: str = "") -> Column:
+    return Column(name, f'"{name}"', type_, lookup, via)
 
 
-def checked(condition: str) -> CountQuery:
-    return check(parse_count(f"SELECT COUNT(*) FROM t WHERE {condition}").predicate, LAYOUT)
+COLUMNS = {
+    "age": column("age", INTEGER),
+    "years": column("years", BIGINT),
+    "height": column("height", Type("real", "float")),
+    "sex": column("sex", TEXT),
+    "member": column("member", BOOLEAN),
+    "born": column("born", DATE),
+    "seen": column("seen", TIMESTAMP),
+    "city": column("city", CITEXT),
+    "zip": column("zip", INTEGER),
+}
+ILLNESS = column("illness", TEXT)
+LAYOUT = BucketLayout(COLUMNS, ILLNESS, "qit", "sat", '"bucket_id"', '"count"', "3", 9, 3)
+PUBLICATION = RelationText("published", "t")
+REGIONS = {"zip": column("zip", INTEGER, 0, "zip"), "region": column("region", TEXT, 0, "zip")}
+SCOPES = [
+    Scope(PUBLICATION, LAYOUT.columns),
+    Scope(RelationText("geo", "regions", "r"), REGIONS),
+]
+
+
+def query(text: str) -> Query:
+    return check(parse_query(text), SCOPES)
+
+
+def where(condition: str) -> Expression:
+    found = query(f"SELECT COUNT(*) FROM t WHERE {condition}").where
+    assert found is not None
+    return found
+
+
+def constants(condition: str) -> dict[str | None, str]:
+    return {
+        part.text: part.type.name for part in walk(where(condition)) if isinstance(part, Constant)
+    }
 
 
 def test_no_condition() -> None:
-    assert check(None, LAYOUT) == CountQuery(None, None)
+    assert query("SELECT COUNT(*) FROM t").where is None
 
 
 def test_the_parts_go_to_their_sides() -> None:
-    query = checked("illness <> 'Flu' AND (age = 1 OR sex = 'f') AND illness <> 'Cold'")
-    assert columns(query.quasi_identifiers) == {"age", "sex"}
-    assert isinstance(query.sensitive, And)
-    assert len(query.sensitive.parts) == 2
-
-
-def test_one_side_alone() -> None:
-    assert checked("age = 1").sensitive is None
-    assert checked("illness = 'Flu' OR illness IS NULL").quasi_identifiers is None
+    split = factors(where("illness <> 'Flu' AND (age = 1 OR sex = 'f') AND illness <> 'x'"), LAYOUT)
+    assert split is not None
+    assert attributes(split.records) == {"age", "sex"}
+    assert isinstance(split.values, And)
+    assert len(split.values.parts) == 2
 
 
 @pytest.mark.parametrize(
@@ -52,35 +91,151 @@ def test_one_side_alone() -> None:
         "age = 1 OR illness = 'Flu'",
         "NOT (age = 1 AND illness = 'Flu')",
         "age = 1 AND (age = 2 OR illness = 'Flu')",
+        "sex = illness",
     ],
 )
-def test_mixed_parts_are_refused(condition: str) -> None:
-    with pytest.raises(UnsupportedQueryError) as refused:
-        checked(condition)
-    assert "illness" in refused.value.hint
+def test_mixed_parts_are_on_no_side(condition: str) -> None:
+    assert factors(where(condition), LAYOUT) is None
+
+
+def test_a_lookup_is_on_the_side_of_its_column() -> None:
+    region = where("r.region = 'North' AND sex = 'f'")
+    assert attributes(region) == {"zip", "sex"}
+    assert side_of(region, LAYOUT) == 0
 
 
 def test_an_unknown_column_is_answered_with_the_known_ones() -> None:
     with pytest.raises(UnsupportedQueryError) as refused:
-        checked("bucket_id = 1")
-    assert "age, sex, member, born, illness" in refused.value.hint
+        where("bucket_id = 1")
+    assert "age, years" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("condition", "reason"),
+    [
+        ("zip = 1", "several relations"),
+        ("c.age = 1", "qualified"),
+        ("age", "a column stands where a condition"),
+        ("'x'", "a value stands where a condition"),
+        ("age = NULL", "never true"),
+        ("age NOT IN (1, NULL)", "never true"),
+        ("sex + 1 = 2", "arithmetic"),
+        ("age + '1' = 2", "arithmetic"),
+        ("height % 2 = 1", "floating-point"),
+        ("EXTRACT(hour FROM born) = 1", "no such part"),
+        ("EXTRACT(year FROM age) = 1", "dates and timestamps"),
+        ("EXTRACT(year FROM '2020-01-01') = 1", "dates and timestamps"),
+        ("age LIKE '1%'", "LIKE"),
+        ("CASE WHEN age = 1 THEN sex ELSE 1 END = 'a'", "results of a CASE"),
+        ("CASE WHEN age THEN 'a' END = 'a'", "a condition is needed"),
+        ("age IN (1, 'x', born)", "does not compare"),
+        ("COUNT(*) = 1", "aggregate"),
+    ],
+)
+def test_refused(condition: str, reason: str) -> None:
+    with pytest.raises(UnsupportedQueryError, match=reason) as refused:
+        where(condition)
+    assert refused.value.hint
 
 
 @pytest.mark.parametrize(
     "condition",
     ["age = 1.5", "age = '1'", "sex = 'f'", "member = TRUE", "member = 't'", "born = '2020-01-31'",
-     "born < DATE '2020-01-31'", "born < TIMESTAMP '2020-01-31'", "age IS NULL"],
+     "born < DATE '2020-01-31'", "born < TIMESTAMP '2020-01-31'", "age IS NULL", "member",
+     "NOT member", "(age = 1) = member", "age = years", "born < seen", "'a' = 'b'", "1 = 1.5",
+     "city = 'x'", "city = city", "sex LIKE 'f%'", "r.zip = age", "NULL IS NULL", "NULL OR TRUE"],
 )  # fmt: skip
-def test_constants_that_compare(condition: str) -> None:
-    assert checked(condition).quasi_identifiers is not None
+def test_values_that_compare(condition: str) -> None:
+    where(condition)
 
 
 @pytest.mark.parametrize(
     "condition",
     ["age = TRUE", "age = DATE '2020-01-31'", "sex = 1", "sex = TRUE", "sex IN ('f', 1)",
-     "member = 1", "born = 2020", "born BETWEEN '2020-01-01' AND 2020", "illness < 5"],
+     "member = 1", "born = 2020", "born BETWEEN '2020-01-01' AND 2020", "illness < 5",
+     "sex = age", "city = sex", "age IS DISTINCT FROM sex"],
 )  # fmt: skip
-def test_constants_that_postgresql_would_not_compare(condition: str) -> None:
+def test_values_that_postgresql_would_not_compare(condition: str) -> None:
     with pytest.raises(UnsupportedQueryError, match="does not compare") as refused:
-        checked(condition)
+        where(condition)
     assert refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("condition", "text", "type_name"),
+    [
+        ("age = 2147483647", "2147483647", "integer"),
+        ("age = 2147483648", "2147483648", "bigint"),
+        ("age = 9223372036854775808", "9223372036854775808", "numeric"),
+        ("age = 1e3", "1e3", "numeric"),
+        ("age = '7'", "7", "integer"),
+        ("age IN (1.5, '4')", "4", "numeric"),
+        ("height IN (1, '4')", "4", "real"),
+        ("age + years = '4'", "4", "bigint"),
+        ("age * 1.5 = '4'", "4", "numeric"),
+        ("height + age = '4'", "4", "double precision"),
+        ("EXTRACT(year FROM born) = '4'", "4", "numeric"),
+        ("date_part('year', born) = '4'", "4", "double precision"),
+        ("date_trunc('year', seen) = '2020-01-01'", "2020-01-01", TIMESTAMP.name),
+        ("date_trunc('year', born) = '2020-01-01'", "2020-01-01", "timestamp with time zone"),
+        ("born IN ('2020-01-01', TIMESTAMP '2020-01-02')", "2020-01-01", TIMESTAMP.name),
+        ("CASE WHEN member THEN 'x' END = 'y'", "y", "text"),
+        ("CASE WHEN member THEN age ELSE '7' END = 8", "7", "integer"),
+        ("city IN ('x', 'y')", "x", "public.citext"),
+    ],
+)
+def test_constants_have_the_types_of_postgresql(condition: str, text: str, type_name: str) -> None:
+    assert constants(condition)[text] == type_name
+
+
+def test_groups() -> None:
+    found = query(
+        "SELECT sex AS s, COUNT(*), AVG(age) a FROM t GROUP BY sex, age + 1, s, 1 HAVING SUM(age) >"
+        " 3 ORDER BY a DESC, COUNT(*) NULLS FIRST, 1"
+    )
+    assert [key.name for key in found.keys] == ["s", "?column?"]
+    assert [measure.label for measure in found.measures] == ["count(*)", "a", ""]
+    assert [measure.is_shown for measure in found.measures] == [True, True, False]
+    assert [(order.key, order.measure) for order in found.order] == [
+        (None, 1), (None, 0), (0, None),
+    ]  # fmt: skip
+    assert [order.nulls_first for order in found.order] == [True, True, False]
+
+
+def test_names_of_groups() -> None:
+    found = query(
+        "SELECT COUNT(*) FROM t GROUP BY r.region, EXTRACT(year FROM born),"
+        " date_trunc('day', born), CASE WHEN member THEN 1 END"
+    )
+    assert [key.name for key in found.keys] == ["region", "extract", "date_trunc", "case"]
+
+
+def test_aggregates_that_are_alike_have_names_of_their_own() -> None:
+    found = query("SELECT COUNT(*), COUNT(*), SUM(age), SUM(age + 1) FROM t")
+    labels = [measure.label for measure in found.measures]
+    assert labels == ["count(*)", "count(*) 2", "sum(age)", "sum(…)"]
+    assert found.measures[0].aggregate == Aggregate("count", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("SELECT age, COUNT(*) FROM t", "no GROUP BY names"),
+        ("SELECT sex, COUNT(*) FROM t GROUP BY age", "no GROUP BY names"),
+        ("SELECT age FROM t GROUP BY age", "no COUNT"),
+        ("SELECT COUNT(*) FROM t GROUP BY 'x'", "constant"),
+        ("SELECT COUNT(*) FROM t GROUP BY 2", "names no item"),
+        ("SELECT COUNT(*) FROM t GROUP BY 1", "aggregate"),
+        ("SELECT COUNT(*) FROM t GROUP BY t.zip, r.zip", "same name"),
+        ("SELECT age a, sex a, COUNT(*) FROM t GROUP BY age, sex ORDER BY a", "same name"),
+        ("SELECT COUNT(*) FROM t GROUP BY sex ORDER BY age", "neither grouped by"),
+        ("SELECT sex, COUNT(*) FROM t GROUP BY sex HAVING sex = 'f'", "HAVING"),
+        ("SELECT COUNT(*) FROM t HAVING COUNT(*) > age", "HAVING"),
+        ("SELECT SUM(sex) FROM t", "numbers only"),
+        ("SELECT AVG('1') FROM t", "numbers only"),
+        ("SELECT COUNT(COUNT(*) + 1) FROM t", "inside another"),
+    ],
+)
+def test_refused_queries(text: str, reason: str) -> None:
+    with pytest.raises(UnsupportedQueryError, match=reason):
+        query(text)

@@ -1,0 +1,157 @@
+"""Answers of the estimator, and what HAVING, ORDER BY and LIMIT leave of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from kanon_db.counting.check import Order, Query
+from kanon_db.counting.expressions import (
+    Aggregate,
+    And,
+    Arithmetic,
+    Comparison,
+    Expression,
+    Literal,
+    Negative,
+    Not,
+    NullTest,
+    Or,
+    Range,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """The answer to a count query; see docs/estimation.md."""
+
+    estimate: float
+    std_error: float
+    lower_bound: int
+    upper_bound: int
+
+
+@dataclass(frozen=True, slots=True)
+class Estimated:
+    """The answer to one aggregate: a count, or a sum or an average, of which all may be None.
+
+    Attributes
+    ----------
+    estimate, std_error, lower_bound, upper_bound : float or None
+        None where there is nothing to sum; a bound alone is None where none is certain.
+    """
+
+    estimate: float | None
+    std_error: float | None
+    lower_bound: float | None
+    upper_bound: float | None
+
+
+NOTHING = Estimated(None, None, None, None)
+"""The sum, or the average, of no value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The answer for one group.
+
+    Attributes
+    ----------
+    key : str
+        JSON object: the group's values by the names that the query gives them.
+    ranks : tuple of int
+        Places of the values in their order; those of NULL come last.
+    estimates : tuple of Estimated
+        One for each measure of the query.
+    """
+
+    key: str
+    ranks: tuple[int, ...]
+    estimates: tuple[Estimated, ...]
+
+
+def selected(groups: Sequence[Group], query: Query) -> list[Group]:
+    """Apply HAVING, ORDER BY, OFFSET and LIMIT to the estimates.
+
+    Without ORDER BY, groups come in the order of their values.
+    """
+    places = {measure.aggregate: i for i, measure in enumerate(query.measures)}
+    kept = [
+        group
+        for group in groups
+        if query.having is None or _holds(query.having, group, places) is True
+    ]
+    kept.sort(key=lambda group: group.ranks)
+    for order in reversed(query.order):
+        kept = _ordered(kept, order, query)
+    end = None if query.limit is None else query.offset + query.limit
+    return kept[query.offset : end]
+
+
+def _ordered(groups: list[Group], order: Order, query: Query) -> list[Group]:
+    def value(group: Group) -> float | None:
+        if order.measure is not None:
+            return group.estimates[order.measure].estimate
+        place = order.key or 0
+        is_null = json.loads(group.key)[query.keys[place].name] is None
+        return None if is_null else group.ranks[place]
+
+    known = [(v, group) for group in groups if (v := value(group)) is not None]
+    unknown = [group for group in groups if value(group) is None]
+    known.sort(key=lambda pair: pair[0], reverse=order.is_descending)
+    listed = [group for _, group in known]
+    return unknown + listed if order.nulls_first else listed + unknown
+
+
+def _holds(condition: Expression, group: Group, places: dict[Aggregate, int]) -> bool | None:
+    """Evaluate a condition of HAVING in SQL's three-valued logic."""
+
+    def number(expression: Expression) -> Decimal | None:
+        match expression:
+            case Aggregate():
+                estimate = group.estimates[places[expression]].estimate
+                return None if estimate is None else Decimal(estimate)
+            case Literal(_, text):
+                return Decimal(text)
+            case Negative(operand):
+                inner = number(operand)
+                return None if inner is None else -inner
+            case Arithmetic(operator, left, right):
+                one, other = number(left), number(right)
+                if one is None or other is None:
+                    return None
+                return one + other if operator == "+" else (
+                    one - other if operator == "-" else one * other
+                )  # fmt: skip
+        raise TypeError(f"{type(expression).__name__} is not checked")
+
+    match condition:
+        case And(parts) | Or(parts):
+            found = [_holds(part, group, places) for part in parts]
+            decisive = isinstance(condition, Or)
+            if decisive in found:
+                return decisive
+            return None if None in found else not decisive
+        case Not(part):
+            inner = _holds(part, group, places)
+            return None if inner is None else not inner
+        case NullTest(operand, negated):
+            return (number(operand) is None) != negated
+        case Range(operand, low, high, negated):
+            inside = _holds(
+                And((Comparison(">=", operand, low), Comparison("<=", operand, high))),
+                group,
+                places,
+            )
+            return None if inside is None else inside != negated
+        case Comparison(operator, left, right):
+            one, other = number(left), number(right)
+            if one is None or other is None:
+                return None
+            return {
+                "=": one == other, "<>": one != other, "<": one < other,
+                "<=": one <= other, ">": one > other, ">=": one >= other,
+            }[operator]  # fmt: skip
+    raise TypeError(f"{type(condition).__name__} is not checked")

@@ -1,0 +1,158 @@
+"""Conditions that cut a column's values into intervals, and how much of a range they cover.
+
+Numbers, dates (as days) and timestamps (as seconds) stand on one axis of numerics, where the set
+of values that meet a condition is a multirange.
+"""
+
+from __future__ import annotations
+
+from kanon_db.counting.expressions import (
+    NUMBERS,
+    And,
+    Column,
+    Comparison,
+    Constant,
+    Expression,
+    Membership,
+    Not,
+    NullTest,
+    Or,
+    Range,
+    walk,
+)
+from kanon_db.counting.layout import Cell
+from kanon_db.counting.sql import Constants
+
+_EVERYTHING = "nummultirange(numrange(NULL, NULL))"
+_NOTHING = "nummultirange()"
+_RANGES = {
+    "<": "numrange(NULL, {0}, '()')", "<=": "numrange(NULL, {0}, '(]')",
+    ">": "numrange({0}, NULL, '()')", ">=": "numrange({0}, NULL, '[)')",
+    "=": "numrange({0}, {0}, '[]')",
+}  # fmt: skip
+_FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
+
+
+def covered(condition: Expression, constants: Constants) -> str | None:
+    """Write the values that meet a condition as a multirange of numerics.
+
+    Returns
+    -------
+    str or None
+        None for a condition that is not made of comparisons of one column with constants.
+    """
+    match condition:
+        case And(parts) | Or(parts):
+            found = [covered(part, constants) for part in parts]
+            sign = " * " if isinstance(condition, And) else " + "
+            known = [part for part in found if part is not None]
+            return f"({sign.join(known)})" if len(known) == len(found) else None
+        case Not(part):
+            inside = covered(part, constants)
+            return None if inside is None else f"({_EVERYTHING} - {inside})"
+        case NullTest(Column(), negated):
+            return _EVERYTHING if negated else _NOTHING
+        case Comparison(operator, Column(), Constant() as constant):
+            return _compared(operator, constant, constants)
+        case Comparison(operator, Constant() as constant, Column()):
+            return _compared(_FLIPPED[operator], constant, constants)
+        case Range(Column() as column, low, high, negated):
+            both = And((Comparison(">=", column, low), Comparison("<=", column, high)))
+            return covered(Not(both) if negated else both, constants)
+        case Membership(Column() as column, items, negated):
+            either = Or(tuple(Comparison("=", column, item) for item in items))
+            return covered(Not(either) if negated else either, constants)
+        case _:
+            return None
+
+
+def _compared(operator: str, constant: Constant, constants: Constants) -> str | None:
+    place = _place(constant, constants)
+    if place is None:
+        return None
+    if operator == "<>":
+        return f"({_EVERYTHING} - nummultirange({_RANGES['='].format(place)}))"
+    return f"nummultirange({_RANGES[operator].format(place)})"
+
+
+def _place(constant: Constant, constants: Constants) -> str | None:
+    """Write a constant's place on the axis."""
+    value = constants.write(constant)
+    if constant.type.category in NUMBERS:
+        return f"{value}::numeric"
+    match constant.type.name:
+        case "date":
+            return f"({value} - '2000-01-01'::date)::numeric"
+        case "timestamp without time zone":
+            return f"EXTRACT(epoch FROM {value} - '2000-01-01'::timestamp)"
+        case _:
+            return None
+
+
+def share(cell: Cell, sql: str, covered_sql: str) -> tuple[str, str, str]:
+    """Write which share of a range is covered, whether all of it is, and whether any of it.
+
+    Parameters
+    ----------
+    cell : Cell
+        Of kind ``range``.
+    sql : str
+        The range; not NULL.
+    covered_sql : str
+        Of :func:`covered`.
+    """
+    range_ = _on_axis(cell, sql)
+    pieces = f"unnest({covered_sql} * nummultirange({range_})) AS piece"
+    if cell.is_discrete:
+        count = (
+            "(SELECT coalesce(sum(greatest(CASE WHEN upper_inc(piece) THEN floor(upper(piece))"
+            " ELSE ceil(upper(piece)) - 1 END - CASE WHEN lower_inc(piece)"
+            " THEN ceil(lower(piece)) ELSE floor(lower(piece)) + 1 END + 1, 0)), 0)"
+            f" FROM {pieces})"
+        )
+        size = f"(upper({range_}) - lower({range_}) + 1)"
+        part = f"({count} / {size})::float8"
+        return part, f"{part} = 1", f"{part} > 0"
+    length = f"(SELECT coalesce(sum(upper(piece) - lower(piece)), 0) FROM {pieces})"
+    size = f"(upper({range_}) - lower({range_}))"
+    inside = f"({covered_sql} @> {range_})"
+    return (
+        f"CASE WHEN {size} = 0 THEN {inside}::int::float8 ELSE ({length} / {size})::float8 END",
+        inside,
+        f"({covered_sql} && {range_})",
+    )
+
+
+def can_cover(cell: Cell, condition: Expression) -> bool:
+    """Whether a condition on a cell's column cuts its values into intervals of their axis."""
+    type_ = cell.column.type
+
+    def fits(constant: Constant) -> bool:
+        if constant.text is None:
+            return False
+        if type_.category in NUMBERS:
+            return constant.type.category in NUMBERS
+        return constant.type.name == type_.name
+
+    constants = (part for part in walk(condition) if isinstance(part, Constant))
+    return all(map(fits, constants)) and covered(condition, Constants()) is not None
+
+
+def _on_axis(cell: Cell, sql: str) -> str:
+    match cell.column.type.name:
+        case "integer" | "bigint":
+            return f"numrange(lower({sql})::numeric, upper({sql})::numeric - 1, '[]')"
+        case "date":
+            lowest, beyond = (
+                f"({end}({sql}) - '2000-01-01'::date)::numeric" for end in ("lower", "upper")
+            )
+            return f"numrange({lowest}, {beyond} - 1, '[]')"
+        case "timestamp without time zone":
+            lowest, highest = (
+                f"EXTRACT(epoch FROM {end}({sql}) - '2000-01-01'::timestamp)"
+                for end in ("lower", "upper")
+            )
+            bounds = f"CASE WHEN upper_inc({sql}) THEN '[]' ELSE '[)' END"
+            return f"numrange({lowest}, {highest}, {bounds})"
+        case _:
+            return sql

@@ -1,0 +1,59 @@
+"""Writing FROM clauses: a published relation with the lookup tables that a query joins to it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from kanon_db.counting.expressions import Column, Expression, columns
+from kanon_db.counting.layout import Lookup
+from kanon_db.counting.sql import Spelling
+
+
+def speller(alias: str) -> Spelling:
+    """Name the publication's columns by their relation's alias, lookup columns by their table's."""
+
+    def spell(column: Column) -> str:
+        where = alias if column.lookup is None else f"l{column.lookup}"
+        return f"{where}.{column.sql}"
+
+    return spell
+
+
+def joined(
+    relation: str,
+    alias: str,
+    expressions: Sequence[Expression | None],
+    lookups: Sequence[Lookup],
+    on: Mapping[str, str] | None = None,
+) -> str:
+    """Write a relation with the lookup tables that the expressions need.
+
+    Parameters
+    ----------
+    relation, alias : str
+    expressions : sequence of Expression
+    lookups : sequence of Lookup
+    on : mapping of str to str, optional
+        SQL of a publication's columns where they are not ``alias.column``.
+
+    Notes
+    -----
+    Every join is an outer one, so that it neither loses nor repeats a record: what an inner join
+    asks is a condition of its own (:class:`~kanon_db.counting.expressions.Matched`).
+    """
+    text = f"{relation} AS {alias}"
+    for number in sorted(numbers(expressions)):
+        lookup = lookups[number]
+        own = (on or {}).get(lookup.on.name, f"{alias}.{lookup.on.sql}")
+        text += f" LEFT JOIN {lookup.relation} AS l{number} ON l{number}.{lookup.key.sql} = {own}"
+    return text
+
+
+def numbers(expressions: Collection[Expression | None]) -> set[int]:
+    """Return the lookup tables that the expressions mention."""
+    return {
+        column.lookup
+        for expression in expressions
+        for column in columns(expression)
+        if column.lookup is not None
+    }

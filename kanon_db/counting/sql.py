@@ -1,0 +1,157 @@
+"""Writing checked expressions as SQL.
+
+Every word is ours, every name was quoted by the server or the driver, and every constant is a
+bound value: nothing of the analyst's text is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kanon_db.counting.expressions import (
+    And,
+    Arithmetic,
+    Case,
+    Column,
+    Comparison,
+    Constant,
+    DatePart,
+    Distinct,
+    Expression,
+    Matched,
+    Membership,
+    Negative,
+    Not,
+    NullTest,
+    Or,
+    Pattern,
+    Range,
+    TruthTest,
+)
+
+Spelling = Callable[[Column], str]
+"""Says how a statement names a column, with the alias of its relation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """SQL with its values: an array of texts, bound as ``$1`` where there are any."""
+
+    text: str
+    values: tuple[str, ...]
+
+
+class Constants:
+    """The constants of one statement, in the order of their places in the array.
+
+    Parameters
+    ----------
+    literal : callable, optional
+        Quotes a value: the values are then part of the text, for people to read and run.
+    array : str
+        The parameter that the values are bound to.
+    """
+
+    def __init__(self, literal: Callable[[str], str] | None = None, array: str = "$1") -> None:
+        self._literal = literal
+        self._array = array
+        self._places: dict[str, int] = {}
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The texts that were written so far."""
+        return tuple(self._places)
+
+    def write(self, constant: Constant) -> str:
+        """Write a constant with its type."""
+        if constant.text is None:
+            return f"NULL::{constant.type.name}"
+        if self._literal is not None:
+            return f"{self._literal(constant.text)}::{constant.type.name}"
+        place = self._places.setdefault(constant.text, len(self._places) + 1)
+        value = f"({self._array}::text[])[{place}]::{constant.type.name}"
+        # Read once, not for each row, where the planner cannot do that by itself.
+        return value if constant.type.has_constant_input else f"(SELECT {value})"
+
+
+def write(expression: Expression, spell: Spelling, constants: Constants) -> str:
+    """Write a checked expression as SQL.
+
+    Parameters
+    ----------
+    expression : Expression
+    spell : callable
+        Names a column.
+    constants : Constants
+        Collects the constants.
+    """
+
+    def inner(part: Expression) -> str:
+        return write(part, spell, constants)
+
+    match expression:
+        case Column():
+            return spell(expression)
+        case Constant():
+            return constants.write(expression)
+        case Matched(column):
+            return f"({spell(column)} IS NOT NULL)"
+        case Negative(operand):
+            return f"(- {inner(operand)})"
+        case Arithmetic(operator, left, right):
+            return f"({inner(left)} {operator} {inner(right)})"
+        case DatePart("extract", field, operand):
+            return f"EXTRACT({field} FROM {inner(operand)})"
+        case DatePart(function, field, operand):
+            return f"{function}('{field}', {inner(operand)})"
+        case Case(branches, default):
+            written = " ".join(f"WHEN {inner(when)} THEN {inner(then)}" for when, then in branches)
+            otherwise = "" if default is None else f" ELSE {inner(default)}"
+            return f"CASE {written}{otherwise} END"
+        case And(parts):
+            return f"({' AND '.join(map(inner, parts))})"
+        case Or(parts):
+            return f"({' OR '.join(map(inner, parts))})"
+        case Not(part):
+            return f"(NOT {inner(part)})"
+        case NullTest(operand, negated):
+            return f"({inner(operand)} IS {_not(negated)}NULL)"
+        case TruthTest(operand, truth, negated):
+            return f"({inner(operand)} IS {_not(negated)}{truth.upper()})"
+        case Pattern(operand, pattern, escape, is_case_sensitive, negated):
+            like = "LIKE" if is_case_sensitive else "ILIKE"
+            ending = "" if escape is None else f" ESCAPE {inner(escape)}"
+            return f"({inner(operand)} {_not(negated)}{like} {inner(pattern)}{ending})"
+        case Comparison(operator, left, right):
+            return f"({inner(left)} {_operator(operator, left, right)} {inner(right)})"
+        case Range(operand, low, high, negated):
+            least = inner(Comparison(">=", operand, low))
+            inside = f"({least} AND {inner(Comparison('<=', operand, high))})"
+            return f"(NOT {inside})" if negated else inside
+        case Distinct(left, right, negated):
+            equal = inner(Comparison("=", left, right))
+            neither = f"({inner(left)} IS NULL AND {inner(right)} IS NULL)"
+            same = f"({equal} IS TRUE OR {neither})"
+            return same if negated else f"(NOT {same})"
+        case Membership(operand, items, negated):
+            if _schema(operand) is None:
+                listed = ", ".join(map(inner, items))
+                return f"({inner(operand)} {_not(negated)}IN ({listed}))"
+            # IN would look its operator up by name, in pg_catalog.
+            either = " OR ".join(inner(Comparison("=", operand, item)) for item in items)
+            return f"(NOT ({either}))" if negated else f"({either})"
+    raise TypeError(f"{type(expression).__name__} is not checked")
+
+
+def _not(negated: bool) -> str:
+    return "NOT " if negated else ""
+
+
+def _operator(symbol: str, left: Expression, right: Expression) -> str:
+    schema = _schema(left) or _schema(right)
+    return symbol if schema is None else f"OPERATOR({schema}.{symbol})"
+
+
+def _schema(operand: Expression) -> str | None:
+    return operand.type.operator_schema if isinstance(operand, Column | Constant) else None

@@ -1,0 +1,123 @@
+"""How likely a condition holds for a record whose values are not known exactly, as SQL.
+
+Conditions on different columns are taken as independent within a record; what surely or possibly
+holds follows from three-valued logic alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kanon_db.counting.bitmaps import by_attribute
+from kanon_db.counting.expressions import And, Expression, Not, Or, TruthTest, attributes
+
+
+@dataclass(frozen=True, slots=True)
+class Likelihood:
+    """SQL of what is known of a condition's truth.
+
+    Attributes
+    ----------
+    true, false : str
+        Probabilities; what is missing to 1 is unknown.
+    surely, possibly : str
+        Whether it is true whatever the values are, and whether it is for some.
+    surely_false, possibly_false : str
+        The same of being false.
+    """
+
+    true: str
+    false: str
+    surely: str
+    possibly: str
+    surely_false: str
+    possibly_false: str
+
+
+COLUMNS = ("t", "f", "st", "pt", "sf", "pf")
+"""What a subquery calls these."""
+
+
+def of_subquery(alias: str) -> Likelihood:
+    """Return the columns of a subquery."""
+    return Likelihood(*(f"{alias}.{column}" for column in COLUMNS))
+
+
+CERTAIN = Likelihood("1", "0", "true", "true", "false", "false")
+"""No condition at all."""
+
+
+def is_leaf(condition: Expression) -> bool:
+    """Whether a condition is evaluated as a whole: on one column, or not made of conditions."""
+    return len(attributes(condition)) <= 1 or not isinstance(condition, And | Or | Not | TruthTest)
+
+
+def leaves(condition: Expression | None) -> list[Expression]:
+    """Return the leaves of a condition in their order; one that occurs twice, twice."""
+    if condition is None:
+        return []
+    if is_leaf(condition):
+        return [condition]
+    match by_attribute(condition):
+        case And(parts) | Or(parts):
+            return [leaf for part in parts for leaf in leaves(part)]
+        case Not(part) | TruthTest(part):
+            return leaves(part)
+    return []
+
+
+def likelihood(
+    condition: Expression | None, of_leaf: Callable[[Expression], Likelihood]
+) -> Likelihood:
+    """Combine the likelihoods of a condition's leaves."""
+    if condition is None:
+        return CERTAIN
+    if is_leaf(condition):
+        return of_leaf(condition)
+    match by_attribute(condition):
+        case And(parts):
+            return _all([likelihood(part, of_leaf) for part in parts])
+        case Or(parts):
+            return _swapped(_all([_swapped(likelihood(part, of_leaf)) for part in parts]))
+        case Not(part):
+            return _swapped(likelihood(part, of_leaf))
+        case TruthTest(part, wanted, negated):
+            inner = likelihood(part, of_leaf)
+            if wanted == "false":
+                inner = _swapped(inner)
+            if wanted == "unknown":
+                found = _certain(
+                    f"(1 - {inner.true} - {inner.false})",
+                    f"(NOT ({inner.possibly} OR {inner.possibly_false}))",
+                    f"(NOT ({inner.surely} OR {inner.surely_false}))",
+                )
+            else:
+                found = _certain(inner.true, inner.surely, inner.possibly)
+            return _swapped(found) if negated else found
+    raise TypeError(f"{type(condition).__name__} has no leaves")
+
+
+def _all(parts: Sequence[Likelihood]) -> Likelihood:
+    return Likelihood(
+        f"({' * '.join(part.true for part in parts)})",
+        f"(1 - {' * '.join(f'(1 - {part.false})' for part in parts)})",
+        f"({' AND '.join(part.surely for part in parts)})",
+        f"({' AND '.join(part.possibly for part in parts)})",
+        f"({' OR '.join(part.surely_false for part in parts)})",
+        f"({' OR '.join(part.possibly_false for part in parts)})",
+    )
+
+
+def _swapped(part: Likelihood) -> Likelihood:
+    return Likelihood(
+        part.false, part.true,
+        part.surely_false, part.possibly_false, part.surely, part.possibly,
+    )  # fmt: skip
+
+
+def _certain(true: str, surely: str, possibly: str) -> Likelihood:
+    """Return the likelihood of a test that is never unknown."""
+    return Likelihood(
+        true, f"(1 - {true})", surely, possibly, f"(NOT {possibly})", f"(NOT {surely})"
+    )

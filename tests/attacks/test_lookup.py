@@ -1,0 +1,135 @@
+"""Attacks through lookup tables: whoever names one gets what its SELECT would give, no more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from kanon_db.errors import KanonError
+from tests.integration.parties import (
+    WAYS,
+    Functions,
+    Parties,
+    create_table,
+    fetch,
+    sqlstate_of,
+    value,
+)
+
+QUERY = "SELECT COUNT(*) FROM people JOIN evil.{} AS l ON l.age = people.age WHERE l.label = 'a'"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def lookups(parties: Parties) -> None:
+    """A publication, and a stranger's schema of tables that do harm where they can."""
+    rows = [(i % 30, f"disease {i % 5}") for i in range(300)]
+    create_table(parties.publisher, "data.people", "age int, sick text", rows)
+    kanon = Functions(parties.publisher)
+    kanon.register("data.people", ["age"], "sick")
+    kanon.publish("data.people", "people", privacy='{"l": 3}')
+    analyst = parties.analyst.info.user
+    stranger = parties.stranger.info.user
+    fetch(parties.admin, f"CREATE SCHEMA evil AUTHORIZATION {stranger}")
+    for statement in (
+        "CREATE TABLE evil.seen (who text, path text)",
+        "GRANT INSERT, SELECT ON evil.seen TO PUBLIC",
+        (
+            "CREATE FUNCTION evil.spy(label text) RETURNS boolean LANGUAGE plpgsql AS $$BEGIN"
+            " IF label = 'canary' THEN RAISE EXCEPTION 'canary' USING ERRCODE = '42P01'; END IF;"
+            " PERFORM set_config('evil.who', current_user || ' ' ||"
+            " current_setting('search_path'), false); RETURN true; END$$"
+        ),
+        "CREATE TABLE evil.guarded (age int, label text)",
+        "INSERT INTO evil.guarded SELECT i, 'a' FROM generate_series(0, 9) AS i",
+        "ALTER TABLE evil.guarded ENABLE ROW LEVEL SECURITY",
+        "CREATE POLICY guard ON evil.guarded USING (evil.spy(label))",
+        "CREATE TABLE evil.failing (LIKE evil.guarded)",
+        "INSERT INTO evil.failing VALUES (1, 'canary')",
+        "ALTER TABLE evil.failing ENABLE ROW LEVEL SECURITY",
+        "CREATE POLICY guard ON evil.failing USING (evil.spy(label))",
+        "CREATE VIEW evil.view AS SELECT age, label FROM evil.guarded WHERE evil.spy(label)",
+        "CREATE DOMAIN evil.years AS int CHECK (evil.spy(value::text))",
+        "CREATE TABLE evil.in_domain (age evil.years, label text)",
+        "INSERT INTO evil.in_domain SELECT i, 'a' FROM generate_series(0, 4) AS i",
+        "CREATE TYPE evil.pair AS (a int, b int)",
+        "CREATE TABLE evil.of_type (age int, label evil.pair)",
+        "CREATE FUNCTION evil.same(int, int) RETURNS boolean LANGUAGE sql AS 'SELECT true'",
+        "CREATE OPERATOR evil.= (FUNCTION = evil.same, LEFTARG = int, RIGHTARG = int)",
+        "CREATE TABLE evil.closed (age int, label text)",
+        "CREATE TABLE evil.half (age int, label text, secret text)",
+        "INSERT INTO evil.half SELECT i, 'a', 'x' FROM generate_series(0, 4) AS i",
+        f"GRANT SELECT (age, label) ON evil.half TO {analyst}",
+        f"GRANT USAGE ON SCHEMA evil TO {analyst}",
+        *(
+            f"GRANT SELECT ON evil.{table} TO {analyst}"
+            for table in ("guarded", "failing", "view", "in_domain", "of_type")
+        ),
+    ):
+        fetch(parties.stranger, statement)
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest) -> Iterator[str]:
+    return str(request.param)
+
+
+def test_policies_run_as_the_caller(parties: Parties, way: str) -> None:
+    """A policy of the table's owner sees the caller, as in the caller's own SELECT."""
+    before = value(parties.analyst, "SELECT current_user")
+    assert WAYS[way](parties.analyst).estimate(QUERY.format("guarded")) == (100, 0, 100, 100)
+    who, path = value(parties.analyst, "SELECT current_setting('evil.who')").split(" ", 1)
+    assert who == before == parties.analyst.info.user
+    assert path == "pg_catalog, pg_temp"
+
+
+def test_errors_of_policies_are_withheld(parties: Parties, way: str) -> None:
+    with pytest.raises((KanonError, psycopg.Error)) as refused:
+        WAYS[way](parties.analyst).estimate(QUERY.format("failing"))
+    assert "canary" not in str(refused.value)
+    assert "canary" not in str(getattr(refused.value, "detail", ""))
+
+
+def test_views_are_no_lookup_tables(parties: Parties, way: str) -> None:
+    assert sqlstate_of(lambda: WAYS[way](parties.analyst).estimate(QUERY.format("view"))) == "0A000"
+
+
+def test_checks_of_domains_do_not_run(parties: Parties, way: str) -> None:
+    fetch(parties.analyst, "SELECT set_config('evil.who', 'nobody', false)")
+    assert WAYS[way](parties.analyst).estimate(QUERY.format("in_domain"))[0] == 50
+    assert value(parties.analyst, "SELECT current_setting('evil.who')") == "nobody"
+
+
+def test_columns_of_other_types_are_not_offered(parties: Parties, way: str) -> None:
+    call = lambda: WAYS[way](parties.analyst).estimate(QUERY.format("of_type"))
+    assert sqlstate_of(call) == "0A000"
+
+
+def test_operators_are_the_servers(parties: Parties, way: str) -> None:
+    """An operator of the stranger's, first on the caller's path, joins nothing."""
+    fetch(parties.analyst, "SET search_path = evil, pg_catalog")
+    try:
+        answer = WAYS[way](parties.analyst).estimate(QUERY.format("in_domain"))
+    finally:
+        fetch(parties.analyst, "RESET search_path")
+    assert answer == (50, 0, 50, 50)
+
+
+@pytest.mark.parametrize("table", ["closed", "nothing", "spy"])
+def test_what_one_may_not_read_does_not_exist(parties: Parties, way: str, table: str) -> None:
+    call = lambda: WAYS[way](parties.analyst).estimate(QUERY.format(table))
+    assert sqlstate_of(call) == "42704"
+
+
+def test_rights_on_columns_are_kept(parties: Parties, way: str) -> None:
+    kanon = WAYS[way](parties.analyst)
+    assert kanon.estimate(QUERY.format("half"))[0] == 50
+    other = QUERY.format("half").replace("label", "secret")
+    assert sqlstate_of(lambda: kanon.estimate(other)) == "42501"
+
+
+@pytest.mark.parametrize("schema", ["published", "kanon", "pg_catalog", "information_schema"])
+def test_schemas_that_hold_no_lookup_tables(parties: Parties, schema: str, way: str) -> None:
+    query = f"SELECT COUNT(*) FROM people JOIN {schema}.people_qit AS l ON l.age = people.age"
+    assert sqlstate_of(lambda: WAYS[way](parties.admin).estimate(query)) == "0A000"

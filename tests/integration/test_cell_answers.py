@@ -1,0 +1,436 @@
+"""Answers from cells that stand for several values: ranges, sets, suppressed ones.
+
+The expected answer comes from PostgreSQL's own reading of the query, on a table that holds every
+combination of values that a record's cells may stand for.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections import defaultdict
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kanon_db.errors import UnsupportedQueryError
+from tests.integration.parties import WAYS, Functions, Package, Parties, create_table, fetch, value
+
+N_RECORDS = 60
+COLUMNS = "age int, height numeric, born date, sex text, zip int, illness text, cost int"
+QUASI_IDENTIFIERS = ["age", "height", "born", "sex", "zip"]
+
+
+def records() -> list[tuple[Any, ...]]:
+    """Draw records with NULLs in every column."""
+    draw = random.Random(7)  # noqa: S311  # the same records every time
+    return [
+        (
+            draw.choice([None, *range(20, 32)]),
+            draw.choice([None, *range(150, 160)]),
+            f"2020-01-{draw.randrange(1, 13):02}",
+            draw.choice(["f", "m", "x", None]),
+            draw.randrange(4),
+            draw.choice(["flu", "cold", None]),
+            draw.choice([None, -5, 0, 10, 20]),
+        )
+        for _ in range(N_RECORDS)
+    ]
+
+
+def enter(parties: Parties, name: str, kind: str, layout: dict[str, Any]) -> None:
+    fetch(parties.publisher, f"GRANT SELECT ON published.{name} TO kanon_analyst")
+    fetch(
+        parties.publisher,
+        "INSERT INTO kanon.publication (name, kind, method, source_schema, source_relation,"
+        " parameters, layout, records, guarantee, metrics, relations) VALUES ($1::text, $2::text,"
+        " 'test', 'data', 'people', '{}', $3::text::jsonb, $4::int8, '', '{}',"
+        " ARRAY[$1::text])",
+        name,
+        kind,
+        json.dumps(layout),
+        N_RECORDS,
+    )
+
+
+def layout_of(cells: list[str]) -> dict[str, Any]:
+    return {
+        "quasi_identifiers": [
+            {"name": name, "cell": cell}
+            for name, cell in zip(QUASI_IDENTIFIERS, cells, strict=True)
+        ],
+        "sensitive": "illness",
+        "others": ["illness", "cost"],
+        "columns": [*QUASI_IDENTIFIERS, "illness", "cost"],
+    }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def people(parties: Parties) -> None:
+    create_table(parties.publisher, "data.people", COLUMNS, records())
+    create_table(
+        parties.publisher, "data.regions", "zip int, region text, price int",
+        [(0, "north", 5), (1, "south", 7), (2, "north", None)],
+    )  # fmt: skip
+    fetch(parties.publisher, "GRANT USAGE ON SCHEMA data TO kanon_analyst")
+    fetch(parties.publisher, "GRANT SELECT ON data.regions TO kanon_analyst")
+    # Classes of about three records; heights stay whole, so that they can be listed below.
+    fetch(
+        parties.publisher,
+        "CREATE TABLE data.classes AS SELECT *, ntile(20) OVER (ORDER BY age, sex, zip) AS class,"
+        " row_number() OVER () AS record FROM data.people",
+    )
+    fetch(
+        parties.publisher,
+        "CREATE MATERIALIZED VIEW published.general AS SELECT"
+        " CASE WHEN min(age) OVER w IS NOT NULL THEN int4range(min(age) OVER w, max(age) OVER w,"
+        " '[]') END AS age,"
+        " height, daterange(min(born) OVER w, max(born) OVER w, '[]') AS born,"
+        " CASE WHEN class = 1 THEN ARRAY[NULL]::text[]"
+        " WHEN class % 2 = 0 THEN ARRAY['f', 'm', NULL] ELSE ARRAY['x', 'f', 'm', NULL] END"
+        " AS sex, zip, illness, cost FROM data.classes WINDOW w AS (PARTITION BY class)",
+    )
+    # What the view claims of each record must be true of it.
+    fetch(
+        parties.publisher,
+        "UPDATE data.classes AS c SET age = CASE WHEN age IS NULL THEN o.least ELSE age END,"
+        " sex = CASE WHEN c.class = 1 THEN NULL WHEN c.class % 2 = 0 AND sex = 'x' THEN 'f'"
+        " ELSE sex END FROM (SELECT class, min(age) AS least FROM data.classes GROUP BY 1) AS o"
+        " WHERE o.class = c.class",
+    )
+    enter(parties, "general", "generalized", layout_of(["range", "value", "range", "set", "value"]))
+    fetch(
+        parties.publisher,
+        "CREATE TABLE data.possible AS SELECT r.record, x.age, r.height, y.born, z.sex, r.zip,"
+        " r.illness, r.cost, (1 / (greatest(upper(r.age) - lower(r.age), 1)"
+        " * (upper(r.born) - lower(r.born)) * cardinality(r.sex))::float8) AS w"
+        " FROM (SELECT *, row_number() OVER () AS record FROM published.general) AS r,"
+        " LATERAL (SELECT generate_series(lower(r.age), upper(r.age) - 1) UNION ALL"
+        "  SELECT NULL WHERE r.age IS NULL) AS x (age),"
+        " LATERAL (SELECT lower(r.born) + i FROM generate_series(0, upper(r.born) - lower(r.born)"
+        "  - 1) AS i) AS y (born), unnest(r.sex) AS z (sex)",
+    )
+
+
+CONDITIONS = {
+    "age": ["age > 25", "age BETWEEN 22 AND 27.5", "age <> 24", "age IS NULL", "age % 2 = 0",
+            "NOT age IN (21, 30)", "age * 2 < 50 OR age = 31", "21 < age"],
+    "born": ["born < DATE '2020-01-06'", "EXTRACT(day FROM born) IN (3, 5, 8)",
+             "born = '2020-01-07'", "born > TIMESTAMP '2020-01-04 12:00'"],
+    "sex": ["sex = 'f'", "sex IN ('f', 'm')", "sex IS NULL", "sex LIKE '%m%'", "sex > 'f'"],
+    "height": ["height >= 155", "height IS DISTINCT FROM 152"],
+    "illness": ["illness = 'flu'", "illness IS NULL"],
+    "zip": ["zip <> 2"],
+    "both": ["age - 20 > zip", "age > 25 AND sex = 'f' OR age < 23 AND sex = 'm'",
+             "CASE WHEN sex = 'f' THEN age > 26 ELSE zip = 1 END",
+             "EXTRACT(day FROM born) + 20 < age"],
+}  # fmt: skip
+CONDITION = st.sampled_from([text for texts in CONDITIONS.values() for text in texts])
+PREDICATE = st.recursive(
+    CONDITION,
+    lambda inner: st.one_of(
+        st.builds("({} AND {})".format, inner, inner),
+        st.builds("({} OR {})".format, inner, inner),
+        st.builds("(NOT {})".format, inner.map("({})".format)),
+        st.builds("(({}) IS NOT TRUE)".format, inner),
+    ),
+    max_leaves=4,
+)
+
+
+def expected(parties: Parties, predicate: str) -> tuple[float, float, int, int]:
+    """Let PostgreSQL evaluate every combination of values."""
+    rows = fetch(
+        parties.publisher,
+        f"SELECT coalesce(sum(w) FILTER (WHERE {predicate}), 0)::float8, bool_and(({predicate})"
+        f" IS TRUE), bool_or(({predicate}) IS TRUE) FROM data.possible GROUP BY record",
+    )
+    return (
+        sum(p for p, _, _ in rows),
+        math.sqrt(sum(max(p * (1 - p), 0) for p, _, _ in rows)),
+        sum(surely for _, surely, _ in rows),
+        sum(possibly for _, _, possibly in rows),
+    )
+
+
+@pytest.mark.parametrize("condition", [text for texts in CONDITIONS.values() for text in texts])
+def test_one_condition(parties: Parties, condition: str) -> None:
+    answer = Functions(parties.analyst).estimate(f"SELECT COUNT(*) FROM general WHERE {condition}")
+    assert answer == pytest.approx(expected(parties, condition), abs=1e-6)
+    truth = value(parties.publisher, f"SELECT count(*) FROM data.classes WHERE {condition}")
+    assert answer[2] <= truth <= answer[3]
+
+
+@given(predicate=PREDICATE)
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_any_condition(parties: Parties, predicate: str) -> None:
+    query = f"SELECT COUNT(*) FROM general WHERE {predicate}"
+    estimate, error, lower, upper = Functions(parties.analyst).estimate(query)
+    by_hand = expected(parties, predicate)
+    assert (estimate, error) == pytest.approx(by_hand[:2], abs=1e-6)
+    # Three-valued logic may leave more open than the combinations do.
+    assert lower <= by_hand[2] <= by_hand[3] <= upper
+    truth = value(parties.publisher, f"SELECT count(*) FROM data.classes WHERE {predicate}")
+    assert lower <= truth <= upper
+
+
+@pytest.mark.parametrize(
+    "key", ["age", "sex", "zip", "illness", "age / 5", "EXTRACT(day FROM born)"]
+)
+@pytest.mark.parametrize("condition", ["age > 24", "sex = 'f' OR zip = 1"])
+def test_groups(parties: Parties, key: str, condition: str) -> None:
+    rows = fetch(
+        parties.analyst,
+        "SELECT group_key -> 'k', estimate, lower_bound, upper_bound"
+        " FROM kanon.estimate_counts($1::text)",
+        f"SELECT {key} AS k, COUNT(*) FROM general WHERE {condition} GROUP BY k",
+    )
+    by_hand: dict[Any, float] = defaultdict(float)
+    for k, w in fetch(
+        parties.publisher,
+        f"SELECT to_jsonb({key}), sum(w) FROM data.possible WHERE {condition} GROUP BY 1, record",
+    ):
+        by_hand[k] += w
+    assert {k: estimate for k, estimate, _, _ in rows} == pytest.approx(by_hand)
+    truth = dict(
+        fetch(
+            parties.publisher,
+            f"SELECT to_jsonb({key}), count(*) FROM data.classes WHERE {condition} GROUP BY 1",
+        )
+    )
+    bounds = {k: (lower, upper) for k, _, lower, upper in rows}
+    assert truth.keys() <= bounds.keys()
+    for k, (lower, upper) in bounds.items():
+        assert lower <= truth.get(k, 0) <= upper
+
+
+@pytest.mark.parametrize("x", ["age", "cost", "age + zip", "cost * age", "height"])
+@pytest.mark.parametrize("condition", ["true", "age > 24", "sex = 'f' AND age <> 25"])
+@pytest.mark.parametrize("function", ["sum", "avg"])
+def test_sums_and_averages(parties: Parties, x: str, condition: str, function: str) -> None:
+    ((_, _, estimate, error, lower, upper),) = fetch(
+        parties.analyst,
+        "SELECT * FROM kanon.estimate($1::text)",
+        f"SELECT {function}({x}) FROM general WHERE {condition}",
+    )
+    total, weight = fetch(
+        parties.publisher,
+        f"SELECT sum(w * ({x}))::float8, sum(w)::float8 FROM data.possible"
+        f" WHERE {condition} AND {x} IS NOT NULL",
+    )[0]
+    assert estimate == pytest.approx(total if function == "sum" else total / weight)
+    truth = value(
+        parties.publisher,
+        f"SELECT {function}({x})::float8 FROM data.classes WHERE {condition}",
+    )
+    assert lower - 1e-9 <= truth <= upper + 1e-9
+    if condition == "true" and x in ("cost", "height"):
+        assert (error, lower, upper) == pytest.approx((0, truth, truth), abs=1e-6)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_lookup_table(parties: Parties, way: str) -> None:
+    kanon: Functions | Package = WAYS[way](parties.analyst)
+    query = (
+        "SELECT COUNT(*) FROM {} JOIN data.regions AS r ON r.zip = {}.zip"
+        " WHERE r.region = 'north' AND age > 25"
+    )
+    answer = kanon.estimate(query.format("general", "general"))
+    assert answer == pytest.approx(expected(parties, "zip IN (0, 2) AND age > 25"), abs=1e-6)
+    truth = value(parties.publisher, query.format("data.classes", "classes"))
+    assert answer[2] <= truth <= answer[3]
+
+
+def test_lookup_table_of_a_range(parties: Parties) -> None:
+    """Each value of a range finds its own row."""
+    create_table(
+        parties.publisher, "data.decades", "age int, decade text",
+        [(age, f"{age // 10}0s") for age in range(20, 30)],
+    )  # fmt: skip
+    fetch(parties.publisher, "GRANT SELECT ON data.decades TO kanon_analyst")
+    answer = Functions(parties.analyst).estimate(
+        "SELECT COUNT(*) FROM general LEFT JOIN data.decades USING (age)"
+        " WHERE decade IS NULL OR sex = 'f'"
+    )
+    assert answer[:2] == pytest.approx(
+        expected(parties, "age IS NULL OR age > 29 OR sex = 'f'")[:2], abs=1e-6
+    )
+
+
+# -- continuous ranges ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def continuous(parties: Parties) -> None:
+    fetch(
+        parties.publisher,
+        "CREATE MATERIALIZED VIEW published.continuous AS SELECT * FROM (VALUES"
+        " (numrange(10, 20, '[]'), tsrange('2020-01-01', '2020-01-03', '[]'), 'a'),"
+        " (numrange(15, 15, '[]'), tsrange('2020-01-02', '2020-01-02', '[]'), 'b'),"
+        " (NULL, NULL, 'c')) AS v (height, seen, name)",
+    )
+    layout = {
+        "quasi_identifiers": [
+            {"name": "height", "cell": "range"},
+            {"name": "seen", "cell": "range"},
+        ],
+        "sensitive": None,
+        "others": ["name"],
+    }
+    enter(parties, "continuous", "freeform", layout)
+
+
+@pytest.mark.parametrize(
+    ("condition", "estimate", "lower", "upper"),
+    [
+        ("height < 12.5", 0.25, 0, 1),
+        ("height >= 10", 2, 2, 2),
+        ("height BETWEEN 15 AND 30", 1.5, 1, 2),
+        ("height = 15", 1, 1, 2),
+        ("height <> 15", 1, 0, 1),
+        ("height > 20", 0, 0, 0),
+        ("height IS NULL", 1, 1, 1),
+        ("height IN (1, 15) OR height > 18", 1.2, 1, 2),
+        ("height * 2 < 30", 0.5, 0, 1),
+        ("seen < TIMESTAMP '2020-01-01 12:00'", 0.25, 0, 1),
+        ("seen = '2020-01-02'", 1, 1, 2),
+        ("seen >= '2020-01-02' AND name <> 'b'", 0.5, 0, 1),
+        ("seen >= '2020-01-02' AND height < 12", 0.1, 0, 1),
+        ("seen < DATE '2020-01-02'", 0.5, 0, 1),
+        ("NOT (height < 12.5 OR name = 'b')", 0.75, 0, 1),
+    ],
+)
+def test_continuous_ranges(
+    parties: Parties, continuous: None, condition: str, estimate: float, lower: int, upper: int
+) -> None:
+    answer = Functions(parties.analyst).estimate(
+        f"SELECT COUNT(*) FROM continuous WHERE {condition}"
+    )
+    assert answer[0] == pytest.approx(estimate)
+    assert answer[2:] == (lower, upper)
+
+
+def test_sum_of_continuous_ranges(parties: Parties, continuous: None) -> None:
+    rows = fetch(
+        parties.analyst,
+        "SELECT estimate, lower_bound, upper_bound FROM kanon.estimate($1::text)",
+        "SELECT SUM(height), AVG(height), SUM(height * 2) FROM continuous",
+    )
+    estimates, lower, upper = zip(*rows, strict=True)
+    assert estimates == pytest.approx((30, 15, 60))
+    assert (lower, upper) == ((25, 12.5, None), (35, 17.5, None))
+
+
+def test_groups_of_continuous_ranges_are_refused(parties: Parties, continuous: None) -> None:
+    with pytest.raises(UnsupportedQueryError, match="continuous ranges"):
+        Package(parties.analyst).kanon.count(
+            "SELECT height, COUNT(*) FROM continuous GROUP BY height"
+        )
+
+
+# -- suppressed cells -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def suppressed(parties: Parties) -> None:
+    fetch(
+        parties.publisher,
+        "CREATE MATERIALIZED VIEW published.hidden AS SELECT * FROM (VALUES"
+        " (NULL::int, 'f', '*.', 1), (20, 'm', '..', 2), (20, NULL, '.*', 3), (30, 'f', '..', 4),"
+        " (NULL, NULL, '..', 5), (40, 'm', '..', 6)) AS v (age, sex, marks, cost)",
+    )
+    layout = {
+        "quasi_identifiers": [{"name": "age", "cell": "value"}, {"name": "sex", "cell": "value"}],
+        "sensitive": "cost",
+        "others": ["cost"],
+        "pattern": "marks",
+    }
+    enter(parties, "hidden", "suppressed", layout)
+
+
+@pytest.mark.parametrize(
+    ("condition", "estimate", "lower", "upper"),
+    [
+        ("age = 20", 2 + 2 / 5, 2, 3),  # of five cells kept, two are 20
+        ("age IS NULL", 1 + 1 / 5, 1, 2),
+        ("sex = 'f'", 2 + 2 / 5, 2, 3),
+        ("age = 20 AND sex = 'f'", 2 / 5 + 2 / 5, 0, 2),
+        ("age > 25 OR sex = 'm'", 1 + 2 / 5 + 1 + 1 + 2 / 5, 3, 5),
+        ("cost > 4", 2, 2, 2),
+        ("age < cost * 10", 1 / 5 * 0 + 1 + 1 + 1, 3, 4),
+        ("age = 50", 0, 0, 1),
+    ],
+)
+def test_suppressed_cells(
+    parties: Parties, suppressed: None, condition: str, estimate: float, lower: int, upper: int
+) -> None:
+    answer = Functions(parties.analyst).estimate(f"SELECT COUNT(*) FROM hidden WHERE {condition}")
+    assert answer[0] == pytest.approx(estimate)
+    assert answer[2:] == (lower, upper)
+
+
+def test_groups_of_suppressed_cells(parties: Parties, suppressed: None) -> None:
+    rows = fetch(
+        parties.analyst,
+        "SELECT group_key ->> 'age', estimate, lower_bound, upper_bound"
+        " FROM kanon.estimate_counts($1::text)",
+        "SELECT age, COUNT(*) FROM hidden GROUP BY age ORDER BY age",
+    )
+    assert rows == [
+        ("20", pytest.approx(2.4), 2, 3),
+        ("30", pytest.approx(1.2), 1, 2),
+        ("40", pytest.approx(1.2), 1, 2),
+        (None, pytest.approx(1.2), 1, 2),
+    ]
+
+
+def test_sum_of_suppressed_cells_has_no_bounds(parties: Parties, suppressed: None) -> None:
+    frame = Package(parties.analyst).kanon.count("SELECT SUM(age), SUM(cost) FROM hidden")
+    assert frame["estimate"].tolist() == pytest.approx([110 + 110 / 5, 21])
+    assert frame["upper_bound"].isna().tolist() == [True, False]
+
+
+def test_explanation(parties: Parties, suppressed: None) -> None:
+    """What is published as it is, is told from what is not."""
+    kanon = Package(parties.analyst).kanon
+    lines = kanon.explain_count(
+        "SELECT zip, COUNT(*) FROM general WHERE age > 25 AND sex = 'f' AND illness = 'flu'"
+        " GROUP BY zip"
+    )
+    told = dict(lines[["description", "accuracy"]].itertuples(index=False))
+    assert told["(\"age\" > '25'::integer)"].startswith("estimated: each value of a range")
+    assert told["(\"sex\" = 'f'::text)"].startswith("estimated: each value of a set")
+    assert told["(\"illness\" = 'flu'::text)"].startswith("exact")
+    assert told['"zip"'].startswith("exact")
+    assert told["count(*)"].startswith("estimated: cells hide")
+    hidden = kanon.explain_count("SELECT COUNT(*) FROM hidden WHERE age = 20")
+    assert "suppressed cell could be anything" in hidden["accuracy"][1]
+    assert hidden["std_error"][2] > 0
+
+
+@pytest.mark.parametrize("k", [2, 5])
+def test_a_suppressed_publication(parties: Parties, k: int) -> None:
+    """The publisher's own relations: bounds hold the truth of every condition."""
+    if k == 2:
+        fetch(parties.publisher, "CREATE TABLE data.persons AS SELECT * FROM data.people")
+        Functions(parties.publisher).register(
+            "data.persons", ["age", "sex", "zip"], "illness", ["born"]
+        )
+    kanon = Package(parties.publisher).kanon
+    kanon.publish_suppressed("data.persons", "starred", k=k, replace=True)
+    for condition in (
+        *(text for name in ("age", "sex", "zip", "illness") for text in CONDITIONS[name]),
+        "age - 20 > zip",
+        "age > 25 AND sex = 'f' OR age < 23 AND sex = 'm'",
+        "cost > 5 AND age > 25",
+    ):
+        query = f"SELECT COUNT(*) FROM starred WHERE {condition}"
+        estimate, _, lower, upper = Functions(parties.analyst).estimate(query)
+        truth = value(parties.publisher, f"SELECT count(*) FROM data.persons WHERE {condition}")
+        assert lower <= truth <= upper, query
+        assert lower - 1e-9 <= estimate <= upper + 1e-9, query
