@@ -28,7 +28,7 @@ lint:
 
 bench:
 	@scripts/debian-packages
-	@scripts/environment demo
+	@scripts/environment demo bench
 	@.venv/bin/python -m benchmarks
 
 # The private cluster and its data go too.

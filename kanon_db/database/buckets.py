@@ -23,6 +23,7 @@ from kanon_db.database.bucket_tables import SUFFIXES, BucketTables, first_bucket
 from kanon_db.database.bucket_verification import examine_buckets
 from kanon_db.database.catalog import record_publication
 from kanon_db.database.columns import (
+    ColumnType,
     check_comparable,
     int4_bytes,
     inverse_permutation,
@@ -52,7 +53,7 @@ from kanon_db.randomness import SecureRandom
 
 METHODS: Final = ("anatomy", "two_size", "multi_size", "optimal")
 OPTIONS: Final = {"optimal": ("time_limit",)}
-ASSIGNMENTS: Final = ("random",)
+ASSIGNMENTS: Final = ("random", "local")
 
 
 @dataclass(frozen=True)
@@ -100,8 +101,10 @@ def publish_buckets(
         more sizes, or the least loss of all.
     max_bucket_size : int
         M', the largest size of a bucket; Anatomy knows its own.
-    assignment : {"random"}
-        How records are drawn into buckets, within what privacy allows.
+    assignment : {"random", "local"}
+        Draw records into buckets at random, or gather records with similar quasi-identifiers:
+        buckets of sizes of its own, under the same thresholds; `method` then plays no part. What
+        that changes for an attacker is measured in ``docs/local-buckets.md``.
     options : str, optional
         JSON: ``time_limit`` in seconds, of the method optimal (60).
     readers : sequence of str, optional
@@ -133,6 +136,11 @@ def publish_buckets(
     started = time.perf_counter()
     check_choice("method", method, METHODS)
     check_choice("assignment", assignment, ASSIGNMENTS)
+    if assignment == "local" and method == "anatomy":
+        raise InvalidParameterError(
+            "the assignment local makes buckets of its own sizes, Anatomy's are given",
+            hint='leave out the method: {"l": …} holds for local buckets, too',
+        )
     chosen = parse_options(options, OPTIONS.get(method, ()))
     specification = PrivacySpecification.parse(privacy)
     registered, types = open_source(session, source)
@@ -151,11 +159,17 @@ def publish_buckets(
     snapshot = take_snapshot(session, relation, columns)
     check_comparable(session, relation, columns)
     values = distinct_values(snapshot, types[registered.sensitive])
-    session.step("searching the bucket setting")
-    plan = _find_setting(session, method, specification, values, max_bucket_size, chosen)
     codes = read_codes(snapshot, values)
-    session.step("assigning records to buckets")
-    slots = assign_randomly(codes, values.counts, plan.limits, plan.setting, random)
+    if assignment == "local":
+        others = [types[column] for column in registered.quasi_identifiers]
+        plan, slots = _gather(
+            session, snapshot, specification, values, codes, others, max_bucket_size, random
+        )
+    else:
+        session.step("searching the bucket setting")
+        plan = _find_setting(session, method, specification, values, max_bucket_size, chosen)
+        session.step("assigning records to buckets")
+        slots = assign_randomly(codes, values.counts, plan.limits, plan.setting, random)
     bucket_ids = _number_buckets(plan.setting, random)[slots]
     del slots
 
@@ -203,7 +217,7 @@ def publish_buckets(
         session,
         name=name,
         kind="buckets",
-        method=method,
+        method="local" if assignment == "local" else method,
         source=registered,
         parameters=parameters,
         layout=layout,
@@ -263,9 +277,48 @@ def _find_setting(
     return _Plan(
         setting=setting,
         limits=privacy.occurrence_limits(setting.sizes),
-        guarantee="F'-privacy: no person's sensitive value can be inferred with a probability"
-        f" above the threshold of that value ({_describe(specification)})",
+        guarantee=_guarantee(specification),
         proof=proof,
+    )
+
+
+def _gather(
+    session: Session,
+    snapshot: Snapshot,
+    specification: PrivacySpecification,
+    values: DistinctValues,
+    codes: NDArray[np.int32],
+    quasi_identifiers: Sequence[ColumnType],
+    max_bucket_size: int,
+    random: SecureRandom,
+) -> tuple[_Plan, NDArray[np.int32]]:
+    """Put records with similar quasi-identifiers into the same bucket."""
+    from kanon_db.algorithms.bucketization.local_assignment import assign_locally  # a compiler
+
+    check_eligible(specification, values.labels, values.counts)
+    privacy = specification.thresholds(values.labels, values.counts)
+    columns = []
+    for column in quasi_identifiers:
+        distinct = distinct_values(snapshot, column)
+        columns.append(read_codes(snapshot, distinct))
+        distinct.drop()
+    session.step("gathering similar records")
+    found = assign_locally(
+        np.column_stack(columns), codes, privacy, max_bucket_size, random,
+        heartbeat=session.heartbeat,
+    )  # fmt: skip
+    plan = _Plan(
+        setting=found.setting,
+        limits=privacy.occurrence_limits(found.setting.sizes),
+        guarantee=_guarantee(specification),
+    )
+    return plan, found.bucket_of_record
+
+
+def _guarantee(specification: PrivacySpecification) -> str:
+    return (
+        "F'-privacy: no person's sensitive value can be inferred with a probability above the"
+        f" threshold of that value ({_describe(specification)})"
     )
 
 

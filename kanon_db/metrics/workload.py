@@ -27,6 +27,10 @@ WordArray = npt.NDArray[np.uint64]
 _QUERIES_PER_WORD = 64
 _RECORDS_PER_BLOCK = 2**18
 _ALL = np.uint64(2**64 - 1)
+# Each window of six bits in this number differs: it tells the 64 words with one bit set apart.
+_DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
+_BIT_NUMBERS = np.empty(64, dtype=np.int64)
+_BIT_NUMBERS[[(int(_DE_BRUIJN) << bit & int(_ALL)) >> 58 for bit in range(64)]] = np.arange(64)
 
 
 def _no_heartbeat() -> None:
@@ -427,12 +431,16 @@ def _matching(qi_codes: CodeArray, qi_tables: list[WordArray | None]) -> WordArr
 @numba.njit(cache=True, nogil=True)
 def _add_bits(words: WordArray, totals: IntArray) -> None:
     for i in range(words.size):
-        word, bit = words[i], 0
-        while word:
-            if word & np.uint64(1):
-                totals[bit] += 1
-            word >>= np.uint64(1)
-            bit += 1
+        _add_word(words[i], 1, totals)
+
+
+@numba.njit(cache=True, nogil=True)
+def _add_word(word: np.uint64, amount: int, totals: IntArray) -> None:
+    """Add an amount to the total of each query whose bit is set."""
+    while word:
+        rest = word & (word - np.uint64(1))
+        totals[_BIT_NUMBERS[((word ^ rest) * _DE_BRUIJN) >> np.uint64(58)]] += amount
+        word = rest
 
 
 @numba.njit(cache=True, nogil=True)
@@ -460,23 +468,9 @@ def _add_estimates(
             q[:] = 0
             s[:] = 0
             for i in range(record, qit_ends[g]):
-                word, bit = qit_words[i] & both, 0
-                while word:
-                    if word & np.uint64(1):
-                        q[bit] += 1
-                    word >>= np.uint64(1)
-                    bit += 1
+                _add_word(qit_words[i] & both, 1, q)
             for j in range(row, sat_ends[g]):
-                word, bit = sat_words[j] & both, 0
-                while word:
-                    if word & np.uint64(1):
-                        s[bit] += sat_counts[j]
-                    word >>= np.uint64(1)
-                    bit += 1
-            word, bit = both, 0
-            while word:
-                if word & np.uint64(1):
-                    totals[bit] += q[bit] * s[bit] / size
-                word >>= np.uint64(1)
-                bit += 1
+                _add_word(sat_words[j] & both, sat_counts[j], s)
+            for bit in range(64):
+                totals[bit] += q[bit] * s[bit] / size
         record, row = qit_ends[g], sat_ends[g]

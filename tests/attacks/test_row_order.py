@@ -25,7 +25,7 @@ from tests.integration.parties import Functions, Parties, create_table, fetch, v
 SIGMAS = 7
 """Standard deviations that a healthy result may stray: once in 10^11 runs it strays further."""
 
-METHODS = ["anatomy", "two_size"]
+METHODS = ["anatomy", "two_size", "local"]
 
 N_RECORDS = 4000
 PEOPLE = [(person, f"value {person * 12 // N_RECORDS}") for person in range(N_RECORDS)]
@@ -48,9 +48,8 @@ def published(parties: Parties) -> Parties:
     create_table(parties.publisher, "data.people", columns, rows)
     Functions(parties.publisher).register("data.people", ["person", *digits], "value")
     for method in METHODS:
-        Functions(parties.publisher).publish(
-            "data.people", method, privacy='{"l": 5}', method=method
-        )
+        how = {"assignment": method} if method == "local" else {"method": method}
+        Functions(parties.publisher).publish("data.people", method, privacy='{"l": 5}', **how)
     for statement in (
         # Both tables from the same rows, each even sorted by bucket.
         "CREATE TABLE data.dealt AS SELECT *, person % 800 AS bucket_id FROM data.people",

@@ -251,8 +251,8 @@ class PrivacySpecification:
         try:
             document = json.loads(
                 text,
-                parse_int=_exact,
-                parse_float=_exact,
+                parse_int=exact_number,
+                parse_float=exact_number,
                 parse_constant=_refuse_constant,
                 object_pairs_hook=_distinct_keys,
             )
@@ -452,27 +452,36 @@ def _number(entry: object, rule: str) -> Fraction:
     if isinstance(entry, Fraction):
         return entry
     if isinstance(entry, str):
-        return _exact(entry)
+        return exact_number(entry)
     raise InvalidParameterError(
         f"{rule} must be a number" if rule != "values" else "each of values must be a number",
         hint='write a number such as 0.05, or a fraction such as "1/3"',
     )
 
 
-def _exact(text: str) -> Fraction:
+def exact_number(text: str) -> Fraction:
+    """Read a number exactly as it is written.
+
+    Parameters
+    ----------
+    text : str
+        A number such as 0.05, or a fraction such as 1/3; short, lest it take all memory.
+
+    Raises
+    ------
+    InvalidParameterError
+    """
     match = _NUMBER.fullmatch(text) if len(text) <= _MAX_NUMBER_LENGTH else None
     if match is None or abs(int(match["exponent"] or 0)) > _MAX_EXPONENT:
         raise InvalidParameterError(
-            "the privacy specification has a malformed or overlong number",
+            "a number is malformed or overlong",
             detail=f"at most {_MAX_NUMBER_LENGTH} characters, exponents up to {_MAX_EXPONENT}",
             hint='write a number such as 0.05, or a fraction such as "1/3"',
         )
     try:
         return Fraction(text)
     except ZeroDivisionError:
-        raise InvalidParameterError(
-            "the privacy specification has a fraction with denominator 0"
-        ) from None
+        raise InvalidParameterError("a fraction has the denominator 0") from None
 
 
 def _refuse_constant(_: str) -> NoReturn:

@@ -1,0 +1,51 @@
+"""One integer for each record, by which to sort on several attributes at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from kanon_db.algorithms.bucketization.setting import IntArray
+
+_LARGEST_KEY = 2**62
+
+
+def sort_keys(columns: Sequence[npt.NDArray[np.int32]], *, reflected: bool = False) -> IntArray:
+    """Pack the codes of each record, the first attribute foremost.
+
+    Parameters
+    ----------
+    columns : sequence of ndarray of int32, shape (n_records,)
+        Codes of each attribute, at least 0; at least one attribute.
+    reflected : bool
+        Let the order within an attribute turn back and forth, as in a reflected Gray code, so
+        that records on either side of a change in one attribute tend to agree in the next.
+
+    Returns
+    -------
+    ndarray of int64, shape (n_records,)
+        Equal for equal records, and for those only.
+
+    Notes
+    -----
+    Where the packed codes would overflow, what is packed so far is numbered anew.
+
+    Examples
+    --------
+    >>> first, second = np.array([0, 0, 1, 1], np.int32), np.array([0, 1, 0, 1], np.int32)
+    >>> sort_keys([first, second]).tolist(), sort_keys([first, second], reflected=True).tolist()
+    ([0, 1, 2, 3], [0, 1, 3, 2])
+    """
+    keys = np.zeros(columns[0].size, dtype=np.int64)
+    n_keys = 1
+    for column in columns:
+        n_codes = int(column.max(initial=0)) + 1
+        if n_keys * n_codes > _LARGEST_KEY:
+            keys = np.unique(keys, return_inverse=True)[1]
+            n_keys = int(keys.max(initial=0)) + 1
+        turned = np.where(keys % 2, n_codes - 1 - column, column) if reflected else column
+        keys = keys * n_codes + turned
+        n_keys *= n_codes
+    return keys

@@ -1,0 +1,246 @@
+from __future__ import annotations
+
+import doctest
+import math
+
+import numpy as np
+import pytest
+
+from kanon_db.errors import InvalidParameterError
+from kanon_db.metrics import workload
+from kanon_db.metrics.workload import (
+    CountErrors,
+    CountQuery,
+    count_errors,
+    estimated_counts,
+    exact_counts,
+    random_queries,
+)
+
+
+def test_examples() -> None:
+    results = doctest.testmod(workload)
+    assert results.attempted
+    assert not results.failed
+
+
+class CanceledError(Exception):
+    """What a heartbeat raises when a user cancels."""
+
+
+def stop() -> None:
+    raise CanceledError
+
+
+def make_table(
+    n_records: int, n_values: list[int], n_sensitive: int, n_buckets: int, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    generator = np.random.default_rng(seed)
+    qi_codes = np.column_stack([generator.integers(n, size=n_records) for n in n_values])
+    sa_codes = generator.integers(n_sensitive, size=n_records)
+    buckets = generator.integers(n_buckets, size=n_records)
+    return qi_codes.astype(np.int32), sa_codes.astype(np.int32), buckets
+
+
+def naive(
+    buckets: np.ndarray, qi_codes: np.ndarray, sa_codes: np.ndarray, query: CountQuery
+) -> tuple[int, float]:
+    """Count record by record, and estimate bucket by bucket, as [GB] Section 3.2 writes it."""
+    matches_qi = np.array(
+        [all(mask[row[a]] for a, mask in query.quasi_identifiers.items()) for row in qi_codes]
+    )
+    matches_sa = np.array([query.sensitive[code] for code in sa_codes])
+    estimate = 0.0
+    for g in set(buckets.tolist()):
+        inside = buckets == g
+        estimate += (matches_qi & inside).sum() * (matches_sa & inside).sum() / inside.sum()
+    return int((matches_qi & matches_sa).sum()), float(estimate)
+
+
+class TestRandomQueries:
+    def test_shapes_follow_dimensionality_and_selectivity(self) -> None:
+        queries = random_queries(
+            60,
+            [10, 7, 3],
+            20,
+            np.random.default_rng(5),
+            dimensionality=[1, 2],
+            selectivity=[0.05, 0.25],
+        )
+        assert {(len(q.quasi_identifiers), q.selectivity) for q in queries} == {
+            (qd, s) for qd in (1, 2) for s in (0.05, 0.25)
+        }
+        sizes = (10, 7, 3)
+        for query in queries:
+            share = query.selectivity ** (1 / (len(query.quasi_identifiers) + 1))
+            assert query.sensitive.sum() == math.ceil(20 * share - 1e-6)
+            for a, mask in query.quasi_identifiers.items():
+                assert mask.sum() == math.ceil(sizes[a] * share - 1e-6)
+
+    def test_a_whole_number_of_values_is_not_rounded_up(self) -> None:
+        """In floating point 0.001 ** (1 / 3) exceeds 0.1."""
+        queries = random_queries(
+            5, [10, 10], 10, np.random.default_rng(0), dimensionality=[2], selectivity=[0.001]
+        )
+        assert {int(q.sensitive.sum()) for q in queries} == {1}
+
+    def test_the_same_state_gives_the_same_queries(self) -> None:
+        def draw() -> list[CountQuery]:
+            return random_queries(
+                20, [6, 5], 9, np.random.default_rng(3), dimensionality=[1, 2], selectivity=[0.1]
+            )
+
+        for first, second in zip(draw(), draw(), strict=True):
+            assert first.quasi_identifiers.keys() == second.quasi_identifiers.keys()
+            assert (first.sensitive == second.sensitive).all()
+            for a, mask in first.quasi_identifiers.items():
+                assert (mask == second.quasi_identifiers[a]).all()
+
+    def test_every_attribute_and_value_has_its_turn(self) -> None:
+        queries = random_queries(
+            300, [5, 4, 3], 6, np.random.default_rng(1), dimensionality=[2], selectivity=[0.05]
+        )
+        for a, n_values in enumerate((5, 4, 3)):
+            masks = [q.quasi_identifiers[a] for q in queries if a in q.quasi_identifiers]
+            assert 150 < len(masks) < 250
+            assert np.sum(masks, axis=0).min() > 0
+            assert masks[0].shape == (n_values,)
+
+    @pytest.mark.parametrize(
+        ("n_values", "dimensionality", "selectivity"),
+        [([3], [2], [0.1]), ([3], [0], [0.1]), ([3], [], [0.1]), ([0], [1], [0.1]),
+         ([3], [1], [0.0]), ([3], [1], [1.1]), ([3], [1], [])],
+    )  # fmt: skip
+    def test_out_of_range(
+        self, n_values: list[int], dimensionality: list[int], selectivity: list[float]
+    ) -> None:
+        with pytest.raises(InvalidParameterError):
+            random_queries(
+                1,
+                n_values,
+                2,
+                np.random.default_rng(0),
+                dimensionality=dimensionality,
+                selectivity=selectivity,
+            )
+
+
+class TestCounts:
+    # 64 queries fill a word: one less, exactly one, and more than two.
+    @pytest.mark.parametrize("n_queries", [0, 1, 63, 64, 130])
+    def test_against_a_naive_loop(self, n_queries: int) -> None:
+        qi_codes, sa_codes, buckets = make_table(300, [6, 4, 3], 5, 40)
+        queries = random_queries(
+            n_queries,
+            [6, 4, 3],
+            5,
+            np.random.default_rng(2),
+            dimensionality=[1, 2, 3],
+            selectivity=[0.05, 0.3],
+        )
+        errors = count_errors(buckets, qi_codes, sa_codes, queries)
+        expected = [naive(buckets, qi_codes, sa_codes, query) for query in queries]
+        assert errors.actual.tolist() == [actual for actual, _ in expected]
+        assert errors.estimated == pytest.approx([estimate for _, estimate in expected])
+
+    def test_blocks_of_records_add_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        qi_codes, sa_codes, buckets = make_table(500, [6, 4], 5, 30)
+        buckets[buckets > 25] = 3  # a bucket larger than a block
+        queries = random_queries(
+            70, [6, 4], 5, np.random.default_rng(2), dimensionality=[1, 2], selectivity=[0.1]
+        )
+        whole = count_errors(buckets, qi_codes, sa_codes, queries)
+        for length in (1, 7, 100, 499):
+            monkeypatch.setattr("kanon_db.metrics.workload._RECORDS_PER_BLOCK", length)
+            pieces = count_errors(buckets, qi_codes, sa_codes, queries)
+            assert pieces.actual.tolist() == whole.actual.tolist()
+            assert pieces.estimated == pytest.approx(whole.estimated)
+
+    def test_published_tables_in_any_order(self) -> None:
+        qi_codes, sa_codes, buckets = make_table(200, [6, 4], 5, 30)
+        queries = random_queries(
+            20, [6, 4], 5, np.random.default_rng(2), dimensionality=[1, 2], selectivity=[0.1]
+        )
+        generator = np.random.default_rng(9)
+        qit = generator.permutation(200)
+        sat, counts = np.unique(np.column_stack([buckets, sa_codes]), axis=0, return_counts=True)
+        rows = generator.permutation(len(sat))
+        estimates = estimated_counts(
+            buckets[qit],
+            qi_codes[qit],
+            sat[rows, 0],
+            sat[rows, 1].astype(np.int32),
+            counts[rows],
+            queries,
+        )
+        microdata = count_errors(buckets, qi_codes, sa_codes, queries)
+        assert estimates == pytest.approx(microdata.estimated)
+
+    def test_one_record_a_bucket_is_exact(self) -> None:
+        qi_codes, sa_codes, _ = make_table(150, [6, 4], 5, 1)
+        queries = random_queries(
+            50, [6, 4], 5, np.random.default_rng(2), dimensionality=[2], selectivity=[0.3]
+        )
+        errors = count_errors(np.arange(150), qi_codes, sa_codes, queries)
+        assert errors.estimated.tolist() == errors.actual.tolist()
+        assert errors.mean == 0
+
+    def test_empty_table(self) -> None:
+        query = CountQuery({0: np.array([True])}, np.array([True]), 1.0)
+        nothing = np.empty(0, dtype=np.int32)
+        errors = count_errors(nothing, nothing.reshape(0, 1), nothing, [query])
+        assert (errors.actual.tolist(), errors.estimated.tolist()) == ([0], [0.0])
+        assert math.isnan(errors.mean)
+
+    def test_a_query_for_another_table(self) -> None:
+        codes = np.array([[0], [2]], dtype=np.int32)
+        sensitive = np.array([0, 1], dtype=np.int32)
+        for query in (
+            CountQuery({0: np.array([True, False])}, np.array([True, False]), 1.0),
+            CountQuery({1: np.array([True])}, np.array([True, False]), 1.0),
+            CountQuery({}, np.array([True]), 1.0),
+        ):
+            with pytest.raises(InvalidParameterError, match="does not fit the table"):
+                exact_counts(codes, sensitive, [query])
+
+    def test_negative_codes(self) -> None:
+        codes = np.array([[-1]], dtype=np.int32)
+        query = CountQuery({}, np.array([True]), 1.0)
+        with pytest.raises(InvalidParameterError, match="at least 0"):
+            exact_counts(codes, np.zeros(1, dtype=np.int32), [query])
+
+    def test_qit_and_sat_of_different_publications(self) -> None:
+        codes = np.zeros((2, 1), dtype=np.int32)
+        values = np.array([0, 1], dtype=np.int32)
+        with pytest.raises(InvalidParameterError, match="do not belong together") as caught:
+            estimated_counts(
+                np.array([0, 1]), codes, np.array([0, 0]), values, np.array([1, 1]), []
+            )
+        assert caught.value.detail == "2 of 2 buckets differ in size"
+
+    def test_heartbeat_ends_the_evaluation(self) -> None:
+        qi_codes, sa_codes, buckets = make_table(50, [3], 2, 5)
+        query = CountQuery({0: np.array([True, False, True])}, np.array([True, False]), 0.3)
+        with pytest.raises(CanceledError):
+            exact_counts(qi_codes, sa_codes, [query], heartbeat=stop)
+        ones = np.ones(50, dtype=np.int64)
+        with pytest.raises(CanceledError):
+            estimated_counts(buckets, qi_codes, buckets, sa_codes, ones, [query], heartbeat=stop)
+
+
+class TestCountErrors:
+    def test_queries_without_a_match_have_no_relative_error(self) -> None:
+        errors = CountErrors(np.array([4, 0, 2, 8]), np.array([5.0, 1.0, 2.0, 4.0]))
+        assert errors.relative[[0, 2, 3]].tolist() == [0.25, 0.0, 0.5]
+        assert math.isnan(errors.relative[1])
+        assert (errors.mean, errors.median, errors.n_undefined) == (0.25, 0.25, 1)
+
+    def test_select(self) -> None:
+        errors = CountErrors(np.array([4, 0, 2, 8]), np.array([5.0, 1.0, 2.0, 4.0]))
+        some = errors.select(np.array([True, True, False, False]))
+        assert (some.mean, some.n_undefined) == (0.25, 1)
+
+    def test_nothing_to_average(self) -> None:
+        errors = CountErrors(np.array([0]), np.array([1.0]))
+        assert math.isnan(errors.mean)
+        assert math.isnan(errors.median)
