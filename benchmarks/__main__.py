@@ -14,7 +14,12 @@ PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 SECTIONS = {
     "setting_search": "Search of the bucket setting",
     "settings": "Bucket settings: two sizes, several, the optimum",
+    "bucketization": "Bucketization: every method against θ, records and values",
+    "local_assignment": "Local assignment",
     "publication": "Publishing buckets, and answering from them",
+    "counting": "Answering counts",
+    "generalization": "Generalization: loss and speed beside other tools",
+    "optimal_generalization": "Generalization: the optimum, and Split & Carry",
     "suppression": "Pattern-guided suppression",
 }
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -146,6 +147,41 @@ class Kanon:
                 replace=replace,
             )
 
+    def publish_generalized(
+        self,
+        source: str,
+        name: str,
+        *,
+        k: int,
+        method: str = "auto",
+        weights: str | None = None,
+        options: str | None = None,
+        constraints: str | None = None,
+        max_suppressed: float | str = 0,
+        refine: bool = True,
+        readers: Sequence[str] | None = None,
+        replace: bool = False,
+    ) -> Published:
+        """Generalize rows; see :func:`~kanon_db.database.generalized.publish_generalized`."""
+        from kanon_db.database.generalized import publish_generalized  # loads a compiler
+
+        source = self._session.qualified(source)
+        with self._operation() as session:
+            return publish_generalized(
+                session,
+                source,
+                name,
+                k=k,
+                method=method,
+                weights=weights,
+                options=options,
+                constraints=constraints,
+                max_suppressed=max_suppressed,
+                refine=refine,
+                readers=readers,
+                replace=replace,
+            )
+
     def publish_suppressed(
         self,
         source: str,
@@ -197,6 +233,43 @@ class Kanon:
         """Estimate a COUNT query from a publication."""
         with self._operation() as session:
             return estimates.estimate_count(session, query)
+
+    def count(self, query: str) -> pd.DataFrame:
+        """Estimate COUNT, SUM and AVG, with GROUP BY or without.
+
+        Returns
+        -------
+        DataFrame
+            A row for each group, and for each aggregate where there are several: the group's
+            values, then ``aggregate`` (unless the query is one COUNT), ``estimate``,
+            ``std_error``, ``lower_bound``, ``upper_bound``. Bounds of sums and averages that are
+            not certain are missing.
+        """
+        with self._operation() as session:
+            answer = estimates.estimate(session, query)
+        shown = answer.shown
+        is_one_count = len(shown) == 1 and shown[0][1].aggregate.function == "count"
+        names = [key.name for key in answer.query.keys]
+        numbers = ["estimate", "std_error", "lower_bound", "upper_bound"]
+        rows = []
+        for group in answer.groups:
+            values = json.loads(group.key)
+            rows += [
+                [
+                    *(values[name] for name in names),
+                    *([] if is_one_count else [measure.label]),
+                    *astuple(group.estimates[place]),
+                ]
+                for place, measure in shown
+            ]
+        columns = [*names, *([] if is_one_count else ["aggregate"]), *numbers]
+        return pd.DataFrame(rows, columns=columns)
+
+    def explain_count(self, query: str) -> pd.DataFrame:
+        """Say how a query is answered: ``part``, ``description``, ``accuracy``, ``std_error``."""
+        with self._operation() as session:
+            lines = estimates.explain_count(session, query)
+        return pd.DataFrame([asdict(line) for line in lines])
 
     def rewrite_count(self, query: str) -> str:
         """Return the SQL that answers a COUNT query."""

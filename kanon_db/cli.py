@@ -18,6 +18,8 @@ from kanon_db.errors import KanonError, ServerError
 from kanon_db.server.local import DEFAULT_DIRECTORY, LocalCluster
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from kanon_db.api import Kanon
     from kanon_db.database.publishing import Published
 
@@ -489,6 +491,70 @@ def publish_buckets(
     print_published(publication, as_json=as_json)
 
 
+@publish.command("generalized")
+@click.argument("source")
+@click.argument("name")
+@database_options
+@click.option("--k", type=int, required=True, help="Fewest rows that share all their cells.")
+@click.option(
+    "--method",
+    default="auto",
+    show_default=True,
+    help="auto, optimal, split_carry, greedy_search, k_member, mondrian or initial.",
+)
+@click.option("--weights", metavar="JSON", help="Factor of the loss, by quasi-identifier.")
+@options_option
+@click.option(
+    "--constraints",
+    metavar="JSON",
+    help="On the sensitive values that share cells, such as '{\"l\": 3}' or '{\"t\": 0.2}'.",
+)
+@click.option(
+    "--max-suppressed",
+    default="0",
+    show_default=True,
+    metavar="SHARE",
+    help="Records that may be left out where that lowers the loss.",
+)
+@click.option(
+    "--refine/--no-refine", default=True, show_default=True, help="Lower the loss of the classes."
+)
+@names_option("--readers", text="Roles that may read it; kanon_analyst by default.")
+@click.option("--replace", is_flag=True, help="Replace the publication if it exists.")
+def publish_generalized(
+    source: str,
+    name: str,
+    dsn: str | None,
+    directory: Path,
+    k: int,
+    method: str,
+    weights: str | None,
+    options: str | None,
+    constraints: str | None,
+    max_suppressed: str,
+    refine: bool,
+    readers: list[str],
+    replace: bool,
+    as_json: bool,
+) -> None:
+    """Publish SOURCE with ranges and sets for cells, as materialized view NAME."""
+    with connected(dsn, directory, as_json=as_json) as kanon:
+        publication = kanon.publish_generalized(
+            source,
+            name,
+            k=k,
+            method=method,
+            weights=weights,
+            options=options,
+            constraints=constraints,
+            max_suppressed=max_suppressed,
+            refine=refine,
+            readers=readers or None,
+            replace=replace,
+        )
+    print_published(publication, as_json=as_json)
+
+
 patterns_options = options_of(
     names_option("--patterns", text="Pattern vectors: * suppresses, . keeps a quasi-identifier."),
     click.option(
@@ -594,28 +660,67 @@ def print_published(publication: Published, *, as_json: bool) -> None:
 @main.command()
 @click.argument("statement", metavar="QUERY")
 @database_options
-@click.option("--explain", is_flag=True, help="Print the SQL that answers it too.")
-def query(statement: str, dsn: str | None, directory: Path, explain: bool, as_json: bool) -> None:
-    """Answer a count query from a publication.
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="Say too what is exact and what estimated, and print the SQL that answers it.",
+)
+@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
+def query(
+    statement: str,
+    dsn: str | None,
+    directory: Path,
+    explain: bool,
+    as_csv: bool,
+    as_json: bool,
+) -> None:
+    """Answer a query of counts, sums and averages from a publication.
 
-    QUERY reads like "SELECT COUNT(*) FROM name WHERE age > 30 AND disease = 'Flu'".
+    QUERY reads like "SELECT COUNT(*) FROM name WHERE age > 30 AND disease = 'Flu'"; it may join
+    lookup tables and have GROUP BY.
     """
-    with connected(dsn, directory, as_json=as_json) as kanon:
-        rewritten = kanon.rewrite_count(statement) if explain else None
-        answer = kanon.estimate_count(statement)
-    if as_json:
-        sql = {} if rewritten is None else {"sql": rewritten}
-        console.print_json({**console.plain(answer), **sql})
-        return
-    console.print_fields(
-        {
-            "estimate": round(answer.estimate, 1),
-            "standard error": round(answer.std_error, 1),
-            "certain bounds": f"{answer.lower_bound:,} to {answer.upper_bound:,}",
-        }
-    )
-    if rewritten is not None:
-        click.echo(f"\n{rewritten}")
+    if as_csv and (as_json or explain):
+        raise click.UsageError("--csv goes with neither --json nor --explain")
+    with connected(dsn, directory, as_json=as_json or as_csv) as kanon:
+        explained = kanon.explain_count(statement) if explain else None
+        answer = kanon.count(statement)
+    if as_csv:
+        click.echo(answer.to_csv(index=False), nl=False)
+    elif as_json:
+        console.print_json(answered(answer, explained))
+    else:
+        if list(answer.columns) == NUMBERS:
+            (one,) = answer.to_dict("records")
+            console.print_fields(
+                {
+                    "estimate": round(one["estimate"], 1),
+                    "standard error": round(one["std_error"], 1),
+                    "certain bounds": f"{one['lower_bound']:,} to {one['upper_bound']:,}",
+                }
+            )
+        else:
+            console.print_frame(answer)
+        if explained is not None:
+            click.echo()
+            console.print_frame(explained[explained["part"] != "statement"])
+            for text in explained.loc[explained["part"] == "statement", "description"]:
+                click.echo(f"\n{text}")
+
+
+NUMBERS = ["estimate", "std_error", "lower_bound", "upper_bound"]
+"""Columns of a count without groups."""
+
+
+def answered(answer: pd.DataFrame, explained: pd.DataFrame | None) -> dict[str, Any]:
+    """Put an answer into the form that programs read: one count is an object, else rows."""
+    one = list(answer.columns) == NUMBERS and len(answer) == 1
+    value = console.plain(answer)
+    found: dict[str, Any] = value[0] if one else {"rows": value}
+    if explained is not None:
+        found["explain"] = explained[explained["part"] != "statement"]
+        statements = explained.loc[explained["part"] == "statement", "description"]
+        found["sql"] = ";\n".join(statements)
+    return found
 
 
 @main.command()

@@ -13,7 +13,10 @@ GRANT EXECUTE ON FUNCTION
     kanon.verify(text),
     kanon.metrics(text),
     kanon.rewrite_count(text),
-    kanon.estimate_count(text)
+    kanon.estimate_count(text),
+    kanon.estimate_counts(text),
+    kanon.estimate(text),
+    kanon.explain_count(text)
 TO kanon_publisher, kanon_analyst;
 
 GRANT EXECUTE ON FUNCTION
@@ -21,6 +24,9 @@ GRANT EXECUTE ON FUNCTION
     kanon.publish_buckets(regclass, text, text, jsonb, integer, text, text[], boolean, jsonb),
     kanon.publish_suppressed(
         regclass, text, integer, text[], text, jsonb, jsonb, jsonb, text[], boolean
+    ),
+    kanon.publish_generalized(
+        regclass, text, integer, text, jsonb, jsonb, jsonb, numeric, boolean, text[], boolean
     ),
     kanon.suppression_patterns(regclass, text[], jsonb, jsonb),
     kanon.evaluate_counts(text, integer, integer[], double precision[], bigint),

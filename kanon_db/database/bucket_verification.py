@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -17,9 +16,9 @@ from numpy.typing import NDArray
 from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
 from kanon_db.database.bitmaps import count_bitmap_differences
 from kanon_db.database.bucket_tables import BucketTables
-from kanon_db.database.labels import fixed_labels, label
+from kanon_db.database.exposure import measure_exposure
 from kanon_db.database.publishing import Check, Examination, check_relations
-from kanon_db.database.session import Row, Session, fetch_one
+from kanon_db.database.session import Session, fetch_one
 
 
 def examine_buckets(
@@ -61,7 +60,15 @@ def examine_buckets(
         return Examination([relations], {})
     qit, sat = _count_qit(session, tables), _count_sat(session, tables)
     sizes = sat.of_sizes
-    exposure = _exposure(session, tables, parameters)
+    privacy = PrivacySpecification.parse(json.dumps(parameters["privacy"]))
+    exposure = measure_exposure(
+        session,
+        privacy,
+        f"SELECT {tables.sensitive} AS value, {tables.count}::numeric AS count,"
+        f" ({tables.size(tables.bucket_id)})::numeric AS size, count(*) AS buckets"
+        f" FROM {tables.sat} GROUP BY 1, 2, 3",
+        l=str(parameters.get("l", 1)),
+    )
     differing = count_bitmap_differences(session, tables, whole=all_bitmaps)
     loss = sum(n * (size - 1) ** 2 for size, n in sizes.items())
     checks = [
@@ -215,88 +222,3 @@ def _count_sat(session: Session, tables: BucketTables) -> _Buckets:
         pairs = np.frombuffer(row["pairs"] or b"", dtype=_PAIR)
         found.add(row["n"], pairs["bucket"], pairs["count"])
     return found
-
-
-def _exposure(session: Session, tables: BucketTables, parameters: Mapping[str, Any]) -> Row:
-    """Count the (bucket, value) pairs above their threshold.
-
-    Each distinct (value, count, size) is judged once. Thresholds are fractions written as
-    numerator and denominator, so that no comparison is rounded; `size` is a bucket's size as its
-    number gives it, which a check of its own compares with what is counted.
-    """
-    privacy = PrivacySpecification.parse(json.dumps(parameters["privacy"]))
-    labels = list(privacy.values)
-    own = list(privacy.values.values())
-    rules = _general_rules(privacy)
-    above = [f"WHEN o.label IS NOT NULL THEN {_OWN_ABOVE}"]
-    ratio = [f"WHEN o.label IS NOT NULL THEN {_OWN_RATIO}"]
-    if privacy.null is not None:
-        null_above, null_ratio = _rule(privacy.null)
-        above.append(f"WHEN is_null THEN {null_above}")
-        ratio.append(f"WHEN is_null THEN {null_ratio}")
-    above.append(f"ELSE {' OR '.join(sql for sql, _ in rules)}")
-    ratio.append(f"ELSE greatest({', '.join(sql for _, sql in rules)})")
-    statement = (
-        "WITH profile AS ("
-        f"  SELECT {tables.sensitive} AS value, {tables.count}::numeric AS count,"
-        f"  ({tables.size(tables.bucket_id)})::numeric AS size, count(*) AS buckets"
-        f"  FROM {tables.sat} GROUP BY 1, 2, 3),"
-        " judged AS ("
-        f"  SELECT {label('value')} AS label,"
-        "  num_nulls(value) > 0 AS is_null, count, size, buckets,"
-        "  sum(count * buckets) OVER (PARTITION BY value) AS records,"
-        "  sum(count * buckets) OVER () AS total FROM profile),"
-        " own AS (SELECT * FROM unnest($1::text[], $2::text[]::numeric[], $3::text[]::numeric[])"
-        "  AS o (label, numerator, denominator)),"
-        " compared AS ("
-        "  SELECT j.label, j.is_null, j.buckets, j.count, j.count / j.size AS frequency,"
-        "  j.count * $4::int8 > j.size AS not_diverse,"
-        f"  CASE {' '.join(above)} END AS above, CASE {' '.join(ratio)} END AS ratio"
-        "  FROM judged AS j LEFT JOIN own AS o ON o.label = j.label)"
-        " SELECT coalesce(sum(buckets) FILTER (WHERE above), 0)::int8 AS above,"
-        " coalesce(sum(buckets) FILTER (WHERE not_diverse), 0)::int8 AS not_diverse,"
-        " coalesce(max(ratio), 0)::float8 AS ratio,"
-        " coalesce(max(frequency), 0)::float8 AS frequency,"
-        " (count(DISTINCT label) + (count(*) FILTER (WHERE is_null) > 0)::int4)::int8 AS values"
-        " FROM compared"
-    )
-    with fixed_labels(session):
-        return fetch_one(
-            session,
-            statement,
-            labels,
-            [str(threshold.numerator) for threshold in own],
-            [str(threshold.denominator) for threshold in own],
-            str(parameters.get("l", 1)),
-        )
-
-
-def _general_rules(privacy: PrivacySpecification) -> list[tuple[str, str]]:
-    """Return SQL of each general rule: is a frequency above its bound, and their quotient."""
-    rules = [_rule(Fraction(1))]  # no threshold exceeds 1
-    if privacy.default is not None:
-        rules.append(_rule(privacy.default))
-    if privacy.l is not None:
-        rules.append(_rule(1 / privacy.l))
-    if privacy.theta is not None or privacy.base is not None:
-        theta, base = privacy.theta or Fraction(0), privacy.base or Fraction(0)
-        # The threshold theta * records / total + base, over one denominator.
-        bound = (
-            f"({theta.numerator * base.denominator} * records"
-            f" + {base.numerator * theta.denominator} * total)"
-        )
-        scale = f"({theta.denominator * base.denominator} * total)"
-        rules.append(
-            (f"count * {scale} > size * {bound}", f"(count * {scale}) / (size * {bound})::float8")
-        )
-    return rules
-
-
-def _rule(threshold: Fraction) -> tuple[str, str]:
-    count = f"count * {threshold.denominator}"
-    bound = f"size * {threshold.numerator}"
-    return f"{count} > {bound}", f"({count}) / ({bound})::float8"
-
-
-_OWN_ABOVE = "count * o.denominator > size * o.numerator"
-_OWN_RATIO = "(count * o.denominator) / (size * o.numerator)::float8"

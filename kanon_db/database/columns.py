@@ -70,7 +70,37 @@ class ColumnType:
             return f"extract(epoch FROM {value})::float8"
         return None
 
+    def range_type(self, largest: float) -> str | None:
+        """Return the type of ranges of the column's values; None where PostgreSQL has none.
 
+        Ranges of whole numbers end before the next number, which the largest one has not.
+        """
+        name = _RANGES.get(self.type_name)
+        if name == "int4range" and largest > _LARGEST_INT4 - 1:
+            return "int8range"
+        if name == "int8range" and largest > _LARGEST_EXACT:
+            return "numrange"
+        return name
+
+    @property
+    def bound_type(self) -> str:
+        """Return the type that a range's bounds are cast to, for any of its range types."""
+        return "numeric" if self.type_name in _NUMBERS else self.type_name
+
+
+_LARGEST_INT4: Final = 2**31 - 1
+_LARGEST_EXACT: Final = 2**53  # of doubles, which the largest value is compared as
+_RANGES: Final = {
+    "smallint": "int4range",
+    "integer": "int4range",
+    "bigint": "int8range",
+    "numeric": "numrange",
+    "real": "numrange",
+    "double precision": "numrange",
+    "date": "daterange",
+    "timestamp without time zone": "tsrange",
+    "timestamp with time zone": "tstzrange",
+}
 _NUMBERS: Final = ("smallint", "integer", "bigint", "numeric", "real", "double precision")
 _TIMES: Final = (
     "date", "timestamp without time zone", "timestamp with time zone", "interval",

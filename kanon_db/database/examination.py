@@ -47,19 +47,28 @@ def metrics(session: Session, name: str) -> dict[str, float]:
 
 
 def _examine(session: Session, publication: Publication) -> Examination:
-    if publication.kind == "suppressed":
-        examined = examine_suppressed(
+    if publication.kind == "buckets":
+        return examine_buckets(
             session,
-            RowView.of_publication(session, publication),
+            BucketTables.of_publication(session, publication),
             publication.parameters,
             records=publication.records,
         )
-        if examined.metrics:  # what only the source can tell was measured when publishing
-            examined.metrics.update({**publication.metrics, **examined.metrics})
-        return examined
-    return examine_buckets(
-        session,
-        BucketTables.of_publication(session, publication),
-        publication.parameters,
-        records=publication.records,
-    )
+    view = RowView.of_publication(session, publication)
+    if publication.kind == "suppressed":
+        examined = examine_suppressed(
+            session, view, publication.parameters, records=publication.records
+        )
+    else:
+        from kanon_db.database.generalized_verification import examine_generalized
+
+        examined = examine_generalized(
+            session,
+            view,
+            publication.parameters,
+            records=publication.records,
+            sensitive=publication.layout["sensitive"],
+        )
+    if examined.metrics:  # what only the source can tell was measured when publishing
+        examined.metrics.update({**publication.metrics, **examined.metrics})
+    return examined

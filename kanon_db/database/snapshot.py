@@ -189,18 +189,19 @@ def read_integers(snapshot: Snapshot, expression: str, join: str = "") -> NDArra
 def read_numbers(values: DistinctValues, source: Source) -> NDArray[np.float64] | None:
     """Return each distinct value of a quasi-identifier as a number, shape (n_values,).
 
-    Dates and times count in seconds. None for a categorical column: one of another type, or
-    registered as such, and one with a NULL or an infinite value, which no range spans.
+    Dates and times count in seconds; NULL, which comes last, is NaN. None for a categorical
+    column: one of another type, or registered as such, and one with an infinite value.
     """
     described = source.attributes.get(values.column.name, {})
     expression = values.column.number("value")
-    if expression is None or described.get("kind") == "categorical" or None in values.labels:
+    if expression is None or described.get("kind") == "categorical":
         return None
-    session = values.session
     row = fetch_one(
-        session,
+        values.session,
         f"SELECT string_agg(float8send({expression}), ''::bytea ORDER BY code) AS numbers"
         f" FROM {values.table}",
     )
-    numbers = np.frombuffer(row["numbers"], dtype=">f8").astype(np.float64)
-    return numbers if np.isfinite(numbers).all() else None
+    has_null = None in values.labels
+    numbers = np.full(len(values.labels), np.nan)
+    numbers[: numbers.size - has_null] = np.frombuffer(row["numbers"] or b"", dtype=">f8")
+    return numbers if np.isfinite(numbers[: numbers.size - has_null]).all() else None

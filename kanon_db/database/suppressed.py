@@ -224,7 +224,7 @@ def publish_suppressed(
     numeric = {
         position: numbers[codes[:, position]]
         for position, column in enumerate(values)
-        if (numbers := read_numbers(column, registered)) is not None
+        if (numbers := read_numbers(column, registered)) is not None and not np.isnan(numbers).any()
     }
     from_source = {"usefulness_loss": usefulness_loss(codes, suppression.suppressed, numeric)}
     if weights is not None or allowed.cost_unit != 1:

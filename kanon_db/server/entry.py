@@ -7,9 +7,11 @@ estimate does not pay for numpy.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import kanon_db
@@ -20,6 +22,19 @@ if TYPE_CHECKING:
     from kanon_db.database.publishing import Published
 
 _T = TypeVar("_T")
+
+
+def _choose_cache() -> None:
+    """Let compiled code be kept where the server's user may write: numba insists on a place.
+
+    That is the user's home as a rule; a service may have none. The working directory of a server
+    process is its data directory, closed to everybody else.
+    """
+    if "NUMBA_CACHE_DIR" not in os.environ and not os.access(Path("~").expanduser(), os.W_OK):
+        os.environ["NUMBA_CACHE_DIR"] = str(Path.cwd() / "kanon_db_cache")
+
+
+_choose_cache()
 
 
 @contextmanager
@@ -169,6 +184,41 @@ def publish_suppressed(
         return [_published_row(published)]
 
 
+def publish_generalized(
+    plpy: Any,
+    source: str | None,
+    publication: str | None,
+    k: int | None,
+    method: str | None,
+    weights: str | None,
+    options: str | None,
+    constraints: str | None,
+    max_suppressed: Any,
+    refine: bool | None,
+    readers: Sequence[str | None] | None,
+    replace: bool | None,
+) -> list[tuple[Any, ...]]:
+    """`kanon.publish_generalized`."""
+    with _edge(plpy) as session:
+        from kanon_db.database.generalized import publish_generalized as operation
+
+        published = operation(
+            session,
+            _given(source, "source"),
+            _given(publication, "publication"),
+            k=_given(k, "k"),
+            method=_given(method, "method"),
+            weights=weights,
+            options=options,
+            constraints=constraints,
+            max_suppressed=_given(max_suppressed, "max_suppressed"),
+            refine=_given(refine, "refine"),
+            readers=None if readers is None else _elements(readers, "readers"),
+            replace=bool(replace),
+        )
+        return [_published_row(published)]
+
+
 def suppression_patterns(
     plpy: Any,
     source: str | None,
@@ -247,6 +297,43 @@ def estimate_count(plpy: Any, query: str | None) -> list[tuple[float, float, int
 
         c = operation(session, _given(query, "query"))
         return [(c.estimate, c.std_error, c.lower_bound, c.upper_bound)]
+
+
+def estimate_counts(plpy: Any, query: str | None) -> list[tuple[str, float, float, int, int]]:
+    """`kanon.estimate_counts`."""
+    with _edge(plpy) as session:
+        from kanon_db.database.estimates import estimate_counts as operation
+
+        return [
+            (key, c.estimate, c.std_error, c.lower_bound, c.upper_bound)
+            for key, c in operation(session, _given(query, "query"))
+        ]
+
+
+def estimate(plpy: Any, query: str | None) -> list[tuple[Any, ...]]:
+    """`kanon.estimate`."""
+    with _edge(plpy) as session:
+        from kanon_db.database.estimates import estimate as operation
+
+        answer = operation(session, _given(query, "query"))
+        return [
+            (
+                group.key,
+                measure.label,
+                *(None if value is None else float(value) for value in astuple(estimated)),
+            )
+            for group in answer.groups
+            for place, measure in answer.shown
+            for estimated in (group.estimates[place],)
+        ]
+
+
+def explain_count(plpy: Any, query: str | None) -> list[tuple[Any, ...]]:
+    """`kanon.explain_count`."""
+    with _edge(plpy) as session:
+        from kanon_db.database.estimates import explain_count as operation
+
+        return [astuple(line) for line in operation(session, _given(query, "query"))]
 
 
 def rewrite_count(plpy: Any, query: str | None) -> str:

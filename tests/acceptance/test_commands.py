@@ -14,6 +14,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+import kanon_db
 from tests.acceptance.commands import KANON, kanon
 
 N_RECORDS = 400
@@ -111,6 +112,38 @@ def test_query(published: str) -> None:
     explained = kanon("query", COUNT, "--explain", dsn=published)
     assert f"{answer['lower_bound']:,} to {answer['upper_bound']:,}" in explained.stdout
     assert "people_b_qit" in explained.stdout
+
+
+def test_groups(published: str) -> None:
+    """The same numbers from SQL, the command line and Python."""
+    query = (
+        "SELECT gender, COUNT(*), AVG(age) FROM people_b WHERE occupation = 'Sales' GROUP BY gender"
+    )
+    with psycopg.connect(published) as connection:
+        by_sql = connection.execute(
+            "SELECT group_key ->> 'gender', aggregate, estimate, std_error, lower_bound,"
+            " upper_bound FROM kanon.estimate(%s)",
+            [query],
+        ).fetchall()
+    by_command = kanon("query", query, "--json", dsn=published).json()["rows"]
+    assert [tuple(row.values()) for row in by_command] == by_sql
+    with kanon_db.connect(published) as opened:
+        frame = opened.count(query)
+    assert [tuple(row) for row in frame.itertuples(index=False)] == by_sql
+    lines = kanon("query", query, "--csv", dsn=published).stdout.splitlines()
+    assert lines[0] == "gender,aggregate,estimate,std_error,lower_bound,upper_bound"
+    assert len(lines) == 1 + len(by_sql)
+
+
+def test_explain(published: str) -> None:
+    explained = kanon("query", COUNT, "--explain", "--json", dsn=published).json()
+    parts = [line["part"] for line in explained["explain"]]
+    assert parts == ["publication", "condition", "condition", "aggregate", "method"]
+    assert "people_b_qit" in explained["sql"]
+    aggregate = explained["explain"][3]
+    assert aggregate["accuracy"].startswith("estimated")
+    assert aggregate["std_error"] == explained["std_error"]
+    assert kanon("query", COUNT, "--csv", "--json", dsn=published).returncode == 2
 
 
 def test_suppressed(published: str) -> None:

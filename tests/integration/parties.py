@@ -103,6 +103,9 @@ _TYPES = {
     "patterns": "pg_catalog.text[]",
     "rules": _JSON,
     "weights": _JSON,
+    "constraints": _JSON,
+    "max_suppressed": "pg_catalog.text::pg_catalog.numeric",
+    "refine": "pg_catalog.bool",
     "options": _JSON,
     "readers": "pg_catalog.text[]",
     "replace": "pg_catalog.bool",
@@ -143,6 +146,10 @@ class Functions:
 
     def suppress(self, source: str, name: str, *, k: int, **options: object) -> dict[str, Any]:
         (row,) = self._rows("publish_suppressed", source, name, k=k, **options)
+        return row
+
+    def generalize(self, source: str, name: str, *, k: int, **options: object) -> dict[str, Any]:
+        (row,) = self._rows("publish_generalized", source, name, k=k, **options)
         return row
 
     def patterns(self, source: str, **options: object) -> list[dict[str, Any]]:
@@ -230,6 +237,9 @@ class Package:
 
     def suppress(self, source: str, name: str, *, k: int, **options: Any) -> dict[str, Any]:
         return asdict(self.kanon.publish_suppressed(source, name, k=k, **options))
+
+    def generalize(self, source: str, name: str, *, k: int, **options: Any) -> dict[str, Any]:
+        return asdict(self.kanon.publish_generalized(source, name, k=k, **options))
 
     def patterns(self, source: str, **options: Any) -> list[dict[str, Any]]:
         found = self.kanon.suppression_patterns(source, **options)

@@ -13,8 +13,15 @@ PUBLISH = "publish_buckets(regclass,text,text,jsonb,integer,text,text[],boolean,
 SUPPRESS = "publish_suppressed(regclass,text,integer,text[],text,jsonb,jsonb,jsonb,text[],boolean)"
 PATTERNS = "suppression_patterns(regclass,text[],jsonb,jsonb)"
 EVALUATE = "evaluate_counts(text,integer,integer[],double precision[],bigint)"
+GENERALIZE = (
+    "publish_generalized(regclass,text,integer,text,jsonb,jsonb,jsonb,numeric,boolean,text[],"
+    "boolean)"
+)
 EVERYBODY = {
+    "estimate(text)",
     "estimate_count(text)",
+    "estimate_counts(text)",
+    "explain_count(text)",
     "metrics(text)",
     "rewrite_count(text)",
     "verify(text)",
@@ -27,6 +34,7 @@ EXECUTE = {
         REGISTER,
         PUBLISH,
         SUPPRESS,
+        GENERALIZE,
         PATTERNS,
         EVALUATE,
         "drop_publication(text)",

@@ -1,0 +1,147 @@
+"""Optimal classes, and Split & Carry against Greedy Search: [OB] Figures 2 and 5 to 10 as tables.
+
+Rows of real tables are looked for in ``data/`` of the folder named by KANON_SHARED, or of
+``../shared``.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+import pandas as pd
+
+from benchmarks.harness import table
+from kanon_db.algorithms.generalization.exact_loss import ExactLoss
+from kanon_db.algorithms.generalization.greedy_search import greedy_search
+from kanon_db.algorithms.generalization.initial import initial
+from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
+from kanon_db.algorithms.generalization.optimal import optimal
+from kanon_db.algorithms.generalization.split_carry import split_carry
+
+DATA = Path(os.environ.get("KANON_SHARED", Path(__file__).resolve().parents[2] / "shared"), "data")
+TABLES = {
+    "fars": (
+        "fars_occupants.csv.gz",
+        ("age", "sex", "state", "modelyr", "year", "airbag", "inimpact", "Restraint"),
+        {"state", "airbag", "inimpact", "Restraint"},
+    ),
+    "adult": (
+        "adult_30162.csv.gz",
+        ("age", "sex", "race", "marital-status", "workclass", "education", "occupation",
+         "native-country"),
+        {"sex", "race", "marital-status", "workclass", "education", "occupation",
+         "native-country"},
+    ),
+    "ipums": (
+        "ipums1980.csv.gz",
+        ("age", "sex", "educrec", "marstat", "race", "classwk", "hispanic", "yrsusa"),
+        set[str](),
+    ),
+}  # fmt: skip
+SMALL = [
+    (name, n, k, m)
+    for name in ("fars", "adult")
+    for n, k, m in [
+        (20, 3, 4), (30, 3, 8), (30, 5, 8), (50, 3, 2), (50, 3, 4), (50, 2, 8), (50, 3, 8),
+        (50, 5, 8), (100, 2, 8), (100, 3, 2), (100, 3, 4), (100, 3, 8), (100, 5, 4), (100, 5, 8),
+    ]
+]  # fmt: skip
+LARGE = [
+    *(("ipums", n, k, 4) for n in (1_000, 5_000, 20_000, 50_000) for k in (3, 5)),
+    *(("ipums", 5_000, k, 4) for k in (2, 8)),
+    *(("ipums", 5_000, 3, m) for m in (2, 8)),
+    *(("ipums", 5_000, k, 8) for k in (5, 8)),
+    *(("fars", n, 3, 4) for n in (1_000, 40_000, 100_000)),
+    *(("adult", 5_000, k, 8) for k in (3, 5)),
+]
+SECONDS = 20.0
+
+
+def rows_of(name: str, n: int, m: int) -> Microdata:
+    """Draw n records with the first m quasi-identifiers of a table; always the same ones."""
+    file, columns, categorical = TABLES[name]
+    frame = pd.read_csv(DATA / file, usecols=list(columns[:m]))[list(columns[:m])]
+    frame = frame.iloc[np.random.default_rng(1).permutation(len(frame))[:n]]
+    codes, attributes = [], []
+    for column in frame:
+        values, code = np.unique(frame[column].to_numpy(), return_inverse=True)
+        codes.append(code)
+        if column in categorical:
+            attributes.append(Attribute(values.size))
+        else:
+            numbers = values.astype(np.float64)
+            attributes.append(
+                Attribute(values.size, numbers, float(numbers[0]), float(numbers[-1]))
+            )
+    return Microdata(np.column_stack(codes), tuple(attributes))
+
+
+def main() -> str:
+    """Return the results as Markdown."""
+    compiled = rows_of("fars", 60, 8)
+    optimal(compiled, 3)
+    split_carry(compiled, 3)
+    return "\n".join([_optimum(), _large()])
+
+
+def _optimum() -> str:
+    rows = []
+    for name, n, k, m in SMALL:
+        microdata = rows_of(name, n, m)
+        start = perf_counter()
+        found = optimal(microdata, k, time_limit=SECONDS)
+        seconds = perf_counter() - start
+        exact = ExactLoss.of(microdata, "ncp")
+        best = found.objective
+        ratios = [
+            f"{float(exact.total(classes) / best):.3f}"
+            for classes in (
+                split_carry(microdata, k).class_of_record,
+                greedy_search(microdata, k).class_of_record,
+                initial(microdata, k).class_of_record,
+            )
+        ]
+        rows.append(
+            [name, n, k, m, f"{float(best):.3f}", f"{100 * found.gap:.2f}%",
+             f"{found.n_classes:,}", f"{seconds:.2f} s", *ratios]
+        )  # fmt: skip
+    heading = ["rows of", "n", "k", "m", "loss", "gap", "classes", "time", "split_carry",
+               "greedy_search", "initial"]  # fmt: skip
+    return (
+        f"Optimum within {SECONDS:.0f} s; loss of the heuristics as a multiple of it.\n\n"
+        + table(heading, rows)
+    )
+
+
+def _large() -> str:
+    rows = []
+    for name, n, k, m in LARGE:
+        microdata = rows_of(name, n, m)
+        exact = ExactLoss.of(microdata, "ncp")
+        base = exact.total(initial(microdata, k).class_of_record)
+        cells = []
+        for s in (3, 5):
+            start = perf_counter()
+            found = split_carry(microdata, k, s=s, time_limit=SECONDS)
+            seconds = perf_counter() - start
+            loss = float(exact.total(found.class_of_record) / base)
+            cut = f", {found.n_cut_short:,} cut" if found.n_cut_short else ""
+            cells.append(f"{loss:.3f} ({seconds:.2f} s{cut})")
+        start = perf_counter()
+        classes = greedy_search(microdata, k).class_of_record
+        seconds = perf_counter() - start
+        cells.append(f"{float(exact.total(classes) / base):.3f} ({seconds:.2f} s)")
+        rows.append([name, f"{n:,}", k, m, f"{float(base / n / m):.4f}", *cells])
+    heading = ["rows of", "n", "k", "m", "GCP of initial", "split_carry, s = 3", "s = 5",
+               "greedy_search"]  # fmt: skip
+    return (
+        f"Loss as a share of that of the initial classes, and time; at most {SECONDS:.0f} s.\n\n"
+        + table(heading, rows)
+    )
+
+
+if __name__ == "__main__":
+    print(main())

@@ -1,0 +1,192 @@
+"""Optimal classes: the least total information loss, proven ([OB] Section 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, isfinite
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from kanon_db.algorithms.generalization.class_search import RowTypes
+from kanon_db.algorithms.generalization.exact_loss import ExactLoss, Loss
+from kanon_db.algorithms.generalization.greedy_search import greedy_search
+from kanon_db.algorithms.generalization.initial import check_k, sort_order
+from kanon_db.algorithms.generalization.microdata import Microdata
+from kanon_db.algorithms.generalization.neighborhoods import improve_neighborhoods
+from kanon_db.algorithms.generalization.pairwise import solve_pairwise
+from kanon_db.algorithms.generalization.set_partition import check_size, set_partition
+from kanon_db.algorithms.generalization.split_carry import split_carry
+from kanon_db.algorithms.solver import Deadline
+from kanon_db.errors import InvalidParameterError
+
+IntArray = npt.NDArray[np.int64]
+
+Status = Literal["optimal", "feasible"]
+Formulation = Literal["set_partition", "bigm"]
+
+_SHARE_OF_START = 1 / 6  # of the time, each of two steps
+_LEAST_SECONDS = 1e-3
+_TOLERANCE = 1e-6  # of the solver's bound, relative
+
+
+@dataclass(frozen=True, eq=False)
+class OptimalGeneralization:
+    """Classes, and how close to the optimum they are known to be.
+
+    Parameters
+    ----------
+    class_of_record : ndarray of int64, shape (n_records,)
+        Number of the class of each record.
+    status : {"optimal", "feasible"}
+        Whether the classes are proven to be optimal; if not, time ran out.
+    objective : Fraction
+        Loss of all records: the sum over records and attributes, times the attributes' weights.
+    lower_bound : Fraction
+        Proven lower bound on the loss of any classes.
+    n_classes : int
+        Most classes that the search had as columns of its model at a time; 0 by the formulation
+        ``bigm``.
+    """
+
+    class_of_record: IntArray
+    status: Status
+    objective: Fraction
+    lower_bound: Fraction
+    n_classes: int
+
+    @property
+    def gap(self) -> float:
+        """Distance from the lower bound relative to the objective, in the range 0 to 1."""
+        loss = self.objective
+        return float((loss - self.lower_bound) / loss) if loss else 0.0
+
+
+def _no_heartbeat() -> None:
+    pass
+
+
+def optimal(
+    microdata: Microdata,
+    k: int,
+    *,
+    formulation: Formulation = "set_partition",
+    loss: Loss = "ncp",
+    time_limit: float = 60.0,
+    heartbeat: Callable[[], None] = _no_heartbeat,
+) -> OptimalGeneralization:
+    """Find classes of at least k records with the least total loss.
+
+    Parameters
+    ----------
+    microdata : Microdata
+    k : int
+        Fewest records of a class, at least 1.
+    formulation : {"set_partition", "bigm"}
+        One variable for each class that is worth a look, or the paper's, one for each pair of
+        records: for reference, and tables of some ten records.
+    loss : {"ncp", "binary"}
+        See :class:`~kanon_db.algorithms.generalization.exact_loss.ExactLoss`.
+    time_limit : float
+        Seconds that the search may take, about.
+    heartbeat : callable
+        Called every few milliseconds, in the thread of the caller; what it raises ends the work.
+
+    Returns
+    -------
+    OptimalGeneralization
+        The best classes found, with the bound proven when the time ran out.
+
+    Raises
+    ------
+    InfeasibleError
+        If there are fewer than ``k`` records.
+    InvalidParameterError
+        If ``k``, ``formulation``, ``loss`` or ``time_limit`` is out of range, there are more than
+        :data:`~kanon_db.algorithms.generalization.set_partition.MAX_RECORDS` records, or the table
+        is not for the formulation ``bigm``.
+
+    Notes
+    -----
+    **Source:** [OB] Section 2.2, Eq. (34); see
+    :func:`~kanon_db.algorithms.generalization.set_partition.set_partition` and
+    :func:`~kanon_db.algorithms.generalization.pairwise.solve_pairwise`.
+
+    The search starts from Split & Carry or Greedy Search, whichever loses less, improved by the
+    best partition of neighboring classes.
+    By ``set_partition``, losses and bounds are whole units throughout, so that no tolerance
+    decides whether the classes are optimal; where losses are rounded, so are objective and bound
+    (``ExactLoss.is_exact``).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
+    >>> age = Attribute(4, numbers=np.array([20.0, 30.0, 50.0, 60.0]), lower=20, upper=60)
+    >>> found = optimal(Microdata([[0], [1], [2], [3]], (age,)), 2)
+    >>> found.status, found.objective, found.class_of_record.tolist()
+    ('optimal', Fraction(1, 1), [0, 0, 1, 1])
+    """
+    n_records = microdata.n_records
+    check_k(k, n_records)
+    _check(formulation, loss, time_limit)
+    if formulation == "set_partition":
+        check_size(n_records)
+    exact = ExactLoss.of(microdata, loss)
+    order = sort_order(microdata)
+    deadline = Deadline(time_limit)
+    share = time_limit * _SHARE_OF_START
+    classes = split_carry(
+        microdata, k, loss=loss, time_limit=share, heartbeat=heartbeat
+    ).class_of_record
+    bound = n_classes = 0
+    greedy = greedy_search(microdata, k, heartbeat=heartbeat).class_of_record
+    if exact.units_of(greedy) < exact.units_of(classes):
+        classes = greedy
+    if k > 1 and n_records and formulation == "set_partition":
+        classes = improve_neighborhoods(
+            exact, order, classes, k, is_over=Deadline(share), heartbeat=heartbeat
+        )
+        found = set_partition(
+            RowTypes.of(exact, order),
+            k,
+            exact.units_of(classes),
+            is_over=deadline,
+            heartbeat=heartbeat,
+        )
+        bound, n_classes = found.lower_bound, found.n_classes
+        if found.classes is not None:
+            classes[order] = found.classes.of_records()
+    elif k > 1 and n_records:
+        # The solver takes no negative limit.
+        seconds = max(deadline.seconds_left, _LEAST_SECONDS)
+        solved = solve_pairwise(exact, loss, k, classes, time_limit=seconds, heartbeat=heartbeat)
+        if isfinite(solved.lower_bound):
+            bound = max(ceil(solved.lower_bound - _TOLERANCE * abs(solved.lower_bound)), 0)
+        better = solved.class_of_record
+        if better is not None and exact.units_of(better) < exact.units_of(classes):
+            classes = better
+    units = exact.units_of(classes)
+    return OptimalGeneralization(
+        classes,
+        "optimal" if units <= bound else "feasible",
+        units * exact.unit,
+        min(bound, units) * exact.unit,
+        n_classes,
+    )
+
+
+def _check(formulation: Formulation, loss: Loss, time_limit: float) -> None:
+    if formulation not in get_args(Formulation):
+        raise InvalidParameterError(
+            "unknown formulation", hint=f"use one of {', '.join(get_args(Formulation))}"
+        )
+    if loss not in get_args(Loss):
+        raise InvalidParameterError("unknown loss", hint=f"use one of {', '.join(get_args(Loss))}")
+    if not time_limit > 0:
+        raise InvalidParameterError(
+            "time_limit must be above 0 seconds", detail=f"time_limit = {time_limit}"
+        )

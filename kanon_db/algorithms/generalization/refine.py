@@ -1,0 +1,188 @@
+"""Refinement: classes of any method made to lose less, by simulated annealing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from kanon_db.algorithms.generalization.annealing import anneal
+from kanon_db.algorithms.generalization.classes import Classes, PackedRecords, disperse
+from kanon_db.algorithms.generalization.constraints import NO_RULES, Constraint
+from kanon_db.algorithms.generalization.initial import sort_order
+from kanon_db.algorithms.generalization.loss import IntArray, Ncp, ValueArray
+from kanon_db.algorithms.generalization.microdata import Microdata
+from kanon_db.algorithms.generalization.neighbors import neighbors
+from kanon_db.algorithms.generalization.result import Generalization
+from kanon_db.algorithms.generalization.split import checked_classes, split
+from kanon_db.errors import InvalidParameterError
+
+_N_NEIGHBORS = 12
+_HOTTEST, _COLDEST = 0.4, 0.045  # temperature as a share of the mean loss of a record
+_COLD_SHARE = 0.05  # of the proposals come last, without any heat
+_DISPERSED_SHARE = 0.015  # of the classes are given up first
+_PROPOSALS_PER_CALL = 2**13  # some milliseconds
+
+
+def _no_heartbeat() -> None:
+    pass
+
+
+def _unlimited() -> float:
+    return 0.0
+
+
+def refine(
+    microdata: Microdata,
+    class_of_record: npt.ArrayLike,
+    k: int,
+    *,
+    random: np.random.Generator,
+    effort: int = 1000,
+    spent: Callable[[], float] = _unlimited,
+    constraint: Constraint | None = None,
+    heartbeat: Callable[[], None] = _no_heartbeat,
+) -> Generalization:
+    """Lower the loss of equivalence classes.
+
+    The result never loses more than what is given, all its classes have at least ``k`` records,
+    and the constraint holds for them if it held before. Suppressed records stay so.
+
+    Parameters
+    ----------
+    microdata : Microdata
+    class_of_record : array_like of int, shape (n_records,)
+        Equivalence class of each record; -1 for a suppressed one.
+    k : int
+        Fewest records of a class, at least 1.
+    random : numpy.random.Generator
+        Draws the changes that are tried.
+    effort : int
+        Changes to be proposed for each record, at least 0.
+    spent : callable
+        Called every few milliseconds; tells the share of the time limit that has passed. The work
+        is planned by it and by ``effort``, whichever is further, and ends at 1.
+    constraint : Constraint, optional
+        On the sensitive values of each class.
+    heartbeat : callable
+        Called every few milliseconds; what it raises ends the work.
+
+    Returns
+    -------
+    Generalization
+        Classes numbered from 0, anew.
+
+    Raises
+    ------
+    InfeasibleError
+        If there are records, but fewer than ``k``.
+    InvalidParameterError
+        If ``k`` is less than 1, ``effort`` less than 0, a class smaller than ``k``, or the
+        constraint does not hold for a class.
+
+    Notes
+    -----
+    Classes of 2k records or more are split first, which never loses more. Then simulated annealing:
+    a record that is drawn moves to the class of a record much like it, or changes places with one
+    of that class. Changes that lose more are made too, with a chance that falls as the work goes
+    on. Some classes are given up at the start, their records dispersed, so that others have more
+    than k records and moves are possible.
+
+    Losses after a change follow from summaries of the classes, not from their records
+    (:mod:`~kanon_db.algorithms.generalization.classes`), so that a proposal takes about a
+    microsecond; only a change that is made takes time that grows with k. The memory grows with the
+    records, and with the classes times the number of categorical values, two bits each.
+    """
+    classes = checked_classes(microdata, class_of_record, k, constraint)
+    if effort < 0:
+        raise InvalidParameterError("effort must be at least 0", detail=f"effort = {effort}")
+    published = np.flatnonzero(classes >= 0)
+    if not published.size:
+        return Generalization(classes)
+    if published.size < classes.size:
+        part = Microdata(microdata.codes[published], microdata.attributes)
+        classes[published] = _refined(
+            part, classes[published], k, random, effort, spent,
+            constraint and constraint.restricted_to(published), heartbeat,
+        )  # fmt: skip
+        return Generalization(classes)
+    return Generalization(
+        _refined(microdata, classes, k, random, effort, spent, constraint, heartbeat)
+    )
+
+
+def _refined(
+    microdata: Microdata,
+    class_of_record: IntArray,
+    k: int,
+    random: np.random.Generator,
+    effort: int,
+    spent: Callable[[], float],
+    constraint: Constraint | None,
+    heartbeat: Callable[[], None],
+) -> IntArray:
+    """Refine classes of all records."""
+    before = class_of_record
+    if constraint is None:
+        before = split(microdata, class_of_record, k, heartbeat=heartbeat)
+    ncp = Ncp.of(microdata)
+    if ncp.total(before) == 0:
+        return before
+    order = sort_order(microdata)
+    ncp = ncp.of_records(order)
+    classes_in_order = before[order]
+    is_first = np.ones(order.size, dtype=np.bool_)
+    is_first[1:] = (ncp.values[1:] != ncp.values[:-1]).any(axis=1)
+    type_of_record = (np.cumsum(is_first) - 1).astype(np.int32)
+    first_of_type = np.append(np.flatnonzero(is_first), order.size)
+    near = _neighbors(ncp, first_of_type, random, heartbeat)
+    records = PackedRecords.of(ncp)
+    if constraint is None:
+        classes_in_order = disperse(
+            records, classes_in_order, near, type_of_record, first_of_type, k,
+            _DISPERSED_SHARE, random,
+        )  # fmt: skip
+    classes = Classes.of(records, classes_in_order, room=k)
+    rules = NO_RULES if constraint is None else constraint.restricted_to(order).rules
+    state = random.integers(1, 2**64, size=1, dtype=np.uint64)
+    mean_loss = float(classes.losses @ classes.sizes) / order.size
+    n_done, n_proposals = 0, effort * order.size
+    while True:
+        heartbeat()
+        done = max(n_done / n_proposals if n_proposals else 1.0, spent())
+        if done >= 1.0:
+            break
+        anneal(
+            records, classes, k, near, first_of_type, type_of_record, rules,
+            constraint is not None, min(_PROPOSALS_PER_CALL, n_proposals - n_done),
+            mean_loss * _temperature(done), state,
+        )  # fmt: skip
+        n_done += _PROPOSALS_PER_CALL
+    after = np.empty_like(before)
+    after[order] = np.unique(classes.class_of_record, return_inverse=True)[1]
+    whole = Ncp.of(microdata)
+    return after if whole.total(after) < whole.total(before) else before
+
+
+def _temperature(done: float) -> float:
+    """Temperature after a share of the work, as a share of the mean loss of a record."""
+    if done >= 1 - _COLD_SHARE:
+        return 0.0
+    return float(_HOTTEST * (_COLDEST / _HOTTEST) ** (done / (1 - _COLD_SHARE)))
+
+
+def _neighbors(
+    ncp: Ncp,
+    first_of_type: IntArray,
+    random: np.random.Generator,
+    heartbeat: Callable[[], None],
+) -> ValueArray:
+    """Find row types near to each, the type itself being one of them if it has several records."""
+    near = neighbors(
+        ncp.values[first_of_type[:-1]], ncp.numeric, ncp.whole, ncp.step, _N_NEIGHBORS, random,
+        heartbeat,
+    )  # fmt: skip
+    repeated = np.flatnonzero(np.diff(first_of_type) > 1)
+    near[repeated, -1] = repeated
+    return near

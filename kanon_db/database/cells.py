@@ -1,0 +1,231 @@
+"""Cells of generalized quasi-identifiers: ranges of numbers and times, sets of everything else."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
+from kanon_db.database.catalog import Source
+from kanon_db.database.columns import ColumnType, int4_bytes, with_numbers
+from kanon_db.database.labels import fixed_labels, label
+from kanon_db.database.row_views import RowView
+from kanon_db.database.session import Session, fetch_one
+from kanon_db.database.snapshot import (
+    DistinctValues,
+    Snapshot,
+    distinct_values,
+    read_codes,
+    read_numbers,
+)
+
+_NULL, _ANYTHING = -1, -2  # in place of a code: all values are NULL; NULL and numbers
+
+
+@dataclass(frozen=True, eq=False)
+class GeneralizedColumn:
+    """A quasi-identifier to be generalized.
+
+    Attributes
+    ----------
+    values : DistinctValues
+    attribute : Attribute
+        Its domain, as the algorithms know it.
+    range_type : str or None
+        Type of its cells; None for sets of texts.
+    """
+
+    values: DistinctValues
+    attribute: Attribute
+    range_type: str | None
+
+    @property
+    def cell(self) -> str:
+        """Kind of its cells, as the layout calls it."""
+        return "set" if self.range_type is None else "range"
+
+
+def read_microdata(
+    snapshot: Snapshot,
+    source: Source,
+    types: dict[str, ColumnType],
+    weights: Sequence[int | float | str] | None,
+) -> tuple[Microdata, list[GeneralizedColumn]]:
+    """Read the quasi-identifiers of a snapshot as codes, and their domains."""
+    columns = []
+    for position, name in enumerate(source.quasi_identifiers):
+        values = distinct_values(snapshot, types[name])
+        weight = 1.0 if weights is None else float(weights[position])
+        numbers = read_numbers(values, source)
+        range_type = None
+        if numbers is not None and not np.isnan(numbers).all():
+            range_type = values.column.range_type(float(np.nanmax(numbers)))
+        if range_type is None or numbers is None:
+            attribute = Attribute(len(values.labels), weight=weight)
+        else:
+            lower, upper = _bounds(values, source)
+            attribute = Attribute(
+                len(values.labels),
+                numbers=numbers,
+                # What lies outside widens the bounds: it must be published all the same.
+                lower=float(np.nanmin([*numbers, lower])),
+                upper=float(np.nanmax([*numbers, upper])),
+                weight=weight,
+            )
+        columns.append(GeneralizedColumn(values, attribute, range_type))
+    codes = np.column_stack([read_codes(snapshot, column.values) for column in columns])
+    return Microdata(codes, tuple(column.attribute for column in columns)), columns
+
+
+def _bounds(values: DistinctValues, source: Source) -> tuple[float, float]:
+    """Return the registered bounds as numbers, NaN where there is none."""
+    described = source.attributes.get(values.column.name, {})
+    bounds = [None if (b := described.get(key)) is None else str(b) for key in ("lower", "upper")]
+    lower, upper = (values.column.number(f"${i}::text::{values.column.type_name}") for i in (1, 2))
+    row = fetch_one(values.session, f"SELECT {lower} AS lower, {upper} AS upper", *bounds)
+    return tuple(float("nan") if row[key] is None else row[key] for key in ("lower", "upper"))  # type: ignore[return-value]
+
+
+def write_cells(
+    session: Session,
+    view: RowView,
+    columns: Sequence[GeneralizedColumn],
+    codes: NDArray[np.int32],
+    class_of_member: NDArray[np.int64],
+) -> tuple[str, str]:
+    """Write the cells of each class: what covers the values of all its members.
+
+    Parameters
+    ----------
+    codes : ndarray of int32, shape (n_members, m)
+        Values of the classes' members.
+    class_of_member : ndarray of int64, shape (n_members,)
+        Numbered from 0 without gaps.
+
+    Returns
+    -------
+    table : str
+        Temporary table, quoted.
+    class_column : str
+        The class's number, quoted.
+    """
+    session.step("writing the classes")
+    suffix = secrets.token_hex(8)
+    table = session.identifier("pg_temp", f"kanon_cells_{suffix}")
+    class_column = session.identifier(f"kanon_class_{suffix}")
+    parts = []
+    for position, (column, name) in enumerate(zip(columns, view.quasi_identifiers, strict=True)):
+        part = session.identifier("pg_temp", f"kanon_cells_{suffix}_{position}")
+        write = _write_sets if column.range_type is None else _write_ranges
+        write(session, part, column, codes[:, position], class_of_member)
+        parts.append((part, name))
+    n_classes = int(class_of_member.max()) + 1
+    cells = ", ".join(f"p{i}.cell AS {name}" for i, (_, name) in enumerate(parts))
+    joins = " ".join(
+        f"JOIN {part} AS p{i} ON p{i}.class = c.i" for i, (part, _) in enumerate(parts)
+    )
+    session.fetch(
+        f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS SELECT c.i AS {class_column}, {cells}"
+        f" FROM generate_series(0, $1::int4 - 1) AS c (i) {joins}",
+        str(n_classes),
+    )
+    for part, _ in parts:
+        session.fetch(f"DROP TABLE {part}")
+    return table, class_column
+
+
+def _write_ranges(
+    session: Session,
+    part: str,
+    column: GeneralizedColumn,
+    codes: NDArray[np.int32],
+    class_of_member: NDArray[np.int64],
+) -> None:
+    n_values, numbers = column.attribute.n_values, column.attribute.numbers
+    is_null = np.zeros(n_values, dtype=np.bool_) if numbers is None else np.isnan(numbers)
+    nulls = is_null[codes]
+    n_classes = int(class_of_member.max()) + 1
+    low, high = np.full(n_classes, n_values), np.full(n_classes, _NULL)
+    np.minimum.at(low, class_of_member[~nulls], codes[~nulls])
+    np.maximum.at(high, class_of_member[~nulls], codes[~nulls])
+    with_null = np.zeros(n_classes, dtype=np.bool_)
+    with_null[class_of_member[nulls]] = True
+    high[with_null & (high != _NULL)] = _ANYTHING
+    low[high < 0] = _NULL
+    numbered, (lower, upper) = with_numbers(
+        session, "(SELECT generate_series(0, $3::int4 - 1) AS i)", (1, "r.i"), (2, "r.i")
+    )
+    kind, bound = column.range_type, column.values.column.bound_type
+    element = {"int4range": "int4", "int8range": "int8"}.get(str(kind), bound)
+    session.fetch(
+        f"CREATE TEMPORARY TABLE {part} ON COMMIT DROP AS SELECT c.i AS class,"
+        f" CASE c.{upper} WHEN {_NULL} THEN NULL WHEN {_ANYTHING} THEN '(,)'::{kind}"
+        f" ELSE {kind}(l.value::{element}, u.value::{element}, '[]') END AS cell"
+        f" FROM {numbered} AS c LEFT JOIN {column.values.table} AS l ON l.code = c.{lower}"
+        f" LEFT JOIN {column.values.table} AS u ON u.code = c.{upper}",
+        int4_bytes(low),
+        int4_bytes(high),
+        str(n_classes),
+    )
+
+
+def _write_sets(
+    session: Session,
+    part: str,
+    column: GeneralizedColumn,
+    codes: NDArray[np.int32],
+    class_of_member: NDArray[np.int64],
+) -> None:
+    n_values = column.attribute.n_values
+    pairs = np.unique(class_of_member * n_values + codes)
+    numbered, (its_class, code) = with_numbers(
+        session, "(SELECT generate_series(0, $3::int4 - 1) AS i)", (1, "r.i"), (2, "r.i")
+    )
+    session.fetch(
+        f"CREATE TEMPORARY TABLE {part} ON COMMIT DROP AS SELECT c.{its_class} AS class,"
+        f" array_agg(v.label ORDER BY v.code) AS cell FROM {numbered} AS c"
+        f" JOIN {column.values.table} AS v ON v.code = c.{code} GROUP BY c.{its_class}",
+        int4_bytes(pairs // n_values),
+        int4_bytes(pairs % n_values),
+        str(pairs.size),
+    )
+
+
+def count_outside(
+    session: Session,
+    view: RowView,
+    snapshot: Snapshot,
+    columns: Sequence[GeneralizedColumn],
+    cells: str,
+    class_column: str,
+    class_of_record: NDArray[np.int64],
+) -> int:
+    """Count the records with an original value that its published cell does not cover."""
+    conditions = []
+    for column, name in zip(columns, view.quasi_identifiers, strict=True):
+        value = f"s.{name}"
+        if column.range_type is None:
+            conditions.append(f"array_position(c.{name}, {label(value)}) IS NOT NULL")
+        else:
+            element = column.values.column.bound_type
+            if column.range_type in ("int4range", "int8range"):
+                element = column.range_type.removesuffix("range")
+            covered = f"{value}::{element} <@ c.{name}"
+            conditions.append(
+                f"CASE WHEN num_nulls({value}) > 0 THEN num_nulls(c.{name}) > 0"
+                f" OR (lower_inf(c.{name}) AND upper_inf(c.{name})) ELSE coalesce({covered}, false)"
+                " END"
+            )
+    numbered, (its_class,) = with_numbers(session, snapshot.table, (1, f"r.{snapshot.record}"))
+    with fixed_labels(session):
+        row = fetch_one(
+            session,
+            f"SELECT count(*) AS n FROM {numbered} AS s JOIN {cells} AS c"
+            f" ON c.{class_column} = s.{its_class} WHERE NOT ({' AND '.join(conditions)})",
+            int4_bytes(class_of_record),
+        )
+    return int(row["n"])

@@ -1,0 +1,162 @@
+"""The heuristics of generalization against plain versions, on small tables."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
+from kanon_db.algorithms.generalization.constraints import Constraint
+from kanon_db.algorithms.generalization.enforce import enforce
+from kanon_db.algorithms.generalization.greedy_search import greedy_search
+from kanon_db.algorithms.generalization.initial import sort_order
+from kanon_db.algorithms.generalization.k_member import k_member
+from kanon_db.algorithms.generalization.loss import Ncp
+from kanon_db.algorithms.generalization.microdata import Microdata
+from kanon_db.algorithms.generalization.mondrian import mondrian
+from kanon_db.algorithms.generalization.refine import refine
+from kanon_db.algorithms.generalization.suppress import suppress
+from kanon_db.errors import IneligibleError
+from kanon_db.metrics.generalization import measure
+from tests import generalization_plain as plain
+from tests.property.generalization_tables import tables
+
+Case = tuple[Microdata, int]
+
+
+def assert_k_anonymous(class_of_record: np.ndarray, k: int) -> None:
+    """Each record is in a class, classes are numbered without gaps, and each has k records."""
+    assert (class_of_record >= 0).all()
+    assert np.bincount(class_of_record).min() >= k
+
+
+@settings(deadline=None, max_examples=80)
+@given(tables(), st.sampled_from(["least_increase", "least_result"]))
+def test_greedy_search_is_algorithm_2(case: Case, rule: str) -> None:
+    table, k = case
+    before = table.codes.copy()
+    found = greedy_search(table, k, left_over=rule).class_of_record  # type: ignore[arg-type]
+    expected = plain.greedy_search(table, sort_order(table), k, rule)
+    assert plain.as_classes(found) == [sorted(members) for members in expected]
+    assert (table.codes == before).all()
+
+
+@settings(deadline=None, max_examples=60)
+@given(tables(), st.integers(2, 8))
+def test_greedy_search_in_blocks(case: Case, block_size: int) -> None:
+    table, k = case
+    found = greedy_search(table, k, block_size=block_size).class_of_record
+    assert_k_anonymous(found, k)
+    if block_size >= np.unique(table.codes, axis=0).shape[0]:
+        assert (found == greedy_search(table, k).class_of_record).all()
+
+
+@settings(deadline=None, max_examples=60)
+@given(tables(), st.integers(0, 2**32))
+def test_k_member_is_the_plain_algorithm(case: Case, seed: int) -> None:
+    table, k = case
+    first = int(np.random.default_rng(seed).integers(table.n_records))
+    found = k_member(table, k, random=np.random.default_rng(seed)).class_of_record
+    expected = plain.k_member(table, sort_order(table), k, first)
+    assert plain.as_classes(found) == [sorted(members) for members in expected]
+
+
+@settings(deadline=None, max_examples=80)
+@given(tables(), st.sampled_from(["strict", "relaxed"]))
+def test_mondrian_is_the_plain_algorithm(case: Case, cut: str) -> None:
+    table, k = case
+    found = mondrian(table, k, cut=cut).class_of_record  # type: ignore[arg-type]
+    assert_k_anonymous(found, k)
+    expected = plain.mondrian(table, list(range(table.n_records)), k, cut)
+    assert plain.as_classes(found) == [sorted(members) for members in expected]
+
+
+@settings(deadline=None, max_examples=60)
+@given(tables(), st.integers(0, 2**32))
+def test_loss_and_metrics_are_the_plain_ones(case: Case, seed: int) -> None:
+    table, _ = case
+    classes = np.random.default_rng(seed).integers(-1, 3, size=table.n_records)
+    numbered = np.unique(np.append(classes, -1), return_inverse=True)[1][:-1] - 1
+    weight = sum(Fraction(a.weight).limit_denominator() for a in table.attributes)
+    expected = plain.loss(table, plain.as_classes(numbered)) + weight * int((numbered < 0).sum())
+    assert Ncp.of(table).total(numbered) == expected
+    assert measure(table, classes).weighted_loss == pytest.approx(float(expected))
+
+
+@settings(deadline=None, max_examples=60)
+@given(tables(40), st.integers(0, 2**32), st.sampled_from(["mondrian", "random"]))
+def test_refining_never_loses_more(case: Case, seed: int, start: str) -> None:
+    table, k = case
+    random = np.random.default_rng(seed)
+    before = mondrian(table, k).class_of_record
+    if start == "random":
+        before = random.permutation(np.arange(table.n_records) // k).clip(
+            max=table.n_records // k - 1
+        )
+    after = refine(table, before, k, random=random, effort=50).class_of_record
+    assert_k_anonymous(after, k)
+    ncp = Ncp.of(table)
+    assert ncp.total(after) <= ncp.total(before)
+
+
+@st.composite
+def constraints(draw: st.DrawFn, n_records: int) -> Constraint:
+    n_values = draw(st.integers(1, 4))
+    codes = draw(st.lists(st.integers(0, n_values - 1), min_size=n_records, max_size=n_records))
+    shares = st.fractions(Fraction(1, 4), 1, max_denominator=12)
+    return Constraint(
+        np.array(codes),
+        n_values,
+        l=draw(st.none() | st.integers(1, 3)),
+        entropy_l=draw(st.none() | st.fractions(1, 2, max_denominator=5)),
+        t=draw(st.none() | st.fractions(0, 1, max_denominator=10)),
+        distance=draw(st.sampled_from(["equal", "ordered"])),
+        f_prime=draw(st.none() | st.tuples(*[shares] * n_values).map(FPrimePrivacy)),
+    )
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data())
+def test_constraints_hold_whatever_is_done(data: st.DataObject) -> None:
+    table, k = data.draw(tables(40))
+    constraint = data.draw(constraints(table.n_records))
+    random = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    whole = np.zeros(table.n_records, dtype=np.int64)
+    start = greedy_search(table, k).class_of_record
+    if not plain.holds(constraint, constraint.codes.tolist()):
+        with pytest.raises(IneligibleError):
+            enforce(table, start, k, constraint)
+        return
+    enforced = enforce(table, start, k, constraint).class_of_record
+    ncp = Ncp.of(table)
+    assert ncp.total(enforced) <= ncp.total(whole)
+    refined = refine(table, enforced, k, random=random, effort=30, constraint=constraint)
+    assert ncp.total(refined.class_of_record) <= ncp.total(enforced)
+    fewer = suppress(table, refined.class_of_record, k, Fraction(1, 4), constraint=constraint)
+    assert ncp.total(fewer.class_of_record) <= ncp.total(refined.class_of_record)
+    assert (fewer.class_of_record < 0).sum() <= table.n_records / 4
+    for classes in (enforced, refined.class_of_record, fewer.class_of_record):
+        for members in plain.as_classes(classes):
+            assert len(members) >= k
+            assert plain.holds(constraint, constraint.codes[members].tolist())
+
+
+@settings(deadline=None, max_examples=60)
+@given(tables(40), st.fractions(0, 1, max_denominator=10), st.integers(0, 2**32))
+def test_suppressing_never_loses_more(case: Case, share: Fraction, seed: int) -> None:
+    table, k = case
+    before = mondrian(table, k).class_of_record
+    found = suppress(table, before, k, share).class_of_record
+    assert (found < 0).sum() <= share * table.n_records
+    published = found[found >= 0]
+    if published.size:
+        assert np.bincount(published).min() >= k
+    ncp = Ncp.of(table)
+    assert ncp.total(found) <= ncp.total(before)
+    refined = refine(table, found, k, random=np.random.default_rng(seed), effort=20)
+    assert ((refined.class_of_record < 0) == (found < 0)).all()
+    assert ncp.total(refined.class_of_record) <= ncp.total(found)

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
+from kanon_db.algorithms.generalization.constraints import Constraint
+from kanon_db.algorithms.generalization.enforce import enforce
+from kanon_db.algorithms.generalization.loss import Ncp
+from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
+from kanon_db.algorithms.generalization.refine import refine
+from kanon_db.errors import IneligibleError, InvalidParameterError
+
+VALUES = np.array([0, 0, 1, 1, 2, 2])
+
+
+def test_distinct_l_diversity() -> None:
+    constraint = Constraint(VALUES, 3, l=3)
+    assert constraint.holds([[1, 1, 1], [5, 5, 0]]).tolist() == [True, False]
+
+
+def test_entropy_l_diversity_of_equal_shares_is_their_number() -> None:
+    for l in (2, 3):
+        constraint = Constraint(VALUES, 3, entropy_l=Fraction(l))
+        assert constraint.holds([[7, 7, 7], [3, 3, 0]]).tolist() == [True, l == 2]
+
+
+def test_t_closeness_is_exact_at_the_limit() -> None:
+    # Shares (1/2, 1/2, 0) against (1/3, 1/3, 1/3): equal distance 1/3, ordered (1/6 + 1/3) / 2.
+    counts = [[1, 1, 0]]
+    for distance, limit in (("equal", Fraction(1, 3)), ("ordered", Fraction(1, 4))):
+        at = Constraint(VALUES, 3, t=limit, distance=distance)  # type: ignore[arg-type]
+        below = Constraint(
+            VALUES,
+            3,
+            t=limit - Fraction(1, 10**6),
+            distance=distance,  # type: ignore[arg-type]
+        )
+        assert at.holds(counts).tolist() == [True]
+        assert below.holds(counts).tolist() == [False]
+
+
+def test_f_prime_privacy_takes_the_floor_exactly() -> None:
+    # In floating point 0.29 * 100 is below 29.
+    privacy = FPrimePrivacy((Fraction(29, 100), Fraction(1)))
+    constraint = Constraint(np.array([0, 1]), 2, f_prime=privacy)
+    assert constraint.holds([[29, 71], [30, 70], [28, 71]]).tolist() == [True, False, True]
+
+
+def test_all_that_is_given_must_hold() -> None:
+    constraint = Constraint(VALUES, 3, l=2, t=Fraction(1, 4))
+    assert constraint.holds([[2, 1, 0], [1, 1, 1], [3, 0, 0]]).tolist() == [False, True, False]
+
+
+def test_a_constraint_that_even_one_class_breaks_is_refused() -> None:
+    with pytest.raises(IneligibleError, match="no equivalence classes can satisfy") as caught:
+        Constraint(VALUES, 4, l=4).check_eligible()
+    assert "one class of all 6 records, with 3 distinct sensitive values" in caught.value.detail
+    Constraint(VALUES, 3, l=3).check_eligible()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"l": 0}, "l must be at least 1"),
+        ({"entropy_l": Fraction(1, 2)}, "entropy_l must be at least 1"),
+        ({"t": Fraction(3, 2)}, r"t must be in \[0, 1\]"),
+        ({"t": Fraction(1, 10**18)}, "t has too large a denominator"),
+        ({"distance": "hierarchical"}, "distance must be equal or ordered"),
+        ({"f_prime": FPrimePrivacy((Fraction(1),))}, "one for each sensitive value"),
+        (
+            {"f_prime": FPrimePrivacy((Fraction(1), Fraction(1), Fraction(1, 2**62)))},
+            "a privacy threshold has too large a denominator",
+        ),
+    ],
+)
+def test_refusals(options: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidParameterError, match=message):
+        Constraint(VALUES, 3, **options)  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameterError, match="known code"):
+        Constraint(VALUES, 2)
+
+
+def test_classes_that_fulfil_it_stay_as_they_are() -> None:
+    table = Microdata(VALUES.reshape(-1, 1), (Attribute(3),))
+    constraint = Constraint(np.array([0, 1, 0, 1, 0, 1]), 2, l=2)
+    found = enforce(table, VALUES, 2, constraint).class_of_record
+    assert found.tolist() == VALUES.tolist()
+
+
+def test_a_class_that_breaks_it_joins_the_nearest_that_mends_it() -> None:
+    age = Attribute(4, np.array([20.0, 30.0, 50.0, 90.0]), 20.0, 90.0)
+    table = Microdata([[0], [0], [1], [1], [2], [2], [3], [3]], (age,))
+    # The second class is nearest to the first, but has the same values; the third mends it.
+    constraint = Constraint(np.array([0, 0, 0, 0, 0, 1, 0, 1]), 2, l=2)
+    found = enforce(table, [0, 0, 1, 1, 2, 2, 3, 3], 2, constraint).class_of_record
+    assert constraint.holds_for(found).all()
+    assert found[6] == found[7] != found[5]
+
+
+def test_united_classes_are_split_where_that_loses_less() -> None:
+    random = np.random.default_rng(4)
+    codes = random.integers(6, size=(120, 2)).astype(np.int32)
+    table = Microdata(codes, (Attribute(6), Attribute(6)))
+    values = random.integers(3, size=120)
+    constraint = Constraint(values, 3, l=2)
+    # Classes of one value each: all of them break it.
+    classes = np.empty(120, dtype=np.int64)
+    first = 0
+    for value in range(3):
+        members = np.flatnonzero(values == value)
+        classes[members] = first + np.minimum(np.arange(members.size) // 5, members.size // 5 - 1)
+        first = int(classes.max()) + 1 if value == 0 else int(classes[members].max()) + 1
+    found = enforce(table, classes, 5, constraint).class_of_record
+    assert constraint.holds_for(found).all()
+    assert np.bincount(found).min() >= 5
+    refined = refine(table, found, 5, random=random, effort=100, constraint=constraint)
+    assert constraint.holds_for(refined.class_of_record).all()
+    ncp = Ncp.of(table)
+    assert ncp.total(refined.class_of_record) < ncp.total(found)
+
+
+def test_refine_refuses_classes_that_break_the_constraint() -> None:
+    table = Microdata(VALUES.reshape(-1, 1), (Attribute(3),))
+    random = np.random.default_rng(0)
+    with pytest.raises(InvalidParameterError, match="must hold for each class") as caught:
+        refine(table, VALUES, 2, random=random, constraint=Constraint(VALUES, 3, l=2))
+    assert caught.value.detail == "3 classes break it"
+    with pytest.raises(InvalidParameterError, match="must have a sensitive value"):
+        refine(table, VALUES, 2, random=random, constraint=Constraint(VALUES[:3], 3, l=1))

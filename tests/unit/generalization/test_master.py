@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import numpy as np
+
+from kanon_db.algorithms.generalization.class_search import Classes, RowTypes
+from kanon_db.algorithms.generalization.master import Master
+
+
+def beat() -> None:
+    pass
+
+
+def types_of(copies: list[int], whole: int) -> RowTypes:
+    n_types = len(copies)
+    return RowTypes(
+        np.arange(n_types)[:, None], np.array(copies), np.array([True]), np.array([whole]),
+        np.zeros((1, 1), dtype=np.int64),
+    )  # fmt: skip
+
+
+def triangle() -> Classes:
+    """Each two of three records, dear with the others: all pairs are half chosen."""
+    members = np.array([[0, 1, -1], [0, 2, -1], [1, 2, -1], [0, 1, 2], [3, 4, 5], [3, 4, -1]])
+    return Classes(members, (members >= 0).sum(axis=1), np.array([2, 2, 2, 60, 60, 10]))
+
+
+def test_duals_price_records_and_pairs() -> None:
+    types = types_of([1, 1, 1, 1, 1, 1], 100)
+    master = Master(types, 2)
+    classes = triangle()
+    assert master.add(classes)
+    duals = master.solve(beat)
+    # Three halves of 2, and the last three records at 60.
+    assert duals.types.sum() == 63
+    assert duals.cuts.worth(types.copies) == 0
+    assert master.add_cuts()
+    priced = master.solve(beat)
+    # At most one of the pairs: all three records are in one class.
+    assert priced.types.sum() - priced.cuts.worth(types.copies) == 120
+    assert priced.cuts.members.tolist() == [[0, 1, 2]]
+    for row, loss in zip(classes.members, classes.losses, strict=True):
+        members = row[row >= 0]
+        pairs = np.isin(members, priced.cuts.members).sum() // 2
+        assert loss - priced.types[members].sum() + priced.cuts.prices.sum() * pairs >= 0
+    assert not master.add_cuts()
+
+
+def test_sets_with_an_even_number_of_records_say_nothing() -> None:
+    master = Master(types_of([2, 1, 1, 1, 1, 1], 100), 2)
+    master.add(triangle())
+    master.solve(beat)
+    assert not master.add_cuts()
+
+
+def test_only_new_classes_are_added() -> None:
+    master = Master(types_of([1] * 6, 100), 2)
+    assert master.add(triangle())
+    assert len(master) == 6
+    assert not master.add(triangle().take(np.array([1, 4])))
+    assert len(master) == 6

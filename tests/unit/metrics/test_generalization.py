@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import doctest
+
+import numpy as np
+import pytest
+
+from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
+from kanon_db.errors import InvalidParameterError
+from kanon_db.metrics import generalization
+from kanon_db.metrics.generalization import class_ncp, measure
+
+AGE = Attribute(4, np.array([20.0, 30.0, 60.0, np.nan]), 20.0, 60.0, weight=2.0)
+PLACE = Attribute(3)
+TABLE = Microdata([[0, 0], [1, 1], [2, 2], [3, 2], [3, 0], [3, 0]], (AGE, PLACE))
+
+
+def test_examples() -> None:
+    results = doctest.testmod(generalization)
+    assert results.attempted
+    assert not results.failed
+
+
+def test_numbers_and_null_lose_the_whole_range_and_null_alone_nothing() -> None:
+    ncp = class_ncp(TABLE, [0, 0, 1, 1, 2, 2])
+    assert ncp.tolist() == [[0.25, 0.5], [1.0, 0.0], [0.0, 0.0]]
+
+
+def test_normalizations_of_sets() -> None:
+    sets = {
+        normalization: class_ncp(TABLE, [0, 0, 0, 1, 1, 2], normalization=normalization)[:, 1]
+        for normalization in ("n-1", "n", "binary")
+    }
+    assert sets["n-1"].tolist() == [1.0, 0.5, 0.0]
+    assert sets["n"] == pytest.approx([2 / 3, 1 / 3, 0])
+    assert sets["binary"] == pytest.approx([1, 2 / 3, 0])
+
+
+def test_measures_of_classes_and_suppressed_records() -> None:
+    measured = measure(TABLE, [0, 0, 1, 1, 1, -1])
+    assert (measured.n_records, measured.n_classes, measured.n_suppressed) == (6, 2, 1)
+    assert (measured.smallest_class, measured.average_class_size) == (2, 2.5)
+    assert measured.discernibility_loss == 2**2 + 3**2 + 6
+    # Ages: 2 cells lose 1/4, 3 lose 1; places: 5 lose 1/2; the suppressed record 1 each.
+    assert measured.loss_by_attribute.tolist() == pytest.approx([4.5 / 6, 3.5 / 6])
+    assert measured.gcp == pytest.approx(8 / 12)
+    assert measured.weighted_loss == pytest.approx(2 * 4.5 + 3.5)
+    assert measured.ob_gcp == pytest.approx(4.5 + 5 / 3 + 1)
+    assert measured.binary_loss == pytest.approx(4.5 + 5 * 2 / 3 + 1)
+
+
+def test_all_suppressed_and_empty() -> None:
+    measured = measure(TABLE, [-1] * 6)
+    assert (measured.gcp, measured.n_classes, measured.smallest_class) == (1.0, 0, 0)
+    empty = measure(Microdata(np.zeros((0, 2), dtype=np.int32), (AGE, PLACE)), [])
+    assert (empty.gcp, empty.discernibility_loss, empty.average_class_size) == (0.0, 0, 0.0)
+
+
+def test_an_attribute_of_one_value_loses_nothing() -> None:
+    constant = Attribute(1, np.array([5.0]), 5.0, 5.0)
+    table = Microdata([[0, 0], [0, 0]], (constant, Attribute(1)))
+    assert measure(table, [0, 0]).gcp == 0.0
+
+
+def test_refusals() -> None:
+    with pytest.raises(InvalidParameterError, match="must have a class"):
+        measure(TABLE, [0, 0])
+    with pytest.raises(InvalidParameterError, match="normalization is unknown"):
+        class_ncp(TABLE, [0] * 6, normalization="n+1")  # type: ignore[arg-type]
