@@ -178,7 +178,7 @@ class Place:
             case "unknown":
                 return self.is_tested
             case "escape":
-                return self.before.kind == "string"
+                return self.neighbor(-2).is_word("like", "ilike")
             case "nulls":
                 return self.after.is_word("first", "last")
             case "first" | "last":
@@ -282,7 +282,7 @@ def _check_word(place: Place) -> None:
         raise place.refusal("LIMIT and OFFSET take a whole number")
     elif word in ("like", "ilike") and after.kind != "string":
         raise place.refusal("a pattern is a quoted string", "write it in single quotes")
-    elif word == "escape" and before.kind == "string" and after.kind != "string":
+    elif word == "escape" and place.is_keyword and after.kind != "string":
         raise place.refusal("ESCAPE takes a quoted character", "write it in single quotes")
     elif word == "select" and before.kind == "end":
         pass

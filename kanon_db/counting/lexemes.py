@@ -144,7 +144,7 @@ def scan(query: str) -> list[Lexeme]:
             case "operator":
                 lexemes += _operators(text, position)
             case "word" if any(map(str.isspace, text)):
-                # To PostgreSQL these are letters, to the parser and to people they are space.
+                # To PostgreSQL these are letters, to people they are space.
                 raise refusal(
                     "spaces other than ASCII's are not supported", position, "write plain spaces"
                 )

@@ -1,24 +1,26 @@
 """Reading a query: from text to a typed structure, or a refusal with its reason.
 
 sqlglot parses. Before, what dialects read differently is refused (`lexemes`), and so is what a
-count query cannot have (`constructs`); after, the tree is read with an allow-list, every lexeme
-accounted for (`tree`).
+count query cannot have (`constructs`). After, the tree is checked against an allow-list
+(`allowlist`), then read, with every lexeme accounted for (`clauses`, `tree`).
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Final
 
 import sqlglot
-from sqlglot.errors import SqlglotError
+from sqlglot.errors import ParseError, SqlglotError
 
-from kanon_db.counting.constructs import MAX_NESTING, Place, refuse_constructs, unexpected
+from kanon_db.counting.clauses import read_tree
+from kanon_db.counting.constructs import Place, refuse_constructs, unexpected
 from kanon_db.counting.expressions import Aggregate, Expression, children, walk
 from kanon_db.counting.lexemes import Lexeme, scan
 from kanon_db.counting.query import QueryText
 from kanon_db.counting.refusals import refusal
-from kanon_db.counting.tree import read_tree
 
 MAX_HEIGHT: Final = 100
 """Of an expression's tree."""
@@ -59,13 +61,14 @@ def parse_query(query: str, published_schema: str = "published") -> QueryText:
     if lexemes and lexemes[-1].is_symbol(";"):
         lexemes.pop()
     refuse_constructs(lexemes)
+    written = _numbered(lexemes)
     try:
-        (tree,) = sqlglot.parse(_numbered(lexemes), dialect="postgres")
+        (tree,) = sqlglot.parse(" ".join(written), dialect="postgres")
         text = read_tree(tree, lexemes, published_schema)
-    except SqlglotError:
-        raise unexpected(lexemes[0]) from None
+    except SqlglotError as error:
+        raise unexpected(lexemes[_stopped_at(error, written)]) from None
     except RecursionError:
-        raise refusal(f"up to {MAX_NESTING} parentheses inside each other are too many") from None
+        raise refusal("the query nests too deeply", hint="use fewer parentheses") from None
     for expression in (text.where, *text.group):
         if any(isinstance(part, Aggregate) for part in walk(expression)):
             raise refusal(
@@ -80,13 +83,12 @@ def parse_query(query: str, published_schema: str = "published") -> QueryText:
     return text
 
 
-def _numbered(lexemes: Sequence[Lexeme]) -> str:
-    """Write a query with the number of its lexeme for each name and constant.
+def _numbered(lexemes: Sequence[Lexeme]) -> list[str]:
+    """Write each lexeme for the parser: names and constants as their numbers.
 
     Thus the parser can take none of them for anything else, nor repeat one in a message, and each
-    leaf of its tree tells which lexeme it stands for. Left out are the NOTs that negate a test, as
-    in IS NOT NULL: they bind nothing, and PostgreSQL and sqlglot tell them from others by the next
-    word, or the one before.
+    leaf of its tree tells which lexeme it stands for. Nothing is written for a NOT that negates a
+    test, as in IS NOT NULL: it groups nothing, and is read from the lexemes.
     """
     written = []
     for number, lexeme in enumerate(lexemes):
@@ -98,9 +100,18 @@ def _numbered(lexemes: Sequence[Lexeme]) -> str:
                 written.append(f"'{number}'")
             case "word" | "name" if not place.is_keyword:
                 written.append(f'"{number}"')
-            case _ if not place.is_negation:
-                written.append(lexeme.text)
-    return " ".join(written)
+            case _:
+                written.append("" if place.is_negation else lexeme.text)
+    return written
+
+
+def _stopped_at(error: SqlglotError, written: Sequence[str]) -> int:
+    """Return the number of the lexeme where sqlglot stopped, by the column in which that ends."""
+    column = error.errors[0].get("col") if isinstance(error, ParseError) and error.errors else None
+    if not isinstance(column, int):
+        return 0
+    ends = list(accumulate(len(piece) + 1 for piece in written))
+    return min(bisect_left(ends, column), len(written) - 1)
 
 
 def _refuse_tall(expression: Expression | None) -> None:

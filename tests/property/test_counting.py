@@ -249,6 +249,34 @@ def test_postgresql_reads_the_same(data: st.DataObject, predicate: Expression) -
     _read_as_postgresql(f"SELECT COUNT(*) FROM t WHERE {Writer(data).write(predicate)}")
 
 
+OPERANDS = ["a", "(b)", "1", "'x'", "NULL", "TRUE", "DATE '2020-01-31'", "COUNT(*)"]
+PREFIXES = ["", "", "", "NOT", "-", "+", "NOT NOT", "- -"]
+SUFFIXES = [
+    "", "", "", "IS NULL", "IS NOT TRUE", "IS UNKNOWN", "IN (1, a)", "NOT IN (1)", "LIKE 'x'",
+    "NOT ILIKE 'x' ESCAPE '!'", "BETWEEN a AND 2", "NOT BETWEEN 1 AND - b",
+]  # fmt: skip
+INFIXES = ["AND", "OR", "IS DISTINCT FROM", "IS NOT DISTINCT FROM", *COMPARISONS, *"+-*/%"]
+
+
+def ungrouped(operands: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """Operators as they come, so that only precedence groups them."""
+    one = st.tuples(st.sampled_from(PREFIXES), operands, st.sampled_from(SUFFIXES)).map(" ".join)
+    return st.lists(st.tuples(one, st.sampled_from(INFIXES)), min_size=1, max_size=4).map(
+        lambda pairs: " ".join(f"{part} {infix}" for part, infix in pairs[:-1]) + f" {pairs[-1][0]}"
+    )
+
+
+@given(
+    st.recursive(
+        ungrouped(st.sampled_from(OPERANDS)),
+        lambda inner: ungrouped(st.sampled_from(OPERANDS) | inner.map("({})".format)),
+        max_leaves=6,
+    )
+)
+def test_operators_bind_as_in_postgresql(text: str) -> None:
+    _read_as_postgresql(f"SELECT COUNT(*) FROM t HAVING {text}")
+
+
 def _read_as_postgresql(text: str) -> None:
     """Whatever is accepted, the server's own grammar reads, and reads alike."""
     try:

@@ -177,7 +177,7 @@ class _State(NamedTuple):
     depth: IntArray  # (1,)
     chosen: IntArray  # (2k,): type of the d-th record
     used: IntArray  # (2k,): copies of it
-    dual: IntArray  # (2k,): sum of the duals, less the prices of pairs
+    dual: IntArray  # (2k,): sum of the duals, less the prices
     odd: npt.NDArray[np.bool_]  # (2k, s): sets with an odd number of records
     low: IntArray  # (2k, m)
     high: IntArray  # (2k, m)
@@ -186,7 +186,7 @@ class _State(NamedTuple):
     n_seen: IntArray  # (2k, m)
     candidates: IntArray  # (2k, t): types that may come next
     candidate_losses: IntArray  # (2k, t): loss of a record then
-    candidate_duals: IntArray  # (2k, t): sum of the duals, less the prices of pairs, then
+    candidate_duals: IntArray  # (2k, t): sum of the duals, less the prices, then
     n_candidates: IntArray  # (2k,)
     position: IntArray  # (2k,)
     best: IntArray  # (2k,): scratch, largest sums of duals
@@ -206,7 +206,8 @@ class _Found(NamedTuple):
 class ClassSearch:
     """Classes of k to 2k - 1 records whose reduced cost is below a limit.
 
-    The reduced cost of a class is its loss less the duals of its records.
+    The reduced cost of a class is its loss and price, and the prices of its pairs, less the duals
+    of its records.
 
     Parameters
     ----------
@@ -216,6 +217,10 @@ class ClassSearch:
         Dual value of a record of each type, in units.
     limit : int
         Reduced costs must be less.
+    price : int
+        Price of a class, in units.
+    cuts : Cuts, optional
+        Prices of pairs.
     capacity : int
         Most classes to be kept.
     quota : int, optional
@@ -241,6 +246,7 @@ class ClassSearch:
         duals: IntArray,
         limit: int = NO_LIMIT,
         *,
+        price: int = 0,
         cuts: Cuts | None = None,
         capacity: int,
         quota: int | None = None,
@@ -259,6 +265,7 @@ class ClassSearch:
         self._is_over = is_over
         self._heartbeat = heartbeat
         self._state = _new_state(self._types, k, cuts.prices.size)
+        self._state.dual[0] = -price
         self._found = _Found(
             np.zeros(1, dtype=np.int64),
             np.full((capacity, 2 * k - 1), -1, dtype=np.int64),

@@ -29,12 +29,29 @@ class Duals(NamedTuple):
     ----------
     types : ndarray of int64, shape (t,)
         Of a record of each type.
+    price : int
+        Of a class, at least 0.
     cuts : Cuts
         Inequalities with their prices.
     """
 
     types: IntArray
+    price: int
     cuts: Cuts
+
+    def bound(self, copies: IntArray, most_classes: int) -> int:
+        """Bound the loss of a partition from below, if no class has a reduced cost below 0.
+
+        Parameters
+        ----------
+        copies : ndarray of int64, shape (t,)
+        most_classes : int
+
+        Returns
+        -------
+        int
+        """
+        return int(self.types @ copies) - self.price * most_classes - self.cuts.worth(copies)
 
 
 class Master:
@@ -48,6 +65,8 @@ class Master:
     Notes
     -----
     It begins with one class for each type, dearer than any, that holds nothing but one record.
+    There are at most n // k classes: without saying so, the linear program has n / k of them,
+    which makes a difference where k does not divide a small n.
     """
 
     def __init__(self, types: RowTypes, k: int) -> None:
@@ -65,6 +84,8 @@ class Master:
         nothing = np.zeros(0)
         copies = types.copies.astype(np.float64)
         highs.addRows(n_types, copies, copies, 0, _int32([0] * n_types), _int32([]), nothing)
+        most_classes = float(int(types.copies.sum()) // k)
+        highs.addRow(-highspy.kHighsInf, most_classes, 0, _int32([]), nothing)
         dearest = np.full(n_types, 2.0 * k)
         self._add_columns(dearest, np.arange(n_types), np.arange(n_types), np.ones(n_types))
 
@@ -95,7 +116,8 @@ class Master:
         for member in classes.members.T:
             counts[member, np.arange(n_classes)] += 1
         counts = counts[:-1]
-        rows = np.concatenate([counts, counts[self._cuts].sum(axis=1) // 2])
+        ones = np.ones((1, n_classes), dtype=np.int16)
+        rows = np.concatenate([counts, ones, counts[self._cuts].sum(axis=1) // 2])
         column, row = np.nonzero(rows.T)
         starts = np.searchsorted(column, np.arange(n_classes))
         self._add_columns(classes.losses * self._scale, starts, row, rows[row, column])
@@ -118,10 +140,10 @@ class Master:
         duals = np.array(self._highs.getSolution().row_dual) / self._scale
         whole = np.rint(duals).astype(np.int64)
         n_types = self._copies.size
-        prices = np.maximum(-whole[n_types:], 0)
+        price, prices = np.split(np.maximum(-whole[n_types:], 0), [1])
         active = prices > 0
         cuts = Cuts.of(self._cuts[active], prices[active], n_types)
-        return Duals(whole[:n_types], cuts)
+        return Duals(whole[:n_types], int(price[0]), cuts)
 
     def add_cuts(self) -> bool:
         """Add the inequalities that the solution violates most; tell whether there are any."""

@@ -97,7 +97,7 @@ def set_partition(
     1. The duals of :func:`nearest_neighbor_duals` leave few classes worth a look in a small table:
        these are enumerated and searched.
     2. Otherwise the linear relaxation is solved by column generation, and tightened by
-       subset-row inequalities.
+       subset-row inequalities; there are at most n // k classes.
     3. Of all classes, those whose reduced cost is below a step are enumerated and searched for a
        partition that exceeds the bound by less than the step. There is none, and the bound rises;
        or the best of them is optimal. Steps become larger unless there are too many classes.
@@ -228,8 +228,10 @@ class _Search:
         self._n_records = int(types.copies.sum())
         # The solver's own tolerance is 1e-7 of the losses that it is given.
         self._tolerance = types.largest_loss >> 22
-        self._duals = Duals(nearest_neighbor_duals(types, k), Cuts.none(types.copies.size))
-        self.bound = int(self._duals.types @ types.copies)
+        self._most_classes = self._n_records // k
+        none = Cuts.none(types.copies.size)
+        self._duals = Duals(nearest_neighbor_duals(types, k), 0, none)
+        self.bound = self._duals.bound(types.copies, self._most_classes)
         """Lower bound on the loss of any partition."""
         self.best: Classes | None = None
         """The best partition found."""
@@ -268,6 +270,7 @@ class _Search:
             self._k,
             duals.types,
             -self._tolerance,
+            price=duals.price,
             cuts=duals.cuts,
             capacity=_CAPACITY + self._types.copies.size,
             quota=quota,
@@ -277,19 +280,17 @@ class _Search:
 
     def _raise_bound(self, duals: Duals, least: int) -> None:
         """Take the duals if they prove more, no class having a reduced cost below ``least``."""
-        # There are at most n / k classes. Taking the least reduced cost off the duals makes those
-        # of all classes 0 or more, as a class has k records or more.
-        types = duals.types - -(min(least, 0) // self._k)
-        bound = int(types @ self._types.copies) - duals.cuts.worth(self._types.copies)
+        duals = duals._replace(price=duals.price - min(least, 0))
+        bound = duals.bound(self._types.copies, self._most_classes)
         if bound > self.bound:
             self.bound = bound
-            self._duals = Duals(types, duals.cuts)
+            self._duals = duals
 
     def _prove(self) -> None:
         """Raise the bound step by step, until it meets a partition."""
         base = self.bound
         step = base // _FIRST_STEP + 1
-        n_levels = self._n_records // self._k + 2
+        n_levels = self._most_classes + 2
         capacity = min(_MAX_CLASSES, _MAX_CELLS // n_levels) + self._types.copies.size
         while self.bound < self._upper and step:
             limit = min(self.bound + step, self._upper)
@@ -298,6 +299,7 @@ class _Search:
                 self._k,
                 self._duals.types,
                 limit - base,
+                price=self._duals.price,
                 cuts=self._duals.cuts,
                 capacity=capacity,
                 is_over=self._is_over,

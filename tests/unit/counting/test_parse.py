@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import pytest
+import sqlglot
 
+from kanon_db.counting.constructs import MAX_NESTING
 from kanon_db.counting.expressions import (
     Aggregate,
     And,
@@ -22,7 +24,7 @@ from kanon_db.counting.expressions import (
     Range,
     TruthTest,
 )
-from kanon_db.counting.parse import MAX_NESTING, parse_query
+from kanon_db.counting.parse import parse_query
 from kanon_db.counting.query import ItemText, LookupText, OrderText, RelationText
 from kanon_db.errors import UnsupportedQueryError
 
@@ -116,6 +118,25 @@ def test_tests() -> None:
     )
 
 
+def test_tests_bind_looser_than_comparisons() -> None:
+    assert where("a = b IS NULL") == NullTest(Comparison("=", A, B))
+    assert where("NOT a = b IS NOT TRUE") == Not(
+        TruthTest(Comparison("=", A, B), "true", negated=True)
+    )
+    assert where("a IS NOT DISTINCT FROM b < c") == Distinct(A, Comparison("<", B, C), negated=True)
+
+
+def test_parentheses_group_what_begins_with_them() -> None:
+    assert where("(NOT a) IS NOT TRUE") == TruthTest(Not(A), "true", negated=True)
+    assert where("(NOT (NOT a) IS TRUE)") == Not(TruthTest(Not(A), "true"))
+    assert where("((a - b) - c) = a - (b - c)") == Comparison(
+        "=",
+        Arithmetic("-", Arithmetic("-", A, B), C),
+        Arithmetic("-", A, Arithmetic("-", B, C)),
+    )
+    assert where("(a * (b) + c) = 1") == where("(((a) * b) + c) = 1")
+
+
 def test_chains_are_flat_whatever_their_parentheses() -> None:
     assert where("a = 1 AND (b = 1 AND (c = 1))") == And((is_one("a"), is_one("b"), is_one("c")))
 
@@ -183,10 +204,45 @@ def test_tall_sums_are_refused() -> None:
 
 
 def test_the_deepest_parentheses() -> None:
-    inside = MAX_NESTING - 2  # one for the condition, one for each side of the comparison
-    assert where("(" * inside + "a = 1" + ")" * inside) == is_one("a")
-    with pytest.raises(UnsupportedQueryError):
+    assert where("(" * MAX_NESTING + "a = 1" + ")" * MAX_NESTING) == is_one("a")
+    with pytest.raises(UnsupportedQueryError, match="inside each other"):
         where("(" * (MAX_NESTING + 1) + "a = 1" + ")" * (MAX_NESTING + 1))
+
+
+def test_a_parser_out_of_stack_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    def parse(*_: object, **__: object) -> None:
+        raise RecursionError
+
+    monkeypatch.setattr("sqlglot.parse", parse)
+    with pytest.raises(UnsupportedQueryError, match="nests too deeply"):
+        where("a = 1")
+
+
+@pytest.mark.parametrize("clause", ["WHERE a IN (1) 2", "WHERE a = 1 OR OR b = 2", "WHERE 1 END"])
+def test_where_the_parser_stopped(clause: str) -> None:
+    with pytest.raises(UnsupportedQueryError) as refused:
+        parse_query(f"SELECT COUNT(*) FROM t {clause}")
+    place = clause.index("2") if "(1)" in clause else max(clause.find("OR b"), clause.find("END"))
+    assert refused.value.detail == f"at character {23 + place + 1} of the query"
+
+
+def test_the_parser_sees_no_name_and_no_value(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[str] = []
+    parse = sqlglot.parse
+
+    def listening(text: str, **options: str) -> object:
+        seen.append(text)
+        return parse(text, **options)
+
+    monkeypatch.setattr("sqlglot.parse", listening)
+    where("t.canary = 'canary' AND \"canary\" > 123.5")
+    with pytest.raises(UnsupportedQueryError):
+        where("canary 123.5 = 'canary'")
+    assert len(seen) == 2
+    assert not any("canary" in text or "123.5" in text for text in seen)
+    assert not caplog.records
 
 
 def test_no_refusal_repeats_the_query() -> None:

@@ -1,0 +1,183 @@
+"""From sqlglot's tree of a query to the typed one: its clauses, in the order of their words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from sqlglot import exp
+
+from kanon_db.counting.allowlist import refuse_unlisted
+from kanon_db.counting.constructs import is_bare_alias, unexpected
+from kanon_db.counting.expressions import Comparison, Expression, Name
+from kanon_db.counting.lexemes import Lexeme
+from kanon_db.counting.query import ItemText, LookupText, OrderText, QueryText, RelationText
+from kanon_db.counting.refusals import refusal
+from kanon_db.counting.tree import ExpressionReader
+
+MAX_ROWS: Final = 10**9
+"""That LIMIT and OFFSET may name."""
+
+
+def read_tree(tree: exp.Expr | None, lexemes: Sequence[Lexeme], published_schema: str) -> QueryText:
+    """Read a parsed query.
+
+    Parameters
+    ----------
+    tree : sqlglot's Expr or None
+        Of the query, with the number of its lexeme for each name and constant, and without the
+        NOTs that negate a test.
+    lexemes : sequence of Lexeme
+        Of the query; their parentheses are balanced.
+    published_schema : str
+        The only schema that the publication may be qualified with.
+
+    Returns
+    -------
+    QueryText
+
+    Raises
+    ------
+    UnsupportedQueryError
+        When the tree holds what is not allowed, does not account for every lexeme, or groups
+        operators otherwise than PostgreSQL.
+    """
+    if not isinstance(tree, exp.Select):
+        raise unexpected(lexemes[0])
+    refuse_unlisted(tree)
+    return _QueryReader(lexemes).query(tree, published_schema)
+
+
+class _QueryReader(ExpressionReader):
+    """Walks a query along its lexemes, each method over one construct."""
+
+    def query(self, select: exp.Select, published_schema: str) -> QueryText:
+        clauses = select.args
+        self.require_words("select")
+        items = self.listed(select.expressions, self.item)
+        if clauses.get("from_") is None:
+            raise refusal("a query without FROM is not supported")
+        self.require_words("from")
+        publication = self.relation(clauses["from_"].this)
+        if publication.schema not in (None, published_schema):
+            raise refusal(
+                "only published relations can be counted",
+                hint="name the publication by its name alone, or with the schema"
+                f" {published_schema}",
+            )
+        if publication.schema is None:
+            publication = RelationText(published_schema, publication.name, publication.alias)
+        lookups = tuple(map(self.lookup, clauses.get("joins") or ()))
+        where = having = None
+        group: tuple[Expression, ...] = ()
+        order: tuple[OrderText, ...] = ()
+        limit, offset = None, 0
+        if clauses.get("where"):
+            self.require_words("where")
+            where = self.expression(clauses["where"].this)
+        if clauses.get("group"):
+            self.require_words("group", "by")
+            group = self.listed(clauses["group"].expressions, self.expression)
+        if clauses.get("having"):
+            self.require_words("having")
+            having = self.expression(clauses["having"].this)
+        if clauses.get("order"):
+            self.require_words("order", "by")
+            order = self.listed(clauses["order"].expressions, self.order)
+        if clauses.get("limit"):
+            self.require_words("limit")
+            limit = self.row_count(clauses["limit"].expression)
+        if clauses.get("offset"):
+            self.require_words("offset")
+            offset = self.row_count(clauses["offset"].expression)
+        if self.here.kind != "end":
+            raise unexpected(self.here)
+        return QueryText(items, publication, lookups, where, group, having, order, limit, offset)
+
+    def item(self, node: exp.Expr) -> ItemText:
+        if not isinstance(node, exp.Alias):
+            return ItemText(self.expression(node))
+        expression = self.expression(node.this)
+        if not self.takes_words("as") and not is_bare_alias(self.here):
+            raise unexpected(self.here)
+        return ItemText(expression, self.name(node.args.get("alias")))
+
+    def relation(self, node: exp.Expr) -> RelationText:
+        if not isinstance(node, exp.Table):
+            raise unexpected(self.here)
+        schema = self.name(node.args["db"]) if node.args.get("db") else None
+        if schema is not None:
+            self.require(".")
+        name = self.name(node.this)
+        alias = node.args.get("alias")
+        if alias is None:
+            return RelationText(schema, name)
+        self.takes_words("as")
+        return RelationText(schema, name, self.name(alias.this))
+
+    def lookup(self, node: exp.Join) -> LookupText:
+        if self.here.is_symbol(","):
+            raise refusal(
+                "several relations in FROM are not supported",
+                self.here.position,
+                "join a lookup table by JOIN … ON …",
+            )
+        side, kind = str(node.args.get("side") or ""), str(node.args.get("kind") or "")
+        is_outer = side == "LEFT"
+        if kind not in ("", "OUTER" if is_outer else "INNER"):  # sqlglot reads other pairs too
+            raise unexpected(self.here)
+        self.require_words(*side.lower().split(), *kind.lower().split(), "join")
+        at = self.here.position
+        relation = self.relation(node.this)
+        if relation.schema is None:
+            raise refusal(
+                "a lookup table is named without its schema",
+                at,
+                "write it like public.regions: no search path is used",
+            )
+        if node.args.get("using"):
+            return self.merging(relation, node.args["using"], is_outer=is_outer)
+        self.require_words("on")
+        match self.expression(node.args.get("on")):
+            case Comparison("=", Name() as left, Name() as right):
+                return LookupText(relation, left, right, is_outer)
+        raise refusal(
+            "a join on anything but the equality of two columns is not supported",
+            at,
+            "write JOIN <lookup table> ON <publication column> = <lookup column>",
+        )
+
+    def merging(
+        self, relation: RelationText, columns: Sequence[exp.Expr], *, is_outer: bool
+    ) -> LookupText:
+        """Read what follows USING."""
+        self.require_words("using")
+        self.require("(")
+        if len(columns) > 1:
+            raise refusal("a join on several columns is not supported", self.here.position)
+        column = Name((self.name(columns[0]),))
+        self.require(")")
+        return LookupText(relation, column, column, is_outer, is_using=True)
+
+    def order(self, node: exp.Expr) -> OrderText:
+        if not isinstance(node, exp.Ordered):
+            raise unexpected(self.here)
+        expression = self.expression(node.this)
+        is_descending = bool(node.args.get("desc"))
+        if is_descending:
+            self.require_words("desc")
+        else:
+            self.takes_words("asc")
+        if self.takes_words("nulls", "first"):
+            return OrderText(expression, is_descending, nulls_first=True)
+        if self.takes_words("nulls", "last"):
+            return OrderText(expression, is_descending, nulls_first=False)
+        return OrderText(expression, is_descending, nulls_first=is_descending)
+
+    def row_count(self, node: exp.Expr) -> int:
+        lexeme = self.leaf(node, "number")
+        if not lexeme.text.isdecimal() or len(lexeme.text) > 10:
+            raise refusal("LIMIT and OFFSET take a whole number", lexeme.position)
+        if int(lexeme.text) > MAX_ROWS:
+            raise refusal(f"LIMIT and OFFSET go up to {MAX_ROWS}", lexeme.position)
+        return int(lexeme.text)
