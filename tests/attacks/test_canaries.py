@@ -209,6 +209,12 @@ CALLS: dict[str, Call] = {
     "duplicate name": lambda k: k.publish("data.people", "live", privacy=TWO),
     "no such method": lambda k: k.publish("data.people", "new", privacy=TWO, method=CANARY),
     "suppressed": lambda k: k.suppress("data.people", "new", k=2, patterns=["." * 9]),
+    "generalized": lambda k: k.generalize("data.people", "new", k=900),
+    "constraints": lambda k: k.generalize("data.people", "new", k=2, constraints='{"l": 900}'),
+    "named value": lambda k: k.generalize(
+        "data.people", "new", k=2, constraints=json.dumps({"values": {CANARY: "1/9"}})
+    ),
+    "generalized, hidden rows": lambda k: k.generalize("data.hidden", "new", k=2),
     "no place": lambda k: k.suppress("data.people", "new", k=900, patterns=["."]),
     "rule": lambda k: k.suppress("data.people", "new", k=2, rules=json.dumps([{CANARY: CANARY}])),
     "weight": lambda k: k.suppress("data.people", "new", k=2, weights=json.dumps(CANARY)),
@@ -232,6 +238,12 @@ CALLS: dict[str, Call] = {
     **{f"view: {view}": publishing(view, {"l": 2}) for view in VIEWS},
     **{
         f"suppressed view: {view}": lambda k, view=view: k.suppress(f"data.{view}", "new", k=2)
+        for view in VIEWS
+    },
+    **{
+        f"generalized view: {view}": lambda k, view=view: k.generalize(
+            f"data.{view}", "new", k=2, method="initial", refine=False
+        )
         for view in VIEWS
     },
     "drop of nothing": lambda k: k.drop("nothing"),
@@ -284,6 +296,10 @@ def test_success(parties: Parties, publishers: Publishers, way: str) -> None:
     kanon = WAYS[way](publishers[way])
     with hearing(parties, publishers[way], fails=False) as heard:
         kanon.publish("data.people", "new", privacy=TWO)
+        heard.said.append(str(kanon.verify("new")))
+        heard.said.append(str(kanon.metrics("new")))
+        kanon.drop("new")
+        kanon.generalize("data.people", "new", k=2, method="initial", refine=False)
         heard.said.append(str(kanon.verify("new")))
         heard.said.append(str(kanon.metrics("new")))
         kanon.drop("new")

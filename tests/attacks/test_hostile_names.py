@@ -163,7 +163,7 @@ def test_hostile_names(
         assert kanon.publications() == []
 
 
-def test_hostile_names_suppressed(
+def test_hostile_names_of_rows(
     parties: Parties,
     hostile: str,
     table: str,
@@ -189,6 +189,20 @@ def test_hostile_names_suppressed(
             quoted("published", hostile),
         )
         kanon.drop(hostile)
+        kanon.generalize(
+            table, hostile, k=3, method="mondrian", refine=False, readers=[reader],
+            weights=given["weights"],
+        )  # fmt: skip
+        assert all(holds for *_, holds in kanon.verify(hostile))
+        assert f"loss_of_{qi[0]}" in kanon.metrics(hostile)
+        kanon.drop(hostile)
+    kanon.register(table, [second], sick)
+    kanon.generalize(
+        table, hostile, k=3, method="initial", refine=False,
+        constraints=json.dumps({"l": 2, "default": 1, "values": {hostile: "5/6"}}),
+    )  # fmt: skip
+    assert all(holds for *_, holds in kanon.verify(hostile))
+    kanon.drop(hostile)
     rules = json.dumps([{"never": [f"{hostile} "]}])
     with pytest.raises((KanonError, psycopg.errors.DatabaseError)):
         kanon.patterns(table, rules=rules)

@@ -24,6 +24,7 @@ def test_estimates_do_not_need_the_microdata(database, new_database, new_role, c
         kanon.publish_buckets("people", "people_b", privacy='{"l": 3}')
         estimate = kanon.estimate_count(QUERY)
         kanon.publish_suppressed("people", "people_p", k=5)
+        kanon.publish_generalized("people", "people_k", k=5, constraints='{"l": 2}', refine=False)
 
     programs = find_programs(None)
     dump = subprocess.run(
@@ -45,7 +46,7 @@ def test_estimates_do_not_need_the_microdata(database, new_database, new_role, c
         answer = connection.execute("SELECT * FROM kanon.estimate_count(%s)", [QUERY]).fetchone()
         checks = [
             check
-            for name in ("people_b", "people_p")
+            for name in ("people_b", "people_p", "people_k")
             for check in connection.execute("SELECT * FROM kanon.verify(%s)", [name]).fetchall()
         ]
         rows = connection.execute("SELECT count(*) FROM published.people_p").fetchone()

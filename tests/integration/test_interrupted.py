@@ -85,6 +85,9 @@ def definitions(parties: Parties) -> Iterator[Callable[[str], None]]:
 
 PUBLISHERS: dict[str, Callable[[Functions | Package], dict[str, Any]]] = {
     "buckets": lambda k: k.publish("data.few", "kept", privacy=PRIVACY, replace=True),
+    "generalized": lambda k: k.generalize(
+        "data.few", "kept", k=3, method="mondrian", refine=False, replace=True
+    ),
     "suppressed": lambda k: k.suppress("data.few", "kept", k=3, replace=True),
 }
 """A publication of each kind."""
