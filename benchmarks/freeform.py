@@ -1,0 +1,255 @@
+"""Freeform generalization: GCP, time and memory; [FF] Figures 6 to 10 on other tables.
+
+Data are looked for in ``data/`` of the folder named by KANON_SHARED, or of ``../shared``.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from benchmarks.harness import table
+from kanon_db.algorithms.freeform.assignments import draw_assignments
+from kanon_db.algorithms.freeform.greedy import greedy_matches
+from kanon_db.algorithms.freeform.hungarian import hungarian_matches
+from kanon_db.algorithms.freeform.k_concealment import k_concealment
+from kanon_db.algorithms.freeform.min_cost_flow import min_cost_flow_matches
+from kanon_db.algorithms.freeform.optimal import optimal
+from kanon_db.algorithms.freeform.partitions import Method, partitioned
+from kanon_db.algorithms.freeform.result import cells
+from kanon_db.algorithms.freeform.ring import ring_matches
+from kanon_db.algorithms.freeform.sort_greedy import sort_greedy_matches
+from kanon_db.algorithms.freeform.symmetric import symmetric_matches
+from kanon_db.algorithms.generalization.greedy_search import greedy_search
+from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
+from kanon_db.metrics.freeform import measure
+from kanon_db.metrics.generalization import measure as measure_classes
+
+DATA = Path(os.environ.get("KANON_SHARED", Path(__file__).resolve().parents[2] / "shared"), "data")
+IPUMS = ("ipums1980.csv.gz", "age sex race hispanic marstat educrec classwk yrsusa", "nccccncn")
+ADULT = (
+    "adult_full.csv.gz",
+    "age workclass education marital-status occupation race sex native-country",
+    "nccccccc",
+)
+FARS = ("fars_occupants.csv.gz", "age sex state modelyr year airbag inimpact Restraint", "nccnnccc")
+MILITARY = ("military.csv.gz", "grade branch gender race hisp rank", "cccccn")
+SOURCES = {"ipums1980": IPUMS, "Adult": ADULT}
+METHODS: dict[str, Method] = {
+    "ring": ring_matches,
+    "greedy": greedy_matches,
+    "sort_greedy": sort_greedy_matches,
+    "hungarian": hungarian_matches,
+}
+PAPER: dict[str, Method] = {  # without exchanges after each round
+    "greedy": partial(greedy_matches, improve=False),
+    "sort_greedy": partial(sort_greedy_matches, improve=False),
+}
+WHOLE = 2**30
+HUNGARIAN_PART = 1000  # at 10,000 records
+
+
+def main() -> str:
+    """Return the results as Markdown."""
+    return "\n".join(
+        [_homogeneous(), _partitions(), _small(), _by_k(), _by_dimension(), _by_size(), _at_scale()]
+    )
+
+
+def microdata(source: tuple[str, str, str], n_records: int, d: int = 8) -> Microdata:
+    """Read a random sample; bounds and domains are those of the whole table."""
+    name, columns, kinds = source
+    frame = pd.read_csv(DATA / name, keep_default_na=False)
+    sample = frame.index.to_numpy()
+    if n_records < len(frame):
+        sample = np.random.default_rng(1).choice(len(frame), n_records, replace=False)
+    codes, attributes = [], []
+    for column, kind in list(zip(columns.split(), kinds, strict=True))[:d]:
+        values, of_record = np.unique(frame[column].to_numpy(), return_inverse=True)
+        codes.append(of_record[sample])
+        if kind == "c":
+            attributes.append(Attribute(values.size))
+        else:
+            numbers = values.astype(np.float64)
+            attributes.append(Attribute(values.size, numbers, numbers[0], numbers[-1]))
+    return Microdata(np.column_stack(codes), tuple(attributes))
+
+
+def _gcp(data: Microdata, matches: npt.NDArray[np.int32]) -> float:
+    return measure(data, cells(data, matches)).gcp
+
+
+def _run(data: Microdata, k: int, method: Method, size: int = WHOLE) -> tuple[float, float]:
+    """GCP and seconds of one run."""
+    started = time.perf_counter()
+    found = partitioned(data, k, method, size).matches
+    return _gcp(data, found), time.perf_counter() - started
+
+
+def _warm() -> None:
+    """Compile before anything is timed."""
+    data = microdata(IPUMS, 100)
+    for method in (*METHODS.values(), symmetric_matches, min_cost_flow_matches):
+        partitioned(data, 3, method, WHOLE)
+    k_concealment(data, 3)
+    greedy_search(data, 3)
+
+
+def _homogeneous() -> str:
+    _warm()
+    rows = []
+    for name, source in SOURCES.items():
+        for n_records in (1000, 10_000):
+            data = microdata(source, n_records)
+            for k in (5, 10, 50):
+                started = time.perf_counter()
+                classes = greedy_search(data, k).class_of_record
+                taken = time.perf_counter() - started
+                rival = measure_classes(data, classes).gcp
+                row = [name, f"{n_records:,}", k, f"{rival:.4f} ({taken:.1f} s)"]
+                for method, core in METHODS.items():
+                    is_long = method == "hungarian" and n_records > 1000
+                    gcp, taken = _run(data, k, core, HUNGARIAN_PART if is_long else WHOLE)
+                    row.append(f"{gcp:.4f}, {100 * (1 - gcp / rival):+.0f} % ({taken:.1f} s)")
+                rows.append(row)
+    return (
+        "GCP, how much lower than that of `greedy_search` on equivalence classes, and time; "
+        f"one run, one process. hungarian at 10,000 records: partitions of {HUNGARIAN_PART:,}.\n\n"
+        + table(["table", "records", "k", "greedy_search", *METHODS], rows)
+        + f"\nPeak memory so far: {_peak_memory():.0f} MB.\n"
+    )
+
+
+def _partitions() -> str:
+    data = microdata(IPUMS, 10_000)
+    rows = []
+    for size in (100, 250, 500, 1000, 2000, 10_000):
+        row: list[object] = [f"{size:,}"]
+        for core in (*PAPER.values(), *METHODS.values()):
+            if core is ring_matches:
+                continue
+            if core is hungarian_matches and size > 2000:
+                row.append("")
+                continue
+            gcp, taken = _run(data, 10, core, size)
+            row.append(f"{gcp:.4f} ({taken:.1f} s)")
+        rows.append(row)
+    heading = ["size", "greedy as printed", "sort_greedy as printed", *list(METHODS)[1:]]
+    return (
+        "Partitions ([FF] Figure 6): ipums1980, 10,000 records, k = 10, GCP and the time of all "
+        "partitions one after the other.\n\n" + table(heading, rows)
+    )
+
+
+def _small() -> str:
+    """[FF] Figure 7: the share of the way from k-concealment to the optimum."""
+    whole, n_samples = microdata(IPUMS, WHOLE), 20
+    random = np.random.default_rng(1)
+    methods = METHODS | {"min_cost_flow": min_cost_flow_matches}
+    rows = []
+    for k in (2, 3, 4, 5):
+        gcps: dict[str, list[float]] = {name: [] for name in ("k-c", "optimal", *methods)}
+        for _ in range(n_samples):
+            sample = random.choice(whole.n_records, 14, replace=False)
+            data = Microdata(whole.codes[sample], whole.attributes)
+            gcps["k-c"].append(_gcp(data, k_concealment(data, k).matches))
+            gcps["optimal"].append(_gcp(data, optimal(data, k).matches))
+            for name, core in methods.items():
+                gcps[name].append(_run(data, k, core)[0])
+        means = {name: float(np.mean(values)) for name, values in gcps.items()}
+        way = means["k-c"] - means["optimal"]
+        shares = [f"{(means['k-c'] - means[name]) / way:.2f}" for name in methods]
+        rows.append([k, f"{means['k-c']:.4f}", f"{means['optimal']:.4f}", *shares])
+    return (
+        f"Near the optimum ([FF] Figure 7): means over {n_samples} samples of 14 records; GCP of "
+        "k-concealment and of the optimum, and the share of the way between that each method "
+        "goes.\n\n" + table(["k", "k-concealment", "optimal", *methods], rows)
+    )
+
+
+def _by_k() -> str:
+    data = microdata(IPUMS, 1000)
+    methods = METHODS | {"symmetric": symmetric_matches, "min_cost_flow": min_cost_flow_matches}
+    rows = []
+    for k in (10, 30, 50, 100):
+        row: list[object] = [k, f"{_gcp(data, k_concealment(data, k).matches):.4f}"]
+        for core in methods.values():
+            if core is min_cost_flow_matches and k > 10:  # minutes, and no better
+                row.append("")
+                continue
+            gcp, taken = _run(data, k, core)
+            row.append(f"{gcp:.4f} ({taken:.1f} s)")
+        rows.append(row)
+    return "k ([FF] Figure 8): ipums1980, 1,000 records.\n\n" + table(
+        ["k", "k-concealment", *methods], rows
+    )
+
+
+def _by_dimension() -> str:
+    rows = []
+    for d in (2, 4, 6, 8):
+        data = microdata(IPUMS, 2000, d)
+        rows.append([d, *(f"{_run(data, 30, core)[0]:.4f}" for core in METHODS.values())])
+    return "Dimensions ([FF] Figure 9): ipums1980, 2,000 records, k = 30.\n\n" + table(
+        ["attributes", *METHODS], rows
+    )
+
+
+def _by_size() -> str:
+    rows = []
+    for n_records in (1000, 4000, 16_000, 53_461):
+        data = microdata(IPUMS, n_records)
+        row: list[object] = [f"{n_records:,}"]
+        for core in METHODS.values():
+            gcp, taken = _run(data, 15, core, 500 if core is hungarian_matches else 2000)
+            row.append(f"{gcp:.4f} ({taken:.0f} s)")
+        rows.append(row)
+    return (
+        "Size ([FF] Figure 10): ipums1980, k = 15, partitions of 2,000, for hungarian 500.\n\n"
+        + table(["records", *METHODS], rows)
+    )
+
+
+def _at_scale() -> str:
+    rows = []
+    cases: list[tuple[str, tuple[str, str, str], int, str]] = [
+        ("fars_occupants", FARS, 100_000, "greedy"),
+        ("fars_occupants", FARS, 100_000, "sort_greedy"),
+        ("military", MILITARY, 1_000_000, "sort_greedy"),
+    ]
+    for name, source, n_records, method in cases:
+        data = microdata(source, n_records)
+        started = time.perf_counter()
+        found = partitioned(data, 10, METHODS[method]).matches
+        taken = time.perf_counter() - started
+        drawing = _seconds(lambda found=found: draw_assignments(found, np.random.default_rng()))  # type: ignore[misc]
+        rows.append(
+            [name, f"{n_records:,}", method, f"{_gcp(data, found):.4f}", f"{taken:.0f} s",
+             f"{drawing:.1f} s", f"{_peak_memory():.0f} MB"]
+        )  # fmt: skip
+    return "Large tables: k = 10, partitions of 2,000, one process.\n\n" + table(
+        ["table", "records", "method", "GCP", "time", "drawing the assignments", "peak memory"],
+        rows,
+    )
+
+
+def _seconds(action: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    action()
+    return time.perf_counter() - started
+
+
+def _peak_memory() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+if __name__ == "__main__":
+    print(main())

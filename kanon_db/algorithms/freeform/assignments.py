@@ -1,0 +1,250 @@
+"""The assignment that a freeform view is published along: drawn anew, at random ([FF] 2.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from kanon_db.algorithms.freeform.result import MatchArray, no_heartbeat
+from kanon_db.errors import InvalidParameterError
+
+IntArray = npt.NDArray[np.int64]
+
+_NUMBERS_PER_CALL = 2**18
+_WORD = 2**64
+
+
+class RandomBytes(Protocol):
+    """The one kind of randomness needed; ``numpy.random.Generator`` has it, too."""
+
+    def bytes(self, length: int, /) -> bytes:
+        """Return uniformly random bytes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Assignments:
+    """k disjoint assignments that make up a generalization graph, and the one to publish along.
+
+    Parameters
+    ----------
+    cell_of_original : ndarray of int32, shape (k, n_records)
+        Published record that each original is assigned to, by each assignment.
+    chosen : int
+        Which of them is the true one: the other attributes of each original go to the cell it
+        is assigned to.
+    """
+
+    cell_of_original: npt.NDArray[np.int32]
+    chosen: int
+
+    @property
+    def cells(self) -> npt.NDArray[np.int32]:
+        """Published record that each original's other attributes go to, shape (n_records,)."""
+        cells: npt.NDArray[np.int32] = self.cell_of_original[self.chosen]
+        return cells
+
+
+def draw_assignments(
+    matches: MatchArray, random: RandomBytes, *, heartbeat: Callable[[], None] = no_heartbeat
+) -> Assignments:
+    """Split a k-regular graph into k disjoint assignments at random, and choose one of them.
+
+    The choice is uniform: each of the k assignments is chosen with probability 1/k, independently
+    of everything else. Every edge of the graph is in one of them; so, whatever they are, each of
+    the k matches of a record is its true one with probability 1/k exactly.
+
+    Which k assignments there are to choose from is random, too, so that who knows the algorithm
+    and the data does not know them; each edge can be in one with any other edge where the graph
+    allows it. That draw is not uniform over all ways to split the graph, and need not be for the
+    above. Two records' true matches depend on each other, as they do in equivalence classes.
+
+    Parameters
+    ----------
+    matches : ndarray of int32, shape (n_records, k)
+        As in :class:`~kanon_db.algorithms.freeform.result.Freeform`.
+    random : RandomBytes
+        Source of randomness.
+    heartbeat : callable
+        Called every few milliseconds; what it raises ends the work.
+
+    Returns
+    -------
+    Assignments
+
+    Raises
+    ------
+    InvalidParameterError
+        If the graph is not k-regular.
+
+    Notes
+    -----
+    **Source:** [FF] Section 2.2, Lemma 2.2, Theorem 2.3. Each assignment is found by random walks
+    and its edges are left out of the graph for the next. A walk goes from an original without a
+    cell along a random edge; from a cell that is taken it goes on to the original that has it,
+    until it comes to a free cell. Without its loops it is an augmenting path (Goel, Kapralov and
+    Khanna: Perfect matchings in O(n log n) time in regular bipartite graphs, 2010; the paper's
+    walks look for cycles). Expected time: O(k n log n), where the paper has O(k n^2).
+
+    Examples
+    --------
+    >>> matches = np.array([[0, 1], [1, 2], [2, 0]], dtype=np.int32)
+    >>> drawn = draw_assignments(matches, np.random.default_rng(1))
+    >>> sorted(drawn.cell_of_original.tolist())
+    [[0, 1, 2], [2, 0, 1]]
+    """
+    n, k = matches.shape
+    edges = _cells_of_originals(matches)
+    remaining = edges.copy()
+    for degree in range(k, 1, -1):
+        _draw_one(remaining, degree, random, heartbeat)
+    assignments = np.ascontiguousarray(remaining.T)
+    return Assignments(assignments, _uniform(k, random) if n else 0)
+
+
+def as_assignments(
+    rows: npt.NDArray[np.integer], *, heartbeat: Callable[[], None] = no_heartbeat
+) -> MatchArray:
+    """Order the matches of each record so that columns are assignments, the identity first.
+
+    Parameters
+    ----------
+    rows : ndarray of int, shape (n_records, k)
+        Originals that each published record covers, itself among them, in any order; a k-regular
+        graph.
+    heartbeat : callable
+        Called every few milliseconds.
+
+    Returns
+    -------
+    ndarray of int32, shape (n_records, k)
+
+    Raises
+    ------
+    InvalidParameterError
+        If the graph is not k-regular.
+
+    Notes
+    -----
+    **Source:** [FF] Theorem 2.3. Always the same columns for the same rows; they are for the
+    form's sake, and not for publishing.
+
+    Examples
+    --------
+    >>> as_assignments(np.array([[1, 0, 2], [0, 1, 2], [2, 1, 0]])).tolist()
+    [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
+    """
+    n, k = rows.shape
+    others = rows[rows != np.arange(n)[:, np.newaxis]]
+    if others.size != n * (k - 1):
+        raise InvalidParameterError("each record must match itself once", detail=f"n_records = {n}")
+    matches = np.empty((n, k), dtype=np.int32)
+    matches[:, 0] = np.arange(n)
+    if k == 1:
+        return matches
+    drawn = draw_assignments(
+        others.reshape(n, k - 1).astype(np.int32), np.random.default_rng(0), heartbeat=heartbeat
+    ).cell_of_original
+    for column, cells in enumerate(drawn, start=1):
+        matches[cells, column] = np.arange(n)
+    return matches
+
+
+def _cells_of_originals(matches: MatchArray) -> npt.NDArray[np.int32]:
+    """Turn the graph around: the cells that cover each original, shape (n, k)."""
+    n, k = matches.shape
+    flat = matches.ravel()
+    if flat.size and (flat.min() < 0 or flat.max() >= n or (np.bincount(flat) != k).any()):
+        raise InvalidParameterError(
+            "every record must have k matches on both sides",
+            detail=f"n_records = {n}, k = {k}",
+        )
+    by_original = np.argsort(flat, kind="stable")
+    cells: npt.NDArray[np.int32] = (by_original // max(k, 1)).astype(np.int32).reshape(n, k)
+    if (cells[:, 1:] == cells[:, :-1]).any():
+        raise InvalidParameterError(
+            "the matches of a record must be different ones", detail=f"n_records = {n}, k = {k}"
+        )
+    return cells
+
+
+def _uniform(k: int, random: RandomBytes) -> int:
+    """Draw from 0 … k-1, all with the same probability."""
+    while True:
+        number = int.from_bytes(random.bytes(8), "little")
+        if number < _WORD - _WORD % k:
+            return number % k
+
+
+def _draw_one(
+    edges: npt.NDArray[np.int32],
+    degree: int,
+    random: RandomBytes,
+    heartbeat: Callable[[], None],
+) -> None:
+    """Draw an assignment from the first columns; move its edges to the last one of them."""
+    n = edges.shape[0]
+    owner = np.full(n, -1, dtype=np.int32)
+    exit_of = np.full(n, -1, dtype=np.int32)
+    walk = np.array([0, 0, -1, 0], dtype=np.int64)
+    while walk[0] < n:
+        # More than all walks together need as a rule, for few records.
+        n_numbers = min(_NUMBERS_PER_CALL, 16 * n)
+        numbers = np.frombuffer(random.bytes(4 * n_numbers), dtype=np.uint32)
+        walk[3] = 0
+        _walk(edges, degree, owner, exit_of, numbers, walk)
+        heartbeat()
+    _set_aside(edges, degree, owner)
+
+
+@numba.njit(cache=True, nogil=True)
+def _walk(
+    edges: npt.NDArray[np.int32],
+    degree: int,
+    owner: npt.NDArray[np.int32],
+    exit_of: npt.NDArray[np.int32],
+    numbers: npt.NDArray[np.uint32],
+    walk: IntArray,
+) -> None:
+    """Walk on until all originals have a cell, or the random numbers are used up.
+
+    ``walk`` holds the original whose walk it is, the one where it is now, the cell that this one
+    has and must not leave by, and the random numbers used.
+    """
+    n = owner.size
+    while walk[0] < n:
+        current, held = walk[1], walk[2]
+        if walk[3] == numbers.size:
+            return
+        cell = edges[current, numbers[walk[3]] % degree]
+        walk[3] += 1
+        if cell == held:
+            continue
+        # The last way out of an original is the one without loops.
+        exit_of[current] = cell
+        if owner[cell] >= 0:
+            walk[1], walk[2] = owner[cell], cell
+            continue
+        current = walk[0]
+        while True:
+            cell = exit_of[current]
+            current, owner[cell] = owner[cell], current
+            if current < 0:
+                break
+        walk[0] += 1
+        walk[1], walk[2] = walk[0], -1
+
+
+@numba.njit(cache=True, nogil=True)
+def _set_aside(edges: npt.NDArray[np.int32], degree: int, owner: npt.NDArray[np.int32]) -> None:
+    for cell in range(owner.size):
+        row = edges[owner[cell]]
+        for place in range(degree):
+            if row[place] == cell:
+                row[place] = row[degree - 1]
+                row[degree - 1] = cell
+                break

@@ -1,0 +1,129 @@
+"""Greedy: in each round, each original takes the lightest of its edges in turn ([FF] Section 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from kanon_db.algorithms.freeform.graph import NONE, Graph, nearest, take
+from kanon_db.algorithms.freeform.partitions import lexicographic_order
+from kanon_db.algorithms.freeform.result import Freeform, no_heartbeat
+from kanon_db.algorithms.freeform.rounds import VISITS_PER_CALL, resolve_dead_end, run_rounds
+from kanon_db.algorithms.generalization.initial import check_k
+from kanon_db.algorithms.generalization.loss import IntArray, Ncp
+from kanon_db.algorithms.generalization.microdata import Microdata
+
+
+def greedy(
+    microdata: Microdata,
+    k: int,
+    *,
+    improve: bool = True,
+    heartbeat: Callable[[], None] = no_heartbeat,
+) -> Freeform:
+    """Build k disjoint assignments, in each of which one original after the other chooses a cell.
+
+    Parameters
+    ----------
+    microdata : Microdata
+    k : int
+        Matches of each record, at least 1.
+    improve : bool
+        Whether pairs of originals exchange cells after each round where that is better
+        (:func:`~kanon_db.algorithms.freeform.rounds.exchange`), which takes most of the time.
+        False: the paper's algorithm.
+    heartbeat : callable
+        Called every few milliseconds; what it raises ends the work.
+
+    Returns
+    -------
+    Freeform
+
+    Raises
+    ------
+    InfeasibleError
+        If there are fewer than ``k`` records.
+    InvalidParameterError
+        If ``k`` is less than 1.
+
+    Notes
+    -----
+    **Source:** [FF] Algorithm 1, Lemma 5.1, Theorem 5.2. Originals choose in lexicographic order
+    (:func:`~kanon_db.algorithms.freeform.partitions.lexicographic_order`); only identical records,
+    if they are at least k, have matched each other before. An original that finds no cell is helped by
+    the cheapest exchange
+    (:func:`~kanon_db.algorithms.freeform.rounds.resolve_dead_end`), with any k up to n.
+
+    The lightest edge is found in a tree of boxes: exactly, without looking at all n cells.
+
+    Examples
+    --------
+    >>> from kanon_db.algorithms.generalization.microdata import Attribute
+    >>> age = Attribute(4, numbers=np.array([20.0, 30, 50, 60]), lower=20, upper=60)
+    >>> greedy(Microdata([[0], [1], [2], [3]], (age,)), 2).matches.tolist()
+    [[0, 1], [1, 0], [2, 3], [3, 2]]
+    """
+    check_k(k, microdata.n_records)
+    return Freeform(greedy_matches(Ncp.of(microdata), k, heartbeat, improve=improve))
+
+
+def greedy_matches(
+    ncp: Ncp, k: int, heartbeat: Callable[[], None], *, improve: bool = True
+) -> npt.NDArray[np.int32]:
+    """Do the same for records whose losses are known in units.
+
+    Parameters
+    ----------
+    ncp : Ncp
+    k : int
+        From 1 to the number of records.
+    heartbeat : callable
+    improve : bool
+
+    Returns
+    -------
+    ndarray of int32, shape (n, k)
+    """
+    rank = np.empty(ncp.values.shape[0], dtype=np.int64)
+    rank[lexicographic_order(ncp.values)] = np.arange(rank.size)
+    return run_rounds(
+        ncp, k, partial(_assign, rank), greedily=True, improve=improve, heartbeat=heartbeat
+    )
+
+
+def _assign(
+    rank: IntArray,
+    graph: Graph,
+    n_rounds: int,
+    original_of_cell: IntArray,
+    heartbeat: Callable[[], None],
+) -> None:
+    order = np.argsort(rank[graph.record])
+    waits = np.ones(order.size, dtype=np.bool_)
+    waits[original_of_cell[original_of_cell != NONE]] = False
+    order, start = order[waits[order]], 0
+    while start < order.size:
+        start = _choose(graph, n_rounds, original_of_cell, order, start)
+        heartbeat()
+
+
+@numba.njit(cache=True, nogil=True)
+def _choose(
+    graph: Graph, n_rounds: int, original_of_cell: IntArray, order: IntArray, start: int
+) -> int:
+    n_visits = 0
+    while start < order.size and n_visits < VISITS_PER_CALL:
+        cell, _, visits = nearest(graph, order[start], n_rounds, 0, False)
+        n_visits += visits + 1
+        if cell == NONE:
+            resolve_dead_end(graph, order[start], n_rounds, original_of_cell)
+            n_visits += original_of_cell.size
+        else:
+            original_of_cell[cell] = order[start]
+            take(graph, cell)
+        start += 1
+    return start

@@ -1,0 +1,272 @@
+"""k-concealment: at least k possible matches each, but not equally likely ones. A baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from kanon_db.algorithms.freeform.graph import (
+    FAR,
+    NONE,
+    Graph,
+    build,
+    cover,
+    is_matched,
+    weight,
+)
+from kanon_db.algorithms.freeform.result import no_heartbeat
+from kanon_db.algorithms.generalization.initial import check_k
+from kanon_db.algorithms.generalization.loss import IntArray, Ncp
+from kanon_db.algorithms.generalization.microdata import Microdata
+from kanon_db.errors import InvalidParameterError
+
+MAX_RECORDS = 20_000
+"""Most records: all pairs of them are looked at, again and again."""
+
+_PAIRS_PER_CALL = 2**17
+
+
+@dataclass(frozen=True, eq=False)
+class Concealment:
+    """What each published record covers, by a weaker guarantee than k-anonymity.
+
+    Parameters
+    ----------
+    matches : ndarray of int32, shape (n_records, q)
+        Originals whose values each published record's cell is made of, itself among them; rows
+        with fewer than q are filled up with itself. The cell may cover others, too.
+
+    Notes
+    -----
+    Each original lies in at least k cells, each of which it has in some assignment of all
+    originals to cells. Some may be its true match in nearly all of these assignments: an
+    adversary who knows all quasi-identifiers can be surer than 1/k of it ([FF] Figure 3).
+    """
+
+    matches: npt.NDArray[np.int32]
+
+
+def k_concealment(
+    microdata: Microdata, k: int, *, heartbeat: Callable[[], None] = no_heartbeat
+) -> Concealment:
+    """Enlarge cells until each original has k cells that it may be assigned to.
+
+    **A weaker guarantee than k-anonymity**: the k possible matches are not equally likely.
+
+    Parameters
+    ----------
+    microdata : Microdata
+    k : int
+        Possible matches of each record, at least 1.
+    heartbeat : callable
+        Called every few milliseconds; what it raises ends the work.
+
+    Returns
+    -------
+    Concealment
+
+    Raises
+    ------
+    InfeasibleError
+        If there are fewer than ``k`` records.
+    InvalidParameterError
+        If ``k`` is less than 1, or there are more than :data:`MAX_RECORDS` records.
+
+    Notes
+    -----
+    **Source:** the baseline k-c of [FF] Sections 2.1 and 8, which calls it agglomerative and
+    refers to Gionis, Mazza and Tassa: k-anonymization revisited, 2008. Three steps, the cheapest
+    enlargement first: each cell takes in originals until it has k; each original is taken in by
+    cells until it is in k; where fewer than k of them can be its match, one of those that cannot
+    is made one, by taking its original into the original's own cell. A cell can be the match of
+    an original in it just if both records lie in one strongly connected component of the
+    graph, the identity being an assignment. What cells cover by chance counts in all steps.
+
+    Examples
+    --------
+    >>> from kanon_db.algorithms.generalization.microdata import Attribute
+    >>> age = Attribute(4, numbers=np.array([20.0, 30, 50, 60]), lower=20, upper=60)
+    >>> k_concealment(Microdata([[0], [1], [2], [3]], (age,)), 2).matches.tolist()
+    [[0, 1], [1, 0], [2, 3], [3, 2]]
+    """
+    n = microdata.n_records
+    check_k(k, n)
+    if n > MAX_RECORDS:
+        raise InvalidParameterError(
+            "the table is too large for the method k_concealment",
+            detail=f"{n:,} records, limited to {MAX_RECORDS:,}",
+        )
+    if not n:
+        return Concealment(np.empty((0, k), dtype=np.int32))
+    graph = build(Ncp.of(microdata), k)
+    n_rows = max(1, _PAIRS_PER_CALL // (n * k))
+    for start in range(0, n, n_rows):
+        heartbeat()
+        _fill(graph, start, min(start + n_rows, n))
+    added = [np.empty((0, 2), dtype=np.int64)]
+    n_rows = max(1, _PAIRS_PER_CALL // n)
+    for start in range(0, n, n_rows):
+        heartbeat()
+        added.append(_spread(graph, k, start, min(start + n_rows, n)))
+    while True:
+        parts = []
+        for start in range(0, n, n_rows):
+            heartbeat()
+            parts.append(_covering(graph, start, min(start + n_rows, n)))
+        ends = np.cumsum(np.concatenate([sizes for sizes, _ in parts]))
+        cells = np.concatenate([part for _, part in parts])
+        component = _components(ends, cells)
+        new = _reciprocate(graph, k, ends, cells, component)
+        if not new.size:
+            break
+        added.append(new)
+    return Concealment(_rows(graph, np.concatenate(added)))
+
+
+def _rows(graph: Graph, added: IntArray) -> npt.NDArray[np.int32]:
+    """Collect the originals of each cell, in terms of records."""
+    n, k = graph.matches.shape
+    cell, original = added.T
+    by_cell = np.argsort(cell, kind="stable")
+    sizes = np.bincount(cell, minlength=n)
+    place = np.arange(cell.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    rows = np.repeat(np.arange(n)[:, np.newaxis], k + int(sizes.max()), axis=1)
+    rows[:, :k] = graph.matches
+    rows[cell[by_cell], k + place] = original[by_cell]
+    result = np.empty(rows.shape, dtype=np.int32)
+    result[graph.record] = graph.record[rows]
+    return result
+
+
+@numba.njit(cache=True, nogil=True)
+def _fill(graph: Graph, start: int, end: int) -> None:
+    """Let cells take in the originals that cost least, one after the other."""
+    n, k = graph.matches.shape
+    for cell in range(start, end):
+        for n_taken in range(1, k):
+            best, least = NONE, FAR
+            for original in range(n):
+                found = int(weight(graph, original, cell, least))
+                if found < least and not is_matched(graph, original, cell, n_taken):
+                    best, least = original, found
+                    if not least:
+                        break
+            graph.matches[cell, n_taken] = best
+            cover(graph, best, cell)
+
+
+@numba.njit(cache=True, nogil=True)
+def _spread(graph: Graph, k: int, start: int, end: int) -> IntArray:
+    """Let originals be taken in by the cells that they cost least; list cells and originals."""
+    n = graph.record.size
+    added = np.empty(((end - start) * k, 2), dtype=np.int64)
+    n_added = 0
+    weights = np.empty(n, dtype=np.int64)
+    for original in range(start, end):
+        n_lacking = k
+        for cell in range(n):
+            weights[cell] = weight(graph, original, cell, FAR)
+            n_lacking -= weights[cell] == 0
+        for _ in range(n_lacking):
+            best, least = NONE, FAR
+            for cell in range(n):
+                if 0 < weights[cell] < least:
+                    best, least = cell, weights[cell]
+            weights[best] = 0
+            cover(graph, original, best)
+            added[n_added, 0], added[n_added, 1] = best, original
+            n_added += 1
+    return added[:n_added]
+
+
+@numba.njit(cache=True, nogil=True)
+def _covering(graph: Graph, start: int, end: int) -> tuple[IntArray, npt.NDArray[np.int32]]:
+    """List the cells that cover each original, and how many they are."""
+    n = graph.record.size
+    sizes = np.zeros(end - start, dtype=np.int64)
+    cells = np.empty((end - start) * n, dtype=np.int32)
+    size = 0
+    for original in range(start, end):
+        for cell in range(n):
+            if weight(graph, original, cell, 1) == 0:
+                cells[size] = cell
+                size += 1
+                sizes[original - start] += 1
+    return sizes, cells[:size].copy()
+
+
+@numba.njit(cache=True, nogil=True)
+def _components(ends: IntArray, cells: npt.NDArray[np.int32]) -> IntArray:
+    """Find the strongly connected component of each record (Tarjan 1972, without recursion)."""
+    n = ends.size
+    component = np.full(n, -1, dtype=np.int64)
+    index, low = np.full(n, -1, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    following = ends.copy()
+    following[1:], following[0] = ends[:-1], 0
+    path, open_ones = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+    n_open = n_seen = n_components = 0
+    for root in range(n):
+        if index[root] >= 0:
+            continue
+        path[0], depth = root, 1
+        while depth:
+            node = path[depth - 1]
+            if index[node] < 0:
+                index[node] = low[node] = n_seen
+                n_seen += 1
+                open_ones[n_open] = node
+                n_open += 1
+            descends = False
+            while following[node] < ends[node]:
+                other = cells[following[node]]
+                if index[other] < 0:
+                    path[depth] = other
+                    depth += 1
+                    descends = True
+                    break
+                if component[other] < 0:
+                    low[node] = min(low[node], low[other])
+                following[node] += 1
+            if descends:
+                continue
+            if low[node] == index[node]:
+                while True:
+                    n_open -= 1
+                    component[open_ones[n_open]] = n_components
+                    if open_ones[n_open] == node:
+                        break
+                n_components += 1
+            depth -= 1
+    return component
+
+
+@numba.njit(cache=True, nogil=True)
+def _reciprocate(
+    graph: Graph, k: int, ends: IntArray, cells: npt.NDArray[np.int32], component: IntArray
+) -> IntArray:
+    """Make cells possible matches where there are too few; list cells and originals."""
+    n = ends.size
+    added = np.empty((n * k, 2), dtype=np.int64)
+    n_added = start = 0
+    for record in range(n):
+        n_lacking = k
+        for edge in range(start, ends[record]):
+            n_lacking -= component[cells[edge]] == component[record]
+        weights = np.full(ends[record] - start, FAR, dtype=np.int64)
+        if n_lacking > 0:
+            for edge in range(start, ends[record]):
+                if component[cells[edge]] != component[record]:
+                    weights[edge - start] = weight(graph, cells[edge], record, FAR)
+        for _ in range(n_lacking):
+            place = np.argmin(weights)
+            weights[place] = FAR
+            other = cells[start + place]
+            cover(graph, other, record)
+            added[n_added, 0], added[n_added, 1] = record, other
+            n_added += 1
+        start = ends[record]
+    return added[:n_added]

@@ -1,0 +1,200 @@
+"""Minimum-cost flow: the k-regular graph with the least sum of weights of its edges ([FF] 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import highspy
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from kanon_db.algorithms.freeform.assignments import as_assignments
+from kanon_db.algorithms.freeform.graph import (
+    FAR,
+    NONE,
+    CodeArray,
+    Graph,
+    build,
+    cheapest,
+    matches_of_records,
+    open_round,
+    refresh,
+)
+from kanon_db.algorithms.freeform.result import Freeform, no_heartbeat
+from kanon_db.algorithms.freeform.sort_greedy import sort_greedy_matches
+from kanon_db.algorithms.generalization.initial import check_k
+from kanon_db.algorithms.generalization.loss import IntArray, Ncp
+from kanon_db.algorithms.generalization.microdata import Microdata
+from kanon_db.algorithms.solver import run
+from kanon_db.errors import InvalidParameterError
+
+MAX_MATCHES = 2**17
+"""Most records times k."""
+
+_ORIGINALS_PER_CALL = 64
+_PRIMAL = 4  # highspy's number of the strategy
+
+
+def min_cost_flow(
+    microdata: Microdata, k: int, *, heartbeat: Callable[[], None] = no_heartbeat
+) -> Freeform:
+    """Find the graph whose edges weigh least, each one by itself. A baseline.
+
+    The loss of a cell is not the sum of what its matches would cost one by one, so this is no
+    optimum but for k = 2.
+
+    Parameters
+    ----------
+    microdata : Microdata
+    k : int
+        Matches of each record, at least 1.
+    heartbeat : callable
+        Called every few milliseconds; what it raises ends the work.
+
+    Returns
+    -------
+    Freeform
+
+    Raises
+    ------
+    InfeasibleError
+        If there are fewer than ``k`` records.
+    InvalidParameterError
+        If ``k`` is less than 1, or records times k exceed :data:`MAX_MATCHES`.
+
+    Notes
+    -----
+    **Source:** the baseline minCostFlow of [FF] Section 8: an edge weighs the NCP of a cell of its
+    two records, in the complete graph. The linear program has whole-numbered vertices; HiGHS
+    solves it over the lightest edges of each original, and those of lower reduced cost than 0
+    are added until there are none. Dual values are rounded to units, so that the sum is within
+    one unit for each edge of the least one (:class:`~kanon_db.algorithms.generalization.loss.Ncp`).
+
+    Examples
+    --------
+    >>> from kanon_db.algorithms.generalization.microdata import Attribute
+    >>> age = Attribute(4, numbers=np.array([20.0, 30, 50, 60]), lower=20, upper=60)
+    >>> min_cost_flow(Microdata([[0], [1], [2], [3]], (age,)), 2).matches.tolist()
+    [[0, 1], [1, 0], [2, 3], [3, 2]]
+    """
+    check_k(k, microdata.n_records)
+    if microdata.n_records * k > MAX_MATCHES:
+        raise InvalidParameterError(
+            "the table is too large for the method min_cost_flow",
+            detail=f"{microdata.n_records:,} records, k = {k}; records times k are limited to "
+            f"{MAX_MATCHES:,}",
+            hint="use the method sort_greedy, or partitions",
+        )
+    return Freeform(min_cost_flow_matches(Ncp.of(microdata), k, heartbeat))
+
+
+def min_cost_flow_matches(ncp: Ncp, k: int, heartbeat: Callable[[], None]) -> npt.NDArray[np.int32]:
+    """Do the same for records whose losses are known in units.
+
+    Parameters
+    ----------
+    ncp : Ncp
+    k : int
+        From 1 to the number of records.
+    heartbeat : callable
+
+    Returns
+    -------
+    ndarray of int32, shape (n, k)
+    """
+    n = ncp.values.shape[0]
+    if k == 1 or not n:
+        return np.arange(n, dtype=np.int32)[:, np.newaxis].repeat(k, axis=1)
+    graph = build(ncp, k)
+    open_round(graph)
+    position = np.empty(n, dtype=np.int64)
+    position[graph.record] = np.arange(n)
+    first = position[sort_greedy_matches(ncp, k, heartbeat)[graph.record, 1:]]
+    cell = np.repeat(np.arange(n), k - 1)
+    edges = np.union1d(first.ravel() * n + cell, _lightest(graph, k, heartbeat))
+    program = _Program(graph, k)
+    new = edges
+    while new.size:
+        program.add(new)
+        graph.price[:], potential = program.solve(heartbeat)
+        refresh(graph)
+        new = np.setdiff1d(_lightest(graph, k, heartbeat, below=potential), program.edges)
+    original, cell = np.divmod(program.taken, n)
+    by_cell = np.argsort(cell, kind="stable")
+    graph.matches[:, 1:] = original[by_cell].reshape(n, k - 1)
+    return as_assignments(matches_of_records(graph), heartbeat=heartbeat)
+
+
+def _lightest(
+    graph: Graph, k: int, heartbeat: Callable[[], None], below: IntArray | None = None
+) -> IntArray:
+    """Find edges of least weight plus price of each original, as original times n plus cell."""
+    n = graph.price.size
+    cells = np.full((n, min(k + 8, n)), NONE, dtype=np.int32)
+    limit = np.full(n, FAR) if below is None else below
+    for start in range(0, n, _ORIGINALS_PER_CALL):
+        heartbeat()
+        _search(graph, start, min(start + _ORIGINALS_PER_CALL, n), cells, limit)
+    original, place = np.nonzero(cells != NONE)
+    return original * n + cells[original, place]
+
+
+@numba.njit(cache=True, nogil=True)
+def _search(graph: Graph, start: int, end: int, cells: CodeArray, limit: IntArray) -> None:
+    weights = np.empty(cells.shape[1], dtype=np.int64)
+    costs = np.empty(cells.shape[1], dtype=np.int64)
+    for original in range(start, end):
+        cheapest(graph, original, 1, 1, cells[original], weights, costs)
+        for place in range(costs.size):
+            if costs[place] >= limit[original]:
+                cells[original, place] = NONE
+
+
+class _Program:
+    """The linear program over the edges so far, an edge being original times n plus cell."""
+
+    def __init__(self, graph: Graph, k: int) -> None:
+        n = graph.price.size
+        self.edges = np.empty(0, dtype=np.int64)
+        self._graph = graph
+        # The solver is given weights up to 1.
+        self._scale = max(int(graph.whole.sum() + graph.step.sum()), 1)
+        self._highs = highs = highspy.Highs()  # type: ignore[no-untyped-call]
+        for option, value in (("output_flag", False), ("threads", 1), ("solver", "simplex")):
+            highs.setOptionValue(option, value)
+        highs.HandleUserInterrupt = True
+        degrees = np.full(2 * n, k - 1.0)
+        none = np.zeros(0, dtype=np.int32)
+        highs.addRows(2 * n, degrees, degrees, 0, np.zeros(2 * n, np.int32), none, np.zeros(0))
+
+    def add(self, edges: IntArray) -> None:
+        """Add edges, each of capacity 1."""
+        graph, n = self._graph, self._graph.price.size
+        original, cell = np.divmod(edges, n)
+        ranges = np.abs(graph.numbers[original].astype(np.int64) - graph.numbers[cell])
+        weights = np.minimum(ranges, graph.whole).sum(axis=1)
+        weights += ((graph.bits[original] != graph.bits[cell]) * graph.step).sum(axis=1)
+        if self.edges.size:
+            # The last solution remains feasible: primal simplex goes on from it.
+            self._highs.setOptionValue("simplex_strategy", _PRIMAL)
+        self._highs.addCols(
+            edges.size, weights / self._scale, np.zeros(edges.size), np.ones(edges.size),
+            2 * edges.size, np.arange(0, 2 * edges.size, 2, dtype=np.int32),
+            np.column_stack([original, n + cell]).ravel().astype(np.int32),
+            np.ones(2 * edges.size),
+        )  # fmt: skip
+        self.edges = np.append(self.edges, edges)
+
+    def solve(self, heartbeat: Callable[[], None]) -> tuple[IntArray, IntArray]:
+        """Find prices of the cells, and what each original may pay at most, in units."""
+        n = self._graph.price.size
+        run(self._highs, heartbeat)
+        duals = np.array(self._highs.getSolution().row_dual) * self._scale
+        whole = np.rint(duals).astype(np.int64)
+        return -whole[n:], whole[:n]
+
+    @property
+    def taken(self) -> IntArray:
+        """Edges of the solution."""
+        return self.edges[np.rint(self._highs.getSolution().col_value).astype(np.bool_)]

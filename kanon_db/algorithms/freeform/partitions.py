@@ -1,0 +1,165 @@
+"""Partitions: a method run on one segment of the sorted records after the other ([FF] 8.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from kanon_db.algorithms.freeform.result import Freeform, no_heartbeat
+from kanon_db.algorithms.generalization.initial import check_k
+from kanon_db.algorithms.generalization.loss import IntArray, Ncp
+from kanon_db.algorithms.generalization.microdata import Microdata
+from kanon_db.errors import InvalidParameterError
+
+PARTITION_SIZE = 2000
+"""Records of a segment, unless told otherwise."""
+
+Method: TypeAlias = Callable[[Ncp, int, Callable[[], None]], npt.NDArray[np.int32]]
+"""Finds the matches of records whose losses are known in units."""
+
+
+def lexicographic_order(values: npt.NDArray[np.integer]) -> IntArray:
+    """Sort records by their attributes, those with the fewest distinct values first.
+
+    Parameters
+    ----------
+    values : ndarray of int, shape (n_records, m)
+        Codes or positions.
+
+    Returns
+    -------
+    ndarray of int64, shape (n_records,)
+        Records in order; equal ones stay in the order that they come in. Of attributes with as
+        many values, the first comes first.
+
+    Notes
+    -----
+    **Source:** [FF] Section 5: so large changes between neighbors are rare.
+
+    Examples
+    --------
+    >>> lexicographic_order(np.array([[3, 1], [1, 0], [2, 1], [0, 0]]))
+    array([3, 1, 2, 0])
+    """
+    n_distinct = [np.unique(column).size for column in values.T]
+    by_size = np.argsort(n_distinct, kind="stable")
+    return np.lexsort(values.T[by_size[::-1]])
+
+
+def partitions(values: npt.NDArray[np.integer], partition_size: int) -> list[IntArray]:
+    """Cut the lexicographic order into segments of about the same size.
+
+    Parameters
+    ----------
+    values : ndarray of int, shape (n_records, m)
+        Codes or positions.
+    partition_size : int
+        Least records of a segment, unless there are fewer in all; at most twice as many less one.
+
+    Returns
+    -------
+    list of ndarray of int64
+        Records of each segment, in lexicographic order. Empty without records.
+
+    Raises
+    ------
+    InvalidParameterError
+        If ``partition_size`` is less than 1.
+
+    Notes
+    -----
+    **Source:** [FF] Section 8.1. Segments may differ by one record: a short last one would lose
+    more, or have fewer records than k.
+    """
+    if partition_size < 1:
+        raise InvalidParameterError(
+            "partition_size must be at least 1", detail=f"partition_size = {partition_size}"
+        )
+    order = lexicographic_order(values)
+    if not order.size:
+        return []
+    return np.array_split(order, max(order.size // partition_size, 1))
+
+
+def partitioned(
+    microdata: Microdata,
+    k: int,
+    method: Method,
+    partition_size: int = PARTITION_SIZE,
+    *,
+    heartbeat: Callable[[], None] = no_heartbeat,
+) -> Freeform:
+    """Run a method on each segment of the sorted records.
+
+    Parameters
+    ----------
+    microdata : Microdata
+    k : int
+        Matches of each record, at least 1.
+    method : callable
+        ``greedy_matches``, ``sort_greedy_matches``, ``hungarian_matches`` or ``ring_matches``.
+    partition_size : int
+        Least records of a segment, at least ``k``.
+    heartbeat : callable
+        Called every few milliseconds; what it raises ends the work.
+
+    Returns
+    -------
+    Freeform
+
+    Raises
+    ------
+    InfeasibleError
+        If there are fewer than ``k`` records.
+    InvalidParameterError
+        If ``k`` is less than 1, or ``partition_size`` less than ``k``.
+
+    Notes
+    -----
+    **Source:** [FF] Section 8.1. Segments do not depend on each other: a caller with several
+    processes can run ``method`` on ``Ncp.of(microdata).of_records(part)`` for each part of
+    :func:`partitions`, and put the results together by :func:`joined`.
+
+    Examples
+    --------
+    >>> from kanon_db.algorithms.freeform.sort_greedy import sort_greedy_matches
+    >>> from kanon_db.algorithms.generalization.microdata import Attribute
+    >>> age = Attribute(4, numbers=np.array([20.0, 30, 50, 60]), lower=20, upper=60)
+    >>> table = Microdata([[3], [1], [2], [0]], (age,))
+    >>> partitioned(table, 2, sort_greedy_matches, 2).matches.tolist()
+    [[0, 2], [1, 3], [2, 0], [3, 1]]
+    """
+    check_k(k, microdata.n_records)
+    if partition_size < k:
+        raise InvalidParameterError(
+            "partition_size must not be less than k",
+            detail=f"partition_size = {partition_size}, k = {k}",
+        )
+    ncp = Ncp.of(microdata)
+    parts = partitions(ncp.values, partition_size)
+    found = [method(ncp.of_records(part), k, heartbeat) for part in parts]
+    return joined(parts, found, k)
+
+
+def joined(parts: Sequence[IntArray], matches: Sequence[npt.NDArray[np.int32]], k: int) -> Freeform:
+    """Put the matches of all segments together.
+
+    Parameters
+    ----------
+    parts : sequence of ndarray of int64
+        Records of each segment.
+    matches : sequence of ndarray of int32, shape (n_part, k)
+        Matches in each segment, its records being numbered from 0.
+    k : int
+
+    Returns
+    -------
+    Freeform
+    """
+    result = np.empty((sum(part.size for part in parts), k), dtype=np.int32)
+    for part, found in zip(parts, matches, strict=True):
+        result[part] = part[found]
+    return Freeform(result)

@@ -1,0 +1,131 @@
+"""What the methods of freeform generalization return: matches, and the cells they make."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kanon_db.algorithms.generalization.microdata import Microdata
+
+BoolArray = npt.NDArray[np.bool_]
+CodeArray = npt.NDArray[np.int32]
+IntArray = npt.NDArray[np.int64]
+MatchArray = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class Freeform:
+    """A k-regular generalization graph, as k disjoint assignments.
+
+    Parameters
+    ----------
+    matches : ndarray of int32, shape (n_records, k)
+        Row j holds the originals that published record j covers: k different ones. Each column
+        is an assignment, in which every original occurs once; the first is the identity.
+
+    Notes
+    -----
+    **Source:** [FF] Definitions 2 and 3. The columns tell how the graph was found, and the first
+    of them who is who: publish along an assignment that is drawn anew
+    (:func:`~kanon_db.algorithms.freeform.assignments.draw_assignments`), never along a column.
+    """
+
+    matches: MatchArray
+
+    @property
+    def k(self) -> int:
+        """Number of matches of each record."""
+        return int(self.matches.shape[1])
+
+
+@dataclass(frozen=True, eq=False)
+class Ranges:
+    """The cells of a numeric attribute.
+
+    Parameters
+    ----------
+    low, high : ndarray of int32, shape (n_records,)
+        Code of the smallest and of the largest number among the matches. Both are NULL's code
+        where all matches are NULL.
+    tells_nothing : ndarray of bool, shape (n_records,)
+        Whether there are numbers and NULLs among the matches: then the cell is the whole domain.
+    """
+
+    low: CodeArray
+    high: CodeArray
+    tells_nothing: BoolArray
+
+
+@dataclass(frozen=True, eq=False)
+class Sets:
+    """The cells of a categorical attribute.
+
+    Parameters
+    ----------
+    codes : ndarray of int32, shape (total,)
+        The distinct codes of each cell, ascending, cell after cell.
+    ends : ndarray of int64, shape (n_records,)
+        Where the next cell begins.
+    """
+
+    codes: CodeArray
+    ends: IntArray
+
+    @property
+    def sizes(self) -> IntArray:
+        """Number of codes of each cell."""
+        return np.diff(self.ends, prepend=0)
+
+
+def cells(microdata: Microdata, matches: npt.NDArray[np.integer]) -> tuple[Ranges | Sets, ...]:
+    """Generalize each published record to what covers its matches.
+
+    Parameters
+    ----------
+    microdata : Microdata
+    matches : ndarray of int, shape (n_published, q)
+        Originals that each published record covers, repeated ones allowed.
+
+    Returns
+    -------
+    tuple of Ranges or Sets, length m
+        Cells of each attribute: ranges of a numeric one, sets of a categorical one.
+
+    Notes
+    -----
+    **Source:** [FF] Section 3. A numeric cell with NULLs and numbers tells nothing
+    (:class:`~kanon_db.algorithms.generalization.microdata.Attribute`).
+
+    Examples
+    --------
+    >>> from kanon_db.algorithms.generalization.microdata import Attribute
+    >>> age = Attribute(3, numbers=np.array([20.0, 40.0, np.nan]), lower=20, upper=40)
+    >>> table = Microdata([[0, 1], [1, 0], [2, 1]], (age, Attribute(2)))
+    >>> ages, jobs = cells(table, np.array([[0, 1], [1, 2], [2, 0]]))
+    >>> ages.low.tolist(), ages.high.tolist(), ages.tells_nothing.tolist()
+    ([0, 1, 0], [1, 1, 0], [False, True, True])
+    >>> jobs.codes.tolist(), jobs.ends.tolist()
+    ([0, 1, 0, 1, 1], [2, 4, 5])
+    """
+    result: list[Ranges | Sets] = []
+    for attribute, column in zip(microdata.attributes, microdata.codes.T, strict=True):
+        codes = column[matches]
+        if attribute.numbers is None:
+            codes.sort(axis=1)
+            is_new = np.ones(codes.shape, dtype=np.bool_)
+            is_new[:, 1:] = codes[:, 1:] != codes[:, :-1]
+            result.append(Sets(codes[is_new], np.cumsum(is_new.sum(axis=1, dtype=np.int64))))
+            continue
+        is_null = np.isnan(attribute.numbers)[codes]
+        n_null = is_null.sum(axis=1)
+        tells_nothing = (n_null > 0) & (n_null < codes.shape[1])
+        low = codes.min(axis=1)
+        known = np.where(is_null, low[:, np.newaxis], codes)
+        result.append(Ranges(low, known.max(axis=1), tells_nothing))
+    return tuple(result)
+
+
+def no_heartbeat() -> None:
+    """Do nothing."""

@@ -1,0 +1,117 @@
+"""Ring generalization: small partitions, each record matching its successors in a ring (NH)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from kanon_db.algorithms.freeform.result import Freeform, no_heartbeat
+from kanon_db.algorithms.generalization.initial import check_k
+from kanon_db.algorithms.generalization.loss import IntArray, Ncp
+from kanon_db.algorithms.generalization.microdata import Microdata
+
+
+def ring(microdata: Microdata, k: int, *, heartbeat: Callable[[], None] = no_heartbeat) -> Freeform:
+    """Partition the records, and let each one match its k - 1 successors in its partition.
+
+    Parameters
+    ----------
+    microdata : Microdata
+    k : int
+        Matches of each record, at least 1.
+    heartbeat : callable
+        Called every few milliseconds; what it raises ends the work.
+
+    Returns
+    -------
+    Freeform
+
+    Raises
+    ------
+    InfeasibleError
+        If there are fewer than ``k`` records.
+    InvalidParameterError
+        If ``k`` is less than 1.
+
+    Notes
+    -----
+    **Source:** the baseline NH of [FF] Sections 2.1 and 8: Wong, Mamoulis and Cheung:
+    Non-homogeneous generalization in privacy preserving data publishing, 2010. [FF] says of its
+    partitions that they have k to 2k - 1 records, not how they are found. Here a partition is cut
+    in two as long as it has 2k records: two records that lose much together are sought, by going
+    twice to the farthest one; the others are sorted by how much closer they are to one of the
+    two than to the other, and cut at the multiple of k next to where that changes its sign. The
+    ring goes from each record to the nearest that is left.
+
+    Cost: a few passes over the records for each level of cuts.
+
+    Examples
+    --------
+    >>> from kanon_db.algorithms.generalization.microdata import Attribute
+    >>> age = Attribute(5, numbers=np.array([20.0, 30, 50, 55, 60]), lower=20, upper=60)
+    >>> ring(Microdata([[0], [1], [2], [3], [4]], (age,)), 2).matches.tolist()
+    [[0, 1], [1, 2], [2, 0], [3, 4], [4, 3]]
+    """
+    check_k(k, microdata.n_records)
+    return Freeform(ring_matches(Ncp.of(microdata), k, heartbeat))
+
+
+def ring_matches(ncp: Ncp, k: int, heartbeat: Callable[[], None]) -> npt.NDArray[np.int32]:
+    """Do the same for records whose losses are known in units.
+
+    Parameters
+    ----------
+    ncp : Ncp
+    k : int
+        From 1 to the number of records.
+    heartbeat : callable
+
+    Returns
+    -------
+    ndarray of int32, shape (n, k)
+    """
+    n = ncp.values.shape[0]
+    matches = np.empty((n, k), dtype=np.int32)
+    parts = [np.arange(n)] if n else []
+    while parts:
+        heartbeat()
+        part = parts.pop()
+        if part.size >= 2 * k and part.size > 1:
+            parts += _halves(ncp, part, k)
+            continue
+        tour = _tour(ncp, part)
+        for r in range(k):
+            matches[tour, r] = np.roll(tour, -r)
+    return matches
+
+
+def _halves(ncp: Ncp, part: IntArray, k: int) -> list[IntArray]:
+    """Cut a partition of at least 2k records in two, of at least k records each."""
+    first = part[np.argmax(_distances(ncp, part[0], part))]
+    to_first = _distances(ncp, first, part)
+    to_second = _distances(ncp, part[np.argmax(to_first)], part)
+    closer = to_first - to_second
+    order = np.argsort(closer, kind="stable")
+    cut = int(np.count_nonzero(closer < 0))
+    cut = min(max(round(cut / k), 1), part.size // k - 1) * k
+    return [np.sort(part[order[cut:]]), np.sort(part[order[:cut]])]
+
+
+def _tour(ncp: Ncp, part: IntArray) -> IntArray:
+    """Go from each record to the nearest that is left."""
+    left = list(range(part.size))
+    tour = [left.pop(0)]
+    while left:
+        distances = _distances(ncp, part[tour[-1]], part[left])
+        tour.append(left.pop(int(np.argmin(distances))))
+    return part[tour]
+
+
+def _distances(ncp: Ncp, record: np.integer | int, others: IntArray) -> IntArray:
+    """Loss of a class of two, in units."""
+    apart = np.abs(ncp.values[others].astype(np.int64) - ncp.values[record])
+    by_attribute = np.where(ncp.numeric, np.minimum(apart, ncp.whole), (apart > 0) * ncp.step)
+    distances: IntArray = by_attribute.sum(axis=1)
+    return distances

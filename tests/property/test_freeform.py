@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kanon_db.algorithms.freeform.assignments import draw_assignments
+from kanon_db.algorithms.freeform.graph import units_lost
+from kanon_db.algorithms.freeform.greedy import greedy, greedy_matches
+from kanon_db.algorithms.freeform.hungarian import hungarian, hungarian_matches
+from kanon_db.algorithms.freeform.k_concealment import k_concealment
+from kanon_db.algorithms.freeform.min_cost_flow import min_cost_flow
+from kanon_db.algorithms.freeform.optimal import optimal
+from kanon_db.algorithms.freeform.partitions import partitioned, partitions
+from kanon_db.algorithms.freeform.result import Freeform, Ranges, cells
+from kanon_db.algorithms.freeform.ring import ring, ring_matches
+from kanon_db.algorithms.freeform.sort_greedy import sort_greedy, sort_greedy_matches
+from kanon_db.algorithms.freeform.symmetric import symmetric
+from kanon_db.algorithms.generalization.loss import Ncp
+from kanon_db.algorithms.generalization.microdata import Microdata
+from kanon_db.errors import InfeasibleError
+from kanon_db.metrics.freeform import measure
+from tests.property.test_generalization_optimal import microdata
+from tests.unit.freeform.plain import (
+    assert_valid,
+    graph_loss,
+    least_assignment,
+    least_graph,
+)
+
+METHODS = (greedy, sort_greedy, hungarian, ring, min_cost_flow)
+CORES = (greedy_matches, sort_greedy_matches, hungarian_matches, ring_matches)
+Method = Callable[[Microdata, int], Freeform]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@settings(max_examples=60, deadline=None)
+@given(table=microdata(40), k=st.integers(1, 40))
+def test_k_disjoint_assignments(method: Method, table: Microdata, k: int) -> None:
+    """With ties, NULLs and repeated rows, and k up to the number of records."""
+    k = min(k, table.n_records)
+    assert_valid(table, method(table, k).matches, k)
+
+
+@pytest.mark.parametrize("method", [greedy, sort_greedy])
+@settings(max_examples=40, deadline=None)
+@given(table=microdata(30), k=st.integers(2, 8))
+def test_the_algorithms_as_printed(
+    method: Callable[..., Freeform], table: Microdata, k: int
+) -> None:
+    k = min(k, table.n_records)
+    assert_valid(table, method(table, k, improve=False).matches, k)
+
+
+@settings(max_examples=150, deadline=None)
+@given(table=microdata(30), k=st.integers(1, 30))
+def test_reciprocal_graphs(table: Microdata, k: int) -> None:
+    k = min(k, table.n_records)
+    if table.n_records * (k - 1) % 2:
+        with pytest.raises(InfeasibleError, match="reciprocal"):
+            symmetric(table, k)
+        return
+    matches = symmetric(table, k).matches
+    assert_valid(table, matches, k)
+    edges = {(j, i) for j, row in enumerate(matches.tolist()) for i in row}
+    assert edges == {(i, j) for j, i in edges}
+
+
+@settings(max_examples=40, deadline=None)
+@given(table=microdata(9), k=st.integers(1, 5))
+def test_concealed_records_have_k_possible_matches(table: Microdata, k: int) -> None:
+    """Each of k cells that cover an original is its match in some assignment of all."""
+    k = min(k, table.n_records)
+    matches = k_concealment(table, k).matches
+    n = table.n_records
+    covers = np.ones((n, n), dtype=np.bool_)  # original, cell
+    for j, cell in enumerate(cells(table, matches)):
+        codes = table.codes[:, j]
+        if isinstance(cell, Ranges):
+            inside = (codes[:, np.newaxis] >= cell.low) & (codes[:, np.newaxis] <= cell.high)
+            covers &= inside | cell.tells_nothing
+        else:
+            sets = np.split(cell.codes, cell.ends[:-1])
+            covers &= np.array([[code in one for one in sets] for code in codes.tolist()])
+    for original in range(n):
+        possible = 0
+        for cell_ in np.flatnonzero(covers[original]):
+            rest = np.delete(np.delete(covers, original, axis=0), cell_, axis=1)
+            possible += has_assignment(rest)
+        assert possible >= k
+
+
+def has_assignment(covers: np.ndarray[tuple[int, int], np.dtype[np.bool_]]) -> bool:
+    """Augment along alternating paths, original by original."""
+    owner: dict[int, int] = {}
+
+    def place(original: int, seen: set[int]) -> bool:
+        for cell in np.flatnonzero(covers[original]).tolist():
+            if cell in seen:
+                continue
+            seen.add(cell)
+            if cell not in owner or place(owner[cell], seen):
+                owner[cell] = original
+                return True
+        return False
+
+    return all(place(original, set()) for original in range(covers.shape[0]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(table=microdata(20), k=st.integers(1, 6))
+def test_losses_by_the_definition(table: Microdata, k: int) -> None:
+    matches = sort_greedy(table, min(k, table.n_records)).matches
+    ncp, expected = Ncp.of(table), graph_loss(table, matches)
+    assert units_lost(ncp, matches) * ncp.unit == expected
+    assert measure(table, cells(table, matches)).weighted_loss == pytest.approx(float(expected))
+
+
+@settings(max_examples=40, deadline=None)
+@given(table=microdata(7), n_rounds=st.integers(1, 3))
+def test_each_round_of_hungarian_is_the_best_of_all_assignments(
+    table: Microdata, n_rounds: int
+) -> None:
+    n_rounds = min(n_rounds, table.n_records - 1)
+    matches = hungarian(table, n_rounds + 1).matches
+    assert graph_loss(table, matches) == least_assignment(table, matches[:, :n_rounds])
+
+
+@settings(max_examples=30, deadline=None)
+@given(table=microdata(6), k=st.integers(1, 4))
+def test_optimal_is_the_least_of_all_graphs(table: Microdata, k: int) -> None:
+    k = min(k, table.n_records)
+    found = optimal(table, k)
+    assert_valid(table, found.matches, k)
+    assert found.status == "optimal"
+    assert found.objective == graph_loss(table, found.matches) == least_graph(table, k)
+
+
+@settings(max_examples=30, deadline=None)
+@given(table=microdata(9), k=st.integers(2, 4))
+def test_no_method_is_better_than_the_optimum(table: Microdata, k: int) -> None:
+    k = min(k, table.n_records)
+    best = optimal(table, k)
+    assert best.status == "optimal"
+    for method in METHODS:
+        assert graph_loss(table, method(table, k).matches) >= best.objective
+
+
+@pytest.mark.parametrize("core", CORES)
+@settings(max_examples=25, deadline=None)
+@given(table=microdata(60), k=st.integers(1, 5), size=st.integers(5, 20))
+def test_partitions_do_not_mix(core: Method, table: Microdata, k: int, size: int) -> None:
+    k = min(k, table.n_records)
+    matches = partitioned(table, k, core, size).matches  # type: ignore[arg-type]
+    assert_valid(table, matches, k)
+    parts = partitions(Ncp.of(table).values, size)
+    assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(table.n_records))
+    assert all(part.size >= min(size, table.n_records) for part in parts)
+    assert max(part.size for part in parts) < 2 * size or len(parts) == 1
+    part_of = np.empty(table.n_records, dtype=np.int64)
+    for number, part in enumerate(parts):
+        part_of[part] = number
+    assert (part_of[matches] == part_of[:, np.newaxis]).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(table=microdata(40), k=st.integers(1, 12), seed=st.integers(0, 2**32))
+def test_drawn_assignments_are_disjoint_and_of_the_graph(
+    table: Microdata, k: int, seed: int
+) -> None:
+    k = min(k, table.n_records)
+    matches = sort_greedy(table, k).matches
+    drawn = draw_assignments(matches, np.random.default_rng(seed))
+    rows = np.empty_like(matches)
+    for column, of_original in enumerate(drawn.cell_of_original):
+        assert np.array_equal(np.sort(of_original), np.arange(table.n_records))
+        rows[of_original, column] = np.arange(table.n_records)
+    assert np.array_equal(np.sort(rows, axis=1), np.sort(matches, axis=1))
+    assert np.array_equal(drawn.cells, drawn.cell_of_original[drawn.chosen])
+
+
+@settings(max_examples=25, deadline=None)
+@given(table=microdata(30), k=st.integers(2, 5), seed=st.integers(0, 2**32))
+def test_the_order_of_records_does_not_matter(table: Microdata, k: int, seed: int) -> None:
+    k = min(k, table.n_records)
+    order = np.random.default_rng(seed).permutation(table.n_records)
+    shuffled = Microdata(table.codes[order], table.attributes)
+    for method in (greedy, sort_greedy, hungarian):
+        losses = [graph_loss(one, method(one, k).matches) for one in (table, shuffled)]
+        assert losses[0] == losses[1]

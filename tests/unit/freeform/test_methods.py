@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from kanon_db.algorithms.freeform.graph import cell_units, units_lost
+from kanon_db.algorithms.freeform.greedy import greedy
+from kanon_db.algorithms.freeform.hungarian import hungarian
+from kanon_db.algorithms.freeform.min_cost_flow import min_cost_flow
+from kanon_db.algorithms.freeform.optimal import MAX_COLUMNS, optimal
+from kanon_db.algorithms.freeform.partitions import lexicographic_order, partitioned
+from kanon_db.algorithms.freeform.result import Freeform
+from kanon_db.algorithms.freeform.ring import ring
+from kanon_db.algorithms.freeform.sort_greedy import sort_greedy, sort_greedy_matches
+from kanon_db.algorithms.generalization.loss import Ncp
+from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
+from kanon_db.errors import InfeasibleError, InvalidParameterError
+from tests.unit.freeform.plain import assert_valid, graph_loss
+from tests.unit.generalization.exhaustive import random_microdata
+
+METHODS = (greedy, sort_greedy, hungarian, ring, min_cost_flow, optimal)
+Weights = npt.NDArray[np.int64]
+
+
+def weights_after(ncp: Ncp, matches: npt.NDArray[np.int64]) -> Weights:
+    """Weight of every edge; rows are originals. Edges that were taken weigh -1."""
+    n = matches.shape[0]
+    before = cell_units(ncp, matches)
+    weights = np.empty((n, n), dtype=np.int64)
+    for original in range(n):
+        rows = np.column_stack([matches, np.full(n, original)])
+        weights[original] = cell_units(ncp, rows) - before
+        weights[original, (matches == original).any(axis=1)] = -1
+    return weights
+
+
+@pytest.mark.parametrize("kinds", ["nnn", "n0c"])
+def test_sort_greedy_takes_the_lightest_edges_first(
+    kinds: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then no edge is lighter than both of those that its original and its cell have."""
+    dead_ends = []
+    module = importlib.import_module("kanon_db.algorithms.freeform.sort_greedy")
+    monkeypatch.setattr(module, "resolve_dead_end", lambda *given: dead_ends.append(given))
+    n_checked = 0
+    for seed in range(12):
+        table = random_microdata(np.random.default_rng(seed), 60, kinds, 40)
+        dead_ends.clear()
+        matches = sort_greedy(table, 3, improve=False).matches
+        if dead_ends:
+            continue
+        n_checked += 1
+        for n_rounds in (1, 2):
+            weights = weights_after(Ncp.of(table), matches[:, :n_rounds].astype(np.int64))
+            of_cell = weights[matches[:, n_rounds], np.arange(60)]
+            of_original = np.empty(60, dtype=np.int64)
+            of_original[matches[:, n_rounds]] = of_cell
+            heavier = np.minimum(of_original[:, np.newaxis], of_cell)
+            assert not ((weights >= 0) & (weights < heavier)).any()
+    assert n_checked
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_greedy_chooses_in_lexicographic_order(seed: int) -> None:
+    """Each original has the lightest of the edges to cells that those before it left."""
+    table = random_microdata(np.random.default_rng(seed), 200, "nnn", 200)
+    matches = greedy(table, 2, improve=False).matches
+    weights = weights_after(Ncp.of(table), np.arange(200)[:, np.newaxis])
+    cell_of_original = np.argsort(matches[:, 1])
+    is_free = np.ones(200, dtype=np.bool_)
+    heavier = 0
+    for original in lexicographic_order(Ncp.of(table).values):
+        cell = cell_of_original[original]
+        least = weights[original, is_free & (weights[original] >= 0)].min(initial=2**60)
+        heavier += weights[original, cell] != least
+        is_free[cell] = False
+    assert heavier <= 2  # an exchange, where the last one finds nothing but its own cell
+
+
+@pytest.mark.parametrize("kinds", ["nnn", "n0c", "ccc"])
+def test_hungarian_against_another_solver(kinds: str) -> None:
+    """Each round weighs as much as scipy's best assignment, with many ties and repeated rows."""
+    optimize = pytest.importorskip("scipy.optimize")
+    table = random_microdata(np.random.default_rng(5), 150, kinds, 5)
+    ncp, matches = Ncp.of(table), hungarian(table, 5).matches
+    for n_rounds in range(1, 5):
+        weights = weights_after(ncp, matches[:, :n_rounds].astype(np.int64))
+        forbidden = np.where(weights < 0, weights.max() * 1000 + 1000, weights)
+        rows, columns = optimize.linear_sum_assignment(forbidden)
+        found = units_lost(ncp, matches[:, : n_rounds + 1]) - units_lost(ncp, matches[:, :n_rounds])
+        assert found == forbidden[rows, columns].sum()
+
+
+@pytest.mark.parametrize("kinds", ["nnn", "n0c", "ccc"])
+def test_min_cost_flow_against_another_solver(kinds: str) -> None:
+    """The sum of weights is that of scipy's linear program over all edges."""
+    optimize = pytest.importorskip("scipy.optimize")
+    n, k = 40, 4
+    table = random_microdata(np.random.default_rng(6), n, kinds, 5)
+    weights = weights_after(Ncp.of(table), np.arange(n)[:, np.newaxis])
+    rows = np.kron(np.eye(n), np.ones(n))
+    columns = np.kron(np.ones(n), np.eye(n))
+    best = optimize.linprog(
+        np.maximum(weights, 0).ravel(),
+        A_eq=np.vstack([rows, columns]),
+        b_eq=np.full(2 * n, k - 1),
+        bounds=[(0, float(edge >= 0)) for edge in weights.ravel()],
+    )
+    matches = min_cost_flow(table, k).matches
+    assert_valid(table, matches, k)
+    found = sum(weights[matches[:, column], np.arange(n)].sum() for column in range(1, k))
+    assert found == pytest.approx(best.fun)
+
+
+@pytest.mark.parametrize("method", [greedy, sort_greedy])
+def test_exchanges_never_make_a_round_heavier(method: Callable[..., Freeform]) -> None:
+    table = random_microdata(np.random.default_rng(3), 300, "n0cn", 9)
+    losses = [graph_loss(table, method(table, 2, improve=one).matches) for one in (False, True)]
+    assert losses[1] < losses[0]
+
+
+def test_identical_records_cost_nothing() -> None:
+    """Each row occurs k times, so cells can stay as they are."""
+    rows = np.repeat(np.arange(12), 5)[np.random.default_rng(1).permutation(60)]
+    numbers = np.arange(12, dtype=np.float64)
+    table = Microdata(rows[:, np.newaxis], (Attribute(12, numbers, 0, 11),))
+    for method in (greedy, sort_greedy, hungarian):
+        assert graph_loss(table, method(table, 5).matches) == 0
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_small_tables(method: Callable[..., Freeform]) -> None:
+    table = random_microdata(np.random.default_rng(2), 6, "n0c", 4)
+    for k in range(1, 7):
+        assert_valid(table, method(table, k).matches, k)
+    with pytest.raises(InfeasibleError, match="k must not exceed"):
+        method(table, 7)
+    with pytest.raises(InvalidParameterError, match="k must be at least 1"):
+        method(table, 0)
+    nothing = Microdata(np.empty((0, 3), dtype=np.int32), table.attributes)
+    assert method(nothing, 3).matches.shape == (0, 3)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_heartbeat_ends_the_work(method: Callable[..., Freeform]) -> None:
+    class Stopped(BaseException):
+        pass
+
+    def stop() -> None:
+        raise Stopped
+
+    with pytest.raises(Stopped):
+        method(random_microdata(np.random.default_rng(2), 9, "n0c", 4), 3, heartbeat=stop)
+
+
+def test_partition_sizes_that_make_no_sense() -> None:
+    table = random_microdata(np.random.default_rng(2), 9, "n0c", 4)
+    with pytest.raises(InvalidParameterError, match="partition_size must not be less than k"):
+        partitioned(table, 3, sort_greedy_matches, 2)
+    assert_valid(table, partitioned(table, 3, sort_greedy_matches, 100).matches, 3)
+
+
+def test_limits_of_the_optimum() -> None:
+    table = random_microdata(np.random.default_rng(2), 40, "nc", 4)
+    with pytest.raises(InvalidParameterError, match="too large") as caught:
+        optimal(table, 6)
+    assert f"{MAX_COLUMNS:,}" in caught.value.detail
+    with pytest.raises(InvalidParameterError, match="time_limit"):
+        optimal(table, 2, time_limit=0)
+
+
+def test_reciprocal_optimum() -> None:
+    table = random_microdata(np.random.default_rng(4), 8, "nnc", 5)
+    found, free = optimal(table, 3, symmetric=True), optimal(table, 3)
+    assert_valid(table, found.matches, 3)
+    edges = {(j, i) for j, row in enumerate(found.matches.tolist()) for i in row}
+    assert edges == {(i, j) for j, i in edges}
+    assert found.status == "optimal"
+    assert found.objective == graph_loss(table, found.matches) >= free.objective
+    odd = random_microdata(np.random.default_rng(4), 7, "nnc", 5)
+    with pytest.raises(InfeasibleError, match="no reciprocal graph"):
+        optimal(odd, 4, symmetric=True)
