@@ -9,11 +9,15 @@ from numpy.typing import NDArray
 
 
 class SecureRandom:
-    """Permutations from the operating system's cryptographic generator.
+    """Bytes and permutations from the operating system's cryptographic generator.
 
     A seeded generator would let anyone who guesses or reads the seed, or reconstructs the
     generator's state from a published order, undo the shuffling. There is no seed here.
     """
+
+    def bytes(self, length: int) -> bytes:
+        """Return uniformly random bytes."""
+        return os.urandom(length)
 
     def permutation(self, n: int) -> NDArray[np.integer]:
         """Return a uniformly random order of ``0 … n-1``, in int32 where that suffices.
@@ -21,6 +25,6 @@ class SecureRandom:
         Sorts by 64-bit keys; two keys are equal with a probability below n**2 / 2**65
         (3e-8 for a million), which would make the order of that one pair predictable.
         """
-        keys = np.frombuffer(os.urandom(8 * n), dtype=np.uint64)
+        keys = np.frombuffer(self.bytes(8 * n), dtype=np.uint64)
         order = np.argsort(keys)
         return order.astype(np.int32) if n <= np.iinfo(np.int32).max else order

@@ -159,7 +159,7 @@ def publish_buckets(
     snapshot = take_snapshot(session, relation, columns)
     check_comparable(session, relation, columns)
     values = distinct_values(snapshot, types[registered.sensitive])
-    codes = read_codes(snapshot, values)
+    codes = read_codes(snapshot, [values])[:, 0]
     if assignment == "local":
         others = [types[column] for column in registered.quasi_identifiers]
         plan, slots = _gather(
@@ -297,14 +297,13 @@ def _gather(
 
     check_eligible(specification, values.labels, values.counts)
     privacy = specification.thresholds(values.labels, values.counts)
-    columns = []
-    for column in quasi_identifiers:
-        distinct = distinct_values(snapshot, column)
-        columns.append(read_codes(snapshot, distinct))
-        distinct.drop()
+    columns = [distinct_values(snapshot, column) for column in quasi_identifiers]
+    qi_codes = read_codes(snapshot, columns)
+    for column in columns:
+        column.drop()
     session.step("gathering similar records")
     found = assign_locally(
-        np.column_stack(columns), codes, privacy, max_bucket_size, random,
+        qi_codes, codes, privacy, max_bucket_size, random,
         heartbeat=session.heartbeat,
     )  # fmt: skip
     plan = _Plan(

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kanon_db.algorithms.cells import Ranges, Sets
 from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
 from kanon_db.database.catalog import Source
 from kanon_db.database.columns import ColumnType, int4_bytes, with_numbers
 from kanon_db.database.labels import fixed_labels, label
-from kanon_db.database.row_views import RowView
+from kanon_db.database.row_views import CellTable, RowView
 from kanon_db.database.session import Session, fetch_one
+from kanon_db.database.settings import roomy
 from kanon_db.database.snapshot import (
     DistinctValues,
     Snapshot,
@@ -52,7 +54,7 @@ class GeneralizedColumn:
 def read_microdata(
     snapshot: Snapshot,
     source: Source,
-    types: dict[str, ColumnType],
+    types: Mapping[str, ColumnType],
     weights: Sequence[int | float | str] | None,
 ) -> tuple[Microdata, list[GeneralizedColumn]]:
     """Read the quasi-identifiers of a snapshot as codes, and their domains."""
@@ -77,7 +79,7 @@ def read_microdata(
                 weight=weight,
             )
         columns.append(GeneralizedColumn(values, attribute, range_type))
-    codes = np.column_stack([read_codes(snapshot, column.values) for column in columns])
+    codes = read_codes(snapshot, [column.values for column in columns])
     return Microdata(codes, tuple(column.attribute for column in columns)), columns
 
 
@@ -94,105 +96,81 @@ def write_cells(
     session: Session,
     view: RowView,
     columns: Sequence[GeneralizedColumn],
-    codes: NDArray[np.int32],
-    class_of_member: NDArray[np.int64],
-) -> tuple[str, str]:
-    """Write the cells of each class: what covers the values of all its members.
+    cells: Sequence[Ranges | Sets],
+) -> CellTable:
+    """Write the cells of rows that are to be published, numbered from 0.
 
     Parameters
     ----------
-    codes : ndarray of int32, shape (n_members, m)
-        Values of the classes' members.
-    class_of_member : ndarray of int64, shape (n_members,)
-        Numbered from 0 without gaps.
-
-    Returns
-    -------
-    table : str
-        Temporary table, quoted.
-    class_column : str
-        The class's number, quoted.
+    cells : sequence of Ranges or Sets
+        Of each quasi-identifier, as many each.
     """
-    session.step("writing the classes")
+    session.step("writing the cells")
     suffix = secrets.token_hex(8)
     table = session.identifier("pg_temp", f"kanon_cells_{suffix}")
-    class_column = session.identifier(f"kanon_class_{suffix}")
+    number = session.identifier(f"kanon_cell_{suffix}")
     parts = []
-    for position, (column, name) in enumerate(zip(columns, view.quasi_identifiers, strict=True)):
+    for position, (column, its_cells) in enumerate(zip(columns, cells, strict=True)):
         part = session.identifier("pg_temp", f"kanon_cells_{suffix}_{position}")
-        write = _write_sets if column.range_type is None else _write_ranges
-        write(session, part, column, codes[:, position], class_of_member)
-        parts.append((part, name))
-    n_classes = int(class_of_member.max()) + 1
-    cells = ", ".join(f"p{i}.cell AS {name}" for i, (_, name) in enumerate(parts))
-    joins = " ".join(
-        f"JOIN {part} AS p{i} ON p{i}.class = c.i" for i, (part, _) in enumerate(parts)
-    )
-    session.fetch(
-        f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS SELECT c.i AS {class_column}, {cells}"
-        f" FROM generate_series(0, $1::int4 - 1) AS c (i) {joins}",
-        str(n_classes),
-    )
-    for part, _ in parts:
+        if isinstance(its_cells, Sets):
+            _write_sets(session, part, column, its_cells)
+        else:
+            _write_ranges(session, part, column, its_cells)
+        parts.append(part)
+    named = ", ".join(f"p{i}.cell AS {name}" for i, name in enumerate(view.quasi_identifiers))
+    with roomy(session):
+        session.fetch(
+            f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS SELECT p0.number AS {number},"
+            f" {named} FROM {parts[0]} AS p0 "
+            + " ".join(
+                f"JOIN {part} AS p{i} ON p{i}.number = p0.number"
+                for i, part in enumerate(parts[1:], start=1)
+            )
+        )
+    for part in parts:
         session.fetch(f"DROP TABLE {part}")
-    return table, class_column
+    # Or the planner does not know that a number has one row, and sorts to join.
+    session.fetch(f"ANALYZE {table} ({number})")
+    return CellTable(table, number)
 
 
-def _write_ranges(
-    session: Session,
-    part: str,
-    column: GeneralizedColumn,
-    codes: NDArray[np.int32],
-    class_of_member: NDArray[np.int64],
-) -> None:
-    n_values, numbers = column.attribute.n_values, column.attribute.numbers
-    is_null = np.zeros(n_values, dtype=np.bool_) if numbers is None else np.isnan(numbers)
-    nulls = is_null[codes]
-    n_classes = int(class_of_member.max()) + 1
-    low, high = np.full(n_classes, n_values), np.full(n_classes, _NULL)
-    np.minimum.at(low, class_of_member[~nulls], codes[~nulls])
-    np.maximum.at(high, class_of_member[~nulls], codes[~nulls])
-    with_null = np.zeros(n_classes, dtype=np.bool_)
-    with_null[class_of_member[nulls]] = True
-    high[with_null & (high != _NULL)] = _ANYTHING
-    low[high < 0] = _NULL
+def _write_ranges(session: Session, part: str, column: GeneralizedColumn, cells: Ranges) -> None:
+    numbers = column.attribute.numbers
+    low, high = cells.low.copy(), cells.high.copy()
+    if numbers is not None:
+        low[np.isnan(numbers)[cells.low]] = _NULL
+    low[cells.tells_nothing] = _ANYTHING
     numbered, (lower, upper) = with_numbers(
         session, "(SELECT generate_series(0, $3::int4 - 1) AS i)", (1, "r.i"), (2, "r.i")
     )
     kind, bound = column.range_type, column.values.column.bound_type
     element = {"int4range": "int4", "int8range": "int8"}.get(str(kind), bound)
-    session.fetch(
-        f"CREATE TEMPORARY TABLE {part} ON COMMIT DROP AS SELECT c.i AS class,"
-        f" CASE c.{upper} WHEN {_NULL} THEN NULL WHEN {_ANYTHING} THEN '(,)'::{kind}"
-        f" ELSE {kind}(l.value::{element}, u.value::{element}, '[]') END AS cell"
-        f" FROM {numbered} AS c LEFT JOIN {column.values.table} AS l ON l.code = c.{lower}"
-        f" LEFT JOIN {column.values.table} AS u ON u.code = c.{upper}",
-        int4_bytes(low),
-        int4_bytes(high),
-        str(n_classes),
-    )
+    with roomy(session):
+        session.fetch(
+            f"CREATE TEMPORARY TABLE {part} ON COMMIT DROP AS SELECT c.i AS number,"
+            f" CASE c.{lower} WHEN {_NULL} THEN NULL WHEN {_ANYTHING} THEN '(,)'::{kind}"
+            f" ELSE {kind}(l.value::{element}, u.value::{element}, '[]') END AS cell"
+            f" FROM {numbered} AS c LEFT JOIN {column.values.table} AS l ON l.code = c.{lower}"
+            f" LEFT JOIN {column.values.table} AS u ON u.code = c.{upper}",
+            int4_bytes(low),
+            int4_bytes(high),
+            str(low.size),
+        )
 
 
-def _write_sets(
-    session: Session,
-    part: str,
-    column: GeneralizedColumn,
-    codes: NDArray[np.int32],
-    class_of_member: NDArray[np.int64],
-) -> None:
-    n_values = column.attribute.n_values
-    pairs = np.unique(class_of_member * n_values + codes)
-    numbered, (its_class, code) = with_numbers(
+def _write_sets(session: Session, part: str, column: GeneralizedColumn, cells: Sets) -> None:
+    numbered, (number, code) = with_numbers(
         session, "(SELECT generate_series(0, $3::int4 - 1) AS i)", (1, "r.i"), (2, "r.i")
     )
-    session.fetch(
-        f"CREATE TEMPORARY TABLE {part} ON COMMIT DROP AS SELECT c.{its_class} AS class,"
-        f" array_agg(v.label ORDER BY v.code) AS cell FROM {numbered} AS c"
-        f" JOIN {column.values.table} AS v ON v.code = c.{code} GROUP BY c.{its_class}",
-        int4_bytes(pairs // n_values),
-        int4_bytes(pairs % n_values),
-        str(pairs.size),
-    )
+    with roomy(session):
+        session.fetch(
+            f"CREATE TEMPORARY TABLE {part} ON COMMIT DROP AS SELECT c.{number} AS number,"
+            f" array_agg(v.label ORDER BY v.code) AS cell FROM {numbered} AS c"
+            f" JOIN {column.values.table} AS v ON v.code = c.{code} GROUP BY c.{number}",
+            int4_bytes(np.repeat(np.arange(cells.ends.size), cells.sizes)),
+            int4_bytes(cells.codes),
+            str(cells.codes.size),
+        )
 
 
 def count_outside(
@@ -200,11 +178,10 @@ def count_outside(
     view: RowView,
     snapshot: Snapshot,
     columns: Sequence[GeneralizedColumn],
-    cells: str,
-    class_column: str,
-    class_of_record: NDArray[np.int64],
+    cells: CellTable,
+    cell_of_record: NDArray[np.integer],
 ) -> int:
-    """Count the records with an original value that its published cell does not cover."""
+    """Count the records with an original value that the cell of this number does not cover."""
     conditions = []
     for column, name in zip(columns, view.quasi_identifiers, strict=True):
         value = f"s.{name}"
@@ -220,12 +197,12 @@ def count_outside(
                 f" OR (lower_inf(c.{name}) AND upper_inf(c.{name})) ELSE coalesce({covered}, false)"
                 " END"
             )
-    numbered, (its_class,) = with_numbers(session, snapshot.table, (1, f"r.{snapshot.record}"))
-    with fixed_labels(session):
+    numbered, (its_cell,) = with_numbers(session, snapshot.table, (1, f"r.{snapshot.record}"))
+    with fixed_labels(session), roomy(session):
         row = fetch_one(
             session,
-            f"SELECT count(*) AS n FROM {numbered} AS s JOIN {cells} AS c"
-            f" ON c.{class_column} = s.{its_class} WHERE NOT ({' AND '.join(conditions)})",
-            int4_bytes(class_of_record),
+            f"SELECT count(*) AS n FROM {numbered} AS s JOIN {cells.table} AS c"
+            f" ON c.{cells.number} = s.{its_cell} WHERE NOT ({' AND '.join(conditions)})",
+            int4_bytes(cell_of_record),
         )
     return int(row["n"])

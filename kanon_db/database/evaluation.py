@@ -141,8 +141,8 @@ def evaluate_counts(
     )
     session.step("counting in the source")
     actual = exact_counts(
-        np.column_stack([read_codes(snapshot, column) for column in values]),
-        read_codes(snapshot, sensitive),
+        read_codes(snapshot, values),
+        read_codes(snapshot, [sensitive])[:, 0],
         chosen,
         heartbeat=session.heartbeat,
     )
@@ -182,23 +182,24 @@ def _estimates(
     columns = [*publication.layout["quasi_identifiers"], publication.layout["bucket_id"]]
     qit = take_snapshot(session, Relation(published_schema(session), qit_name), columns)
     buckets = read_integers(qit, f"s.{tables.bucket_id}")
-    codes = np.column_stack([_known(read_known_codes(qit, column), column) for column in values])
+    codes = _known(read_known_codes(qit, values), values)
     qit.drop()
     sat_buckets, sat_codes, sat_counts = _read_sat(session, tables, sensitive)
     return estimated_counts(
         buckets,
         codes,
         sat_buckets,
-        _known(sat_codes, sensitive),
+        _known(sat_codes[:, np.newaxis], [sensitive])[:, 0],
         sat_counts,
         [_with_unknown(query) for query in queries],
         heartbeat=session.heartbeat,
     )
 
 
-def _known(codes: NDArray[np.int32], values: DistinctValues) -> NDArray[np.int32]:
+def _known(codes: NDArray[np.int32], columns: Sequence[DistinctValues]) -> NDArray[np.int32]:
     """Give values that the source has lost since a code of their own, which no query asks for."""
-    return np.where(codes < 0, np.int32(len(values.labels)), codes)
+    n_values = np.array([len(values.labels) for values in columns], dtype=np.int32)
+    return np.where(codes < 0, n_values, codes)
 
 
 def _with_unknown(query: CountQuery) -> CountQuery:
@@ -212,8 +213,7 @@ def _with_unknown(query: CountQuery) -> CountQuery:
 def _read_sat(
     session: Session, tables: BucketTables, sensitive: DistinctValues
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
-    null_code = sensitive.labels.index(None) if None in sensitive.labels else -1
-    code = coalesced_codes(f"s.{tables.sensitive}", null_code)
+    code = coalesced_codes(f"s.{tables.sensitive}", sensitive, "v")
     row = fetch_one(
         session,
         f"SELECT string_agg(int4send(s.{tables.bucket_id}) || int4send({code})"

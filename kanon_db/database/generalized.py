@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanon_db.algorithms.bucketization.privacy import exact_number
+from kanon_db.algorithms.cells import cells_of_classes
 from kanon_db.algorithms.generalization.constraints import Constraint
 from kanon_db.algorithms.generalization.enforce import enforce
 from kanon_db.algorithms.generalization.greedy_search import greedy_search
@@ -28,39 +29,23 @@ from kanon_db.algorithms.generalization.refine import refine as lower_loss
 from kanon_db.algorithms.generalization.split_carry import split_carry
 from kanon_db.algorithms.generalization.suppress import suppress
 from kanon_db.database.catalog import record_publication
-from kanon_db.database.cells import GeneralizedColumn, count_outside, read_microdata, write_cells
 from kanon_db.database.class_constraints import ClassConstraints
-from kanon_db.database.columns import check_comparable
 from kanon_db.database.generalized_verification import examine_generalized
-from kanon_db.database.options import (
-    MAX_TIME_LIMIT,
-    attribute_weights,
-    number_option,
-    parse_options,
-)
+from kanon_db.database.options import MAX_TIME_LIMIT, number_option, parse_options, whole_option
 from kanon_db.database.publishing import (
     Check,
     Published,
     check_choice,
-    check_readers,
-    grant_select,
     require_checks,
-    reserve_name,
     warn_of_other_publications,
 )
-from kanon_db.database.row_views import (
-    SUFFIXES,
-    RowView,
-    layout_of,
-    warn_of_unchanged_columns,
-    write_row_view,
-)
+from kanon_db.database.recoding import Recoding, start_recoding
+from kanon_db.database.row_views import SUFFIXES, warn_of_unchanged_columns
 from kanon_db.database.session import Session
-from kanon_db.database.snapshot import distinct_values, read_codes, take_snapshot
+from kanon_db.database.snapshot import distinct_values, read_codes
 from kanon_db.database.sources import open_source
 from kanon_db.errors import InvalidParameterError
 from kanon_db.metrics.generalization import measure
-from kanon_db.randomness import SecureRandom
 
 METHODS: Final = (
     "auto", "optimal", "split_carry", "greedy_search", "k_member", "mondrian", "initial",
@@ -96,17 +81,6 @@ class _Options:
             max_suppressed=share,
             given=given,
         )
-
-    def whole(self, name: str, default: int | None, *, least: int = 1) -> int | None:
-        """Return an option that is a whole number."""
-        value = self.given.get(name, default)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise InvalidParameterError(
-                f"the option {name} must be a whole number of at least {least}"
-            )
-        return value
 
     def choice(self, name: str, choices: Sequence[str]) -> Any:
         """Return an option that is one of several words, the first by default."""
@@ -218,36 +192,18 @@ def publish_generalized(
             detail=f"{relation} was registered without one",
             hint="register it again with sensitive => …",
         )
-    costs = attribute_weights(registered, weights)
-    schema = reserve_name(session, name, SUFFIXES, replace=replace)
-    roles = check_readers(session, readers, schema)
-    columns = [column for column in types if column not in registered.identifiers]
-    snapshot = take_snapshot(session, relation, columns)
-    check_comparable(session, relation, registered.quasi_identifiers)
-    if not 1 <= k <= snapshot.n_records:
-        raise InvalidParameterError(
-            "k must lie between 1 and the number of records",
-            detail=f"{relation}: k = {k}, n_records = {snapshot.n_records}",
-        )
-    microdata, generalized = read_microdata(snapshot, registered, types, costs)
+    recoding = start_recoding(
+        session, registered, types, name, k=k, weights=weights, readers=readers, replace=replace
+    )
+    microdata, snapshot = recoding.microdata, recoding.snapshot
     constraint = None
     if wanted is not None and registered.sensitive is not None:
         sensitive = distinct_values(snapshot, types[registered.sensitive])
-        constraint = wanted.of(sensitive, read_codes(snapshot, sensitive))
+        constraint = wanted.of(sensitive, read_codes(snapshot, [sensitive])[:, 0])
         constraint.check_eligible()
         sensitive.drop()
     found = _search(session, microdata, k, method, chosen, constraint)
-
-    layout = layout_of(registered, types, [column.cell for column in generalized])
-    view = RowView.of(session, schema, name, layout)
-    inside = _publish_rows(session, view, snapshot, generalized, microdata, found.class_of_record)
-    for column in generalized:
-        column.values.drop()
-    snapshot.drop()
-    grant_select(session, [view.view], roles)
-    grant_select(session, [view.rows], [])
-    session.step("gathering statistics")
-    session.fetch(f"ANALYZE {view.view}")
+    inside = _publish_rows(recoding, found.class_of_record)
 
     session.step("verifying")
     measured = measure(microdata, found.class_of_record)
@@ -259,14 +215,18 @@ def publish_generalized(
         "max_suppressed": str(chosen.max_suppressed),
         "refine": refine,
         "suppressed": measured.n_suppressed,
-        "readers": list(roles),
+        "readers": list(recoding.readers),
     }
     examined = examine_generalized(
-        session, view, parameters, records=snapshot.n_records, sensitive=registered.sensitive
+        session,
+        recoding.view,
+        parameters,
+        records=snapshot.n_records,
+        sensitive=registered.sensitive,
     )
     require_checks([*examined.checks, inside])
-    warn_of_unchanged_columns(session, layout)
-    warn_of_other_publications(session, relation, roles)
+    warn_of_unchanged_columns(session, recoding.layout)
+    warn_of_other_publications(session, relation, recoding.readers)
     guarantee = (
         f"{k}-anonymity: every combination of generalized quasi-identifiers occurs at least {k}"
         " times"
@@ -295,7 +255,7 @@ def publish_generalized(
         method=found.method,
         source=registered,
         parameters=parameters,
-        layout=layout,
+        layout=recoding.layout,
         records=snapshot.n_records,
         guarantee=guarantee,
         metrics=metrics,
@@ -321,7 +281,7 @@ def _search(
 ) -> _Found:
     """Find classes, then make them satisfy the constraint, then lower their loss."""
     started = time.perf_counter()
-    block_size = options.whole("block_size", None, least=2)
+    block_size = whole_option(options.given, "block_size", None, least=2)
     if method == "auto":
         advice = recommend(microdata.n_records, len(microdata.attributes), k)
         method, block_size = advice.method, block_size or advice.block_size
@@ -382,7 +342,8 @@ def _run(
     elif method == "split_carry":
         classes = split_carry(
             microdata, k,
-            s=options.whole("s", 3) or 3, carry=options.whole("carry", None, least=0),
+            s=whole_option(options.given, "s", 3) or 3,
+            carry=whole_option(options.given, "carry", None, least=0),
             bubble=options.pair("bubble"), time_limit=options.time_limit, heartbeat=beat,
         ).class_of_record  # fmt: skip
     elif method == "greedy_search":
@@ -406,24 +367,15 @@ def _run(
     return _Found(method, classes, proof)
 
 
-def _publish_rows(
-    session: Session,
-    view: RowView,
-    snapshot: Any,
-    columns: Sequence[GeneralizedColumn],
-    microdata: Microdata,
-    class_of_record: NDArray[np.int64],
-) -> Check:
+def _publish_rows(recoding: Recoding, class_of_record: NDArray[np.int64]) -> Check:
     """Write cells and rows; check that each original value lies within its cell."""
     published = np.flatnonzero(class_of_record >= 0)
     members, numbered = np.unique(class_of_record[published], return_inverse=True)
     classes = np.full(class_of_record.size, -1, dtype=np.int64)
     classes[published] = numbered
-    cells, class_column = write_cells(session, view, columns, microdata.codes[published], numbered)
-    order = SecureRandom().permutation(class_of_record.size)
-    write_row_view(session, view, snapshot, cells, class_column, classes, order)
-    outside = count_outside(session, view, snapshot, columns, cells, class_column, classes)
-    session.fetch(f"DROP TABLE {cells}")
+    table = recoding.write(cells_of_classes(recoding.microdata, classes), classes)
+    outside = recoding.count_outside(table, classes)
+    recoding.finish(table)
     return Check(
         "every original value lies within its cell",
         "0 records outside",

@@ -11,6 +11,7 @@ from kanon_db.database.exposure import measure_exposure
 from kanon_db.database.publishing import Check, Examination
 from kanon_db.database.row_views import RowView, check_row_view
 from kanon_db.database.session import Session, fetch_one
+from kanon_db.database.settings import grouping_by_hash
 
 _ROUNDING = 1e-9  # of the logarithms in an entropy
 
@@ -52,15 +53,16 @@ def examine_generalized(
         return Examination(relations, {})
     k, suppressed = int(parameters["k"]), int(parameters["suppressed"])
     cells = ", ".join(view.quasi_identifiers)
-    found = fetch_one(
-        session,
-        "SELECT count(*) AS classes, coalesce(sum(n), 0)::int8 AS rows,"
-        " coalesce(min(n), 0) AS smallest, coalesce(max(n), 0) AS largest,"
-        " count(*) FILTER (WHERE n < $1::int8) AS below,"
-        " coalesce(sum(n::numeric * n), 0)::float8 AS squares"
-        f" FROM (SELECT count(*) AS n FROM {view.view} GROUP BY {cells}) AS class",
-        str(k),
-    )
+    with grouping_by_hash(session):
+        found = fetch_one(
+            session,
+            "SELECT count(*) AS classes, coalesce(sum(n), 0)::int8 AS rows,"
+            " coalesce(min(n), 0) AS smallest, coalesce(max(n), 0) AS largest,"
+            " count(*) FILTER (WHERE n < $1::int8) AS below,"
+            " coalesce(sum(n::numeric * n), 0)::float8 AS squares"
+            f" FROM (SELECT count(*) AS n FROM {view.view} GROUP BY {cells}) AS class",
+            str(k),
+        )
     checks = [
         *relations,
         Check(

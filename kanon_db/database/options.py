@@ -74,6 +74,36 @@ def number_option(
     return number
 
 
+def whole_option(
+    options: Mapping[str, Any], name: str, default: int | None, *, least: int = 1
+) -> int | None:
+    """Return an option that is a whole number.
+
+    Raises
+    ------
+    InvalidParameterError
+    """
+    value = options.get(name, default)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise InvalidParameterError(f"the option {name} must be a whole number of at least {least}")
+    return value
+
+
+def flag_option(options: Mapping[str, Any], name: str) -> bool:
+    """Return an option that is true or false, and false by default.
+
+    Raises
+    ------
+    InvalidParameterError
+    """
+    value = options.get(name, False)
+    if not isinstance(value, bool):
+        raise InvalidParameterError(f"the option {name} must be true or false")
+    return value
+
+
 def attribute_weights(source: Source, text: str | None) -> list[int | float | str] | None:
     """Return the weight of each quasi-identifier; None where all count alike.
 

@@ -21,8 +21,9 @@ from kanon_db.database.columns import (
     with_numbers,
 )
 from kanon_db.database.names import free_column_name
-from kanon_db.database.publishing import Check, check_relations
+from kanon_db.database.publishing import Check, check_relations, grant_select
 from kanon_db.database.session import Session, fetch_one
+from kanon_db.database.settings import roomy
 from kanon_db.database.snapshot import Snapshot
 
 SUFFIXES: Final = ("", "_row")
@@ -64,6 +65,14 @@ class RowView:
         return cls.of(session, published_schema(session), publication.name, publication.layout)
 
 
+@dataclass(frozen=True)
+class CellTable:
+    """A temporary table of what rows show, one row for each number from 0; names are quoted."""
+
+    table: str
+    number: str
+
+
 def layout_of(
     source: Source,
     types: Mapping[str, ColumnType],
@@ -102,21 +111,18 @@ def write_row_view(
     session: Session,
     view: RowView,
     snapshot: Snapshot,
-    cells: str,
-    class_column: str,
-    class_of_record: NDArray[np.int64],
+    cells: CellTable,
+    cell_of_record: NDArray[np.integer],
     order: NDArray[np.integer],
 ) -> None:
     """Write the published rows in the order given, and materialize the view.
 
     Parameters
     ----------
-    cells : str
-        Table, quoted, of the published cells of each class, with the class's number from 0.
-    class_column : str
-        Name of that number, quoted.
-    class_of_record : ndarray of int64, shape (n_records,)
-        Whose cells a record's other columns are published with.
+    cells : CellTable
+    cell_of_record : ndarray of int, shape (n_records,)
+        Number of the cells that a record's other columns are published with; -1 for a record that
+        is left out.
     order : ndarray of int, shape (n_records,)
         A random permutation.
     """
@@ -125,17 +131,26 @@ def write_row_view(
     names = [session.identifier(column) for column in view.columns]
     columns = ", ".join(f"{'c' if name in of_cells else 's'}.{name}" for name in names)
     index = f"r.{snapshot.record}"
-    numbered, (its_class, place) = with_numbers(session, snapshot.table, (1, index), (2, index))
-    session.fetch(
-        f"CREATE TABLE {view.rows} AS SELECT {columns} FROM {numbered} AS s"
-        f" JOIN {cells} AS c ON c.{class_column} = s.{its_class} ORDER BY s.{place}",
-        int4_bytes(class_of_record),
-        int4_bytes(inverse_permutation(order)),
-    )
+    numbered, (its_cell, place) = with_numbers(session, snapshot.table, (1, index), (2, index))
+    with roomy(session):
+        session.fetch(
+            f"CREATE TABLE {view.rows} AS SELECT {columns} FROM {numbered} AS s"
+            f" JOIN {cells.table} AS c ON c.{cells.number} = s.{its_cell} ORDER BY s.{place}",
+            int4_bytes(cell_of_record),
+            int4_bytes(inverse_permutation(order)),
+        )
     session.step("materializing the view")
     session.fetch(
         f"CREATE MATERIALIZED VIEW {view.view} AS SELECT {', '.join(names)} FROM {view.rows}"
     )
+
+
+def grant_row_view(session: Session, view: RowView, readers: Sequence[str]) -> None:
+    """Let the readers read the view, and nobody its table; gather the planner's statistics."""
+    grant_select(session, [view.view], readers)
+    grant_select(session, [view.rows], [])
+    session.step("gathering statistics")
+    session.fetch(f"ANALYZE {view.view}")
 
 
 def warn_of_unchanged_columns(session: Session, layout: Mapping[str, Any]) -> None:

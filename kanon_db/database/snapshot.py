@@ -5,6 +5,8 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,51 +139,90 @@ def distinct_values(snapshot: Snapshot, column: ColumnType) -> DistinctValues:
     )
 
 
-def read_codes(snapshot: Snapshot, values: DistinctValues) -> NDArray[np.int32]:
-    """Return the code of each record's value, shape (n_records,), in one pass."""
-    codes = read_known_codes(snapshot, values)
-    if codes.min() < 0:
-        raise SchemaMismatchError(
-            "a column's equality is not consistent",
-            detail=f'column "{values.column.name}": GROUP BY and = disagree on its values',
-            hint="publish a view that casts the column to text",
-        )
+def read_codes(snapshot: Snapshot, columns: Sequence[DistinctValues]) -> NDArray[np.int32]:
+    """Return the code of each record's value in each column, shape (n_records, n_columns)."""
+    codes = read_known_codes(snapshot, columns)
+    for values, column_codes in zip(columns, codes.T, strict=True):
+        if column_codes.min() < 0:
+            raise SchemaMismatchError(
+                "a column's equality is not consistent",
+                detail=f'column "{values.column.name}": GROUP BY and = disagree on its values',
+                hint="publish a view that casts the column to text",
+            )
     return codes
 
 
-def read_known_codes(snapshot: Snapshot, values: DistinctValues) -> NDArray[np.int32]:
-    """Return the code of each record's value, -1 where it is none of those.
+def read_known_codes(snapshot: Snapshot, columns: Sequence[DistinctValues]) -> NDArray[np.int32]:
+    """Return the codes of each record's values, -1 where it is none of those.
 
-    The values may be those of another relation's column of this name and type.
+    The values may be those of another relation's columns of these names and types.
     """
+    codes = np.empty((snapshot.n_records, len(columns)), dtype=np.int32)
+    start = 0
+    while start < len(columns):
+        end = start + 1
+        # As many columns as fit are the digits of one number: one pass, and a few bytes a record.
+        while end < len(columns) and _n_numbers(columns[start : end + 1]) <= _MOST_NUMBERS:
+            end += 1
+        _read_digits(snapshot, columns[start:end], codes[:, start:end])
+        start = end
+    return codes
+
+
+_MOST_NUMBERS: Final = 2**63
+
+
+def _n_numbers(columns: Sequence[DistinctValues]) -> int:
+    """Numbers that the codes of several columns make together, where 0 stands for none."""
+    return prod(len(values.labels) + 1 for values in columns)
+
+
+def _read_digits(
+    snapshot: Snapshot, columns: Sequence[DistinctValues], codes: NDArray[np.int32]
+) -> None:
     session = snapshot.session
     session.step("reading values")
-    column = values.column
+    number, joins = "0", []
+    kind: Literal["int4", "int8"] = "int4" if _n_numbers(columns) <= _MOST_NUMBERS >> 32 else "int8"
+    for position, values in enumerate(columns):
+        alias, name = f"v{position}", f"s.{session.identifier(values.column.name)}"
+        code = coalesced_codes(name, values, alias)
+        number = f"({number}) * {len(values.labels) + 1}::{kind} + {code} + 1"
+        equal = values.column.operator(session, "=")
+        joins.append(f"LEFT JOIN {values.table} AS {alias} ON {name} {equal} {alias}.value")
+    numbers = read_integers(snapshot, number, " ".join(joins), kind=kind)
+    for values, column in zip(reversed(columns), reversed(codes.T), strict=True):
+        numbers, digits = np.divmod(numbers, len(values.labels) + 1)
+        column[:] = digits - 1
+
+
+def coalesced_codes(value: str, values: DistinctValues, alias: str) -> str:
+    """Return SQL for the code of a value, an expression, -1 where it has none.
+
+    ``alias`` is that of the table of codes, of which the value's row, if any, is joined.
+    """
     null_code = values.labels.index(None) if None in values.labels else -1
-    name = session.identifier(column.name)
-    codes = coalesced_codes(f"s.{name}", null_code)
-    return read_integers(
-        snapshot,
-        codes,
-        f"LEFT JOIN {values.table} AS v ON s.{name} {column.operator(session, '=')} v.value",
-    )
+    return f"coalesce({alias}.code, CASE WHEN num_nulls({value}) = 0 THEN -1 ELSE {null_code} END)"
 
 
-def coalesced_codes(value: str, null_code: int) -> str:
-    """Return SQL for the code of a value, an expression, where ``v`` is the table of codes."""
-    return f"coalesce(v.code, CASE WHEN num_nulls({value}) = 0 THEN -1 ELSE {int(null_code)} END)"
-
-
-def read_integers(snapshot: Snapshot, expression: str, join: str = "") -> NDArray[np.int32]:
-    """Return an int4 expression of each record of the snapshot ``s``, shape (n_records,)."""
+def read_integers(
+    snapshot: Snapshot,
+    expression: str,
+    joins: str = "",
+    *,
+    kind: Literal["int4", "int8"] = "int4",
+) -> NDArray[np.int32] | NDArray[np.int64]:
+    """Return a whole number for each record of the snapshot ``s``, shape (n_records,)."""
     row = fetch_one(
         snapshot.session,
         # Record and number travel together: no order of rows is relied upon.
-        f"SELECT string_agg(int4send(s.{snapshot.record}) || int4send({expression}), ''::bytea)"
-        f" AS pairs FROM {snapshot.table} AS s {join}",
+        f"SELECT string_agg(int4send(s.{snapshot.record}) || {kind}send({expression}), ''::bytea)"
+        f" AS pairs FROM {snapshot.table} AS s {joins}",
     )
-    pairs = np.frombuffer(row["pairs"], dtype=np.dtype([("record", ">i4"), ("number", ">i4")]))
-    numbers = np.empty(snapshot.n_records, dtype=np.int32)
+    number = np.dtype(np.int32 if kind == "int4" else np.int64)
+    pair = np.dtype([("record", ">i4"), ("number", number.newbyteorder(">"))])
+    pairs = np.frombuffer(row["pairs"], dtype=pair)
+    numbers = np.empty(snapshot.n_records, dtype=number)
     numbers[pairs["record"]] = pairs["number"]
     return numbers
 

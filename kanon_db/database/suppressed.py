@@ -33,14 +33,15 @@ from kanon_db.database.publishing import (
     Published,
     check_choice,
     check_readers,
-    grant_select,
     require_checks,
     reserve_name,
     warn_of_other_publications,
 )
 from kanon_db.database.row_views import (
     SUFFIXES,
+    CellTable,
     RowView,
+    grant_row_view,
     layout_of,
     warn_of_unchanged_columns,
     write_row_view,
@@ -205,7 +206,7 @@ def publish_suppressed(
             hint="lower k",
         )
     values = [distinct_values(snapshot, types[column]) for column in registered.quasi_identifiers]
-    codes = np.column_stack([read_codes(snapshot, column) for column in values])
+    codes = read_codes(snapshot, values)
     session.step("choosing patterns")
     if method == "optimal":
         found = optimal(codes, allowed, k, time_limit=time_limit, heartbeat=session.heartbeat)
@@ -218,9 +219,9 @@ def publish_suppressed(
     else:
         suppression, proof = greedy(codes, allowed, k, heartbeat=session.heartbeat), {}
 
-    cells, class_column, class_of_record = _write_cells(session, view, values, codes, suppression)
+    cells, class_of_record = _write_cells(session, view, values, codes, suppression)
     order = random.permutation(snapshot.n_records)
-    write_row_view(session, view, snapshot, cells, class_column, class_of_record, order)
+    write_row_view(session, view, snapshot, cells, class_of_record, order)
     numeric = {
         position: numbers[codes[:, position]]
         for position, column in enumerate(values)
@@ -229,14 +230,11 @@ def publish_suppressed(
     from_source = {"usefulness_loss": usefulness_loss(codes, suppression.suppressed, numeric)}
     if weights is not None or allowed.cost_unit != 1:
         from_source["suppression_cost"] = float(suppression.cost)
-    session.fetch(f"DROP TABLE {cells}")
+    session.fetch(f"DROP TABLE {cells.table}")
     for column in values:
         column.drop()
     snapshot.drop()
-    grant_select(session, [view.view], roles)
-    grant_select(session, [view.rows], [])
-    session.step("gathering statistics")
-    session.fetch(f"ANALYZE {view.view}")
+    grant_row_view(session, view, roles)
 
     session.step("verifying")
     parameters = {
@@ -310,15 +308,12 @@ def _write_cells(
     values: Sequence[DistinctValues],
     codes: NDArray[np.int32],
     suppression: Suppression,
-) -> tuple[str, str, NDArray[np.int64]]:
+) -> tuple[CellTable, NDArray[np.int64]]:
     """Write what the rows of each class show of their quasi-identifiers, and by which pattern.
 
     Returns
     -------
-    table : str
-        Temporary table, quoted.
-    class_column : str
-        The class's number, quoted.
+    cells : CellTable
     class_of_record : ndarray of int64, shape (n_records,)
     """
     session.step("writing the classes")
@@ -334,7 +329,7 @@ def _write_cells(
 
     suffix = secrets.token_hex(8)
     table = session.identifier("pg_temp", f"kanon_cells_{suffix}")
-    class_column = session.identifier(f"kanon_class_{suffix}")
+    number = session.identifier(f"kanon_class_{suffix}")
     cells = ", ".join(f"v{i}.value AS {name}" for i, name in enumerate(view.quasi_identifiers))
     numbered, (position, *code_columns) = with_numbers(
         session,
@@ -348,7 +343,7 @@ def _write_cells(
     )
     session.fetch(
         f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS"
-        f" SELECT c.i AS {class_column}, {cells}, p.pattern AS {view.pattern}"
+        f" SELECT c.i AS {number}, {cells}, p.pattern AS {view.pattern}"
         f" FROM {numbered} AS c JOIN unnest($2::text[]) WITH ORDINALITY AS p (pattern, position)"
         f" ON p.position = c.{position} + 1 {joins}",
         str(member.size),
@@ -356,4 +351,4 @@ def _write_cells(
         int4_bytes(pattern[member]),
         *(int4_bytes(column[member]) for column in shown.T),
     )
-    return table, class_column, class_of_record
+    return CellTable(table, number), class_of_record

@@ -11,6 +11,7 @@ from typing import Any
 from kanon_db.database.publishing import Check, Examination
 from kanon_db.database.row_views import RowView, check_row_view
 from kanon_db.database.session import Row, Session
+from kanon_db.database.settings import grouping_by_hash
 
 
 def examine_suppressed(
@@ -41,7 +42,8 @@ def examine_suppressed(
         return Examination(relations, {})
     n_columns = len(view.quasi_identifiers)
     k = int(parameters["k"])
-    profile = _profile(session, view, k)
+    with grouping_by_hash(session):
+        profile = _profile(session, view, k)
     allowed = parameters["patterns"]
     strange = [
         row

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
+from kanon_db.algorithms.distinct import distinct
 from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
 from kanon_db.errors import InvalidParameterError
 
@@ -103,13 +105,11 @@ def measure(microdata: Microdata, class_of_record: npt.ArrayLike) -> Generalizat
     n_suppressed, occupied = int(sizes[0]), sizes[1:][sizes[1:] > 0]
     weights = np.array([attribute.weight for attribute in microdata.attributes])
 
-    def losses(normalization: Normalization) -> FloatArray:
-        """Loss of all cells of each attribute."""
-        of_classes = class_ncp(microdata, classes, normalization=normalization)
-        total: FloatArray = sizes[1:] @ of_classes + n_suppressed
-        return total
-
-    ncp = losses("n-1")
+    # Loss of all cells of each attribute.
+    ncp, ob_ncp, binary = (
+        sizes[1:] @ of_classes + n_suppressed
+        for of_classes in _class_ncp(microdata, classes, get_args(Normalization))
+    )
     return GeneralizationMetrics(
         n_records,
         occupied.size,
@@ -119,8 +119,8 @@ def measure(microdata: Microdata, class_of_record: npt.ArrayLike) -> Generalizat
         int((occupied**2).sum()) + n_suppressed * n_records,
         float(ncp.sum()) / max(n_records * m, 1),
         float(ncp @ weights),
-        float(losses("n").sum()),
-        float(losses("binary").sum()),
+        float(ob_ncp.sum()),
+        float(binary.sum()),
         ncp / max(n_records, 1),
     )
 
@@ -161,26 +161,38 @@ def class_ncp(
     the values of a categorical attribute.
     """
     classes = _checked(microdata, class_of_record)
-    if normalization not in ("n-1", "n", "binary"):
+    if normalization not in get_args(Normalization):
         raise InvalidParameterError(
             "the normalization is unknown", hint="take one of n-1, n, binary"
         )
+    return _class_ncp(microdata, classes, [normalization])[0]
+
+
+def _class_ncp(
+    microdata: Microdata, classes: IntArray, normalizations: Sequence[Normalization]
+) -> list[FloatArray]:
+    """NCP of each class in each attribute, by each normalization."""
     n_classes = int(classes.max(initial=-1)) + 1
     order = np.argsort(classes, kind="stable")
     order = order[np.searchsorted(classes[order], 0) :]
-    occupied, starts = np.unique(classes[order], return_index=True)
-    ncp = np.zeros((n_classes, len(microdata.attributes)))
+    ordered = classes[order]
+    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+    occupied = ordered[starts]
+    results = [np.zeros((n_classes, len(microdata.attributes))) for _ in normalizations]
     if not occupied.size:
-        return ncp
+        return results
     for j, attribute in enumerate(microdata.attributes):
         codes = microdata.codes[order, j].astype(np.int64)
         if attribute.numbers is not None:
-            ncp[occupied, j] = _range_loss(attribute, attribute.numbers[codes], starts)
+            loss = _range_loss(attribute, attribute.numbers[codes], starts)
+            for ncp in results:
+                ncp[occupied, j] = loss
             continue
-        keys = np.unique(classes[order] * attribute.n_values + codes)
+        keys = distinct(ordered * attribute.n_values + codes)
         counts = np.bincount(keys // attribute.n_values, minlength=n_classes)
-        ncp[:, j] = _set_loss(counts, attribute.n_values, normalization)
-    return ncp
+        for normalization, ncp in zip(normalizations, results, strict=True):
+            ncp[:, j] = _set_loss(counts, attribute.n_values, normalization)
+    return results
 
 
 def _range_loss(attribute: Attribute, numbers: FloatArray, starts: IntArray) -> FloatArray:

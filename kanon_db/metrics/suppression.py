@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from kanon_db.algorithms.distinct import distinct
 from kanon_db.errors import InvalidParameterError
 
 IntArray = npt.NDArray[np.int64]
@@ -152,7 +153,7 @@ def usefulness_loss(
         else:
             column = _numbered(table[:, position])
             n_values = int(column.max()) + 1
-            diversity += np.unique(row_types * n_values + column).size / n_values
+            diversity += distinct(row_types * n_values + column).size / n_values
     return diversity / n_row_types
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from kanon_db.algorithms.distinct import distinct
 from kanon_db.algorithms.generalization.exact_loss import (
     NULL,
     ExactLoss,
@@ -144,7 +145,7 @@ class Ncp:
                 losses += np.minimum(ranges, self.whole[j])
             else:
                 n_codes = int(values.max()) + 1
-                sets = np.unique(classes[order] * n_codes + values) // n_codes
+                sets = distinct(classes[order] * n_codes + values) // n_codes
                 losses += self.step[j] * (np.bincount(sets, minlength=n_classes) - 1)
         return losses
 
