@@ -17,9 +17,11 @@ SECTIONS = {
     "bucketization": "Bucketization: every method against θ, records and values",
     "local_assignment": "Local assignment",
     "publication": "Publishing buckets, and answering from them",
+    "row_publication": "Publishing rows through SQL",
     "counting": "Answering counts",
     "generalization": "Generalization: loss and speed beside other tools",
-    "optimal_generalization": "Generalization: the optimum, and Split & Carry",
+    "optimal_generalization": "Generalization: the optimum",
+    "generalization_figures": "Generalization: the paper's figures",
     "suppression": "Pattern-guided suppression",
 }
 

@@ -1,4 +1,4 @@
-"""Optimal classes, and Split & Carry against Greedy Search: [OB] Figures 2 and 5 to 10 as tables.
+"""Optimal classes beside those of the heuristics, on 20 to 100 records.
 
 Rows of real tables are looked for in ``data/`` of the folder named by KANON_SHARED, or of
 ``../shared``.
@@ -49,14 +49,6 @@ SMALL = [
         (50, 5, 8), (100, 2, 8), (100, 3, 2), (100, 3, 4), (100, 3, 8), (100, 5, 4), (100, 5, 8),
     ]
 ]  # fmt: skip
-LARGE = [
-    *(("ipums", n, k, 4) for n in (1_000, 5_000, 20_000, 50_000) for k in (3, 5)),
-    *(("ipums", 5_000, k, 4) for k in (2, 8)),
-    *(("ipums", 5_000, 3, m) for m in (2, 8)),
-    *(("ipums", 5_000, k, 8) for k in (5, 8)),
-    *(("fars", n, 3, 4) for n in (1_000, 40_000, 100_000)),
-    *(("adult", 5_000, k, 8) for k in (3, 5)),
-]
 SECONDS = 20.0
 
 
@@ -84,10 +76,6 @@ def main() -> str:
     compiled = rows_of("fars", 60, 8)
     optimal(compiled, 3)
     split_carry(compiled, 3)
-    return "\n".join([_optimum(), _large()])
-
-
-def _optimum() -> str:
     rows = []
     for name, n, k, m in SMALL:
         microdata = rows_of(name, n, m)
@@ -112,33 +100,6 @@ def _optimum() -> str:
                "greedy_search", "initial"]  # fmt: skip
     return (
         f"Optimum within {SECONDS:.0f} s; loss of the heuristics as a multiple of it.\n\n"
-        + table(heading, rows)
-    )
-
-
-def _large() -> str:
-    rows = []
-    for name, n, k, m in LARGE:
-        microdata = rows_of(name, n, m)
-        exact = ExactLoss.of(microdata, "ncp")
-        base = exact.total(initial(microdata, k).class_of_record)
-        cells = []
-        for s in (3, 5):
-            start = perf_counter()
-            found = split_carry(microdata, k, s=s, time_limit=SECONDS)
-            seconds = perf_counter() - start
-            loss = float(exact.total(found.class_of_record) / base)
-            cut = f", {found.n_cut_short:,} cut" if found.n_cut_short else ""
-            cells.append(f"{loss:.3f} ({seconds:.2f} s{cut})")
-        start = perf_counter()
-        classes = greedy_search(microdata, k).class_of_record
-        seconds = perf_counter() - start
-        cells.append(f"{float(exact.total(classes) / base):.3f} ({seconds:.2f} s)")
-        rows.append([name, f"{n:,}", k, m, f"{float(base / n / m):.4f}", *cells])
-    heading = ["rows of", "n", "k", "m", "GCP of initial", "split_carry, s = 3", "s = 5",
-               "greedy_search"]  # fmt: skip
-    return (
-        f"Loss as a share of that of the initial classes, and time; at most {SECONDS:.0f} s.\n\n"
         + table(heading, rows)
     )
 

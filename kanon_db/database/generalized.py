@@ -283,7 +283,9 @@ def _search(
     started = time.perf_counter()
     block_size = whole_option(options.given, "block_size", None, least=2)
     if method == "auto":
-        advice = recommend(microdata.n_records, len(microdata.attributes), k)
+        advice = recommend(
+            microdata.n_records, len(microdata.attributes), k, refined=options.refine
+        )
         method, block_size = advice.method, block_size or advice.block_size
         session.warn(f"method {method} was chosen: {advice.reason}")
     session.step(f"searching classes: {method}")
