@@ -22,6 +22,7 @@ SECTIONS = {
     "generalization": "Generalization: loss and speed beside other tools",
     "optimal_generalization": "Generalization: the optimum",
     "generalization_figures": "Generalization: the paper's figures",
+    "freeform": "Freeform generalization",
     "suppression": "Pattern-guided suppression",
 }
 

@@ -182,6 +182,35 @@ class Kanon:
                 replace=replace,
             )
 
+    def publish_freeform(
+        self,
+        source: str,
+        name: str,
+        *,
+        k: int,
+        method: str = "sort_greedy",
+        weights: str | None = None,
+        options: str | None = None,
+        readers: Sequence[str] | None = None,
+        replace: bool = False,
+    ) -> Published:
+        """Publish freeform rows; see :func:`~kanon_db.database.freeform.publish_freeform`."""
+        from kanon_db.database.freeform import publish_freeform  # loads a compiler
+
+        source = self._session.qualified(source)
+        with self._operation() as session:
+            return publish_freeform(
+                session,
+                source,
+                name,
+                k=k,
+                method=method,
+                weights=weights,
+                options=options,
+                readers=readers,
+                replace=replace,
+            )
+
     def publish_suppressed(
         self,
         source: str,

@@ -555,6 +555,49 @@ def publish_generalized(
     print_published(publication, as_json=as_json)
 
 
+@publish.command("freeform")
+@click.argument("source")
+@click.argument("name")
+@database_options
+@click.option("--k", type=int, required=True, help="Originals that each row matches.")
+@click.option(
+    "--method",
+    default="sort_greedy",
+    show_default=True,
+    help="sort_greedy, greedy, hungarian, optimal, min_cost_flow or ring.",
+)
+@click.option("--weights", metavar="JSON", help="Factor of the loss, by quasi-identifier.")
+@options_option
+@names_option("--readers", text="Roles that may read it; kanon_analyst by default.")
+@click.option("--replace", is_flag=True, help="Replace the publication if it exists.")
+def publish_freeform(
+    source: str,
+    name: str,
+    dsn: str | None,
+    directory: Path,
+    k: int,
+    method: str,
+    weights: str | None,
+    options: str | None,
+    readers: list[str],
+    replace: bool,
+    as_json: bool,
+) -> None:
+    """Publish SOURCE with ranges and sets of its own for each row, as materialized view NAME."""
+    with connected(dsn, directory, as_json=as_json) as kanon:
+        publication = kanon.publish_freeform(
+            source,
+            name,
+            k=k,
+            method=method,
+            weights=weights,
+            options=options,
+            readers=readers or None,
+            replace=replace,
+        )
+    print_published(publication, as_json=as_json)
+
+
 patterns_options = options_of(
     names_option("--patterns", text="Pattern vectors: * suppresses, . keeps a quasi-identifier."),
     click.option(

@@ -28,6 +28,9 @@ GRANT EXECUTE ON FUNCTION
     kanon.publish_generalized(
         regclass, text, integer, text, jsonb, jsonb, jsonb, numeric, boolean, text[], boolean
     ),
+    kanon.publish_freeform(
+        regclass, text, integer, text, jsonb, jsonb, text[], boolean
+    ),
     kanon.suppression_patterns(regclass, text[], jsonb, jsonb),
     kanon.evaluate_counts(text, integer, integer[], double precision[], bigint),
     kanon.drop_publication(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kanon_db.database.bucket_tables import BucketTables
 from kanon_db.database.bucket_verification import examine_buckets
 from kanon_db.database.catalog import Publication, find_publication
+from kanon_db.database.freeform_verification import examine_freeform
 from kanon_db.database.publishing import Check, Examination
 from kanon_db.database.row_views import RowView
 from kanon_db.database.session import Session
@@ -58,6 +59,10 @@ def _examine(session: Session, publication: Publication) -> Examination:
     if publication.kind == "suppressed":
         examined = examine_suppressed(
             session, view, publication.parameters, records=publication.records
+        )
+    elif publication.kind == "freeform":
+        examined = examine_freeform(
+            session, view, records=publication.records, digest=publication.layout["digest"]
         )
     else:
         from kanon_db.database.generalized_verification import examine_generalized

@@ -91,14 +91,14 @@ def whole_option(
     return value
 
 
-def flag_option(options: Mapping[str, Any], name: str) -> bool:
-    """Return an option that is true or false, and false by default.
+def flag_option(options: Mapping[str, Any], name: str, *, default: bool = False) -> bool:
+    """Return an option that is true or false.
 
     Raises
     ------
     InvalidParameterError
     """
-    value = options.get(name, False)
+    value = options.get(name, default)
     if not isinstance(value, bool):
         raise InvalidParameterError(f"the option {name} must be true or false")
     return value

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.freeform.result import Ranges, Sets
+from kanon_db.algorithms.cells import Ranges, Sets
 from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
 
 FloatArray = npt.NDArray[np.float64]

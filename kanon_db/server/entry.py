@@ -219,6 +219,35 @@ def publish_generalized(
         return [_published_row(published)]
 
 
+def publish_freeform(
+    plpy: Any,
+    source: str | None,
+    publication: str | None,
+    k: int | None,
+    method: str | None,
+    weights: str | None,
+    options: str | None,
+    readers: Sequence[str | None] | None,
+    replace: bool | None,
+) -> list[tuple[Any, ...]]:
+    """`kanon.publish_freeform`."""
+    with _edge(plpy) as session:
+        from kanon_db.database.freeform import publish_freeform as operation
+
+        published = operation(
+            session,
+            _given(source, "source"),
+            _given(publication, "publication"),
+            k=_given(k, "k"),
+            method=_given(method, "method"),
+            weights=weights,
+            options=options,
+            readers=None if readers is None else _elements(readers, "readers"),
+            replace=bool(replace),
+        )
+        return [_published_row(published)]
+
+
 def suppression_patterns(
     plpy: Any,
     source: str | None,

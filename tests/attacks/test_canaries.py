@@ -215,6 +215,12 @@ CALLS: dict[str, Call] = {
         "data.people", "new", k=2, constraints=json.dumps({"values": {CANARY: "1/9"}})
     ),
     "generalized, hidden rows": lambda k: k.generalize("data.hidden", "new", k=2),
+    "freeform": lambda k: k.freeform("data.people", "new", k=900),
+    "freeform, weaker": lambda k: k.freeform("data.people", "new", k=2, method="k_concealment"),
+    "freeform, option": lambda k: k.freeform(
+        "data.people", "new", k=2, options=json.dumps({"symmetric": CANARY})
+    ),
+    "freeform, hidden rows": lambda k: k.freeform("data.hidden", "new", k=2),
     "no place": lambda k: k.suppress("data.people", "new", k=900, patterns=["."]),
     "rule": lambda k: k.suppress("data.people", "new", k=2, rules=json.dumps([{CANARY: CANARY}])),
     "weight": lambda k: k.suppress("data.people", "new", k=2, weights=json.dumps(CANARY)),
@@ -244,6 +250,10 @@ CALLS: dict[str, Call] = {
         f"generalized view: {view}": lambda k, view=view: k.generalize(
             f"data.{view}", "new", k=2, method="initial", refine=False
         )
+        for view in VIEWS
+    },
+    **{
+        f"freeform view: {view}": lambda k, view=view: k.freeform(f"data.{view}", "new", k=2)
         for view in VIEWS
     },
     "drop of nothing": lambda k: k.drop("nothing"),
@@ -300,6 +310,10 @@ def test_success(parties: Parties, publishers: Publishers, way: str) -> None:
         heard.said.append(str(kanon.metrics("new")))
         kanon.drop("new")
         kanon.generalize("data.people", "new", k=2, method="initial", refine=False)
+        heard.said.append(str(kanon.verify("new")))
+        heard.said.append(str(kanon.metrics("new")))
+        kanon.drop("new")
+        kanon.freeform("data.people", "new", k=2)
         heard.said.append(str(kanon.verify("new")))
         heard.said.append(str(kanon.metrics("new")))
         kanon.drop("new")

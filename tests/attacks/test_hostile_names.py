@@ -196,6 +196,10 @@ def test_hostile_names_of_rows(
         assert all(holds for *_, holds in kanon.verify(hostile))
         assert f"loss_of_{qi[0]}" in kanon.metrics(hostile)
         kanon.drop(hostile)
+        kanon.freeform(table, hostile, k=3, readers=[reader], weights=given["weights"])
+        assert all(holds for *_, holds in kanon.verify(hostile))
+        assert f"loss_of_{qi[0]}" in kanon.metrics(hostile)
+        kanon.drop(hostile)
     kanon.register(table, [second], sick)
     kanon.generalize(
         table, hostile, k=3, method="initial", refine=False,

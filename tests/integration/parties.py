@@ -152,6 +152,10 @@ class Functions:
         (row,) = self._rows("publish_generalized", source, name, k=k, **options)
         return row
 
+    def freeform(self, source: str, name: str, *, k: int, **options: object) -> dict[str, Any]:
+        (row,) = self._rows("publish_freeform", source, name, k=k, **options)
+        return row
+
     def patterns(self, source: str, **options: object) -> list[dict[str, Any]]:
         return self._rows("suppression_patterns", source, **options)
 
@@ -240,6 +244,9 @@ class Package:
 
     def generalize(self, source: str, name: str, *, k: int, **options: Any) -> dict[str, Any]:
         return asdict(self.kanon.publish_generalized(source, name, k=k, **options))
+
+    def freeform(self, source: str, name: str, *, k: int, **options: Any) -> dict[str, Any]:
+        return asdict(self.kanon.publish_freeform(source, name, k=k, **options))
 
     def patterns(self, source: str, **options: Any) -> list[dict[str, Any]]:
         found = self.kanon.suppression_patterns(source, **options)

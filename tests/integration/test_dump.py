@@ -25,6 +25,7 @@ def test_estimates_do_not_need_the_microdata(database, new_database, new_role, c
         estimate = kanon.estimate_count(QUERY)
         kanon.publish_suppressed("people", "people_p", k=5)
         kanon.publish_generalized("people", "people_k", k=5, constraints='{"l": 2}', refine=False)
+        kanon.publish_freeform("people", "people_f", k=5)
 
     programs = find_programs(None)
     dump = subprocess.run(
@@ -46,7 +47,7 @@ def test_estimates_do_not_need_the_microdata(database, new_database, new_role, c
         answer = connection.execute("SELECT * FROM kanon.estimate_count(%s)", [QUERY]).fetchone()
         checks = [
             check
-            for name in ("people_b", "people_p", "people_k")
+            for name in ("people_b", "people_p", "people_k", "people_f")
             for check in connection.execute("SELECT * FROM kanon.verify(%s)", [name]).fetchall()
         ]
         rows = connection.execute("SELECT count(*) FROM published.people_p").fetchone()

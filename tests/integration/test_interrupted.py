@@ -89,6 +89,7 @@ PUBLISHERS: dict[str, Callable[[Functions | Package], dict[str, Any]]] = {
         "data.few", "kept", k=3, method="mondrian", refine=False, replace=True
     ),
     "suppressed": lambda k: k.suppress("data.few", "kept", k=3, replace=True),
+    "freeform": lambda k: k.freeform("data.few", "kept", k=3, replace=True),
 }
 """A publication of each kind."""
 

@@ -17,6 +17,7 @@ GENERALIZE = (
     "publish_generalized(regclass,text,integer,text,jsonb,jsonb,jsonb,numeric,boolean,text[],"
     "boolean)"
 )
+FREEFORM = "publish_freeform(regclass,text,integer,text,jsonb,jsonb,text[],boolean)"
 EVERYBODY = {
     "estimate(text)",
     "estimate_count(text)",
@@ -35,6 +36,7 @@ EXECUTE = {
         PUBLISH,
         SUPPRESS,
         GENERALIZE,
+        FREEFORM,
         PATTERNS,
         EVALUATE,
         "drop_publication(text)",

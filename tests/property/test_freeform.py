@@ -1,12 +1,13 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kanon_db.algorithms.cells import Ranges
 from kanon_db.algorithms.freeform.assignments import draw_assignments
 from kanon_db.algorithms.freeform.graph import units_lost
 from kanon_db.algorithms.freeform.greedy import greedy, greedy_matches
@@ -15,7 +16,8 @@ from kanon_db.algorithms.freeform.k_concealment import k_concealment
 from kanon_db.algorithms.freeform.min_cost_flow import min_cost_flow
 from kanon_db.algorithms.freeform.optimal import optimal
 from kanon_db.algorithms.freeform.partitions import partitioned, partitions
-from kanon_db.algorithms.freeform.result import Freeform, Ranges, cells
+from kanon_db.algorithms.freeform.refinement import refined_matches
+from kanon_db.algorithms.freeform.result import Freeform, cells
 from kanon_db.algorithms.freeform.ring import ring, ring_matches
 from kanon_db.algorithms.freeform.sort_greedy import sort_greedy, sort_greedy_matches
 from kanon_db.algorithms.freeform.symmetric import symmetric
@@ -36,6 +38,14 @@ CORES = (greedy_matches, sort_greedy_matches, hungarian_matches, ring_matches)
 Method = Callable[[Microdata, int], Freeform]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _few_proposals() -> Iterator[None]:
+    """Refine a little: guarantees do not depend on how much."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kanon_db.algorithms.freeform.refinement.EFFORT", 3)
+        yield
+
+
 @pytest.mark.parametrize("method", METHODS)
 @settings(max_examples=60, deadline=None)
 @given(table=microdata(40), k=st.integers(1, 40))
@@ -45,7 +55,22 @@ def test_k_disjoint_assignments(method: Method, table: Microdata, k: int) -> Non
     assert_valid(table, method(table, k).matches, k)
 
 
-@pytest.mark.parametrize("method", [greedy, sort_greedy])
+@settings(max_examples=60, deadline=None)
+@given(table=microdata(30), k=st.integers(1, 12))
+def test_refinement_never_loses_more(table: Microdata, k: int) -> None:
+    k = min(k, table.n_records)
+    for method in (ring, sort_greedy_as_printed):
+        before = method(table, k).matches
+        after = refined_matches(Ncp.of(table), before, lambda: None)
+        assert_valid(table, after, k)
+        assert graph_loss(table, after) <= graph_loss(table, before)
+
+
+def sort_greedy_as_printed(table: Microdata, k: int) -> Freeform:
+    return sort_greedy(table, k, improve=False)
+
+
+@pytest.mark.parametrize("method", [greedy, sort_greedy, hungarian])
 @settings(max_examples=40, deadline=None)
 @given(table=microdata(30), k=st.integers(2, 8))
 def test_the_algorithms_as_printed(
@@ -125,7 +150,7 @@ def test_each_round_of_hungarian_is_the_best_of_all_assignments(
     table: Microdata, n_rounds: int
 ) -> None:
     n_rounds = min(n_rounds, table.n_records - 1)
-    matches = hungarian(table, n_rounds + 1).matches
+    matches = hungarian(table, n_rounds + 1, improve=False).matches
     assert graph_loss(table, matches) == least_assignment(table, matches[:, :n_rounds])
 
 
@@ -164,6 +189,15 @@ def test_partitions_do_not_mix(core: Method, table: Microdata, k: int, size: int
     for number, part in enumerate(parts):
         part_of[part] = number
     assert (part_of[matches] == part_of[:, np.newaxis]).all()
+
+
+@settings(max_examples=15, deadline=None)
+@given(table=microdata(60), k=st.integers(1, 5), workers=st.integers(2, 4))
+def test_the_number_of_workers_does_not_matter(table: Microdata, k: int, workers: int) -> None:
+    k = min(k, table.n_records)
+    alone = partitioned(table, k, sort_greedy_matches, 8)
+    together = partitioned(table, k, sort_greedy_matches, 8, workers=workers)
+    assert np.array_equal(alone.matches, together.matches)
 
 
 @settings(max_examples=60, deadline=None)

@@ -154,6 +154,46 @@ def as_assignments(
     return matches
 
 
+def named_after_originals(
+    rows: npt.NDArray[np.integer], *, heartbeat: Callable[[], None] = no_heartbeat
+) -> MatchArray:
+    """Split a graph into assignments, and name the cells so that one of them is the identity.
+
+    Parameters
+    ----------
+    rows : ndarray of int, shape (n_records, k)
+        Originals that each cell covers, in any order; a k-regular graph.
+    heartbeat : callable
+        Called every few milliseconds.
+
+    Returns
+    -------
+    ndarray of int32, shape (n_records, k)
+        The same cells in another order; columns are assignments, the identity first.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the graph is not k-regular.
+
+    Notes
+    -----
+    **Source:** [FF] Theorem 2.3. As with :func:`as_assignments`, it is for the form's sake.
+
+    Examples
+    --------
+    >>> named_after_originals(np.array([[1, 2], [2, 0], [0, 1]])).tolist()
+    [[0, 1], [1, 2], [2, 0]]
+    """
+    drawn = draw_assignments(
+        rows.astype(np.int32), np.random.default_rng(0), heartbeat=heartbeat
+    ).cell_of_original
+    matches = np.empty(rows.shape, dtype=np.int32)
+    for column, cells in enumerate(drawn):
+        matches[cells, column] = np.arange(rows.shape[0])
+    return np.ascontiguousarray(matches[drawn[0]])
+
+
 def _cells_of_originals(matches: MatchArray) -> npt.NDArray[np.int32]:
     """Turn the graph around: the cells that cover each original, shape (n, k)."""
     n, k = matches.shape

@@ -33,9 +33,9 @@ def greedy(
     k : int
         Matches of each record, at least 1.
     improve : bool
-        Whether pairs of originals exchange cells after each round where that is better
-        (:func:`~kanon_db.algorithms.freeform.rounds.exchange`), which takes most of the time.
-        False: the paper's algorithm.
+        Whether the finished graph is refined, which takes most of the time
+        (:func:`~kanon_db.algorithms.freeform.refinement.refined_matches`). False: the paper's
+        algorithm.
     heartbeat : callable
         Called every few milliseconds; what it raises ends the work.
 
@@ -54,8 +54,8 @@ def greedy(
     -----
     **Source:** [FF] Algorithm 1, Lemma 5.1, Theorem 5.2. Originals choose in lexicographic order
     (:func:`~kanon_db.algorithms.freeform.partitions.lexicographic_order`); only identical records,
-    if they are at least k, have matched each other before. An original that finds no cell is helped by
-    the cheapest exchange
+    if they are at least k, have matched each other before. An original that finds no cell is
+    helped by the cheapest exchange
     (:func:`~kanon_db.algorithms.freeform.rounds.resolve_dead_end`), with any k up to n.
 
     The lightest edge is found in a tree of boxes: exactly, without looking at all n cells.

@@ -29,7 +29,11 @@ _DIVISOR = 6  # of the increment, from one pass to the next
 
 
 def hungarian(
-    microdata: Microdata, k: int, *, heartbeat: Callable[[], None] = no_heartbeat
+    microdata: Microdata,
+    k: int,
+    *,
+    improve: bool = True,
+    heartbeat: Callable[[], None] = no_heartbeat,
 ) -> Freeform:
     """Build k disjoint assignments, each of the least total weight that is left.
 
@@ -38,13 +42,17 @@ def hungarian(
     microdata : Microdata
     k : int
         Matches of each record, at least 1.
+    improve : bool
+        Whether the finished graph is refined
+        (:func:`~kanon_db.algorithms.freeform.refinement.refined_matches`). False: the paper's
+        algorithm, each round of which is optimal given those before.
     heartbeat : callable
         Called every few milliseconds; what it raises ends the work.
 
     Returns
     -------
     Freeform
-        Optimal for k = 2; for larger k each round is optimal given those before.
+        Optimal for k = 2.
 
     Raises
     ------
@@ -66,10 +74,12 @@ def hungarian(
     [[0, 1], [1, 0], [2, 3], [3, 2]]
     """
     check_k(k, microdata.n_records)
-    return Freeform(hungarian_matches(Ncp.of(microdata), k, heartbeat))
+    return Freeform(hungarian_matches(Ncp.of(microdata), k, heartbeat, improve=improve))
 
 
-def hungarian_matches(ncp: Ncp, k: int, heartbeat: Callable[[], None]) -> npt.NDArray[np.int32]:
+def hungarian_matches(
+    ncp: Ncp, k: int, heartbeat: Callable[[], None], *, improve: bool = True
+) -> npt.NDArray[np.int32]:
     """Do the same for records whose losses are known in units.
 
     Parameters
@@ -78,12 +88,15 @@ def hungarian_matches(ncp: Ncp, k: int, heartbeat: Callable[[], None]) -> npt.ND
     k : int
         From 1 to the number of records.
     heartbeat : callable
+    improve : bool
 
     Returns
     -------
     ndarray of int32, shape (n, k)
     """
-    return run_rounds(ncp, k, assign_at_least_weight, greedily=False, heartbeat=heartbeat)
+    return run_rounds(
+        ncp, k, assign_at_least_weight, greedily=False, improve=improve, heartbeat=heartbeat
+    )
 
 
 def assign_at_least_weight(

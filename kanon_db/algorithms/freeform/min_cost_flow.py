@@ -110,7 +110,7 @@ def min_cost_flow_matches(ncp: Ncp, k: int, heartbeat: Callable[[], None]) -> np
     open_round(graph)
     position = np.empty(n, dtype=np.int64)
     position[graph.record] = np.arange(n)
-    first = position[sort_greedy_matches(ncp, k, heartbeat)[graph.record, 1:]]
+    first = position[sort_greedy_matches(ncp, k, heartbeat, improve=False)[graph.record, 1:]]
     cell = np.repeat(np.arange(n), k - 1)
     edges = np.union1d(first.ravel() * n + cell, _lightest(graph, k, heartbeat))
     program = _Program(graph, k)

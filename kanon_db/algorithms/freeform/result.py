@@ -7,11 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from kanon_db.algorithms.cells import Ranges, Sets
 from kanon_db.algorithms.generalization.microdata import Microdata
 
-BoolArray = npt.NDArray[np.bool_]
-CodeArray = npt.NDArray[np.int32]
-IntArray = npt.NDArray[np.int64]
 MatchArray = npt.NDArray[np.int32]
 
 
@@ -38,45 +36,6 @@ class Freeform:
     def k(self) -> int:
         """Number of matches of each record."""
         return int(self.matches.shape[1])
-
-
-@dataclass(frozen=True, eq=False)
-class Ranges:
-    """The cells of a numeric attribute.
-
-    Parameters
-    ----------
-    low, high : ndarray of int32, shape (n_records,)
-        Code of the smallest and of the largest number among the matches. Both are NULL's code
-        where all matches are NULL.
-    tells_nothing : ndarray of bool, shape (n_records,)
-        Whether there are numbers and NULLs among the matches: then the cell is the whole domain.
-    """
-
-    low: CodeArray
-    high: CodeArray
-    tells_nothing: BoolArray
-
-
-@dataclass(frozen=True, eq=False)
-class Sets:
-    """The cells of a categorical attribute.
-
-    Parameters
-    ----------
-    codes : ndarray of int32, shape (total,)
-        The distinct codes of each cell, ascending, cell after cell.
-    ends : ndarray of int64, shape (n_records,)
-        Where the next cell begins.
-    """
-
-    codes: CodeArray
-    ends: IntArray
-
-    @property
-    def sizes(self) -> IntArray:
-        """Number of codes of each cell."""
-        return np.diff(self.ends, prepend=0)
 
 
 def cells(microdata: Microdata, matches: npt.NDArray[np.integer]) -> tuple[Ranges | Sets, ...]:

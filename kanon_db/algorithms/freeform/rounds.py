@@ -22,12 +22,11 @@ from kanon_db.algorithms.freeform.graph import (
     take,
     weight,
 )
+from kanon_db.algorithms.freeform.refinement import refined_matches
 from kanon_db.algorithms.generalization.loss import IntArray, Ncp
 
 VISITS_PER_CALL = 2**16
 """Cells and nodes of the tree that are looked at between two heartbeats: some milliseconds."""
-
-_N_EXCHANGES = 3
 
 
 class Round(Protocol):
@@ -57,7 +56,7 @@ def run_rounds(
     assign: Round,
     *,
     greedily: bool,
-    improve: bool = False,
+    improve: bool,
     heartbeat: Callable[[], None],
 ) -> npt.NDArray[np.int32]:
     """Build k disjoint assignments, the identity first, one in each round.
@@ -72,8 +71,8 @@ def run_rounds(
         Whether identical records, if there are at least k of them, match each other, at no cost:
         the r-th round shifts them by r places. It leaves less to the others.
     improve : bool
-        Whether originals may exchange their cells after each round, see :func:`exchange`, three
-        times at most.
+        Whether the finished graph is refined
+        (:func:`~kanon_db.algorithms.freeform.refinement.refined_matches`).
     heartbeat : callable
         Called every few milliseconds.
 
@@ -102,12 +101,9 @@ def run_rounds(
             graph.available[by_type[rotated]] = False
             refresh(graph)
         assign(graph, n_rounds, original_of_cell, heartbeat)
-        if improve:
-            for _ in range(_N_EXCHANGES):
-                if not exchange(graph, n_rounds, original_of_cell, heartbeat):
-                    break
         extend(graph, original_of_cell, n_rounds)
-    return matches_of_records(graph)
+    matches = matches_of_records(graph)
+    return refined_matches(ncp, matches, heartbeat) if improve else matches
 
 
 def _identical(values: npt.NDArray[np.int32]) -> tuple[IntArray, IntArray, IntArray]:
@@ -189,84 +185,3 @@ def resolve_dead_end(
                     cell = held[wanting]  # noqa: PLW2901  # the loop ends here
             queue[end] = original_of_cell[cell]
             end += 1
-
-
-def exchange(
-    graph: Graph, n_rounds: int, original_of_cell: IntArray, heartbeat: Callable[[], None]
-) -> bool:
-    """Let the originals with the heaviest edges first exchange cells with any other, once each.
-
-    Parameters
-    ----------
-    graph : Graph
-    n_rounds : int
-        Rounds before.
-    original_of_cell : ndarray of int64, shape (n,)
-        An assignment, changed in place; it does not become heavier.
-    heartbeat : callable
-        Called every few milliseconds.
-
-    Returns
-    -------
-    bool
-        Whether it has become lighter.
-
-    Notes
-    -----
-    Not in [FF]: greedy choices leave few, but heavy, edges to the last. Time: at most n times the
-    originals with an edge that is not of weight 0.
-    """
-    weights = _weights(graph, original_of_cell)
-    before = weights.sum()
-    heaviest = np.argsort(-weights, kind="stable")
-    heaviest = heaviest[: np.count_nonzero(weights)]
-    start = 0
-    while start < heaviest.size:
-        start = _exchange(graph, n_rounds, original_of_cell, weights, heaviest, start)
-        heartbeat()
-    return bool(weights.sum() < before)
-
-
-@numba.njit(cache=True, nogil=True)
-def _exchange(
-    graph: Graph,
-    n_rounds: int,
-    original_of_cell: IntArray,
-    weights: IntArray,
-    cells: IntArray,
-    start: int,
-) -> int:
-    n_visits = 0
-    n = original_of_cell.size
-    while start < cells.size and n_visits < VISITS_PER_CALL:
-        cell = cells[start]
-        original = original_of_cell[cell]
-        best, gain = NONE, 0
-        for other in range(n):
-            limit = weights[cell] + weights[other] - gain
-            there = weight(graph, original, other, limit)
-            if there >= limit:
-                continue
-            comes = original_of_cell[other]
-            here = weight(graph, comes, cell, limit - there)
-            if (
-                there + here < limit
-                and not is_matched(graph, original, other, n_rounds)
-                and not is_matched(graph, comes, cell, n_rounds)
-            ):
-                best, gain = other, weights[cell] + weights[other] - there - here
-        if best != NONE:
-            original_of_cell[cell], original_of_cell[best] = original_of_cell[best], original
-            weights[cell] = weight(graph, original_of_cell[cell], cell, FAR)
-            weights[best] = weight(graph, original, best, FAR)
-        n_visits += n
-        start += 1
-    return start
-
-
-@numba.njit(cache=True, nogil=True)
-def _weights(graph: Graph, original_of_cell: IntArray) -> IntArray:
-    weights = np.empty(original_of_cell.size, dtype=np.int64)
-    for cell in range(weights.size):
-        weights[cell] = weight(graph, original_of_cell[cell], cell, FAR)
-    return weights

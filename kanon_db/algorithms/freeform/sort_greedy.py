@@ -31,9 +31,9 @@ def sort_greedy(
     k : int
         Matches of each record, at least 1.
     improve : bool
-        Whether pairs of originals exchange cells after each round where that is better
-        (:func:`~kanon_db.algorithms.freeform.rounds.exchange`), which takes most of the time.
-        False: the paper's algorithm.
+        Whether the finished graph is refined, which takes most of the time
+        (:func:`~kanon_db.algorithms.freeform.refinement.refined_matches`). False: the paper's
+        algorithm.
     heartbeat : callable
         Called every few milliseconds; what it raises ends the work.
 
@@ -58,7 +58,7 @@ def sort_greedy(
     The edges are never listed. Each original waits with the lightest of its edges, found in a
     tree of boxes; if the cell is gone when it is its turn, it looks again. As cells only become
     fewer, the edges are taken in the order of their weight exactly. Memory is O(n (m + k)), and
-    time that of a few searches for each record and round; exchanges add O(n^2) to each round.
+    time that of a few searches for each record and round.
 
     Examples
     --------

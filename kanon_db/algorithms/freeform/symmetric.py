@@ -20,7 +20,6 @@ from kanon_db.algorithms.freeform.graph import (
     open_round,
     take,
 )
-from kanon_db.algorithms.freeform.partitions import lexicographic_order
 from kanon_db.algorithms.freeform.result import Freeform, no_heartbeat
 from kanon_db.algorithms.freeform.rounds import VISITS_PER_CALL
 from kanon_db.algorithms.freeform.sort_greedy import sift
@@ -68,7 +67,7 @@ def symmetric(
     are left without partner are made up for in the end: two of them that lack a match, or one
     that lacks two, take the place of a pair, whose records they match instead. Where no pair can
     be replaced so, which takes k close to the number of records, each record matches its
-    neighbors in lexicographic order.
+    neighbors in the order of the tree.
 
     Examples
     --------
@@ -116,7 +115,7 @@ def symmetric_matches(ncp: Ncp, k: int, heartbeat: Callable[[], None]) -> npt.ND
         extend(graph, partner, n_rounds)
     rows = graph.matches
     if not _make_up(graph, rows, heartbeat):
-        rows[:] = _neighbors(lexicographic_order(graph.numbers), k)
+        rows[:] = _neighbors(n, k)
     return as_assignments(matches_of_records(graph), heartbeat=heartbeat)
 
 
@@ -228,12 +227,11 @@ def _apart(graph: Graph, ones: int | IntArray, others: npt.NDArray[np.integer]) 
     return total
 
 
-def _neighbors(order: IntArray, k: int) -> npt.NDArray[np.int32]:
-    """Let each record match as many records before it in a ring as behind it."""
-    n = order.size
+def _neighbors(n: int, k: int) -> npt.NDArray[np.int32]:
+    """Let each position match as many positions before it in a ring as behind it."""
     half = (k - 1) // 2
     shifts = [0, *range(1, half + 1), *range(-half, 0)] + ([n // 2] if k % 2 == 0 else [])
     rows = np.empty((n, k), dtype=np.int32)
     for column, shift in enumerate(shifts):
-        rows[order, column] = np.roll(order, -shift)
+        rows[:, column] = np.roll(np.arange(n), -shift)
     return rows

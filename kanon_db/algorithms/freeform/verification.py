@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.freeform.result import Ranges, Sets
+from kanon_db.algorithms.cells import Ranges, Sets
+from kanon_db.algorithms.distinct import distinct
+from kanon_db.algorithms.freeform.result import no_heartbeat
 from kanon_db.algorithms.generalization.microdata import Microdata
+
+_ORIGINALS_PER_CALL = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +91,7 @@ def verify_matching(
     """
     n = microdata.n_records
     known = (matches >= 0) & (matches < n)
-    pairs = np.unique(np.argwhere(known)[:, 0] * max(n, 1) + matches[known])
+    pairs = distinct(np.argwhere(known)[:, 0] * max(n, 1) + matches[known])
     published, originals = np.divmod(pairs, max(n, 1))
     of_published = np.bincount(published, minlength=n)
     of_originals = np.bincount(originals, minlength=n)
@@ -97,7 +101,10 @@ def verify_matching(
         if isinstance(cell, Sets):
             size = attribute.n_values
             of_cell = np.repeat(np.arange(n), np.diff(cell.ends, prepend=0))
-            inside = np.isin(published * size + codes, of_cell * size + cell.codes)
+            allowed = of_cell * size + cell.codes  # ascending
+            wanted = published * size + codes
+            place = np.minimum(np.searchsorted(allowed, wanted), allowed.size - 1)
+            inside = allowed[place] == wanted
         else:
             inside = (codes >= cell.low[published]) & (codes <= cell.high[published])
             inside |= cell.tells_nothing[published]
@@ -110,3 +117,63 @@ def verify_matching(
         of_published.size == n and bool((of_published == k).all() and (of_originals == k).all()),
         int(outside.sum()),
     )
+
+
+def least_coverage(
+    microdata: Microdata,
+    cells: Sequence[Ranges | Sets],
+    *,
+    heartbeat: Callable[[], None] = no_heartbeat,
+) -> tuple[int, int]:
+    """Count what published cells cover, meant or by chance, which k-concealment bounds from below.
+
+    Parameters
+    ----------
+    microdata : Microdata
+        The source.
+    cells : sequence of Ranges or Sets, length m
+        What is published.
+    heartbeat : callable
+        Called every few milliseconds; what it raises ends the work.
+
+    Returns
+    -------
+    least_published : int
+        Fewest published records that cover an original.
+    least_originals : int
+        Fewest originals that a published record covers.
+
+    Examples
+    --------
+    >>> from kanon_db.algorithms.freeform.result import cells
+    >>> from kanon_db.algorithms.generalization.microdata import Attribute
+    >>> table = Microdata([[0], [1], [2]], (Attribute(3),))
+    >>> least_coverage(table, cells(table, np.array([[0, 1], [1, 2], [2, 1]])))
+    (1, 2)
+    """
+    n = microdata.n_records
+    of_published = np.zeros(n, dtype=np.int64)
+    of_originals = np.zeros(n, dtype=np.int64)
+    members = [
+        _members(cell, attribute.n_values) if isinstance(cell, Sets) else None
+        for attribute, cell in zip(microdata.attributes, cells, strict=True)
+    ]
+    for original, codes in enumerate(microdata.codes):
+        if original % _ORIGINALS_PER_CALL == 0:
+            heartbeat()
+        covered = np.ones(n, dtype=np.bool_)
+        for code, cell, is_member in zip(codes, cells, members, strict=True):
+            if isinstance(cell, Ranges):
+                covered &= (cell.low <= code) & (code <= cell.high) | cell.tells_nothing
+            elif is_member is not None:
+                covered &= is_member[code]
+        of_originals[original] = covered.sum()
+        of_published += covered
+    return int(of_originals.min(initial=n)), int(of_published.min(initial=n))
+
+
+def _members(cells: Sets, n_values: int) -> npt.NDArray[np.bool_]:
+    """Tell which cells hold each value, shape (n_values, n_cells)."""
+    is_member = np.zeros((n_values, cells.ends.size), dtype=np.bool_)
+    is_member[cells.codes, np.repeat(np.arange(cells.ends.size), cells.sizes)] = True
+    return is_member

@@ -65,16 +65,16 @@ def anneal(
     n_neighbors = np.uint64(neighbors.shape[1])
     counts = np.zeros(rules.totals.size, dtype=np.int64)
     for _ in range(n_proposals):
-        draw = _random(state)
-        record = np.int64(_scaled(draw >> np.uint64(32), n_records))
+        draw = random_bits(state)
+        record = np.int64(scaled(draw >> np.uint64(32), n_records))
         near = neighbors[
-            type_of_record[record], np.int64(_scaled(draw & np.uint64(0xFFFFFFFF), n_neighbors))
+            type_of_record[record], np.int64(scaled(draw & np.uint64(0xFFFFFFFF), n_neighbors))
         ]
         if near < 0:
             continue
-        draw = _random(state)
+        draw = random_bits(state)
         alike = np.uint64(first_of_type[near + 1] - first_of_type[near])
-        other = first_of_type[near] + np.int64(_scaled(draw >> np.uint64(32), alike))
+        other = first_of_type[near] + np.int64(scaled(draw >> np.uint64(32), alike))
         g, h = classes.class_of_record[record], classes.class_of_record[other]
         if g == h or classes.losses[g] + classes.losses[h] == 0:
             continue
@@ -86,7 +86,7 @@ def anneal(
             difference = (
                 less * (size_g - 1) - classes.losses[g] + more * (size_h + 1) + classes.losses[h]
             )
-            if difference <= _threshold(temperature, state) and (
+            if difference <= threshold_of(temperature, state) and (
                 not is_constrained
                 or (
                     holds_after(rules, classes, g, record, -1, counts)
@@ -96,13 +96,13 @@ def anneal(
                 move(classes, record, h)
                 _update(records, classes, g, less, h, more)
                 continue
-        place: Integer = np.int64(_scaled(draw & np.uint64(0xFFFFFFFF), np.uint64(size_h)))
+        place: Integer = np.int64(scaled(draw & np.uint64(0xFFFFFFFF), np.uint64(size_h)))
         for _ in range(min(size_h, _TRIES)):
             place = place + 1 if place + 1 < size_h else 0
             other = classes.members[classes.starts[h] + place]
             if type_of_record[other] == type_of_record[record]:
                 continue
-            threshold = _threshold(temperature, state)
+            threshold = threshold_of(temperature, state)
             change_h = exchange(records, classes, h, other, record)
             if change_h * size_h - classes.losses[g] * size_g > threshold:
                 continue  # whatever the other class saves
@@ -141,16 +141,16 @@ def _update(
 
 
 @numba.njit(cache=True, nogil=True)
-def _threshold(temperature: float, state: npt.NDArray[np.uint64]) -> Integer:
+def threshold_of(temperature: float, state: npt.NDArray[np.uint64]) -> Integer:
     """Most that a change may lose more, exponentially distributed."""
     if temperature <= 0.0:
         return 0
-    share = (np.float64(_random(state) >> np.uint64(11)) + 0.5) * 2.0**-53
+    share = (np.float64(random_bits(state) >> np.uint64(11)) + 0.5) * 2.0**-53
     return np.int64(-math.log(share) * temperature)
 
 
 @numba.njit(cache=True, nogil=True)
-def _random(state: npt.NDArray[np.uint64]) -> np.uint64:
+def random_bits(state: npt.NDArray[np.uint64]) -> np.uint64:
     """Draw the next 64 bits of xorshift64*."""
     bits = state[0]
     bits ^= bits >> np.uint64(12)
@@ -161,6 +161,6 @@ def _random(state: npt.NDArray[np.uint64]) -> np.uint64:
 
 
 @numba.njit(cache=True, nogil=True)
-def _scaled(bits: np.uint64, end: np.uint64) -> np.uint64:
+def scaled(bits: np.uint64, end: np.uint64) -> np.uint64:
     """Make a number below ``end`` of 32 random bits."""
     return (bits * end) >> np.uint64(32)

@@ -28,9 +28,7 @@ class Recommendation:
     reason: str
 
 
-def recommend(
-    n_records: int, n_attributes: int, k: int, *, refined: bool = True
-) -> Recommendation:
+def recommend(n_records: int, n_attributes: int, k: int, *, refined: bool = True) -> Recommendation:
     """Choose by the size of the table.
 
     Parameters

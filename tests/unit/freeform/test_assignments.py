@@ -6,7 +6,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from kanon_db.algorithms.freeform.assignments import as_assignments, draw_assignments
+from kanon_db.algorithms.freeform.assignments import (
+    as_assignments,
+    draw_assignments,
+    named_after_originals,
+)
 from kanon_db.errors import InvalidParameterError
 
 MATCHES = np.array(
@@ -97,5 +101,9 @@ def test_columns_become_assignments() -> None:
     assert np.array_equal(found[:, 0], np.arange(7))
     assert np.array_equal(np.sort(found, axis=1), rows)
     assert all(np.array_equal(np.sort(column), np.arange(7)) for column in found.T)
+    named = named_after_originals(rows[[3, 0, 6, 1, 5, 2, 4]])
+    assert np.array_equal(named[:, 0], np.arange(7))
+    assert all(np.array_equal(np.sort(column), np.arange(7)) for column in named.T)
+    assert sorted(np.sort(named, axis=1).tolist()) == sorted(rows.tolist())
     with pytest.raises(InvalidParameterError, match="itself"):
         as_assignments(np.array([[1, 2], [0, 1], [2, 0]]))

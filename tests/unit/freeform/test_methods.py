@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import importlib
+import signal
+import threading
 from collections.abc import Callable
 
 import numpy as np
@@ -16,6 +18,7 @@ from kanon_db.algorithms.freeform.partitions import lexicographic_order, partiti
 from kanon_db.algorithms.freeform.result import Freeform
 from kanon_db.algorithms.freeform.ring import ring
 from kanon_db.algorithms.freeform.sort_greedy import sort_greedy, sort_greedy_matches
+from kanon_db.algorithms.generalization.greedy_search import greedy_search
 from kanon_db.algorithms.generalization.loss import Ncp
 from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
 from kanon_db.errors import InfeasibleError, InvalidParameterError
@@ -86,7 +89,7 @@ def test_hungarian_against_another_solver(kinds: str) -> None:
     """Each round weighs as much as scipy's best assignment, with many ties and repeated rows."""
     optimize = pytest.importorskip("scipy.optimize")
     table = random_microdata(np.random.default_rng(5), 150, kinds, 5)
-    ncp, matches = Ncp.of(table), hungarian(table, 5).matches
+    ncp, matches = Ncp.of(table), hungarian(table, 5, improve=False).matches
     for n_rounds in range(1, 5):
         weights = weights_after(ncp, matches[:, :n_rounds].astype(np.int64))
         forbidden = np.where(weights < 0, weights.max() * 1000 + 1000, weights)
@@ -116,11 +119,62 @@ def test_min_cost_flow_against_another_solver(kinds: str) -> None:
     assert found == pytest.approx(best.fun)
 
 
-@pytest.mark.parametrize("method", [greedy, sort_greedy])
-def test_exchanges_never_make_a_round_heavier(method: Callable[..., Freeform]) -> None:
-    table = random_microdata(np.random.default_rng(3), 300, "n0cn", 9)
-    losses = [graph_loss(table, method(table, 2, improve=one).matches) for one in (False, True)]
-    assert losses[1] < losses[0]
+@pytest.mark.parametrize("method", [greedy, sort_greedy, hungarian])
+@pytest.mark.parametrize("k", [5, 30])
+def test_refinement_loses_less_than_graph_and_classes(
+    method: Callable[..., Freeform], k: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kanon_db.algorithms.freeform.refinement.EFFORT", 50)
+    table = random_microdata(np.random.default_rng(3), 120, "n0cn", 9)
+    plain, refined = (method(table, k, improve=one).matches for one in (False, True))
+    assert_valid(table, refined, k)
+    loss = graph_loss(table, refined)
+    assert loss < graph_loss(table, plain)
+    classes = greedy_search(table, k).class_of_record
+    assert loss < Ncp.of(table).total(classes)
+
+
+def test_threads_end_with_the_heartbeat() -> None:
+    """None is left, and none has taken a signal meant for the caller."""
+    table = random_microdata(np.random.default_rng(2), 400, "n0c", 40)
+    before = threading.active_count()
+    masks = []
+
+    def method(ncp: Ncp, k: int, heartbeat: Callable[[], None]) -> npt.NDArray[np.int32]:
+        masks.append(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+        while True:  # until the caller stops it
+            heartbeat()
+
+    class Stopped(BaseException):
+        pass
+
+    def stop() -> None:
+        assert threading.current_thread() is threading.main_thread()
+        if len(masks) == 2:
+            raise Stopped
+
+    own = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    with pytest.raises(Stopped):
+        partitioned(table, 3, method, 50, workers=2, heartbeat=stop)
+    assert threading.active_count() == before
+    assert all({signal.SIGINT, signal.SIGTERM} <= mask for mask in masks)
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == own
+
+
+def test_what_a_thread_raises_ends_the_others() -> None:
+    table = random_microdata(np.random.default_rng(2), 400, "n0c", 40)
+    before = threading.active_count()
+    others = iter([False, True])
+
+    def method(ncp: Ncp, k: int, heartbeat: Callable[[], None]) -> npt.NDArray[np.int32]:
+        if next(others, False):
+            raise InfeasibleError("one of them fails")
+        while True:
+            heartbeat()
+
+    with pytest.raises(InfeasibleError, match="one of them"):
+        partitioned(table, 3, method, 50, workers=2)
+    assert threading.active_count() == before
 
 
 def test_identical_records_cost_nothing() -> None:

@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.freeform.result import Ranges, Sets, cells
-from kanon_db.algorithms.freeform.verification import verify_matching
+from kanon_db.algorithms.cells import Ranges, Sets
+from kanon_db.algorithms.freeform.result import cells
+from kanon_db.algorithms.freeform.verification import least_coverage, verify_matching
 from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
 
 AGE = Attribute(5, np.array([20.0, 30, 40, 50, np.nan]), lower=20, upper=50)
@@ -72,3 +73,28 @@ def test_cells() -> None:
     only_null, _ = cells(TABLE, np.array([[4, 4]]))
     assert isinstance(only_null, Ranges)
     assert (only_null.low[0], only_null.high[0], only_null.tells_nothing[0]) == (4, 4, False)
+
+
+def test_coverage_against_all_pairs() -> None:
+    random = np.random.default_rng(3)
+    for _ in range(50):
+        codes = np.column_stack([random.integers(0, 5, 8), random.integers(0, 3, 8)])
+        table = Microdata(codes, (AGE, Attribute(3)))
+        ages, jobs = cells(table, random.integers(0, 8, (8, 3)))
+        assert isinstance(ages, Ranges)
+        assert isinstance(jobs, Sets)
+        sets = np.split(jobs.codes, jobs.ends[:-1])
+        covers = np.array(
+            [
+                [
+                    (nothing or low <= age <= high) and job in members
+                    for low, high, nothing, members in zip(
+                        ages.low, ages.high, ages.tells_nothing, sets, strict=True
+                    )
+                ]
+                for age, job in codes.tolist()
+            ]
+        )
+        assert least_coverage(table, (ages, jobs)) == (
+            covers.sum(axis=1).min(), covers.sum(axis=0).min(),
+        )  # fmt: skip
