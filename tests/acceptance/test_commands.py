@@ -171,6 +171,34 @@ def test_suppressed(published: str) -> None:
         kanon("drop", "people_p", dsn=published)
 
 
+RECODED = {
+    "generalized": [
+        "--method", "mondrian", "--no-refine", "--constraints", '{"l": 2}',
+        "--max-suppressed", "0.01",
+    ],
+    "freeform": ["--method", "hungarian", "--options", '{"partition_size": 100}'],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", RECODED)
+def test_ranges_and_sets(published: str, kind: str) -> None:
+    command = ["publish", kind, "public.people", "people_r", "--k", 4]
+    try:
+        done = kanon(*command, "--weights", '{"age": 2}', dsn=published)
+        assert done.returncode == 0
+        assert "k-anonymity" in done.stdout or "4-anonymity" in done.stdout
+        again = kanon(*command, *RECODED[kind], "--replace", "--json", dsn=published).json()
+        assert again["records"] == N_RECORDS
+        assert 0 <= again["metrics"]["gcp"] < 0.5
+        assert kanon("verify", "people_r", dsn=published).returncode == 0
+        counted = kanon(
+            "query", "SELECT COUNT(*) FROM people_r WHERE gender = 'F'", "--json", dsn=published
+        ).json()
+        assert counted["lower_bound"] <= N_RECORDS // 2 <= counted["upper_bound"]
+    finally:
+        kanon("drop", "people_r", dsn=published)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -187,6 +215,9 @@ def test_suppressed(published: str) -> None:
         ["publish", "suppressed", "public.people", "p", "--k", "0"],
         ["publish", "suppressed", "public.people", "p", "--k", "2", "--patterns", "."],
         ["patterns", "public.people", "--rules", "not json"],
+        ["publish", "generalized", "public.people", "p", "--k", "2", "--constraints", "{"],
+        ["publish", "freeform", "public.people", "p", "--k", "401"],
+        ["publish", "freeform", "public.people", "p", "--k", "2", "--method", "k_concealment"],
     ],
 )
 def test_refusals(published: str, arguments: list[str]) -> None:
