@@ -19,17 +19,17 @@ import pandas as pd
 
 from benchmarks.harness import table
 from kanon_db.algorithms.freeform.assignments import draw_assignments
-from kanon_db.algorithms.freeform.greedy import greedy_matches
-from kanon_db.algorithms.freeform.hungarian import hungarian_matches
+from kanon_db.algorithms.freeform.greedy import greedy
+from kanon_db.algorithms.freeform.hungarian import hungarian
 from kanon_db.algorithms.freeform.k_concealment import k_concealment
-from kanon_db.algorithms.freeform.min_cost_flow import min_cost_flow_matches
+from kanon_db.algorithms.freeform.min_cost_flow import min_cost_flow
 from kanon_db.algorithms.freeform.optimal import optimal
 from kanon_db.algorithms.freeform.partitions import Method, partitioned
 from kanon_db.algorithms.freeform.refinement import refined_matches
 from kanon_db.algorithms.freeform.result import cells, no_heartbeat
-from kanon_db.algorithms.freeform.ring import ring_matches
-from kanon_db.algorithms.freeform.sort_greedy import sort_greedy_matches
-from kanon_db.algorithms.freeform.symmetric import symmetric_matches
+from kanon_db.algorithms.freeform.ring import ring
+from kanon_db.algorithms.freeform.sort_greedy import sort_greedy
+from kanon_db.algorithms.freeform.symmetric import symmetric
 from kanon_db.algorithms.generalization.greedy_search import greedy_search
 from kanon_db.algorithms.generalization.loss import Ncp
 from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
@@ -48,15 +48,15 @@ FARS = ("fars_occupants.csv.gz", "age sex state modelyr year airbag inimpact Res
 MILITARY = ("military.csv.gz", "grade branch gender race hisp rank", "cccccn")
 SOURCES = {"ipums1980": IPUMS, "Adult": ADULT}
 METHODS: dict[str, Method] = {
-    "ring": ring_matches,
-    "greedy": greedy_matches,
-    "sort_greedy": sort_greedy_matches,
-    "hungarian": hungarian_matches,
+    "ring": ring,
+    "greedy": greedy,
+    "sort_greedy": sort_greedy,
+    "hungarian": hungarian,
 }
 PAPER: dict[str, Method] = {  # without refinement
-    "greedy": partial(greedy_matches, improve=False),
-    "sort_greedy": partial(sort_greedy_matches, improve=False),
-    "hungarian": partial(hungarian_matches, improve=False),
+    "greedy": partial(greedy, improve=False),
+    "sort_greedy": partial(sort_greedy, improve=False),
+    "hungarian": partial(hungarian, improve=False),
 }
 WHOLE = 2**30
 MAX_MATCHES_OF_HUNGARIAN = 50_000  # records times k, beside other methods
@@ -103,7 +103,7 @@ def _run(data: Microdata, k: int, method: Method, size: int = WHOLE) -> tuple[fl
 def _warm() -> None:
     """Compile before anything is timed."""
     data = microdata(IPUMS, 100)
-    for method in (*METHODS.values(), symmetric_matches, min_cost_flow_matches):
+    for method in (*METHODS.values(), symmetric, min_cost_flow):
         partitioned(data, 3, method, WHOLE)
     k_concealment(data, 3)
     _refined(data, 3, 0.1)
@@ -136,7 +136,7 @@ def _homogeneous() -> str:
                         row += ["", "", ""]
                         continue
                     started = time.perf_counter()
-                    printed = PAPER[method](ncp, k, no_heartbeat)
+                    printed = PAPER[method](ncp, k, heartbeat=no_heartbeat)
                     found = refined_matches(ncp, printed, no_heartbeat)
                     taken = time.perf_counter() - started
                     row += [f"{_gcp(data, printed):.4f}", _gcp(data, found), f"{taken:.0f} s"]
@@ -172,7 +172,7 @@ def _partitions() -> str:
     data = microdata(IPUMS, 10_000)
     rows = []
     methods = {f"{name} as printed": core for name, core in PAPER.items()}
-    methods["sort_greedy"] = sort_greedy_matches
+    methods["sort_greedy"] = sort_greedy
     for size in (100, 250, 500, 1000, 2000, 10_000):
         row: list[object] = [f"{size:,}"]
         for core in methods.values():
@@ -190,7 +190,7 @@ def _small() -> str:
     """[FF] Figure 7: the share of the way from k-concealment to the optimum."""
     whole, n_samples = microdata(IPUMS, WHOLE), 20
     random = np.random.default_rng(1)
-    methods = METHODS | {"min_cost_flow": min_cost_flow_matches}
+    methods = METHODS | {"min_cost_flow": min_cost_flow}
     rows = []
     for k in (2, 3, 4, 5):
         gcps: dict[str, list[float]] = {name: [] for name in ("k-c", "optimal", *methods)}
@@ -214,12 +214,12 @@ def _small() -> str:
 
 def _by_k() -> str:
     data = microdata(IPUMS, 1000)
-    methods = METHODS | {"symmetric": symmetric_matches, "min_cost_flow": min_cost_flow_matches}
+    methods = METHODS | {"symmetric": symmetric, "min_cost_flow": min_cost_flow}
     rows = []
     for k in (10, 30, 50, 100):
         row: list[object] = [k, f"{_gcp(data, k_concealment(data, k).matches):.4f}"]
         for core in methods.values():
-            if core is min_cost_flow_matches and k > 10:  # minutes, and no better
+            if core is min_cost_flow and k > 10:  # minutes, and no better
                 row.append("")
                 continue
             gcp, taken = _run(data, k, core)

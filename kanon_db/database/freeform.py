@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 
 from kanon_db.algorithms.cells import Ranges, Sets
 from kanon_db.algorithms.freeform.assignments import Assignments, draw_assignments
-from kanon_db.algorithms.freeform.greedy import greedy_matches
-from kanon_db.algorithms.freeform.hungarian import hungarian_matches
+from kanon_db.algorithms.freeform.greedy import greedy
+from kanon_db.algorithms.freeform.hungarian import hungarian
 from kanon_db.algorithms.freeform.k_concealment import k_concealment
-from kanon_db.algorithms.freeform.min_cost_flow import min_cost_flow_matches
+from kanon_db.algorithms.freeform.min_cost_flow import min_cost_flow
 from kanon_db.algorithms.freeform.optimal import optimal
 from kanon_db.algorithms.freeform.partitions import PARTITION_SIZE, Method, partitioned
 from kanon_db.algorithms.freeform.result import cells as cells_of_matches
-from kanon_db.algorithms.freeform.ring import ring_matches
-from kanon_db.algorithms.freeform.sort_greedy import sort_greedy_matches
-from kanon_db.algorithms.freeform.symmetric import symmetric_matches
+from kanon_db.algorithms.freeform.ring import ring
+from kanon_db.algorithms.freeform.sort_greedy import sort_greedy
+from kanon_db.algorithms.freeform.symmetric import symmetric
 from kanon_db.algorithms.freeform.verification import least_coverage, verify_matching
 from kanon_db.algorithms.generalization.microdata import Microdata
 from kanon_db.database.catalog import record_publication
@@ -52,13 +52,13 @@ from kanon_db.metrics.freeform import measure
 from kanon_db.randomness import SecureRandom
 
 _REFINED: Final = {
-    "greedy": greedy_matches,
-    "sort_greedy": sort_greedy_matches,
-    "hungarian": hungarian_matches,
+    "greedy": greedy,
+    "sort_greedy": sort_greedy,
+    "hungarian": hungarian,
 }
 _BASELINES: Final[Mapping[str, Method]] = {
-    "min_cost_flow": min_cost_flow_matches,
-    "ring": ring_matches,
+    "min_cost_flow": min_cost_flow,
+    "ring": ring,
 }
 METHODS: Final = ("optimal", *_REFINED, *_BASELINES, "k_concealment")
 OPTIONS: Final = (
@@ -271,7 +271,7 @@ def _search(
     if method == "k_concealment":
         return _Found(k_concealment(microdata, k, heartbeat=beat).matches, {})
     if options.symmetric:
-        search: Method = symmetric_matches
+        search: Method = symmetric
     elif method in _REFINED:
         search = partial(_REFINED[method], improve=options.refine)
     else:

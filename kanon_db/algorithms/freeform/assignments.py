@@ -144,13 +144,8 @@ def as_assignments(
         raise InvalidParameterError("each record must match itself once", detail=f"n_records = {n}")
     matches = np.empty((n, k), dtype=np.int32)
     matches[:, 0] = np.arange(n)
-    if k == 1:
-        return matches
-    drawn = draw_assignments(
-        others.reshape(n, k - 1).astype(np.int32), np.random.default_rng(0), heartbeat=heartbeat
-    ).cell_of_original
-    for column, cells in enumerate(drawn, start=1):
-        matches[cells, column] = np.arange(n)
+    if k > 1:
+        matches[:, 1:] = _split(others.reshape(n, k - 1), heartbeat)
     return matches
 
 
@@ -185,13 +180,17 @@ def named_after_originals(
     >>> named_after_originals(np.array([[1, 2], [2, 0], [0, 1]])).tolist()
     [[0, 1], [1, 2], [2, 0]]
     """
-    drawn = draw_assignments(
-        rows.astype(np.int32), np.random.default_rng(0), heartbeat=heartbeat
-    ).cell_of_original
+    matches = _split(rows, heartbeat)
+    return matches[np.argsort(matches[:, 0])]
+
+
+def _split(rows: npt.NDArray[np.integer], heartbeat: Callable[[], None]) -> MatchArray:
+    """Order the matches of each cell so that columns are assignments."""
+    drawn = draw_assignments(rows.astype(np.int32), np.random.default_rng(0), heartbeat=heartbeat)
     matches = np.empty(rows.shape, dtype=np.int32)
-    for column, cells in enumerate(drawn):
+    for column, cells in enumerate(drawn.cell_of_original):
         matches[cells, column] = np.arange(rows.shape[0])
-    return np.ascontiguousarray(matches[drawn[0]])
+    return matches
 
 
 def _cells_of_originals(matches: MatchArray) -> npt.NDArray[np.int32]:

@@ -195,6 +195,32 @@ def cell_units(ncp: Ncp, matches: npt.NDArray[np.integer]) -> IntArray:
     return units
 
 
+def pair_units(
+    graph: Graph,
+    ones: Integer | npt.NDArray[np.integer],
+    others: npt.NDArray[np.integer],
+) -> IntArray:
+    """Find what a cell of two records loses in all attributes.
+
+    Parameters
+    ----------
+    graph : Graph
+    ones : int, or ndarray of int, shape (c,)
+        Position of the first record, of all cells or of each.
+    others : ndarray of int, shape (c,)
+        Positions of the second ones.
+
+    Returns
+    -------
+    ndarray of int64, shape (c,)
+        In units.
+    """
+    ranges = np.abs(graph.numbers[ones].astype(np.int64) - graph.numbers[others])
+    units: IntArray = np.minimum(ranges, graph.whole).sum(axis=1)
+    units += ((graph.bits[ones] != graph.bits[others]) * graph.step).sum(axis=1)
+    return units
+
+
 def _bits(values: CodeArray) -> tuple[CodeArray, int]:
     """Give each value of each attribute a bit; attributes begin with a new word."""
     bits = np.empty(values.shape, dtype=np.int32)

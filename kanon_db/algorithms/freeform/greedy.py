@@ -7,31 +7,28 @@ from functools import partial
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from kanon_db.algorithms.freeform.graph import NONE, Graph, nearest, take
 from kanon_db.algorithms.freeform.partitions import lexicographic_order
-from kanon_db.algorithms.freeform.result import Freeform, no_heartbeat
+from kanon_db.algorithms.freeform.result import MatchArray, no_heartbeat
 from kanon_db.algorithms.freeform.rounds import VISITS_PER_CALL, resolve_dead_end, run_rounds
-from kanon_db.algorithms.generalization.initial import check_k
 from kanon_db.algorithms.generalization.loss import IntArray, Ncp
-from kanon_db.algorithms.generalization.microdata import Microdata
 
 
 def greedy(
-    microdata: Microdata,
+    ncp: Ncp,
     k: int,
     *,
     improve: bool = True,
     heartbeat: Callable[[], None] = no_heartbeat,
-) -> Freeform:
+) -> MatchArray:
     """Build k disjoint assignments, in each of which one original after the other chooses a cell.
 
     Parameters
     ----------
-    microdata : Microdata
+    ncp : Ncp
     k : int
-        Matches of each record, at least 1.
+        Matches of each record, from 1 to the number of records.
     improve : bool
         Whether the finished graph is refined, which takes most of the time
         (:func:`~kanon_db.algorithms.freeform.refinement.refined_matches`). False: the paper's
@@ -41,14 +38,8 @@ def greedy(
 
     Returns
     -------
-    Freeform
-
-    Raises
-    ------
-    InfeasibleError
-        If there are fewer than ``k`` records.
-    InvalidParameterError
-        If ``k`` is less than 1.
+    ndarray of int32, shape (n, k)
+        As in :class:`~kanon_db.algorithms.freeform.result.Freeform`.
 
     Notes
     -----
@@ -62,31 +53,11 @@ def greedy(
 
     Examples
     --------
-    >>> from kanon_db.algorithms.generalization.microdata import Attribute
+    >>> from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
     >>> age = Attribute(4, numbers=np.array([20.0, 30, 50, 60]), lower=20, upper=60)
-    >>> greedy(Microdata([[0], [1], [2], [3]], (age,)), 2).matches.tolist()
+    >>> table = Microdata([[0], [1], [2], [3]], (age,))
+    >>> greedy(Ncp.of(table), 2).tolist()
     [[0, 1], [1, 0], [2, 3], [3, 2]]
-    """
-    check_k(k, microdata.n_records)
-    return Freeform(greedy_matches(Ncp.of(microdata), k, heartbeat, improve=improve))
-
-
-def greedy_matches(
-    ncp: Ncp, k: int, heartbeat: Callable[[], None], *, improve: bool = True
-) -> npt.NDArray[np.int32]:
-    """Do the same for records whose losses are known in units.
-
-    Parameters
-    ----------
-    ncp : Ncp
-    k : int
-        From 1 to the number of records.
-    heartbeat : callable
-    improve : bool
-
-    Returns
-    -------
-    ndarray of int32, shape (n, k)
     """
     rank = np.empty(ncp.values.shape[0], dtype=np.int64)
     rank[lexicographic_order(ncp.values)] = np.arange(rank.size)
@@ -103,9 +74,7 @@ def _assign(
     heartbeat: Callable[[], None],
 ) -> None:
     order = np.argsort(rank[graph.record])
-    waits = np.ones(order.size, dtype=np.bool_)
-    waits[original_of_cell[original_of_cell != NONE]] = False
-    order, start = order[waits[order]], 0
+    order, start = order[~np.isin(order, original_of_cell)], 0
     while start < order.size:
         start = _choose(graph, n_rounds, original_of_cell, order, start)
         heartbeat()

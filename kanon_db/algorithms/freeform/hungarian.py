@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from kanon_db.algorithms.freeform.graph import (
     FAR,
@@ -17,11 +16,9 @@ from kanon_db.algorithms.freeform.graph import (
     raise_price,
     refresh,
 )
-from kanon_db.algorithms.freeform.result import Freeform, no_heartbeat
+from kanon_db.algorithms.freeform.result import MatchArray, no_heartbeat
 from kanon_db.algorithms.freeform.rounds import VISITS_PER_CALL, run_rounds
-from kanon_db.algorithms.generalization.initial import check_k
 from kanon_db.algorithms.generalization.loss import IntArray, Ncp
-from kanon_db.algorithms.generalization.microdata import Microdata
 
 _N_KNOWN = 16  # cells that each original remembers
 _FIRST_SHARE = 64  # of the largest weight: the first increment
@@ -29,19 +26,19 @@ _DIVISOR = 6  # of the increment, from one pass to the next
 
 
 def hungarian(
-    microdata: Microdata,
+    ncp: Ncp,
     k: int,
     *,
     improve: bool = True,
     heartbeat: Callable[[], None] = no_heartbeat,
-) -> Freeform:
+) -> MatchArray:
     """Build k disjoint assignments, each of the least total weight that is left.
 
     Parameters
     ----------
-    microdata : Microdata
+    ncp : Ncp
     k : int
-        Matches of each record, at least 1.
+        Matches of each record, from 1 to the number of records.
     improve : bool
         Whether the finished graph is refined
         (:func:`~kanon_db.algorithms.freeform.refinement.refined_matches`). False: the paper's
@@ -51,15 +48,8 @@ def hungarian(
 
     Returns
     -------
-    Freeform
-        Optimal for k = 2.
-
-    Raises
-    ------
-    InfeasibleError
-        If there are fewer than ``k`` records.
-    InvalidParameterError
-        If ``k`` is less than 1.
+    ndarray of int32, shape (n, k)
+        As in :class:`~kanon_db.algorithms.freeform.result.Freeform`; optimal for k = 2.
 
     Notes
     -----
@@ -68,31 +58,11 @@ def hungarian(
 
     Examples
     --------
-    >>> from kanon_db.algorithms.generalization.microdata import Attribute
+    >>> from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
     >>> age = Attribute(4, numbers=np.array([20.0, 30, 50, 60]), lower=20, upper=60)
-    >>> hungarian(Microdata([[0], [1], [2], [3]], (age,)), 2).matches.tolist()
+    >>> table = Microdata([[0], [1], [2], [3]], (age,))
+    >>> hungarian(Ncp.of(table), 2).tolist()
     [[0, 1], [1, 0], [2, 3], [3, 2]]
-    """
-    check_k(k, microdata.n_records)
-    return Freeform(hungarian_matches(Ncp.of(microdata), k, heartbeat, improve=improve))
-
-
-def hungarian_matches(
-    ncp: Ncp, k: int, heartbeat: Callable[[], None], *, improve: bool = True
-) -> npt.NDArray[np.int32]:
-    """Do the same for records whose losses are known in units.
-
-    Parameters
-    ----------
-    ncp : Ncp
-    k : int
-        From 1 to the number of records.
-    heartbeat : callable
-    improve : bool
-
-    Returns
-    -------
-    ndarray of int32, shape (n, k)
     """
     return run_rounds(
         ncp, k, assign_at_least_weight, greedily=False, improve=improve, heartbeat=heartbeat

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import highspy
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from kanon_db.algorithms.freeform.assignments import as_assignments
 from kanon_db.algorithms.freeform.graph import (
@@ -19,13 +18,12 @@ from kanon_db.algorithms.freeform.graph import (
     cheapest,
     matches_of_records,
     open_round,
+    pair_units,
     refresh,
 )
-from kanon_db.algorithms.freeform.result import Freeform, no_heartbeat
-from kanon_db.algorithms.freeform.sort_greedy import sort_greedy_matches
-from kanon_db.algorithms.generalization.initial import check_k
+from kanon_db.algorithms.freeform.result import MatchArray, no_heartbeat
+from kanon_db.algorithms.freeform.sort_greedy import sort_greedy
 from kanon_db.algorithms.generalization.loss import IntArray, Ncp
-from kanon_db.algorithms.generalization.microdata import Microdata
 from kanon_db.algorithms.solver import run
 from kanon_db.errors import InvalidParameterError
 
@@ -36,9 +34,7 @@ _ORIGINALS_PER_CALL = 64
 _PRIMAL = 4  # highspy's number of the strategy
 
 
-def min_cost_flow(
-    microdata: Microdata, k: int, *, heartbeat: Callable[[], None] = no_heartbeat
-) -> Freeform:
+def min_cost_flow(ncp: Ncp, k: int, *, heartbeat: Callable[[], None] = no_heartbeat) -> MatchArray:
     """Find the graph whose edges weigh least, each one by itself. A baseline.
 
     The loss of a cell is not the sum of what its matches would cost one by one, so this is no
@@ -46,22 +42,21 @@ def min_cost_flow(
 
     Parameters
     ----------
-    microdata : Microdata
+    ncp : Ncp
     k : int
-        Matches of each record, at least 1.
+        Matches of each record, from 1 to the number of records.
     heartbeat : callable
         Called every few milliseconds; what it raises ends the work.
 
     Returns
     -------
-    Freeform
+    ndarray of int32, shape (n, k)
+        As in :class:`~kanon_db.algorithms.freeform.result.Freeform`.
 
     Raises
     ------
-    InfeasibleError
-        If there are fewer than ``k`` records.
     InvalidParameterError
-        If ``k`` is less than 1, or records times k exceed :data:`MAX_MATCHES`.
+        If records times k exceed :data:`MAX_MATCHES`.
 
     Notes
     -----
@@ -73,44 +68,26 @@ def min_cost_flow(
 
     Examples
     --------
-    >>> from kanon_db.algorithms.generalization.microdata import Attribute
+    >>> from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
     >>> age = Attribute(4, numbers=np.array([20.0, 30, 50, 60]), lower=20, upper=60)
-    >>> min_cost_flow(Microdata([[0], [1], [2], [3]], (age,)), 2).matches.tolist()
+    >>> table = Microdata([[0], [1], [2], [3]], (age,))
+    >>> min_cost_flow(Ncp.of(table), 2).tolist()
     [[0, 1], [1, 0], [2, 3], [3, 2]]
     """
-    check_k(k, microdata.n_records)
-    if microdata.n_records * k > MAX_MATCHES:
-        raise InvalidParameterError(
-            "the table is too large for the method min_cost_flow",
-            detail=f"{microdata.n_records:,} records, k = {k}; records times k are limited to "
-            f"{MAX_MATCHES:,}",
-            hint="use the method sort_greedy, or partitions",
-        )
-    return Freeform(min_cost_flow_matches(Ncp.of(microdata), k, heartbeat))
-
-
-def min_cost_flow_matches(ncp: Ncp, k: int, heartbeat: Callable[[], None]) -> npt.NDArray[np.int32]:
-    """Do the same for records whose losses are known in units.
-
-    Parameters
-    ----------
-    ncp : Ncp
-    k : int
-        From 1 to the number of records.
-    heartbeat : callable
-
-    Returns
-    -------
-    ndarray of int32, shape (n, k)
-    """
     n = ncp.values.shape[0]
-    if k == 1 or not n:
-        return np.arange(n, dtype=np.int32)[:, np.newaxis].repeat(k, axis=1)
+    if n * k > MAX_MATCHES:
+        raise InvalidParameterError(
+            "too many matches for the method min_cost_flow",
+            detail=f"{n:,} records, k = {k}; records times k are limited to {MAX_MATCHES:,}",
+            hint="use the method sort_greedy, or a smaller partition_size",
+        )
+    if k == 1:
+        return np.arange(n, dtype=np.int32)[:, np.newaxis]
     graph = build(ncp, k)
     open_round(graph)
     position = np.empty(n, dtype=np.int64)
     position[graph.record] = np.arange(n)
-    first = position[sort_greedy_matches(ncp, k, heartbeat, improve=False)[graph.record, 1:]]
+    first = position[sort_greedy(ncp, k, improve=False, heartbeat=heartbeat)[graph.record, 1:]]
     cell = np.repeat(np.arange(n), k - 1)
     edges = np.union1d(first.ravel() * n + cell, _lightest(graph, k, heartbeat))
     program = _Program(graph, k)
@@ -170,11 +147,9 @@ class _Program:
 
     def add(self, edges: IntArray) -> None:
         """Add edges, each of capacity 1."""
-        graph, n = self._graph, self._graph.price.size
+        n = self._graph.price.size
         original, cell = np.divmod(edges, n)
-        ranges = np.abs(graph.numbers[original].astype(np.int64) - graph.numbers[cell])
-        weights = np.minimum(ranges, graph.whole).sum(axis=1)
-        weights += ((graph.bits[original] != graph.bits[cell]) * graph.step).sum(axis=1)
+        weights = pair_units(self._graph, original, cell)
         if self.edges.size:
             # The last solution remains feasible: primal simplex goes on from it.
             self._highs.setOptionValue("simplex_strategy", _PRIMAL)

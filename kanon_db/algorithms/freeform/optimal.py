@@ -15,7 +15,7 @@ import pulp  # type: ignore[import-untyped]
 
 from kanon_db.algorithms.freeform.assignments import as_assignments
 from kanon_db.algorithms.freeform.graph import cell_units, units_lost
-from kanon_db.algorithms.freeform.hungarian import hungarian_matches
+from kanon_db.algorithms.freeform.hungarian import hungarian
 from kanon_db.algorithms.freeform.result import Freeform, no_heartbeat
 from kanon_db.algorithms.generalization.initial import check_k
 from kanon_db.algorithms.generalization.loss import Ncp
@@ -130,7 +130,7 @@ def optimal(
         matches = np.ascontiguousarray(matches.reshape(n, k))
         loss = units_lost(ncp, matches)
         return OptimalFreeform(matches, "optimal", loss * ncp.unit, loss * ncp.unit)
-    start = None if symmetric else hungarian_matches(ncp, k, heartbeat)
+    start = None if symmetric else hungarian(ncp, k, heartbeat=heartbeat)
     return _solve(ncp, k, start, symmetric, time_limit, heartbeat)
 
 

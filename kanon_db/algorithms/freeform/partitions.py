@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from typing import TypeAlias
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.freeform.result import Freeform, no_heartbeat
+from kanon_db.algorithms.freeform.result import Freeform, MatchArray, no_heartbeat
 from kanon_db.algorithms.generalization.initial import check_k
 from kanon_db.algorithms.generalization.loss import IntArray, Ncp
 from kanon_db.algorithms.generalization.microdata import Microdata
@@ -24,10 +24,28 @@ At 10,000 records and k = 10, SortGreedy with refinement had a GCP of 0.0405 in 
 0.0404 in 37 s on the whole table (ipums1980).
 """
 
-Method: TypeAlias = Callable[[Ncp, int, Callable[[], None]], npt.NDArray[np.int32]]
-"""Finds the matches of records whose losses are known in units."""
-
 _POLL_SECONDS = 0.005
+
+
+class Method(Protocol):
+    """A way to find a k-regular graph."""
+
+    def __call__(self, ncp: Ncp, k: int, *, heartbeat: Callable[[], None]) -> MatchArray:
+        """Find the matches of records whose losses are known in units.
+
+        Parameters
+        ----------
+        ncp : Ncp
+        k : int
+            From 1 to the number of records.
+        heartbeat : callable
+            To be called every few milliseconds; what it raises ends the work.
+
+        Returns
+        -------
+        ndarray of int32, shape (n, k)
+            As in :class:`~kanon_db.algorithms.freeform.result.Freeform`.
+        """
 
 
 def lexicographic_order(values: npt.NDArray[np.integer]) -> IntArray:
@@ -66,7 +84,7 @@ def partitions(values: npt.NDArray[np.integer], partition_size: int) -> list[Int
     values : ndarray of int, shape (n_records, m)
         Codes or positions.
     partition_size : int
-        Least records of a segment, unless there are fewer in all; at most twice as many less one.
+        Least records of a segment, unless there are fewer in all; at most about twice as many.
 
     Returns
     -------
@@ -80,8 +98,9 @@ def partitions(values: npt.NDArray[np.integer], partition_size: int) -> list[Int
 
     Notes
     -----
-    **Source:** [FF] Section 8.1. Segments may differ by one record: a short last one would lose
-    more, or have fewer records than k.
+    **Source:** [FF] Section 8.1. Segments are of nearly the same size: a short last one would lose
+    more, or have fewer records than k. All but the last have an even number of records, without
+    which many a symmetric graph does not exist.
     """
     if partition_size < 1:
         raise InvalidParameterError(
@@ -90,7 +109,8 @@ def partitions(values: npt.NDArray[np.integer], partition_size: int) -> list[Int
     order = lexicographic_order(values)
     if not order.size:
         return []
-    return np.array_split(order, max(order.size // partition_size, 1))
+    n_pairs, n_parts = order.size // 2, max(order.size // (partition_size + partition_size % 2), 1)
+    return np.split(order, 2 * (np.arange(1, n_parts) * n_pairs // n_parts))
 
 
 def partitioned(
@@ -109,8 +129,9 @@ def partitioned(
     microdata : Microdata
     k : int
         Matches of each record, at least 1.
-    method : callable
-        ``greedy_matches``, ``sort_greedy_matches``, ``hungarian_matches`` or ``ring_matches``.
+    method : Method
+        As :func:`~kanon_db.algorithms.freeform.sort_greedy.sort_greedy` and the functions that
+        the modules beside it are named after.
     partition_size : int
         Least records of a segment, at least ``k``.
     workers : int
@@ -125,9 +146,10 @@ def partitioned(
     Raises
     ------
     InfeasibleError
-        If there are fewer than ``k`` records.
+        If there are fewer than ``k`` records, or as the method says.
     InvalidParameterError
-        If ``k`` or ``workers`` is less than 1, or ``partition_size`` less than ``k``.
+        If ``k`` or ``workers`` is less than 1, ``partition_size`` less than ``k``, or as the
+        method says.
 
     Notes
     -----
@@ -136,11 +158,11 @@ def partitioned(
 
     Examples
     --------
-    >>> from kanon_db.algorithms.freeform.sort_greedy import sort_greedy_matches
+    >>> from kanon_db.algorithms.freeform.sort_greedy import sort_greedy
     >>> from kanon_db.algorithms.generalization.microdata import Attribute
     >>> age = Attribute(4, numbers=np.array([20.0, 30, 50, 60]), lower=20, upper=60)
     >>> table = Microdata([[3], [1], [2], [0]], (age,))
-    >>> partitioned(table, 2, sort_greedy_matches, 2).matches.tolist()
+    >>> partitioned(table, 2, sort_greedy, 2).matches.tolist()
     [[0, 2], [1, 3], [2, 0], [3, 1]]
     """
     check_k(k, microdata.n_records)
@@ -153,30 +175,43 @@ def partitioned(
         raise InvalidParameterError("workers must be at least 1", detail=f"workers = {workers}")
     ncp = Ncp.of(microdata)
     parts = partitions(ncp.values, partition_size)
+
+    def run(part: IntArray, beat: Callable[[], None]) -> MatchArray:
+        return method(ncp.of_records(part), k, heartbeat=beat)
+
     if workers == 1 or len(parts) == 1:
-        return joined(parts, [method(ncp.of_records(part), k, heartbeat) for part in parts], k)
-    stop = threading.Event()
+        found = [run(part, heartbeat) for part in parts]
+    else:
+        found = _in_threads(run, parts, workers, heartbeat)
+    matches = np.empty((microdata.n_records, k), dtype=np.int32)
+    for part, of_part in zip(parts, found, strict=True):
+        matches[part] = part[of_part]
+    return Freeform(matches)
 
-    def run(part: IntArray) -> npt.NDArray[np.int32]:
-        return method(ncp.of_records(part), k, lambda: _check(stop))
 
-    return joined(parts, _in_threads(run, parts, workers, stop, heartbeat), k)
+class _StoppedError(Exception):
+    """Another part of the work has failed, or it is not wanted any more."""
 
 
 def _in_threads(
-    run: Callable[[IntArray], npt.NDArray[np.int32]],
+    run: Callable[[IntArray, Callable[[], None]], MatchArray],
     parts: list[IntArray],
     workers: int,
-    stop: threading.Event,
     heartbeat: Callable[[], None],
-) -> list[npt.NDArray[np.int32]]:
+) -> list[MatchArray]:
     """Run something for each part; leave no thread, whatever is raised."""
+    stop = threading.Event()
+
+    def beat() -> None:
+        if stop.is_set():
+            raise _StoppedError
+
     executor = ThreadPoolExecutor(workers)
     try:
         # Signals are for the thread that knows what to do about them: new threads block them.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
-            running = [executor.submit(run, part) for part in parts]
+            running = [executor.submit(run, part, beat) for part in parts]
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         while True:
@@ -189,33 +224,3 @@ def _in_threads(
     finally:
         stop.set()
         executor.shutdown(cancel_futures=True)
-
-
-class _StoppedError(Exception):
-    """Another part of the work has failed, or it is not wanted any more."""
-
-
-def _check(stop: threading.Event) -> None:
-    if stop.is_set():
-        raise _StoppedError
-
-
-def joined(parts: Sequence[IntArray], matches: Sequence[npt.NDArray[np.int32]], k: int) -> Freeform:
-    """Put the matches of all segments together.
-
-    Parameters
-    ----------
-    parts : sequence of ndarray of int64
-        Records of each segment.
-    matches : sequence of ndarray of int32, shape (n_part, k)
-        Matches in each segment, its records being numbered from 0.
-    k : int
-
-    Returns
-    -------
-    Freeform
-    """
-    result = np.empty((sum(part.size for part in parts), k), dtype=np.int32)
-    for part, found in zip(parts, matches, strict=True):
-        result[part] = part[found]
-    return Freeform(result)

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from kanon_db.algorithms.freeform.assignments import named_after_originals
 from kanon_db.algorithms.freeform.exchanges import anneal, summarize_cells
 from kanon_db.algorithms.freeform.graph import units_lost
 from kanon_db.algorithms.freeform.partitions import PARTITION_SIZE, lexicographic_order
 from kanon_db.algorithms.freeform.result import MatchArray
-from kanon_db.algorithms.generalization import annealing
-from kanon_db.algorithms.generalization.classes import Classes, PackedRecords, disperse
-from kanon_db.algorithms.generalization.constraints import NO_RULES
+from kanon_db.algorithms.generalization.classes import Classes
 from kanon_db.algorithms.generalization.greedy_search import finished
 from kanon_db.algorithms.generalization.growth import Pool
-from kanon_db.algorithms.generalization.loss import IntArray, Ncp, ValueArray
-from kanon_db.algorithms.generalization.neighbors import neighbors
+from kanon_db.algorithms.generalization.loss import Ncp
+from kanon_db.algorithms.generalization.row_types import (
+    RowTypes,
+    Schedule,
+    annealed_classes,
+    random_state,
+)
 
 EFFORT = 300
 """Exchanges that are proposed for each match of each record, at least."""
@@ -29,18 +30,11 @@ _SMALL = PARTITION_SIZE  # records; below, the effort rises with the square, up 
 _FEW_PROPOSALS = 2**25  # ... but to no more than some ten seconds
 _LARGE_K = 30  # from where on only classes are annealed
 
-_N_NEIGHBORS = 12
 _HOTTEST, _COLDEST = 0.25, 0.04  # temperature as a share of the mean loss of a match
-_HOTTEST_OF_CLASSES, _COLDEST_OF_CLASSES = 0.4, 0.045  # ... of a record in its class
 _COLD_PART = 4  # of the proposals, where no heat is used at all
-_COLD_SHARE = 0.05  # of the proposals come last, without any heat
-_DISPERSED_SHARE = 0.015  # of the classes are given up first
-_PROPOSALS_PER_CALL = 2**13  # some milliseconds
 
 
-def refined_matches(
-    ncp: Ncp, matches: MatchArray, heartbeat: Callable[[], None]
-) -> npt.NDArray[np.int32]:
+def refined_matches(ncp: Ncp, matches: MatchArray, heartbeat: Callable[[], None]) -> MatchArray:
     """Lower the loss of a k-regular generalization graph.
 
     Parameters
@@ -74,64 +68,33 @@ def refined_matches(
     order = lexicographic_order(ncp.values)
     rank = np.empty(n, dtype=np.int64)
     rank[order] = np.arange(n)
-    types = _RowTypes.of(ncp.of_records(order), heartbeat)
+    # Chance decides here how much is lost, not who is who.
+    random = np.random.default_rng(0)
+    types = RowTypes.of(ncp.of_records(order), random, heartbeat)
     n_proposals = EFFORT * n * k
     raised = int(n_proposals * min((_SMALL / n) ** 2, 4.0))
     n_proposals = max(n_proposals, min(raised, _FEW_PROPOSALS))
     start = rank[matches[order]].astype(np.int32)
-    of_classes = _ring_of_classes(types, k, n_proposals * min(k, _LARGE_K) // _LARGE_K, heartbeat)
-    found = [start, of_classes]
+    of_classes = Schedule(n_proposals * min(k, _LARGE_K) // _LARGE_K)
+    found = [start, _ring_of_classes(types, k, of_classes, random, heartbeat)]
     if k < _LARGE_K:
-        found.append(_annealed(types, start, n_proposals, _HOTTEST, heartbeat))
+        hot = Schedule(n_proposals, _HOTTEST, _COLDEST)
+        found.append(_annealed(types, start, hot, random, heartbeat))
     rows = min(found, key=partial(units_lost, types.ncp))
     if rows is not found[-1] or k >= _LARGE_K:
         # Heat would do harm to it: make those exchanges alone that lose less.
-        rows = _annealed(types, rows, n_proposals // _COLD_PART, 0.0, heartbeat)
+        cold = Schedule(n_proposals // _COLD_PART, hottest=0.0)
+        rows = _annealed(types, rows, cold, random, heartbeat)
     result = np.empty_like(rows)
     result[order] = order[named_after_originals(rows, heartbeat=heartbeat)]
     return result
 
 
-@dataclass(frozen=True, eq=False)
-class _RowTypes:
-    """Records in order of their rows, those of a type side by side."""
-
-    ncp: Ncp
-    records: PackedRecords
-    first_of_type: IntArray
-    type_of_record: ValueArray
-    near: ValueArray
-    random: np.random.Generator
-
-    @classmethod
-    def of(cls, ncp: Ncp, heartbeat: Callable[[], None]) -> _RowTypes:
-        values = ncp.values
-        # Chance decides here how much is lost, not who is who.
-        random = np.random.default_rng(0)
-        is_first = np.ones(values.shape[0], dtype=np.bool_)
-        is_first[1:] = (values[1:] != values[:-1]).any(axis=1)
-        first_of_type = np.append(np.flatnonzero(is_first), values.shape[0])
-        near = neighbors(
-            values[first_of_type[:-1]], ncp.numeric, ncp.whole, ncp.step, _N_NEIGHBORS, random,
-            heartbeat,
-        )  # fmt: skip
-        repeated = np.flatnonzero(np.diff(first_of_type) > 1)
-        near[repeated, -1] = repeated
-        return cls(
-            ncp, PackedRecords.of(ncp), first_of_type,
-            (np.cumsum(is_first) - 1).astype(np.int32), near, random,
-        )  # fmt: skip
-
-    def state(self) -> npt.NDArray[np.uint64]:
-        """Draw where the random numbers of the annealing begin."""
-        return self.random.integers(1, 2**64, size=1, dtype=np.uint64)
-
-
 def _annealed(
-    types: _RowTypes,
+    types: RowTypes,
     start: MatchArray,
-    n_proposals: int,
-    hottest: float,
+    schedule: Schedule,
+    random: np.random.Generator,
     heartbeat: Callable[[], None],
 ) -> MatchArray:
     """Anneal a graph."""
@@ -147,19 +110,21 @@ def _annealed(
     summarize_cells(types.records, cells)
     cells_of = (np.argsort(rows.ravel(), kind="stable") // k).astype(np.int32).reshape(n, k)
     mean_loss = float(cells.losses.sum()) / (n * k)
-    state = types.state()
-    for done in range(0, n_proposals, _PROPOSALS_PER_CALL):
-        heartbeat()
+    state = random_state(random)
+    for n_proposals, temperature in schedule.steps(mean_loss, heartbeat):
         anneal(
             types.records, cells, cells_of, types.near, types.first_of_type,
-            types.type_of_record, min(_PROPOSALS_PER_CALL, n_proposals - done),
-            mean_loss * _temperature(done / n_proposals, hottest, _COLDEST), state,
+            types.type_of_record, n_proposals, temperature, state,
         )  # fmt: skip
     return rows
 
 
 def _ring_of_classes(
-    types: _RowTypes, k: int, n_proposals: int, heartbeat: Callable[[], None]
+    types: RowTypes,
+    k: int,
+    schedule: Schedule,
+    random: np.random.Generator,
+    heartbeat: Callable[[], None],
 ) -> MatchArray:
     """Anneal equivalence classes, and let records match their successors in them."""
     n = types.type_of_record.size
@@ -169,33 +134,14 @@ def _ring_of_classes(
     while pool.n_left >= k:
         heartbeat()
         pool.grow_from_first()
-    class_of_record = disperse(
-        types.records, finished(pool, "least_increase", heartbeat).class_of_record, types.near,
-        types.type_of_record, types.first_of_type, k, _DISPERSED_SHARE, types.random,
-    )  # fmt: skip
-    classes = Classes.of(types.records, class_of_record, room=k)
-    mean_loss = float(classes.losses @ classes.sizes) / n
-    state = types.state()
-    for done in range(0, n_proposals, _PROPOSALS_PER_CALL):
-        heartbeat()
-        share = _temperature(done / n_proposals, _HOTTEST_OF_CLASSES, _COLDEST_OF_CLASSES)
-        annealing.anneal(
-            types.records, classes, k, types.near, types.first_of_type, types.type_of_record,
-            NO_RULES, False, min(_PROPOSALS_PER_CALL, n_proposals - done), mean_loss * share, state,
-        )  # fmt: skip
+    grown = finished(pool, "least_increase", heartbeat).class_of_record
+    classes = annealed_classes(types, grown, k, schedule, random, heartbeat)
     # In the order of their rows, records are close to their successors.
-    order = np.argsort(classes.class_of_record, kind="stable")
-    in_order = classes.class_of_record[order]
+    order = np.argsort(classes, kind="stable")
+    in_order = classes[order]
     first = np.searchsorted(in_order, in_order)
-    size = np.bincount(in_order, minlength=1)[in_order]
+    size = np.bincount(in_order)[in_order]
     matches = np.empty((n, k), dtype=np.int32)
     for r in range(k):
         matches[order, r] = order[first + (np.arange(n) - first + r) % size]
     return matches
-
-
-def _temperature(done: float, hottest: float, coldest: float) -> float:
-    """Temperature after a share of the work, as a share of the mean loss."""
-    if not hottest or done >= 1 - _COLD_SHARE:
-        return 0.0
-    return float(hottest * (coldest / hottest) ** (done / (1 - _COLD_SHARE)))

@@ -32,11 +32,6 @@ class Freeform:
 
     matches: MatchArray
 
-    @property
-    def k(self) -> int:
-        """Number of matches of each record."""
-        return int(self.matches.shape[1])
-
 
 def cells(microdata: Microdata, matches: npt.NDArray[np.integer]) -> tuple[Ranges | Sets, ...]:
     """Generalize each published record to what covers its matches.

@@ -5,35 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
-from kanon_db.algorithms.freeform.result import Freeform, no_heartbeat
-from kanon_db.algorithms.generalization.initial import check_k
+from kanon_db.algorithms.freeform.result import MatchArray, no_heartbeat
 from kanon_db.algorithms.generalization.loss import IntArray, Ncp
-from kanon_db.algorithms.generalization.microdata import Microdata
 
 
-def ring(microdata: Microdata, k: int, *, heartbeat: Callable[[], None] = no_heartbeat) -> Freeform:
+def ring(ncp: Ncp, k: int, *, heartbeat: Callable[[], None] = no_heartbeat) -> MatchArray:
     """Partition the records, and let each one match its k - 1 successors in its partition.
 
     Parameters
     ----------
-    microdata : Microdata
+    ncp : Ncp
     k : int
-        Matches of each record, at least 1.
+        Matches of each record, from 1 to the number of records.
     heartbeat : callable
         Called every few milliseconds; what it raises ends the work.
 
     Returns
     -------
-    Freeform
-
-    Raises
-    ------
-    InfeasibleError
-        If there are fewer than ``k`` records.
-    InvalidParameterError
-        If ``k`` is less than 1.
+    ndarray of int32, shape (n, k)
+        As in :class:`~kanon_db.algorithms.freeform.result.Freeform`.
 
     Notes
     -----
@@ -49,36 +40,19 @@ def ring(microdata: Microdata, k: int, *, heartbeat: Callable[[], None] = no_hea
 
     Examples
     --------
-    >>> from kanon_db.algorithms.generalization.microdata import Attribute
+    >>> from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
     >>> age = Attribute(5, numbers=np.array([20.0, 30, 50, 55, 60]), lower=20, upper=60)
-    >>> ring(Microdata([[0], [1], [2], [3], [4]], (age,)), 2).matches.tolist()
+    >>> table = Microdata([[0], [1], [2], [3], [4]], (age,))
+    >>> ring(Ncp.of(table), 2).tolist()
     [[0, 1], [1, 2], [2, 0], [3, 4], [4, 3]]
-    """
-    check_k(k, microdata.n_records)
-    return Freeform(ring_matches(Ncp.of(microdata), k, heartbeat))
-
-
-def ring_matches(ncp: Ncp, k: int, heartbeat: Callable[[], None]) -> npt.NDArray[np.int32]:
-    """Do the same for records whose losses are known in units.
-
-    Parameters
-    ----------
-    ncp : Ncp
-    k : int
-        From 1 to the number of records.
-    heartbeat : callable
-
-    Returns
-    -------
-    ndarray of int32, shape (n, k)
     """
     n = ncp.values.shape[0]
     matches = np.empty((n, k), dtype=np.int32)
-    parts = [np.arange(n)] if n else []
+    parts = [np.arange(n)]
     while parts:
         heartbeat()
         part = parts.pop()
-        if part.size >= 2 * k and part.size > 1:
+        if part.size >= 2 * k:
             parts += _halves(ncp, part, k)
             continue
         tour = _tour(ncp, part)

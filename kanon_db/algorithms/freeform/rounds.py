@@ -23,6 +23,7 @@ from kanon_db.algorithms.freeform.graph import (
     weight,
 )
 from kanon_db.algorithms.freeform.refinement import refined_matches
+from kanon_db.algorithms.freeform.result import MatchArray
 from kanon_db.algorithms.generalization.loss import IntArray, Ncp
 
 VISITS_PER_CALL = 2**16
@@ -58,7 +59,7 @@ def run_rounds(
     greedily: bool,
     improve: bool,
     heartbeat: Callable[[], None],
-) -> npt.NDArray[np.int32]:
+) -> MatchArray:
     """Build k disjoint assignments, the identity first, one in each round.
 
     Parameters
@@ -85,8 +86,6 @@ def run_rounds(
     -----
     **Source:** [FF] Section 5.
     """
-    if not ncp.values.shape[0]:
-        return np.empty((0, k), dtype=np.int32)
     graph = build(ncp, k)
     by_type, first, size = _identical(ncp.values[graph.record])
     for n_rounds in range(1, k):

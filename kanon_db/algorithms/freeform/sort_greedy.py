@@ -6,30 +6,27 @@ from collections.abc import Callable
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from kanon_db.algorithms.freeform.graph import FAR, NONE, Graph, nearest, take
-from kanon_db.algorithms.freeform.result import Freeform, no_heartbeat
+from kanon_db.algorithms.freeform.result import MatchArray, no_heartbeat
 from kanon_db.algorithms.freeform.rounds import VISITS_PER_CALL, resolve_dead_end, run_rounds
-from kanon_db.algorithms.generalization.initial import check_k
 from kanon_db.algorithms.generalization.loss import IntArray, Ncp
-from kanon_db.algorithms.generalization.microdata import Microdata
 
 
 def sort_greedy(
-    microdata: Microdata,
+    ncp: Ncp,
     k: int,
     *,
     improve: bool = True,
     heartbeat: Callable[[], None] = no_heartbeat,
-) -> Freeform:
+) -> MatchArray:
     """Build k disjoint assignments, each by taking the lightest edge again and again.
 
     Parameters
     ----------
-    microdata : Microdata
+    ncp : Ncp
     k : int
-        Matches of each record, at least 1.
+        Matches of each record, from 1 to the number of records.
     improve : bool
         Whether the finished graph is refined, which takes most of the time
         (:func:`~kanon_db.algorithms.freeform.refinement.refined_matches`). False: the paper's
@@ -39,14 +36,8 @@ def sort_greedy(
 
     Returns
     -------
-    Freeform
-
-    Raises
-    ------
-    InfeasibleError
-        If there are fewer than ``k`` records.
-    InvalidParameterError
-        If ``k`` is less than 1.
+    ndarray of int32, shape (n, k)
+        As in :class:`~kanon_db.algorithms.freeform.result.Freeform`.
 
     Notes
     -----
@@ -62,31 +53,11 @@ def sort_greedy(
 
     Examples
     --------
-    >>> from kanon_db.algorithms.generalization.microdata import Attribute
+    >>> from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
     >>> age = Attribute(4, numbers=np.array([20.0, 30, 50, 60]), lower=20, upper=60)
-    >>> sort_greedy(Microdata([[0], [1], [2], [3]], (age,)), 2).matches.tolist()
+    >>> table = Microdata([[0], [1], [2], [3]], (age,))
+    >>> sort_greedy(Ncp.of(table), 2).tolist()
     [[0, 1], [1, 0], [2, 3], [3, 2]]
-    """
-    check_k(k, microdata.n_records)
-    return Freeform(sort_greedy_matches(Ncp.of(microdata), k, heartbeat, improve=improve))
-
-
-def sort_greedy_matches(
-    ncp: Ncp, k: int, heartbeat: Callable[[], None], *, improve: bool = True
-) -> npt.NDArray[np.int32]:
-    """Do the same for records whose losses are known in units.
-
-    Parameters
-    ----------
-    ncp : Ncp
-    k : int
-        From 1 to the number of records.
-    heartbeat : callable
-    improve : bool
-
-    Returns
-    -------
-    ndarray of int32, shape (n, k)
     """
     return run_rounds(ncp, k, _assign, greedily=True, improve=improve, heartbeat=heartbeat)
 
@@ -94,23 +65,46 @@ def sort_greedy_matches(
 def _assign(
     graph: Graph, n_rounds: int, original_of_cell: IntArray, heartbeat: Callable[[], None]
 ) -> None:
-    n = original_of_cell.size
-    waits = np.ones(n, dtype=np.bool_)
-    waits[original_of_cell[original_of_cell != NONE]] = False
-    keys = np.empty(n, dtype=np.int64)
-    wanted = np.full(n, NONE, dtype=np.int64)
-    size = start = 0
-    while start < n:
-        start, size = _search(graph, n_rounds, waits, keys, wanted, start, size)
+    take_lightest(graph, n_rounds, original_of_cell, heartbeat, mutual=False)
+    for original in np.setdiff1d(np.arange(original_of_cell.size), original_of_cell).tolist():
+        resolve_dead_end(graph, original, n_rounds, original_of_cell)
+        heartbeat()
+
+
+def take_lightest(
+    graph: Graph,
+    n_rounds: int,
+    original_of_cell: IntArray,
+    heartbeat: Callable[[], None],
+    *,
+    mutual: bool,
+) -> None:
+    """Take the lightest edge again and again, as long as there is one.
+
+    Parameters
+    ----------
+    graph : Graph
+        With all cells available that are not assigned yet.
+    n_rounds : int
+        Rounds before, whose edges are left out.
+    original_of_cell : ndarray of int64, shape (n,)
+        In positions, -1 for cells without; changed in place.
+    heartbeat : callable
+        Called every few milliseconds.
+    mutual : bool
+        Whether edges are taken by twos, each with the one that goes the other way, whose weight
+        counts, too. Then no cell may be assigned yet.
+    """
+    waiting = np.setdiff1d(np.arange(original_of_cell.size), original_of_cell)
+    keys = np.empty(waiting.size, dtype=np.int64)
+    wanted = np.full(original_of_cell.size, NONE, dtype=np.int64)
+    start = size = 0
+    while start < waiting.size:
+        start, size = _search(graph, n_rounds, mutual, waiting, keys, wanted, start, size)
         heartbeat()
     keys[:size].sort()
     while size:
-        size = _take(graph, n_rounds, original_of_cell, keys, wanted, size)
-        heartbeat()
-    done = np.zeros(n, dtype=np.bool_)
-    done[original_of_cell[original_of_cell != NONE]] = True
-    for original in np.flatnonzero(~done).tolist():
-        resolve_dead_end(graph, original, n_rounds, original_of_cell)
+        size = _take(graph, n_rounds, mutual, original_of_cell, keys, wanted, size)
         heartbeat()
 
 
@@ -118,7 +112,8 @@ def _assign(
 def _search(
     graph: Graph,
     n_rounds: int,
-    waits: npt.NDArray[np.bool_],
+    mutual: bool,
+    waiting: IntArray,
     keys: IntArray,
     wanted: IntArray,
     start: int,
@@ -126,15 +121,14 @@ def _search(
 ) -> tuple[int, int]:
     """Find the lightest edge of each original that waits."""
     n_visits = 0
-    n = waits.size
-    while start < n and n_visits < VISITS_PER_CALL:
-        if waits[start]:
-            cell, least, visits = nearest(graph, start, n_rounds, 0, False)
-            n_visits += visits
-            if cell != NONE:
-                wanted[start] = cell
-                keys[size] = least * n + start
-                size += 1
+    while start < waiting.size and n_visits < VISITS_PER_CALL:
+        original = waiting[start]
+        cell, least, visits = nearest(graph, original, n_rounds, 0, mutual)
+        n_visits += visits
+        if cell != NONE:
+            wanted[original] = cell
+            keys[size] = least * wanted.size + original
+            size += 1
         start += 1
     return start, size
 
@@ -143,6 +137,7 @@ def _search(
 def _take(
     graph: Graph,
     n_rounds: int,
+    mutual: bool,
     original_of_cell: IntArray,
     keys: IntArray,
     wanted: IntArray,
@@ -154,35 +149,35 @@ def _take(
     while size and n_visits < VISITS_PER_CALL:
         original = keys[0] % n
         cell = wanted[original]
-        if graph.available[cell]:
+        waits = not mutual or graph.available[original]
+        key = FAR
+        n_visits += 1
+        if waits and graph.available[cell]:
             original_of_cell[cell] = original
             take(graph, cell)
-            n_visits += 1
-            key = FAR
-        else:
+            if mutual:
+                original_of_cell[original] = cell
+                take(graph, original)
+        elif waits:
             # It was the lightest edge, and the others are no lighter.
-            cell, least, visits = nearest(graph, original, n_rounds, keys[0] // n, False)
+            cell, least, visits = nearest(graph, original, n_rounds, keys[0] // n, mutual)
             n_visits += visits
             wanted[original] = cell
-            key = least * n + original if cell != NONE else FAR
+            if cell != NONE:
+                key = least * n + original
         if key == FAR:
             size -= 1
             key = keys[size]
-        sift(keys, size, key)
+        _sift(keys, size, key)
     return size
 
 
 @numba.njit(cache=True, nogil=True)
-def sift(keys: IntArray, size: int, key: int) -> None:
+def _sift(keys: IntArray, size: int, key: int) -> None:
     """Replace the least of a heap's keys.
 
-    Parameters
-    ----------
-    keys : ndarray of int64
-        The heap is in the first ``size`` of them; the least comes first.
-    size : int
-        After the replacement; where it has become smaller, ``key`` is the last of the keys before.
-    key : int
+    The heap is in the first ``size`` of them. Where that is one less than before, ``key`` is the
+    last of the keys before.
     """
     place = 0
     while 2 * place + 1 < size:

@@ -4,34 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from kanon_db.algorithms.freeform.assignments import as_assignments
 from kanon_db.algorithms.freeform.graph import (
-    FAR,
     NONE,
     Graph,
     build,
     extend,
     matches_of_records,
-    nearest,
     open_round,
-    take,
+    pair_units,
 )
-from kanon_db.algorithms.freeform.result import Freeform, no_heartbeat
-from kanon_db.algorithms.freeform.rounds import VISITS_PER_CALL
-from kanon_db.algorithms.freeform.sort_greedy import sift
-from kanon_db.algorithms.generalization.initial import check_k
-from kanon_db.algorithms.generalization.loss import IntArray, Ncp
-from kanon_db.algorithms.generalization.microdata import Microdata
+from kanon_db.algorithms.freeform.result import MatchArray, no_heartbeat
+from kanon_db.algorithms.freeform.sort_greedy import take_lightest
+from kanon_db.algorithms.generalization.loss import Ncp
 from kanon_db.errors import InfeasibleError
 
 
-def symmetric(
-    microdata: Microdata, k: int, *, heartbeat: Callable[[], None] = no_heartbeat
-) -> Freeform:
+def symmetric(ncp: Ncp, k: int, *, heartbeat: Callable[[], None] = no_heartbeat) -> MatchArray:
     """Build a reciprocal graph by taking the pair of records of least weight again and again.
 
     Whoever learns the true matches of c records can use that against the others: in a reciprocal
@@ -40,24 +32,22 @@ def symmetric(
 
     Parameters
     ----------
-    microdata : Microdata
+    ncp : Ncp
     k : int
-        Matches of each record, itself included, at least 1.
+        Matches of each record, from 1 to the number of records.
     heartbeat : callable
         Called every few milliseconds; what it raises ends the work.
 
     Returns
     -------
-    Freeform
-        Record i matches record j whenever j matches i. No column but the first need be so.
+    ndarray of int32, shape (n, k)
+        As in :class:`~kanon_db.algorithms.freeform.result.Freeform`; record i matches record j
+        whenever j matches i. No column but the first need be so.
 
     Raises
     ------
     InfeasibleError
-        If there are fewer than ``k`` records, or the number of records and k - 1 are both odd:
-        then no reciprocal graph is k-regular.
-    InvalidParameterError
-        If ``k`` is less than 1.
+        If the number of records and k - 1 are both odd: then no reciprocal graph is k-regular.
 
     Notes
     -----
@@ -71,33 +61,11 @@ def symmetric(
 
     Examples
     --------
-    >>> from kanon_db.algorithms.generalization.microdata import Attribute
+    >>> from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
     >>> age = Attribute(4, numbers=np.array([20.0, 30, 50, 60]), lower=20, upper=60)
-    >>> symmetric(Microdata([[0], [1], [2], [3]], (age,)), 2).matches.tolist()
+    >>> table = Microdata([[0], [1], [2], [3]], (age,))
+    >>> symmetric(Ncp.of(table), 2).tolist()
     [[0, 1], [1, 0], [2, 3], [3, 2]]
-    """
-    check_k(k, microdata.n_records)
-    return Freeform(symmetric_matches(Ncp.of(microdata), k, heartbeat))
-
-
-def symmetric_matches(ncp: Ncp, k: int, heartbeat: Callable[[], None]) -> npt.NDArray[np.int32]:
-    """Do the same for records whose losses are known in units.
-
-    Parameters
-    ----------
-    ncp : Ncp
-    k : int
-        From 1 to the number of records.
-    heartbeat : callable
-
-    Returns
-    -------
-    ndarray of int32, shape (n, k)
-
-    Raises
-    ------
-    InfeasibleError
-        If the number of records and k - 1 are both odd.
     """
     n = ncp.values.shape[0]
     if n * (k - 1) % 2:
@@ -106,80 +74,16 @@ def symmetric_matches(ncp: Ncp, k: int, heartbeat: Callable[[], None]) -> npt.ND
             detail=f"n_records = {n}, k = {k}: n_records * (k - 1) must be even",
             hint="take another k",
         )
-    if not n:
-        return np.empty((0, k), dtype=np.int32)
     graph = build(ncp, k)
     for n_rounds in range(1, k):
         partner = np.full(n, NONE, dtype=np.int64)
-        _pair(graph, n_rounds, partner, heartbeat)
+        open_round(graph)
+        take_lightest(graph, n_rounds, partner, heartbeat, mutual=True)
         extend(graph, partner, n_rounds)
     rows = graph.matches
     if not _make_up(graph, rows, heartbeat):
         rows[:] = _neighbors(n, k)
     return as_assignments(matches_of_records(graph), heartbeat=heartbeat)
-
-
-def _pair(graph: Graph, n_rounds: int, partner: IntArray, heartbeat: Callable[[], None]) -> None:
-    """Find a partner for as many records as possible, lightest pairs first."""
-    n = partner.size
-    open_round(graph)
-    keys = np.empty(n, dtype=np.int64)
-    wanted = np.full(n, NONE, dtype=np.int64)
-    start = size = 0
-    while start < n:
-        start, size = _search(graph, n_rounds, keys, wanted, start, size)
-        heartbeat()
-    keys[:size].sort()
-    while size:
-        size = _take(graph, n_rounds, partner, keys, wanted, size)
-        heartbeat()
-
-
-@numba.njit(cache=True, nogil=True)
-def _search(
-    graph: Graph, n_rounds: int, keys: IntArray, wanted: IntArray, start: int, size: int
-) -> tuple[int, int]:
-    """Find the best partner of each record."""
-    n_visits = 0
-    n = wanted.size
-    while start < n and n_visits < VISITS_PER_CALL:
-        cell, least, visits = nearest(graph, start, n_rounds, 0, True)
-        n_visits += visits
-        if cell != NONE:
-            wanted[start] = cell
-            keys[size] = least * n + start
-            size += 1
-        start += 1
-    return start, size
-
-
-@numba.njit(cache=True, nogil=True)
-def _take(
-    graph: Graph, n_rounds: int, partner: IntArray, keys: IntArray, wanted: IntArray, size: int
-) -> int:
-    """Take the lightest pairs, out of a heap; tell how many records are left in it."""
-    n_visits = 0
-    n = wanted.size
-    while size and n_visits < VISITS_PER_CALL:
-        record = keys[0] % n
-        other = wanted[record]
-        key = FAR
-        n_visits += 1
-        if partner[record] == NONE and graph.available[other]:
-            partner[record], partner[other] = other, record
-            take(graph, record)
-            take(graph, other)
-        elif partner[record] == NONE:
-            other, least, visits = nearest(graph, record, n_rounds, keys[0] // n, True)
-            n_visits += visits
-            wanted[record] = other
-            if other != NONE:
-                key = least * n + record
-        if key == FAR:
-            size -= 1
-            key = keys[size]
-        sift(keys, size, key)
-    return size
 
 
 def _make_up(graph: Graph, rows: npt.NDArray[np.int32], heartbeat: Callable[[], None]) -> bool:
@@ -204,8 +108,8 @@ def _make_up(graph: Graph, rows: npt.NDArray[np.int32], heartbeat: Callable[[], 
         if not free.any():
             return False
         one, other = one[free], other[free]
-        gain = _apart(graph, first, one) + _apart(graph, second, other) - _apart(graph, one, other)
-        best = int(np.argmin(gain))
+        increase = pair_units(graph, first, one) + pair_units(graph, second, other)
+        best = int(np.argmin(increase - pair_units(graph, one, other)))
         a, b = int(one[best]), int(other[best])
         rows[a][rows[a] == b] = NONE
         rows[b][rows[b] == a] = NONE
@@ -217,14 +121,6 @@ def _make_up(graph: Graph, rows: npt.NDArray[np.int32], heartbeat: Callable[[], 
 def _connect(rows: npt.NDArray[np.int32], one: int, other: int) -> None:
     rows[one, np.flatnonzero(rows[one] == NONE)[0]] = other
     rows[other, np.flatnonzero(rows[other] == NONE)[0]] = one
-
-
-def _apart(graph: Graph, ones: int | IntArray, others: npt.NDArray[np.integer]) -> IntArray:
-    """Loss of two records in one class, in units."""
-    ranges = np.abs(graph.numbers[ones].astype(np.int64) - graph.numbers[others])
-    loss = np.minimum(ranges, graph.whole).sum(axis=1)
-    total: IntArray = loss + ((graph.bits[ones] != graph.bits[others]) * graph.step).sum(axis=1)
-    return total
 
 
 def _neighbors(n: int, k: int) -> npt.NDArray[np.int32]:

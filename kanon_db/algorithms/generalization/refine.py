@@ -7,22 +7,14 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.generalization.annealing import anneal
-from kanon_db.algorithms.generalization.classes import Classes, PackedRecords, disperse
-from kanon_db.algorithms.generalization.constraints import NO_RULES, Constraint
+from kanon_db.algorithms.generalization.constraints import Constraint
 from kanon_db.algorithms.generalization.initial import sort_order
-from kanon_db.algorithms.generalization.loss import IntArray, Ncp, ValueArray
+from kanon_db.algorithms.generalization.loss import IntArray, Ncp
 from kanon_db.algorithms.generalization.microdata import Microdata
-from kanon_db.algorithms.generalization.neighbors import neighbors
 from kanon_db.algorithms.generalization.result import Generalization
+from kanon_db.algorithms.generalization.row_types import RowTypes, Schedule, annealed_classes
 from kanon_db.algorithms.generalization.split import checked_classes, split
 from kanon_db.errors import InvalidParameterError
-
-_N_NEIGHBORS = 12
-_HOTTEST, _COLDEST = 0.4, 0.045  # temperature as a share of the mean loss of a record
-_COLD_SHARE = 0.05  # of the proposals come last, without any heat
-_DISPERSED_SHARE = 0.015  # of the classes are given up first
-_PROPOSALS_PER_CALL = 2**13  # some milliseconds
 
 
 def _no_heartbeat() -> None:
@@ -130,59 +122,10 @@ def _refined(
     if ncp.total(before) == 0:
         return before
     order = sort_order(microdata)
-    ncp = ncp.of_records(order)
-    classes_in_order = before[order]
-    is_first = np.ones(order.size, dtype=np.bool_)
-    is_first[1:] = (ncp.values[1:] != ncp.values[:-1]).any(axis=1)
-    type_of_record = (np.cumsum(is_first) - 1).astype(np.int32)
-    first_of_type = np.append(np.flatnonzero(is_first), order.size)
-    near = _neighbors(ncp, first_of_type, random, heartbeat)
-    records = PackedRecords.of(ncp)
-    if constraint is None:
-        classes_in_order = disperse(
-            records, classes_in_order, near, type_of_record, first_of_type, k,
-            _DISPERSED_SHARE, random,
-        )  # fmt: skip
-    classes = Classes.of(records, classes_in_order, room=k)
-    rules = NO_RULES if constraint is None else constraint.restricted_to(order).rules
-    state = random.integers(1, 2**64, size=1, dtype=np.uint64)
-    mean_loss = float(classes.losses @ classes.sizes) / order.size
-    n_done, n_proposals = 0, effort * order.size
-    while True:
-        heartbeat()
-        done = max(n_done / n_proposals if n_proposals else 1.0, spent())
-        if done >= 1.0:
-            break
-        anneal(
-            records, classes, k, near, first_of_type, type_of_record, rules,
-            constraint is not None, min(_PROPOSALS_PER_CALL, n_proposals - n_done),
-            mean_loss * _temperature(done), state,
-        )  # fmt: skip
-        n_done += _PROPOSALS_PER_CALL
+    types = RowTypes.of(ncp.of_records(order), random, heartbeat)
     after = np.empty_like(before)
-    after[order] = np.unique(classes.class_of_record, return_inverse=True)[1]
-    whole = Ncp.of(microdata)
-    return after if whole.total(after) < whole.total(before) else before
-
-
-def _temperature(done: float) -> float:
-    """Temperature after a share of the work, as a share of the mean loss of a record."""
-    if done >= 1 - _COLD_SHARE:
-        return 0.0
-    return float(_HOTTEST * (_COLDEST / _HOTTEST) ** (done / (1 - _COLD_SHARE)))
-
-
-def _neighbors(
-    ncp: Ncp,
-    first_of_type: IntArray,
-    random: np.random.Generator,
-    heartbeat: Callable[[], None],
-) -> ValueArray:
-    """Find row types near to each, the type itself being one of them if it has several records."""
-    near = neighbors(
-        ncp.values[first_of_type[:-1]], ncp.numeric, ncp.whole, ncp.step, _N_NEIGHBORS, random,
-        heartbeat,
+    after[order] = annealed_classes(
+        types, before[order], k, Schedule(effort * order.size, spent=spent), random, heartbeat,
+        constraint and constraint.restricted_to(order),
     )  # fmt: skip
-    repeated = np.flatnonzero(np.diff(first_of_type) > 1)
-    near[repeated, -1] = repeated
-    return near
+    return after if ncp.total(after) < ncp.total(before) else before

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
+from functools import partial
 from itertools import combinations, permutations
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.freeform.result import cells
+from kanon_db.algorithms.freeform.partitions import Method, partitioned
+from kanon_db.algorithms.freeform.result import cells, no_heartbeat
 from kanon_db.algorithms.freeform.verification import verify_matching
 from kanon_db.algorithms.generalization.microdata import Microdata
 from tests.unit.generalization.exhaustive import loss_of_class
+
+
+def run(
+    method: Method,
+    table: Microdata,
+    k: int,
+    *,
+    heartbeat: Callable[[], None] = no_heartbeat,
+    **options: Any,
+) -> npt.NDArray[np.int32]:
+    """Matches by a method, with what else it takes, of the whole table in one partition."""
+    whole = max(table.n_records, k)
+    return partitioned(table, k, partial(method, **options), whole, heartbeat=heartbeat).matches
 
 
 def cell_loss(table: Microdata, originals: Iterable[int]) -> Fraction:

@@ -4,6 +4,7 @@ import importlib
 import signal
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,20 +13,20 @@ import pytest
 from kanon_db.algorithms.freeform.graph import cell_units, units_lost
 from kanon_db.algorithms.freeform.greedy import greedy
 from kanon_db.algorithms.freeform.hungarian import hungarian
-from kanon_db.algorithms.freeform.min_cost_flow import min_cost_flow
+from kanon_db.algorithms.freeform.min_cost_flow import MAX_MATCHES, min_cost_flow
 from kanon_db.algorithms.freeform.optimal import MAX_COLUMNS, optimal
-from kanon_db.algorithms.freeform.partitions import lexicographic_order, partitioned
-from kanon_db.algorithms.freeform.result import Freeform
+from kanon_db.algorithms.freeform.partitions import Method, lexicographic_order, partitioned
 from kanon_db.algorithms.freeform.ring import ring
-from kanon_db.algorithms.freeform.sort_greedy import sort_greedy, sort_greedy_matches
+from kanon_db.algorithms.freeform.sort_greedy import sort_greedy
+from kanon_db.algorithms.freeform.symmetric import symmetric
 from kanon_db.algorithms.generalization.greedy_search import greedy_search
 from kanon_db.algorithms.generalization.loss import Ncp
 from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
 from kanon_db.errors import InfeasibleError, InvalidParameterError
-from tests.unit.freeform.plain import assert_valid, graph_loss
+from tests.unit.freeform.plain import assert_valid, graph_loss, run
 from tests.unit.generalization.exhaustive import random_microdata
 
-METHODS = (greedy, sort_greedy, hungarian, ring, min_cost_flow, optimal)
+METHODS = (greedy, sort_greedy, hungarian, ring, min_cost_flow)
 Weights = npt.NDArray[np.int64]
 
 
@@ -53,7 +54,7 @@ def test_sort_greedy_takes_the_lightest_edges_first(
     for seed in range(12):
         table = random_microdata(np.random.default_rng(seed), 60, kinds, 40)
         dead_ends.clear()
-        matches = sort_greedy(table, 3, improve=False).matches
+        matches = run(sort_greedy, table, 3, improve=False)
         if dead_ends:
             continue
         n_checked += 1
@@ -71,7 +72,7 @@ def test_sort_greedy_takes_the_lightest_edges_first(
 def test_greedy_chooses_in_lexicographic_order(seed: int) -> None:
     """Each original has the lightest of the edges to cells that those before it left."""
     table = random_microdata(np.random.default_rng(seed), 200, "nnn", 200)
-    matches = greedy(table, 2, improve=False).matches
+    matches = run(greedy, table, 2, improve=False)
     weights = weights_after(Ncp.of(table), np.arange(200)[:, np.newaxis])
     cell_of_original = np.argsort(matches[:, 1])
     is_free = np.ones(200, dtype=np.bool_)
@@ -89,7 +90,7 @@ def test_hungarian_against_another_solver(kinds: str) -> None:
     """Each round weighs as much as scipy's best assignment, with many ties and repeated rows."""
     optimize = pytest.importorskip("scipy.optimize")
     table = random_microdata(np.random.default_rng(5), 150, kinds, 5)
-    ncp, matches = Ncp.of(table), hungarian(table, 5, improve=False).matches
+    ncp, matches = Ncp.of(table), run(hungarian, table, 5, improve=False)
     for n_rounds in range(1, 5):
         weights = weights_after(ncp, matches[:, :n_rounds].astype(np.int64))
         forbidden = np.where(weights < 0, weights.max() * 1000 + 1000, weights)
@@ -113,7 +114,7 @@ def test_min_cost_flow_against_another_solver(kinds: str) -> None:
         b_eq=np.full(2 * n, k - 1),
         bounds=[(0, float(edge >= 0)) for edge in weights.ravel()],
     )
-    matches = min_cost_flow(table, k).matches
+    matches = run(min_cost_flow, table, k)
     assert_valid(table, matches, k)
     found = sum(weights[matches[:, column], np.arange(n)].sum() for column in range(1, k))
     assert found == pytest.approx(best.fun)
@@ -122,11 +123,11 @@ def test_min_cost_flow_against_another_solver(kinds: str) -> None:
 @pytest.mark.parametrize("method", [greedy, sort_greedy, hungarian])
 @pytest.mark.parametrize("k", [5, 30])
 def test_refinement_loses_less_than_graph_and_classes(
-    method: Callable[..., Freeform], k: int, monkeypatch: pytest.MonkeyPatch
+    method: Method, k: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kanon_db.algorithms.freeform.refinement.EFFORT", 50)
     table = random_microdata(np.random.default_rng(3), 120, "n0cn", 9)
-    plain, refined = (method(table, k, improve=one).matches for one in (False, True))
+    plain, refined = (run(method, table, k, improve=one) for one in (False, True))
     assert_valid(table, refined, k)
     loss = graph_loss(table, refined)
     assert loss < graph_loss(table, plain)
@@ -140,7 +141,7 @@ def test_threads_end_with_the_heartbeat() -> None:
     before = threading.active_count()
     masks = []
 
-    def method(ncp: Ncp, k: int, heartbeat: Callable[[], None]) -> npt.NDArray[np.int32]:
+    def method(ncp: Ncp, k: int, *, heartbeat: Callable[[], None]) -> npt.NDArray[np.int32]:
         masks.append(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
         while True:  # until the caller stops it
             heartbeat()
@@ -166,7 +167,7 @@ def test_what_a_thread_raises_ends_the_others() -> None:
     before = threading.active_count()
     others = iter([False, True])
 
-    def method(ncp: Ncp, k: int, heartbeat: Callable[[], None]) -> npt.NDArray[np.int32]:
+    def method(ncp: Ncp, k: int, *, heartbeat: Callable[[], None]) -> npt.NDArray[np.int32]:
         if next(others, False):
             raise InfeasibleError("one of them fails")
         while True:
@@ -183,24 +184,33 @@ def test_identical_records_cost_nothing() -> None:
     numbers = np.arange(12, dtype=np.float64)
     table = Microdata(rows[:, np.newaxis], (Attribute(12, numbers, 0, 11),))
     for method in (greedy, sort_greedy, hungarian):
-        assert graph_loss(table, method(table, 5).matches) == 0
+        assert graph_loss(table, run(method, table, 5)) == 0
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_small_tables(method: Callable[..., Freeform]) -> None:
+def found(
+    method: Callable[..., Any], table: Microdata, k: int, **options: Any
+) -> npt.NDArray[np.int32]:
+    """Matches by a method or by the optimum, which takes microdata."""
+    if method is optimal:
+        return optimal(table, k, **options).matches
+    return run(method, table, k, **options)
+
+
+@pytest.mark.parametrize("method", [*METHODS, optimal])
+def test_small_tables(method: Callable[..., Any]) -> None:
     table = random_microdata(np.random.default_rng(2), 6, "n0c", 4)
     for k in range(1, 7):
-        assert_valid(table, method(table, k).matches, k)
+        assert_valid(table, found(method, table, k), k)
     with pytest.raises(InfeasibleError, match="k must not exceed"):
-        method(table, 7)
+        found(method, table, 7)
     with pytest.raises(InvalidParameterError, match="k must be at least 1"):
-        method(table, 0)
+        found(method, table, 0)
     nothing = Microdata(np.empty((0, 3), dtype=np.int32), table.attributes)
-    assert method(nothing, 3).matches.shape == (0, 3)
+    assert found(method, nothing, 3).shape == (0, 3)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_the_heartbeat_ends_the_work(method: Callable[..., Freeform]) -> None:
+@pytest.mark.parametrize("method", [*METHODS, optimal])
+def test_the_heartbeat_ends_the_work(method: Callable[..., Any]) -> None:
     class Stopped(BaseException):
         pass
 
@@ -208,14 +218,37 @@ def test_the_heartbeat_ends_the_work(method: Callable[..., Freeform]) -> None:
         raise Stopped
 
     with pytest.raises(Stopped):
-        method(random_microdata(np.random.default_rng(2), 9, "n0c", 4), 3, heartbeat=stop)
+        found(method, random_microdata(np.random.default_rng(2), 9, "n0c", 4), 3, heartbeat=stop)
 
 
 def test_partition_sizes_that_make_no_sense() -> None:
     table = random_microdata(np.random.default_rng(2), 9, "n0c", 4)
     with pytest.raises(InvalidParameterError, match="partition_size must not be less than k"):
-        partitioned(table, 3, sort_greedy_matches, 2)
-    assert_valid(table, partitioned(table, 3, sort_greedy_matches, 100).matches, 3)
+        partitioned(table, 3, sort_greedy, 2)
+    assert_valid(table, partitioned(table, 3, sort_greedy, 100).matches, 3)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_limits_of_the_methods_hold_for_each_partition(workers: int) -> None:
+    size = 402
+    k = MAX_MATCHES // size + 1
+    table = random_microdata(np.random.default_rng(2), 2 * size, "nc", 4)
+    with pytest.raises(InvalidParameterError, match="too many matches") as caught:
+        partitioned(table, k, min_cost_flow, size, workers=workers)
+    assert f"{size} records, k = {k}" in caught.value.detail
+    assert f"{MAX_MATCHES:,}" in caught.value.detail
+
+
+def test_symmetric_graphs_exist_in_each_partition() -> None:
+    """An even number of records is cut into even numbers, whatever the size asked for."""
+    random = np.random.default_rng(2)
+    for n in (60, 62, 74):
+        table = random_microdata(random, n, "nc", 4)
+        for size in (7, 9, 10, 15):
+            assert_valid(table, partitioned(table, 4, symmetric, size).matches, 4)
+    odd = random_microdata(random, 61, "nc", 4)
+    with pytest.raises(InfeasibleError, match="no reciprocal graph"):
+        partitioned(odd, 4, symmetric, 10)
 
 
 def test_limits_of_the_optimum() -> None:
