@@ -332,7 +332,9 @@ def _check_graph(
     edges = np.empty(drawn.cell_of_original.T.shape, dtype=np.int32)
     for number, cell_of_original in enumerate(drawn.cell_of_original):
         edges[cell_of_original, number] = np.arange(cell_of_original.size)
-    graph = verify_matching(edges, recoding.microdata, k, cells)
+    graph = verify_matching(
+        edges, recoding.microdata, k, cells, heartbeat=recoding.session.heartbeat
+    )
     return Check(
         "k-anonymity: every record has k matches on both sides",
         f"k = {k}",

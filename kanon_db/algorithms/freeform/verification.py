@@ -14,6 +14,7 @@ from kanon_db.algorithms.freeform.result import no_heartbeat
 from kanon_db.algorithms.generalization.microdata import Microdata
 
 _ORIGINALS_PER_CALL = 64
+_MATCHES_PER_CALL = 2**16
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +56,8 @@ def verify_matching(
     microdata: Microdata,
     k: int,
     cells: Sequence[Ranges | Sets],
+    *,
+    heartbeat: Callable[[], None] = no_heartbeat,
 ) -> MatchingChecks:
     """Check a generalization graph and the cells published for it.
 
@@ -67,6 +70,8 @@ def verify_matching(
     k : int
     cells : sequence of Ranges or Sets, length m
         What is published.
+    heartbeat : callable
+        Called every few milliseconds; what it raises ends the work.
 
     Returns
     -------
@@ -90,32 +95,43 @@ def verify_matching(
     True
     """
     n = microdata.n_records
-    known = (matches >= 0) & (matches < n)
-    pairs = distinct(np.argwhere(known)[:, 0] * max(n, 1) + matches[known])
-    published, originals = np.divmod(pairs, max(n, 1))
-    of_published = np.bincount(published, minlength=n)
-    of_originals = np.bincount(originals, minlength=n)
-    outside = np.zeros(pairs.size, dtype=np.bool_)
-    for j, (attribute, cell) in enumerate(zip(microdata.attributes, cells, strict=True)):
-        codes = microdata.codes[originals, j].astype(np.int64)
-        if isinstance(cell, Sets):
-            size = attribute.n_values
-            of_cell = np.repeat(np.arange(n), np.diff(cell.ends, prepend=0))
-            allowed = of_cell * size + cell.codes  # ascending
-            wanted = published * size + codes
-            place = np.minimum(np.searchsorted(allowed, wanted), allowed.size - 1)
-            inside = allowed[place] == wanted
-        else:
-            inside = (codes >= cell.low[published]) & (codes <= cell.high[published])
-            inside |= cell.tells_nothing[published]
-        outside |= ~inside
+    allowed = [
+        np.repeat(np.arange(n), cell.sizes) * attribute.n_values + cell.codes  # ascending
+        if isinstance(cell, Sets)
+        else None
+        for attribute, cell in zip(microdata.attributes, cells, strict=True)
+    ]
+    of_published, of_originals = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    n_unknown = n_outside = 0
+    n_rows = max(_MATCHES_PER_CALL // max(matches.shape[1], 1), 1)
+    for start in range(0, matches.shape[0], n_rows):
+        heartbeat()
+        part = matches[start : start + n_rows].astype(np.int64)
+        known = (part >= 0) & (part < n)
+        n_unknown += int((~known).sum())
+        pairs = distinct(np.argwhere(known)[:, 0] * n + part[known])
+        published, originals = np.divmod(pairs, max(n, 1))
+        published += start
+        of_published += np.bincount(published, minlength=n)
+        of_originals += np.bincount(originals, minlength=n)
+        inside = np.ones(pairs.size, dtype=np.bool_)
+        for j, (cell, keys) in enumerate(zip(cells, allowed, strict=True)):
+            codes = microdata.codes[originals, j]
+            if isinstance(cell, Ranges):
+                within = (codes >= cell.low[published]) & (codes <= cell.high[published])
+                inside &= within | cell.tells_nothing[published]
+            elif keys is not None:
+                wanted = published * microdata.attributes[j].n_values + codes
+                place = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
+                inside &= keys[place] == wanted
+        n_outside += int((~inside).sum())
     return MatchingChecks(
         k,
-        int((~known).sum()),
+        n_unknown,
         int(of_published.min(initial=n)),
         int(of_originals.min(initial=n)),
-        of_published.size == n and bool((of_published == k).all() and (of_originals == k).all()),
-        int(outside.sum()),
+        bool((of_published == k).all() and (of_originals == k).all()),
+        n_outside,
     )
 
 
