@@ -12,6 +12,7 @@ from kanon_db.algorithms.freeform.exchanges import anneal, summarize_cells
 from kanon_db.algorithms.freeform.graph import units_lost
 from kanon_db.algorithms.freeform.partitions import PARTITION_SIZE, lexicographic_order
 from kanon_db.algorithms.freeform.result import MatchArray
+from kanon_db.algorithms.freeform.ring import ring
 from kanon_db.algorithms.generalization.classes import Classes
 from kanon_db.algorithms.generalization.greedy_search import finished
 from kanon_db.algorithms.generalization.growth import Pool
@@ -60,7 +61,9 @@ def refined_matches(ncp: Ncp, matches: MatchArray, heartbeat: Callable[[], None]
     k = 30 on they alone: on 1,000 records at k = 50 the graph of SortGreedy went from a GCP of
     0.37 to 0.31, and classes to 0.26. In their graph each record matches its successors in a ring
     through its class, which loses no more than the class; where it loses less than the other
-    graph, it is taken instead.
+    graph, it is taken instead. So is the graph of
+    :func:`~kanon_db.algorithms.freeform.ring.ring`, which takes no time and is better where there
+    are two attributes and k is large.
     """
     n, k = matches.shape
     if k == 1 or n <= k or not units_lost(ncp, matches):
@@ -76,7 +79,11 @@ def refined_matches(ncp: Ncp, matches: MatchArray, heartbeat: Callable[[], None]
     n_proposals = max(n_proposals, min(raised, _FEW_PROPOSALS))
     start = rank[matches[order]].astype(np.int32)
     of_classes = Schedule(n_proposals * min(k, _LARGE_K) // _LARGE_K)
-    found = [start, _ring_of_classes(types, k, of_classes, random, heartbeat)]
+    found = [
+        start,
+        ring(types.ncp, k, heartbeat=heartbeat),
+        _ring_of_classes(types, k, of_classes, random, heartbeat),
+    ]
     if k < _LARGE_K:
         hot = Schedule(n_proposals, _HOTTEST, _COLDEST)
         found.append(_annealed(types, start, hot, random, heartbeat))
