@@ -187,7 +187,7 @@ def publish_freeform(
     found = _search(session, microdata, k, method, chosen)
     cells = cells_of_matches(microdata, found.matches)
     session.step("drawing the assignment")
-    checks = _publish_rows(recoding, found.matches, k, cells, method, session.heartbeat)
+    checks = _publish_rows(recoding, found.matches, k, cells, method)
 
     session.step("verifying")
     parameters = {
@@ -293,7 +293,6 @@ def _publish_rows(
     k: int,
     cells: Sequence[Ranges | Sets],
     method: str,
-    heartbeat: Callable[[], None],
 ) -> list[Check]:
     """Write cells and rows; check the graph, and each original value against all its cells."""
     n_records = matches.shape[0]
@@ -301,7 +300,7 @@ def _publish_rows(
         # No assignment is more than one of many here, so each record keeps its own cells.
         drawn = Assignments(np.arange(n_records, dtype=np.int32)[np.newaxis], 0)
     else:
-        drawn = draw_assignments(matches, SecureRandom(), heartbeat=heartbeat)
+        drawn = draw_assignments(matches, SecureRandom(), heartbeat=recoding.session.heartbeat)
     table = recoding.write(cells, drawn.cells)
     recoding.session.step("checking each original value")
     outside = sum(
