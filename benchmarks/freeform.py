@@ -26,7 +26,7 @@ from kanon_db.algorithms.freeform.min_cost_flow import min_cost_flow
 from kanon_db.algorithms.freeform.optimal import optimal
 from kanon_db.algorithms.freeform.partitions import PARTITION_SIZE, Method, partitioned
 from kanon_db.algorithms.freeform.refinement import refined_matches
-from kanon_db.algorithms.freeform.result import cells, no_heartbeat
+from kanon_db.algorithms.freeform.result import cells
 from kanon_db.algorithms.freeform.ring import ring
 from kanon_db.algorithms.freeform.sort_greedy import sort_greedy
 from kanon_db.algorithms.freeform.symmetric import symmetric
@@ -34,6 +34,7 @@ from kanon_db.algorithms.generalization.greedy_search import greedy_search
 from kanon_db.algorithms.generalization.loss import Ncp
 from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
 from kanon_db.algorithms.generalization.refine import refine
+from kanon_db.algorithms.heartbeat import no_heartbeat
 from kanon_db.metrics.freeform import measure
 from kanon_db.metrics.generalization import measure as measure_classes
 

@@ -16,6 +16,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from kanon_db.algorithms.heartbeat import no_heartbeat
 from kanon_db.errors import InvalidParameterError
 
 IntArray = npt.NDArray[np.int64]
@@ -31,10 +32,6 @@ _ALL = np.uint64(2**64 - 1)
 _DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
 _BIT_NUMBERS = np.empty(64, dtype=np.int64)
 _BIT_NUMBERS[[(int(_DE_BRUIJN) << bit & int(_ALL)) >> 58 for bit in range(64)]] = np.arange(64)
-
-
-def _no_heartbeat() -> None:
-    pass
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +191,7 @@ def count_errors(
     sa_codes: CodeArray,
     queries: Sequence[CountQuery],
     *,
-    heartbeat: Callable[[], None] = _no_heartbeat,
+    heartbeat: Callable[[], None] = no_heartbeat,
 ) -> CountErrors:
     """Answer queries from microdata and from its bucketization.
 
@@ -248,7 +245,7 @@ def exact_counts(
     sa_codes: CodeArray,
     queries: Sequence[CountQuery],
     *,
-    heartbeat: Callable[[], None] = _no_heartbeat,
+    heartbeat: Callable[[], None] = no_heartbeat,
 ) -> IntArray:
     """Count the records that match each query.
 
@@ -294,7 +291,7 @@ def estimated_counts(
     sat_counts: npt.NDArray[np.integer],
     queries: Sequence[CountQuery],
     *,
-    heartbeat: Callable[[], None] = _no_heartbeat,
+    heartbeat: Callable[[], None] = no_heartbeat,
 ) -> FloatArray:
     """Estimate the answers from QIT and SAT: the sum of q s / |g| over the buckets g.
 

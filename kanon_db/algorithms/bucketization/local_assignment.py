@@ -21,6 +21,7 @@ from kanon_db.algorithms.bucketization.sorted_sweep import (
     sweep,
 )
 from kanon_db.algorithms.bucketization.two_size import MAX_BUCKET_SIZE, two_size
+from kanon_db.algorithms.heartbeat import no_heartbeat
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
 _MAX_CELLS = 2**26  # occurrence limits held at once: 128 MB
@@ -28,10 +29,6 @@ _SIZES_PER_BLOCK = 64
 _LEAST_LARGEST = 64
 _FIRST_REOPENED = 4
 _TERMS_OF_REFINEMENT = 2 * 10**9  # a few seconds
-
-
-def _no_heartbeat() -> None:
-    pass
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +54,7 @@ def assign_locally(
     max_bucket_size: int,
     random: Permuter,
     *,
-    heartbeat: Callable[[], None] = _no_heartbeat,
+    heartbeat: Callable[[], None] = no_heartbeat,
 ) -> LocalAssignment:
     """Put records with similar quasi-identifiers into the same bucket.
 

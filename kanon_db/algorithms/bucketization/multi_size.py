@@ -12,10 +12,7 @@ from kanon_db.algorithms.bucketization.assignment import partition_records
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.setting import BucketSetting, IntArray, record_counts
 from kanon_db.algorithms.bucketization.two_size import two_size
-
-
-def _no_heartbeat() -> None:
-    pass
+from kanon_db.algorithms.heartbeat import no_heartbeat
 
 
 def multi_size(
@@ -23,7 +20,7 @@ def multi_size(
     privacy: FPrimePrivacy,
     max_bucket_size: int,
     *,
-    heartbeat: Callable[[], None] = _no_heartbeat,
+    heartbeat: Callable[[], None] = no_heartbeat,
 ) -> BucketSetting:
     """Find a good bucket setting of any number of sizes, never worse than the best of two.
 

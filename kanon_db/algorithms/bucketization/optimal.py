@@ -17,6 +17,7 @@ from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.setting import BucketSetting, IntArray, record_counts
 from kanon_db.algorithms.bucketization.transportation import transport
 from kanon_db.algorithms.bucketization.two_size import two_size
+from kanon_db.algorithms.heartbeat import no_heartbeat
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
 Status = Literal["optimal", "feasible"]
@@ -66,17 +67,13 @@ class OptimalSetting:
         return (loss - self.lower_bound) / loss if loss else 0.0
 
 
-def _no_heartbeat() -> None:
-    pass
-
-
 def optimal(
     counts: npt.ArrayLike,
     privacy: FPrimePrivacy,
     max_bucket_size: int,
     *,
     time_limit: float = 60.0,
-    heartbeat: Callable[[], None] = _no_heartbeat,
+    heartbeat: Callable[[], None] = no_heartbeat,
 ) -> OptimalSetting:
     """Find the bucket setting with the smallest loss, of any number of sizes.
 

@@ -10,12 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kanon_db.algorithms.bucketization.setting import IntArray
+from kanon_db.algorithms.heartbeat import no_heartbeat
 
 BoolArray = npt.NDArray[np.bool_]
-
-
-def _no_heartbeat() -> None:
-    pass
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +39,7 @@ def transport(
     demands: IntArray,
     capacities: IntArray,
     *,
-    heartbeat: Callable[[], None] = _no_heartbeat,
+    heartbeat: Callable[[], None] = no_heartbeat,
 ) -> Transport:
     """Send all supplies to the demands within the capacities, spread evenly, or prove it hopeless.
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.setting import BucketSetting, IntArray, record_counts
+from kanon_db.algorithms.heartbeat import no_heartbeat
 from kanon_db.errors import IneligibleError, InfeasibleError, InvalidParameterError
 
 Pruning = Literal["none", "loss", "full"]
@@ -32,17 +33,13 @@ ValueTypes = Counter[tuple[int, Fraction]]
 """How many sensitive values have the same number of records and the same threshold."""
 
 
-def _no_heartbeat() -> None:
-    pass
-
-
 def two_size(
     counts: npt.ArrayLike,
     privacy: FPrimePrivacy,
     max_bucket_size: int,
     *,
     pruning: Pruning = "full",
-    heartbeat: Callable[[], None] = _no_heartbeat,
+    heartbeat: Callable[[], None] = no_heartbeat,
 ) -> BucketSetting:
     """Find the bucket setting of at most two sizes with the smallest loss.
 

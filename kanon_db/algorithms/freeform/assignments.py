@@ -10,7 +10,8 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.freeform.result import MatchArray, no_heartbeat
+from kanon_db.algorithms.freeform.result import MatchArray
+from kanon_db.algorithms.heartbeat import no_heartbeat
 from kanon_db.errors import InvalidParameterError
 
 IntArray = npt.NDArray[np.int64]

@@ -16,9 +16,10 @@ from kanon_db.algorithms.freeform.graph import (
     raise_price,
     refresh,
 )
-from kanon_db.algorithms.freeform.result import MatchArray, no_heartbeat
+from kanon_db.algorithms.freeform.result import MatchArray
 from kanon_db.algorithms.freeform.rounds import VISITS_PER_CALL, run_rounds
 from kanon_db.algorithms.generalization.loss import IntArray, Ncp
+from kanon_db.algorithms.heartbeat import no_heartbeat
 
 _N_KNOWN = 16  # cells that each original remembers
 _FIRST_SHARE = 64  # of the largest weight: the first increment

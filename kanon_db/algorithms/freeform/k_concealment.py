@@ -18,10 +18,10 @@ from kanon_db.algorithms.freeform.graph import (
     is_matched,
     weight,
 )
-from kanon_db.algorithms.freeform.result import no_heartbeat
 from kanon_db.algorithms.generalization.initial import check_k
 from kanon_db.algorithms.generalization.loss import IntArray, Ncp
 from kanon_db.algorithms.generalization.microdata import Microdata
+from kanon_db.algorithms.heartbeat import no_heartbeat
 from kanon_db.errors import InvalidParameterError
 
 MAX_RECORDS = 20_000

@@ -21,9 +21,10 @@ from kanon_db.algorithms.freeform.graph import (
     pair_units,
     refresh,
 )
-from kanon_db.algorithms.freeform.result import MatchArray, no_heartbeat
+from kanon_db.algorithms.freeform.result import MatchArray
 from kanon_db.algorithms.freeform.sort_greedy import sort_greedy
 from kanon_db.algorithms.generalization.loss import IntArray, Ncp
+from kanon_db.algorithms.heartbeat import no_heartbeat
 from kanon_db.algorithms.solver import run
 from kanon_db.errors import InvalidParameterError
 

@@ -16,10 +16,11 @@ import pulp  # type: ignore[import-untyped]
 from kanon_db.algorithms.freeform.assignments import as_assignments
 from kanon_db.algorithms.freeform.graph import cell_units, units_lost
 from kanon_db.algorithms.freeform.hungarian import hungarian
-from kanon_db.algorithms.freeform.result import Freeform, no_heartbeat
+from kanon_db.algorithms.freeform.result import Freeform
 from kanon_db.algorithms.generalization.initial import check_k
 from kanon_db.algorithms.generalization.loss import Ncp
 from kanon_db.algorithms.generalization.microdata import Microdata
+from kanon_db.algorithms.heartbeat import no_heartbeat
 from kanon_db.algorithms.solver import HiGHS, watched
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 

@@ -11,10 +11,11 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.freeform.result import Freeform, MatchArray, no_heartbeat
+from kanon_db.algorithms.freeform.result import Freeform, MatchArray
 from kanon_db.algorithms.generalization.initial import check_k
 from kanon_db.algorithms.generalization.loss import IntArray, Ncp
 from kanon_db.algorithms.generalization.microdata import Microdata
+from kanon_db.algorithms.heartbeat import no_heartbeat
 from kanon_db.errors import InvalidParameterError
 
 PARTITION_SIZE = 2000

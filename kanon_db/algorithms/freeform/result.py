@@ -79,7 +79,3 @@ def cells(microdata: Microdata, matches: npt.NDArray[np.integer]) -> tuple[Range
         known = np.where(is_null, low[:, np.newaxis], codes)
         result.append(Ranges(low, known.max(axis=1), tells_nothing))
     return tuple(result)
-
-
-def no_heartbeat() -> None:
-    """Do nothing."""

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kanon_db.algorithms.freeform.result import MatchArray, no_heartbeat
+from kanon_db.algorithms.freeform.result import MatchArray
 from kanon_db.algorithms.generalization.loss import IntArray, Ncp
+from kanon_db.algorithms.heartbeat import no_heartbeat
 
 
 def ring(ncp: Ncp, k: int, *, heartbeat: Callable[[], None] = no_heartbeat) -> MatchArray:

@@ -8,9 +8,10 @@ import numba
 import numpy as np
 
 from kanon_db.algorithms.freeform.graph import FAR, NONE, Graph, nearest, take
-from kanon_db.algorithms.freeform.result import MatchArray, no_heartbeat
+from kanon_db.algorithms.freeform.result import MatchArray
 from kanon_db.algorithms.freeform.rounds import VISITS_PER_CALL, resolve_dead_end, run_rounds
 from kanon_db.algorithms.generalization.loss import IntArray, Ncp
+from kanon_db.algorithms.heartbeat import no_heartbeat
 
 
 def sort_greedy(

@@ -17,9 +17,10 @@ from kanon_db.algorithms.freeform.graph import (
     open_round,
     pair_units,
 )
-from kanon_db.algorithms.freeform.result import MatchArray, no_heartbeat
+from kanon_db.algorithms.freeform.result import MatchArray
 from kanon_db.algorithms.freeform.sort_greedy import take_lightest
 from kanon_db.algorithms.generalization.loss import Ncp
+from kanon_db.algorithms.heartbeat import no_heartbeat
 from kanon_db.errors import InfeasibleError
 
 

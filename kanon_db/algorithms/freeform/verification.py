@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from kanon_db.algorithms.cells import Ranges, Sets
 from kanon_db.algorithms.distinct import distinct
-from kanon_db.algorithms.freeform.result import no_heartbeat
 from kanon_db.algorithms.generalization.microdata import Microdata
+from kanon_db.algorithms.heartbeat import no_heartbeat
 
 _ORIGINALS_PER_CALL = 64
 _MATCHES_PER_CALL = 2**16

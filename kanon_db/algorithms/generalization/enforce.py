@@ -19,14 +19,11 @@ from kanon_db.algorithms.generalization.loss import IntArray, Integer, Ncp
 from kanon_db.algorithms.generalization.microdata import Microdata
 from kanon_db.algorithms.generalization.result import Generalization
 from kanon_db.algorithms.generalization.split import checked_classes
+from kanon_db.algorithms.heartbeat import no_heartbeat
 
 _PAIRS_PER_CALL = 2**17  # of classes, compared between two heartbeats: some milliseconds
 _MAX_SEEDS = 16  # records of a class that a part may be nearest to
 _MAX_SIZES = 16  # of such a part, about
-
-
-def _no_heartbeat() -> None:
-    pass
 
 
 def enforce(
@@ -35,7 +32,7 @@ def enforce(
     k: int,
     constraint: Constraint,
     *,
-    heartbeat: Callable[[], None] = _no_heartbeat,
+    heartbeat: Callable[[], None] = no_heartbeat,
 ) -> Generalization:
     """Merge classes until the constraint holds for each, then split where it lets.
 

@@ -13,13 +13,10 @@ from kanon_db.algorithms.generalization.initial import check_k, sort_order
 from kanon_db.algorithms.generalization.loss import Ncp
 from kanon_db.algorithms.generalization.microdata import Microdata
 from kanon_db.algorithms.generalization.result import Generalization
+from kanon_db.algorithms.heartbeat import no_heartbeat
 from kanon_db.errors import InvalidParameterError
 
 IntArray = npt.NDArray[np.int64]
-
-
-def _no_heartbeat() -> None:
-    pass
 
 
 def greedy_search(
@@ -28,7 +25,7 @@ def greedy_search(
     *,
     block_size: int | None = None,
     left_over: LeftOverRule = "least_increase",
-    heartbeat: Callable[[], None] = _no_heartbeat,
+    heartbeat: Callable[[], None] = no_heartbeat,
 ) -> Generalization:
     """Grow classes of k records, each from the first record that is left.
 

@@ -12,10 +12,7 @@ from kanon_db.algorithms.generalization.initial import check_k, sort_order
 from kanon_db.algorithms.generalization.loss import Integer, Ncp
 from kanon_db.algorithms.generalization.microdata import Microdata
 from kanon_db.algorithms.generalization.result import Generalization
-
-
-def _no_heartbeat() -> None:
-    pass
+from kanon_db.algorithms.heartbeat import no_heartbeat
 
 
 def k_member(
@@ -23,7 +20,7 @@ def k_member(
     k: int,
     *,
     random: np.random.Generator,
-    heartbeat: Callable[[], None] = _no_heartbeat,
+    heartbeat: Callable[[], None] = no_heartbeat,
 ) -> Generalization:
     """Grow classes of k records, each from the record furthest from the last one that was placed.
 

@@ -13,6 +13,7 @@ from kanon_db.algorithms.generalization.initial import check_k
 from kanon_db.algorithms.generalization.loss import IntArray, Integer, Ncp, ValueArray
 from kanon_db.algorithms.generalization.microdata import Microdata
 from kanon_db.algorithms.generalization.result import Generalization
+from kanon_db.algorithms.heartbeat import no_heartbeat
 from kanon_db.errors import InvalidParameterError
 
 Cut = Literal["strict", "relaxed"]
@@ -20,16 +21,12 @@ Cut = Literal["strict", "relaxed"]
 _VALUES_PER_CALL = 2**20  # looked at between two heartbeats: some milliseconds
 
 
-def _no_heartbeat() -> None:
-    pass
-
-
 def mondrian(
     microdata: Microdata,
     k: int,
     *,
     cut: Cut = "strict",
-    heartbeat: Callable[[], None] = _no_heartbeat,
+    heartbeat: Callable[[], None] = no_heartbeat,
 ) -> Generalization:
     """Cut the table in two, and each part again, as long as parts keep k records.
 

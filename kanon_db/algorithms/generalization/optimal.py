@@ -20,6 +20,7 @@ from kanon_db.algorithms.generalization.neighborhoods import improve_neighborhoo
 from kanon_db.algorithms.generalization.pairwise import solve_pairwise
 from kanon_db.algorithms.generalization.set_partition import check_size, set_partition
 from kanon_db.algorithms.generalization.split_carry import split_carry
+from kanon_db.algorithms.heartbeat import no_heartbeat
 from kanon_db.algorithms.solver import Deadline
 from kanon_db.errors import InvalidParameterError
 
@@ -65,10 +66,6 @@ class OptimalGeneralization:
         return float((loss - self.lower_bound) / loss) if loss else 0.0
 
 
-def _no_heartbeat() -> None:
-    pass
-
-
 def optimal(
     microdata: Microdata,
     k: int,
@@ -76,7 +73,7 @@ def optimal(
     formulation: Formulation = "set_partition",
     loss: Loss = "ncp",
     time_limit: float = 60.0,
-    heartbeat: Callable[[], None] = _no_heartbeat,
+    heartbeat: Callable[[], None] = no_heartbeat,
 ) -> OptimalGeneralization:
     """Find classes of at least k records with the least total loss.
 

@@ -14,11 +14,8 @@ from kanon_db.algorithms.generalization.microdata import Microdata
 from kanon_db.algorithms.generalization.result import Generalization
 from kanon_db.algorithms.generalization.row_types import RowTypes, Schedule, annealed_classes
 from kanon_db.algorithms.generalization.split import checked_classes, split
+from kanon_db.algorithms.heartbeat import no_heartbeat
 from kanon_db.errors import InvalidParameterError
-
-
-def _no_heartbeat() -> None:
-    pass
 
 
 def _unlimited() -> float:
@@ -34,7 +31,7 @@ def refine(
     effort: int = 1000,
     spent: Callable[[], float] = _unlimited,
     constraint: Constraint | None = None,
-    heartbeat: Callable[[], None] = _no_heartbeat,
+    heartbeat: Callable[[], None] = no_heartbeat,
 ) -> Generalization:
     """Lower the loss of equivalence classes.
 

@@ -12,11 +12,8 @@ from kanon_db.algorithms.generalization.greedy_search import greedy_search
 from kanon_db.algorithms.generalization.initial import check_k, classes_of_k
 from kanon_db.algorithms.generalization.loss import IntArray, Ncp
 from kanon_db.algorithms.generalization.microdata import Microdata
+from kanon_db.algorithms.heartbeat import no_heartbeat
 from kanon_db.errors import InvalidParameterError
-
-
-def _no_heartbeat() -> None:
-    pass
 
 
 def split(
@@ -24,7 +21,7 @@ def split(
     class_of_record: IntArray,
     k: int,
     *,
-    heartbeat: Callable[[], None] = _no_heartbeat,
+    heartbeat: Callable[[], None] = no_heartbeat,
 ) -> IntArray:
     """Split each class of 2k records or more by Greedy Search.
 

@@ -14,6 +14,7 @@ from kanon_db.algorithms.generalization.exact_loss import ExactLoss, Loss
 from kanon_db.algorithms.generalization.initial import check_k, classes_of_k, sort_order
 from kanon_db.algorithms.generalization.microdata import Microdata
 from kanon_db.algorithms.generalization.set_partition import set_partition
+from kanon_db.algorithms.heartbeat import no_heartbeat
 from kanon_db.algorithms.solver import Deadline
 from kanon_db.errors import InvalidParameterError
 
@@ -39,10 +40,6 @@ class SplitCarry:
     n_cut_short: int
 
 
-def _no_heartbeat() -> None:
-    pass
-
-
 def split_carry(
     microdata: Microdata,
     k: int,
@@ -52,7 +49,7 @@ def split_carry(
     bubble: tuple[int, int] | None = None,
     loss: Loss = "ncp",
     time_limit: float = 60.0,
-    heartbeat: Callable[[], None] = _no_heartbeat,
+    heartbeat: Callable[[], None] = no_heartbeat,
 ) -> SplitCarry:
     """Split the sorted records into small problems, solve these, and carry classes to the next.
 

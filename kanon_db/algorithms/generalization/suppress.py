@@ -28,14 +28,11 @@ from kanon_db.algorithms.generalization.loss import IntArray, Integer, Ncp
 from kanon_db.algorithms.generalization.microdata import Microdata
 from kanon_db.algorithms.generalization.result import Generalization
 from kanon_db.algorithms.generalization.split import checked_classes
+from kanon_db.algorithms.heartbeat import no_heartbeat
 from kanon_db.errors import InvalidParameterError
 
 _NONE = -(2**62)
 _RECORDS_PER_CALL = 2**18  # looked at between two heartbeats: some milliseconds
-
-
-def _no_heartbeat() -> None:
-    pass
 
 
 def suppress(
@@ -45,7 +42,7 @@ def suppress(
     max_suppressed: Fraction,
     *,
     constraint: Constraint | None = None,
-    heartbeat: Callable[[], None] = _no_heartbeat,
+    heartbeat: Callable[[], None] = no_heartbeat,
 ) -> Generalization:
     """Suppress records, one by one, as long as the total loss falls.
 

@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+from kanon_db.algorithms.heartbeat import no_heartbeat
 from kanon_db.algorithms.suppression.patterns import PatternSet
 from kanon_db.algorithms.suppression.row_types import IntArray, RowTypes, identical_rows
 from kanon_db.errors import InfeasibleError, InvalidParameterError
@@ -70,16 +71,12 @@ class Suppression:
         return np.bincount(self.pattern_of_record % (n_patterns + 1), minlength=n_patterns + 1)
 
 
-def _no_heartbeat() -> None:
-    pass
-
-
 def greedy(
     codes: npt.ArrayLike,
     patterns: PatternSet,
     k: int,
     *,
-    heartbeat: Callable[[], None] = _no_heartbeat,
+    heartbeat: Callable[[], None] = no_heartbeat,
 ) -> Suppression:
     """Suppress cells so that every combination of kept cells occurs at least k times.
 
@@ -181,7 +178,7 @@ def greedy_on_types(
     patterns: PatternSet,
     k: int,
     *,
-    heartbeat: Callable[[], None] = _no_heartbeat,
+    heartbeat: Callable[[], None] = no_heartbeat,
 ) -> IntArray:
     """Choose a pattern for each row type; see :func:`greedy`.
 

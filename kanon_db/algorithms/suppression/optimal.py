@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from kanon_db.algorithms.heartbeat import no_heartbeat
 from kanon_db.algorithms.suppression.greedy import (
     LEFT_OVER,
     Suppression,
@@ -63,17 +64,13 @@ class OptimalSuppression:
         return float((cost - self.lower_bound) / cost) if cost else 0.0
 
 
-def _no_heartbeat() -> None:
-    pass
-
-
 def optimal(
     codes: npt.ArrayLike,
     patterns: PatternSet,
     k: int,
     *,
     time_limit: float = 60.0,
-    heartbeat: Callable[[], None] = _no_heartbeat,
+    heartbeat: Callable[[], None] = no_heartbeat,
 ) -> OptimalSuppression:
     """Suppress cells at the lowest cost so that every combination of kept cells occurs k times.
 

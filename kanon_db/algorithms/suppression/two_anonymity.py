@@ -6,12 +6,9 @@ from collections.abc import Callable
 
 import numpy.typing as npt
 
+from kanon_db.algorithms.heartbeat import no_heartbeat
 from kanon_db.algorithms.suppression.optimal import OptimalSuppression, optimal
 from kanon_db.algorithms.suppression.patterns import PatternSet
-
-
-def _no_heartbeat() -> None:
-    pass
 
 
 def two_anonymity(
@@ -19,7 +16,7 @@ def two_anonymity(
     patterns: PatternSet,
     *,
     time_limit: float = 60.0,
-    heartbeat: Callable[[], None] = _no_heartbeat,
+    heartbeat: Callable[[], None] = no_heartbeat,
 ) -> OptimalSuppression:
     """Suppress cells at the lowest cost so that no combination of kept cells occurs only once.
 

@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kanon_db.algorithms.freeform.partitions import Method, partitioned
-from kanon_db.algorithms.freeform.result import cells, no_heartbeat
+from kanon_db.algorithms.freeform.result import cells
 from kanon_db.algorithms.freeform.verification import verify_matching
 from kanon_db.algorithms.generalization.microdata import Microdata
+from kanon_db.algorithms.heartbeat import no_heartbeat
 from tests.unit.generalization.exhaustive import loss_of_class
 
 
