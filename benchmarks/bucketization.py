@@ -11,7 +11,6 @@ from pathlib import Path
 from time import perf_counter
 
 import numpy as np
-import numpy.typing as npt
 
 from benchmarks.census_like import EDU_SHARES, OCC_SHARES, counts_of, split
 from benchmarks.harness import table
@@ -24,6 +23,7 @@ from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy, PrivacySpec
 from kanon_db.algorithms.bucketization.random_assignment import assign_randomly
 from kanon_db.algorithms.bucketization.setting import BucketSetting
 from kanon_db.algorithms.bucketization.two_size import two_size
+from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray
 from kanon_db.errors import KanonError
 from kanon_db.metrics.workload import count_errors
 
@@ -36,7 +36,7 @@ N_QUERIES = 1000
 _CENSUS_RECORDS = 300_000
 _CENSUS_VALUES = (76, 2, 14, 6, 9, 50, 20)  # of its quasi-identifiers
 
-Codes = npt.NDArray[np.int32]
+Codes = CodeArray
 Answers = Mapping[str, Sequence[float]]
 
 
@@ -58,12 +58,12 @@ def _tables() -> list[tuple[str, Microdata]]:
     ]
 
 
-def census(shares: npt.NDArray[np.float64], n_records: int = _CENSUS_RECORDS) -> Microdata:
+def census(shares: FloatArray, n_records: int = _CENSUS_RECORDS) -> Microdata:
     """Draw a table whose attributes all depend a little on one hidden number of each record."""
     generator = np.random.default_rng(7)
     hidden = generator.standard_normal(n_records)
 
-    def ranks() -> npt.NDArray[np.int64]:
+    def ranks() -> IntArray:
         return np.argsort(np.argsort(0.5 * hidden + generator.standard_normal(n_records)))
 
     columns = [(ranks() * n // n_records).astype(np.int32) for n in _CENSUS_VALUES]
@@ -90,7 +90,7 @@ def _assigned(method: str, data: Microdata, privacy: FPrimePrivacy) -> tuple[flo
     return setting.msbs, buckets
 
 
-_SEARCHES: dict[str, Callable[[npt.NDArray[np.int64], FPrimePrivacy], BucketSetting]] = {
+_SEARCHES: dict[str, Callable[[IntArray, FPrimePrivacy], BucketSetting]] = {
     "two_size": lambda counts, privacy: two_size(counts, privacy, MAX_BUCKET_SIZE),
     "multi_size": lambda counts, privacy: multi_size(counts, privacy, MAX_BUCKET_SIZE),
     "optimal": lambda counts, privacy: (
@@ -161,7 +161,7 @@ def _milliseconds(search: Callable[[], object]) -> str:
     return f"{1000 * (perf_counter() - started):.1f}"
 
 
-def _timed(counts: npt.NDArray[np.int64]) -> list[str]:
+def _timed(counts: IntArray) -> list[str]:
     """Milliseconds of each search, and of the pruning that the paper compares."""
     spec = PrivacySpecification.parse('{"theta": 8, "base": 0.02}')
     privacy = spec.thresholds([str(i) for i in range(counts.size)], counts)

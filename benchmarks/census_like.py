@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
+
+from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 
 OCC_SHARES = np.concatenate(
     [[0.075], 0.925 * 0.93 ** np.arange(49) / (0.93 ** np.arange(49)).sum()]
@@ -16,7 +17,7 @@ EDU_SHARES = (
 """14 values, the most frequent 27.3% of the records."""
 
 
-def counts_of(shares: npt.NDArray[np.float64], n_records: int) -> npt.NDArray[np.int64]:
+def counts_of(shares: FloatArray, n_records: int) -> IntArray:
     """Round shares of a table to numbers of records that add up.
 
     Parameters
@@ -34,9 +35,7 @@ def counts_of(shares: npt.NDArray[np.float64], n_records: int) -> npt.NDArray[np
     return counts
 
 
-def split(
-    counts: npt.NDArray[np.int64], factor: int, generator: np.random.Generator
-) -> npt.NDArray[np.int64]:
+def split(counts: IntArray, factor: int, generator: np.random.Generator) -> IntArray:
     """Replace each value by ``factor`` values, one of which each record draws.
 
     Parameters

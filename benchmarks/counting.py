@@ -19,13 +19,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import psycopg
-from numpy.typing import NDArray
 from psycopg.conninfo import conninfo_to_dict
 
 import kanon_db
 from benchmarks.harness import private_server, seconds, table
 from benchmarks.publication import make_census
-from kanon_db.database.buckets import ASSIGNMENTS
+from kanon_db.algorithms.ground.arrays import BoolArray, FloatArray, IntArray
+from kanon_db.publications.buckets.kind import ASSIGNMENTS
 
 PAGE = Path(__file__).parents[1] / "docs" / "estimation.md"
 MARK = "<!-- results: python -m benchmarks.counting --write -->\n"
@@ -173,7 +173,7 @@ def _cluster_of(data_directory: str) -> Path:
 
 @contextmanager
 def _restarted(folder: Path) -> Iterator[None]:
-    from kanon_db.server.local import LocalCluster
+    from kanon_db.cluster.local import LocalCluster
 
     cluster = LocalCluster(folder)
     cluster.stop()
@@ -181,7 +181,7 @@ def _restarted(folder: Path) -> Iterator[None]:
     yield
 
 
-def _pgbench(dsn: str, *, clients: int, duration: int) -> NDArray[np.float64]:
+def _pgbench(dsn: str, *, clients: int, duration: int) -> FloatArray:
     """Run estimates from so many sessions; the latencies in milliseconds.
 
     Of the second half: in the first, each session pays for its imports.
@@ -277,8 +277,8 @@ def _covered(dsn: str, chosen: Table, publication: str) -> list[str]:
 def _question(
     random: np.random.Generator,
     chosen: Table,
-    coded: dict[str, tuple[NDArray[np.int64], pd.Index]],
-) -> tuple[str, NDArray[np.bool_]]:
+    coded: dict[str, tuple[IntArray, pd.Index]],
+) -> tuple[str, BoolArray]:
     """Draw a conjunction on one to three quasi-identifiers and the sensitive attribute."""
     columns = random.choice(chosen.quasi_identifiers, random.integers(1, 4), replace=False)
     parts, holds = [], None

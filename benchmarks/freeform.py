@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from benchmarks.harness import table
@@ -31,10 +30,11 @@ from kanon_db.algorithms.freeform.ring import ring
 from kanon_db.algorithms.freeform.sort_greedy import sort_greedy
 from kanon_db.algorithms.freeform.symmetric import symmetric
 from kanon_db.algorithms.generalization.greedy_search import greedy_search
-from kanon_db.algorithms.generalization.loss import Ncp
-from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
 from kanon_db.algorithms.generalization.refine import refine
-from kanon_db.algorithms.heartbeat import no_heartbeat
+from kanon_db.algorithms.ground.arrays import CodeArray
+from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
+from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.metrics.freeform import measure
 from kanon_db.metrics.generalization import measure as measure_classes
 
@@ -90,7 +90,7 @@ def microdata(source: tuple[str, str, str], n_records: int, d: int = 8) -> Micro
     return Microdata(np.column_stack(codes), tuple(attributes))
 
 
-def _gcp(data: Microdata, matches: npt.NDArray[np.int32]) -> float:
+def _gcp(data: Microdata, matches: CodeArray) -> float:
     return measure(data, cells(data, matches)).gcp
 
 

@@ -21,9 +21,9 @@ import pandas as pd
 from benchmarks.harness import table
 from kanon_db.algorithms.generalization.greedy_search import greedy_search
 from kanon_db.algorithms.generalization.k_member import k_member
-from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
 from kanon_db.algorithms.generalization.mondrian import mondrian
 from kanon_db.algorithms.generalization.refine import refine
+from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.metrics.generalization import GeneralizationMetrics, measure
 
 DATA = Path(os.environ.get("KANON_SHARED", Path(__file__).resolve().parents[2] / "shared"), "data")

@@ -13,7 +13,6 @@ from statistics import median
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from benchmarks.generalization import DATA, TABLES
@@ -21,11 +20,12 @@ from benchmarks.harness import table
 from kanon_db.algorithms.generalization.greedy_search import greedy_search
 from kanon_db.algorithms.generalization.initial import initial
 from kanon_db.algorithms.generalization.k_member import k_member
-from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
 from kanon_db.algorithms.generalization.mondrian import mondrian
 from kanon_db.algorithms.generalization.optimal import OptimalGeneralization, optimal
 from kanon_db.algorithms.generalization.refine import refine
 from kanon_db.algorithms.generalization.split_carry import split_carry
+from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.metrics.generalization import measure
 
 CASES = (("ipums", "numeric"), ("fars", "numeric"), ("fars", "mixed"), ("adult", "mixed"))
@@ -39,7 +39,7 @@ MOST_FOR_K_MEMBER = 20_000
 
 class _Classes(Protocol):
     @property
-    def class_of_record(self) -> npt.NDArray[np.int64]: ...
+    def class_of_record(self) -> IntArray: ...
 
 
 Method = Callable[[Microdata, int], _Classes]

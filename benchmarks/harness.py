@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from kanon_db.server.install import install
-from kanon_db.server.local import LocalCluster
+from kanon_db.cluster.local import LocalCluster
+from kanon_db.installation.install import install
 
 
 def seconds(action: Callable[[], object], *, runs: int = 5) -> float:

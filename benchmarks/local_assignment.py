@@ -26,6 +26,7 @@ from kanon_db.algorithms.bucketization.random_assignment import assign_randomly
 from kanon_db.algorithms.bucketization.setting import BucketSetting
 from kanon_db.algorithms.bucketization.sort_keys import sort_keys
 from kanon_db.algorithms.bucketization.two_size import two_size
+from kanon_db.algorithms.ground.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from kanon_db.metrics.workload import (
     CountErrors,
     CountQuery,
@@ -63,11 +64,7 @@ N_ROWS = 1_000_000
 _OCCUPATIONS = (3721, 9, 4030, 3992, 989, 1350, 1966, 3212, 143, 4038, 644, 3584, 912, 1572)
 _ROUNDS = 15
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
-CodeArray = npt.NDArray[np.int32]
-BoolArray = npt.NDArray[np.bool_]
-BucketArray = npt.NDArray[np.int32]
+BucketArray = CodeArray
 
 
 def main() -> str:

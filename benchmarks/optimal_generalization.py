@@ -14,12 +14,12 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.harness import table
-from kanon_db.algorithms.generalization.exact_loss import ExactLoss
 from kanon_db.algorithms.generalization.greedy_search import greedy_search
 from kanon_db.algorithms.generalization.initial import initial
-from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
 from kanon_db.algorithms.generalization.optimal import optimal
 from kanon_db.algorithms.generalization.split_carry import split_carry
+from kanon_db.algorithms.recoding.exact_loss import ExactLoss
+from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 
 DATA = Path(os.environ.get("KANON_SHARED", Path(__file__).resolve().parents[2] / "shared"), "data")
 TABLES = {

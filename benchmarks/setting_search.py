@@ -13,19 +13,19 @@ from time import perf_counter
 from typing import get_args
 
 import numpy as np
-import numpy.typing as npt
 
 from benchmarks.census_like import EDU_SHARES, OCC_SHARES, counts_of, split
 from benchmarks.harness import table
 from kanon_db.algorithms.bucketization.privacy import PrivacySpecification, check_eligible
 from kanon_db.algorithms.bucketization.setting import BucketSetting
 from kanon_db.algorithms.bucketization.two_size import Pruning, two_size
+from kanon_db.algorithms.ground.arrays import IntArray
 
 SPECIFICATION = '{"theta": 8, "base": 0.02}'
 MAX_BUCKET_SIZE = 50
 
 
-def search(counts: npt.NDArray[np.int64], pruning: Pruning) -> BucketSetting:
+def search(counts: IntArray, pruning: Pruning) -> BucketSetting:
     """Find the setting of a table with these counts."""
     spec = PrivacySpecification.parse(SPECIFICATION)
     values = [str(i) for i in range(counts.size)]

@@ -12,7 +12,6 @@ from time import perf_counter
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from benchmarks.census_like import EDU_SHARES, OCC_SHARES, counts_of, split
 from benchmarks.harness import table
@@ -21,6 +20,7 @@ from kanon_db.algorithms.bucketization.multi_size import multi_size
 from kanon_db.algorithms.bucketization.optimal import optimal
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy, PrivacySpecification
 from kanon_db.algorithms.bucketization.two_size import two_size
+from kanon_db.algorithms.ground.arrays import IntArray
 
 MAX_BUCKET_SIZE = 50
 TIME_LIMIT = 60
@@ -36,15 +36,13 @@ def main() -> str:
     return "\n".join([_losses(), _scale()])
 
 
-def thresholds_of(counts: npt.NDArray[np.int64], theta: int) -> FPrimePrivacy:
+def thresholds_of(counts: IntArray, theta: int) -> FPrimePrivacy:
     """Apply min(1, theta f_i + 0.02), the paper's rule."""
     spec = PrivacySpecification.parse(f'{{"theta": {theta}, "base": 0.02}}')
     return spec.thresholds([str(i) for i in range(counts.size)], counts)
 
 
-def personal_thresholds(
-    counts: npt.NDArray[np.int64], generator: np.random.Generator
-) -> FPrimePrivacy:
+def personal_thresholds(counts: IntArray, generator: np.random.Generator) -> FPrimePrivacy:
     """Draw a threshold of its own for each value, from its frequency + 1/40 up, most low."""
     n_records = int(counts.sum())
     own = generator.integers(1, 10**6, size=counts.size)

@@ -9,12 +9,12 @@ import os
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import psycopg
 
 from benchmarks.harness import peak_memory, private_server, seconds, table
 from benchmarks.publication import make_census
+from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.algorithms.suppression.greedy import greedy
 from kanon_db.algorithms.suppression.optimal import OptimalSuppression, optimal
 from kanon_db.algorithms.suppression.patterns import PatternSet, all_patterns, expand_rules
@@ -54,12 +54,12 @@ def main() -> str:
     return "\n".join(parts)
 
 
-def codes_of(frame: pd.DataFrame) -> npt.NDArray[np.int64]:
+def codes_of(frame: pd.DataFrame) -> IntArray:
     """Replace the values of each column by numbers."""
     return np.column_stack([pd.factorize(frame[column])[0] for column in frame]).astype(np.int64)
 
 
-def _greedy(codes: npt.NDArray[np.int64]) -> str:
+def _greedy(codes: IntArray) -> str:
     patterns = all_patterns(codes.shape[1])
     rows = []
     for k, paper in zip(KS, PAPER_ADULT, strict=True):
@@ -101,7 +101,7 @@ def _exact(adult: pd.DataFrame) -> str:
 
 
 def _timed_optimal(
-    codes: npt.NDArray[np.int64], patterns: PatternSet, k: int
+    codes: IntArray, patterns: PatternSet, k: int
 ) -> tuple[OptimalSuppression, float]:
     results = []
     taken = seconds(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kanon_db.api import Kanon, connect
+    from kanon_db.interfaces.python import Kanon, connect
 
 __all__ = ["Kanon", "connect"]
 __version__ = "0.1.0"
@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> object:
     """Import the Python interface, with pandas, only where it is used: the server never is."""
     if name in __all__:
-        from kanon_db import api
+        from kanon_db.interfaces import python
 
-        return getattr(api, name)
+        return getattr(python, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

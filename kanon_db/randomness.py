@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 
 import numpy as np
-from numpy.typing import NDArray
+
+from kanon_db.algorithms.ground.arrays import AnyIntArray
 
 
 class SecureRandom:
@@ -19,7 +20,7 @@ class SecureRandom:
         """Return uniformly random bytes."""
         return os.urandom(length)
 
-    def permutation(self, n: int) -> NDArray[np.integer]:
+    def permutation(self, n: int) -> AnyIntArray:
         """Return a uniformly random order of ``0 … n-1``, in int32 where that suffices.
 
         Sorts by 64-bit keys; two keys are equal with a probability below n**2 / 2**65

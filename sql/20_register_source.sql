@@ -12,7 +12,7 @@ SET datestyle = 'ISO, YMD'
 SET row_security = on
 AS $python$
 # environment
-from kanon_db.server.entry import register_source
+from kanon_db.interfaces.plpython import register_source
 return register_source(plpy, source, quasi_identifiers, sensitive, identifiers, attributes)
 $python$;
 COMMENT ON FUNCTION kanon.register_source IS

@@ -4,7 +4,7 @@ LANGUAGE plpython3u STABLE
 SET search_path = pg_catalog, pg_temp
 AS $python$
 # environment
-from kanon_db.server.entry import version
+from kanon_db.interfaces.plpython import version
 return version()
 $python$;
 COMMENT ON FUNCTION kanon.version() IS 'version of kanon_db';

@@ -23,7 +23,7 @@ SET datestyle = 'ISO, YMD'
 SET row_security = on
 AS $python$
 # environment
-from kanon_db.server.entry import publish_buckets
+from kanon_db.interfaces.plpython import publish_buckets
 return publish_buckets(
     plpy, source, publication, method, privacy, max_bucket_size, assignment, readers, replace,
     options

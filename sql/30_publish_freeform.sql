@@ -22,7 +22,7 @@ SET datestyle = 'ISO, YMD'
 SET row_security = on
 AS $python$
 # environment
-from kanon_db.server.entry import publish_freeform
+from kanon_db.interfaces.plpython import publish_freeform
 return publish_freeform(
     plpy, source, publication, k, method, weights, options, readers, replace
 )

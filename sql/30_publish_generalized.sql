@@ -25,7 +25,7 @@ SET datestyle = 'ISO, YMD'
 SET row_security = on
 AS $python$
 # environment
-from kanon_db.server.entry import publish_generalized
+from kanon_db.interfaces.plpython import publish_generalized
 return publish_generalized(
     plpy, source, publication, k, method, weights, options, constraints, max_suppressed, refine,
     readers, replace

@@ -24,7 +24,7 @@ SET datestyle = 'ISO, YMD'
 SET row_security = on
 AS $python$
 # environment
-from kanon_db.server.entry import publish_suppressed
+from kanon_db.interfaces.plpython import publish_suppressed
 return publish_suppressed(
     plpy, source, publication, k, patterns, method, rules, weights, options, readers, replace
 )

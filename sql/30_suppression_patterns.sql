@@ -16,7 +16,7 @@ SET datestyle = 'ISO, YMD'
 SET row_security = on
 AS $python$
 # environment
-from kanon_db.server.entry import suppression_patterns
+from kanon_db.interfaces.plpython import suppression_patterns
 return suppression_patterns(plpy, source, patterns, rules, weights)
 $python$;
 COMMENT ON FUNCTION kanon.suppression_patterns IS

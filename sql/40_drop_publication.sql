@@ -5,7 +5,7 @@ SET search_path = pg_catalog, pg_temp
 SET row_security = on
 AS $python$
 # environment
-from kanon_db.server.entry import drop_publication
+from kanon_db.interfaces.plpython import drop_publication
 drop_publication(plpy, name)
 $python$;
 COMMENT ON FUNCTION kanon.drop_publication IS 'drop a publication';

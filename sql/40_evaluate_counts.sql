@@ -19,7 +19,7 @@ SET datestyle = 'ISO, YMD'
 SET row_security = on
 AS $python$
 # environment
-from kanon_db.server.entry import evaluate_counts
+from kanon_db.interfaces.plpython import evaluate_counts
 return evaluate_counts(plpy, name, queries, dimensionality, selectivity, seed)
 $python$;
 COMMENT ON FUNCTION kanon.evaluate_counts IS

@@ -7,7 +7,7 @@ SET datestyle = 'ISO, YMD'
 SET row_security = on
 AS $python$
 # environment
-from kanon_db.server.entry import metrics
+from kanon_db.interfaces.plpython import metrics
 return metrics(plpy, name)
 $python$;
 COMMENT ON FUNCTION kanon.metrics IS 'measure a publication from its published relations';

@@ -7,7 +7,7 @@ SET datestyle = 'ISO, YMD'
 SET row_security = on
 AS $python$
 # environment
-from kanon_db.server.entry import verify
+from kanon_db.interfaces.plpython import verify
 return verify(plpy, name)
 $python$;
 COMMENT ON FUNCTION kanon.verify IS 'check a publication from its published relations alone';

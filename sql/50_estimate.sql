@@ -15,7 +15,7 @@ SET datestyle = 'ISO, YMD'
 SET row_security = on
 AS $python$
 # environment
-from kanon_db.server.entry import estimate
+from kanon_db.interfaces.plpython import estimate
 return estimate(plpy, query)
 $python$;
 COMMENT ON FUNCTION kanon.estimate IS

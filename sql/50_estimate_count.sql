@@ -12,7 +12,7 @@ SET datestyle = 'ISO, YMD'
 SET row_security = on
 AS $python$
 # environment
-from kanon_db.server.entry import estimate_count
+from kanon_db.interfaces.plpython import estimate_count
 return estimate_count(plpy, query)
 $python$;
 COMMENT ON FUNCTION kanon.estimate_count IS

@@ -13,7 +13,7 @@ SET datestyle = 'ISO, YMD'
 SET row_security = on
 AS $python$
 # environment
-from kanon_db.server.entry import estimate_counts
+from kanon_db.interfaces.plpython import estimate_counts
 return estimate_counts(plpy, query)
 $python$;
 COMMENT ON FUNCTION kanon.estimate_counts IS

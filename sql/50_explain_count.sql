@@ -12,7 +12,7 @@ SET datestyle = 'ISO, YMD'
 SET row_security = on
 AS $python$
 # environment
-from kanon_db.server.entry import explain_count
+from kanon_db.interfaces.plpython import explain_count
 return explain_count(plpy, query)
 $python$;
 COMMENT ON FUNCTION kanon.explain_count IS

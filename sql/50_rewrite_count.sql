@@ -6,7 +6,7 @@ SET datestyle = 'ISO, YMD'
 SET row_security = on
 AS $python$
 # environment
-from kanon_db.server.entry import rewrite_count
+from kanon_db.interfaces.plpython import rewrite_count
 return rewrite_count(plpy, query)
 $python$;
 COMMENT ON FUNCTION kanon.rewrite_count IS 'the SQL that answers a COUNT query, as text';

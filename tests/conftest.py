@@ -36,7 +36,7 @@ from hypothesis import HealthCheck, settings
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from kanon_db.server.local import LocalCluster
+from kanon_db.cluster.local import LocalCluster
 
 # Times are measured in benchmarks/, never asserted: a loaded machine fails no test.
 settings.register_profile(
@@ -92,7 +92,7 @@ def cluster_dsn() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def installed_dsn(cluster_dsn: str) -> Iterator[str]:
-    from kanon_db.server.install import install
+    from kanon_db.installation.install import install
 
     dsn = _create(cluster_dsn, "template0")
     try:

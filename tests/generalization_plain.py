@@ -10,9 +10,9 @@ from itertools import accumulate
 
 import numpy as np
 
-from kanon_db.algorithms.generalization.constraints import Constraint
-from kanon_db.algorithms.generalization.exact_loss import simplest_fraction
-from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
+from kanon_db.algorithms.recoding.constraints import Constraint
+from kanon_db.algorithms.recoding.exact_loss import simplest_fraction
+from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 
 Classes = list[list[int]]
 

@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kanon_db.algorithms.ground.arrays import FloatArray
 from kanon_db.counting.answers import NOTHING, Counted, Estimated
 from kanon_db.counting.expressions import (
     And,
@@ -34,7 +35,7 @@ from kanon_db.counting.expressions import (
 __all__ = ["Counted", "Truth", "Weighed", "by_attribute", "count_buckets", "count_exactly",
            "evaluate", "in_buckets", "is_readable", "sum_buckets", "weigh"]  # fmt: skip
 
-Floats = NDArray[np.float64]
+Floats = FloatArray
 Counts = list[NDArray[np.uint16]]
 """For each bucket size, the number of bits that each bucket of it has."""
 

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from kanon_db.algorithms.cells import Ranges, Sets
-from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
-
-FloatArray = npt.NDArray[np.float64]
+from kanon_db.algorithms.ground.arrays import FloatArray
+from kanon_db.algorithms.recoding.cells import Ranges, Sets
+from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 
 
 @dataclass(frozen=True, eq=False)

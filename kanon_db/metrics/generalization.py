@@ -9,12 +9,10 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.distinct import distinct
-from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
+from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
+from kanon_db.algorithms.ground.distinct import distinct
+from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.errors import InvalidParameterError
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 Normalization = Literal["n-1", "n", "binary"]
 """What the number of values in a categorical set is related to; see :func:`class_ncp`."""

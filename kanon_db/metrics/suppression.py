@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.distinct import distinct
+from kanon_db.algorithms.ground.arrays import BoolArray, IntArray
+from kanon_db.algorithms.ground.distinct import distinct
 from kanon_db.errors import InvalidParameterError
-
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -157,9 +156,7 @@ def usefulness_loss(
     return diversity / n_row_types
 
 
-def _checked(
-    codes: npt.ArrayLike, suppressed: npt.ArrayLike
-) -> tuple[IntArray, npt.NDArray[np.bool_]]:
+def _checked(codes: npt.ArrayLike, suppressed: npt.ArrayLike) -> tuple[IntArray, BoolArray]:
     table = np.asarray(codes, dtype=np.int64)
     cells = np.asarray(suppressed, dtype=np.bool_)
     if table.ndim != 2 or table.shape != cells.shape:
@@ -170,7 +167,7 @@ def _checked(
     return table, cells
 
 
-def _row_types(table: IntArray, suppressed: npt.NDArray[np.bool_]) -> IntArray:
+def _row_types(table: IntArray, suppressed: BoolArray) -> IntArray:
     """Give each distinct row a number, all suppressed cells of a column being alike."""
     labels = np.zeros(table.shape[0], dtype=np.int64)
     for column, hidden in zip(table.T, suppressed.T, strict=True):

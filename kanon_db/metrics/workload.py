@@ -14,16 +14,17 @@ from itertools import pairwise
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
-from kanon_db.algorithms.heartbeat import no_heartbeat
+from kanon_db.algorithms.ground.arrays import (
+    AnyIntArray,
+    BoolArray,
+    CodeArray,
+    FloatArray,
+    IntArray,
+    WordArray,
+)
+from kanon_db.algorithms.ground.pulse import no_heartbeat
 from kanon_db.errors import InvalidParameterError
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
-CodeArray = npt.NDArray[np.int32]
-BoolArray = npt.NDArray[np.bool_]
-WordArray = npt.NDArray[np.uint64]
 
 _QUERIES_PER_WORD = 64
 _RECORDS_PER_BLOCK = 2**18
@@ -94,7 +95,7 @@ class CountErrors:
         defined = self.relative[self.actual > 0]
         return float(np.median(defined)) if defined.size else math.nan
 
-    def select(self, chosen: npt.NDArray[np.bool_]) -> CountErrors:
+    def select(self, chosen: BoolArray) -> CountErrors:
         """Take some of the queries, for averages over a range of selectivity, say.
 
         Parameters
@@ -186,7 +187,7 @@ def random_queries(
 
 
 def count_errors(
-    bucket_of_record: npt.NDArray[np.integer],
+    bucket_of_record: AnyIntArray,
     qi_codes: CodeArray,
     sa_codes: CodeArray,
     queries: Sequence[CountQuery],
@@ -284,11 +285,11 @@ def exact_counts(
 
 
 def estimated_counts(
-    qit_buckets: npt.NDArray[np.integer],
+    qit_buckets: AnyIntArray,
     qi_codes: CodeArray,
-    sat_buckets: npt.NDArray[np.integer],
+    sat_buckets: AnyIntArray,
     sat_codes: CodeArray,
-    sat_counts: npt.NDArray[np.integer],
+    sat_counts: AnyIntArray,
     queries: Sequence[CountQuery],
     *,
     heartbeat: Callable[[], None] = no_heartbeat,

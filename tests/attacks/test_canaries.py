@@ -20,9 +20,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from kanon_db.database.load import load_csv
-from kanon_db.database.psycopg_session import PsycopgSession
 from kanon_db.errors import KanonError
+from kanon_db.session.psycopg_session import PsycopgSession
+from kanon_db.transfer.load import load_csv
 from tests.integration.parties import (
     WAYS,
     Connection,

@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 from kanon_db.errors import PermissionDeniedError
-from kanon_db.server.doctor import examine
-from kanon_db.server.install import install, uninstall
+from kanon_db.installation.doctor import examine
+from kanon_db.installation.install import install, uninstall
 from tests.integration.parties import Connection, fetch, quoted, value
 
 

@@ -11,10 +11,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from kanon_db.database.load import load_csv
-from kanon_db.database.psycopg_session import PsycopgSession
 from kanon_db.errors import InvalidNameError, KanonError, NotFoundError
-from kanon_db.server.install import install, uninstall
+from kanon_db.installation.install import install, uninstall
+from kanon_db.session.psycopg_session import PsycopgSession
+from kanon_db.transfer.load import load_csv
 from tests.integration.parties import (
     WAYS,
     Connection,

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from kanon_db.server import host
+from kanon_db.algorithms.ground.arrays import FloatArray
+from kanon_db.cluster import host
 from tests.integration.parties import Functions, Parties, create_table, fetch, value
 
 SIGMAS = 7
@@ -201,7 +201,7 @@ def test_bitmap_join(published: Parties, layout: str) -> None:
 def test_source_order(published: Parties, layout: str, what: str) -> None:
     """Neither bucket numbers nor row numbers follow the source, as a whole or among neighbours."""
     qit, _ = by_ctid(published, layout)
-    place: NDArray[np.float64] = np.empty(N_RECORDS)
+    place: FloatArray = np.empty(N_RECORDS)
     for row, (person, bucket) in enumerate(qit):
         place[person] = bucket if what == "bucket_id" else row
     # Correlations of unrelated numbers have a standard deviation of 1 / sqrt(n).

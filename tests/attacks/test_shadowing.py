@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 
-from kanon_db.server.install import install
+from kanon_db.installation.install import install
 from tests.integration.parties import (
     WAYS,
     Connection,

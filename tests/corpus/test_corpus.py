@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kanon_db.database import estimates
-from kanon_db.database.psycopg_session import PsycopgSession
+from kanon_db.answering import estimates
 from kanon_db.errors import KanonError
+from kanon_db.session.psycopg_session import PsycopgSession
 from tests.corpus.oracle import expected_counts
 from tests.corpus.tables import make_tables
 from tests.integration.parties import Functions, Parties, fetch, sqlstate_of
@@ -103,7 +103,7 @@ def test_counts_follow_from_the_pairs(parties: Parties, query: str) -> None:
 
 def in_order(parties: Parties, query: str) -> list[list[Any]]:
     """Answers with each group's values in the order of GROUP BY, which JSON objects lose."""
-    from kanon_db.database.query_scope import open_query
+    from kanon_db.answering.scope import open_query
 
     session = PsycopgSession(parties.analyst)
     with session.transaction():

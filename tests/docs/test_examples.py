@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 import kanon_db
-from kanon_db.demo import write_fair
+from kanon_db.interfaces.demo import write_fair
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

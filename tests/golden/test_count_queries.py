@@ -11,7 +11,7 @@ import pytest
 from psycopg import sql
 
 from kanon_db.algorithms.bucketization.setting import BucketSetting
-from kanon_db.database.bucket_tables import first_bucket_ids
+from kanon_db.publications.buckets.tables import first_bucket_ids
 
 QI = ("Gender", "Zip", "Age")
 

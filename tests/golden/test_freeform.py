@@ -19,8 +19,8 @@ from kanon_db.algorithms.freeform.result import cells
 from kanon_db.algorithms.freeform.ring import ring
 from kanon_db.algorithms.freeform.sort_greedy import sort_greedy
 from kanon_db.algorithms.freeform.verification import verify_matching
-from kanon_db.algorithms.generalization.loss import Ncp
-from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
+from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
+from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.metrics.freeform import measure
 from tests.unit.freeform.plain import run
 

@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 
 from kanon_db.algorithms.generalization.greedy_search import greedy_search
-from kanon_db.algorithms.generalization.loss import Ncp
-from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
 from kanon_db.algorithms.generalization.mondrian import mondrian
 from kanon_db.algorithms.generalization.refine import refine
+from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
+from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.metrics.generalization import measure
 from tests.generalization_plain import as_classes, numeric_table
 

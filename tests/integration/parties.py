@@ -15,8 +15,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from kanon_db.database.psycopg_session import PsycopgSession
 from kanon_db.errors import KanonError
+from kanon_db.session.psycopg_session import PsycopgSession
 
 Connection = psycopg.Connection[Any]
 
@@ -215,7 +215,7 @@ class Package:
     """The operations of the Python interface, over a connection of the same role."""
 
     def __init__(self, connection: Connection) -> None:
-        from kanon_db.api import Kanon
+        from kanon_db.interfaces.python import Kanon
 
         self.connection = connection
         self.kanon = Kanon(PsycopgSession(connection))

@@ -7,7 +7,7 @@ import subprocess
 import psycopg
 
 import kanon_db
-from kanon_db.server.host import find_programs
+from kanon_db.cluster.host import find_programs
 
 QUERY = "SELECT COUNT(*) FROM people_b WHERE age < 40 AND disease = 'flu'"
 
@@ -60,7 +60,7 @@ def test_estimates_do_not_need_the_microdata(database, new_database, new_role, c
     assert all(holds for *_, holds in checks)
     assert rows == (400,)
     # An installation on the new server takes the restored one over.
-    from kanon_db.server.install import install
+    from kanon_db.installation.install import install
 
     install(empty)
     with kanon_db.connect(empty) as kanon:

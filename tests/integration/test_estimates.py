@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 import kanon_db
-from kanon_db.demo import write_fair
+from kanon_db.interfaces.demo import write_fair
 from tests.expected_counts import of_buckets
 
 N_QUERIES = 1000

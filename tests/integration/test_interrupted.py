@@ -18,8 +18,8 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from kanon_db.server.install import install
-from kanon_db.server.local import LocalCluster
+from kanon_db.cluster.local import LocalCluster
+from kanon_db.installation.install import install
 from tests.integration.parties import (
     WAYS,
     Connection,

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kanon_db.database.load import LoadReport, load_csv
-from kanon_db.database.psycopg_session import PsycopgSession
 from kanon_db.errors import DuplicateError, InvalidParameterError, KanonError, NotFoundError
+from kanon_db.session.psycopg_session import PsycopgSession
+from kanon_db.transfer.load import LoadReport, load_csv
 from tests.integration.parties import Parties, columns_of, fetch, quoted, value
 
 

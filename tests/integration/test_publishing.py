@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import kanon_db
-from kanon_db.api import Kanon
-from kanon_db.database.psycopg_session import PsycopgSession
+from kanon_db.interfaces.python import Kanon
+from kanon_db.session.psycopg_session import PsycopgSession
 from tests.integration.parties import (
     WAYS,
     Connection,

@@ -16,12 +16,12 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 
 import kanon_db
+from kanon_db.cluster import host
+from kanon_db.cluster.local import LocalCluster
 from kanon_db.errors import InUseError, ServerError
-from kanon_db.server import host
-from kanon_db.server.doctor import examine
-from kanon_db.server.install import install, migration_script, uninstall
-from kanon_db.server.local import LocalCluster
-from kanon_db.server.resources import resource_directory
+from kanon_db.installation.doctor import examine
+from kanon_db.installation.install import install, migration_script, uninstall
+from kanon_db.installation.resources import resource_directory
 from tests.integration.parties import (
     Connection,
     Functions,

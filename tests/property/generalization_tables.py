@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
+from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 
 
 @st.composite

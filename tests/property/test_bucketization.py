@@ -27,8 +27,9 @@ from kanon_db.algorithms.bucketization.privacy import (
     PrivacySpecification,
     check_eligible,
 )
-from kanon_db.algorithms.bucketization.setting import BucketSetting, IntArray
+from kanon_db.algorithms.bucketization.setting import BucketSetting
 from kanon_db.algorithms.bucketization.two_size import two_size
+from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.errors import IneligibleError, InfeasibleError, InvalidParameterError
 from tests.property import strategies
 

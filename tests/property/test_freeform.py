@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kanon_db.algorithms.cells import Ranges
 from kanon_db.algorithms.freeform.assignments import draw_assignments
 from kanon_db.algorithms.freeform.graph import units_lost
 from kanon_db.algorithms.freeform.greedy import greedy
@@ -22,8 +21,9 @@ from kanon_db.algorithms.freeform.result import cells
 from kanon_db.algorithms.freeform.ring import ring
 from kanon_db.algorithms.freeform.sort_greedy import sort_greedy
 from kanon_db.algorithms.freeform.symmetric import symmetric
-from kanon_db.algorithms.generalization.loss import Ncp
-from kanon_db.algorithms.generalization.microdata import Microdata
+from kanon_db.algorithms.recoding.cells import Ranges
+from kanon_db.algorithms.recoding.microdata import Microdata
+from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.errors import InfeasibleError
 from kanon_db.metrics.freeform import measure
 from tests.property.test_generalization_optimal import microdata

@@ -9,7 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from kanon_db import cli
+from kanon_db.interfaces import cli
 
 
 def commands(group: click.Group) -> Iterator[click.Command]:

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from kanon_db import console
 from kanon_db.errors import InfeasibleError
+from kanon_db.interfaces import console
 
 
 @dataclass(frozen=True)

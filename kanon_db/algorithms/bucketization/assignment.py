@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.bucketization.setting import BucketSetting, IntArray, record_counts
+from kanon_db.algorithms.bucketization.setting import BucketSetting, record_counts
 from kanon_db.algorithms.bucketization.transportation import Transport, in_shares, transport
+from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
 

@@ -6,22 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from kanon_db.algorithms.bucketization.marginal_refinement import refine
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.random_assignment import Permuter, assign_randomly
-from kanon_db.algorithms.bucketization.setting import BucketSetting, IntArray
+from kanon_db.algorithms.bucketization.setting import BucketSetting
 from kanon_db.algorithms.bucketization.sort_keys import sort_keys
-from kanon_db.algorithms.bucketization.sorted_sweep import (
-    UNPLACED,
-    CodeArray,
-    LimitArray,
-    place_left_over,
-    sweep,
-)
+from kanon_db.algorithms.bucketization.sorted_sweep import UNPLACED, place_left_over, sweep
 from kanon_db.algorithms.bucketization.two_size import MAX_BUCKET_SIZE, two_size
-from kanon_db.algorithms.heartbeat import no_heartbeat
+from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, SmallIntArray
+from kanon_db.algorithms.ground.pulse import no_heartbeat
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
 _MAX_CELLS = 2**26  # occurrence limits held at once: 128 MB
@@ -43,7 +37,7 @@ class LocalAssignment:
         How many buckets of which size.
     """
 
-    bucket_of_record: npt.NDArray[np.int32]
+    bucket_of_record: CodeArray
     setting: BucketSetting
 
 
@@ -173,7 +167,7 @@ def _check(qi_codes: CodeArray, sa_codes: CodeArray, n_values: int) -> None:
 
 def _limits(
     privacy: FPrimePrivacy, max_bucket_size: int, n_records: int, heartbeat: Callable[[], None]
-) -> LimitArray:
+) -> SmallIntArray:
     """Limits at sizes 0 … M, where M is the largest size that the sweep considers."""
     sufficient = max(2 * privacy.corresponding_l(), _LEAST_LARGEST)
     largest = max(1, min(max_bucket_size, n_records, sufficient))

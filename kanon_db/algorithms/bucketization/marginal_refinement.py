@@ -8,14 +8,10 @@ from itertools import combinations
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from kanon_db.algorithms.bucketization.random_assignment import Permuter
-from kanon_db.algorithms.bucketization.setting import IntArray
 from kanon_db.algorithms.bucketization.sort_keys import sort_keys
-
-FloatArray = npt.NDArray[np.float64]
-CodeArray = npt.NDArray[np.int32]
+from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray
 
 _LEAST_RECORDS = 100  # fewer records of a cell could be moved for the sake of one of them
 _MAX_MARGINALS = 36  # as many as 8 quasi-identifiers have: more take time and add little

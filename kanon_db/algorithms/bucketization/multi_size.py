@@ -10,9 +10,10 @@ import numpy.typing as npt
 
 from kanon_db.algorithms.bucketization.assignment import partition_records
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
-from kanon_db.algorithms.bucketization.setting import BucketSetting, IntArray, record_counts
+from kanon_db.algorithms.bucketization.setting import BucketSetting, record_counts
 from kanon_db.algorithms.bucketization.two_size import two_size
-from kanon_db.algorithms.heartbeat import no_heartbeat
+from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.ground.pulse import no_heartbeat
 
 
 def multi_size(

@@ -14,10 +14,11 @@ import numpy.typing as npt
 from kanon_db.algorithms.bucketization.multi_size import multi_size
 from kanon_db.algorithms.bucketization.optimal_model import Program, Solved, solve
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
-from kanon_db.algorithms.bucketization.setting import BucketSetting, IntArray, record_counts
+from kanon_db.algorithms.bucketization.setting import BucketSetting, record_counts
 from kanon_db.algorithms.bucketization.transportation import transport
 from kanon_db.algorithms.bucketization.two_size import two_size
-from kanon_db.algorithms.heartbeat import no_heartbeat
+from kanon_db.algorithms.ground.arrays import BoolArray, IntArray
+from kanon_db.algorithms.ground.pulse import no_heartbeat
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
 Status = Literal["optimal", "feasible"]
@@ -33,8 +34,6 @@ _MAX_SINGLE_TYPES = 256  # added at once
 _LARGEST_SUPPLY = 2**31  # of fractional settings, in fractions of a record
 _TOLERANCE = 1e-4  # of the solver, in records and in loss, both of which are whole
 _PRECISION = 1e-9
-
-BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 import highspy
 import numpy as np
-import numpy.typing as npt
 import pulp  # type: ignore[import-untyped]
 
-from kanon_db.algorithms.bucketization.setting import IntArray
-from kanon_db.algorithms.solver import HiGHS, watched
+from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
+from kanon_db.algorithms.ground.solver import HiGHS, watched
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +61,7 @@ class Solved:
         Time that the solver took.
     """
 
-    counts: npt.NDArray[np.float64] | None
+    counts: FloatArray | None
     lower_bound: float
     infeasible: bool
     seconds: float
@@ -120,7 +119,7 @@ def solve(
     # Losses are whole numbers, so that a gap of less than 1 is none.
     solver = HiGHS(values, time_limit, heartbeat, gap=0.99)
     problem.solve(solver)
-    counts: npt.NDArray[np.float64] | None = None
+    counts: FloatArray | None = None
     if solver.found:
         counts = near.astype(np.float64) + np.array(
             [variable.varValue for variable in b], dtype=np.float64

@@ -18,7 +18,8 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.bucketization.setting import IntArray, record_counts
+from kanon_db.algorithms.bucketization.setting import record_counts
+from kanon_db.algorithms.ground.arrays import BoolArray, IntArray
 from kanon_db.errors import IneligibleError, InvalidParameterError
 
 _RULES = ("theta", "base", "default", "l", "null")
@@ -125,7 +126,7 @@ class FPrimePrivacy:
         """
         return int(-(-1 // min(self.thresholds, default=Fraction(1))))
 
-    def ineligible(self, counts: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+    def ineligible(self, counts: npt.ArrayLike) -> BoolArray:
         """Tell which values are more frequent in the whole table than their threshold.
 
         No bucketization satisfies F'-privacy if and only if there is such a value.

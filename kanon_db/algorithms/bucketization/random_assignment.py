@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from kanon_db.algorithms.bucketization.assignment import partition_records, round_robin
-from kanon_db.algorithms.bucketization.setting import BucketSetting, IntArray
+from kanon_db.algorithms.bucketization.setting import BucketSetting
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
 
 _RECORDS_PER_BLOCK = 2**20  # so that no intermediate result takes more than the result
 
@@ -16,17 +16,17 @@ _RECORDS_PER_BLOCK = 2**20  # so that no intermediate result takes more than the
 class Permuter(Protocol):
     """The one kind of randomness needed; ``numpy.random.Generator`` has it, too."""
 
-    def permutation(self, n: int, /) -> npt.NDArray[np.integer]:
+    def permutation(self, n: int, /) -> AnyIntArray:
         """Return a uniformly random order of ``0 … n-1``."""
 
 
 def assign_randomly(
-    codes: npt.NDArray[np.int32],
+    codes: CodeArray,
     counts: IntArray,
     limits: IntArray,
     setting: BucketSetting,
     random: Permuter,
-) -> npt.NDArray[np.int32]:
+) -> CodeArray:
     """Draw a bucket for each record.
 
     Given which values each bucket holds, every way to match the records with the values is

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.errors import InvalidParameterError
 from kanon_db.metrics.loss import bucket_size_loss, mean_squared_bucket_size
-
-IntArray = npt.NDArray[np.int64]
 
 MAX_RECORDS = 2**48
 """Largest table: with buckets of at most 5,000 records every product still fits 64 bits."""

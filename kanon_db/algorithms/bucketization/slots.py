@@ -9,16 +9,16 @@ works on all buckets at once.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from kanon_db.algorithms.bucketization.setting import BucketSetting
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
 
 
 def bit_positions(
-    bucket_numbers: npt.NDArray[np.integer],
-    order: npt.NDArray[np.integer],
+    bucket_numbers: AnyIntArray,
+    order: AnyIntArray,
     setting: BucketSetting,
-) -> npt.NDArray[np.int32]:
+) -> CodeArray:
     """Give each record its place.
 
     Parameters
@@ -57,7 +57,7 @@ def bit_positions(
     return positions
 
 
-def pack_bits(positions: npt.NDArray[np.integer], n_records: int) -> bytes:
+def pack_bits(positions: AnyIntArray, n_records: int) -> bytes:
     """Set the bits at these positions; the first is the lowest of the first byte.
 
     Returns

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from kanon_db.algorithms.bucketization.setting import IntArray
+from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
 
 _LARGEST_KEY = 2**62
 
 
-def sort_keys(columns: Sequence[npt.NDArray[np.int32]], *, reflected: bool = False) -> IntArray:
+def sort_keys(columns: Sequence[CodeArray], *, reflected: bool = False) -> IntArray:
     """Pack the codes of each record, the first attribute foremost.
 
     Parameters

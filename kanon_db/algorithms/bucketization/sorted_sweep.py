@@ -6,12 +6,8 @@ from collections.abc import Callable
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
-from kanon_db.algorithms.bucketization.setting import IntArray
-
-LimitArray = npt.NDArray[np.int16]
-CodeArray = npt.NDArray[np.int32]
+from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, SmallIntArray
 
 UNPLACED = -1
 """Instead of a bucket number: the sweep left this record over."""
@@ -23,7 +19,7 @@ _CELLS_PER_BLOCK = 2**22
 def sweep(
     order: IntArray,
     sa_codes: CodeArray,
-    limits: LimitArray,
+    limits: SmallIntArray,
     heartbeat: Callable[[], None],
 ) -> IntArray:
     """Gather records in their order into buckets that respect the limits.
@@ -97,7 +93,7 @@ def place_left_over(
     buckets: IntArray,
     order: IntArray,
     sa_codes: CodeArray,
-    limits: LimitArray,
+    limits: SmallIntArray,
     heartbeat: Callable[[], None],
 ) -> None:
     """Add each record left over to the nearest bucket that has room for its value.
@@ -146,7 +142,7 @@ def place_left_over(
 def _sweep_block(
     order: IntArray,
     sa_codes: CodeArray,
-    limits: LimitArray,
+    limits: SmallIntArray,
     smallest: IntArray,
     buckets: IntArray,
     following: IntArray,
@@ -211,7 +207,7 @@ def _place(
     beside: IntArray,
     sizes: IntArray,
     own: IntArray,
-    limits: LimitArray,
+    limits: SmallIntArray,
     buckets: IntArray,
 ) -> None:
     """Place records of one value, whose limits these are."""

@@ -7,12 +7,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
-from kanon_db.algorithms.bucketization.setting import IntArray
-from kanon_db.algorithms.heartbeat import no_heartbeat
-
-BoolArray = npt.NDArray[np.bool_]
+from kanon_db.algorithms.ground.arrays import BoolArray, IntArray
+from kanon_db.algorithms.ground.pulse import no_heartbeat
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
-from kanon_db.algorithms.bucketization.setting import BucketSetting, IntArray, record_counts
-from kanon_db.algorithms.heartbeat import no_heartbeat
+from kanon_db.algorithms.bucketization.setting import BucketSetting, record_counts
+from kanon_db.algorithms.ground.arrays import IntArray, SmallIntArray
+from kanon_db.algorithms.ground.pulse import no_heartbeat
 from kanon_db.errors import IneligibleError, InfeasibleError, InvalidParameterError
 
 Pruning = Literal["none", "loss", "full"]
@@ -165,7 +166,7 @@ class _Instance:
     n_records: int
     capacity: IntArray  # (M' + 1,): most buckets of a size that the records can fill
     counts: IntArray  # (r,): o_i of the binding values
-    limits: npt.NDArray[np.int16]  # (r, M' + 1): floor(f'_i S) of the binding values
+    limits: SmallIntArray  # (r, M' + 1): floor(f'_i S) of the binding values
 
     @classmethod
     def of(
@@ -187,9 +188,7 @@ class _Instance:
         return cls(int(counts @ n_values), capacity, counts[binding], limits[binding])
 
 
-def _fill_capacity(
-    counts: IntArray, limits: npt.NDArray[np.int16], n_values: IntArray, size: int
-) -> int:
+def _fill_capacity(counts: IntArray, limits: SmallIntArray, n_values: IntArray, size: int) -> int:
     """Find the largest b with sum_i min{limits_i b, o_i} >= size b, [GB] Eq. (14) and (15).
 
     With the values in the order of o_i / limits_i, the sum is the smallest of the linear functions
@@ -204,7 +203,7 @@ def _fill_capacity(
     return int((exhausted[binds] // (size - per_bucket[binds])).min())
 
 
-def _binding_values(counts: IntArray, limits: npt.NDArray[np.int16]) -> npt.NDArray[np.intp]:
+def _binding_values(counts: IntArray, limits: SmallIntArray) -> npt.NDArray[np.intp]:
     """Leave out values that are never harder to place than another one.
 
     Limits grow with the threshold at every size, so their sum orders the values by threshold as

@@ -10,11 +10,9 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.freeform.result import MatchArray
-from kanon_db.algorithms.heartbeat import no_heartbeat
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
+from kanon_db.algorithms.ground.pulse import no_heartbeat
 from kanon_db.errors import InvalidParameterError
-
-IntArray = npt.NDArray[np.int64]
 
 _NUMBERS_PER_CALL = 2**18
 _WORD = 2**64
@@ -40,18 +38,18 @@ class Assignments:
         is assigned to.
     """
 
-    cell_of_original: npt.NDArray[np.int32]
+    cell_of_original: CodeArray
     chosen: int
 
     @property
-    def cells(self) -> npt.NDArray[np.int32]:
+    def cells(self) -> CodeArray:
         """Published record that each original's other attributes go to, shape (n_records,)."""
-        cells: npt.NDArray[np.int32] = self.cell_of_original[self.chosen]
+        cells: CodeArray = self.cell_of_original[self.chosen]
         return cells
 
 
 def draw_assignments(
-    matches: MatchArray, random: RandomBytes, *, heartbeat: Callable[[], None] = no_heartbeat
+    matches: CodeArray, random: RandomBytes, *, heartbeat: Callable[[], None] = no_heartbeat
 ) -> Assignments:
     """Split a k-regular graph into k disjoint assignments at random, and choose one of them.
 
@@ -107,9 +105,7 @@ def draw_assignments(
     return Assignments(assignments, _uniform(k, random) if n else 0)
 
 
-def as_assignments(
-    rows: npt.NDArray[np.integer], *, heartbeat: Callable[[], None] = no_heartbeat
-) -> MatchArray:
+def as_assignments(rows: AnyIntArray, *, heartbeat: Callable[[], None] = no_heartbeat) -> CodeArray:
     """Order the matches of each record so that columns are assignments, the identity first.
 
     Parameters
@@ -151,8 +147,8 @@ def as_assignments(
 
 
 def named_after_originals(
-    rows: npt.NDArray[np.integer], *, heartbeat: Callable[[], None] = no_heartbeat
-) -> MatchArray:
+    rows: AnyIntArray, *, heartbeat: Callable[[], None] = no_heartbeat
+) -> CodeArray:
     """Split a graph into assignments, and name the cells so that one of them is the identity.
 
     Parameters
@@ -185,7 +181,7 @@ def named_after_originals(
     return matches[np.argsort(matches[:, 0])]
 
 
-def _split(rows: npt.NDArray[np.integer], heartbeat: Callable[[], None]) -> MatchArray:
+def _split(rows: AnyIntArray, heartbeat: Callable[[], None]) -> CodeArray:
     """Order the matches of each cell so that columns are assignments."""
     drawn = draw_assignments(rows.astype(np.int32), np.random.default_rng(0), heartbeat=heartbeat)
     matches = np.empty(rows.shape, dtype=np.int32)
@@ -194,7 +190,7 @@ def _split(rows: npt.NDArray[np.integer], heartbeat: Callable[[], None]) -> Matc
     return matches
 
 
-def _cells_of_originals(matches: MatchArray) -> npt.NDArray[np.int32]:
+def _cells_of_originals(matches: CodeArray) -> CodeArray:
     """Turn the graph around: the cells that cover each original, shape (n, k)."""
     n, k = matches.shape
     flat = matches.ravel()
@@ -204,7 +200,7 @@ def _cells_of_originals(matches: MatchArray) -> npt.NDArray[np.int32]:
             detail=f"n_records = {n}, k = {k}",
         )
     by_original = np.argsort(flat, kind="stable")
-    cells: npt.NDArray[np.int32] = (by_original // max(k, 1)).astype(np.int32).reshape(n, k)
+    cells: CodeArray = (by_original // max(k, 1)).astype(np.int32).reshape(n, k)
     if (cells[:, 1:] == cells[:, :-1]).any():
         raise InvalidParameterError(
             "the matches of a record must be different ones", detail=f"n_records = {n}, k = {k}"
@@ -221,7 +217,7 @@ def _uniform(k: int, random: RandomBytes) -> int:
 
 
 def _draw_one(
-    edges: npt.NDArray[np.int32],
+    edges: CodeArray,
     degree: int,
     random: RandomBytes,
     heartbeat: Callable[[], None],
@@ -243,10 +239,10 @@ def _draw_one(
 
 @numba.njit(cache=True, nogil=True)
 def _walk(
-    edges: npt.NDArray[np.int32],
+    edges: CodeArray,
     degree: int,
-    owner: npt.NDArray[np.int32],
-    exit_of: npt.NDArray[np.int32],
+    owner: CodeArray,
+    exit_of: CodeArray,
     numbers: npt.NDArray[np.uint32],
     walk: IntArray,
 ) -> None:
@@ -280,7 +276,7 @@ def _walk(
 
 
 @numba.njit(cache=True, nogil=True)
-def _set_aside(edges: npt.NDArray[np.int32], degree: int, owner: npt.NDArray[np.int32]) -> None:
+def _set_aside(edges: CodeArray, degree: int, owner: CodeArray) -> None:
     for cell in range(owner.size):
         row = edges[owner[cell]]
         for place in range(degree):

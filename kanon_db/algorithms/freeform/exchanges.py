@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
-from kanon_db.algorithms.generalization.annealing import random_bits, scaled, threshold_of
-from kanon_db.algorithms.generalization.classes import (
+from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, Integer, WordArray
+from kanon_db.algorithms.recoding.classes import (
     Classes,
     PackedRecords,
     exchange,
     summarize,
     union_loss,
 )
-from kanon_db.algorithms.generalization.loss import IntArray, Integer, ValueArray
+from kanon_db.algorithms.recoding.record_annealing import random_bits, scaled, threshold_of
 
 _TRIES = 5  # originals of the other cell that one may change places with, at each proposal
 
@@ -23,13 +22,13 @@ _TRIES = 5  # originals of the other cell that one may change places with, at ea
 def anneal(
     records: PackedRecords,
     cells: Classes,
-    cells_of: ValueArray,
-    neighbors: ValueArray,
+    cells_of: CodeArray,
+    neighbors: CodeArray,
     first_of_type: IntArray,
-    type_of_record: ValueArray,
+    type_of_record: CodeArray,
     n_proposals: Integer,
     temperature: float,
-    state: npt.NDArray[np.uint64],
+    state: WordArray,
 ) -> None:
     """Propose exchanges; make those that lose less, and others with a chance that falls with loss.
 
@@ -117,7 +116,7 @@ def summarize_cells(records: PackedRecords, cells: Classes) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def _place_of(row: ValueArray, number: Integer) -> int:
+def _place_of(row: CodeArray, number: Integer) -> int:
     """Find a number in a row, -1 if it is not there."""
     for place in range(row.size):
         if row[place] == number:

@@ -6,14 +6,16 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
-from kanon_db.algorithms.generalization.loss import Integer, Ncp
-
-BoolArray = npt.NDArray[np.bool_]
-CodeArray = npt.NDArray[np.int32]
-IntArray = npt.NDArray[np.int64]
-WordArray = npt.NDArray[np.uint64]
+from kanon_db.algorithms.ground.arrays import (
+    AnyIntArray,
+    BoolArray,
+    CodeArray,
+    IntArray,
+    Integer,
+    WordArray,
+)
+from kanon_db.algorithms.recoding.ncp import Ncp
 
 NONE = -1
 """Stands for a record where there is none."""
@@ -154,7 +156,7 @@ def matches_of_records(graph: Graph) -> CodeArray:
     return matches
 
 
-def units_lost(ncp: Ncp, matches: npt.NDArray[np.integer]) -> int:
+def units_lost(ncp: Ncp, matches: AnyIntArray) -> int:
     """Add up the loss of all cells.
 
     Parameters
@@ -171,7 +173,7 @@ def units_lost(ncp: Ncp, matches: npt.NDArray[np.integer]) -> int:
     return int(cell_units(ncp, matches).sum())
 
 
-def cell_units(ncp: Ncp, matches: npt.NDArray[np.integer]) -> IntArray:
+def cell_units(ncp: Ncp, matches: AnyIntArray) -> IntArray:
     """Find what each cell loses in all attributes.
 
     Parameters
@@ -197,8 +199,8 @@ def cell_units(ncp: Ncp, matches: npt.NDArray[np.integer]) -> IntArray:
 
 def pair_units(
     graph: Graph,
-    ones: Integer | npt.NDArray[np.integer],
-    others: npt.NDArray[np.integer],
+    ones: Integer | AnyIntArray,
+    others: AnyIntArray,
 ) -> IntArray:
     """Find what a cell of two records loses in all attributes.
 

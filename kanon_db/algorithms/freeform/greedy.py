@@ -10,10 +10,10 @@ import numpy as np
 
 from kanon_db.algorithms.freeform.graph import NONE, Graph, nearest, take
 from kanon_db.algorithms.freeform.partitions import lexicographic_order
-from kanon_db.algorithms.freeform.result import MatchArray
 from kanon_db.algorithms.freeform.rounds import VISITS_PER_CALL, resolve_dead_end, run_rounds
-from kanon_db.algorithms.generalization.loss import IntArray, Ncp
-from kanon_db.algorithms.heartbeat import no_heartbeat
+from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
+from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.recoding.ncp import Ncp
 
 
 def greedy(
@@ -22,7 +22,7 @@ def greedy(
     *,
     improve: bool = True,
     heartbeat: Callable[[], None] = no_heartbeat,
-) -> MatchArray:
+) -> CodeArray:
     """Build k disjoint assignments, in each of which one original after the other chooses a cell.
 
     Parameters
@@ -54,7 +54,7 @@ def greedy(
 
     Examples
     --------
-    >>> from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
+    >>> from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
     >>> age = Attribute(4, numbers=np.array([20.0, 30, 50, 60]), lower=20, upper=60)
     >>> table = Microdata([[0], [1], [2], [3]], (age,))
     >>> greedy(Ncp.of(table), 2).tolist()

@@ -7,19 +7,11 @@ from collections.abc import Callable
 import numba
 import numpy as np
 
-from kanon_db.algorithms.freeform.graph import (
-    FAR,
-    NONE,
-    CodeArray,
-    Graph,
-    cheapest,
-    raise_price,
-    refresh,
-)
-from kanon_db.algorithms.freeform.result import MatchArray
+from kanon_db.algorithms.freeform.graph import FAR, NONE, Graph, cheapest, raise_price, refresh
 from kanon_db.algorithms.freeform.rounds import VISITS_PER_CALL, run_rounds
-from kanon_db.algorithms.generalization.loss import IntArray, Ncp
-from kanon_db.algorithms.heartbeat import no_heartbeat
+from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
+from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.recoding.ncp import Ncp
 
 _N_KNOWN = 16  # cells that each original remembers
 _FIRST_SHARE = 64  # of the largest weight: the first increment
@@ -32,7 +24,7 @@ def hungarian(
     *,
     improve: bool = True,
     heartbeat: Callable[[], None] = no_heartbeat,
-) -> MatchArray:
+) -> CodeArray:
     """Build k disjoint assignments, each of the least total weight that is left.
 
     Parameters
@@ -59,7 +51,7 @@ def hungarian(
 
     Examples
     --------
-    >>> from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
+    >>> from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
     >>> age = Attribute(4, numbers=np.array([20.0, 30, 50, 60]), lower=20, upper=60)
     >>> table = Microdata([[0], [1], [2], [3]], (age,))
     >>> hungarian(Ncp.of(table), 2).tolist()

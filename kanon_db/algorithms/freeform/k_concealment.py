@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from kanon_db.algorithms.freeform.graph import (
     FAR,
@@ -19,9 +18,10 @@ from kanon_db.algorithms.freeform.graph import (
     weight,
 )
 from kanon_db.algorithms.generalization.initial import check_k
-from kanon_db.algorithms.generalization.loss import IntArray, Ncp
-from kanon_db.algorithms.generalization.microdata import Microdata
-from kanon_db.algorithms.heartbeat import no_heartbeat
+from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
+from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.recoding.microdata import Microdata
+from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.errors import InvalidParameterError
 
 MAX_RECORDS = 20_000
@@ -47,7 +47,7 @@ class Concealment:
     adversary who knows all quasi-identifiers can be surer than 1/k of it ([FF] Figure 3).
     """
 
-    matches: npt.NDArray[np.int32]
+    matches: CodeArray
 
 
 def k_concealment(
@@ -88,7 +88,7 @@ def k_concealment(
 
     Examples
     --------
-    >>> from kanon_db.algorithms.generalization.microdata import Attribute
+    >>> from kanon_db.algorithms.recoding.microdata import Attribute
     >>> age = Attribute(4, numbers=np.array([20.0, 30, 50, 60]), lower=20, upper=60)
     >>> k_concealment(Microdata([[0], [1], [2], [3]], (age,)), 2).matches.tolist()
     [[0, 1], [1, 0], [2, 3], [3, 2]]
@@ -127,7 +127,7 @@ def k_concealment(
     return Concealment(_rows(graph, np.concatenate(added)))
 
 
-def _rows(graph: Graph, added: IntArray) -> npt.NDArray[np.int32]:
+def _rows(graph: Graph, added: IntArray) -> CodeArray:
     """Collect the originals of each cell, in terms of records."""
     n, k = graph.matches.shape
     cell, original = added.T
@@ -184,7 +184,7 @@ def _spread(graph: Graph, k: int, start: int, end: int) -> IntArray:
 
 
 @numba.njit(cache=True, nogil=True)
-def _covering(graph: Graph, start: int, end: int) -> tuple[IntArray, npt.NDArray[np.int32]]:
+def _covering(graph: Graph, start: int, end: int) -> tuple[IntArray, CodeArray]:
     """List the cells that cover each original, and how many they are."""
     n = graph.record.size
     sizes = np.zeros(end - start, dtype=np.int64)
@@ -200,7 +200,7 @@ def _covering(graph: Graph, start: int, end: int) -> tuple[IntArray, npt.NDArray
 
 
 @numba.njit(cache=True, nogil=True)
-def _components(ends: IntArray, cells: npt.NDArray[np.int32]) -> IntArray:
+def _components(ends: IntArray, cells: CodeArray) -> IntArray:
     """Find the strongly connected component of each record (Tarjan 1972, without recursion)."""
     n = ends.size
     component = np.full(n, -1, dtype=np.int64)
@@ -246,7 +246,7 @@ def _components(ends: IntArray, cells: npt.NDArray[np.int32]) -> IntArray:
 
 @numba.njit(cache=True, nogil=True)
 def _reciprocate(
-    graph: Graph, k: int, ends: IntArray, cells: npt.NDArray[np.int32], component: IntArray
+    graph: Graph, k: int, ends: IntArray, cells: CodeArray, component: IntArray
 ) -> IntArray:
     """Make cells possible matches where there are too few; list cells and originals."""
     n = ends.size

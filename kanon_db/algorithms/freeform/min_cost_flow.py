@@ -12,7 +12,6 @@ from kanon_db.algorithms.freeform.assignments import as_assignments
 from kanon_db.algorithms.freeform.graph import (
     FAR,
     NONE,
-    CodeArray,
     Graph,
     build,
     cheapest,
@@ -21,11 +20,11 @@ from kanon_db.algorithms.freeform.graph import (
     pair_units,
     refresh,
 )
-from kanon_db.algorithms.freeform.result import MatchArray
 from kanon_db.algorithms.freeform.sort_greedy import sort_greedy
-from kanon_db.algorithms.generalization.loss import IntArray, Ncp
-from kanon_db.algorithms.heartbeat import no_heartbeat
-from kanon_db.algorithms.solver import run
+from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
+from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.ground.solver import run
+from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.errors import InvalidParameterError
 
 MAX_MATCHES = 2**17
@@ -35,7 +34,7 @@ _ORIGINALS_PER_CALL = 64
 _PRIMAL = 4  # highspy's number of the strategy
 
 
-def min_cost_flow(ncp: Ncp, k: int, *, heartbeat: Callable[[], None] = no_heartbeat) -> MatchArray:
+def min_cost_flow(ncp: Ncp, k: int, *, heartbeat: Callable[[], None] = no_heartbeat) -> CodeArray:
     """Find the graph whose edges weigh least, each one by itself. A baseline.
 
     The loss of a cell is not the sum of what its matches would cost one by one, so this is no
@@ -65,11 +64,11 @@ def min_cost_flow(ncp: Ncp, k: int, *, heartbeat: Callable[[], None] = no_heartb
     two records, in the complete graph. The linear program has whole-numbered vertices; HiGHS
     solves it over the lightest edges of each original, and those of lower reduced cost than 0
     are added until there are none. Dual values are rounded to units, so that the sum is within
-    one unit for each edge of the least one (:class:`~kanon_db.algorithms.generalization.loss.Ncp`).
+    one unit for each edge of the least one (:class:`~kanon_db.algorithms.recoding.ncp.Ncp`).
 
     Examples
     --------
-    >>> from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
+    >>> from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
     >>> age = Attribute(4, numbers=np.array([20.0, 30, 50, 60]), lower=20, upper=60)
     >>> table = Microdata([[0], [1], [2], [3]], (age,))
     >>> min_cost_flow(Ncp.of(table), 2).tolist()

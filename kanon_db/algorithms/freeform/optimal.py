@@ -10,7 +10,6 @@ from math import ceil, comb, isfinite
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import pulp  # type: ignore[import-untyped]
 
 from kanon_db.algorithms.freeform.assignments import as_assignments
@@ -18,10 +17,11 @@ from kanon_db.algorithms.freeform.graph import cell_units, units_lost
 from kanon_db.algorithms.freeform.hungarian import hungarian
 from kanon_db.algorithms.freeform.result import Freeform
 from kanon_db.algorithms.generalization.initial import check_k
-from kanon_db.algorithms.generalization.loss import Ncp
-from kanon_db.algorithms.generalization.microdata import Microdata
-from kanon_db.algorithms.heartbeat import no_heartbeat
-from kanon_db.algorithms.solver import HiGHS, watched
+from kanon_db.algorithms.ground.arrays import CodeArray
+from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.ground.solver import HiGHS, watched
+from kanon_db.algorithms.recoding.microdata import Microdata
+from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
 MAX_COLUMNS = 2**16
@@ -105,7 +105,7 @@ def optimal(
 
     Examples
     --------
-    >>> from kanon_db.algorithms.generalization.microdata import Attribute
+    >>> from kanon_db.algorithms.recoding.microdata import Attribute
     >>> age = Attribute(4, numbers=np.array([20.0, 30, 50, 60]), lower=20, upper=60)
     >>> found = optimal(Microdata([[0], [1], [2], [3]], (age,)), 2)
     >>> found.status, found.objective, found.matches.tolist()
@@ -138,7 +138,7 @@ def optimal(
 def _solve(
     ncp: Ncp,
     k: int,
-    start: npt.NDArray[np.int32] | None,
+    start: CodeArray | None,
     symmetric: bool,
     time_limit: float,
     heartbeat: Callable[[], None],

@@ -9,13 +9,13 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from kanon_db.algorithms.freeform.result import Freeform, MatchArray
+from kanon_db.algorithms.freeform.result import Freeform
 from kanon_db.algorithms.generalization.initial import check_k
-from kanon_db.algorithms.generalization.loss import IntArray, Ncp
-from kanon_db.algorithms.generalization.microdata import Microdata
-from kanon_db.algorithms.heartbeat import no_heartbeat
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
+from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.recoding.microdata import Microdata
+from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.errors import InvalidParameterError
 
 PARTITION_SIZE = 2000
@@ -31,7 +31,7 @@ _POLL_SECONDS = 0.005
 class Method(Protocol):
     """A way to find a k-regular graph."""
 
-    def __call__(self, ncp: Ncp, k: int, *, heartbeat: Callable[[], None]) -> MatchArray:
+    def __call__(self, ncp: Ncp, k: int, *, heartbeat: Callable[[], None]) -> CodeArray:
         """Find the matches of records whose losses are known in units.
 
         Parameters
@@ -49,7 +49,7 @@ class Method(Protocol):
         """
 
 
-def lexicographic_order(values: npt.NDArray[np.integer]) -> IntArray:
+def lexicographic_order(values: AnyIntArray) -> IntArray:
     """Sort records by their attributes, those with the fewest distinct values first.
 
     Parameters
@@ -77,7 +77,7 @@ def lexicographic_order(values: npt.NDArray[np.integer]) -> IntArray:
     return np.lexsort(values.T[by_size[::-1]])
 
 
-def partitions(values: npt.NDArray[np.integer], partition_size: int) -> list[IntArray]:
+def partitions(values: AnyIntArray, partition_size: int) -> list[IntArray]:
     """Cut the lexicographic order into segments of about the same size.
 
     Parameters
@@ -160,7 +160,7 @@ def partitioned(
     Examples
     --------
     >>> from kanon_db.algorithms.freeform.sort_greedy import sort_greedy
-    >>> from kanon_db.algorithms.generalization.microdata import Attribute
+    >>> from kanon_db.algorithms.recoding.microdata import Attribute
     >>> age = Attribute(4, numbers=np.array([20.0, 30, 50, 60]), lower=20, upper=60)
     >>> table = Microdata([[3], [1], [2], [0]], (age,))
     >>> partitioned(table, 2, sort_greedy, 2).matches.tolist()
@@ -177,7 +177,7 @@ def partitioned(
     ncp = Ncp.of(microdata)
     parts = partitions(ncp.values, partition_size)
 
-    def run(part: IntArray, beat: Callable[[], None]) -> MatchArray:
+    def run(part: IntArray, beat: Callable[[], None]) -> CodeArray:
         return method(ncp.of_records(part), k, heartbeat=beat)
 
     if workers == 1 or len(parts) == 1:
@@ -195,11 +195,11 @@ class _StoppedError(Exception):
 
 
 def _in_threads(
-    run: Callable[[IntArray, Callable[[], None]], MatchArray],
+    run: Callable[[IntArray, Callable[[], None]], CodeArray],
     parts: list[IntArray],
     workers: int,
     heartbeat: Callable[[], None],
-) -> list[MatchArray]:
+) -> list[CodeArray]:
     """Run something for each part; leave no thread, whatever is raised."""
     stop = threading.Event()
 

@@ -11,13 +11,13 @@ from kanon_db.algorithms.freeform.assignments import named_after_originals
 from kanon_db.algorithms.freeform.exchanges import anneal, summarize_cells
 from kanon_db.algorithms.freeform.graph import units_lost
 from kanon_db.algorithms.freeform.partitions import PARTITION_SIZE, lexicographic_order
-from kanon_db.algorithms.freeform.result import MatchArray
 from kanon_db.algorithms.freeform.ring import ring
-from kanon_db.algorithms.generalization.classes import Classes
 from kanon_db.algorithms.generalization.greedy_search import finished
-from kanon_db.algorithms.generalization.growth import Pool
-from kanon_db.algorithms.generalization.loss import Ncp
-from kanon_db.algorithms.generalization.row_types import (
+from kanon_db.algorithms.ground.arrays import CodeArray
+from kanon_db.algorithms.recoding.classes import Classes
+from kanon_db.algorithms.recoding.growth import Pool
+from kanon_db.algorithms.recoding.ncp import Ncp
+from kanon_db.algorithms.recoding.type_annealing import (
     RowTypes,
     Schedule,
     annealed_classes,
@@ -35,7 +35,7 @@ _HOTTEST, _COLDEST = 0.25, 0.04  # temperature as a share of the mean loss of a 
 _COLD_PART = 4  # of the proposals, where no heat is used at all
 
 
-def refined_matches(ncp: Ncp, matches: MatchArray, heartbeat: Callable[[], None]) -> MatchArray:
+def refined_matches(ncp: Ncp, matches: CodeArray, heartbeat: Callable[[], None]) -> CodeArray:
     """Lower the loss of a k-regular generalization graph.
 
     Parameters
@@ -99,11 +99,11 @@ def refined_matches(ncp: Ncp, matches: MatchArray, heartbeat: Callable[[], None]
 
 def _annealed(
     types: RowTypes,
-    start: MatchArray,
+    start: CodeArray,
     schedule: Schedule,
     random: np.random.Generator,
     heartbeat: Callable[[], None],
-) -> MatchArray:
+) -> CodeArray:
     """Anneal a graph."""
     n, k = start.shape
     shape = (n, types.records.n_words)
@@ -132,7 +132,7 @@ def _ring_of_classes(
     schedule: Schedule,
     random: np.random.Generator,
     heartbeat: Callable[[], None],
-) -> MatchArray:
+) -> CodeArray:
     """Anneal equivalence classes, and let records match their successors in them."""
     n = types.type_of_record.size
     values = types.ncp.values

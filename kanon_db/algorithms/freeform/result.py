@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from kanon_db.algorithms.cells import Ranges, Sets
-from kanon_db.algorithms.generalization.microdata import Microdata
-
-MatchArray = npt.NDArray[np.int32]
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
+from kanon_db.algorithms.recoding.cells import Ranges, Sets
+from kanon_db.algorithms.recoding.microdata import Microdata
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,10 +28,10 @@ class Freeform:
     (:func:`~kanon_db.algorithms.freeform.assignments.draw_assignments`), never along a column.
     """
 
-    matches: MatchArray
+    matches: CodeArray
 
 
-def cells(microdata: Microdata, matches: npt.NDArray[np.integer]) -> tuple[Ranges | Sets, ...]:
+def cells(microdata: Microdata, matches: AnyIntArray) -> tuple[Ranges | Sets, ...]:
     """Generalize each published record to what covers its matches.
 
     Parameters
@@ -50,11 +48,11 @@ def cells(microdata: Microdata, matches: npt.NDArray[np.integer]) -> tuple[Range
     Notes
     -----
     **Source:** [FF] Section 3. A numeric cell with NULLs and numbers tells nothing
-    (:class:`~kanon_db.algorithms.generalization.microdata.Attribute`).
+    (:class:`~kanon_db.algorithms.recoding.microdata.Attribute`).
 
     Examples
     --------
-    >>> from kanon_db.algorithms.generalization.microdata import Attribute
+    >>> from kanon_db.algorithms.recoding.microdata import Attribute
     >>> age = Attribute(3, numbers=np.array([20.0, 40.0, np.nan]), lower=20, upper=40)
     >>> table = Microdata([[0, 1], [1, 0], [2, 1]], (age, Attribute(2)))
     >>> ages, jobs = cells(table, np.array([[0, 1], [1, 2], [2, 0]]))

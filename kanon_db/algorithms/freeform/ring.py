@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kanon_db.algorithms.freeform.result import MatchArray
-from kanon_db.algorithms.generalization.loss import IntArray, Ncp
-from kanon_db.algorithms.heartbeat import no_heartbeat
+from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
+from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.recoding.ncp import Ncp
 
 
-def ring(ncp: Ncp, k: int, *, heartbeat: Callable[[], None] = no_heartbeat) -> MatchArray:
+def ring(ncp: Ncp, k: int, *, heartbeat: Callable[[], None] = no_heartbeat) -> CodeArray:
     """Partition the records, and let each one match its k - 1 successors in its partition.
 
     Parameters
@@ -41,7 +41,7 @@ def ring(ncp: Ncp, k: int, *, heartbeat: Callable[[], None] = no_heartbeat) -> M
 
     Examples
     --------
-    >>> from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
+    >>> from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
     >>> age = Attribute(5, numbers=np.array([20.0, 30, 50, 55, 60]), lower=20, upper=60)
     >>> table = Microdata([[0], [1], [2], [3], [4]], (age,))
     >>> ring(Ncp.of(table), 2).tolist()

@@ -7,7 +7,6 @@ from typing import Protocol
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from kanon_db.algorithms.freeform.graph import (
     FAR,
@@ -23,8 +22,8 @@ from kanon_db.algorithms.freeform.graph import (
     weight,
 )
 from kanon_db.algorithms.freeform.refinement import refined_matches
-from kanon_db.algorithms.freeform.result import MatchArray
-from kanon_db.algorithms.generalization.loss import IntArray, Ncp
+from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
+from kanon_db.algorithms.recoding.ncp import Ncp
 
 VISITS_PER_CALL = 2**16
 """Cells and nodes of the tree that are looked at between two heartbeats: some milliseconds."""
@@ -59,7 +58,7 @@ def run_rounds(
     greedily: bool,
     improve: bool,
     heartbeat: Callable[[], None],
-) -> MatchArray:
+) -> CodeArray:
     """Build k disjoint assignments, the identity first, one in each round.
 
     Parameters
@@ -105,7 +104,7 @@ def run_rounds(
     return refined_matches(ncp, matches, heartbeat) if improve else matches
 
 
-def _identical(values: npt.NDArray[np.int32]) -> tuple[IntArray, IntArray, IntArray]:
+def _identical(values: CodeArray) -> tuple[IntArray, IntArray, IntArray]:
     """Sort records by their rows; say where each one's equals begin, and how many they are."""
     order = np.lexsort(values.T[::-1])
     rows = values[order]

@@ -8,10 +8,10 @@ import numba
 import numpy as np
 
 from kanon_db.algorithms.freeform.graph import FAR, NONE, Graph, nearest, take
-from kanon_db.algorithms.freeform.result import MatchArray
 from kanon_db.algorithms.freeform.rounds import VISITS_PER_CALL, resolve_dead_end, run_rounds
-from kanon_db.algorithms.generalization.loss import IntArray, Ncp
-from kanon_db.algorithms.heartbeat import no_heartbeat
+from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
+from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.recoding.ncp import Ncp
 
 
 def sort_greedy(
@@ -20,7 +20,7 @@ def sort_greedy(
     *,
     improve: bool = True,
     heartbeat: Callable[[], None] = no_heartbeat,
-) -> MatchArray:
+) -> CodeArray:
     """Build k disjoint assignments, each by taking the lightest edge again and again.
 
     Parameters
@@ -54,7 +54,7 @@ def sort_greedy(
 
     Examples
     --------
-    >>> from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
+    >>> from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
     >>> age = Attribute(4, numbers=np.array([20.0, 30, 50, 60]), lower=20, upper=60)
     >>> table = Microdata([[0], [1], [2], [3]], (age,))
     >>> sort_greedy(Ncp.of(table), 2).tolist()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
 from kanon_db.algorithms.freeform.assignments import as_assignments
 from kanon_db.algorithms.freeform.graph import (
@@ -17,14 +16,14 @@ from kanon_db.algorithms.freeform.graph import (
     open_round,
     pair_units,
 )
-from kanon_db.algorithms.freeform.result import MatchArray
 from kanon_db.algorithms.freeform.sort_greedy import take_lightest
-from kanon_db.algorithms.generalization.loss import Ncp
-from kanon_db.algorithms.heartbeat import no_heartbeat
+from kanon_db.algorithms.ground.arrays import CodeArray
+from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.errors import InfeasibleError
 
 
-def symmetric(ncp: Ncp, k: int, *, heartbeat: Callable[[], None] = no_heartbeat) -> MatchArray:
+def symmetric(ncp: Ncp, k: int, *, heartbeat: Callable[[], None] = no_heartbeat) -> CodeArray:
     """Build a reciprocal graph by taking the pair of records of least weight again and again.
 
     Whoever learns the true matches of c records can use that against the others: in a reciprocal
@@ -62,7 +61,7 @@ def symmetric(ncp: Ncp, k: int, *, heartbeat: Callable[[], None] = no_heartbeat)
 
     Examples
     --------
-    >>> from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
+    >>> from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
     >>> age = Attribute(4, numbers=np.array([20.0, 30, 50, 60]), lower=20, upper=60)
     >>> table = Microdata([[0], [1], [2], [3]], (age,))
     >>> symmetric(Ncp.of(table), 2).tolist()
@@ -87,7 +86,7 @@ def symmetric(ncp: Ncp, k: int, *, heartbeat: Callable[[], None] = no_heartbeat)
     return as_assignments(matches_of_records(graph), heartbeat=heartbeat)
 
 
-def _make_up(graph: Graph, rows: npt.NDArray[np.int32], heartbeat: Callable[[], None]) -> bool:
+def _make_up(graph: Graph, rows: CodeArray, heartbeat: Callable[[], None]) -> bool:
     """Give all records their number of matches; tell whether that worked."""
     n = rows.shape[0]
     lacking = np.repeat(np.arange(n), (rows == NONE).sum(axis=1)).tolist()
@@ -119,12 +118,12 @@ def _make_up(graph: Graph, rows: npt.NDArray[np.int32], heartbeat: Callable[[], 
     return True
 
 
-def _connect(rows: npt.NDArray[np.int32], one: int, other: int) -> None:
+def _connect(rows: CodeArray, one: int, other: int) -> None:
     rows[one, np.flatnonzero(rows[one] == NONE)[0]] = other
     rows[other, np.flatnonzero(rows[other] == NONE)[0]] = one
 
 
-def _neighbors(n: int, k: int) -> npt.NDArray[np.int32]:
+def _neighbors(n: int, k: int) -> CodeArray:
     """Let each position match as many positions before it in a ring as behind it."""
     half = (k - 1) // 2
     shifts = [0, *range(1, half + 1), *range(-half, 0)] + ([n // 2] if k % 2 == 0 else [])

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from kanon_db.algorithms.cells import Ranges, Sets
-from kanon_db.algorithms.distinct import distinct
-from kanon_db.algorithms.generalization.microdata import Microdata
-from kanon_db.algorithms.heartbeat import no_heartbeat
+from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray
+from kanon_db.algorithms.ground.distinct import distinct
+from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.recoding.cells import Ranges, Sets
+from kanon_db.algorithms.recoding.microdata import Microdata
 
 _ORIGINALS_PER_CALL = 64
 _MATCHES_PER_CALL = 2**16
@@ -52,7 +52,7 @@ class MatchingChecks:
 
 
 def verify_matching(
-    matches: npt.NDArray[np.integer],
+    matches: AnyIntArray,
     microdata: Microdata,
     k: int,
     cells: Sequence[Ranges | Sets],
@@ -88,7 +88,7 @@ def verify_matching(
     Examples
     --------
     >>> from kanon_db.algorithms.freeform.result import cells
-    >>> from kanon_db.algorithms.generalization.microdata import Attribute
+    >>> from kanon_db.algorithms.recoding.microdata import Attribute
     >>> table = Microdata([[0], [1], [2]], (Attribute(3),))
     >>> matches = np.array([[0, 1], [1, 2], [2, 0]])
     >>> verify_matching(matches, table, 2, cells(table, matches)).holds
@@ -162,7 +162,7 @@ def least_coverage(
     Examples
     --------
     >>> from kanon_db.algorithms.freeform.result import cells
-    >>> from kanon_db.algorithms.generalization.microdata import Attribute
+    >>> from kanon_db.algorithms.recoding.microdata import Attribute
     >>> table = Microdata([[0], [1], [2]], (Attribute(3),))
     >>> least_coverage(table, cells(table, np.array([[0, 1], [1, 2], [2, 1]])))
     (1, 2)
@@ -188,7 +188,7 @@ def least_coverage(
     return int(of_originals.min(initial=n)), int(of_published.min(initial=n))
 
 
-def _members(cells: Sets, n_values: int) -> npt.NDArray[np.bool_]:
+def _members(cells: Sets, n_values: int) -> BoolArray:
     """Tell which cells hold each value, shape (n_values, n_cells)."""
     is_member = np.zeros((n_values, cells.ends.size), dtype=np.bool_)
     is_member[cells.codes, np.repeat(np.arange(cells.ends.size), cells.sizes)] = True

@@ -8,18 +8,19 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.generalization.classes import (
+from kanon_db.algorithms.generalization.result import Generalization
+from kanon_db.algorithms.generalization.split import checked_classes
+from kanon_db.algorithms.ground.arrays import BoolArray, CodeArray, IntArray, Integer
+from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.recoding.classes import (
     Classes,
     PackedRecords,
     bits_loss,
     union_loss,
 )
-from kanon_db.algorithms.generalization.constraints import Constraint, Rules, counts_hold
-from kanon_db.algorithms.generalization.loss import IntArray, Integer, Ncp
-from kanon_db.algorithms.generalization.microdata import Microdata
-from kanon_db.algorithms.generalization.result import Generalization
-from kanon_db.algorithms.generalization.split import checked_classes
-from kanon_db.algorithms.heartbeat import no_heartbeat
+from kanon_db.algorithms.recoding.constraints import Constraint, Rules, counts_hold
+from kanon_db.algorithms.recoding.microdata import Microdata
+from kanon_db.algorithms.recoding.ncp import Ncp
 
 _PAIRS_PER_CALL = 2**17  # of classes, compared between two heartbeats: some milliseconds
 _MAX_SEEDS = 16  # records of a class that a part may be nearest to
@@ -138,9 +139,9 @@ def _unite_failing(
     classes: Classes,
     rules: Rules,
     failing: IntArray,
-    holds: npt.NDArray[np.bool_],
+    holds: BoolArray,
     parent: IntArray,
-    counts: npt.NDArray[np.int32],
+    counts: CodeArray,
 ) -> None:
     """Unite classes with others until the constraint holds for them.
 
@@ -191,7 +192,7 @@ def _split_near(
     members: IntArray,
     seed: Integer,
     k: Integer,
-    best: npt.NDArray[np.bool_],
+    best: BoolArray,
     least: Integer,
 ) -> Integer:
     """Try to split off the records nearest to one of them, in several numbers.

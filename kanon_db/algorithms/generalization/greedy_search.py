@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-import numpy.typing as npt
-
-from kanon_db.algorithms.generalization.classes import LeftOverRule, place_left_over
-from kanon_db.algorithms.generalization.growth import Pool
 from kanon_db.algorithms.generalization.initial import check_k, sort_order
-from kanon_db.algorithms.generalization.loss import Ncp
-from kanon_db.algorithms.generalization.microdata import Microdata
 from kanon_db.algorithms.generalization.result import Generalization
-from kanon_db.algorithms.heartbeat import no_heartbeat
+from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.recoding.classes import LeftOverRule, place_left_over
+from kanon_db.algorithms.recoding.growth import Pool
+from kanon_db.algorithms.recoding.microdata import Microdata
+from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.errors import InvalidParameterError
-
-IntArray = npt.NDArray[np.int64]
 
 
 def greedy_search(
@@ -74,7 +69,7 @@ def greedy_search(
 
     Examples
     --------
-    >>> from kanon_db.algorithms.generalization.microdata import Attribute
+    >>> from kanon_db.algorithms.recoding.microdata import Attribute
     >>> age = Attribute(5, numbers=np.array([20.0, 30, 31, 52, 60]), lower=20, upper=60)
     >>> table = Microdata([[0], [2], [4], [1], [3]], (age,))
     >>> greedy_search(table, 2).class_of_record.tolist()

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
 from kanon_db.algorithms.generalization.result import Generalization
+from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.errors import InfeasibleError, InvalidParameterError
-
-IntArray = npt.NDArray[np.int64]
 
 
 def attribute_order(microdata: Microdata) -> IntArray:
@@ -66,7 +64,7 @@ def sort_order(microdata: Microdata) -> IntArray:
 
     Examples
     --------
-    >>> from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
+    >>> from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
     >>> age = Attribute(3, numbers=np.array([20.0, 40.0, 60.0]), lower=20, upper=60)
     >>> sex = Attribute(2)
     >>> sort_order(Microdata([[2, 1], [0, 1], [1, 0]], (age, sex)))

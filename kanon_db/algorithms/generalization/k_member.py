@@ -6,13 +6,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kanon_db.algorithms.generalization.classes import place_left_over
-from kanon_db.algorithms.generalization.growth import Pool
 from kanon_db.algorithms.generalization.initial import check_k, sort_order
-from kanon_db.algorithms.generalization.loss import Integer, Ncp
-from kanon_db.algorithms.generalization.microdata import Microdata
 from kanon_db.algorithms.generalization.result import Generalization
-from kanon_db.algorithms.heartbeat import no_heartbeat
+from kanon_db.algorithms.ground.arrays import Integer
+from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.recoding.classes import place_left_over
+from kanon_db.algorithms.recoding.growth import Pool
+from kanon_db.algorithms.recoding.microdata import Microdata
+from kanon_db.algorithms.recoding.ncp import Ncp
 
 
 def k_member(

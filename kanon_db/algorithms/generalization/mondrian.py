@@ -7,13 +7,13 @@ from typing import Literal, get_args
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from kanon_db.algorithms.generalization.initial import check_k
-from kanon_db.algorithms.generalization.loss import IntArray, Integer, Ncp, ValueArray
-from kanon_db.algorithms.generalization.microdata import Microdata
 from kanon_db.algorithms.generalization.result import Generalization
-from kanon_db.algorithms.heartbeat import no_heartbeat
+from kanon_db.algorithms.ground.arrays import BoolArray, CodeArray, IntArray, Integer
+from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.recoding.microdata import Microdata
+from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.errors import InvalidParameterError
 
 Cut = Literal["strict", "relaxed"]
@@ -71,7 +71,7 @@ def mondrian(
 
     Examples
     --------
-    >>> from kanon_db.algorithms.generalization.microdata import Attribute
+    >>> from kanon_db.algorithms.recoding.microdata import Attribute
     >>> age = Attribute(5, numbers=np.array([20.0, 30, 31, 52, 60]), lower=20, upper=60)
     >>> mondrian(Microdata([[0], [2], [4], [1], [3]], (age,)), 2).class_of_record.tolist()
     [0, 0, 1, 0, 1]
@@ -104,10 +104,10 @@ def mondrian(
 
 @numba.njit(cache=True, nogil=True)
 def _cut(
-    codes: ValueArray,
+    codes: CodeArray,
     step: IntArray,
     whole: IntArray,
-    numeric: npt.NDArray[np.bool_],
+    numeric: BoolArray,
     offsets: IntArray,
     position_of_code: IntArray,
     k: Integer,
@@ -167,7 +167,7 @@ def _cut(
 
 @numba.njit(cache=True, nogil=True)
 def _cut_at_median(
-    column: ValueArray, part: IntArray, low: Integer, high: Integer, k: Integer, is_relaxed: bool
+    column: CodeArray, part: IntArray, low: Integer, high: Integer, k: Integer, is_relaxed: bool
 ) -> Integer:
     """Put the lower side of a part first, and count its records; 0: no allowed cut."""
     size = part.size

@@ -8,23 +8,19 @@ from fractions import Fraction
 from math import ceil, isfinite
 from typing import Literal, get_args
 
-import numpy as np
-import numpy.typing as npt
-
-from kanon_db.algorithms.generalization.class_search import RowTypes
-from kanon_db.algorithms.generalization.exact_loss import ExactLoss, Loss
+from kanon_db.algorithms.generalization.exact.class_search import RowTypes
+from kanon_db.algorithms.generalization.exact.neighborhoods import improve_neighborhoods
+from kanon_db.algorithms.generalization.exact.pairwise import solve_pairwise
+from kanon_db.algorithms.generalization.exact.set_partition import check_size, set_partition
 from kanon_db.algorithms.generalization.greedy_search import greedy_search
 from kanon_db.algorithms.generalization.initial import check_k, sort_order
-from kanon_db.algorithms.generalization.microdata import Microdata
-from kanon_db.algorithms.generalization.neighborhoods import improve_neighborhoods
-from kanon_db.algorithms.generalization.pairwise import solve_pairwise
-from kanon_db.algorithms.generalization.set_partition import check_size, set_partition
 from kanon_db.algorithms.generalization.split_carry import split_carry
-from kanon_db.algorithms.heartbeat import no_heartbeat
-from kanon_db.algorithms.solver import Deadline
+from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.ground.solver import Deadline
+from kanon_db.algorithms.recoding.exact_loss import ExactLoss, Loss
+from kanon_db.algorithms.recoding.microdata import Microdata
 from kanon_db.errors import InvalidParameterError
-
-IntArray = npt.NDArray[np.int64]
 
 Status = Literal["optimal", "feasible"]
 Formulation = Literal["set_partition", "bigm"]
@@ -86,7 +82,7 @@ def optimal(
         One variable for each class that is worth a look, or the paper's, one for each pair of
         records: for reference, and tables of some ten records.
     loss : {"ncp", "binary"}
-        See :class:`~kanon_db.algorithms.generalization.exact_loss.ExactLoss`.
+        See :class:`~kanon_db.algorithms.recoding.exact_loss.ExactLoss`.
     time_limit : float
         Seconds that the search may take, about.
     heartbeat : callable
@@ -103,14 +99,14 @@ def optimal(
         If there are fewer than ``k`` records.
     InvalidParameterError
         If ``k``, ``formulation``, ``loss`` or ``time_limit`` is out of range, there are more than
-        :data:`~kanon_db.algorithms.generalization.set_partition.MAX_RECORDS` records, or the table
+        :data:`~.exact.set_partition.MAX_RECORDS` records, or the table
         is not for the formulation ``bigm``.
 
     Notes
     -----
     **Source:** [OB] Section 2.2, Eq. (34); see
-    :func:`~kanon_db.algorithms.generalization.set_partition.set_partition` and
-    :func:`~kanon_db.algorithms.generalization.pairwise.solve_pairwise`.
+    :func:`~kanon_db.algorithms.generalization.exact.set_partition.set_partition` and
+    :func:`~kanon_db.algorithms.generalization.exact.pairwise.solve_pairwise`.
 
     The search starts from Split & Carry or Greedy Search, whichever loses less, improved by the
     best partition of neighboring classes.
@@ -121,7 +117,7 @@ def optimal(
     Examples
     --------
     >>> import numpy as np
-    >>> from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
+    >>> from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
     >>> age = Attribute(4, numbers=np.array([20.0, 30.0, 50.0, 60.0]), lower=20, upper=60)
     >>> found = optimal(Microdata([[0], [1], [2], [3]], (age,)), 2)
     >>> found.status, found.objective, found.class_of_record.tolist()

@@ -7,14 +7,15 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.generalization.constraints import Constraint
 from kanon_db.algorithms.generalization.initial import sort_order
-from kanon_db.algorithms.generalization.loss import IntArray, Ncp
-from kanon_db.algorithms.generalization.microdata import Microdata
 from kanon_db.algorithms.generalization.result import Generalization
-from kanon_db.algorithms.generalization.row_types import RowTypes, Schedule, annealed_classes
 from kanon_db.algorithms.generalization.split import checked_classes, split
-from kanon_db.algorithms.heartbeat import no_heartbeat
+from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.recoding.constraints import Constraint
+from kanon_db.algorithms.recoding.microdata import Microdata
+from kanon_db.algorithms.recoding.ncp import Ncp
+from kanon_db.algorithms.recoding.type_annealing import RowTypes, Schedule, annealed_classes
 from kanon_db.errors import InvalidParameterError
 
 
@@ -79,7 +80,7 @@ def refine(
     than k records and moves are possible.
 
     Losses after a change follow from summaries of the classes, not from their records
-    (:mod:`~kanon_db.algorithms.generalization.classes`), so that a proposal takes about a
+    (:mod:`~kanon_db.algorithms.recoding.classes`), so that a proposal takes about a
     microsecond; only a change that is made takes time that grows with k. The memory grows with the
     records, and with the classes times the number of categorical values, two bits each.
     """

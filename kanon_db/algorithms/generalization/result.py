@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
+from kanon_db.algorithms.ground.arrays import IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,4 +17,4 @@ class Generalization:
         Number of the class; -1 for a suppressed record.
     """
 
-    class_of_record: npt.NDArray[np.int64]
+    class_of_record: IntArray

@@ -7,18 +7,16 @@ from dataclasses import dataclass
 from math import inf
 
 import numpy as np
-import numpy.typing as npt
 
-from kanon_db.algorithms.generalization.class_search import RowTypes
-from kanon_db.algorithms.generalization.exact_loss import ExactLoss, Loss
+from kanon_db.algorithms.generalization.exact.class_search import RowTypes
+from kanon_db.algorithms.generalization.exact.set_partition import set_partition
 from kanon_db.algorithms.generalization.initial import check_k, classes_of_k, sort_order
-from kanon_db.algorithms.generalization.microdata import Microdata
-from kanon_db.algorithms.generalization.set_partition import set_partition
-from kanon_db.algorithms.heartbeat import no_heartbeat
-from kanon_db.algorithms.solver import Deadline
+from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.ground.solver import Deadline
+from kanon_db.algorithms.recoding.exact_loss import ExactLoss, Loss
+from kanon_db.algorithms.recoding.microdata import Microdata
 from kanon_db.errors import InvalidParameterError
-
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +67,7 @@ def split_carry(
         P and A: each sub-problem has P records; the A classes that lose least become final, the
         others go on. In place of ``s`` and ``carry``.
     loss : {"ncp", "binary"}
-        See :class:`~kanon_db.algorithms.generalization.exact_loss.ExactLoss`.
+        See :class:`~kanon_db.algorithms.recoding.exact_loss.ExactLoss`.
     time_limit : float
         Seconds for all sub-problems, shared out evenly; what one leaves over is for later ones.
         Where the time is over, the best classes found so far remain. Infinity for no limit.
@@ -86,7 +84,7 @@ def split_carry(
         If there are fewer than ``k`` records.
     InvalidParameterError
         If ``k``, ``s``, ``carry``, ``bubble`` or ``time_limit`` is out of range, or a sub-problem
-        has more than :data:`~kanon_db.algorithms.generalization.set_partition.MAX_RECORDS` records.
+        has more than :data:`~.exact.set_partition.MAX_RECORDS` records.
 
     Notes
     -----
@@ -99,7 +97,7 @@ def split_carry(
       sub-problems.
     - A sub-problem keeps the classes that it came with unless others lose less.
     - Instead of a mixed integer linear program, each sub-problem is solved by
-      :func:`~kanon_db.algorithms.generalization.set_partition.set_partition`.
+      :func:`~kanon_db.algorithms.generalization.exact.set_partition.set_partition`.
     """
     n_records = microdata.n_records
     check_k(k, n_records)

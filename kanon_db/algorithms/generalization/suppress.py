@@ -10,7 +10,11 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.generalization.classes import (
+from kanon_db.algorithms.generalization.result import Generalization
+from kanon_db.algorithms.generalization.split import checked_classes
+from kanon_db.algorithms.ground.arrays import BoolArray, IntArray, Integer
+from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.recoding.classes import (
     Classes,
     PackedRecords,
     departure,
@@ -18,17 +22,14 @@ from kanon_db.algorithms.generalization.classes import (
     move,
     summarize,
 )
-from kanon_db.algorithms.generalization.constraints import (
+from kanon_db.algorithms.recoding.constraints import (
     NO_RULES,
     Constraint,
     Rules,
     holds_after,
 )
-from kanon_db.algorithms.generalization.loss import IntArray, Integer, Ncp
-from kanon_db.algorithms.generalization.microdata import Microdata
-from kanon_db.algorithms.generalization.result import Generalization
-from kanon_db.algorithms.generalization.split import checked_classes
-from kanon_db.algorithms.heartbeat import no_heartbeat
+from kanon_db.algorithms.recoding.microdata import Microdata
+from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.errors import InvalidParameterError
 
 _NONE = -(2**62)
@@ -117,7 +118,7 @@ def _choose(
     of_suppressed: Integer,
     gains: IntArray,
     choices: IntArray,
-    stale: npt.NDArray[np.bool_],
+    stale: BoolArray,
 ) -> bool:
     """Find the best record to suppress in some classes, and which one comes in for it.
 
@@ -181,7 +182,7 @@ def _suppress(
     classes: Classes,
     g: Integer,
     choices: IntArray,
-    stale: npt.NDArray[np.bool_],
+    stale: BoolArray,
 ) -> None:
     """Suppress the record chosen in class g; other classes' choices are kept as they were found."""
     record, other = choices[g]

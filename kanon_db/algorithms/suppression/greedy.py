@@ -9,12 +9,11 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.heartbeat import no_heartbeat
+from kanon_db.algorithms.ground.arrays import BoolArray, FloatArray, IntArray, WordArray
+from kanon_db.algorithms.ground.pulse import no_heartbeat
 from kanon_db.algorithms.suppression.patterns import PatternSet
-from kanon_db.algorithms.suppression.row_types import IntArray, RowTypes, identical_rows
+from kanon_db.algorithms.suppression.row_types import RowTypes, identical_rows
 from kanon_db.errors import InfeasibleError, InvalidParameterError
-
-UintArray = npt.NDArray[np.uint64]
 
 LEFT_OVER = -1
 """Stands for a pattern where a record is fully suppressed without k records like it."""
@@ -42,7 +41,7 @@ class Suppression:
         return int((self.pattern_of_record == LEFT_OVER).sum())
 
     @property
-    def suppressed(self) -> npt.NDArray[np.bool_]:
+    def suppressed(self) -> BoolArray:
         """Which cells are suppressed, shape (n_records, m)."""
         everything = np.ones((1, self.patterns.n_columns), dtype=np.bool_)
         return np.concatenate([self.patterns.stars, everything])[self.pattern_of_record]
@@ -219,7 +218,7 @@ def greedy_on_types(
     return pattern_of_type
 
 
-def _random_cells(codes: IntArray) -> UintArray:
+def _random_cells(codes: IntArray) -> WordArray:
     """Replace each code by a random number, the same for equal codes of a column; shape (m, t)."""
     random = np.random.default_rng(1)  # the result does not depend on the numbers
     cells = np.empty(codes.shape[::-1], dtype=np.uint64)
@@ -232,14 +231,14 @@ def _random_cells(codes: IntArray) -> UintArray:
 class _KeptSums:
     """Sums of the kept cells of each row type, modulo 2^64; equal where these are equal."""
 
-    def __init__(self, cells: UintArray) -> None:
+    def __init__(self, cells: WordArray) -> None:
         self.cells = cells
         self._kept: list[bool] = []
         # _partial[j] adds up the first j columns.
         self._partial = [np.zeros(cells.shape[1], dtype=np.uint64)]
         self._room = np.empty_like(cells)
 
-    def of(self, kept: list[bool]) -> UintArray:
+    def of(self, kept: list[bool]) -> WordArray:
         """Sum, beginning at the first column that differs from the last call's."""
         same = 0
         while same < len(self._kept) and kept[same] == self._kept[same]:
@@ -254,7 +253,7 @@ class _KeptSums:
         return self._partial[-1]
 
 
-def _in_large_buckets(sums: UintArray, counts: npt.NDArray[np.float64], k: int) -> IntArray:
+def _in_large_buckets(sums: WordArray, counts: FloatArray, k: int) -> IntArray:
     """Find the row types that share the leading bits of their sum with at least k records."""
     # At most a quarter of the buckets are in use, so that most hold the types of one sum.
     shift = np.uint64(62 - int(sums.size).bit_length())

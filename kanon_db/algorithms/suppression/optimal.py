@@ -11,7 +11,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.heartbeat import no_heartbeat
+from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.ground.pulse import no_heartbeat
 from kanon_db.algorithms.suppression.greedy import (
     LEFT_OVER,
     Suppression,
@@ -20,7 +21,7 @@ from kanon_db.algorithms.suppression.greedy import (
 )
 from kanon_db.algorithms.suppression.patterns import PatternSet
 from kanon_db.algorithms.suppression.program import Program, solve
-from kanon_db.algorithms.suppression.row_types import IntArray, RowTypes, identical_rows
+from kanon_db.algorithms.suppression.row_types import RowTypes, identical_rows
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
 Status = Literal["optimal", "feasible"]

@@ -11,9 +11,9 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+from kanon_db.algorithms.ground.arrays import BoolArray, IntArray
 from kanon_db.errors import InvalidParameterError
 
-IntArray = npt.NDArray[np.int64]
 Weight = int | float | str | Fraction
 
 MAX_COLUMNS = 62
@@ -111,7 +111,7 @@ class PatternSet:
         return self.masks.size
 
     @property
-    def stars(self) -> npt.NDArray[np.bool_]:
+    def stars(self) -> BoolArray:
         """Where each pattern suppresses, shape (p, m)."""
         return _stars(self.masks, self.n_columns)
 
@@ -323,7 +323,7 @@ def _bits_of(named: object, bits: Mapping[str, int], position: int) -> Iterator[
         yield bits[name]
 
 
-def _stars(masks: IntArray, n_columns: int) -> npt.NDArray[np.bool_]:
+def _stars(masks: IntArray, n_columns: int) -> BoolArray:
     return (masks[:, np.newaxis] >> np.arange(n_columns - 1, -1, -1) & 1).astype(np.bool_)
 
 

@@ -9,8 +9,8 @@ import highspy
 import numpy as np
 import pulp  # type: ignore[import-untyped]
 
-from kanon_db.algorithms.solver import HiGHS, is_feasible, run, watched
-from kanon_db.algorithms.suppression.row_types import IntArray
+from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.ground.solver import HiGHS, is_feasible, run, watched
 
 
 @dataclass(frozen=True, eq=False)

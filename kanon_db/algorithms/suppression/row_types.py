@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.errors import InvalidParameterError
-
-IntArray = npt.NDArray[np.int64]
 
 _LARGEST_KEY = 2**62
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy.typing as npt
 
-from kanon_db.algorithms.heartbeat import no_heartbeat
+from kanon_db.algorithms.ground.pulse import no_heartbeat
 from kanon_db.algorithms.suppression.optimal import OptimalSuppression, optimal
 from kanon_db.algorithms.suppression.patterns import PatternSet
 

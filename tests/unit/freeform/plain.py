@@ -9,13 +9,13 @@ from itertools import combinations, permutations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from kanon_db.algorithms.freeform.partitions import Method, partitioned
 from kanon_db.algorithms.freeform.result import cells
 from kanon_db.algorithms.freeform.verification import verify_matching
-from kanon_db.algorithms.generalization.microdata import Microdata
-from kanon_db.algorithms.heartbeat import no_heartbeat
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
+from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.recoding.microdata import Microdata
 from tests.unit.generalization.exhaustive import loss_of_class
 
 
@@ -26,7 +26,7 @@ def run(
     *,
     heartbeat: Callable[[], None] = no_heartbeat,
     **options: Any,
-) -> npt.NDArray[np.int32]:
+) -> CodeArray:
     """Matches by a method, with what else it takes, of the whole table in one partition."""
     whole = max(table.n_records, k)
     return partitioned(table, k, partial(method, **options), whole, heartbeat=heartbeat).matches
@@ -38,12 +38,12 @@ def cell_loss(table: Microdata, originals: Iterable[int]) -> Fraction:
     return loss_of_class(table, members, "ncp") / len(members)
 
 
-def graph_loss(table: Microdata, matches: npt.NDArray[np.integer]) -> Fraction:
+def graph_loss(table: Microdata, matches: AnyIntArray) -> Fraction:
     """Loss of all cells."""
     return sum((cell_loss(table, set(row)) for row in matches.tolist()), Fraction(0))
 
 
-def least_assignment(table: Microdata, matches: npt.NDArray[np.integer]) -> Fraction:
+def least_assignment(table: Microdata, matches: AnyIntArray) -> Fraction:
     """Loss after the best next round, over all assignments."""
     n = table.n_records
     best = None
@@ -82,7 +82,7 @@ def least_graph(table: Microdata, k: int) -> Fraction:
     return best[0]
 
 
-def assert_valid(table: Microdata, matches: npt.NDArray[np.int32], k: int) -> None:
+def assert_valid(table: Microdata, matches: CodeArray, k: int) -> None:
     """k disjoint assignments, the identity first."""
     n = table.n_records
     assert matches.shape == (n, k)

@@ -3,7 +3,6 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from kanon_db.algorithms.freeform.assignments import (
@@ -11,6 +10,7 @@ from kanon_db.algorithms.freeform.assignments import (
     draw_assignments,
     named_after_originals,
 )
+from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.errors import InvalidParameterError
 
 MATCHES = np.array(
@@ -19,7 +19,7 @@ MATCHES = np.array(
 CRITICAL_2 = 13.82  # chi-square with 2 degrees of freedom, exceeded once in 1,000
 
 
-def chi_square(observed: npt.NDArray[np.int64]) -> float:
+def chi_square(observed: IntArray) -> float:
     expected = observed.sum() / observed.size
     return float(((observed - expected) ** 2 / expected).sum())
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from kanon_db.algorithms.freeform.graph import cell_units, units_lost
@@ -20,17 +19,18 @@ from kanon_db.algorithms.freeform.ring import ring
 from kanon_db.algorithms.freeform.sort_greedy import sort_greedy
 from kanon_db.algorithms.freeform.symmetric import symmetric
 from kanon_db.algorithms.generalization.greedy_search import greedy_search
-from kanon_db.algorithms.generalization.loss import Ncp
-from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
+from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
+from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
+from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 from tests.unit.freeform.plain import assert_valid, graph_loss, run
 from tests.unit.generalization.exhaustive import random_microdata
 
 METHODS = (greedy, sort_greedy, hungarian, ring, min_cost_flow)
-Weights = npt.NDArray[np.int64]
+Weights = IntArray
 
 
-def weights_after(ncp: Ncp, matches: npt.NDArray[np.int64]) -> Weights:
+def weights_after(ncp: Ncp, matches: IntArray) -> Weights:
     """Weight of every edge; rows are originals. Edges that were taken weigh -1."""
     n = matches.shape[0]
     before = cell_units(ncp, matches)
@@ -141,7 +141,7 @@ def test_threads_end_with_the_heartbeat() -> None:
     before = threading.active_count()
     masks = []
 
-    def method(ncp: Ncp, k: int, *, heartbeat: Callable[[], None]) -> npt.NDArray[np.int32]:
+    def method(ncp: Ncp, k: int, *, heartbeat: Callable[[], None]) -> CodeArray:
         masks.append(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
         while True:  # until the caller stops it
             heartbeat()
@@ -167,7 +167,7 @@ def test_what_a_thread_raises_ends_the_others() -> None:
     before = threading.active_count()
     others = iter([False, True])
 
-    def method(ncp: Ncp, k: int, *, heartbeat: Callable[[], None]) -> npt.NDArray[np.int32]:
+    def method(ncp: Ncp, k: int, *, heartbeat: Callable[[], None]) -> CodeArray:
         if next(others, False):
             raise InfeasibleError("one of them fails")
         while True:
@@ -187,9 +187,7 @@ def test_identical_records_cost_nothing() -> None:
         assert graph_loss(table, run(method, table, 5)) == 0
 
 
-def found(
-    method: Callable[..., Any], table: Microdata, k: int, **options: Any
-) -> npt.NDArray[np.int32]:
+def found(method: Callable[..., Any], table: Microdata, k: int, **options: Any) -> CodeArray:
     """Matches by a method or by the optimum, which takes microdata."""
     if method is optimal:
         return optimal(table, k, **options).matches

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.cells import Ranges, Sets
 from kanon_db.algorithms.freeform.result import cells
 from kanon_db.algorithms.freeform.verification import least_coverage, verify_matching
-from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
+from kanon_db.algorithms.recoding.cells import Ranges, Sets
+from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 
 AGE = Attribute(5, np.array([20.0, 30, 40, 50, np.nan]), lower=20, upper=50)
 TABLE = Microdata([[0, 0], [1, 1], [2, 0], [3, 2], [4, 1]], (AGE, Attribute(3)))

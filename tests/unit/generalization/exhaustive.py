@@ -7,9 +7,9 @@ from fractions import Fraction
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 
-from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
+from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 
 
 def numeric_microdata(
@@ -68,9 +68,7 @@ def loss_of_class(microdata: Microdata, members: Sequence[int], loss: str) -> Fr
     return total * len(members)
 
 
-def total_loss(
-    microdata: Microdata, class_of_record: npt.NDArray[np.int64], loss: str = "ncp"
-) -> Fraction:
+def total_loss(microdata: Microdata, class_of_record: IntArray, loss: str = "ncp") -> Fraction:
     """Loss of all records."""
     members: dict[int, list[int]] = {}
     for record, number in enumerate(class_of_record.tolist()):
@@ -105,7 +103,7 @@ def exhaustive_optimum(microdata: Microdata, k: int, loss: str = "ncp") -> Fract
     return optimum
 
 
-def assert_valid(class_of_record: npt.NDArray[np.int64], n_records: int, k: int) -> None:
+def assert_valid(class_of_record: IntArray, n_records: int, k: int) -> None:
     """Check that every record has a class, that numbers leave no gaps, and the sizes."""
     assert class_of_record.shape == (n_records,)
     assert class_of_record.dtype == np.int64

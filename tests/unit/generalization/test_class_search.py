@@ -5,8 +5,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.generalization import class_search
-from kanon_db.algorithms.generalization.class_search import (
+from kanon_db.algorithms.generalization.exact import class_search
+from kanon_db.algorithms.generalization.exact.class_search import (
     NO_LIMIT,
     Classes,
     ClassSearch,
@@ -14,13 +14,12 @@ from kanon_db.algorithms.generalization.class_search import (
     RowTypes,
     loss_of_pair,
 )
-from kanon_db.algorithms.generalization.exact_loss import ExactLoss
+from kanon_db.algorithms.generalization.exact.set_partition import nearest_neighbor_duals
 from kanon_db.algorithms.generalization.initial import sort_order
-from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
-from kanon_db.algorithms.generalization.set_partition import nearest_neighbor_duals
+from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.recoding.exact_loss import ExactLoss
+from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from tests.unit.generalization.exhaustive import loss_of_class, random_microdata
-
-IntArray = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
 
 def never() -> bool:

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
-from kanon_db.algorithms.generalization.constraints import Constraint
 from kanon_db.algorithms.generalization.enforce import enforce
-from kanon_db.algorithms.generalization.loss import Ncp
-from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
 from kanon_db.algorithms.generalization.refine import refine
+from kanon_db.algorithms.recoding.constraints import Constraint
+from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
+from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.errors import IneligibleError, InvalidParameterError
 
 VALUES = np.array([0, 0, 1, 1, 2, 2])

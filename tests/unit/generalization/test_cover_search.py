@@ -5,11 +5,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.generalization import cover_search
-from kanon_db.algorithms.generalization.class_search import NO_LIMIT, Classes
-from kanon_db.algorithms.generalization.cover_search import CoverSearch
-
-IntArray = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+from kanon_db.algorithms.generalization.exact import cover_search
+from kanon_db.algorithms.generalization.exact.class_search import NO_LIMIT, Classes
+from kanon_db.algorithms.generalization.exact.cover_search import CoverSearch
+from kanon_db.algorithms.ground.arrays import IntArray
 
 
 def beat() -> None:

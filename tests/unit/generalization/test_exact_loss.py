@@ -5,8 +5,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.generalization.exact_loss import ExactLoss, simplest_fraction
-from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
+from kanon_db.algorithms.recoding.exact_loss import ExactLoss, simplest_fraction
+from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from tests.unit.generalization.exhaustive import random_microdata, total_loss
 
 

@@ -8,16 +8,16 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.generalization.constraints import Constraint
 from kanon_db.algorithms.generalization.enforce import enforce
 from kanon_db.algorithms.generalization.greedy_search import greedy_search
 from kanon_db.algorithms.generalization.initial import sort_order
 from kanon_db.algorithms.generalization.k_member import k_member
-from kanon_db.algorithms.generalization.loss import Ncp
-from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
 from kanon_db.algorithms.generalization.mondrian import mondrian
 from kanon_db.algorithms.generalization.refine import refine
 from kanon_db.algorithms.generalization.suppress import suppress
+from kanon_db.algorithms.recoding.constraints import Constraint
+from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
+from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
 Method = Callable[..., np.ndarray]

@@ -8,7 +8,7 @@ from kanon_db.algorithms.generalization.initial import (
     initial,
     sort_order,
 )
-from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
+from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 from tests.unit.generalization.exhaustive import numeric_microdata
 

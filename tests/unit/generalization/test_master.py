@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from kanon_db.algorithms.generalization.class_search import Classes, RowTypes
-from kanon_db.algorithms.generalization.master import Master
+from kanon_db.algorithms.generalization.exact.class_search import Classes, RowTypes
+from kanon_db.algorithms.generalization.exact.master import Master
 
 
 def beat() -> None:

@@ -5,9 +5,9 @@ import threading
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.generalization import pairwise, set_partition
-from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
+from kanon_db.algorithms.generalization.exact import pairwise, set_partition
 from kanon_db.algorithms.generalization.optimal import optimal
+from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 from tests.unit.generalization.exhaustive import (
     assert_valid,

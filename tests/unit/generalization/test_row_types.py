@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from kanon_db.algorithms.generalization.initial import classes_of_k, sort_order
-from kanon_db.algorithms.generalization.loss import Ncp
-from kanon_db.algorithms.generalization.row_types import RowTypes, Schedule, annealed_classes
+from kanon_db.algorithms.recoding.ncp import Ncp
+from kanon_db.algorithms.recoding.type_annealing import RowTypes, Schedule, annealed_classes
 from tests.unit.generalization.exhaustive import random_microdata
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from kanon_db.algorithms.generalization.initial import initial
-from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
 from kanon_db.algorithms.generalization.optimal import optimal
 from kanon_db.algorithms.generalization.split_carry import split_carry
+from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 from tests.unit.generalization.exhaustive import assert_valid, random_microdata, total_loss
 

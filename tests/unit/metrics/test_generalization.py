@@ -5,7 +5,7 @@ import doctest
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.generalization.microdata import Attribute, Microdata
+from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.errors import InvalidParameterError
 from kanon_db.metrics import generalization
 from kanon_db.metrics.generalization import class_ncp, measure

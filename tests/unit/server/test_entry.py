@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kanon_db.server.entry import _choose_cache
+from kanon_db.interfaces.plpython import _choose_cache
 
 
 @pytest.mark.parametrize("writable", [True, False])

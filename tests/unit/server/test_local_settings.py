@@ -1,6 +1,6 @@
 import pytest
 
-from kanon_db.server.local_settings import MEGABYTE, configuration, settings
+from kanon_db.cluster.local_settings import MEGABYTE, configuration, settings
 
 
 @pytest.mark.parametrize(

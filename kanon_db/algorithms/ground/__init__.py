@@ -1,0 +1,1 @@
+"""What all algorithms stand on: array types, exact numbers, the pulse, proofs, the solver."""

@@ -1,0 +1,1 @@
+"""What classes and graphs of matches stand on: microdata, losses, cells, refinement."""

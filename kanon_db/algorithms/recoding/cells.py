@@ -1,0 +1,111 @@
+"""Cells of generalized rows: ranges of numbers and sets of categories that cover several values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
+from kanon_db.algorithms.ground.distinct import distinct
+from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
+
+
+@dataclass(frozen=True, eq=False)
+class Ranges:
+    """The cells of a numeric attribute.
+
+    Parameters
+    ----------
+    low, high : ndarray of int32, shape (n_cells,)
+        Code of the smallest and of the largest number that is covered. Both are NULL's code where
+        NULL alone is.
+    tells_nothing : ndarray of bool, shape (n_cells,)
+        Whether numbers and NULL are covered: then the cell is the whole domain.
+    """
+
+    low: CodeArray
+    high: CodeArray
+    tells_nothing: BoolArray
+
+
+@dataclass(frozen=True, eq=False)
+class Sets:
+    """The cells of a categorical attribute.
+
+    Parameters
+    ----------
+    codes : ndarray of int32, shape (total,)
+        The distinct codes of each cell, ascending, cell after cell.
+    ends : ndarray of int64, shape (n_cells,)
+        Where the next cell begins.
+    """
+
+    codes: CodeArray
+    ends: IntArray
+
+    @property
+    def sizes(self) -> IntArray:
+        """Number of codes of each cell."""
+        return np.diff(self.ends, prepend=0)
+
+
+def cells_of_classes(
+    microdata: Microdata, class_of_record: AnyIntArray
+) -> tuple[Ranges | Sets, ...]:
+    """Generalize each equivalence class to what covers its records, as tightly as possible.
+
+    Parameters
+    ----------
+    microdata : Microdata
+    class_of_record : ndarray of int, shape (n_records,)
+        Classes numbered from 0 without gaps; -1 for a suppressed record, which no cell covers.
+
+    Returns
+    -------
+    tuple of Ranges or Sets, length m
+        Cells of each attribute: ranges of a numeric one, sets of a categorical one.
+
+    Notes
+    -----
+    **Source:** [OB] Section 2.2. A numeric cell with NULLs and numbers tells nothing
+    (:class:`~kanon_db.algorithms.recoding.microdata.Attribute`).
+
+    Examples
+    --------
+    >>> age = Attribute(3, numbers=np.array([20.0, 40.0, np.nan]), lower=20, upper=40)
+    >>> table = Microdata([[0, 1], [1, 0], [2, 1], [2, 1]], (age, Attribute(2)))
+    >>> ages, jobs = cells_of_classes(table, np.array([0, 0, 1, 0]))
+    >>> ages.low.tolist(), ages.high.tolist(), ages.tells_nothing.tolist()
+    ([0, 2], [1, 2], [True, False])
+    >>> jobs.codes.tolist(), jobs.ends.tolist()
+    ([0, 1, 1], [2, 3])
+    """
+    order = np.argsort(class_of_record, kind="stable")
+    order = order[np.searchsorted(class_of_record[order], 0) :]
+    classes = class_of_record[order].astype(np.int64)
+    starts = np.flatnonzero(np.diff(classes, prepend=-1))
+    result: list[Ranges | Sets] = []
+    for j, attribute in enumerate(microdata.attributes):
+        codes = microdata.codes[order, j]
+        if attribute.numbers is None:
+            keys = distinct(classes * attribute.n_values + codes)
+            owners, members = np.divmod(keys, attribute.n_values)
+            ends = np.cumsum(np.bincount(owners, minlength=starts.size))
+            result.append(Sets(members.astype(np.int32), ends))
+        else:
+            result.append(_ranges(attribute, codes, starts))
+    return tuple(result)
+
+
+def _ranges(attribute: Attribute, codes: CodeArray, starts: IntArray) -> Ranges:
+    """Cover the codes of each class; the classes lie one after the other."""
+    if not starts.size:
+        return Ranges(codes, codes, np.zeros(0, dtype=np.bool_))
+    assert attribute.numbers is not None  # noqa: S101  # for the type checker
+    is_null = np.isnan(attribute.numbers)[codes]
+    # NULL's code is the last one: it is the smallest where there is no number.
+    low = np.minimum.reduceat(codes, starts)
+    high = np.maximum.reduceat(np.where(is_null, np.int32(-1), codes), starts)
+    with_null = np.logical_or.reduceat(is_null, starts)
+    return Ranges(low, np.maximum(low, high), with_null & (high >= 0))

@@ -1,0 +1,333 @@
+"""Constraints on the sensitive values of each equivalence class.
+
+All of them hold for the union of two classes that they hold for. So there are classes that fulfil
+a constraint exactly if one class of all records does, and merging ends there at the latest.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Literal, NamedTuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
+from kanon_db.algorithms.ground.arrays import BoolArray, IntArray, Integer
+from kanon_db.algorithms.recoding.classes import Classes
+from kanon_db.errors import IneligibleError, InvalidParameterError
+
+_LARGEST_INTEGER = 2**62
+_ENTROPY_TOLERANCE = 1e-9
+
+
+class Rules(NamedTuple):
+    """A constraint as compiled code reads it.
+
+    Parameters
+    ----------
+    codes : ndarray of int64, shape (n_records,)
+        Sensitive value of each record.
+    totals : ndarray of int64, shape (v,)
+        Records of each value in the whole table.
+    distinct : int
+        Fewest distinct values of a class.
+    entropy : float
+        Least entropy of a class.
+    closeness : tuple of (int, int)
+        t as a fraction; negative: none.
+    is_ordered : bool
+        Whether distributions are compared by the ordered distance.
+    thresholds : ndarray of int64, shape (2, v) or (2, 0)
+        Numerators and denominators of the largest share of each value in a class.
+    """
+
+    codes: IntArray
+    totals: IntArray
+    distinct: int
+    entropy: float
+    closeness: tuple[int, int]
+    is_ordered: bool
+    thresholds: IntArray
+
+
+NO_RULES = Rules(
+    np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), 0, 0.0, (-1, 1), False,
+    np.zeros((2, 0), dtype=np.int64),
+)  # fmt: skip
+"""What every class fulfils."""
+
+
+@dataclass(frozen=True, eq=False)
+class Constraint:
+    """What the sensitive values of each class have to fulfil; all that is given.
+
+    Parameters
+    ----------
+    codes : ndarray of int64, shape (n_records,)
+        Sensitive value of each record, in [0, v).
+    n_values : int
+        v, at least 1.
+    l : int, optional
+        Distinct l-diversity: fewest distinct values, at least 1.
+    entropy_l : Fraction, optional
+        Entropy l-diversity: the entropy is at least log(l); l is at least 1.
+    t : Fraction, optional
+        t-closeness: most that the distribution may differ from that in the table, in [0, 1].
+    distance : {"equal", "ordered"}
+        Earth mover's distance for t: all values equally far from each other, or by their order.
+    f_prime : FPrimePrivacy, optional
+        Thresholds f'_i: a class of s records holds value i at most floor(f'_i s) times.
+    totals : ndarray of int64, shape (v,), optional
+        Records of each value in the whole table; by default those of ``codes``.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a number lies out of its range.
+
+    Notes
+    -----
+    **Source:** l-diversity: Machanavajjhala et al. 2007, Definitions 4.1 and 4.2. t-closeness: Li,
+    Li and Venkatasubramanian 2007, Sections 4 and 5.2; the ordered distance of adjacent ones of v
+    values is 1 / (v - 1). F'-privacy: [GB] Definition 3.
+
+    All comparisons are exact, but that of entropies, which holds up to 1e-9.
+
+    Examples
+    --------
+    >>> constraint = Constraint(np.array([0, 1, 1, 2]), 3, l=2, t=Fraction(1, 2))
+    >>> constraint.holds([[1, 1, 0], [0, 1, 1], [0, 2, 0], [1, 0, 1]]).tolist()
+    [True, True, False, True]
+    """
+
+    codes: IntArray
+    n_values: int
+    l: int | None = None
+    entropy_l: Fraction | None = None
+    t: Fraction | None = None
+    distance: Literal["equal", "ordered"] = "equal"
+    f_prime: FPrimePrivacy | None = None
+    totals: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    def __post_init__(self) -> None:
+        codes = np.asarray(self.codes, dtype=np.int64)
+        object.__setattr__(self, "codes", codes)
+        if codes.ndim != 1 or (codes < 0).any() or (codes >= self.n_values).any():
+            raise InvalidParameterError(
+                "each record must have the known code of a sensitive value",
+                detail=f"codes: shape {codes.shape}, values: {self.n_values}",
+            )
+        if not self.totals.size:
+            object.__setattr__(self, "totals", np.bincount(codes, minlength=self.n_values))
+        _check("l must be at least 1", self.l is None or self.l >= 1)
+        _check("entropy_l must be at least 1", self.entropy_l is None or self.entropy_l >= 1)
+        _check("t must be in [0, 1]", self.t is None or 0 <= self.t <= 1)
+        _check("distance must be equal or ordered", self.distance in ("equal", "ordered"))
+        _check(
+            "thresholds must be one for each sensitive value",
+            self.f_prime is None or len(self.f_prime.thresholds) == self.n_values,
+        )
+        size = int(self.totals.sum()) + 1
+        if (
+            self.t is not None
+            and 2 * size**2 * self.n_values * self.t.denominator > _LARGEST_INTEGER
+        ):
+            raise InvalidParameterError(
+                "t has too large a denominator for the number of records",
+                detail=f"denominator {self.t.denominator:,}, records {codes.size:,}",
+                hint="write t with fewer digits",
+            )
+        if self.f_prime is not None and any(
+            threshold.denominator * size > _LARGEST_INTEGER for threshold in self.f_prime.thresholds
+        ):
+            raise InvalidParameterError(
+                "a privacy threshold has too large a denominator for the number of records",
+                detail=f"{codes.size:,} records",
+                hint="write the thresholds with fewer digits",
+            )
+
+    @property
+    def rules(self) -> Rules:
+        """The constraint as compiled code reads it."""
+        thresholds = np.zeros((2, 0), dtype=np.int64)
+        if self.f_prime is not None:
+            fractions = self.f_prime.thresholds
+            thresholds = np.array(
+                [[f.numerator for f in fractions], [f.denominator for f in fractions]],
+                dtype=np.int64,
+            )
+        return Rules(
+            self.codes,
+            self.totals,
+            self.l or 0,
+            math.log(self.entropy_l) if self.entropy_l else 0.0,
+            (self.t.numerator, self.t.denominator) if self.t is not None else (-1, 1),
+            self.distance == "ordered",
+            thresholds,
+        )
+
+    def holds(self, counts: npt.ArrayLike) -> BoolArray:
+        """Tell which classes fulfil the constraint.
+
+        Parameters
+        ----------
+        counts : array_like of int, shape (n_classes, v)
+            Records of each sensitive value in each class, at least one in each class.
+
+        Returns
+        -------
+        ndarray of bool, shape (n_classes,)
+        """
+        table = np.ascontiguousarray(np.asarray(counts, dtype=np.int64))
+        return _hold(self.rules, table)
+
+    def holds_for(self, class_of_record: npt.ArrayLike) -> BoolArray:
+        """Tell which classes of records fulfil the constraint.
+
+        Parameters
+        ----------
+        class_of_record : array_like of int, shape (n_records,)
+            Classes numbered from 0 without gaps; -1 for a record in none.
+
+        Returns
+        -------
+        ndarray of bool, shape (n_classes,)
+        """
+        classes = np.asarray(class_of_record, dtype=np.int64)
+        order = np.argsort(classes, kind="stable")
+        order = order[np.searchsorted(classes[order], 0) :]
+        return _hold_for(self.rules, order, classes)
+
+    def restricted_to(self, records: IntArray) -> Constraint:
+        """Take some records, in some order; what their distribution is compared to stays.
+
+        Parameters
+        ----------
+        records : ndarray of int64
+
+        Returns
+        -------
+        Constraint
+        """
+        return replace(self, codes=self.codes[records], totals=self.totals)
+
+    def check_matches(self, n_records: int) -> None:
+        """Refuse a constraint on another number of records.
+
+        Parameters
+        ----------
+        n_records : int
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is not one sensitive value for each record.
+        """
+        if self.codes.size != n_records:
+            raise InvalidParameterError(
+                "each record must have a sensitive value",
+                detail=f"sensitive values: {self.codes.size}, records: {n_records}",
+            )
+
+    def check_eligible(self) -> None:
+        """Refuse a constraint that no classes can fulfil.
+
+        Raises
+        ------
+        IneligibleError
+            If not even one class of all records fulfils it.
+        """
+        if (
+            self.codes.size
+            and not self.holds([np.bincount(self.codes, minlength=self.n_values)])[0]
+        ):
+            raise IneligibleError(
+                "no equivalence classes can satisfy the constraint on the sensitive attribute",
+                detail=f"one class of all {self.codes.size:,} records, with "
+                f"{np.unique(self.codes).size:,} distinct sensitive values, fails",
+                hint="weaken the constraint",
+            )
+
+
+def _check(message: str, is_so: bool) -> None:
+    if not is_so:
+        raise InvalidParameterError(message)
+
+
+@numba.njit(cache=True, nogil=True)
+def counts_hold(rules: Rules, counts: IntArray) -> bool:
+    """Whether a class with so many records of each value fulfils the constraint."""
+    size, n_distinct = 0, 0
+    for count in counts:
+        size += count
+        n_distinct += count > 0
+    if n_distinct < rules.distinct:
+        return False
+    if rules.entropy > 0.0:
+        entropy = 0.0
+        for count in counts:
+            if count:
+                entropy -= count / size * math.log(count / size)
+        if entropy < rules.entropy - _ENTROPY_TOLERANCE:
+            return False
+    for i in range(rules.thresholds.shape[1]):
+        if counts[i] * rules.thresholds[1, i] > rules.thresholds[0, i] * size:
+            return False
+    if rules.closeness[0] >= 0:
+        n_records = rules.totals.sum()
+        difference, running = 0, 0
+        for i in range(counts.size):
+            surplus = counts[i] * n_records - rules.totals[i] * size
+            running += surplus
+            difference += abs(running) if rules.is_ordered else abs(surplus)
+        scale = counts.size - 1 if rules.is_ordered else 2
+        limit = rules.closeness[0] * size * n_records * scale
+        if difference * rules.closeness[1] > limit:
+            return False
+    return True
+
+
+@numba.njit(cache=True, nogil=True)
+def holds_after(
+    rules: Rules,
+    classes: Classes,
+    g: Integer,
+    leaving: Integer,
+    entering: Integer,
+    counts: IntArray,
+) -> bool:
+    """Whether class g fulfils the constraint if one record leaves and another enters; -1: none."""
+    counts[:] = 0
+    for i in range(classes.starts[g], classes.starts[g] + classes.sizes[g]):
+        counts[rules.codes[classes.members[i]]] += 1
+    if leaving >= 0:
+        counts[rules.codes[leaving]] -= 1
+    if entering >= 0:
+        counts[rules.codes[entering]] += 1
+    return counts_hold(rules, counts)
+
+
+@numba.njit(cache=True, nogil=True)
+def _hold(rules: Rules, counts: IntArray) -> BoolArray:
+    hold = np.empty(counts.shape[0], dtype=np.bool_)
+    for g in range(counts.shape[0]):
+        hold[g] = counts_hold(rules, counts[g])
+    return hold
+
+
+@numba.njit(cache=True, nogil=True)
+def _hold_for(rules: Rules, order: IntArray, classes: IntArray) -> BoolArray:
+    """Check classes whose records lie one after the other in ``order``."""
+    n_classes = classes[order[-1]] + 1 if order.size else 0
+    hold = np.empty(n_classes, dtype=np.bool_)
+    counts = np.zeros(rules.totals.size, dtype=np.int64)
+    for i in range(order.size):
+        counts[rules.codes[order[i]]] += 1
+        if i + 1 == order.size or classes[order[i + 1]] != classes[order[i]]:
+            hold[classes[order[i]]] = counts_hold(rules, counts)
+            counts[:] = 0
+    return hold

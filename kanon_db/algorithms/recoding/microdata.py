@@ -1,0 +1,85 @@
+"""Microdata to be generalized: codes of quasi-identifiers, and what their domains are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray
+from kanon_db.errors import InvalidParameterError
+
+
+@dataclass(frozen=True, eq=False)
+class Attribute:
+    """The domain of one quasi-identifier.
+
+    Parameters
+    ----------
+    n_values : int
+        Number of distinct values, NULL among them: codes lie in [0, n_values).
+    numbers : ndarray of float64, shape (n_values,), or None
+        The number of each code of a numeric attribute, ascending; NaN, at most once and last,
+        stands for NULL. None for a categorical attribute.
+    lower, upper : float
+        Bounds L_j and U_j of a numeric attribute; ``numbers`` lie within. Unused otherwise.
+    weight : float
+        Factor of the attribute's loss, above 0.
+
+    Notes
+    -----
+    **Source:** [OB] Section 2 (bounds, weights). NULL is a value of its own: a numeric class that
+    holds NULL and numbers tells nothing, and loses as much as the whole range.
+    """
+
+    n_values: int
+    numbers: FloatArray | None = None
+    lower: float = 0.0
+    upper: float = 0.0
+    weight: float = 1.0
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether values are generalized to ranges, not to sets."""
+        return self.numbers is not None
+
+
+@dataclass(frozen=True, eq=False)
+class Microdata:
+    """The quasi-identifiers of a table.
+
+    Parameters
+    ----------
+    codes : ndarray of int32, shape (n_records, m)
+        Code of each value; the order of codes is the order of the type.
+    attributes : tuple of Attribute, length m
+
+    Raises
+    ------
+    InvalidParameterError
+        If codes and attributes do not match.
+    """
+
+    codes: CodeArray
+    attributes: tuple[Attribute, ...]
+
+    def __post_init__(self) -> None:
+        codes = np.asarray(self.codes)
+        sizes = np.array([attribute.n_values for attribute in self.attributes])
+        if (
+            codes.ndim != 2
+            or codes.shape[1] != sizes.size
+            or not sizes.size
+            or not np.issubdtype(codes.dtype, np.integer)
+            or (codes.size and ((codes < 0).any() or (codes >= sizes).any()))
+        ):
+            raise InvalidParameterError(
+                "codes must hold one row for each record and one known code for each attribute",
+                detail=f"codes: shape {codes.shape}, attributes: {sizes.size}",
+            )
+        object.__setattr__(self, "codes", np.ascontiguousarray(codes, dtype=np.int32))
+
+    @property
+    def n_records(self) -> int:
+        """Number of records."""
+        return int(self.codes.shape[0])

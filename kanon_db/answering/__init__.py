@@ -1,0 +1,1 @@
+"""Answering count queries from published relations."""

@@ -1,0 +1,225 @@
+"""How well a bucketization answers random count queries, beside its source."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray
+from kanon_db.catalog.entries import Publication, find_publication, published_schema
+from kanon_db.catalog.sources import open_source
+from kanon_db.errors import InvalidParameterError
+from kanon_db.metrics.workload import (
+    CountErrors,
+    CountQuery,
+    estimated_counts,
+    exact_counts,
+    random_queries,
+)
+from kanon_db.publications.buckets.tables import SUFFIXES, BucketTables
+from kanon_db.session.protocol import Session, fetch_one
+from kanon_db.transfer.columns import Relation
+from kanon_db.transfer.snapshot import (
+    DistinctValues,
+    coalesced_codes,
+    distinct_values,
+    read_codes,
+    read_integers,
+    read_known_codes,
+    take_snapshot,
+)
+
+MAX_QUERIES: Final = 100_000
+SELECTIVITY: Final = (0.01, 0.05, 0.1)
+
+
+@dataclass(frozen=True)
+class CountAccuracy:
+    """Errors of the answers to random count queries.
+
+    Attributes
+    ----------
+    expected_selectivity : float or None
+        Expected share of matching records, if attributes were uniform and independent; None for
+        all queries together.
+    n_queries : int
+    undefined : int
+        Those that no record matches: their relative error is undefined, and left out.
+    mean_relative_error, median_relative_error : float
+        Of |estimate - count| / count; NaN where all are undefined.
+    """
+
+    expected_selectivity: float | None
+    n_queries: int
+    undefined: int
+    mean_relative_error: float
+    median_relative_error: float
+
+    @classmethod
+    def of(cls, selectivity: float | None, errors: CountErrors) -> CountAccuracy:
+        """Summarize the errors of some queries."""
+        return cls(selectivity, errors.actual.size, errors.n_undefined, errors.mean, errors.median)
+
+
+def evaluate_counts(
+    session: Session,
+    name: str,
+    *,
+    queries: int = 1000,
+    dimensionality: Sequence[int] | None = None,
+    selectivity: Sequence[float] | None = None,
+    seed: int | None = None,
+) -> list[CountAccuracy]:
+    """Put random count queries to a bucketization and to its source, and compare the answers.
+
+    Parameters
+    ----------
+    session : Session
+        Of a role that may read both.
+    name : str
+        The publication.
+    queries : int
+        How many, up to 100,000.
+    dimensionality : sequence of int, optional
+        Numbers of quasi-identifiers that a query has conditions on, from which each draws one;
+        by default all from 1 to the number of quasi-identifiers.
+    selectivity : sequence of float, optional
+        Expected selectivities, in (0, 1], from which each query draws one; by default 0.01, 0.05
+        and 0.1.
+    seed : int, optional
+        The same seed, at least 0, draws the same queries, if the source is the same.
+
+    Returns
+    -------
+    list of CountAccuracy
+        Of each selectivity, then of all queries.
+
+    Raises
+    ------
+    NotFoundError
+        When there is no such publication, or its source is gone.
+    InvalidParameterError
+        When it is no bucketization, or a parameter lies outside its range.
+    PermissionDeniedError
+        When the role cannot read the source whole.
+
+    Notes
+    -----
+    **Source:** [GB] Sections 3.2 and 7.2; see :func:`~kanon_db.metrics.workload.random_queries`.
+    The estimates are computed from QIT and SAT as `estimate_count` defines them.
+    """
+    publication = find_publication(session, name)
+    if publication.kind != "buckets":
+        raise InvalidParameterError(
+            "only buckets can be evaluated with count queries",
+            detail=f'publication "{name}" is {publication.kind}',
+        )
+    if not 1 <= queries <= MAX_QUERIES:
+        raise InvalidParameterError(
+            f"queries must lie in [1, {MAX_QUERIES:,}]", detail=f"queries = {queries}"
+        )
+    if seed is not None and seed < 0:
+        raise InvalidParameterError("a seed must be at least 0")
+    shares = SELECTIVITY if selectivity is None else tuple(map(float, selectivity))
+    registered, types = open_source(session, _source_of(session, name).quoted(session))
+    sensitive_column = publication.layout["sensitive"]
+    columns = publication.layout["quasi_identifiers"]
+    snapshot = take_snapshot(session, registered.relation, [*columns, sensitive_column])
+    values = [distinct_values(snapshot, types[column]) for column in columns]
+    sensitive = distinct_values(snapshot, types[sensitive_column])
+    chosen = random_queries(
+        queries,
+        [len(column.labels) for column in values],
+        len(sensitive.labels),
+        np.random.default_rng(secrets.randbits(128) if seed is None else seed),
+        dimensionality=dimensionality or range(1, len(values) + 1),
+        selectivity=shares,
+    )
+    session.step("counting in the source")
+    actual = exact_counts(
+        read_codes(snapshot, values),
+        read_codes(snapshot, [sensitive])[:, 0],
+        chosen,
+        heartbeat=session.heartbeat,
+    )
+    snapshot.drop()
+    session.step("estimating from the publication")
+    estimated = _estimates(session, publication, values, sensitive, chosen)
+    for column in (*values, sensitive):
+        column.drop()
+    errors = CountErrors(actual, estimated)
+    expected = np.array([query.selectivity for query in chosen])
+    return [
+        *(CountAccuracy.of(s, errors.select(expected == s)) for s in sorted(set(shares))),
+        CountAccuracy.of(None, errors),
+    ]
+
+
+def _source_of(session: Session, name: str) -> Relation:
+    row = fetch_one(
+        session,
+        "SELECT source_schema AS schema, source_relation AS name FROM kanon.publication"
+        " WHERE name = $1::text",
+        name,
+    )
+    return Relation(**row)
+
+
+def _estimates(
+    session: Session,
+    publication: Publication,
+    values: Sequence[DistinctValues],
+    sensitive: DistinctValues,
+    queries: Sequence[CountQuery],
+) -> FloatArray:
+    """Estimate from QIT and SAT, whose values are known by the codes of the source's."""
+    tables = BucketTables.of_publication(session, publication)
+    qit_name = publication.name + SUFFIXES[1]
+    columns = [*publication.layout["quasi_identifiers"], publication.layout["bucket_id"]]
+    qit = take_snapshot(session, Relation(published_schema(session), qit_name), columns)
+    buckets = read_integers(qit, f"s.{tables.bucket_id}")
+    codes = _known(read_known_codes(qit, values), values)
+    qit.drop()
+    sat_buckets, sat_codes, sat_counts = _read_sat(session, tables, sensitive)
+    return estimated_counts(
+        buckets,
+        codes,
+        sat_buckets,
+        _known(sat_codes[:, np.newaxis], [sensitive])[:, 0],
+        sat_counts,
+        [_with_unknown(query) for query in queries],
+        heartbeat=session.heartbeat,
+    )
+
+
+def _known(codes: CodeArray, columns: Sequence[DistinctValues]) -> CodeArray:
+    """Give values that the source has lost since a code of their own, which no query asks for."""
+    n_values = np.array([len(values.labels) for values in columns], dtype=np.int32)
+    return np.where(codes < 0, n_values, codes)
+
+
+def _with_unknown(query: CountQuery) -> CountQuery:
+    return CountQuery(
+        {a: np.append(codes, False) for a, codes in query.quasi_identifiers.items()},
+        np.append(query.sensitive, False),
+        query.selectivity,
+    )
+
+
+def _read_sat(
+    session: Session, tables: BucketTables, sensitive: DistinctValues
+) -> tuple[CodeArray, CodeArray, CodeArray]:
+    code = coalesced_codes(f"s.{tables.sensitive}", sensitive, "v")
+    row = fetch_one(
+        session,
+        f"SELECT string_agg(int4send(s.{tables.bucket_id}) || int4send({code})"
+        f" || int4send(s.{tables.count}), ''::bytea) AS numbers FROM {tables.sat} AS s"
+        f" LEFT JOIN {sensitive.table} AS v"
+        f" ON s.{tables.sensitive} {sensitive.column.operator(session, '=')} v.value",
+    )
+    numbers = np.frombuffer(row["numbers"], dtype=">i4").reshape(-1, 3).astype(np.int32)
+    return numbers[:, 0], numbers[:, 1], numbers[:, 2]

@@ -1,0 +1,151 @@
+"""kanon_db's own tables: settings, registered sources, publications."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kanon_db.errors import NotFoundError
+from kanon_db.session.protocol import Session, fetch_one
+from kanon_db.transfer.columns import Relation
+
+
+@dataclass(frozen=True)
+class Source:
+    """Microdata as its owner described it with `register_source`."""
+
+    source_id: int
+    relation: Relation
+    quasi_identifiers: tuple[str, ...]
+    sensitive: str | None
+    identifiers: tuple[str, ...]
+    attributes: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Publication:
+    """One publication, as the catalog describes it.
+
+    Attributes
+    ----------
+    parameters : dict
+        What the publisher asked for, as SQL and CLI took it.
+    layout : dict
+        What the estimator and the verification need to read the published relations: column
+        names and, for buckets, the ranges of bucket numbers by size.
+    metrics : dict
+        As measured when it was published; some need the source.
+    """
+
+    publication_id: int
+    name: str
+    kind: str
+    method: str
+    source: str
+    parameters: Mapping[str, Any]
+    layout: Mapping[str, Any]
+    records: int
+    guarantee: str
+    metrics: Mapping[str, float]
+    published_by: str
+
+
+def published_schema(session: Session) -> str:
+    """Return the schema that holds all published relations (chosen at `kanon install`)."""
+    row = fetch_one(session, "SELECT value FROM kanon.setting WHERE name = 'published_schema'")
+    return str(row["value"])
+
+
+def find_source(session: Session, relation: Relation) -> Source:
+    """Look up a registered source.
+
+    Raises
+    ------
+    NotFoundError
+        When the relation was not registered.
+    """
+    rows = session.fetch(
+        "SELECT source_id, quasi_identifiers, sensitive, identifiers, attributes::text"
+        " FROM kanon.source WHERE schema_name = $1::text AND relation_name = $2::text",
+        relation.schema,
+        relation.name,
+    )
+    if not rows:
+        raise NotFoundError(
+            "the source is not registered",
+            detail=f"relation {relation}",
+            hint="describe it first with kanon.register_source or `kanon register`",
+        )
+    row = rows[0]
+    return Source(
+        source_id=row["source_id"],
+        relation=relation,
+        quasi_identifiers=tuple(row["quasi_identifiers"]),
+        sensitive=row["sensitive"],
+        identifiers=tuple(row["identifiers"]),
+        attributes=json.loads(row["attributes"]),
+    )
+
+
+def find_publication(session: Session, name: str) -> Publication:
+    """Look up a publication that the current role may read.
+
+    Raises
+    ------
+    NotFoundError
+        When there is none of that name, or the role may not read it: the two look the same.
+    """
+    rows = session.fetch(
+        "SELECT publication_id, name, kind, method, source, parameters::text AS parameters,"
+        " layout::text AS layout, rows AS records, guarantee, metrics::text AS metrics,"
+        " published_by"
+        " FROM kanon.publications WHERE name = $1::text",
+        name,
+    )
+    if not rows:
+        raise NotFoundError(
+            "there is no such publication, or it is not yours to read",
+            detail=f'name "{name}"',
+            hint="TABLE kanon.publications lists the ones that you may read",
+        )
+    row = rows[0]
+    described = {key: json.loads(row[key]) for key in ("parameters", "layout", "metrics")}
+    return Publication(**{**row, **described})
+
+
+def record_publication(
+    session: Session,
+    *,
+    name: str,
+    kind: str,
+    method: str,
+    source: Source,
+    parameters: Mapping[str, Any],
+    layout: Mapping[str, Any],
+    records: int,
+    guarantee: str,
+    metrics: Mapping[str, float],
+    relations: Sequence[str],
+) -> int:
+    """Enter a publication into the catalog; return its id."""
+    row = fetch_one(
+        session,
+        "INSERT INTO kanon.publication (name, kind, method, source_schema, source_relation,"
+        " parameters, layout, records, guarantee, metrics, relations)"
+        " VALUES ($1::text, $2::text, $3::text, $4::text, $5::text, $6::jsonb, $7::jsonb,"
+        " $8::bigint, $9::text, $10::jsonb, $11::text[]) RETURNING publication_id",
+        name,
+        kind,
+        method,
+        source.relation.schema,
+        source.relation.name,
+        json.dumps(parameters),
+        json.dumps(layout),
+        str(records),
+        guarantee,
+        json.dumps(metrics),
+        list(relations),
+    )
+    return int(row["publication_id"])

@@ -1,0 +1,318 @@
+"""Registering microdata: its identifiers, quasi-identifiers and sensitive attribute."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from kanon_db.catalog.entries import Source, find_source
+from kanon_db.errors import (
+    DatabaseError,
+    InUseError,
+    InvalidParameterError,
+    NotFoundError,
+    PermissionDeniedError,
+    SchemaMismatchError,
+)
+from kanon_db.session.protocol import Session, fetch_one
+from kanon_db.session.server_errors import DATA_EXCEPTION_CLASS
+from kanon_db.transfer.columns import (
+    ColumnType,
+    Relation,
+    check_comparable,
+    column_types,
+    find_relation,
+)
+
+_KINDS: Final = {
+    "r": "table",
+    "p": "partitioned table",
+    "v": "view",
+    "m": "materialized view",
+    "f": "foreign table",
+}
+_NUMERIC_CATEGORIES: Final = "NDT"
+"""`pg_type.typcategory`: numbers, dates and times, intervals."""
+
+_ATTRIBUTE_KEYS: Final = {"kind", "lower", "upper", "weight"}
+
+
+def register_source(
+    session: Session,
+    source: str,
+    *,
+    quasi_identifiers: Sequence[str],
+    sensitive: str | None = None,
+    identifiers: Sequence[str] = (),
+    attributes: str | None = None,
+) -> int:
+    """Describe microdata once; the description is kept in the database.
+
+    Parameters
+    ----------
+    source : str
+        The relation as SQL text, like ``public.census``: a table, partitioned table, foreign
+        table, view or materialized view.
+    quasi_identifiers : sequence of str
+        Columns that others may know of a person, at least one.
+    sensitive : str, optional
+        The column to protect.
+    identifiers : sequence of str
+        Columns that name a person; never published.
+    attributes : str, optional
+        JSON object by quasi-identifier: ``kind`` (``numeric`` or ``categorical``), ``lower``,
+        ``upper``, ``weight``.
+
+    Returns
+    -------
+    int
+        The source's id. Registering again replaces the description.
+
+    Raises
+    ------
+    NotFoundError, InvalidParameterError, SchemaMismatchError
+        When relation, columns or attributes are not as described above.
+    PermissionDeniedError
+        When the current role cannot read the columns.
+    InUseError
+        When publications of the source are live.
+    """
+    relation, oid, kind = find_relation(session, source)
+    if kind == "t":
+        raise InvalidParameterError(
+            "a temporary relation cannot be registered",
+            detail=f"relation {relation}",
+            hint="copy it into an ordinary table",
+        )
+    if kind not in _KINDS:
+        raise InvalidParameterError(
+            "only tables and views can be registered", detail=f"relation {relation}"
+        )
+    types = column_types(session, oid)
+    _check_roles(relation, types, quasi_identifiers, sensitive, identifiers)
+    published = [*quasi_identifiers, *([] if sensitive is None else [sensitive])]
+    _check_readable(session, relation, oid, published)
+    check_comparable(session, relation, published)
+    described = _parse_attributes(session, attributes, types, quasi_identifiers)
+
+    _lock_source(session, relation, exclusive=True)
+    _refuse_while_published(session, relation)
+    try:
+        row = fetch_one(
+            session,
+            "INSERT INTO kanon.source (schema_name, relation_name, quasi_identifiers, sensitive,"
+            " identifiers, attributes)"
+            " VALUES ($1::text, $2::text, $3::text[], $4::text, $5::text[], $6::jsonb)"
+            " ON CONFLICT ON CONSTRAINT source_relation_unique DO UPDATE SET"
+            " quasi_identifiers = excluded.quasi_identifiers, sensitive = excluded.sensitive,"
+            " identifiers = excluded.identifiers, attributes = excluded.attributes,"
+            " registered_at = excluded.registered_at"
+            " RETURNING source_id",
+            relation.schema,
+            relation.name,
+            list(quasi_identifiers),
+            sensitive,
+            list(identifiers),
+            json.dumps(described),
+        )
+    except DatabaseError as error:
+        if error.sqlstate != PermissionDeniedError.sqlstate:
+            raise
+        raise PermissionDeniedError(
+            "the source's description cannot be written",
+            detail=f"relation {relation}: {error.message}",
+            hint="ask the role that registered it, or be granted kanon_publisher",
+        ) from None
+    return int(row["source_id"])
+
+
+def open_source(session: Session, source: str) -> tuple[Source, dict[str, ColumnType]]:
+    """Look up a registered source to be published, and keep its description as it is.
+
+    Parameters
+    ----------
+    source : str
+        The relation as SQL text.
+
+    Returns
+    -------
+    source : Source
+    types : dict of str to ColumnType
+        All its columns, in their order.
+
+    Raises
+    ------
+    NotFoundError
+        When there is no such relation, or it was not registered.
+    SchemaMismatchError
+        When it has lost a quasi-identifier or the sensitive attribute since.
+    """
+    relation, oid, _ = find_relation(session, source)
+    _lock_source(session, relation, exclusive=False)
+    registered = find_source(session, relation)
+    types = column_types(session, oid)
+    needed = [*registered.quasi_identifiers, registered.sensitive]
+    missing = [column for column in needed if column is not None and column not in types]
+    if missing:
+        raise SchemaMismatchError(
+            "the source has lost columns since it was registered",
+            detail=f"{relation} has no {', '.join(missing)}",
+            hint="register it again with the columns that it has",
+        )
+    return registered, types
+
+
+def _lock_source(session: Session, relation: Relation, *, exclusive: bool) -> None:
+    """Keep registering and publishing one source apart until the transaction ends."""
+    function = "pg_advisory_xact_lock" if exclusive else "pg_advisory_xact_lock_shared"
+    session.fetch(
+        f"SELECT {function}(hashtextextended($1::text, 0))::text",
+        f"kanon source {json.dumps([relation.schema, relation.name])}",
+    )
+
+
+def _check_roles(
+    relation: Relation,
+    types: Mapping[str, ColumnType],
+    quasi_identifiers: Sequence[str],
+    sensitive: str | None,
+    identifiers: Sequence[str],
+) -> None:
+    if not quasi_identifiers:
+        raise InvalidParameterError(
+            "a source needs at least one quasi-identifier", detail=f"relation {relation}"
+        )
+    roles: dict[str, str] = {}
+    for role, columns in (
+        ("a quasi-identifier", quasi_identifiers),
+        ("the sensitive attribute", [] if sensitive is None else [sensitive]),
+        ("an identifier", identifiers),
+    ):
+        for column in columns:
+            if column not in types:
+                raise NotFoundError(
+                    "the source has no such column",
+                    detail=f'column "{column}", named as {role} of {relation}',
+                    hint=f"its columns are {', '.join(types)}",
+                )
+            if column in roles:
+                raise InvalidParameterError(
+                    "a column can have one role only",
+                    detail=f'column "{column}" of {relation} is named as {roles[column]}'
+                    f" and as {role}",
+                )
+            roles[column] = role
+
+
+def _check_readable(session: Session, relation: Relation, oid: str, columns: Sequence[str]) -> None:
+    rows = session.fetch(
+        "SELECT name FROM unnest($2::text[]) AS name"
+        " WHERE NOT has_column_privilege($1::text::oid, name, 'SELECT')",
+        oid,
+        list(columns),
+    )
+    if rows:
+        raise PermissionDeniedError(
+            "the source cannot be read",
+            detail=f"no SELECT on {len(rows)} of the columns named of {relation}",
+            hint="its owner can GRANT SELECT on it to the publishing role",
+        )
+
+
+def _refuse_while_published(session: Session, relation: Relation) -> None:
+    rows = session.fetch(
+        "SELECT name FROM kanon.publication"
+        " WHERE source_schema = $1::text AND source_relation = $2::text ORDER BY name",
+        relation.schema,
+        relation.name,
+    )
+    if rows:
+        raise InUseError(
+            "the source has live publications",
+            detail=f"{relation} is published as {', '.join(row['name'] for row in rows)}",
+            hint="drop them first with kanon.drop_publication",
+        )
+
+
+def _parse_attributes(
+    session: Session,
+    text: str | None,
+    types: Mapping[str, ColumnType],
+    quasi_identifiers: Sequence[str],
+) -> dict[str, dict[str, Any]]:
+    if text is None:
+        return {}
+    try:
+        attributes = json.loads(text)
+        json.dumps(attributes, allow_nan=False)
+    except (ValueError, RecursionError):
+        raise InvalidParameterError("the attributes are not readable JSON") from None
+    if not isinstance(attributes, dict):
+        raise InvalidParameterError("the attributes must be a JSON object, by column")
+    for column, described in attributes.items():
+        if column not in quasi_identifiers:
+            raise InvalidParameterError(
+                "attributes describe quasi-identifiers only",
+                detail=f'"{column}" is not one of {", ".join(quasi_identifiers)}',
+            )
+        _check_attribute(session, types[column], described)
+    return attributes
+
+
+def _check_attribute(session: Session, column: ColumnType, described: object) -> None:
+    where = f'attributes of column "{column.name}"'
+    if not isinstance(described, dict) or not described.keys() <= _ATTRIBUTE_KEYS:
+        raise InvalidParameterError(
+            "an attribute's description has keys that are not known",
+            detail=where,
+            hint=f"use {', '.join(sorted(_ATTRIBUTE_KEYS))}",
+        )
+    kind = described.get("kind", "numeric")
+    if kind not in ("numeric", "categorical"):
+        raise InvalidParameterError(
+            "an attribute's kind is numeric or categorical", detail=f"{where}: kind"
+        )
+    is_numeric = column.type_category in _NUMERIC_CATEGORIES
+    if not is_numeric and (
+        described.get("kind") == "numeric" or {"lower", "upper"} & described.keys()
+    ):
+        raise SchemaMismatchError(
+            "only columns of numbers, dates or times are numeric",
+            detail=f"{where}: its type is {column.type_name}",
+            hint="leave out kind, lower and upper, or say categorical",
+        )
+    _check_bounds(session, column, described, where)
+    weight = described.get("weight", 1)
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or not weight > 0:
+        raise InvalidParameterError("a weight is a number above 0", detail=where)
+
+
+def _check_bounds(
+    session: Session, column: ColumnType, described: Mapping[str, Any], where: str
+) -> None:
+    """Let the server read the bounds as values of the column's type."""
+    bounds = [described[key] for key in ("lower", "upper") if key in described]
+    if any(isinstance(bound, bool) or not isinstance(bound, int | float | str) for bound in bounds):
+        raise InvalidParameterError(
+            "a bound is a number, or the text of a date or time", detail=where
+        )
+    if not bounds:
+        return
+    try:
+        with session.savepoint():
+            ordered = fetch_one(
+                session,
+                f"SELECT $1::text::{column.type_name} <= $2::text::{column.type_name} AS value",
+                str(bounds[0]),
+                str(bounds[-1]),
+            )["value"]
+    except DatabaseError as error:
+        if not error.sqlstate.startswith(DATA_EXCEPTION_CLASS):
+            raise
+        raise InvalidParameterError(
+            "a bound cannot be read as the column's type",
+            detail=f"{where}: its type is {column.type_name}",
+        ) from None
+    if not ordered:
+        raise InvalidParameterError("lower must not exceed upper", detail=where)

@@ -1,1 +1,0 @@
-"""Operations on a PostgreSQL database, written once against the Session protocol."""

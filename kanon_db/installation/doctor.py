@@ -1,0 +1,238 @@
+"""Examining an installation: what is there, what is wrong, and the command that mends it."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import kanon_db
+from kanon_db.catalog.entries import published_schema
+from kanon_db.cluster.local_folder import ENVIRONMENT
+from kanon_db.errors import DatabaseError, PermissionDeniedError, ServerError
+from kanon_db.installation.install import (
+    ROLES,
+    can_import,
+    migration_script,
+    require_trusted,
+    server_interpreter,
+)
+from kanon_db.installation.resources import import_paths, resource_directory
+from kanon_db.session.protocol import fetch_one
+from kanon_db.session.psycopg_session import PsycopgSession, open_connection
+
+State = Literal["ok", "warning", "broken"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the examination.
+
+    Attributes
+    ----------
+    subject : str
+    state : {"ok", "warning", "broken"}
+    value : str
+        What was found.
+    remedy : str
+        The command or statement that mends it; empty when nothing is to be done.
+    """
+
+    subject: str
+    state: State
+    value: str
+    remedy: str = ""
+
+
+def examine(dsn: str) -> list[Finding]:
+    """Examine server, interpreter, installation and roles, changing nothing.
+
+    Raises
+    ------
+    ServerError
+        When no connection can be made.
+    """
+    with open_connection(dsn) as connection:
+        session = PsycopgSession(connection)
+        with session.transaction():
+            return [*_examine_server(session), *_examine_installation(session)]
+
+
+def _examine_server(session: PsycopgSession) -> Iterator[Finding]:
+    row = fetch_one(
+        session,
+        "SELECT current_setting('server_version') AS version, current_user::text AS role,"
+        " current_database()::text AS database, current_setting('is_superuser') AS superuser",
+    )
+    yield Finding("PostgreSQL", "ok", row["version"])
+    yield Finding("database", "ok", row["database"])
+    is_superuser = row["superuser"] == "on"
+    yield Finding("role", "ok", f"{row['role']}{', superuser' if is_superuser else ''}")
+    major = row["version"].split(".")[0]
+    if not session.fetch("SELECT 1 FROM pg_available_extensions WHERE name = 'plpython3u'"):
+        yield Finding(
+            "PL/Python", "broken", "not available",
+            f"apt-get install postgresql-plpython3-{major}",
+        )  # fmt: skip
+        return
+    if not session.fetch("SELECT 1 FROM pg_extension WHERE extname = 'plpython3u'"):
+        yield Finding("PL/Python", "broken", "not created in this database", "kanon install")
+        return
+    yield Finding("PL/Python", "ok", "created in this database")
+    if not is_superuser:
+        yield Finding(
+            "server's Python", "warning", "only a superuser can examine it",
+            "kanon doctor --dsn … as the server's administrator",
+        )  # fmt: skip
+        return
+    server = server_interpreter(session)
+    ours = f"{sys.version_info.major}.{sys.version_info.minor}"
+    yield Finding(
+        "server's Python",
+        "ok" if server.version == ours else "broken",
+        f"{server.version}, as operating-system user {server.os_user}; here {ours}",
+        "" if server.version == ours else "run kanon from an environment of the server's Python",
+    )
+    copied = [str(server.data_directory.parent / ENVIRONMENT)]
+    for paths in (import_paths(), copied):
+        if can_import(session, paths):
+            yield Finding("environment", "ok", ", ".join(paths))
+            return
+    yield Finding(
+        "environment",
+        "warning",
+        f"{', '.join(import_paths())} (the server cannot read it)",
+        "kanon install copies it for a private cluster",
+    )
+
+
+def _examine_installation(session: PsycopgSession) -> Iterator[Finding]:
+    # Not to_regclass(): it fails where the role may not use the schema.
+    rows = session.fetch(
+        "SELECT has_schema_privilege(n.oid, 'USAGE') AS usable FROM pg_namespace AS n"
+        " JOIN pg_class AS c ON c.relnamespace = n.oid"
+        " WHERE n.nspname = 'kanon' AND c.relname = 'publications'"
+    )
+    if not rows:
+        yield Finding("kanon_db", "broken", "not installed in this database", "kanon install")
+        return
+    try:
+        require_trusted(session)
+    except PermissionDeniedError as error:
+        # Nothing of it may run here, with the rights of whoever examines it.
+        yield Finding("schema kanon", "broken", f"{error.message}: {error.detail}", error.hint)
+        return
+    yield from _examine_functions(session)
+    for role in ROLES:
+        yield _examine_role(session, role)
+    if not rows[0]["usable"]:
+        yield Finding("kanon_db", "warning", "not open to this role", "GRANT kanon_analyst TO it")
+        return
+    yield _examine_version(session)
+    yield from _examine_catalog(session)
+    n = fetch_one(session, "SELECT count(*) AS n FROM kanon.publications")["n"]
+    yield Finding("publications", "ok", f"{n} readable to this role")
+
+
+def _examine_functions(session: PsycopgSession) -> Iterator[Finding]:
+    rows = session.fetch(
+        "SELECT p.proname::text AS name, p.prosecdef"
+        " OR NOT coalesce(p.proconfig @> ARRAY['search_path=pg_catalog, pg_temp'], false) AS open,"
+        " EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a"
+        " WHERE a.grantee = 0) AS exposed FROM pg_proc AS p JOIN pg_namespace AS n"
+        " ON n.oid = p.pronamespace WHERE n.nspname = 'kanon'"
+    )
+    wrong = [
+        *(f"{name} is missing" for name in sorted(_functions() - {row["name"] for row in rows})),
+        *(f"{row['name']} is open to look-alikes" for row in rows if row["open"]),
+    ]
+    yield Finding(
+        "functions",
+        "broken" if wrong else "ok",
+        "; ".join(wrong) or f"{len(rows)}, as in this package",
+        "kanon install" if wrong else "",
+    )
+    exposed = sum(row["exposed"] for row in rows)
+    yield Finding(
+        "EXECUTE for PUBLIC",
+        "broken" if exposed else "ok",
+        f"on {exposed} functions" if exposed else "on none",
+        "kanon install" if exposed else "",
+    )
+
+
+def _functions() -> set[str]:
+    """Names of the SQL functions of this package."""
+    files = resource_directory("sql").glob("*.sql")
+    created = re.compile(r"^CREATE OR REPLACE FUNCTION kanon\.(\w+)", re.MULTILINE)
+    return {name for file in files for name in created.findall(file.read_text(encoding="utf-8"))}
+
+
+def _examine_version(session: PsycopgSession) -> Finding:
+    try:
+        with session.savepoint():
+            version = fetch_one(session, "SELECT kanon.version() AS value")["value"]
+    except DatabaseError as error:
+        return Finding("kanon_db", "broken", f"does not run: {error.message}", "kanon install")
+    same = version == kanon_db.__version__
+    return Finding(
+        "kanon_db",
+        "ok" if same else "broken",
+        f"{version} in the server, {kanon_db.__version__} here",
+        "" if same else "kanon install",
+    )
+
+
+def _examine_catalog(session: PsycopgSession) -> Iterator[Finding]:
+    rows = session.fetch(
+        "SELECT has_table_privilege('kanon.alembic_version', 'SELECT') AS readable"
+    )
+    if not rows[0]["readable"]:
+        return
+    revision = fetch_one(session, "SELECT version_num AS value FROM kanon.alembic_version")["value"]
+    try:
+        behind = bool(migration_script(revision).strip())
+    except ServerError as error:
+        yield Finding("catalog", "broken", f"{error.message}: {error.detail}", error.hint)
+        return
+    yield Finding(
+        "catalog",
+        "broken" if behind else "ok",
+        f"revision {revision}{', behind this package' if behind else ''}",
+        "kanon install" if behind else "",
+    )
+
+
+def _examine_role(session: PsycopgSession, role: str) -> Finding:
+    rows = session.fetch(
+        "SELECT rolsuper OR rolbypassrls AS powerful, ARRAY(SELECT name FROM unnest($2::text[])"
+        " AS name LEFT JOIN pg_namespace AS n ON n.nspname = name"
+        " WHERE has_schema_privilege(r.oid, n.oid, 'USAGE') IS NOT TRUE) AS closed"
+        " FROM pg_roles AS r WHERE rolname = $1::text",
+        role,
+        ["kanon", *_schema_of_publications(session)],
+    )
+    subject = f"role {role}"
+    if not rows:
+        return Finding(subject, "broken", "missing", "kanon install")
+    if rows[0]["powerful"]:
+        return Finding(
+            subject, "broken", "superuser or bypasses row security",
+            f"ALTER ROLE {role} NOSUPERUSER NOBYPASSRLS",
+        )  # fmt: skip
+    if closed := rows[0]["closed"]:
+        return Finding(
+            subject, "broken", f"cannot use schema {' and '.join(closed)}", "kanon install"
+        )
+    return Finding(subject, "ok", "no special rights")
+
+
+def _schema_of_publications(session: PsycopgSession) -> list[str]:
+    """Return the schema's name, or nothing where the role may not know."""
+    try:
+        with session.savepoint():
+            return [published_schema(session)]
+    except DatabaseError:
+        return []

@@ -1,0 +1,353 @@
+"""`kanon demo`: the whole way from a CSV file to verified, private count answers."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import click
+import numpy as np
+
+from kanon_db.catalog.entries import published_schema
+from kanon_db.cluster.local import DEFAULT_DIRECTORY, LocalCluster
+from kanon_db.counting.bitmaps import Counted
+from kanon_db.errors import ServerError
+from kanon_db.installation.install import install
+from kanon_db.interfaces import console
+from kanon_db.interfaces.python import Kanon, connect
+from kanon_db.publications.pipeline import Published
+from kanon_db.session.protocol import fetch_one
+from kanon_db.session.psycopg_session import PsycopgSession, open_connection
+
+FAIR_PRIVACY: Final = '{"default": 0.1, "values": {"0.0": 0.8}}'
+"""No amount of affairs may be inferred with more than 10 %; having had none, with at most 80 %."""
+
+DEFAULT_PRIVACY: Final = '{"theta": 2, "base": 0.05}'
+N_QUERIES: Final = 10
+_SEED: Final = 20160127  # the same questions at every run; nothing private depends on it
+
+
+@dataclass(frozen=True)
+class _Data:
+    """A CSV file, the table that it becomes, and the roles of its columns."""
+
+    csv: Path
+    table: str
+    sensitive: str
+    quasi_identifiers: Sequence[str]
+    privacy: str
+
+    @property
+    def publication(self) -> str:
+        """Name of the publication."""
+        return f"{self.table}_b"
+
+
+@dataclass(frozen=True)
+class Inference:
+    """What someone who knows a person's quasi-identifiers can infer.
+
+    Attributes
+    ----------
+    certain : float
+        Share of people whose sensitive value is certain.
+    own_value : float
+        Probability that they give to a person's own value, on average.
+    """
+
+    certain: float
+    own_value: float
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A count query, its estimate and the true count."""
+
+    query: str
+    estimate: Counted
+    true_count: int
+
+
+def run(
+    *,
+    directory: Path | None,
+    dsn: str | None,
+    csv: Path | None,
+    sensitive: str | None,
+    quasi_identifiers: Sequence[str],
+    privacy: str | None,
+    as_json: bool,
+) -> None:
+    """Load, register, publish and verify a table, and ask count queries of it.
+
+    Parameters
+    ----------
+    directory : Path, optional
+        The private cluster's folder, started here when no `dsn` is given.
+    dsn : str, optional
+        Another server, of a superuser.
+    csv : Path, optional
+        The data, with `sensitive` and `quasi_identifiers`; by default 6,366 real people from
+        `statsmodels.datasets.fair`.
+    sensitive : str, optional
+        The column to protect.
+    quasi_identifiers : sequence of str
+        The columns that others may know.
+    privacy : str, optional
+        JSON, as for `publish_buckets`.
+    as_json : bool
+        Print one JSON object instead of tables.
+
+    Raises
+    ------
+    KanonError
+        Whatever any of the steps refuses.
+    """
+    with (
+        console.progress(quiet=as_json) as step,
+        _data(csv, sensitive, quasi_identifiers, privacy) as data,
+    ):
+        is_private = dsn is None
+        if dsn is None:
+            if step:
+                step("starting a private PostgreSQL")
+            dsn = LocalCluster(directory or DEFAULT_DIRECTORY).start()
+        if step:
+            step("installing kanon_db")
+        report = install(dsn)
+        with (
+            connect(dsn, on_step=step, on_warning=console.print_warning) as kanon,
+            open_connection(dsn) as connection,
+        ):
+            owner = PsycopgSession(connection)
+            if is_private and data.publication in kanon.publications()["name"].tolist():
+                kanon.drop_publication(data.publication)
+            loaded = kanon.load(data.csv, f'public."{data.table}"', replace=is_private)
+            kanon.register_source(
+                loaded.table,
+                quasi_identifiers=data.quasi_identifiers,
+                sensitive=data.sensitive,
+            )
+            published = _publish(owner, loaded.table, data)
+            checks = kanon.verify(published.name)
+            before, after = _infer(owner, loaded.table, data)
+            answers = _ask(kanon, owner, loaded.table, data)
+    if as_json:
+        console.print_json(
+            {
+                "dsn": dsn,
+                "publication": published,
+                "checks": checks,
+                "inference": {"original": before, "published": after},
+                "answers": answers,
+            }
+        )
+        return
+    click.echo(f"kanon_db {report.version} is installed in a database of the "
+               f"{'private cluster' if is_private else 'server given'}.")  # fmt: skip
+    click.echo(f"Loaded {loaded.records:,} records of {data.csv.name}; published them as "
+               f"{published.name} in {published.seconds:.1f} seconds.")  # fmt: skip
+    click.echo(f"  SELECT * FROM kanon.publish_buckets('{loaded.table}', '{published.name}',"
+               f" privacy => '{data.privacy}');")  # fmt: skip
+    click.echo(f"Guarantee: {published.guarantee}.")
+    click.echo(f"Verified from the published tables alone: {int(checks['holds'].sum())} of "
+               f"{len(checks)} checks hold.\n")  # fmt: skip
+    _print_inference(data, before, after)
+    _print_answers(answers)
+    _print_next(data.publication, answers, dsn, is_private=is_private)
+
+
+@contextmanager
+def _data(
+    csv: Path | None, sensitive: str | None, quasi_identifiers: Sequence[str], privacy: str | None
+) -> Iterator[_Data]:
+    """Find the data; the CSV file of the data set that comes with the demo is temporary."""
+    if csv is not None and sensitive is not None:
+        stem = re.sub(r"\W+", "_", csv.name.removesuffix(".gz").removesuffix(".csv")).lower()
+        yield _Data(csv, stem, sensitive, quasi_identifiers, privacy or DEFAULT_PRIVACY)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "fair.csv")
+        columns = write_fair(path)
+        columns.remove("affairs")
+        yield _Data(path, "fair", "affairs", columns, privacy or FAIR_PRIVACY)
+
+
+def write_fair(path: Path) -> list[str]:
+    """Write the survey of Redbook magazine (1974; Fair 1978) that statsmodels carries as CSV.
+
+    Returns
+    -------
+    list of str
+        The columns.
+
+    Raises
+    ------
+    ServerError
+        When the extra `demo` is not installed.
+    """
+    try:
+        from statsmodels.datasets import fair
+    except ImportError:
+        raise ServerError(
+            "the demo's data set is not installed",
+            detail="it comes with statsmodels",
+            hint="pip install 'kanon_db[demo]', or name a CSV file",
+        ) from None
+    frame = fair.load_pandas().data
+    whole = [column for column in frame if (frame[column] % 1 == 0).all()]
+    frame.astype(dict.fromkeys(whole, int)).to_csv(path, index=False)
+    return list(frame.columns)
+
+
+def _publish(owner: PsycopgSession, table: str, data: _Data) -> Published:
+    """Publish through the SQL function, as a data owner does."""
+    with owner.transaction():
+        row = fetch_one(
+            owner,
+            "SELECT publication_id, name, guarantee, records, metrics::text, seconds"
+            " FROM kanon.publish_buckets($1::text::regclass, $2::text, privacy => $3::text::jsonb)",
+            table,
+            data.publication,
+            data.privacy,
+        )
+    return Published(**{**row, "metrics": json.loads(row["metrics"])})
+
+
+def _infer(owner: PsycopgSession, table: str, data: _Data) -> tuple[Inference, Inference]:
+    """Compare what quasi-identifiers give away in the source and in the publication.
+
+    In the source, a person's group is everyone with the same quasi-identifiers; in the
+    publication it is their bucket.
+    """
+    known = ", ".join(map(owner.identifier, data.quasi_identifiers))
+    sensitive = owner.identifier(data.sensitive)
+    share = (
+        "SELECT coalesce(sum(n) FILTER (WHERE n = size), 0)::float8 / sum(n) AS certain,"
+        " sum(n * n / size)::float8 / sum(n) AS own_value FROM"
+    )
+    with owner.transaction():
+        original = fetch_one(
+            owner,
+            f"{share} (SELECT count(*)::numeric AS n, sum(count(*)) OVER (PARTITION BY {known})"
+            f" AS size FROM {table} GROUP BY {known}, {sensitive}) AS groups",
+        )
+        sat = owner.identifier(published_schema(owner), f"{data.publication}_sat")
+        published = fetch_one(
+            owner,
+            f"{share} (SELECT s.count::numeric AS n, sum(s.count) OVER (PARTITION BY s.bucket_id)"
+            f" AS size FROM {sat} AS s) AS buckets",
+        )
+    return Inference(**original), Inference(**published)
+
+
+def _ask(kanon: Kanon, owner: PsycopgSession, table: str, data: _Data) -> list[Answer]:
+    """Ask random questions about two quasi-identifiers and the sensitive attribute."""
+    random = np.random.default_rng(_SEED)
+    values = {
+        column: _distinct_values(owner, table, column)
+        for column in [*data.quasi_identifiers, data.sensitive]
+    }
+    answers = []
+    for _ in range(N_QUERIES):
+        n_columns = min(2, len(data.quasi_identifiers))
+        columns = random.choice(data.quasi_identifiers, size=n_columns, replace=False).tolist()
+        where = " AND ".join(
+            _predicate(owner, column, values[column], random)
+            for column in [*columns, data.sensitive]
+        )
+        with owner.transaction():
+            true = fetch_one(owner, f"SELECT count(*) AS n FROM {table} WHERE {where}")["n"]
+        query = f"SELECT COUNT(*) FROM {_name(owner, data.publication)} WHERE {where}"
+        answers.append(Answer(query, kanon.estimate_count(query), int(true)))
+    return answers
+
+
+def _distinct_values(owner: PsycopgSession, table: str, column: str) -> list[tuple[str, bool]]:
+    """Return a column's distinct values in order, as text, and whether they are numbers."""
+    name = owner.identifier(column)
+    with owner.transaction():
+        rows = owner.fetch(
+            "SELECT format('%s', v) AS value, pg_typeof(v)::text IN"
+            " ('integer', 'bigint', 'numeric', 'double precision') AS is_number"
+            f" FROM (SELECT DISTINCT {name} AS v FROM {table} WHERE {name} IS NOT NULL) AS d"
+            " ORDER BY v"
+        )
+    return [(row["value"], row["is_number"]) for row in rows]
+
+
+def _name(owner: PsycopgSession, name: str) -> str:
+    """Quote a name where a person would."""
+    return name if re.fullmatch(r"[a-z_][a-z0-9_]*", name) else owner.identifier(name)
+
+
+def _predicate(
+    owner: PsycopgSession,
+    column: str,
+    values: Sequence[tuple[str, bool]],
+    random: np.random.Generator,
+) -> str:
+    """Ask for a range of half of a column's numbers, or for a few of its other values."""
+    name = _name(owner, column)
+    n_wanted = max(1, len(values) // 2)
+    if all(is_number for _, is_number in values):
+        first = int(random.integers(0, len(values) - n_wanted + 1))
+        low, high = values[first][0], values[first + n_wanted - 1][0]
+        return f"{name} = {low}" if low == high else f"{name} BETWEEN {low} AND {high}"
+    chosen = sorted(random.choice(len(values), size=min(n_wanted, 4), replace=False).tolist())
+    return f"{name} IN ({', '.join(owner.literal(values[i][0]) for i in chosen)})"
+
+
+def _print_inference(data: _Data, before: Inference, after: Inference) -> None:
+    click.echo(f"What someone who knows {len(data.quasi_identifiers)} other columns of a person "
+               f"can infer about {data.sensitive}:\n")  # fmt: skip
+    console.print_table(
+        ["", "original", "published"],
+        [
+            ("people whose value is certain", f"{before.certain:.1%}", f"{after.certain:.1%}"),
+            (
+                "probability of a person's own value, on average",
+                f"{before.own_value:.1%}",
+                f"{after.own_value:.1%}",
+            ),
+        ],
+    )
+
+
+def _print_answers(answers: Sequence[Answer]) -> None:
+    click.echo(f"\n{len(answers)} count queries, answered from the published tables:\n")
+    console.print_table(
+        ["WHERE", "true count", "estimate", "std. error", "certain bounds"],
+        [
+            (
+                answer.query.split(" WHERE ", 1)[1],
+                answer.true_count,
+                round(answer.estimate.estimate, 1),
+                round(answer.estimate.std_error, 1),
+                f"{answer.estimate.lower_bound:,} to {answer.estimate.upper_bound:,}",
+            )
+            for answer in answers
+        ],
+    )
+
+
+def _print_next(publication: str, answers: Sequence[Answer], dsn: str, *, is_private: bool) -> None:
+    option = "" if is_private else " --dsn …"
+    query = min((answer.query for answer in answers), key=len)
+    lines = [
+        f"kanon query{option} {shlex.quote(query)}",
+        f"kanon verify{option} {publication}",
+        f"kanon metrics{option} {publication}",
+    ]
+    if is_private:
+        lines += [f"psql {shlex.quote(dsn)} -c 'TABLE kanon.publications'", "kanon local stop"]
+    click.echo("\nType next:")
+    for line in lines:
+        click.echo(f"  {line}")

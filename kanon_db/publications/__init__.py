@@ -1,0 +1,1 @@
+"""Publishing, whatever the kind: one pipeline, a registry of kinds, their examination."""

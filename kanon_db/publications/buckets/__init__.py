@@ -1,0 +1,1 @@
+"""Bucketizations [GB]: QIT, SAT and the view that joins them."""

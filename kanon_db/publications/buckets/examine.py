@@ -1,0 +1,224 @@
+"""Verifying and measuring a bucketization, from its published relations alone.
+
+Nothing here is shared with the algorithms: buckets are counted row by row, frequencies compared
+with thresholds by SQL that cross-multiplies exact numbers, totals taken from the published table.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
+from kanon_db.algorithms.ground.arrays import AnyIntArray
+from kanon_db.publications.buckets.bitmaps import count_bitmap_differences
+from kanon_db.publications.buckets.tables import BucketTables
+from kanon_db.publications.exposure import measure_exposure
+from kanon_db.publications.pipeline import Check, Examination, check_relations
+from kanon_db.session.protocol import Session, fetch_one
+
+
+def examine_buckets(
+    session: Session,
+    tables: BucketTables,
+    parameters: Mapping[str, Any],
+    *,
+    records: int,
+    all_bitmaps: bool = True,
+) -> Examination:
+    """Check everything that a bucketization promises, and measure it.
+
+    Parameters
+    ----------
+    session : Session
+        Of any role that may read the publication.
+    tables : BucketTables
+    parameters : mapping
+        What the publisher asked for, as in the catalog.
+    records : int
+        Number of records that the source had.
+    all_bitmaps : bool
+        Compare the bitmaps with QIT and SAT in all buckets, or in a random sample.
+
+    Returns
+    -------
+    Examination
+        Metrics: ``records``, ``sensitive_values``, ``buckets``, ``buckets_of_size_<S>`` for each
+        size S, ``loss`` ([GB] Eq. 2), ``msbs`` ([GB] Eq. 1), ``largest_frequency`` of a value in
+        a bucket and ``largest_frequency_ratio``, the largest quotient of such a frequency and
+        its value's threshold f' (at most 1). None, and no further checks, where the relations
+        are not of the kinds that were published.
+    """
+    view, *others = tables.relations
+    relations = check_relations(
+        session, "QIT and SAT are tables, the view reads them alone", view, others
+    )
+    if not relations.holds:
+        return Examination([relations], {})
+    qit, sat = _count_qit(session, tables), _count_sat(session, tables)
+    sizes = sat.of_sizes
+    privacy = PrivacySpecification.parse(json.dumps(parameters["privacy"]))
+    exposure = measure_exposure(
+        session,
+        privacy,
+        f"SELECT {tables.sensitive} AS value, {tables.count}::numeric AS count,"
+        f" ({tables.size(tables.bucket_id)})::numeric AS size, count(*) AS buckets"
+        f" FROM {tables.sat} GROUP BY 1, 2, 3",
+        l=str(parameters.get("l", 1)),
+    )
+    differing = count_bitmap_differences(session, tables, whole=all_bitmaps)
+    loss = sum(n * (size - 1) ** 2 for size, n in sizes.items())
+    checks = [
+        relations,
+        Check(
+            "every record is published once",
+            f"{records} records",
+            f"{qit.records} in QIT, {sat.records} in SAT",
+            holds=qit.records == sat.records == records,
+        ),
+        *(
+            Check(
+                f"{table}: every bucket has the size that its number says",
+                f"{tables.n_buckets} buckets, 0 differ",
+                f"{found.differing} differ, {found.unreadable} rows without a bucket or a count",
+                holds=found.differing == found.unreadable == 0,
+            )
+            for table, found in (("QIT", qit), ("SAT", sat))
+        ),
+        Check(
+            "SAT counts each value of a bucket once",
+            "0 rows break it",
+            f"{sat.repeated} break it",
+            holds=sat.repeated == 0,
+        ),
+        Check(
+            "F'-privacy: frequency in bucket <= threshold",
+            "0 pairs of bucket and value above",
+            f"{exposure['above']} above, largest ratio {exposure['ratio']:.6g}",
+            holds=exposure["above"] == 0,
+        ),
+    ]
+    if tables.with_bitmaps:
+        checks.append(
+            Check(
+                f"bitmaps repeat QIT and SAT ({'all' if all_bitmaps else 'sampled'} buckets)",
+                "0 values of a bucket differ",
+                f"{differing} differ",
+                holds=differing == 0,
+            )
+        )
+    if "l" in parameters:
+        checks.append(
+            Check(
+                "l-diversity: frequency in bucket <= 1/l",
+                f"l = {parameters['l']}",
+                f"{exposure['not_diverse']} pairs above, largest frequency"
+                f" {exposure['frequency']:.6g}",
+                holds=exposure["not_diverse"] == 0,
+            )
+        )
+    else:
+        checks.append(
+            Check(
+                "no bucket exceeds the largest size allowed",
+                f"at most {parameters['max_bucket_size']} records",
+                f"largest has {max(sizes, default=0)}",
+                holds=max(sizes, default=0) <= parameters["max_bucket_size"],
+            )
+        )
+    return Examination(
+        checks,
+        {
+            "records": sat.records,
+            "sensitive_values": exposure["values"],
+            "buckets": sum(sizes.values()),
+            **{f"buckets_of_size_{size}": n for size, n in sizes.items()},
+            "loss": loss,
+            "msbs": loss / (sat.records - 1) if sat.records > 1 else 0.0,
+            "largest_frequency": exposure["frequency"],
+            "largest_frequency_ratio": exposure["ratio"],
+        },
+    )
+
+
+_PAIR = np.dtype([("bucket", ">i4"), ("count", ">i4")])
+_ROWS_PER_BLOCK = 2**20  # conversions stay small beside the table itself
+
+
+class _Buckets:
+    """The buckets of one table, counted from its rows."""
+
+    def __init__(self, tables: BucketTables) -> None:
+        self._sizes = np.zeros(tables.n_buckets + 1, dtype=np.int64)
+        self._expected = np.repeat([0, *tables.sizes], [1, *tables.buckets_of_sizes])
+        self.unreadable = 0
+        self.repeated = 0
+
+    def add(
+        self,
+        n_rows: int,
+        bucket_ids: AnyIntArray,
+        counts: AnyIntArray | None = None,
+    ) -> None:
+        """Count rows, each of one record or of so many; those without bucket or count are broken.
+
+        Of rows with counts, no two may have the same bucket.
+        """
+        seen = np.zeros(self._sizes.size, dtype=np.int32)
+        for start in range(0, bucket_ids.size, _ROWS_PER_BLOCK):
+            block = slice(start, start + _ROWS_PER_BLOCK)
+            ids = bucket_ids[block].astype(np.int64)
+            known = (ids >= 1) & (ids < self._sizes.size)
+            if counts is not None:
+                known &= counts[block] >= 1
+            n_rows -= int(known.sum())
+            rows = np.bincount(ids[known], minlength=self._sizes.size)
+            if counts is None:
+                self._sizes += rows
+            else:
+                seen += rows.astype(np.int32)
+                np.add.at(self._sizes, ids[known], counts[block][known].astype(np.int64))
+        self.unreadable += n_rows
+        self.repeated += int((seen > 1).sum())
+
+    @property
+    def records(self) -> int:
+        """Records in all buckets."""
+        return int(self._sizes.sum())
+
+    @property
+    def differing(self) -> int:
+        """Buckets that are larger or smaller than their number says."""
+        return int((self._sizes != self._expected).sum())
+
+    @property
+    def of_sizes(self) -> dict[int, int]:
+        """Number of buckets of each size."""
+        sizes, counts = np.unique(self._sizes[1:], return_counts=True)
+        return {int(size): int(n) for size, n in zip(sizes, counts, strict=True) if size}
+
+
+def _count_qit(session: Session, tables: BucketTables) -> _Buckets:
+    row = fetch_one(
+        session,
+        f"SELECT count(*) AS n, string_agg(int4send({tables.bucket_id}), ''::bytea) AS buckets"
+        f" FROM {tables.qit}",
+    )
+    found = _Buckets(tables)
+    found.add(row["n"], np.frombuffer(row["buckets"] or b"", dtype=">i4"))
+    return found
+
+
+def _count_sat(session: Session, tables: BucketTables) -> _Buckets:
+    found = _Buckets(tables)
+    for row in session.fetch(
+        f"SELECT count(*) AS n, string_agg(int4send({tables.bucket_id})"
+        f" || int4send({tables.count}), ''::bytea) AS pairs FROM {tables.sat}"
+        f" GROUP BY {tables.sensitive}"
+    ):
+        pairs = np.frombuffer(row["pairs"] or b"", dtype=_PAIR)
+        found.add(row["n"], pairs["bucket"], pairs["count"])
+    return found

@@ -1,0 +1,106 @@
+"""How much of a group a sensitive value makes up, compared with its threshold by the server."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
+from kanon_db.session.protocol import Row, Session, fetch_one
+from kanon_db.transfer.labels import fixed_labels, label
+
+
+def measure_exposure(
+    session: Session, privacy: PrivacySpecification, profile: str, *, l: str = "1"
+) -> Row:
+    """Count the pairs of a group (a bucket, an equivalence class) and a value above its threshold.
+
+    Each distinct (value, count, size) is judged once. Thresholds are fractions written as
+    numerator and denominator, so that no comparison is rounded.
+
+    Parameters
+    ----------
+    privacy : PrivacySpecification
+    profile : str
+        SELECT of ``value, count, size, buckets``: in how many groups of a size the value occurs
+        so often.
+    l : str
+        Diversity, to be compared apart from the specification.
+
+    Returns
+    -------
+    mapping
+        ``above`` and ``not_diverse``, pairs above threshold and above 1/l; ``ratio`` and
+        ``frequency``, the largest; ``values``, the number of distinct ones.
+    """
+    labels = list(privacy.values)
+    own = list(privacy.values.values())
+    rules = _general_rules(privacy)
+    above = [f"WHEN o.label IS NOT NULL THEN {_OWN_ABOVE}"]
+    ratio = [f"WHEN o.label IS NOT NULL THEN {_OWN_RATIO}"]
+    if privacy.null is not None:
+        null_above, null_ratio = _rule(privacy.null)
+        above.append(f"WHEN is_null THEN {null_above}")
+        ratio.append(f"WHEN is_null THEN {null_ratio}")
+    above.append(f"ELSE {' OR '.join(sql for sql, _ in rules)}")
+    ratio.append(f"ELSE greatest({', '.join(sql for _, sql in rules)})")
+    statement = (
+        f"WITH profile AS ({profile}),"
+        " judged AS ("
+        f"  SELECT {label('value')} AS label,"
+        "  num_nulls(value) > 0 AS is_null, count, size, buckets,"
+        "  sum(count * buckets) OVER (PARTITION BY value) AS records,"
+        "  sum(count * buckets) OVER () AS total FROM profile),"
+        " own AS (SELECT * FROM unnest($1::text[], $2::text[]::numeric[], $3::text[]::numeric[])"
+        "  AS o (label, numerator, denominator)),"
+        " compared AS ("
+        "  SELECT j.label, j.is_null, j.buckets, j.count, j.count / j.size AS frequency,"
+        "  j.count * $4::int8 > j.size AS not_diverse,"
+        f"  CASE {' '.join(above)} END AS above, CASE {' '.join(ratio)} END AS ratio"
+        "  FROM judged AS j LEFT JOIN own AS o ON o.label = j.label)"
+        " SELECT coalesce(sum(buckets) FILTER (WHERE above), 0)::int8 AS above,"
+        " coalesce(sum(buckets) FILTER (WHERE not_diverse), 0)::int8 AS not_diverse,"
+        " coalesce(max(ratio), 0)::float8 AS ratio,"
+        " coalesce(max(frequency), 0)::float8 AS frequency,"
+        " (count(DISTINCT label) + (count(*) FILTER (WHERE is_null) > 0)::int4)::int8 AS values"
+        " FROM compared"
+    )
+    with fixed_labels(session):
+        return fetch_one(
+            session,
+            statement,
+            labels,
+            [str(threshold.numerator) for threshold in own],
+            [str(threshold.denominator) for threshold in own],
+            l,
+        )
+
+
+def _general_rules(privacy: PrivacySpecification) -> list[tuple[str, str]]:
+    """Return SQL of each general rule: is a frequency above its bound, and their quotient."""
+    rules = [_rule(Fraction(1))]  # no threshold exceeds 1
+    if privacy.default is not None:
+        rules.append(_rule(privacy.default))
+    if privacy.l is not None:
+        rules.append(_rule(1 / privacy.l))
+    if privacy.theta is not None or privacy.base is not None:
+        theta, base = privacy.theta or Fraction(0), privacy.base or Fraction(0)
+        # The threshold theta * records / total + base, over one denominator.
+        bound = (
+            f"({theta.numerator * base.denominator} * records"
+            f" + {base.numerator * theta.denominator} * total)"
+        )
+        scale = f"({theta.denominator * base.denominator} * total)"
+        rules.append(
+            (f"count * {scale} > size * {bound}", f"(count * {scale}) / (size * {bound})::float8")
+        )
+    return rules
+
+
+def _rule(threshold: Fraction) -> tuple[str, str]:
+    count = f"count * {threshold.denominator}"
+    bound = f"size * {threshold.numerator}"
+    return f"{count} > {bound}", f"({count}) / ({bound})::float8"
+
+
+_OWN_ABOVE = "count * o.denominator > size * o.numerator"
+_OWN_RATIO = "(count * o.denominator) / (size * o.numerator)::float8"

@@ -1,0 +1,1 @@
+"""Rows with cells of their own [FF]."""

@@ -1,0 +1,101 @@
+"""Verifying and measuring a freeform publication.
+
+Its guarantee lies in the graph of matches, which readers must not have: from the view alone nobody
+can tell how likely each record is a person's. So it is checked when publishing, and what is left
+to check afterwards is that the view is still the one that was published: by a digest of its rows.
+"""
+
+from __future__ import annotations
+
+from kanon_db.publications.pipeline import Check, Examination
+from kanon_db.publications.rows.view import CellTable, RowView, check_row_view
+from kanon_db.session.protocol import Session, fetch_one
+from kanon_db.session.settings import grouping_by_hash
+from kanon_db.transfer.labels import fixed_labels
+
+
+def examine_freeform(session: Session, view: RowView, *, records: int, digest: str) -> Examination:
+    """Check what the view alone can tell, and measure it.
+
+    Parameters
+    ----------
+    session : Session
+        Of any role that may read the publication.
+    view : RowView
+    records : int
+        Number of records that the source had.
+    digest : str
+        Of the rows, when they were published; see :func:`digest_rows`.
+
+    Returns
+    -------
+    Examination
+        Metrics: ``records``, and ``distinct_rows``, the combinations of cells.
+    """
+    relations = check_row_view(session, view)
+    if not all(check.holds for check in relations):
+        return Examination(relations, {})
+    with grouping_by_hash(session):
+        found = fetch_one(
+            session,
+            "SELECT count(*) AS rows, coalesce(sum(n), 0)::int8 AS records"
+            f" FROM (SELECT count(*) AS n FROM {view.view}"
+            f" GROUP BY {', '.join(view.quasi_identifiers)}) AS row",
+        )
+    return Examination(
+        [
+            *relations,
+            Check(
+                "every record is published once",
+                f"{records} records",
+                f"{found['records']} records",
+                holds=found["records"] == records,
+            ),
+            _check_digest(session, view, digest),
+        ],
+        {"records": found["records"], "distinct_rows": found["rows"]},
+    )
+
+
+def digest_rows(session: Session, view: RowView) -> str:
+    """Return a number made of all rows, whatever their order.
+
+    It adds up 64 bits of each row's SHA-256, so that a change of any row shows but by chance.
+    """
+    with fixed_labels(session):
+        found = fetch_one(
+            session,
+            "SELECT coalesce(sum(('x' || left(encode(hash, 'hex'), 16))::bit(64)::int8), 0)::text"
+            " AS digest FROM (SELECT sha256(convert_to(format('%s', published), 'UTF8')) AS hash"
+            f" FROM {view.view} AS published) AS hashed",
+        )
+    return str(found["digest"])
+
+
+def _check_digest(session: Session, view: RowView, digest: str) -> Check:
+    same = digest_rows(session, view) == digest
+    return Check(
+        "the rows are those whose matches were checked when they were published",
+        "the same digest",
+        f"{'the same' if same else 'another'} digest",
+        holds=same,
+    )
+
+
+def check_cells(session: Session, view: RowView, cells: CellTable) -> Check:
+    """Check that the view shows the cells that were made, each as often."""
+    names = ", ".join(view.quasi_identifiers)
+    with grouping_by_hash(session):
+        found = fetch_one(
+            session,
+            "SELECT count(*) AS n FROM (SELECT sum(published) AS difference FROM ("
+            f"SELECT {names}, 1 AS published FROM {view.view}"
+            f" UNION ALL SELECT {names}, -1 FROM {cells.table}) AS row GROUP BY {names}) AS row"
+            " WHERE difference <> 0",
+        )
+    return Check(
+        "the view shows the cells that were made",
+        "0 combinations differ",
+        f"{found['n']} combinations differ",
+        holds=found["n"] == 0,
+    )

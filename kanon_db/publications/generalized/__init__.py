@@ -1,0 +1,1 @@
+"""Rows whose cells at least k of them share [OB]."""

@@ -1,0 +1,122 @@
+"""What the sensitive values of each equivalence class must fulfil, as it is given in JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final, Literal, Self
+
+import numpy as np
+
+from kanon_db.algorithms.bucketization.privacy import PrivacySpecification, exact_number
+from kanon_db.algorithms.ground.arrays import CodeArray
+from kanon_db.algorithms.recoding.constraints import Constraint
+from kanon_db.errors import InvalidParameterError
+from kanon_db.publications.options import parse_object
+from kanon_db.transfer.snapshot import DistinctValues
+
+_OWN: Final = ("l", "entropy_l", "t", "distance")
+_HINT: Final = (
+    'write {"l": 3}, {"entropy_l": 2.5}, {"t": 0.2, "distance": "ordered"} or an F\'-privacy'
+    ' specification such as {"theta": 8, "base": 0.02}; they combine'
+)
+
+
+@dataclass(frozen=True)
+class ClassConstraints:
+    """Constraints on the sensitive attribute, as given.
+
+    Attributes
+    ----------
+    l : int or None
+        Distinct l-diversity.
+    entropy_l, t : Fraction or None
+        Entropy l-diversity; t-closeness.
+    distance : {"equal", "ordered"}
+        Of t-closeness.
+    privacy : PrivacySpecification or None
+        F'-privacy.
+    """
+
+    l: int | None
+    entropy_l: Fraction | None
+    t: Fraction | None
+    distance: Literal["equal", "ordered"]
+    privacy: PrivacySpecification | None
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read constraints.
+
+        Raises
+        ------
+        InvalidParameterError
+        """
+        given = parse_object(text, "constraints")
+        if not given:
+            raise InvalidParameterError("constraints are empty", hint=_HINT)
+        l = given.get("l")
+        if l is not None and (isinstance(l, bool) or not isinstance(l, int) or l < 1):
+            raise InvalidParameterError("l must be a whole number of at least 1", hint=_HINT)
+        distance = given.get("distance", "equal")
+        if distance not in ("equal", "ordered") or ("distance" in given and "t" not in given):
+            raise InvalidParameterError("distance is equal or ordered, and goes with t", hint=_HINT)
+        rest = {key: value for key, value in given.items() if key not in _OWN}
+        return cls(
+            l=l,
+            entropy_l=_fraction(given, "entropy_l"),
+            t=_fraction(given, "t"),
+            distance=distance,
+            privacy=PrivacySpecification.parse(json.dumps(rest)) if rest else None,
+        )
+
+    @property
+    def depends_on_frequencies(self) -> bool:
+        """Whether the table's frequencies are part of them."""
+        relative = self.privacy is not None and self.privacy.theta is not None
+        return self.t is not None or relative
+
+    def of(self, values: DistinctValues, codes: CodeArray) -> Constraint:
+        """Apply them to a table.
+
+        Raises
+        ------
+        InvalidParameterError
+            When a number lies outside its range, or a named value does not occur.
+        """
+        f_prime = None
+        if self.privacy is not None:
+            f_prime = self.privacy.thresholds(values.labels, values.counts)
+        return Constraint(
+            codes.astype(np.int64),
+            len(values.labels),
+            l=self.l,
+            entropy_l=self.entropy_l,
+            t=self.t,
+            distance=self.distance,
+            f_prime=f_prime,
+        )
+
+    def __str__(self) -> str:
+        """Say them without naming a value."""
+        said = []
+        if self.l is not None:
+            said.append(f"distinct {self.l}-diversity")
+        if self.entropy_l is not None:
+            said.append(f"entropy {float(self.entropy_l):g}-diversity")
+        if self.t is not None:
+            said.append(f"{float(self.t):g}-closeness ({self.distance} distance)")
+        if self.privacy is not None:
+            said.append("F'-privacy")
+        return ", ".join(said)
+
+
+def _fraction(given: Mapping[str, Any], key: str) -> Fraction | None:
+    value = given.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise InvalidParameterError(f"{key} must be a number", hint=_HINT)
+    return exact_number(str(value))

@@ -1,0 +1,191 @@
+"""Verifying and measuring a generalized publication, from its view alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from kanon_db.publications.exposure import measure_exposure
+from kanon_db.publications.generalized.constraints import ClassConstraints
+from kanon_db.publications.pipeline import Check, Examination
+from kanon_db.publications.rows.view import RowView, check_row_view
+from kanon_db.session.protocol import Session, fetch_one
+from kanon_db.session.settings import grouping_by_hash
+
+_ROUNDING = 1e-9  # of the logarithms in an entropy
+
+
+def examine_generalized(
+    session: Session,
+    view: RowView,
+    parameters: Mapping[str, Any],
+    *,
+    records: int,
+    sensitive: str | None,
+) -> Examination:
+    """Check what a generalized publication promises, and measure it.
+
+    That each original value lies within its cell was checked when publishing: it takes the
+    originals.
+
+    Parameters
+    ----------
+    session : Session
+        Of any role that may read the publication.
+    view : RowView
+    parameters : mapping
+        What the publisher asked for, as in the catalog.
+    records : int
+        Number of records that the source had.
+    sensitive : str or None
+        The sensitive attribute's column.
+
+    Returns
+    -------
+    Examination
+        Metrics: ``records``, ``suppressed_records``, ``classes`` (rows with the same cells),
+        ``average_class_size``, ``smallest_class``, ``largest_class``, and ``discernibility_loss``,
+        the sum of the squared class sizes and, for each suppressed record, of all records.
+    """
+    relations = check_row_view(session, view)
+    if not all(check.holds for check in relations):
+        return Examination(relations, {})
+    k, suppressed = int(parameters["k"]), int(parameters["suppressed"])
+    cells = ", ".join(view.quasi_identifiers)
+    with grouping_by_hash(session):
+        found = fetch_one(
+            session,
+            "SELECT count(*) AS classes, coalesce(sum(n), 0)::int8 AS rows,"
+            " coalesce(min(n), 0) AS smallest, coalesce(max(n), 0) AS largest,"
+            " count(*) FILTER (WHERE n < $1::int8) AS below,"
+            " coalesce(sum(n::numeric * n), 0)::float8 AS squares"
+            f" FROM (SELECT count(*) AS n FROM {view.view} GROUP BY {cells}) AS class",
+            str(k),
+        )
+    checks = [
+        *relations,
+        Check(
+            "every record is published once, or suppressed",
+            f"{records} records, {suppressed} suppressed",
+            f"{found['rows']} published",
+            holds=found["rows"] + suppressed == records,
+        ),
+        Check(
+            "k-anonymity: every combination of cells occurs k times",
+            f"k = {k}, 0 combinations below",
+            f"{found['below']} below, the rarest occurs {found['smallest']} times",
+            holds=found["below"] == 0,
+        ),
+    ]
+    if parameters.get("constraints") is not None:
+        constraints = ClassConstraints.parse(json.dumps(parameters["constraints"]))
+        checks += _check_constraints(
+            session, view, constraints, session.identifier(str(sensitive)), cells
+        )
+    metrics = {
+        "records": found["rows"],
+        "suppressed_records": suppressed,
+        "classes": found["classes"],
+        "average_class_size": found["rows"] / found["classes"] if found["classes"] else 0.0,
+        "smallest_class": found["smallest"],
+        "largest_class": found["largest"],
+        "discernibility_loss": found["squares"] + float(suppressed) * records,
+    }
+    return Examination(checks, metrics)
+
+
+def _check_constraints(
+    session: Session, view: RowView, constraints: ClassConstraints, sensitive: str, cells: str
+) -> list[Check]:
+    counted = (
+        f"SELECT dense_rank() OVER (ORDER BY {cells}) AS class, {sensitive} AS value,"
+        f" count(*) AS n, sum(count(*)) OVER (PARTITION BY {cells}) AS size"
+        f" FROM {view.view} GROUP BY {cells}, {sensitive}"
+    )
+    checks = []
+    if constraints.l is not None:
+        row = fetch_one(
+            session,
+            f"SELECT count(*) FILTER (WHERE l < $1::int8) AS below, min(l) AS least FROM"
+            f" (SELECT count(*) AS l FROM ({counted}) AS c GROUP BY class) AS d",
+            str(constraints.l),
+        )
+        checks.append(_check("distinct l-diversity", "l", constraints.l, row, "least"))
+    if constraints.entropy_l is not None:
+        row = fetch_one(
+            session,
+            "SELECT count(*) FILTER (WHERE h < ln($1::float8) - $2::float8) AS below,"
+            " exp(min(h)) AS least FROM (SELECT -sum(n / size * ln((n / size)::float8)) AS h"
+            f" FROM ({counted}) AS c GROUP BY class) AS d",
+            str(float(constraints.entropy_l)),
+            str(_ROUNDING),
+        )
+        checks.append(
+            _check("entropy l-diversity", "l", float(constraints.entropy_l), row, "least")
+        )
+    if constraints.t is not None:
+        checks.append(_check_closeness(session, view, constraints, sensitive, cells))
+    if constraints.privacy is not None:
+        exposure = measure_exposure(
+            session,
+            constraints.privacy,
+            "SELECT value, n::numeric AS count, size::numeric AS size, count(*) AS buckets"
+            f" FROM ({counted}) AS c GROUP BY 1, 2, 3",
+        )
+        checks.append(
+            Check(
+                "F'-privacy: frequency in class <= threshold",
+                "0 pairs of class and value above",
+                f"{exposure['above']} above, largest ratio {exposure['ratio']:.6g}",
+                holds=exposure["above"] == 0,
+            )
+        )
+    return checks
+
+
+def _check_closeness(
+    session: Session, view: RowView, constraints: ClassConstraints, sensitive: str, cells: str
+) -> Check:
+    """Compare the distribution in each class with that in the whole view, exactly.
+
+    With n of a class's s records, and N of all S, the distances are sums of |n S - N s|, or of its
+    running totals, over s S.
+    """
+    assert constraints.t is not None  # noqa: S101  # for the type checker
+    distance = "abs(d)" if constraints.distance == "equal" else "abs(running)"
+    # Half of it for the equal distance; one step of v - 1 for the ordered.
+    scale = "2" if constraints.distance == "equal" else "greatest(v - 1, 1)"
+    row = fetch_one(
+        session,
+        f"WITH records AS (SELECT dense_rank() OVER (ORDER BY {cells}) AS class,"
+        f" dense_rank() OVER (ORDER BY {sensitive}) AS position FROM {view.view}),"
+        " total AS (SELECT position, count(*)::numeric AS n, sum(count(*)) OVER () AS whole,"
+        "  count(*) OVER () AS v FROM records GROUP BY position),"
+        " sizes AS (SELECT class, count(*)::numeric AS size FROM records GROUP BY class),"
+        " counted AS (SELECT class, position, count(*)::numeric AS n FROM records GROUP BY 1, 2),"
+        " pairs AS (SELECT s.class, s.size, t.position, t.whole, t.v,"
+        "  coalesce(c.n, 0) * t.whole - t.n * s.size AS d FROM sizes AS s CROSS JOIN total AS t"
+        "  LEFT JOIN counted AS c ON c.class = s.class AND c.position = t.position),"
+        " sums AS (SELECT *, sum(d) OVER (PARTITION BY class ORDER BY position) AS running"
+        "  FROM pairs),"
+        f" judged AS (SELECT sum({distance}) AS moved, size * whole * {scale} AS most FROM sums"
+        "  GROUP BY class, size, whole, v)"
+        " SELECT count(*) FILTER (WHERE moved * $2::numeric > most * $1::numeric) AS below,"
+        " max((moved / most)::float8) AS least FROM judged",
+        str(constraints.t.numerator),
+        str(constraints.t.denominator),
+    )
+    return _check(
+        f"t-closeness ({constraints.distance} distance)", "t", float(constraints.t), row, "greatest"
+    )
+
+
+def _check(name: str, symbol: str, bound: float, row: Mapping[str, Any], extreme: str) -> Check:
+    measured = "none" if row["least"] is None else f"{row['least']:.6g}"
+    return Check(
+        f"{name} of every class",
+        f"{symbol} = {bound:g}, 0 classes break it",
+        f"{row['below']} break it, {extreme} {measured}",
+        holds=row["below"] == 0,
+    )

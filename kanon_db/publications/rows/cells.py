@@ -1,0 +1,208 @@
+"""Cells of generalized quasi-identifiers: ranges of numbers and times, sets of everything else."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kanon_db.algorithms.ground.arrays import AnyIntArray
+from kanon_db.algorithms.recoding.cells import Ranges, Sets
+from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
+from kanon_db.catalog.entries import Source
+from kanon_db.publications.rows.view import CellTable, RowView
+from kanon_db.session.protocol import Session, fetch_one
+from kanon_db.session.settings import roomy
+from kanon_db.transfer.columns import ColumnType, int4_bytes, with_numbers
+from kanon_db.transfer.labels import fixed_labels, label
+from kanon_db.transfer.snapshot import (
+    DistinctValues,
+    Snapshot,
+    distinct_values,
+    read_codes,
+    read_numbers,
+)
+
+_NULL, _ANYTHING = -1, -2  # in place of a code: all values are NULL; NULL and numbers
+
+
+@dataclass(frozen=True, eq=False)
+class GeneralizedColumn:
+    """A quasi-identifier to be generalized.
+
+    Attributes
+    ----------
+    values : DistinctValues
+    attribute : Attribute
+        Its domain, as the algorithms know it.
+    range_type : str or None
+        Type of its cells; None for sets of texts.
+    """
+
+    values: DistinctValues
+    attribute: Attribute
+    range_type: str | None
+
+    @property
+    def cell(self) -> str:
+        """Kind of its cells, as the layout calls it."""
+        return "set" if self.range_type is None else "range"
+
+
+def read_microdata(
+    snapshot: Snapshot,
+    source: Source,
+    types: Mapping[str, ColumnType],
+    weights: Sequence[int | float | str] | None,
+) -> tuple[Microdata, list[GeneralizedColumn]]:
+    """Read the quasi-identifiers of a snapshot as codes, and their domains."""
+    columns = []
+    for position, name in enumerate(source.quasi_identifiers):
+        values = distinct_values(snapshot, types[name])
+        weight = 1.0 if weights is None else float(weights[position])
+        numbers = read_numbers(values, source)
+        range_type = None
+        if numbers is not None and not np.isnan(numbers).all():
+            range_type = values.column.range_type(float(np.nanmax(numbers)))
+        if range_type is None or numbers is None:
+            attribute = Attribute(len(values.labels), weight=weight)
+        else:
+            lower, upper = _bounds(values, source)
+            attribute = Attribute(
+                len(values.labels),
+                numbers=numbers,
+                # What lies outside widens the bounds: it must be published all the same.
+                lower=float(np.nanmin([*numbers, lower])),
+                upper=float(np.nanmax([*numbers, upper])),
+                weight=weight,
+            )
+        columns.append(GeneralizedColumn(values, attribute, range_type))
+    codes = read_codes(snapshot, [column.values for column in columns])
+    return Microdata(codes, tuple(column.attribute for column in columns)), columns
+
+
+def _bounds(values: DistinctValues, source: Source) -> tuple[float, float]:
+    """Return the registered bounds as numbers, NaN where there is none."""
+    described = source.attributes.get(values.column.name, {})
+    bounds = [None if (b := described.get(key)) is None else str(b) for key in ("lower", "upper")]
+    lower, upper = (values.column.number(f"${i}::text::{values.column.type_name}") for i in (1, 2))
+    row = fetch_one(values.session, f"SELECT {lower} AS lower, {upper} AS upper", *bounds)
+    return tuple(float("nan") if row[key] is None else row[key] for key in ("lower", "upper"))  # type: ignore[return-value]
+
+
+def write_cells(
+    session: Session,
+    view: RowView,
+    columns: Sequence[GeneralizedColumn],
+    cells: Sequence[Ranges | Sets],
+) -> CellTable:
+    """Write the cells of rows that are to be published, numbered from 0.
+
+    Parameters
+    ----------
+    cells : sequence of Ranges or Sets
+        Of each quasi-identifier, as many each.
+    """
+    session.step("writing the cells")
+    suffix = secrets.token_hex(8)
+    table = session.identifier("pg_temp", f"kanon_cells_{suffix}")
+    number = session.identifier(f"kanon_cell_{suffix}")
+    parts = []
+    for position, (column, its_cells) in enumerate(zip(columns, cells, strict=True)):
+        part = session.identifier("pg_temp", f"kanon_cells_{suffix}_{position}")
+        if isinstance(its_cells, Sets):
+            _write_sets(session, part, column, its_cells)
+        else:
+            _write_ranges(session, part, column, its_cells)
+        parts.append(part)
+    named = ", ".join(f"p{i}.cell AS {name}" for i, name in enumerate(view.quasi_identifiers))
+    with roomy(session):
+        session.fetch(
+            f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS SELECT p0.number AS {number},"
+            f" {named} FROM {parts[0]} AS p0 "
+            + " ".join(
+                f"JOIN {part} AS p{i} ON p{i}.number = p0.number"
+                for i, part in enumerate(parts[1:], start=1)
+            )
+        )
+    for part in parts:
+        session.fetch(f"DROP TABLE {part}")
+    # Or the planner does not know that a number has one row, and sorts to join.
+    session.fetch(f"ANALYZE {table} ({number})")
+    return CellTable(table, number)
+
+
+def _write_ranges(session: Session, part: str, column: GeneralizedColumn, cells: Ranges) -> None:
+    numbers = column.attribute.numbers
+    low, high = cells.low.copy(), cells.high.copy()
+    if numbers is not None:
+        low[np.isnan(numbers)[cells.low]] = _NULL
+    low[cells.tells_nothing] = _ANYTHING
+    numbered, (lower, upper) = with_numbers(
+        session, "(SELECT generate_series(0, $3::int4 - 1) AS i)", (1, "r.i"), (2, "r.i")
+    )
+    kind, bound = column.range_type, column.values.column.bound_type
+    element = {"int4range": "int4", "int8range": "int8"}.get(str(kind), bound)
+    with roomy(session):
+        session.fetch(
+            f"CREATE TEMPORARY TABLE {part} ON COMMIT DROP AS SELECT c.i AS number,"
+            f" CASE c.{lower} WHEN {_NULL} THEN NULL WHEN {_ANYTHING} THEN '(,)'::{kind}"
+            f" ELSE {kind}(l.value::{element}, u.value::{element}, '[]') END AS cell"
+            f" FROM {numbered} AS c LEFT JOIN {column.values.table} AS l ON l.code = c.{lower}"
+            f" LEFT JOIN {column.values.table} AS u ON u.code = c.{upper}",
+            int4_bytes(low),
+            int4_bytes(high),
+            str(low.size),
+        )
+
+
+def _write_sets(session: Session, part: str, column: GeneralizedColumn, cells: Sets) -> None:
+    numbered, (number, code) = with_numbers(
+        session, "(SELECT generate_series(0, $3::int4 - 1) AS i)", (1, "r.i"), (2, "r.i")
+    )
+    with roomy(session):
+        session.fetch(
+            f"CREATE TEMPORARY TABLE {part} ON COMMIT DROP AS SELECT c.{number} AS number,"
+            f" array_agg(v.label ORDER BY v.code) AS cell FROM {numbered} AS c"
+            f" JOIN {column.values.table} AS v ON v.code = c.{code} GROUP BY c.{number}",
+            int4_bytes(np.repeat(np.arange(cells.ends.size), cells.sizes)),
+            int4_bytes(cells.codes),
+            str(cells.codes.size),
+        )
+
+
+def count_outside(
+    session: Session,
+    view: RowView,
+    snapshot: Snapshot,
+    columns: Sequence[GeneralizedColumn],
+    cells: CellTable,
+    cell_of_record: AnyIntArray,
+) -> int:
+    """Count the records with an original value that the cell of this number does not cover."""
+    conditions = []
+    for column, name in zip(columns, view.quasi_identifiers, strict=True):
+        value = f"s.{name}"
+        if column.range_type is None:
+            conditions.append(f"array_position(c.{name}, {label(value)}) IS NOT NULL")
+        else:
+            element = column.values.column.bound_type
+            if column.range_type in ("int4range", "int8range"):
+                element = column.range_type.removesuffix("range")
+            covered = f"{value}::{element} <@ c.{name}"
+            conditions.append(
+                f"CASE WHEN num_nulls({value}) > 0 THEN num_nulls(c.{name}) > 0"
+                f" OR (lower_inf(c.{name}) AND upper_inf(c.{name})) ELSE coalesce({covered}, false)"
+                " END"
+            )
+    numbered, (its_cell,) = with_numbers(session, snapshot.table, (1, f"r.{snapshot.record}"))
+    with fixed_labels(session), roomy(session):
+        row = fetch_one(
+            session,
+            f"SELECT count(*) AS n FROM {numbered} AS s JOIN {cells.table} AS c"
+            f" ON c.{cells.number} = s.{its_cell} WHERE NOT ({' AND '.join(conditions)})",
+            int4_bytes(cell_of_record),
+        )
+    return int(row["n"])

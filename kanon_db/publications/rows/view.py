@@ -1,0 +1,188 @@
+"""Publications of rows: a materialized view with a cell for each quasi-identifier.
+
+Generalized, freeform and suppressed publications differ in what a cell is; names, layout and
+writing are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from kanon_db.algorithms.ground.arrays import AnyIntArray
+from kanon_db.catalog.entries import Publication, Source, published_schema
+from kanon_db.catalog.names import free_column_name
+from kanon_db.publications.pipeline import Check, check_relations, grant_select
+from kanon_db.session.protocol import Session, fetch_one
+from kanon_db.session.settings import roomy
+from kanon_db.transfer.columns import (
+    ColumnType,
+    int4_bytes,
+    inverse_permutation,
+    with_numbers,
+)
+from kanon_db.transfer.snapshot import Snapshot
+
+SUFFIXES: Final = ("", "_row")
+"""Of the materialized view, and of the table that it is made from."""
+
+
+@dataclass(frozen=True)
+class RowView:
+    """The relations of one publication; every name is quoted, safe in statements.
+
+    The table has the same rows and columns as the view. Readers have no right on it; a dump needs
+    it, since it refreshes a materialized view where it is restored.
+    """
+
+    view: str
+    rows: str
+    quasi_identifiers: tuple[str, ...]
+    pattern: str | None
+    columns: tuple[str, ...]
+
+    @classmethod
+    def of(cls, session: Session, schema: str, name: str, layout: Mapping[str, Any]) -> Self:
+        """Read a publication's layout as the catalog holds it."""
+        view, rows = (session.identifier(schema, name + suffix) for suffix in SUFFIXES)
+        pattern = layout.get("pattern")
+        return cls(
+            view=view,
+            rows=rows,
+            quasi_identifiers=tuple(
+                session.identifier(cell["name"]) for cell in layout["quasi_identifiers"]
+            ),
+            pattern=None if pattern is None else session.identifier(pattern),
+            columns=tuple(layout["columns"]),
+        )
+
+    @classmethod
+    def of_publication(cls, session: Session, publication: Publication) -> Self:
+        """Find the relations of a publication."""
+        return cls.of(session, published_schema(session), publication.name, publication.layout)
+
+
+@dataclass(frozen=True)
+class CellTable:
+    """A temporary table of what rows show, one row for each number from 0; names are quoted."""
+
+    table: str
+    number: str
+
+
+def layout_of(
+    source: Source,
+    types: Mapping[str, ColumnType],
+    cells: Sequence[str],
+    *,
+    with_pattern: bool = False,
+) -> dict[str, Any]:
+    """Choose the layout of a publication: what the catalog keeps for :meth:`RowView.of`.
+
+    Parameters
+    ----------
+    types : mapping of str to ColumnType
+        All columns of the source, in their order, which the view keeps.
+    cells : sequence of str
+        ``range``, ``set`` or ``value``, for each quasi-identifier.
+    with_pattern : bool
+        Whether a column says which cells of a row are suppressed.
+    """
+    columns = [column for column in types if column not in source.identifiers]
+    layout: dict[str, Any] = {
+        "quasi_identifiers": [
+            {"name": name, "cell": cell}
+            for name, cell in zip(source.quasi_identifiers, cells, strict=True)
+        ],
+        "sensitive": source.sensitive,
+        "others": [column for column in columns if column not in source.quasi_identifiers],
+    }
+    if with_pattern:
+        layout["pattern"] = free_column_name("pattern", columns)
+        columns.append(layout["pattern"])
+    layout["columns"] = columns
+    return layout
+
+
+def write_row_view(
+    session: Session,
+    view: RowView,
+    snapshot: Snapshot,
+    cells: CellTable,
+    cell_of_record: AnyIntArray,
+    order: AnyIntArray,
+) -> None:
+    """Write the published rows in the order given, and materialize the view.
+
+    Parameters
+    ----------
+    cells : CellTable
+    cell_of_record : ndarray of int, shape (n_records,)
+        Number of the cells that a record's other columns are published with; -1 for a record that
+        is left out.
+    order : ndarray of int, shape (n_records,)
+        A random permutation.
+    """
+    session.step("writing the published rows")
+    of_cells = {*view.quasi_identifiers, *([] if view.pattern is None else [view.pattern])}
+    names = [session.identifier(column) for column in view.columns]
+    columns = ", ".join(f"{'c' if name in of_cells else 's'}.{name}" for name in names)
+    index = f"r.{snapshot.record}"
+    numbered, (its_cell, place) = with_numbers(session, snapshot.table, (1, index), (2, index))
+    with roomy(session):
+        session.fetch(
+            f"CREATE TABLE {view.rows} AS SELECT {columns} FROM {numbered} AS s"
+            f" JOIN {cells.table} AS c ON c.{cells.number} = s.{its_cell} ORDER BY s.{place}",
+            int4_bytes(cell_of_record),
+            int4_bytes(inverse_permutation(order)),
+        )
+    session.step("materializing the view")
+    session.fetch(
+        f"CREATE MATERIALIZED VIEW {view.view} AS SELECT {', '.join(names)} FROM {view.rows}"
+    )
+
+
+def grant_row_view(session: Session, view: RowView, readers: Sequence[str]) -> None:
+    """Let the readers read the view, and nobody its table; gather the planner's statistics."""
+    grant_select(session, [view.view], readers)
+    grant_select(session, [view.rows], [])
+    session.step("gathering statistics")
+    session.fetch(f"ANALYZE {view.view}")
+
+
+def warn_of_unchanged_columns(session: Session, layout: Mapping[str, Any]) -> None:
+    """Name the columns that are published as they are: one may identify people all the same."""
+    unchanged = [column for column in layout["others"] if column != layout["sensitive"]]
+    if unchanged:
+        session.warn(
+            "columns that are neither identifiers nor quasi-identifiers are published unchanged:"
+            f" {', '.join(unchanged)}"
+        )
+
+
+_COLUMNS = """
+SELECT coalesce(array_agg(attname::text ORDER BY attnum), '{}') AS columns
+FROM pg_attribute WHERE attrelid = to_regclass($1::text) AND attnum > 0 AND NOT attisdropped
+"""
+
+
+def check_row_view(session: Session, view: RowView) -> list[Check]:
+    """Check from the server's catalogs that the relations are those that were published."""
+    columns = fetch_one(session, _COLUMNS, view.view)["columns"]
+    differing = len(set(columns).symmetric_difference(view.columns))
+    return [
+        check_relations(
+            session,
+            "the materialized view reads the table of its rows alone",
+            view.view,
+            [view.rows],
+            materialized=True,
+        ),
+        Check(
+            "the view has the published columns, and no identifier",
+            f"{len(view.columns)} columns, 0 differ",
+            f"{len(columns)} columns, {differing} differ",
+            holds=list(columns) == list(view.columns),
+        ),
+    ]

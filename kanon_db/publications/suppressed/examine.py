@@ -1,0 +1,122 @@
+"""Verifying and measuring a suppressed publication, from its view alone.
+
+Nothing here is shared with the algorithms: what each row shows is grouped by SQL, row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kanon_db.publications.pipeline import Check, Examination
+from kanon_db.publications.rows.view import RowView, check_row_view
+from kanon_db.session.protocol import Row, Session
+from kanon_db.session.settings import grouping_by_hash
+
+
+def examine_suppressed(
+    session: Session, view: RowView, parameters: Mapping[str, Any], *, records: int
+) -> Examination:
+    """Check everything that a suppressed publication promises, and measure it.
+
+    Parameters
+    ----------
+    session : Session
+        Of any role that may read the publication.
+    view : RowView
+    parameters : mapping
+        What the publisher asked for, as in the catalog.
+    records : int
+        Number of records that the source had.
+
+    Returns
+    -------
+    Examination
+        Metrics: ``records``, ``suppressed_cells``, ``suppressed_share`` of all cells,
+        ``left_over_records``, and ``classes`` (output row types, [PG] Section 3.3), with their
+        ``average_class_size``, ``smallest_class`` and ``largest_class``. Left-over records count
+        as one class.
+    """
+    relations = check_row_view(session, view)
+    if not all(check.holds for check in relations):
+        return Examination(relations, {})
+    n_columns = len(view.quasi_identifiers)
+    k = int(parameters["k"])
+    with grouping_by_hash(session):
+        profile = _profile(session, view, k)
+    allowed = parameters["patterns"]
+    strange = [
+        row
+        for row in profile
+        if len(row["pattern"] or "") != n_columns
+        or set(row["pattern"]) - {"*", "."}
+        or (allowed is not None and row["pattern"] not in allowed)
+    ]
+    everything = "*" * n_columns
+    published = sum(row["records"] for row in profile)
+    shown = sum(row["shown"] for row in profile)
+    left_over = sum(
+        row["records"] for row in profile if row["pattern"] == everything and row["records"] < k
+    )
+    kept = [row for row in profile if row["pattern"] != everything]
+    smallest_kept = min((row["smallest"] for row in kept), default=None)
+    below = sum(row["below"] for row in kept)
+    stars = sum((row["pattern"] or "").count("*") * row["records"] for row in profile)
+    classes = sum(row["classes"] for row in profile)
+    checks = [
+        *relations,
+        Check(
+            "every record is published once",
+            f"{records} records",
+            f"{published} records",
+            holds=published == records,
+        ),
+        Check(
+            "every row matches one of the patterns",
+            "0 rows match none"
+            + (f" of the {len(allowed)} allowed" if allowed is not None else ""),
+            f"{sum(row['records'] for row in strange)} match none",
+            holds=not strange,
+        ),
+        Check(
+            "every suppressed cell is NULL", "0 are shown", f"{shown} are shown", holds=shown == 0
+        ),
+        Check(
+            "k-anonymity: every combination of kept cells occurs k times",
+            f"k = {k}, 0 combinations below",
+            f"{below} below"
+            + ("" if smallest_kept is None else f", the rarest occurs {smallest_kept} times"),
+            holds=below == 0,
+        ),
+    ]
+    return Examination(
+        checks,
+        {
+            "records": published,
+            "suppressed_cells": stars,
+            "suppressed_share": stars / (published * n_columns) if published else 0.0,
+            "left_over_records": left_over,
+            "classes": classes,
+            "average_class_size": published / classes if classes else 0.0,
+            "smallest_class": min((row["smallest"] for row in profile), default=0),
+            "largest_class": max((row["largest"] for row in profile), default=0),
+        },
+    )
+
+
+def _profile(session: Session, view: RowView, k: int) -> list[Row]:
+    """Describe the rows of each pattern: how they fall into classes, what suppressed cells show."""
+    cells = ", ".join(view.quasi_identifiers)
+    # num_nulls() tells a NULL from a row of NULLs, which IS NULL does not.
+    shown = " + ".join(
+        f"(substr({view.pattern}, {position}, 1) = '*' AND num_nulls({cell}) = 0)::int4"
+        for position, cell in enumerate(view.quasi_identifiers, start=1)
+    )
+    return session.fetch(
+        "SELECT pattern, sum(n)::int8 AS records, count(*) AS classes, min(n) AS smallest,"
+        " max(n) AS largest, count(*) FILTER (WHERE n < $1::int8) AS below,"
+        " coalesce(sum(n * shown), 0)::int8 AS shown"
+        f" FROM (SELECT {view.pattern} AS pattern, count(*) AS n, {shown} AS shown"
+        f" FROM {view.view} GROUP BY {view.pattern}, {cells}) AS class GROUP BY pattern",
+        str(k),
+    )

@@ -1,1 +1,0 @@
-"""The private local cluster, installation and its health."""

@@ -1,0 +1,1 @@
+"""How operations reach PostgreSQL: from inside through PL/Python, from outside through psycopg."""

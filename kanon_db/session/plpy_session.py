@@ -1,0 +1,65 @@
+"""A session inside the server: statements run through PL/Python's `plpy`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from kanon_db.session.protocol import Row, Value
+from kanon_db.session.server_errors import database_error
+
+
+class PlpySession:
+    """:class:`~kanon_db.session.protocol.Session` over the `plpy` module of a PL/Python call.
+
+    The calling function fixes ``search_path``; its transaction is the caller's. Nothing is kept
+    from one call to the next: a backend may serve several users.
+    """
+
+    def __init__(self, plpy: Any) -> None:
+        self._plpy = plpy
+
+    def fetch(self, statement: str, *values: Value) -> list[Row]:
+        """Run one statement; see the protocol."""
+        try:
+            if values:
+                plan = self._plpy.prepare(statement, [_type_name(value) for value in values])
+                result = self._plpy.execute(plan, list(values))
+            else:
+                result = self._plpy.execute(statement)
+        except self._plpy.SPIError as error:
+            raise database_error(error.sqlstate, str(error)) from None
+        return list(result)
+
+    def identifier(self, *parts: str) -> str:
+        """Quote a name, or several joined by dots."""
+        return ".".join(self._plpy.quote_ident(part) for part in parts)
+
+    def literal(self, value: str) -> str:
+        """Quote a value."""
+        return str(self._plpy.quote_literal(value))
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """Run the block in a subtransaction."""
+        with self._plpy.subtransaction():
+            yield
+
+    def heartbeat(self) -> None:
+        """Run an empty statement: the server looks for a cancel there (about 3 microseconds)."""
+        self.fetch("SELECT 1")
+
+    def step(self, name: str) -> None:  # noqa: ARG002  # a function call has nobody to tell
+        """Notice a cancel; inside the server nobody watches the steps."""
+        self.heartbeat()
+
+    def warn(self, message: str) -> None:
+        """Send the client a WARNING."""
+        self._plpy.warning(message)
+
+
+def _type_name(value: Value) -> str:
+    if isinstance(value, bytes):
+        return "bytea"
+    return "text" if value is None or isinstance(value, str) else "text[]"

@@ -1,0 +1,136 @@
+"""A session from outside the server, through psycopg."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+import psycopg
+from psycopg import sql
+from psycopg.rows import dict_row
+
+from kanon_db.errors import ServerError
+from kanon_db.session.protocol import SETTINGS, Row, Value
+from kanon_db.session.server_errors import database_error
+
+Listener = Callable[[str], None]
+
+
+class PsycopgSession:
+    """:class:`~kanon_db.session.protocol.Session` over one psycopg connection.
+
+    Use :meth:`transaction` around each operation: it fixes the settings and makes the
+    operation all or nothing.
+    """
+
+    def __init__(
+        self,
+        connection: psycopg.Connection,
+        on_step: Listener | None = None,
+        on_warning: Listener | None = None,
+    ) -> None:
+        self.connection = connection
+        self._on_step = on_step
+        self._on_warning = on_warning
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Run the block in one transaction, under the settings that statements rely on."""
+        with self.translated_errors(), self.connection.transaction():
+            for name, value in SETTINGS.items():
+                # All qualified: this runs under the caller's search path still.
+                self.fetch(
+                    "SELECT pg_catalog.set_config($1::pg_catalog.text, $2::pg_catalog.text, true)",
+                    name,
+                    value,
+                )
+            yield
+
+    def qualified(self, relation: str) -> str:
+        """Find a relation as the connection's own search path does; to be called outside.
+
+        Returns
+        -------
+        str
+            Its schema-qualified name, or the name as given where there is none.
+        """
+        rows = self.fetch(
+            "SELECT pg_catalog.format('%I.%I', n.nspname, c.relname) AS name"
+            " FROM pg_catalog.pg_class AS c"
+            " JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace"
+            " WHERE c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1::pg_catalog.text)",
+            relation,
+        )
+        return str(rows[0]["name"]) if rows else relation
+
+    def fetch(self, statement: str, *values: Value) -> list[Row]:
+        """Run one statement; see the protocol."""
+        with (
+            self.translated_errors(),
+            psycopg.RawCursor(self.connection, row_factory=dict_row) as cursor,
+        ):
+            # The text is put together from quoted identifiers and our own words only.
+            cursor.execute(statement.encode(), values or None)
+            return list(cursor.fetchall()) if cursor.description else []
+
+    @contextmanager
+    def translated_errors(self) -> Iterator[None]:
+        """Translate what the driver raises within the block; see `server_errors`."""
+        try:
+            yield
+        except psycopg.Error as error:
+            raise database_error(error.sqlstate, error.diag.message_primary) from None
+
+    def identifier(self, *parts: str) -> str:
+        """Quote a name, or several joined by dots."""
+        return sql.Identifier(*parts).as_string(self.connection)
+
+    def literal(self, value: str) -> str:
+        """Quote a value."""
+        return sql.Literal(value).as_string(self.connection)
+
+    def savepoint(self) -> AbstractContextManager[object]:
+        """Run the block in a savepoint."""
+        return self.connection.transaction()
+
+    def heartbeat(self) -> None:
+        """Do nothing: this process hears Ctrl-C by itself."""
+
+    def step(self, name: str) -> None:
+        """Pass the step's name to the listener."""
+        if self._on_step:
+            self._on_step(name)
+
+    def warn(self, message: str) -> None:
+        """Pass the warning to the listener."""
+        if self._on_warning:
+            self._on_warning(message)
+
+
+def open_connection(dsn: str) -> psycopg.Connection:
+    """Connect, in autocommit mode so that each operation decides on its own transaction.
+
+    Raises
+    ------
+    ServerError
+        When no connection can be made. The driver's text is not repeated: it can hold the DSN
+        with its password.
+    """
+    try:
+        return psycopg.connect(dsn, autocommit=True, application_name="kanon_db")
+    except psycopg.ProgrammingError:
+        raise ServerError(
+            "the connection string cannot be read",
+            hint="write it as postgresql://user@host/database or host=… dbname=… user=…",
+        ) from None
+    except psycopg.OperationalError as error:
+        raise ServerError(
+            "cannot connect to the server",
+            detail=_without_password(str(error)),
+            hint="check --dsn or KANON_DSN, or start a private server with `kanon local start`",
+        ) from None
+
+
+def _without_password(text: str) -> str:
+    """Keep the first line of libpq's reason; libpq itself never repeats a password there."""
+    return text.strip().splitlines()[0] if text.strip() else ""

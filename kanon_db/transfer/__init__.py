@@ -1,0 +1,1 @@
+"""Columns of data between relations and numpy, and from files into tables."""

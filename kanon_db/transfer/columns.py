@@ -1,0 +1,248 @@
+"""What the catalogs know of a relation's columns, and columns of numbers in bulk."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
+from kanon_db.errors import DatabaseError, NotFoundError, SchemaMismatchError
+from kanon_db.session.protocol import Session
+from kanon_db.session.server_errors import UNDEFINED_FUNCTION
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A relation by its schema and name, as the catalogs spell them."""
+
+    schema: str
+    name: str
+
+    def __str__(self) -> str:
+        """Spell it for people; statements use :meth:`quoted`."""
+        return f"{self.schema}.{self.name}"
+
+    def quoted(self, session: Session) -> str:
+        """Return the schema-qualified name, safe in a statement."""
+        return session.identifier(self.schema, self.name)
+
+
+@dataclass(frozen=True)
+class ColumnType:
+    """A column and the base type behind its domains.
+
+    Attributes
+    ----------
+    name : str
+        The column's name.
+    type_name : str
+        The base type as SQL spells it, schema-qualified where needed, without modifiers
+        (``numeric``, ``bpchar``, ``public.citext``).
+    type_category : str
+        PostgreSQL's ``pg_type.typcategory``: ``N`` numeric, ``S`` string, ``D`` date/time, ...
+    operator_schema : str or None
+        Schema of the type's own comparison operators; None where PostgreSQL's built-in ones serve.
+    has_constant_input : bool
+        Whether the type's text input is immutable: it depends on no setting.
+    """
+
+    name: str
+    type_name: str
+    type_category: str
+    operator_schema: str | None
+    has_constant_input: bool
+
+    def operator(self, session: Session, symbol: str) -> str:
+        """Spell a comparison operator so that `search_path` cannot change its meaning."""
+        if self.operator_schema is None:
+            return f"OPERATOR(pg_catalog.{symbol})"
+        return f"OPERATOR({session.identifier(self.operator_schema)}.{symbol})"
+
+    def number(self, value: str) -> str | None:
+        """Return SQL for a value, an expression, as a float8; None for types of no number."""
+        if self.type_name in _NUMBERS:
+            return f"{value}::float8"
+        if self.type_name in _TIMES:
+            return f"extract(epoch FROM {value})::float8"
+        return None
+
+    def range_type(self, largest: float) -> str | None:
+        """Return the type of ranges of the column's values; None where PostgreSQL has none.
+
+        Ranges of whole numbers end before the next number, which the largest one has not.
+        """
+        name = _RANGES.get(self.type_name)
+        if name == "int4range" and largest > _LARGEST_INT4 - 1:
+            return "int8range"
+        if name == "int8range" and largest > _LARGEST_EXACT:
+            return "numrange"
+        return name
+
+    @property
+    def bound_type(self) -> str:
+        """Return the type that a range's bounds are cast to, for any of its range types."""
+        return "numeric" if self.type_name in _NUMBERS else self.type_name
+
+
+_LARGEST_INT4: Final = 2**31 - 1
+_LARGEST_EXACT: Final = 2**53  # of doubles, which the largest value is compared as
+_RANGES: Final = {
+    "smallint": "int4range",
+    "integer": "int4range",
+    "bigint": "int8range",
+    "numeric": "numrange",
+    "real": "numrange",
+    "double precision": "numrange",
+    "date": "daterange",
+    "timestamp without time zone": "tsrange",
+    "timestamp with time zone": "tstzrange",
+}
+_NUMBERS: Final = ("smallint", "integer", "bigint", "numeric", "real", "double precision")
+_TIMES: Final = (
+    "date", "timestamp without time zone", "timestamp with time zone", "interval",
+    "time without time zone", "time with time zone",
+)  # fmt: skip
+
+_COLUMNS = """
+WITH RECURSIVE typed AS (
+    SELECT a.attname, a.attnum, t.oid AS type_oid, t.typtype, t.typbasetype
+    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+    WHERE a.attrelid = $1::text::oid AND a.attnum > 0 AND NOT a.attisdropped
+    UNION ALL
+    SELECT d.attname, d.attnum, t.oid, t.typtype, t.typbasetype
+    FROM typed d JOIN pg_type t ON t.oid = d.typbasetype
+    WHERE d.typtype = 'd'
+)
+SELECT c.attname::text AS name, format_type(t.oid, -1) AS type_name,
+       t.typcategory::text AS type_category,
+       CASE WHEN n.nspname <> 'pg_catalog' AND t.typtype = 'b' AND t.typcategory <> 'A'
+            THEN n.nspname::text END AS operator_schema,
+       f.provolatile = 'i' AS has_constant_input
+FROM typed c JOIN pg_type t ON t.oid = c.type_oid JOIN pg_namespace n ON n.oid = t.typnamespace
+     JOIN pg_proc f ON f.oid = t.typinput
+WHERE c.typtype <> 'd'
+ORDER BY c.attnum
+"""
+
+
+def find_relation(session: Session, name: str) -> tuple[Relation, str, str]:
+    """Look up a relation by the text of a ``regclass``.
+
+    Returns
+    -------
+    relation : Relation
+    oid : str
+        Its object identifier.
+    kind : str
+        ``pg_class.relkind``; ``t`` stands for a temporary relation of any kind.
+
+    Raises
+    ------
+    NotFoundError
+        When there is none of that name.
+    """
+    rows = session.fetch(
+        "SELECT n.nspname::text AS schema, c.relname::text AS name, c.oid::text AS oid,"
+        " CASE c.relpersistence WHEN 't' THEN 't' ELSE c.relkind::text END AS kind"
+        " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE c.oid = to_regclass($1::text)",
+        name,
+    )
+    if not rows:
+        raise NotFoundError(
+            "the source relation does not exist",
+            hint="name it with its schema, like public.census, quoted as in SQL",
+        )
+    row = rows[0]
+    return Relation(row["schema"], row["name"]), row["oid"], row["kind"]
+
+
+def column_types(session: Session, oid: str) -> dict[str, ColumnType]:
+    """Return a relation's columns in their order, by name."""
+    return {row["name"]: ColumnType(**row) for row in session.fetch(_COLUMNS, oid)}
+
+
+def check_comparable(session: Session, relation: Relation, columns: Sequence[str]) -> None:
+    """Refuse columns whose values cannot be told equal or put in order.
+
+    Raises
+    ------
+    SchemaMismatchError
+        Naming the first such column (types like json, xml or point).
+    """
+    for column in columns:
+        name = session.identifier(column)
+        try:
+            with session.savepoint():
+                session.fetch(
+                    f"EXPLAIN SELECT {name} FROM {relation.quoted(session)}"
+                    f" GROUP BY {name} ORDER BY {name}"
+                )
+        except DatabaseError as error:
+            if error.sqlstate != UNDEFINED_FUNCTION:
+                raise
+            raise SchemaMismatchError(
+                "a column's values cannot be compared",
+                detail=f'column "{column}" of {relation}: its type has no equality and order',
+                hint="publish a view that casts it, for example json to jsonb",
+            ) from None
+
+
+def with_numbers(
+    session: Session, relation: str, *columns: tuple[int, str]
+) -> tuple[str, list[str]]:
+    """Give the rows of a relation columns of numbers that were bound by :func:`int4_bytes`.
+
+    A column of a million numbers travels as one `bytea`, copied once; as `int4[]` it would go
+    through a million Python objects (0.1 s instead of 1.1 s, and a tenth of the memory).
+
+    Parameters
+    ----------
+    relation : str
+        SQL; it has the alias ``r``.
+    columns : tuples of int and str
+        Number of the parameter, 1 for ``$1``; SQL expression, the 0-based position in it.
+
+    Returns
+    -------
+    relation : str
+        SQL, to be given an alias.
+    names : list of str
+        The new columns', quoted.
+    """
+    suffix = secrets.token_hex(8)
+    names = [session.identifier(f"kanon_number_{i}_{suffix}") for i in range(len(columns))]
+    values = ", ".join(
+        f"{_int4_at(parameter, index)} AS {name}"
+        for name, (parameter, index) in zip(names, columns, strict=True)
+    )
+    bound = ", ".join(f"${i}::bytea AS b{i}" for i in sorted({i for i, _ in columns}))
+    # The planner makes a constant of every mention of a parameter, a copy each of many megabytes:
+    # here each is mentioned once. OFFSET 0 keeps it from putting that elsewhere, and the bytes
+    # from going on with the rows, into sorts and hash tables.
+    numbered = (
+        f"(SELECT r.*, {values} FROM (SELECT {bound} OFFSET 0) AS bound CROSS JOIN {relation} AS r"
+        " OFFSET 0)"
+    )
+    return numbered, names
+
+
+def _int4_at(parameter: int, index: str) -> str:
+    byte = [f"get_byte(bound.b{parameter}, 4 * ({index}) + {i})" for i in range(4)]
+    return f"(({byte[0]} << 24) | ({byte[1]} << 16) | ({byte[2]} << 8) | {byte[3]})"
+
+
+def int4_bytes(values: AnyIntArray) -> bytes:
+    """Return the bytes of an integer array for :func:`with_numbers`."""
+    return values.astype(">i4").tobytes()
+
+
+def inverse_permutation(order: AnyIntArray) -> CodeArray:
+    """Return each record's place in an order of fewer than 2^31 records."""
+    places = np.empty(order.size, dtype=np.int32)
+    places[order] = np.arange(order.size, dtype=np.int32)
+    return places

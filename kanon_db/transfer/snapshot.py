@@ -1,0 +1,246 @@
+"""One consistent copy of a source's published columns, private to the transaction."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Final, Literal
+
+import numpy as np
+
+from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray
+from kanon_db.catalog.entries import Source
+from kanon_db.errors import (
+    DatabaseError,
+    InfeasibleError,
+    PermissionDeniedError,
+    SchemaMismatchError,
+)
+from kanon_db.session.protocol import Session, fetch_one
+from kanon_db.session.server_errors import INSUFFICIENT_PRIVILEGE, withheld
+from kanon_db.transfer.columns import ColumnType, Relation
+from kanon_db.transfer.labels import fixed_labels, label
+
+MAX_RECORDS = 50_000_000
+"""Columns cross into numpy whole; a record takes about 150 bytes in the backend at the peak."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A temporary table ``(record, columns…)`` with records numbered from 0.
+
+    Everything is computed from this copy: each SQL statement of a READ COMMITTED transaction sees
+    a newer state of the source, and LOCK … IN SHARE MODE would need more rights than SELECT.
+    """
+
+    session: Session
+    table: str
+    record: str
+    n_records: int
+
+    def drop(self) -> None:
+        """Remove the copy before the transaction ends."""
+        self.session.fetch(f"DROP TABLE {self.table}")
+
+
+@dataclass(frozen=True)
+class DistinctValues:
+    """The distinct values of a column of a snapshot, in their type's order.
+
+    Attributes
+    ----------
+    column : ColumnType
+    table : str
+        Temporary table ``(code, value)``, quoted.
+    labels : list of (str or None)
+        The values' texts, None for NULL; ``labels[code]``.
+    counts : ndarray of int64, shape (n_values,)
+        Records of each value.
+    """
+
+    session: Session
+    column: ColumnType
+    table: str
+    labels: list[str | None]
+    counts: IntArray
+
+    def drop(self) -> None:
+        """Remove the table before the transaction ends."""
+        self.session.fetch(f"DROP TABLE {self.table}")
+
+
+def take_snapshot(session: Session, source: Relation, columns: Sequence[str]) -> Snapshot:
+    """Copy the columns of all rows of `source` in one statement.
+
+    Raises
+    ------
+    PermissionDeniedError
+        When the role lacks SELECT, or row-level security would hide rows from it.
+    InfeasibleError
+        When the source holds no rows, or more than :data:`MAX_RECORDS`.
+    """
+    session.step("reading the source")
+    suffix = secrets.token_hex(8)
+    table = session.identifier("pg_temp", f"kanon_snapshot_{suffix}")
+    record = session.identifier(f"kanon_record_{suffix}")
+    names = ", ".join(session.identifier(column) for column in columns)
+    # With row_security off a query fails where a policy would silently leave rows out.
+    (before,) = session.fetch("SELECT current_setting('row_security') AS value")
+    session.fetch("SELECT set_config('row_security', 'off', true)")
+    try:
+        session.fetch(
+            f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS"
+            f" SELECT (row_number() OVER ())::int4 - 1 AS {record}, {names}"
+            f" FROM {source.quoted(session)}"
+        )
+    except DatabaseError as error:
+        if error.sqlstate != INSUFFICIENT_PRIVILEGE:
+            raise withheld(error.sqlstate) from None
+        raise PermissionDeniedError(
+            "the source cannot be read whole",
+            detail=f"relation {source}",
+            hint="publishing needs SELECT on its columns, no row-level security policy in the "
+            "way (BYPASSRLS or ownership), and TEMPORARY on the database",
+        ) from None
+    session.fetch("SELECT set_config('row_security', $1::text, true)", before["value"])
+    n_records = int(fetch_one(session, f"SELECT count(*) AS n FROM {table}")["n"])
+    if not 0 < n_records <= MAX_RECORDS:
+        raise InfeasibleError(
+            "the source cannot be published for its number of rows",
+            detail=f"{source} has {n_records} rows; 1 to {MAX_RECORDS} are possible",
+        )
+    return Snapshot(session, table, record, n_records)
+
+
+def distinct_values(snapshot: Snapshot, column: ColumnType) -> DistinctValues:
+    """Count the values of a column of a snapshot and number them in their order, NULL last."""
+    session = snapshot.session
+    session.step("counting values")
+    name = session.identifier(column.name)
+    table = session.identifier("pg_temp", f"kanon_values_{secrets.token_hex(8)}")
+    # GROUP BY and ORDER BY use the type's own equality and order whatever the search path.
+    with fixed_labels(session):
+        session.fetch(
+            f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS"
+            " SELECT (row_number() OVER (ORDER BY value))::int4 - 1 AS code, value, records,"
+            f" {label('value')} AS label"
+            f" FROM (SELECT {name} AS value, count(*) AS records FROM {snapshot.table}"
+            f" GROUP BY {name}) AS counted"
+        )
+    rows = session.fetch(f"SELECT label, records FROM {table} ORDER BY code")
+    return DistinctValues(
+        session=session,
+        column=column,
+        table=table,
+        labels=[row["label"] for row in rows],
+        counts=np.array([row["records"] for row in rows], dtype=np.int64),
+    )
+
+
+def read_codes(snapshot: Snapshot, columns: Sequence[DistinctValues]) -> CodeArray:
+    """Return the code of each record's value in each column, shape (n_records, n_columns)."""
+    codes = read_known_codes(snapshot, columns)
+    for values, column_codes in zip(columns, codes.T, strict=True):
+        if column_codes.min() < 0:
+            raise SchemaMismatchError(
+                "a column's equality is not consistent",
+                detail=f'column "{values.column.name}": GROUP BY and = disagree on its values',
+                hint="publish a view that casts the column to text",
+            )
+    return codes
+
+
+def read_known_codes(snapshot: Snapshot, columns: Sequence[DistinctValues]) -> CodeArray:
+    """Return the codes of each record's values, -1 where it is none of those.
+
+    The values may be those of another relation's columns of these names and types.
+    """
+    codes = np.empty((snapshot.n_records, len(columns)), dtype=np.int32)
+    start = 0
+    while start < len(columns):
+        end = start + 1
+        # As many columns as fit are the digits of one number: one pass, and a few bytes a record.
+        while end < len(columns) and _n_numbers(columns[start : end + 1]) <= _MOST_NUMBERS:
+            end += 1
+        _read_digits(snapshot, columns[start:end], codes[:, start:end])
+        start = end
+    return codes
+
+
+_MOST_NUMBERS: Final = 2**63
+
+
+def _n_numbers(columns: Sequence[DistinctValues]) -> int:
+    """Numbers that the codes of several columns make together, where 0 stands for none."""
+    return prod(len(values.labels) + 1 for values in columns)
+
+
+def _read_digits(snapshot: Snapshot, columns: Sequence[DistinctValues], codes: CodeArray) -> None:
+    session = snapshot.session
+    session.step("reading values")
+    number, joins = "0", []
+    kind: Literal["int4", "int8"] = "int4" if _n_numbers(columns) <= _MOST_NUMBERS >> 32 else "int8"
+    for position, values in enumerate(columns):
+        alias, name = f"v{position}", f"s.{session.identifier(values.column.name)}"
+        code = coalesced_codes(name, values, alias)
+        number = f"({number}) * {len(values.labels) + 1}::{kind} + {code} + 1"
+        equal = values.column.operator(session, "=")
+        joins.append(f"LEFT JOIN {values.table} AS {alias} ON {name} {equal} {alias}.value")
+    numbers = read_integers(snapshot, number, " ".join(joins), kind=kind)
+    for values, column in zip(reversed(columns), reversed(codes.T), strict=True):
+        numbers, digits = np.divmod(numbers, len(values.labels) + 1)
+        column[:] = digits - 1
+
+
+def coalesced_codes(value: str, values: DistinctValues, alias: str) -> str:
+    """Return SQL for the code of a value, an expression, -1 where it has none.
+
+    ``alias`` is that of the table of codes, of which the value's row, if any, is joined.
+    """
+    null_code = values.labels.index(None) if None in values.labels else -1
+    return f"coalesce({alias}.code, CASE WHEN num_nulls({value}) = 0 THEN -1 ELSE {null_code} END)"
+
+
+def read_integers(
+    snapshot: Snapshot,
+    expression: str,
+    joins: str = "",
+    *,
+    kind: Literal["int4", "int8"] = "int4",
+) -> CodeArray | IntArray:
+    """Return a whole number for each record of the snapshot ``s``, shape (n_records,)."""
+    row = fetch_one(
+        snapshot.session,
+        # Record and number travel together: no order of rows is relied upon.
+        f"SELECT string_agg(int4send(s.{snapshot.record}) || {kind}send({expression}), ''::bytea)"
+        f" AS pairs FROM {snapshot.table} AS s {joins}",
+    )
+    number = np.dtype(np.int32 if kind == "int4" else np.int64)
+    pair = np.dtype([("record", ">i4"), ("number", number.newbyteorder(">"))])
+    pairs = np.frombuffer(row["pairs"], dtype=pair)
+    numbers = np.empty(snapshot.n_records, dtype=number)
+    numbers[pairs["record"]] = pairs["number"]
+    return numbers
+
+
+def read_numbers(values: DistinctValues, source: Source) -> FloatArray | None:
+    """Return each distinct value of a quasi-identifier as a number, shape (n_values,).
+
+    Dates and times count in seconds; NULL, which comes last, is NaN. None for a categorical
+    column: one of another type, or registered as such, and one with an infinite value.
+    """
+    described = source.attributes.get(values.column.name, {})
+    expression = values.column.number("value")
+    if expression is None or described.get("kind") == "categorical":
+        return None
+    row = fetch_one(
+        values.session,
+        f"SELECT string_agg(float8send({expression}), ''::bytea ORDER BY code) AS numbers"
+        f" FROM {values.table}",
+    )
+    has_null = None in values.labels
+    numbers = np.full(len(values.labels), np.nan)
+    numbers[: numbers.size - has_null] = np.frombuffer(row["numbers"] or b"", dtype=">f8")
+    return numbers if np.isfinite(numbers[: numbers.size - has_null]).all() else None
