@@ -1,7 +1,7 @@
 # Each target works alone on a fresh clone, and is quick when there is nothing to do.
 #   make PYTHON=/path/to/python3    another interpreter than Debian's, if PL/Python embeds another
 
-.PHONY: setup demo test lint bench clean
+.PHONY: setup demo test lint generate bench clean
 
 # .venv with the command kanon.
 setup:
@@ -25,6 +25,12 @@ lint:
 	@.venv/bin/ruff check
 	@.venv/bin/ruff format --check
 	@.venv/bin/mypy
+
+# The files that are written from the declared operations: SQL functions, Python methods, tables.
+generate:
+	@scripts/debian-packages
+	@scripts/environment demo dev
+	@.venv/bin/python scripts/generate.py
 
 bench:
 	@scripts/debian-packages

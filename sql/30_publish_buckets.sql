@@ -1,33 +1,69 @@
--- publish_buckets(): publishes QIT, SAT and their weighted view. For publishers.
-CREATE OR REPLACE FUNCTION kanon.publish_buckets(
-    source          regclass,
-    publication     text,
-    method          text DEFAULT 'two_size',
-    privacy         jsonb DEFAULT NULL,
-    max_bucket_size integer DEFAULT 50,
-    assignment      text DEFAULT 'random',
-    readers         text[] DEFAULT NULL,
-    replace         boolean DEFAULT false,
-    options         jsonb DEFAULT NULL
-) RETURNS TABLE (
-    publication_id bigint,
-    name           text,
-    guarantee      text,
-    records        bigint,
-    metrics        jsonb,
-    seconds        double precision
-)
+-- Written by `make generate` from what kanon_db/operations.py declares: change it there.
+-- publish_buckets(): publish a registered source as buckets under F'-privacy.
+CREATE OR REPLACE FUNCTION kanon.python_publish_buckets(arguments jsonb) RETURNS jsonb
 LANGUAGE plpython3u VOLATILE
 SET search_path = pg_catalog, pg_temp
 SET datestyle = 'ISO, YMD'
 SET row_security = on
 AS $python$
 # environment
-from kanon_db.interfaces.plpython import publish_buckets
-return publish_buckets(
-    plpy, source, publication, method, privacy, max_bucket_size, assignment, readers, replace,
-    options
-)
+from kanon_db.interfaces.plpython import call
+return call(plpy, 'publish_buckets', arguments)
 $python$;
-COMMENT ON FUNCTION kanon.publish_buckets IS
-    'publish a registered source as buckets under F''-privacy: tables <name>_qit, <name>_sat, view <name>';
+COMMENT ON FUNCTION kanon.python_publish_buckets IS 'what kanon.publish_buckets calls: no interface for people';
+
+CREATE OR REPLACE FUNCTION kanon.publish_buckets(
+    source regclass,
+    publication text,
+    method text DEFAULT 'two_size',
+    privacy jsonb DEFAULT NULL,
+    max_bucket_size integer DEFAULT 50,
+    assignment text DEFAULT 'random',
+    readers text[] DEFAULT NULL,
+    replace boolean DEFAULT false,
+    options jsonb DEFAULT NULL
+) RETURNS TABLE(publication_id bigint, name text, guarantee text, records bigint, metrics jsonb, seconds double precision)
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+#variable_conflict use_column
+DECLARE
+    _answer CONSTANT jsonb := kanon.python_publish_buckets(jsonb_build_object(
+        'source', publish_buckets.source::text,
+        'publication', publish_buckets.publication,
+        'method', publish_buckets.method,
+        'privacy', publish_buckets.privacy::text,
+        'max_bucket_size', publish_buckets.max_bucket_size,
+        'assignment', publish_buckets.assignment,
+        'readers', publish_buckets.readers,
+        'replace', publish_buckets.replace,
+        'options', publish_buckets.options::text));
+    _error  CONSTANT jsonb := _answer -> 'error';
+BEGIN
+    -- RAISE takes no NULL: a statement for each combination of detail and hint.
+    IF _error ? 'detail' AND _error ? 'hint' THEN
+        RAISE EXCEPTION USING MESSAGE = _error ->> 'message', DETAIL = _error ->> 'detail',
+            HINT = _error ->> 'hint', ERRCODE = _error ->> 'sqlstate';
+    ELSIF _error ? 'detail' THEN
+        RAISE EXCEPTION USING MESSAGE = _error ->> 'message', DETAIL = _error ->> 'detail',
+            ERRCODE = _error ->> 'sqlstate';
+    ELSIF _error ? 'hint' THEN
+        RAISE EXCEPTION USING MESSAGE = _error ->> 'message', HINT = _error ->> 'hint',
+            ERRCODE = _error ->> 'sqlstate';
+    ELSIF _error IS NOT NULL THEN
+        RAISE EXCEPTION USING MESSAGE = _error ->> 'message', ERRCODE = _error ->> 'sqlstate';
+    END IF;
+    RETURN QUERY SELECT * FROM jsonb_to_recordset(_answer -> 'rows')
+        AS found (publication_id bigint, name text, guarantee text, records bigint, metrics jsonb, seconds double precision);
+END
+$function$;
+COMMENT ON FUNCTION kanon.publish_buckets IS 'publish a registered source as buckets under F''-privacy';
+
+REVOKE ALL ON FUNCTION
+    kanon.publish_buckets(regclass, text, text, jsonb, integer, text, text[], boolean, jsonb),
+    kanon.python_publish_buckets(jsonb)
+FROM PUBLIC, kanon_publisher, kanon_analyst;
+GRANT EXECUTE ON FUNCTION
+    kanon.publish_buckets(regclass, text, text, jsonb, integer, text, text[], boolean, jsonb),
+    kanon.python_publish_buckets(jsonb)
+TO kanon_publisher;

@@ -1,35 +1,73 @@
--- publish_generalized(): publishes rows with ranges and sets as a materialized view. For publishers.
-CREATE OR REPLACE FUNCTION kanon.publish_generalized(
-    source         regclass,
-    publication    text,
-    k              integer,
-    method         text DEFAULT 'auto',
-    weights        jsonb DEFAULT NULL,
-    options        jsonb DEFAULT NULL,
-    constraints    jsonb DEFAULT NULL,
-    max_suppressed numeric DEFAULT 0,
-    refine         boolean DEFAULT true,
-    readers        text[] DEFAULT NULL,
-    replace        boolean DEFAULT false
-) RETURNS TABLE (
-    publication_id bigint,
-    name           text,
-    guarantee      text,
-    records        bigint,
-    metrics        jsonb,
-    seconds        double precision
-)
+-- Written by `make generate` from what kanon_db/operations.py declares: change it there.
+-- publish_generalized(): publish a registered source k-anonymously, with ranges and sets that rows share.
+CREATE OR REPLACE FUNCTION kanon.python_publish_generalized(arguments jsonb) RETURNS jsonb
 LANGUAGE plpython3u VOLATILE
 SET search_path = pg_catalog, pg_temp
 SET datestyle = 'ISO, YMD'
 SET row_security = on
 AS $python$
 # environment
-from kanon_db.interfaces.plpython import publish_generalized
-return publish_generalized(
-    plpy, source, publication, k, method, weights, options, constraints, max_suppressed, refine,
-    readers, replace
-)
+from kanon_db.interfaces.plpython import call
+return call(plpy, 'publish_generalized', arguments)
 $python$;
-COMMENT ON FUNCTION kanon.publish_generalized IS
-    'publish a registered source k-anonymously with ranges and sets: materialized view <name>';
+COMMENT ON FUNCTION kanon.python_publish_generalized IS 'what kanon.publish_generalized calls: no interface for people';
+
+CREATE OR REPLACE FUNCTION kanon.publish_generalized(
+    source regclass,
+    publication text,
+    k integer,
+    method text DEFAULT 'auto',
+    weights jsonb DEFAULT NULL,
+    options jsonb DEFAULT NULL,
+    constraints jsonb DEFAULT NULL,
+    max_suppressed numeric DEFAULT 0,
+    refine boolean DEFAULT true,
+    readers text[] DEFAULT NULL,
+    replace boolean DEFAULT false
+) RETURNS TABLE(publication_id bigint, name text, guarantee text, records bigint, metrics jsonb, seconds double precision)
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+#variable_conflict use_column
+DECLARE
+    _answer CONSTANT jsonb := kanon.python_publish_generalized(jsonb_build_object(
+        'source', publish_generalized.source::text,
+        'publication', publish_generalized.publication,
+        'k', publish_generalized.k,
+        'method', publish_generalized.method,
+        'weights', publish_generalized.weights::text,
+        'options', publish_generalized.options::text,
+        'constraints', publish_generalized.constraints::text,
+        'max_suppressed', publish_generalized.max_suppressed::text,
+        'refine', publish_generalized.refine,
+        'readers', publish_generalized.readers,
+        'replace', publish_generalized.replace));
+    _error  CONSTANT jsonb := _answer -> 'error';
+BEGIN
+    -- RAISE takes no NULL: a statement for each combination of detail and hint.
+    IF _error ? 'detail' AND _error ? 'hint' THEN
+        RAISE EXCEPTION USING MESSAGE = _error ->> 'message', DETAIL = _error ->> 'detail',
+            HINT = _error ->> 'hint', ERRCODE = _error ->> 'sqlstate';
+    ELSIF _error ? 'detail' THEN
+        RAISE EXCEPTION USING MESSAGE = _error ->> 'message', DETAIL = _error ->> 'detail',
+            ERRCODE = _error ->> 'sqlstate';
+    ELSIF _error ? 'hint' THEN
+        RAISE EXCEPTION USING MESSAGE = _error ->> 'message', HINT = _error ->> 'hint',
+            ERRCODE = _error ->> 'sqlstate';
+    ELSIF _error IS NOT NULL THEN
+        RAISE EXCEPTION USING MESSAGE = _error ->> 'message', ERRCODE = _error ->> 'sqlstate';
+    END IF;
+    RETURN QUERY SELECT * FROM jsonb_to_recordset(_answer -> 'rows')
+        AS found (publication_id bigint, name text, guarantee text, records bigint, metrics jsonb, seconds double precision);
+END
+$function$;
+COMMENT ON FUNCTION kanon.publish_generalized IS 'publish a registered source k-anonymously, with ranges and sets that rows share';
+
+REVOKE ALL ON FUNCTION
+    kanon.publish_generalized(regclass, text, integer, text, jsonb, jsonb, jsonb, numeric, boolean, text[], boolean),
+    kanon.python_publish_generalized(jsonb)
+FROM PUBLIC, kanon_publisher, kanon_analyst;
+GRANT EXECUTE ON FUNCTION
+    kanon.publish_generalized(regclass, text, integer, text, jsonb, jsonb, jsonb, numeric, boolean, text[], boolean),
+    kanon.python_publish_generalized(jsonb)
+TO kanon_publisher;

@@ -1,33 +1,71 @@
--- publish_suppressed(): publishes rows with suppressed cells as a materialized view. For publishers.
-CREATE OR REPLACE FUNCTION kanon.publish_suppressed(
-    source      regclass,
-    publication text,
-    k           integer,
-    patterns    text[] DEFAULT NULL,
-    method      text DEFAULT 'greedy',
-    rules       jsonb DEFAULT NULL,
-    weights     jsonb DEFAULT NULL,
-    options     jsonb DEFAULT NULL,
-    readers     text[] DEFAULT NULL,
-    replace     boolean DEFAULT false
-) RETURNS TABLE (
-    publication_id bigint,
-    name           text,
-    guarantee      text,
-    records        bigint,
-    metrics        jsonb,
-    seconds        double precision
-)
+-- Written by `make generate` from what kanon_db/operations.py declares: change it there.
+-- publish_suppressed(): publish a registered source k-anonymously, with suppressed cells.
+CREATE OR REPLACE FUNCTION kanon.python_publish_suppressed(arguments jsonb) RETURNS jsonb
 LANGUAGE plpython3u VOLATILE
 SET search_path = pg_catalog, pg_temp
 SET datestyle = 'ISO, YMD'
 SET row_security = on
 AS $python$
 # environment
-from kanon_db.interfaces.plpython import publish_suppressed
-return publish_suppressed(
-    plpy, source, publication, k, patterns, method, rules, weights, options, readers, replace
-)
+from kanon_db.interfaces.plpython import call
+return call(plpy, 'publish_suppressed', arguments)
 $python$;
-COMMENT ON FUNCTION kanon.publish_suppressed IS
-    'publish a registered source k-anonymously by suppressing cells by pattern vectors: materialized view <name>';
+COMMENT ON FUNCTION kanon.python_publish_suppressed IS 'what kanon.publish_suppressed calls: no interface for people';
+
+CREATE OR REPLACE FUNCTION kanon.publish_suppressed(
+    source regclass,
+    publication text,
+    k integer,
+    patterns text[] DEFAULT NULL,
+    method text DEFAULT 'greedy',
+    rules jsonb DEFAULT NULL,
+    weights jsonb DEFAULT NULL,
+    options jsonb DEFAULT NULL,
+    readers text[] DEFAULT NULL,
+    replace boolean DEFAULT false
+) RETURNS TABLE(publication_id bigint, name text, guarantee text, records bigint, metrics jsonb, seconds double precision)
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+#variable_conflict use_column
+DECLARE
+    _answer CONSTANT jsonb := kanon.python_publish_suppressed(jsonb_build_object(
+        'source', publish_suppressed.source::text,
+        'publication', publish_suppressed.publication,
+        'k', publish_suppressed.k,
+        'patterns', publish_suppressed.patterns,
+        'method', publish_suppressed.method,
+        'rules', publish_suppressed.rules::text,
+        'weights', publish_suppressed.weights::text,
+        'options', publish_suppressed.options::text,
+        'readers', publish_suppressed.readers,
+        'replace', publish_suppressed.replace));
+    _error  CONSTANT jsonb := _answer -> 'error';
+BEGIN
+    -- RAISE takes no NULL: a statement for each combination of detail and hint.
+    IF _error ? 'detail' AND _error ? 'hint' THEN
+        RAISE EXCEPTION USING MESSAGE = _error ->> 'message', DETAIL = _error ->> 'detail',
+            HINT = _error ->> 'hint', ERRCODE = _error ->> 'sqlstate';
+    ELSIF _error ? 'detail' THEN
+        RAISE EXCEPTION USING MESSAGE = _error ->> 'message', DETAIL = _error ->> 'detail',
+            ERRCODE = _error ->> 'sqlstate';
+    ELSIF _error ? 'hint' THEN
+        RAISE EXCEPTION USING MESSAGE = _error ->> 'message', HINT = _error ->> 'hint',
+            ERRCODE = _error ->> 'sqlstate';
+    ELSIF _error IS NOT NULL THEN
+        RAISE EXCEPTION USING MESSAGE = _error ->> 'message', ERRCODE = _error ->> 'sqlstate';
+    END IF;
+    RETURN QUERY SELECT * FROM jsonb_to_recordset(_answer -> 'rows')
+        AS found (publication_id bigint, name text, guarantee text, records bigint, metrics jsonb, seconds double precision);
+END
+$function$;
+COMMENT ON FUNCTION kanon.publish_suppressed IS 'publish a registered source k-anonymously, with suppressed cells';
+
+REVOKE ALL ON FUNCTION
+    kanon.publish_suppressed(regclass, text, integer, text[], text, jsonb, jsonb, jsonb, text[], boolean),
+    kanon.python_publish_suppressed(jsonb)
+FROM PUBLIC, kanon_publisher, kanon_analyst;
+GRANT EXECUTE ON FUNCTION
+    kanon.publish_suppressed(regclass, text, integer, text[], text, jsonb, jsonb, jsonb, text[], boolean),
+    kanon.python_publish_suppressed(jsonb)
+TO kanon_publisher;

@@ -1,23 +1,59 @@
--- suppression_patterns(): shows the patterns that publish_suppressed would use. For publishers.
-CREATE OR REPLACE FUNCTION kanon.suppression_patterns(
-    source   regclass,
-    patterns text[] DEFAULT NULL,
-    rules    jsonb DEFAULT NULL,
-    weights  jsonb DEFAULT NULL
-) RETURNS TABLE (
-    "position" integer,
-    pattern    text,
-    suppressed text[],
-    cost       double precision
-)
+-- Written by `make generate` from what kanon_db/operations.py declares: change it there.
+-- suppression_patterns(): the pattern vectors that a list or rules allow, in the order in which they are tried.
+CREATE OR REPLACE FUNCTION kanon.python_suppression_patterns(arguments jsonb) RETURNS jsonb
 LANGUAGE plpython3u STABLE
 SET search_path = pg_catalog, pg_temp
 SET datestyle = 'ISO, YMD'
 SET row_security = on
 AS $python$
 # environment
-from kanon_db.interfaces.plpython import suppression_patterns
-return suppression_patterns(plpy, source, patterns, rules, weights)
+from kanon_db.interfaces.plpython import call
+return call(plpy, 'suppression_patterns', arguments)
 $python$;
-COMMENT ON FUNCTION kanon.suppression_patterns IS
-    'the pattern vectors that a list or rules allow, in the order in which they are tried';
+COMMENT ON FUNCTION kanon.python_suppression_patterns IS 'what kanon.suppression_patterns calls: no interface for people';
+
+CREATE OR REPLACE FUNCTION kanon.suppression_patterns(
+    source regclass,
+    patterns text[] DEFAULT NULL,
+    rules jsonb DEFAULT NULL,
+    weights jsonb DEFAULT NULL
+) RETURNS TABLE("position" integer, pattern text, suppressed text[], cost double precision)
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+#variable_conflict use_column
+DECLARE
+    _answer CONSTANT jsonb := kanon.python_suppression_patterns(jsonb_build_object(
+        'source', suppression_patterns.source::text,
+        'patterns', suppression_patterns.patterns,
+        'rules', suppression_patterns.rules::text,
+        'weights', suppression_patterns.weights::text));
+    _error  CONSTANT jsonb := _answer -> 'error';
+BEGIN
+    -- RAISE takes no NULL: a statement for each combination of detail and hint.
+    IF _error ? 'detail' AND _error ? 'hint' THEN
+        RAISE EXCEPTION USING MESSAGE = _error ->> 'message', DETAIL = _error ->> 'detail',
+            HINT = _error ->> 'hint', ERRCODE = _error ->> 'sqlstate';
+    ELSIF _error ? 'detail' THEN
+        RAISE EXCEPTION USING MESSAGE = _error ->> 'message', DETAIL = _error ->> 'detail',
+            ERRCODE = _error ->> 'sqlstate';
+    ELSIF _error ? 'hint' THEN
+        RAISE EXCEPTION USING MESSAGE = _error ->> 'message', HINT = _error ->> 'hint',
+            ERRCODE = _error ->> 'sqlstate';
+    ELSIF _error IS NOT NULL THEN
+        RAISE EXCEPTION USING MESSAGE = _error ->> 'message', ERRCODE = _error ->> 'sqlstate';
+    END IF;
+    RETURN QUERY SELECT * FROM jsonb_to_recordset(_answer -> 'rows')
+        AS found ("position" integer, pattern text, suppressed text[], cost double precision);
+END
+$function$;
+COMMENT ON FUNCTION kanon.suppression_patterns IS 'the pattern vectors that a list or rules allow, in the order in which they are tried';
+
+REVOKE ALL ON FUNCTION
+    kanon.suppression_patterns(regclass, text[], jsonb, jsonb),
+    kanon.python_suppression_patterns(jsonb)
+FROM PUBLIC, kanon_publisher, kanon_analyst;
+GRANT EXECUTE ON FUNCTION
+    kanon.suppression_patterns(regclass, text[], jsonb, jsonb),
+    kanon.python_suppression_patterns(jsonb)
+TO kanon_publisher;

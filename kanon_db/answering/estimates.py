@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Final
 
 from kanon_db.answering.by_bitmaps import count_with_bitmaps
@@ -22,6 +22,29 @@ from kanon_db.counting.layout import BucketLayout, CellLayout
 from kanon_db.counting.refusals import refusal
 from kanon_db.counting.sql import Constants, Statement, write
 from kanon_db.session.protocol import Row, Session
+
+
+@dataclass(frozen=True)
+class CountRow:
+    """The count of one group; its key is a JSON object."""
+
+    group_key: str
+    estimate: float
+    std_error: float
+    lower_bound: int
+    upper_bound: int
+
+
+@dataclass(frozen=True)
+class EstimateRow:
+    """One aggregate of one group; its key is a JSON object."""
+
+    group_key: str
+    aggregate: str
+    estimate: float | None
+    std_error: float | None
+    lower_bound: float | None
+    upper_bound: float | None
 
 
 @dataclass(frozen=True)
@@ -75,12 +98,12 @@ def estimate_count(session: Session, query: str) -> Counted:
     return _counted(group.estimates[0])
 
 
-def estimate_counts(session: Session, query: str) -> list[tuple[str, Counted]]:
+def estimate_counts(session: Session, query: str) -> list[CountRow]:
     """Answer a COUNT query with GROUP BY: each group's key as a JSON object, and its count.
 
     Returns
     -------
-    list of (str, Counted)
+    list of CountRow
         Every group that can have records, unless HAVING or LIMIT leave it out.
 
     Raises
@@ -90,10 +113,22 @@ def estimate_counts(session: Session, query: str) -> list[tuple[str, Counted]]:
     """
     opened = open_query(session, query)
     _require_one_count(opened.query, "kanon.estimate")
-    return [(group.key, _counted(group.estimates[0])) for group in _groups(opened)]
+    return [
+        CountRow(group.key, *astuple(_counted(group.estimates[0]))) for group in _groups(opened)
+    ]
 
 
-def estimate(session: Session, query: str) -> Answer:
+def estimate(session: Session, query: str) -> list[EstimateRow]:
+    """Answer a query with any aggregates, a row for each group and aggregate."""
+    found = answer(session, query)
+    return [
+        EstimateRow(group.key, measure.label, *astuple(group.estimates[place]))
+        for group in found.groups
+        for place, measure in found.shown
+    ]
+
+
+def answer(session: Session, query: str) -> Answer:
     """Answer a query with any aggregates: COUNT, SUM and AVG, with groups or without.
 
     Raises

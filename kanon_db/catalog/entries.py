@@ -24,14 +24,14 @@ class Source:
     attributes: Mapping[str, Mapping[str, Any]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Publication:
     """One publication, as the catalog describes it.
 
     Attributes
     ----------
     parameters : dict
-        What the publisher asked for, as SQL and CLI took it.
+        What the publisher asked for, as plain JSON.
     layout : dict
         What the estimator and the verification need to read the published relations: column
         names and, for buckets, the ranges of bucket numbers by size.
@@ -39,7 +39,6 @@ class Publication:
         As measured when it was published; some need the source.
     """
 
-    publication_id: int
     name: str
     kind: str
     method: str
@@ -49,7 +48,6 @@ class Publication:
     records: int
     guarantee: str
     metrics: Mapping[str, float]
-    published_by: str
 
 
 def published_schema(session: Session) -> str:
@@ -98,9 +96,8 @@ def find_publication(session: Session, name: str) -> Publication:
         When there is none of that name, or the role may not read it: the two look the same.
     """
     rows = session.fetch(
-        "SELECT publication_id, name, kind, method, source, parameters::text AS parameters,"
-        " layout::text AS layout, rows AS records, guarantee, metrics::text AS metrics,"
-        " published_by"
+        "SELECT name, kind, method, source, parameters::text AS parameters,"
+        " layout::text AS layout, rows AS records, guarantee, metrics::text AS metrics"
         " FROM kanon.publications WHERE name = $1::text",
         name,
     )
@@ -117,15 +114,9 @@ def find_publication(session: Session, name: str) -> Publication:
 
 def record_publication(
     session: Session,
+    publication: Publication,
+    source: Relation,
     *,
-    name: str,
-    kind: str,
-    method: str,
-    source: Source,
-    parameters: Mapping[str, Any],
-    layout: Mapping[str, Any],
-    records: int,
-    guarantee: str,
     metrics: Mapping[str, float],
     relations: Sequence[str],
 ) -> int:
@@ -136,15 +127,15 @@ def record_publication(
         " parameters, layout, records, guarantee, metrics, relations)"
         " VALUES ($1::text, $2::text, $3::text, $4::text, $5::text, $6::jsonb, $7::jsonb,"
         " $8::bigint, $9::text, $10::jsonb, $11::text[]) RETURNING publication_id",
-        name,
-        kind,
-        method,
-        source.relation.schema,
-        source.relation.name,
-        json.dumps(parameters),
-        json.dumps(layout),
-        str(records),
-        guarantee,
+        publication.name,
+        publication.kind,
+        publication.method,
+        source.schema,
+        source.name,
+        json.dumps(publication.parameters),
+        json.dumps(publication.layout),
+        str(publication.records),
+        publication.guarantee,
         json.dumps(metrics),
         list(relations),
     )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
+from kanon_db.declaration import TEXT, Type
 from kanon_db.errors import InvalidNameError
 
 MAX_NAME_BYTES: Final = 63
@@ -35,6 +37,16 @@ def check_publication_name(name: str) -> None:
             f"{_LONGEST_SUFFIX} and PostgreSQL names end at {MAX_NAME_BYTES} bytes",
             hint="choose a shorter name",
         )
+
+
+def _read_publication_name(value: Any, parameter: str) -> str:
+    name: str = TEXT.read(value, parameter)
+    check_publication_name(name)
+    return name
+
+
+PUBLICATION: Final[Type] = replace(TEXT, read=_read_publication_name)
+"""The type of a parameter that names a publication to be made."""
 
 
 def free_column_name(wanted: str, taken: Iterable[str]) -> str:

@@ -41,11 +41,10 @@ _ATTRIBUTE_KEYS: Final = {"kind", "lower", "upper", "weight"}
 def register_source(
     session: Session,
     source: str,
-    *,
     quasi_identifiers: Sequence[str],
     sensitive: str | None = None,
     identifiers: Sequence[str] = (),
-    attributes: str | None = None,
+    attributes: Mapping[str, Any] | None = None,
 ) -> int:
     """Describe microdata once; the description is kept in the database.
 
@@ -94,7 +93,8 @@ def register_source(
     published = [*quasi_identifiers, *([] if sensitive is None else [sensitive])]
     _check_readable(session, relation, oid, published)
     check_comparable(session, relation, published)
-    described = _parse_attributes(session, attributes, types, quasi_identifiers)
+    described = dict(attributes or {})
+    _check_attributes(session, described, types, quasi_identifiers)
 
     _lock_source(session, relation, exclusive=True)
     _refuse_while_published(session, relation)
@@ -161,6 +161,23 @@ def open_source(session: Session, source: str) -> tuple[Source, dict[str, Column
             hint="register it again with the columns that it has",
         )
     return registered, types
+
+
+def require_sensitive(source: Source, message: str) -> str:
+    """Return the sensitive attribute of a source that must have one.
+
+    Raises
+    ------
+    InvalidParameterError
+        With the message, when it has none.
+    """
+    if source.sensitive is None:
+        raise InvalidParameterError(
+            message,
+            detail=f"{source.relation} was registered without one",
+            hint="register it again with sensitive => …",
+        )
+    return source.sensitive
 
 
 def _lock_source(session: Session, relation: Relation, *, exclusive: bool) -> None:
@@ -235,21 +252,12 @@ def _refuse_while_published(session: Session, relation: Relation) -> None:
         )
 
 
-def _parse_attributes(
+def _check_attributes(
     session: Session,
-    text: str | None,
+    attributes: Mapping[str, Any],
     types: Mapping[str, ColumnType],
     quasi_identifiers: Sequence[str],
-) -> dict[str, dict[str, Any]]:
-    if text is None:
-        return {}
-    try:
-        attributes = json.loads(text)
-        json.dumps(attributes, allow_nan=False)
-    except (ValueError, RecursionError):
-        raise InvalidParameterError("the attributes are not readable JSON") from None
-    if not isinstance(attributes, dict):
-        raise InvalidParameterError("the attributes must be a JSON object, by column")
+) -> None:
     for column, described in attributes.items():
         if column not in quasi_identifiers:
             raise InvalidParameterError(
@@ -257,7 +265,6 @@ def _parse_attributes(
                 detail=f'"{column}" is not one of {", ".join(quasi_identifiers)}',
             )
         _check_attribute(session, types[column], described)
-    return attributes
 
 
 def _check_attribute(session: Session, column: ColumnType, described: object) -> None:

@@ -12,14 +12,10 @@ import kanon_db
 from kanon_db.catalog.entries import published_schema
 from kanon_db.cluster.local_folder import ENVIRONMENT
 from kanon_db.errors import DatabaseError, PermissionDeniedError, ServerError
-from kanon_db.installation.install import (
-    ROLES,
-    can_import,
-    migration_script,
-    require_trusted,
-    server_interpreter,
-)
+from kanon_db.installation.install import ROLES, migration_script
+from kanon_db.installation.interpreter import can_import, server_interpreter
 from kanon_db.installation.resources import import_paths, resource_directory
+from kanon_db.installation.trust import require_trusted
 from kanon_db.session.protocol import fetch_one
 from kanon_db.session.psycopg_session import PsycopgSession, open_connection
 

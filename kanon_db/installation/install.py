@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import io
-import os
-import shutil
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
-import psycopg
 from alembic import command
 from alembic.config import Config
 from alembic.util import CommandError
 
 import kanon_db
-from kanon_db.cluster.local_folder import CONFIGURATION, ENVIRONMENT, NEW
 from kanon_db.errors import InUseError, PermissionDeniedError, ServerError
-from kanon_db.installation.resources import import_paths, resource_directory
+from kanon_db.installation.interpreter import server_paths
+from kanon_db.installation.objects import replace_objects, run_script
+from kanon_db.installation.resources import resource_directory
+from kanon_db.installation.trust import NOT_ADOPTED, require_trusted, require_trusted_owner
 from kanon_db.session.protocol import fetch_one
 from kanon_db.session.psycopg_session import PsycopgSession, open_connection
 
 ROLES: Final = ("kanon_publisher", "kanon_analyst")
-_ENVIRONMENT_MARK: Final = "# environment\n"
 
 
 @dataclass(frozen=True)
@@ -72,7 +68,7 @@ def install(dsn: str, *, published_schema: str = "published") -> InstallReport:
             _require_superuser(session)
             session.fetch("LOCK TABLE pg_namespace IN SHARE ROW EXCLUSIVE MODE")  # one at a time
             _create_language(session)
-            paths = _server_paths(session)
+            paths = server_paths(session)
             actions.append(f"server imports kanon_db from {', '.join(paths)}")
             for role in ROLES:
                 _create_role(session, role)
@@ -81,14 +77,14 @@ def install(dsn: str, *, published_schema: str = "published") -> InstallReport:
             schema = _chosen_schema(session, published_schema)
             for name in ("kanon", schema):
                 _create_schema(session, name, is_ours=before is not None)
-            _run_script(connection, "migrations", migration_script(before))
+            run_script(connection, "migrations", migration_script(before))
             actions.append(f"catalog at revision {_revision(session)}, was {before or 'absent'}")
             session.fetch(
                 "INSERT INTO kanon.setting (name, value) VALUES ('published_schema', $1::text)"
                 " ON CONFLICT ON CONSTRAINT setting_pkey DO NOTHING",
                 schema,
             )
-            n_files = _replace_objects(connection, paths)
+            n_files = replace_objects(session, paths)
             actions.append(f"{n_files} SQL objects replaced")
             _grant(session, schema)
             actions.append(f"privileges granted to {' and '.join(ROLES)}")
@@ -165,113 +161,6 @@ def _create_language(session: PsycopgSession) -> None:
     session.fetch("CREATE EXTENSION IF NOT EXISTS plpython3u WITH SCHEMA pg_catalog")
 
 
-def _server_paths(session: PsycopgSession) -> list[str]:
-    """Find folders from which the server's own interpreter can import kanon_db.
-
-    The server embeds the interpreter that PostgreSQL was built with, and runs as an operating
-    system user of its own. Ours serves it when the minor versions agree and that user can read
-    it; a private cluster gets a copy inside its data directory when only the latter fails.
-
-    Raises
-    ------
-    ServerError
-    """
-    server = server_interpreter(session)
-    ours = f"{sys.version_info.major}.{sys.version_info.minor}"
-    if server.version != ours:
-        raise ServerError(
-            "the server's Python differs from this one",
-            detail=f"server: {server.version}, here: {ours}",
-            hint=f"install kanon_db for the server's interpreter:"
-            f" /usr/bin/python{server.version} -m venv DIR; DIR/bin/pip install kanon_db;"
-            " DIR/bin/kanon install",
-        )
-    paths = import_paths()
-    if can_import(session, paths):
-        return paths
-    copied = _copy_environment(server.data_directory, paths)
-    if copied is not None and can_import(session, copied):
-        return copied
-    raise ServerError(
-        "the server cannot read the environment that holds kanon_db",
-        detail=f"operating-system user {server.os_user}, folders {', '.join(paths)}",
-        hint="install kanon_db in a folder that this user can read, for example under /opt",
-    )
-
-
-@dataclass(frozen=True)
-class ServerInterpreter:
-    """The Python inside the server."""
-
-    version: str
-    os_user: str
-    data_directory: Path
-
-
-def server_interpreter(session: PsycopgSession) -> ServerInterpreter:
-    """Ask the server which Python it embeds and as whom it runs."""
-    row = _ask_python(
-        session,
-        "import os, pwd, sys\n"
-        "user = pwd.getpwuid(os.geteuid()).pw_name\n"
-        "return f'{sys.version_info.major}.{sys.version_info.minor}|{user}'",
-    )
-    version, os_user = row.split("|", 1)
-    directory = fetch_one(session, "SELECT current_setting('data_directory') AS value")["value"]
-    return ServerInterpreter(version, os_user, Path(directory))
-
-
-def can_import(session: PsycopgSession, paths: list[str]) -> bool:
-    """Tell whether the server finds this version of kanon_db, and numpy, in the folders."""
-    found = _ask_python(
-        session,
-        "import importlib.machinery, os\n"
-        f"paths = {paths!r}\n"
-        "find = importlib.machinery.PathFinder.find_spec\n"
-        "specs = [find(name, paths) for name in ('kanon_db', 'numpy', 'sqlglot')]\n"
-        "return str(all(s and s.origin and os.access(s.origin, os.R_OK) for s in specs))",
-    )
-    return found == "True"
-
-
-def _ask_python(session: PsycopgSession, body: str) -> str:
-    """Run a function body in the server's Python, leaving nothing behind."""
-    session.fetch(
-        "CREATE OR REPLACE FUNCTION pg_temp.kanon_ask() RETURNS text LANGUAGE plpython3u AS "
-        + session.literal(body)
-    )
-    answer = fetch_one(session, "SELECT pg_temp.kanon_ask() AS value")["value"]
-    session.fetch("DROP FUNCTION pg_temp.kanon_ask()")
-    return str(answer)
-
-
-def _copy_environment(data_directory: Path, paths: list[str]) -> list[str] | None:
-    """Copy the environment beside a private cluster's data; None for any other server.
-
-    The copy stays ours (root's): the server's user may read it, not change it.
-    """
-    home = data_directory.parent
-    if not (home / CONFIGURATION).exists() or not os.access(home, os.W_OK):
-        return None
-    target, unfinished = home / ENVIRONMENT, home / (ENVIRONMENT + NEW)
-    shutil.rmtree(unfinished, ignore_errors=True)
-    for path in paths:
-        shutil.copytree(path, unfinished, dirs_exist_ok=True, ignore=_not_for_the_server)
-    for file in (unfinished, *unfinished.rglob("*")):
-        file.chmod(0o755 if file.is_dir() else 0o644)
-    # Never over the old files: running backends have its libraries mapped.
-    shutil.rmtree(target, ignore_errors=True)
-    unfinished.rename(target)
-    return [str(target)]
-
-
-def _not_for_the_server(folder: str, names: list[str]) -> set[str]:
-    """Leave out of the copy what no import needs; of a checkout, take the package only."""
-    if (Path(folder) / "pyproject.toml").exists():
-        return set(names) - {"kanon_db", "sql", "migrations"}
-    return {name for name in names if name == "__pycache__"}
-
-
 def _create_role(session: PsycopgSession, role: str) -> None:
     rows = session.fetch(
         "SELECT rolsuper OR rolbypassrls OR rolcreaterole AS powerful, rolcanlogin AS login"
@@ -296,57 +185,12 @@ def _chosen_schema(session: PsycopgSession, wanted: str) -> str:
     return str(rows[0]["value"]) if rows else wanted
 
 
-def require_trusted(session: PsycopgSession) -> None:
-    """Make sure that the schema kanon, if there is one, and all in it belong to superusers.
-
-    Whoever owns an object can replace it, even after CREATE OR REPLACE; and a view or function of
-    somebody else runs with the rights of whoever reads or calls it. So this comes first.
-
-    Raises
-    ------
-    PermissionDeniedError
-    """
-    _require_trusted_owner(session, "kanon")
-    n = fetch_one(
-        session,
-        "SELECT count(*) AS n FROM ("
-        "SELECT proowner, pronamespace FROM pg_proc UNION ALL"
-        " SELECT relowner, relnamespace FROM pg_class UNION ALL"
-        " SELECT typowner, typnamespace FROM pg_type) AS o (owner, namespace)"
-        " JOIN pg_roles AS r ON r.oid = o.owner"
-        " WHERE o.namespace = to_regnamespace('kanon') AND NOT r.rolsuper",
-    )["n"]
-    if n:
-        raise PermissionDeniedError(
-            "the schema kanon holds objects that no superuser owns",
-            detail=f"{n} functions, relations or types",
-            hint=_NOT_ADOPTED,
-        )
-
-
-def _require_trusted_owner(session: PsycopgSession, schema: str) -> None:
-    rows = session.fetch(
-        "SELECT r.rolname::text AS owner FROM pg_namespace AS n"
-        " JOIN pg_roles AS r ON r.oid = n.nspowner WHERE n.nspname = $1::text AND NOT r.rolsuper",
-        schema,
-    )
-    if rows:
-        raise PermissionDeniedError(
-            "a schema of this name belongs to somebody else",
-            detail=f'schema "{schema}" is owned by role "{rows[0]["owner"]}"',
-            hint=_NOT_ADOPTED,
-        )
-
-
-_NOT_ADOPTED: Final = "drop or rename it; kanon_db does not adopt foreign objects"
-
-
 def _create_schema(session: PsycopgSession, schema: str, *, is_ours: bool) -> None:
     """Create a schema; take one that exists only if it is empty, or from an installation.
 
     What else is in it, uninstalling would drop.
     """
-    _require_trusted_owner(session, schema)
+    require_trusted_owner(session, schema)
     rows = session.fetch(
         "SELECT EXISTS (SELECT FROM pg_depend AS d"
         " WHERE d.refclassid = 'pg_namespace'::regclass AND d.refobjid = n.oid) AS filled"
@@ -359,7 +203,7 @@ def _create_schema(session: PsycopgSession, schema: str, *, is_ours: bool) -> No
         raise PermissionDeniedError(
             "a schema of this name exists and is not empty",
             detail=f'schema "{schema}"',
-            hint=_NOT_ADOPTED,
+            hint=NOT_ADOPTED,
         )
 
 
@@ -391,35 +235,6 @@ def migration_script(current: str | None, target: str = "head") -> str:
             hint="pip install --upgrade kanon_db",
         ) from None
     return script.getvalue()
-
-
-def _replace_objects(connection: psycopg.Connection, paths: list[str]) -> int:
-    files = sorted(resource_directory("sql").glob("*.sql"))
-    for file in files:
-        text = file.read_text(encoding="utf-8")
-        _run_script(connection, file.name, text.replace(_ENVIRONMENT_MARK, _preamble(paths)))
-    return len(files)
-
-
-def _run_script(connection: psycopg.Connection, name: str, text: str) -> None:
-    try:
-        connection.execute(text.encode())
-    except psycopg.Error as error:
-        raise ServerError(
-            "a SQL object cannot be installed",
-            detail=f"{name}: {error.diag.message_primary}",
-        ) from error
-
-
-def _preamble(paths: list[str]) -> str:
-    """First lines of every PL/Python body: this environment first, and no other version of it."""
-    return (
-        "import sys\n"
-        f"sys.path[:0] = [path for path in {paths!r} if path not in sys.path]\n"
-        "import kanon_db\n"
-        f"if kanon_db.__version__ != {kanon_db.__version__!r}:\n"
-        "    plpy.error('this session holds an older kanon_db', hint='start a new session')\n"
-    )
 
 
 def _grant(session: PsycopgSession, schema: str) -> None:

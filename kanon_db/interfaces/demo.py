@@ -22,7 +22,7 @@ from kanon_db.errors import ServerError
 from kanon_db.installation.install import install
 from kanon_db.interfaces import console
 from kanon_db.interfaces.python import Kanon, connect
-from kanon_db.publications.pipeline import Published
+from kanon_db.publications.results import Published
 from kanon_db.session.protocol import fetch_one
 from kanon_db.session.psycopg_session import PsycopgSession, open_connection
 

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from kanon_db.catalog.entries import Publication, find_publication
 from kanon_db.errors import VerificationError
-from kanon_db.publications.buckets.examine import examine_buckets
-from kanon_db.publications.buckets.tables import BucketTables
-from kanon_db.publications.freeform.examine import examine_freeform
-from kanon_db.publications.pipeline import Check, Examination
-from kanon_db.publications.rows.view import RowView
-from kanon_db.publications.suppressed.examine import examine_suppressed
-from kanon_db.session.protocol import Session
+from kanon_db.publications.registry import KINDS
+from kanon_db.publications.results import Check, Examination, Metric
+from kanon_db.session import Session
 
 
 def verify(session: Session, name: str) -> list[Check]:
@@ -24,7 +20,7 @@ def verify(session: Session, name: str) -> list[Check]:
     return _examine(session, find_publication(session, name)).checks
 
 
-def metrics(session: Session, name: str) -> dict[str, float]:
+def metrics(session: Session, name: str) -> list[Metric]:
     """Measure a publication from its published relations.
 
     What only the source can tell is repeated as it was measured when publishing.
@@ -37,43 +33,16 @@ def metrics(session: Session, name: str) -> dict[str, float]:
         When its relations are gone, or others stand in their place.
     """
     publication = find_publication(session, name)
-    examined = _examine(session, publication)
-    if not examined.metrics:
+    measured = _examine(session, publication).metrics
+    if not measured:
         raise VerificationError(
             "the published relations are not the ones that were published",
             detail=f'publication "{name}"',
             hint="kanon.verify names the check that fails; publish again with replace => true",
         )
-    return examined.metrics
+    found = {**measured, **publication.metrics, **measured}
+    return [Metric(name, value) for name, value in found.items()]
 
 
 def _examine(session: Session, publication: Publication) -> Examination:
-    if publication.kind == "buckets":
-        return examine_buckets(
-            session,
-            BucketTables.of_publication(session, publication),
-            publication.parameters,
-            records=publication.records,
-        )
-    view = RowView.of_publication(session, publication)
-    if publication.kind == "suppressed":
-        examined = examine_suppressed(
-            session, view, publication.parameters, records=publication.records
-        )
-    elif publication.kind == "freeform":
-        examined = examine_freeform(
-            session, view, records=publication.records, digest=publication.layout["digest"]
-        )
-    else:
-        from kanon_db.publications.generalized.examine import examine_generalized
-
-        examined = examine_generalized(
-            session,
-            view,
-            publication.parameters,
-            records=publication.records,
-            sensitive=publication.layout["sensitive"],
-        )
-    if examined.metrics:  # what only the source can tell was measured when publishing
-        examined.metrics.update({**publication.metrics, **examined.metrics})
-    return examined
+    return KINDS[publication.kind].load().examine(session, publication)

@@ -45,3 +45,8 @@ class Proof:
         if self.is_optimal:
             return 0.0
         return float((self.objective - self.lower_bound) / self.objective)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """What is published of it."""
+        return {"gap": self.gap, "lower_bound": float(self.lower_bound)}

@@ -17,8 +17,9 @@ from kanon_db.algorithms.ground.arrays import AnyIntArray
 from kanon_db.publications.buckets.bitmaps import count_bitmap_differences
 from kanon_db.publications.buckets.tables import BucketTables
 from kanon_db.publications.exposure import measure_exposure
-from kanon_db.publications.pipeline import Check, Examination, check_relations
-from kanon_db.session.protocol import Session, fetch_one
+from kanon_db.publications.relations import check_relations
+from kanon_db.publications.results import Check, Examination
+from kanon_db.session import Session, fetch_one
 
 
 def examine_buckets(

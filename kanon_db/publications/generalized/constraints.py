@@ -14,7 +14,6 @@ from kanon_db.algorithms.bucketization.privacy import PrivacySpecification, exac
 from kanon_db.algorithms.ground.arrays import CodeArray
 from kanon_db.algorithms.recoding.constraints import Constraint
 from kanon_db.errors import InvalidParameterError
-from kanon_db.publications.options import parse_object
 from kanon_db.transfer.snapshot import DistinctValues
 
 _OWN: Final = ("l", "entropy_l", "t", "distance")
@@ -47,14 +46,13 @@ class ClassConstraints:
     privacy: PrivacySpecification | None
 
     @classmethod
-    def parse(cls, text: str) -> Self:
+    def parse(cls, given: Mapping[str, Any]) -> Self:
         """Read constraints.
 
         Raises
         ------
         InvalidParameterError
         """
-        given = parse_object(text, "constraints")
         if not given:
             raise InvalidParameterError("constraints are empty", hint=_HINT)
         l = given.get("l")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from kanon_db.publications.exposure import measure_exposure
 from kanon_db.publications.generalized.constraints import ClassConstraints
-from kanon_db.publications.pipeline import Check, Examination
+from kanon_db.publications.results import Check, Examination
 from kanon_db.publications.rows.view import RowView, check_row_view
-from kanon_db.session.protocol import Session, fetch_one
+from kanon_db.session import Session, fetch_one
 from kanon_db.session.settings import grouping_by_hash
 
 _ROUNDING = 1e-9  # of the logarithms in an entropy
@@ -79,7 +78,7 @@ def examine_generalized(
         ),
     ]
     if parameters.get("constraints") is not None:
-        constraints = ClassConstraints.parse(json.dumps(parameters["constraints"]))
+        constraints = ClassConstraints.parse(parameters["constraints"])
         checks += _check_constraints(
             session, view, constraints, session.identifier(str(sensitive)), cells
         )

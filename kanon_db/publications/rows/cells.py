@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -55,7 +56,7 @@ def read_microdata(
     snapshot: Snapshot,
     source: Source,
     types: Mapping[str, ColumnType],
-    weights: Sequence[int | float | str] | None,
+    weights: Sequence[int | float | Fraction] | None,
 ) -> tuple[Microdata, list[GeneralizedColumn]]:
     """Read the quasi-identifiers of a snapshot as codes, and their domains."""
     columns = []

@@ -8,13 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Final, Self
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray
 from kanon_db.catalog.entries import Publication, Source, published_schema
 from kanon_db.catalog.names import free_column_name
-from kanon_db.publications.pipeline import Check, check_relations, grant_select
-from kanon_db.session.protocol import Session, fetch_one
+from kanon_db.declaration import unknown
+from kanon_db.errors import InvalidParameterError
+from kanon_db.publications.kind import Job
+from kanon_db.publications.relations import check_relations
+from kanon_db.publications.results import Check
+from kanon_db.randomness import SecureRandom
+from kanon_db.session import Session, fetch_one
 from kanon_db.session.settings import roomy
 from kanon_db.transfer.columns import (
     ColumnType,
@@ -22,7 +28,6 @@ from kanon_db.transfer.columns import (
     inverse_permutation,
     with_numbers,
 )
-from kanon_db.transfer.snapshot import Snapshot
 
 SUFFIXES: Final = ("", "_row")
 """Of the materialized view, and of the table that it is made from."""
@@ -71,6 +76,54 @@ class CellTable:
     number: str
 
 
+def published_columns(source: Source, types: Mapping[str, ColumnType]) -> list[str]:
+    """Name the columns that a row view keeps: all but the identifiers."""
+    return [column for column in types if column not in source.identifiers]
+
+
+def check_k(job: Job[Any], k: int) -> None:
+    """Refuse a k that no class can reach.
+
+    Raises
+    ------
+    InvalidParameterError
+    """
+    n_records = job.snapshot.n_records
+    if k > n_records:
+        raise InvalidParameterError(
+            "k must not exceed the number of records",
+            detail=f"{job.source.relation}: k = {k}, n_records = {n_records}",
+            hint="lower k",
+        )
+
+
+def check_weights(source: Source, weights: Mapping[str, Fraction] | None) -> None:
+    """Refuse weights of anything but quasi-identifiers.
+
+    Raises
+    ------
+    InvalidParameterError
+    """
+    for column in weights or {}:
+        if column not in source.quasi_identifiers:
+            raise unknown("quasi-identifier", column, source.quasi_identifiers)
+
+
+def weights_of(
+    source: Source, weights: Mapping[str, Fraction] | None
+) -> list[int | float | Fraction] | None:
+    """Return the weight of each quasi-identifier; None where all count alike.
+
+    Those that were registered hold for attributes that `weights` does not name.
+    """
+    given = weights or {}
+    found = [
+        given.get(column, source.attributes.get(column, {}).get("weight", 1))
+        for column in source.quasi_identifiers
+    ]
+    return None if all(weight == 1 for weight in found) else found
+
+
 def layout_of(
     source: Source,
     types: Mapping[str, ColumnType],
@@ -89,7 +142,7 @@ def layout_of(
     with_pattern : bool
         Whether a column says which cells of a row are suppressed.
     """
-    columns = [column for column in types if column not in source.identifiers]
+    columns = published_columns(source, types)
     layout: dict[str, Any] = {
         "quasi_identifiers": [
             {"name": name, "cell": cell}
@@ -106,14 +159,9 @@ def layout_of(
 
 
 def write_row_view(
-    session: Session,
-    view: RowView,
-    snapshot: Snapshot,
-    cells: CellTable,
-    cell_of_record: AnyIntArray,
-    order: AnyIntArray,
+    job: Job[Any], view: RowView, cells: CellTable, cell_of_record: AnyIntArray
 ) -> None:
-    """Write the published rows in the order given, and materialize the view.
+    """Write the published rows in a random order, and materialize the view.
 
     Parameters
     ----------
@@ -121,9 +169,9 @@ def write_row_view(
     cell_of_record : ndarray of int, shape (n_records,)
         Number of the cells that a record's other columns are published with; -1 for a record that
         is left out.
-    order : ndarray of int, shape (n_records,)
-        A random permutation.
     """
+    session, snapshot = job.session, job.snapshot
+    order = SecureRandom().permutation(snapshot.n_records)
     session.step("writing the published rows")
     of_cells = {*view.quasi_identifiers, *([] if view.pattern is None else [view.pattern])}
     names = [session.identifier(column) for column in view.columns]
@@ -143,19 +191,13 @@ def write_row_view(
     )
 
 
-def grant_row_view(session: Session, view: RowView, readers: Sequence[str]) -> None:
-    """Let the readers read the view, and nobody its table; gather the planner's statistics."""
-    grant_select(session, [view.view], readers)
-    grant_select(session, [view.rows], [])
+def finish_rows(session: Session, view: RowView, layout: Mapping[str, Any]) -> None:
+    """Gather the planner's statistics, and name the columns that are published as they are."""
     session.step("gathering statistics")
     session.fetch(f"ANALYZE {view.view}")
-
-
-def warn_of_unchanged_columns(session: Session, layout: Mapping[str, Any]) -> None:
-    """Name the columns that are published as they are: one may identify people all the same."""
     unchanged = [column for column in layout["others"] if column != layout["sensitive"]]
     if unchanged:
-        session.warn(
+        session.warn(  # one of them may identify people all the same
             "columns that are neither identifiers nor quasi-identifiers are published unchanged:"
             f" {', '.join(unchanged)}"
         )

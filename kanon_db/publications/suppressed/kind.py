@@ -2,304 +2,141 @@
 
 from __future__ import annotations
 
-import json
 import secrets
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
-from kanon_db.algorithms.suppression.greedy import LEFT_OVER, Suppression, greedy
-from kanon_db.algorithms.suppression.optimal import optimal
-from kanon_db.algorithms.suppression.patterns import (
-    PatternSet,
-    all_patterns,
-    expand_rules,
-    parse_patterns,
-)
-from kanon_db.algorithms.suppression.row_types import identical_rows
-from kanon_db.catalog.entries import Source, record_publication
-from kanon_db.catalog.sources import open_source
-from kanon_db.errors import InvalidParameterError
+from kanon_db.algorithms.suppression import LEFT_OVER, PatternSet, Suppression, identical_rows
+from kanon_db.catalog.entries import Publication, Source
 from kanon_db.metrics.suppression import usefulness_loss
-from kanon_db.publications.options import (
-    MAX_TIME_LIMIT,
-    attribute_weights,
-    number_option,
-    parse_options,
-)
-from kanon_db.publications.pipeline import (
-    Published,
-    check_choice,
-    check_readers,
-    require_checks,
-    reserve_name,
-    warn_of_other_publications,
-)
+from kanon_db.publications.kind import Found, Job, Written, run_method
+from kanon_db.publications.results import Examination
 from kanon_db.publications.rows.view import (
     SUFFIXES,
     CellTable,
     RowView,
-    grant_row_view,
+    check_k,
+    finish_rows,
     layout_of,
-    warn_of_unchanged_columns,
+    published_columns,
     write_row_view,
 )
+from kanon_db.publications.suppressed import methods
 from kanon_db.publications.suppressed.examine import examine_suppressed
-from kanon_db.randomness import SecureRandom
-from kanon_db.session.protocol import Session
-from kanon_db.transfer.columns import check_comparable, int4_bytes, with_numbers
-from kanon_db.transfer.snapshot import (
-    DistinctValues,
-    distinct_values,
-    read_codes,
-    read_numbers,
-    take_snapshot,
-)
-
-METHODS: Final = ("greedy", "optimal")
-OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {"greedy": (), "optimal": ("time_limit",)}
+from kanon_db.publications.suppressed.methods import CodedRows
+from kanon_db.publications.suppressed.patterns import allowed_patterns
+from kanon_db.publications.suppressed.request import SuppressedRequest
+from kanon_db.session import Session
+from kanon_db.transfer.columns import ColumnType, int4_bytes, with_numbers
+from kanon_db.transfer.snapshot import DistinctValues, distinct_values, read_codes, read_numbers
 
 
-@dataclass(frozen=True)
-class SuppressionPattern:
-    """One pattern vector, as it is shown before use.
-
-    Attributes
-    ----------
-    position : int
-        When the greedy method tries it, from 1.
-    pattern : str
-        ``*`` suppresses, ``.`` keeps, in the order of the quasi-identifiers.
-    suppressed : list of str
-        The quasi-identifiers that it suppresses.
-    cost : float
-        Of one record: the sum of their weights.
-    """
-
-    position: int
-    pattern: str
-    suppressed: list[str]
-    cost: float
-
-
-def suppression_patterns(
-    session: Session,
-    source: str,
-    *,
-    patterns: Sequence[str] | None = None,
-    rules: str | None = None,
-    weights: str | None = None,
-) -> list[SuppressionPattern]:
-    """Say which patterns `publish_suppressed` would use, in the order in which it tries them.
-
-    Parameters
-    ----------
-    source : str
-        A registered relation, as SQL text.
-    patterns, rules, weights
-        As for :func:`publish_suppressed`.
-
-    Raises
-    ------
-    NotFoundError
-        When the source is not registered.
-    InvalidParameterError
-        When patterns, rules or weights are malformed.
-    """
-    registered, _ = open_source(session, source)
-    allowed = _allowed_patterns(registered, patterns, rules, weights)
-    names = np.array(registered.quasi_identifiers, dtype=object)
-    return [
-        SuppressionPattern(position, text, names[stars].tolist(), cost / allowed.cost_unit)
-        for position, (text, stars, cost) in enumerate(
-            zip(allowed.texts, allowed.stars, allowed.costs.tolist(), strict=True), start=1
-        )
-    ]
-
-
-def publish_suppressed(
-    session: Session,
-    source: str,
-    name: str,
-    *,
-    k: int,
-    patterns: Sequence[str] | None = None,
-    method: str = "greedy",
-    rules: str | None = None,
-    weights: str | None = None,
-    options: str | None = None,
-    readers: Sequence[str] | None = None,
-    replace: bool = False,
-) -> Published:
-    """Publish a source with suppressed cells, verified before it is visible.
-
-    Parameters
-    ----------
-    session : Session
-        In a transaction of the publishing role, which needs SELECT on the source.
-    source : str
-        A registered relation, as SQL text.
-    name : str
-        The publication: materialized view ``<name>``.
-    k : int
-        Fewest rows that share what is kept of them.
-    patterns : sequence of str, optional
-        Pattern vectors: ``*`` suppresses, ``.`` keeps, in the order of the quasi-identifiers.
-    method : {"greedy", "optimal"}
-    rules : str, optional
-        JSON list of rules that make the patterns; see
-        :func:`~kanon_db.algorithms.suppression.patterns.expand_rules`. Without patterns and
-        rules, all patterns are allowed.
-    weights : str, optional
-        JSON, cost of a suppressed cell by quasi-identifier; those that the registration gave
-        otherwise, or 1.
-    options : str, optional
-        JSON: ``time_limit`` in seconds, of the method optimal (60).
-    readers : sequence of str, optional
-        Roles that may read the publication; ``kanon_analyst`` by default.
-    replace : bool
-        Replace a publication of this name in the same transaction.
-
-    Returns
-    -------
-    Published
-
-    Raises
-    ------
-    InfeasibleError
-        When the patterns leave no place for some records.
-    KanonError
-        For everything else that is refused; the transaction must then be rolled back.
+class Suppressed:
+    """The kind ``suppressed``.
 
     Notes
     -----
     **Source:** [PG] Sections 1 and 2. A kept cell is published as the first of the values that
-    its type calls equal, so that 1.0 and 1.00 do not tell two rows of one class apart. Rows come
-    in a random order from the operating system's cryptographic source.
+    its type calls equal, so that 1.0 and 1.00 do not tell two rows of one class apart.
     """
-    started = time.perf_counter()
-    check_choice("method", method, METHODS)
-    chosen = parse_options(options, OPTIONS[method])
-    time_limit = number_option(chosen, "time_limit", 60.0, above=0.0, most=MAX_TIME_LIMIT)
-    registered, types = open_source(session, source)
-    relation = registered.relation
-    allowed = _allowed_patterns(registered, patterns, rules, weights)
-    schema = reserve_name(session, name, SUFFIXES, replace=replace)
-    roles = check_readers(session, readers, schema)
-    random = SecureRandom()
 
-    layout = layout_of(
-        registered, types, ["value"] * len(registered.quasi_identifiers), with_pattern=True
-    )
-    view = RowView.of(session, schema, name, layout)
-    columns = [column for column in types if column not in registered.identifiers]
-    snapshot = take_snapshot(session, relation, columns)
-    check_comparable(session, relation, registered.quasi_identifiers)
-    if k > snapshot.n_records:
-        raise InvalidParameterError(
-            "k must not exceed the number of records",
-            detail=f"{relation}: k = {k}, n_records = {snapshot.n_records}",
-            hint="lower k",
+    suffixes = SUFFIXES
+
+    def prepare(self, request: SuppressedRequest, source: Source) -> None:
+        """Patterns, rules and weights must fit the quasi-identifiers."""
+        _allowed(request, source)
+
+    def columns(self, source: Source, types: Mapping[str, ColumnType]) -> list[str]:
+        """All but the identifiers."""
+        return published_columns(source, types)
+
+    def comparable(self, source: Source) -> Sequence[str]:
+        """Those that are grouped by."""
+        return source.quasi_identifiers
+
+    def search(self, job: Job[SuppressedRequest]) -> Found:
+        """Choose a pattern for each record."""
+        check_k(job, job.request.k)
+        values = [
+            distinct_values(job.snapshot, job.types[column])
+            for column in job.source.quasi_identifiers
+        ]
+        data = CodedRows(read_codes(job.snapshot, values), _allowed(job.request, job.source))
+        job.session.step("choosing patterns")
+        found = run_method(methods, job, data)
+        return Found((data, values, found.result), found.proof)
+
+    def write(self, job: Job[SuppressedRequest], found: Found) -> Written:
+        """Write the rows, each with what it keeps."""
+        session, request, source = job.session, job.request, job.source
+        data: CodedRows
+        values: list[DistinctValues]
+        suppression: Suppression
+        data, values, suppression = found.result
+        layout = layout_of(
+            source, job.types, ["value"] * len(source.quasi_identifiers), with_pattern=True
         )
-    values = [distinct_values(snapshot, types[column]) for column in registered.quasi_identifiers]
-    codes = read_codes(snapshot, values)
-    session.step("choosing patterns")
-    if method == "optimal":
-        found = optimal(codes, allowed, k, time_limit=time_limit, heartbeat=session.heartbeat)
-        suppression, proof = found.suppression, {"gap": found.gap}
-        if found.status != "optimal":
-            session.warn(
-                f"time ran out: the suppression is not proven optimal, it may cost up to"
-                f" {found.gap:.2%} more than the optimum"
-            )
-    else:
-        suppression, proof = greedy(codes, allowed, k, heartbeat=session.heartbeat), {}
+        view = RowView.of(session, job.schema, request.publication, layout)
+        cells, class_of_record = _write_cells(session, view, values, data.codes, suppression)
+        write_row_view(job, view, cells, class_of_record)
+        metrics = _loss(source, data, values, suppression)
+        if request.weights is not None or data.patterns.cost_unit != 1:
+            metrics["suppression_cost"] = float(suppression.cost)
+        session.fetch(f"DROP TABLE {cells.table}")
+        for column in values:
+            column.drop()
+        finish_rows(session, view, layout)
+        guarantee = (
+            f"{request.k}-anonymity by suppression: every combination of kept quasi-identifiers"
+            f" occurs at least {request.k} times"
+        )
+        if suppression.n_left_over:
+            guarantee += f"; {suppression.n_left_over} left-over records are suppressed fully"
+        is_any = request.patterns is None and request.rules is None
+        return Written(
+            guarantee,
+            [view.view],
+            closed=[view.rows],
+            layout=layout,
+            metrics=metrics,
+            parameters={"patterns": None if is_any else list(data.patterns.texts)},
+        )
 
-    cells, class_of_record = _write_cells(session, view, values, codes, suppression)
-    order = random.permutation(snapshot.n_records)
-    write_row_view(session, view, snapshot, cells, class_of_record, order)
+    def examine(
+        self,
+        session: Session,
+        publication: Publication,
+        *,
+        is_new: bool = False,  # noqa: ARG002
+    ) -> Examination:
+        """See :func:`examine_suppressed`."""
+        return examine_suppressed(
+            session,
+            RowView.of_publication(session, publication),
+            publication.parameters,
+            records=publication.records,
+        )
+
+
+KIND: Final = Suppressed()
+
+
+def _allowed(request: SuppressedRequest, source: Source) -> PatternSet:
+    return allowed_patterns(source, request.patterns, request.rules, request.weights)
+
+
+def _loss(
+    source: Source, data: CodedRows, values: Sequence[DistinctValues], suppression: Suppression
+) -> dict[str, float]:
     numeric = {
-        position: numbers[codes[:, position]]
+        position: numbers[data.codes[:, position]]
         for position, column in enumerate(values)
-        if (numbers := read_numbers(column, registered)) is not None and not np.isnan(numbers).any()
+        if (numbers := read_numbers(column, source)) is not None and not np.isnan(numbers).any()
     }
-    from_source = {"usefulness_loss": usefulness_loss(codes, suppression.suppressed, numeric)}
-    if weights is not None or allowed.cost_unit != 1:
-        from_source["suppression_cost"] = float(suppression.cost)
-    session.fetch(f"DROP TABLE {cells.table}")
-    for column in values:
-        column.drop()
-    snapshot.drop()
-    grant_row_view(session, view, roles)
-
-    session.step("verifying")
-    parameters = {
-        "k": k,
-        "patterns": None if patterns is None and rules is None else list(allowed.texts),
-        "rules": None if rules is None else json.loads(rules),
-        "weights": None if weights is None else json.loads(weights, parse_float=str),
-        "options": chosen,
-        "readers": list(roles),
-    }
-    examined = examine_suppressed(session, view, parameters, records=snapshot.n_records)
-    require_checks(examined.checks)
-    warn_of_unchanged_columns(session, layout)
-    warn_of_other_publications(session, relation, roles)
-    guarantee = (
-        f"{k}-anonymity by suppression: every combination of kept quasi-identifiers occurs at"
-        f" least {k} times"
-    )
-    if suppression.n_left_over:
-        guarantee += f"; {suppression.n_left_over} left-over records are suppressed fully"
-    metrics = {**examined.metrics, **from_source, **proof}
-    publication_id = record_publication(
-        session,
-        name=name,
-        kind="suppressed",
-        method=method,
-        source=registered,
-        parameters=parameters,
-        layout=layout,
-        records=snapshot.n_records,
-        guarantee=guarantee,
-        metrics=metrics,
-        relations=[name + suffix for suffix in SUFFIXES],
-    )
-    return Published(
-        publication_id=publication_id,
-        name=name,
-        guarantee=guarantee,
-        records=snapshot.n_records,
-        metrics=metrics,
-        seconds=time.perf_counter() - started,
-    )
-
-
-def _allowed_patterns(
-    source: Source, patterns: Sequence[str] | None, rules: str | None, weights: str | None
-) -> PatternSet:
-    costs = attribute_weights(source, weights)
-    if patterns is not None and rules is not None:
-        raise InvalidParameterError(
-            "patterns are either listed or made by rules", hint="give patterns or rules, not both"
-        )
-    n_columns = len(source.quasi_identifiers)
-    if patterns is not None:
-        return parse_patterns(patterns, n_columns, costs)
-    if rules is not None:
-        return expand_rules(_parse_rules(rules), source.quasi_identifiers, costs)
-    return all_patterns(n_columns, costs)
-
-
-def _parse_rules(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        raise InvalidParameterError("the rules are not readable JSON") from None
+    return {"usefulness_loss": usefulness_loss(data.codes, suppression.suppressed, numeric)}
 
 
 def _write_cells(

@@ -1,0 +1,299 @@
+"""The types that parameters have: how SQL calls them, and how what a caller gives is read.
+
+Every way in hands a value over as it comes: SQL as JSON, the command line as text or what click
+made of it, Python as Python's own. One reader for each type takes them all and refuses the rest,
+in one wording. A refusal never repeats a value, which can be data.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from difflib import get_close_matches
+from fractions import Fraction
+from typing import Any, Final, NoReturn
+
+from kanon_db.errors import InvalidParameterError
+
+Reader = Callable[[Any, str], Any]
+"""Takes what was given and the parameter's name; returns what the operation works with."""
+
+_MAX_JSON_LENGTH: Final = 10_000_000
+_MAX_DIGITS: Final = 18
+"""Of a whole number in JSON; longer ones stay texts, which no reader of whole numbers takes."""
+
+
+@dataclass(frozen=True)
+class Type:
+    """A type of parameters.
+
+    Attributes
+    ----------
+    sql : str
+        PostgreSQL's name of it.
+    python : str
+        Annotation of what Python callers may give.
+    read : callable
+    metavar : str or None
+        What the command line's help calls a value.
+    choices : mapping of str to str
+        What each value means, where they can be listed.
+    options : type or None
+        The declared options, where the value is an object of those.
+    """
+
+    sql: str
+    python: str
+    read: Reader
+    metavar: str | None = None
+    choices: Mapping[str, str] = field(default_factory=dict)
+    options: type | None = None
+
+    @property
+    def is_json(self) -> bool:
+        """Whether SQL and the command line give JSON."""
+        return self.sql == "jsonb"
+
+
+def unknown(what: str, name: str, known: Collection[str]) -> InvalidParameterError:
+    """Make the refusal of a name that is not known, with the nearest one that is."""
+    near = get_close_matches(name, known, n=1)
+    if not known:
+        hint = f"there are no {what}s here"
+    elif near:
+        hint = f"did you mean {near[0]}? The {what}s here are {', '.join(known)}"
+    else:
+        hint = f"the {what}s here are {', '.join(known)}"
+    return InvalidParameterError(f"the {what} is not known", detail=f'{what} "{name}"', hint=hint)
+
+
+def refused(name: str, must: str) -> InvalidParameterError:
+    """Make the refusal of a value."""
+    return InvalidParameterError(f"{name} must be {must}")
+
+
+def read_text(value: Any, name: str) -> str:
+    """Take a text."""
+    if not isinstance(value, str):
+        raise refused(name, "a text")
+    return value
+
+
+def read_flag(value: Any, name: str) -> bool:
+    """Take true or false."""
+    if not isinstance(value, bool):
+        raise refused(name, "true or false")
+    return value
+
+
+def read_exact(value: Any, name: str) -> Fraction:
+    """Take a number exactly as it is written; of a Python float, its shortest text counts."""
+    from kanon_db.algorithms.ground.exact import exact_number
+
+    if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal | Fraction):
+        raise refused(name, "a number")
+    number: Fraction = exact_number(str(value))
+    return number
+
+
+def elements(read: Reader) -> Reader:
+    """Make the reader of a list from that of its elements."""
+
+    def read_all(value: Any, name: str) -> tuple[Any, ...]:
+        if isinstance(value, str | bytes | Mapping) or not isinstance(value, Sequence):
+            raise refused(name, "a list")
+        if any(element is None for element in value):
+            raise InvalidParameterError(f"an element of {name} must not be NULL")
+        return tuple(read(element, f"an element of {name}") for element in value)
+
+    return read_all
+
+
+def between(least: int, most: int | None) -> Reader:
+    """Make the reader of a whole number within bounds."""
+    bounds = f"a whole number of at least {least:,}" + (f" and at most {most:,}" if most else "")
+
+    def read(value: Any, name: str) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise refused(name, bounds)
+        if value < least or (most is not None and value > most):
+            raise InvalidParameterError(f"{name} must be {bounds}", detail=f"{name} = {value}")
+        return value
+
+    return read
+
+
+def above(least: float, most: float) -> Reader:
+    """Make the reader of a number in (least, most]."""
+
+    def read(value: Any, name: str) -> float:
+        try:
+            number = float("nan") if isinstance(value, bool) else float(value)
+        except (TypeError, ValueError, OverflowError):
+            number = float("nan")
+        if not least < number <= most:
+            raise refused(name, f"a number above {least:g} and at most {most:g}")
+        return number
+
+    return read
+
+
+def decoded(value: Any, name: str, *, is_exact: bool = True) -> Any:
+    """Read JSON from text, in which numbers with a fraction stay texts if they are to be exact.
+
+    A value that Python gave as an object already goes through unchanged.
+    """
+    if not isinstance(value, str):
+        return value
+    if len(value) > _MAX_JSON_LENGTH:
+        raise InvalidParameterError(
+            f"{name} is too long", detail=f"{len(value):,} characters, limit {_MAX_JSON_LENGTH:,}"
+        )
+
+    def refuse(_constant: str) -> NoReturn:
+        raise InvalidParameterError(f"{name} has a number that is not finite")
+
+    def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        # JSON readers silently keep one value of a repeated key or the other.
+        if len(document := dict(pairs)) < len(pairs):
+            raise InvalidParameterError(
+                f"{name} repeats a key", detail=f"{len(pairs) - len(document)} repeated keys"
+            )
+        return document
+
+    try:
+        return json.loads(
+            value,
+            parse_float=str if is_exact else float,
+            parse_int=lambda digits: int(digits) if len(digits) <= _MAX_DIGITS else digits,
+            parse_constant=refuse,
+            object_pairs_hook=distinct,
+        )
+    except json.JSONDecodeError as error:
+        # The cause quotes the text, which may name values.
+        raise InvalidParameterError(
+            f"{name} is not valid JSON", detail=f"line {error.lineno}, column {error.colno}"
+        ) from None
+    except RecursionError:
+        raise InvalidParameterError(f"{name} is nested too deeply") from None
+
+
+def plain(value: Any) -> Any:
+    """Return what a caller gave as JSON for the catalog; numbers with a fraction become texts."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    return str(value)
+
+
+def _read_object(value: Any, name: str, *, is_exact: bool = True) -> Mapping[str, Any]:
+    found = decoded(value, name, is_exact=is_exact)
+    if not isinstance(found, Mapping) or not all(isinstance(key, str) for key in found):
+        raise refused(name, "a JSON object")
+    return found
+
+
+def _read_weights(value: Any, name: str) -> dict[str, Fraction]:
+    weights = {
+        key: read_exact(weight, "a weight") for key, weight in _read_object(value, name).items()
+    }
+    if not all(weight > 0 for weight in weights.values()):
+        raise refused("a weight", "a number above 0")
+    return weights
+
+
+def _read_share(value: Any, name: str) -> Fraction:
+    share = read_exact(value, name)
+    if not 0 <= share <= 1:
+        raise refused(name, "a number in [0, 1]")
+    return share
+
+
+TEXT: Final = Type("text", "str", read_text)
+RELATION: Final = Type("regclass", "str", read_text)
+FLAG: Final = Type("boolean", "bool", read_flag)
+NAMES: Final = Type("text[]", "Sequence[str]", elements(read_text), "NAME,…")
+SHARE: Final = Type("numeric", "float | Decimal | str", _read_share, "SHARE")
+WEIGHTS: Final = Type("jsonb", "str | Mapping[str, Any]", _read_weights, "JSON")
+SECONDS: Final = Type("double precision", "float", above(0.0, 86_400.0), "SECONDS")
+"""At most a day, which keeps typing errors out."""
+
+
+def whole(
+    *, least: int = 1, most: int | None = None, sql: str = "integer", metavar: str | None = None
+) -> Type:
+    """Return the type of whole numbers within bounds."""
+    return Type(sql, "int", between(least, most), metavar)
+
+
+def wholes(*, least: int = 1) -> Type:
+    """Return the type of lists of whole numbers."""
+    return Type("integer[]", "Sequence[int]", elements(between(least, None)))
+
+
+def numbers(*, most: float) -> Type:
+    """Return the type of lists of numbers above 0."""
+    return Type("double precision[]", "Sequence[float]", elements(above(0.0, most)))
+
+
+def pair() -> Type:
+    """Return the type of two whole numbers."""
+    read = elements(between(1, None))
+
+    def read_pair(value: Any, name: str) -> tuple[int, int]:
+        if not isinstance(value, Sequence) or len(value) != 2:
+            raise refused(name, "a list of two whole numbers")
+        first, second = read(value, name)
+        return first, second
+
+    return Type("integer[]", "Sequence[int]", read_pair)
+
+
+def choice(what: str, **choices: str) -> Type:
+    """Return the type of one word of several, each with what it means.
+
+    `what` they are called in a refusal.
+    """
+
+    def read(value: Any, name: str) -> str:
+        if read_text(value, name) not in choices:
+            raise unknown(what, value, list(choices))
+        return str(value)
+
+    return Type("text", "str", read, None, choices)
+
+
+def json_object(read: Callable[[Mapping[str, Any]], Any], *, is_exact: bool = True) -> Type:
+    """Return the type of what is read from a JSON object, with exact numbers or doubles."""
+    return Type(
+        "jsonb",
+        "str | Mapping[str, Any]",
+        lambda value, name: read(_read_object(value, name, is_exact=is_exact)),
+        "JSON",
+    )
+
+
+def json_list() -> Type:
+    """Return the type of JSON lists, whose elements the operation reads."""
+
+    def read(value: Any, name: str) -> list[Any]:
+        if not isinstance(found := decoded(value, name), list):
+            raise refused(name, "a JSON list")
+        return found
+
+    return Type("jsonb", "str | Sequence[Any]", read, "JSON")
+
+
+def options(declared: type) -> Type:
+    """Return the type of options: a JSON object of the fields of `declared`, all with defaults."""
+    from kanon_db.declaration.parameters import read_request
+
+    def read(value: Any, name: str) -> Any:
+        return read_request(declared, _read_object(value, name), what="option")
+
+    return Type("jsonb", "str | Mapping[str, Any]", read, "JSON", options=declared)

@@ -1,0 +1,140 @@
+"""The Python inside the server, and the environment that it imports kanon_db from."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import kanon_db
+from kanon_db.cluster.local_folder import CONFIGURATION, ENVIRONMENT, NEW
+from kanon_db.errors import ServerError
+from kanon_db.installation.resources import import_paths
+from kanon_db.session import fetch_one
+from kanon_db.session.psycopg_session import PsycopgSession
+
+
+def server_paths(session: PsycopgSession) -> list[str]:
+    """Find folders from which the server's own interpreter can import kanon_db.
+
+    The server embeds the interpreter that PostgreSQL was built with, and runs as an operating
+    system user of its own. Ours serves it when the minor versions agree and that user can read
+    it; a private cluster gets a copy inside its data directory when only the latter fails.
+
+    Raises
+    ------
+    ServerError
+    """
+    server = server_interpreter(session)
+    ours = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if server.version != ours:
+        raise ServerError(
+            "the server's Python differs from this one",
+            detail=f"server: {server.version}, here: {ours}",
+            hint=f"install kanon_db for the server's interpreter:"
+            f" /usr/bin/python{server.version} -m venv DIR; DIR/bin/pip install kanon_db;"
+            " DIR/bin/kanon install",
+        )
+    paths = import_paths()
+    if can_import(session, paths):
+        return paths
+    copied = _copy_environment(server.data_directory, paths)
+    if copied is not None and can_import(session, copied):
+        return copied
+    raise ServerError(
+        "the server cannot read the environment that holds kanon_db",
+        detail=f"operating-system user {server.os_user}, folders {', '.join(paths)}",
+        hint="install kanon_db in a folder that this user can read, for example under /opt",
+    )
+
+
+@dataclass(frozen=True)
+class ServerInterpreter:
+    """The Python inside the server."""
+
+    version: str
+    os_user: str
+    data_directory: Path
+
+
+def server_interpreter(session: PsycopgSession) -> ServerInterpreter:
+    """Ask the server which Python it embeds and as whom it runs."""
+    row = _ask_python(
+        session,
+        "import os, pwd, sys\n"
+        "user = pwd.getpwuid(os.geteuid()).pw_name\n"
+        "return f'{sys.version_info.major}.{sys.version_info.minor}|{user}'",
+    )
+    version, os_user = row.split("|", 1)
+    directory = fetch_one(session, "SELECT current_setting('data_directory') AS value")["value"]
+    return ServerInterpreter(version, os_user, Path(directory))
+
+
+def can_import(session: PsycopgSession, paths: list[str]) -> bool:
+    """Tell whether the server finds this version of kanon_db, and numpy, in the folders."""
+    found = _ask_python(
+        session,
+        "import importlib.machinery, os\n"
+        f"paths = {paths!r}\n"
+        "find = importlib.machinery.PathFinder.find_spec\n"
+        "specs = [find(name, paths) for name in ('kanon_db', 'numpy', 'sqlglot')]\n"
+        "return str(all(s and s.origin and os.access(s.origin, os.R_OK) for s in specs))",
+    )
+    return found == "True"
+
+
+def _ask_python(session: PsycopgSession, body: str) -> str:
+    """Run a function body in the server's Python, leaving nothing behind."""
+    session.fetch(
+        "CREATE OR REPLACE FUNCTION pg_temp.kanon_ask() RETURNS text LANGUAGE plpython3u AS "
+        + session.literal(body)
+    )
+    answer = fetch_one(session, "SELECT pg_temp.kanon_ask() AS value")["value"]
+    session.fetch("DROP FUNCTION pg_temp.kanon_ask()")
+    return str(answer)
+
+
+def _copy_environment(data_directory: Path, paths: list[str]) -> list[str] | None:
+    """Copy the environment beside a private cluster's data; None for any other server.
+
+    The copy stays ours (root's): the server's user may read it, not change it.
+    """
+    home = data_directory.parent
+    if not (home / CONFIGURATION).exists() or not os.access(home, os.W_OK):
+        return None
+    target, unfinished = home / ENVIRONMENT, home / (ENVIRONMENT + NEW)
+    shutil.rmtree(unfinished, ignore_errors=True)
+    for path in paths:
+        shutil.copytree(path, unfinished, dirs_exist_ok=True, ignore=_not_for_the_server)
+    for file in (unfinished, *unfinished.rglob("*")):
+        file.chmod(0o755 if file.is_dir() else 0o644)
+    # Never over the old files: running backends have its libraries mapped.
+    shutil.rmtree(target, ignore_errors=True)
+    unfinished.rename(target)
+    return [str(target)]
+
+
+def _not_for_the_server(folder: str, names: list[str]) -> set[str]:
+    """Leave out of the copy what no import needs; of a checkout, take the package only."""
+    if (Path(folder) / "pyproject.toml").exists():
+        return set(names) - {"kanon_db", "sql", "migrations"}
+    return {name for name in names if name == "__pycache__"}
+
+
+def preamble(paths: list[str]) -> str:
+    """First lines of every PL/Python body: this environment first, and no other version of it."""
+    refused = {
+        "message": "this session holds an older kanon_db",
+        "hint": "start a new session",
+        "sqlstate": ServerError.sqlstate,
+    }
+    return (
+        "import sys\n"
+        f"sys.path[:0] = [path for path in {paths!r} if path not in sys.path]\n"
+        "import kanon_db\n"
+        f"if kanon_db.__version__ != {kanon_db.__version__!r}:\n"
+        f"    return {json.dumps({'error': refused})!r}\n"
+    )

@@ -1,0 +1,154 @@
+"""What all commands share: --json, how errors end them, which database they use."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+# Only what every command needs: numpy, pandas and the driver are imported when one needs them.
+from kanon_db.cluster.local import DEFAULT_DIRECTORY, LocalCluster
+from kanon_db.errors import KanonError, ServerError
+from kanon_db.interfaces import console
+
+if TYPE_CHECKING:
+    from kanon_db.interfaces.python import Kanon
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Command(click.Command):
+    """A command with ``--json`` which reports a :class:`KanonError` and exits with 1."""
+
+    def __init__(self, *arguments: Any, **attributes: Any) -> None:
+        super().__init__(*arguments, **attributes)
+        self.params.append(
+            click.Option(["--json", "as_json"], is_flag=True, help="Print JSON for programs.")
+        )
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except KanonError as error:
+            console.print_error(error, as_json=ctx.params["as_json"])
+            ctx.exit(1)
+
+
+class Group(click.Group):
+    """A group of such commands."""
+
+    command_class = Command
+    group_class = type
+
+
+class Names(click.ParamType[list[str]]):
+    """Names separated by commas; one with a comma or a quote in it is quoted as in CSV."""
+
+    name = "names"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> list[str]:
+        """Split the text of one option."""
+        if isinstance(value, list):
+            return value
+        try:
+            rows = list(csv.reader([value], skipinitialspace=True, strict=True))
+        except csv.Error as error:
+            self.fail(f"not a comma-separated list: {error}", param, ctx)
+        if len(rows) != 1 or not rows[0] or not all(rows[0]):
+            self.fail("a name is empty", param, ctx)
+        return rows[0]
+
+
+def flattened(
+    _ctx: click.Context, _param: click.Parameter, value: tuple[list[str], ...]
+) -> list[str]:
+    """Put the names of an option that was repeated into one list."""
+    return [name for names in value for name in names]
+
+
+dir_option = click.option(
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=DEFAULT_DIRECTORY,
+    show_default=True,
+    help="Folder of the private cluster.",
+)
+
+
+def database_options(command: Function) -> Function:
+    """Add the options that pick a database."""
+    command = dir_option(command)
+    return click.option(
+        "--dsn",
+        envvar="KANON_DSN",
+        show_envvar=True,
+        metavar="CONNINFO",
+        help="Database to use instead of the private cluster's.",
+    )(command)
+
+
+def given_dsn(dsn: str | None) -> str | None:
+    """Take the DSN given, unless the command line names a private cluster against the environment.
+
+    Raises
+    ------
+    click.UsageError
+        Both are on the command line.
+    """
+    ctx = click.get_current_context()
+    if dsn is None or ctx.get_parameter_source("directory") is not ParameterSource.COMMANDLINE:
+        return dsn
+    if ctx.get_parameter_source("dsn") is ParameterSource.COMMANDLINE:
+        raise click.UsageError("--dsn and --dir exclude each other")
+    return None
+
+
+def chosen_dsn(dsn: str | None, directory: Path) -> str:
+    """Take the DSN given, or that of the running private cluster.
+
+    Raises
+    ------
+    ServerError
+        No DSN is given and the private cluster does not run.
+    """
+    return given_dsn(dsn) or LocalCluster(directory).dsn()
+
+
+@contextmanager
+def connected(dsn: str | None, directory: Path, *, as_json: bool) -> Iterator[Kanon]:
+    """Connect to the database chosen, showing progress on a terminal."""
+    chosen = chosen_dsn(dsn, directory)
+    import kanon_db
+
+    with (
+        console.progress(quiet=as_json) as on_step,
+        kanon_db.connect(chosen, on_step=on_step, on_warning=console.print_warning) as kanon,
+    ):
+        yield kanon
+
+
+def confirm(question: str) -> None:
+    """Ask before something that cannot be undone.
+
+    Raises
+    ------
+    ServerError
+        There is no terminal to ask on.
+    click.Abort
+        The answer is no.
+    """
+    if not sys.stdin.isatty():
+        raise ServerError(
+            "confirmation needed", detail="there is no terminal to ask on", hint="add --yes"
+        )
+    click.confirm(question, abort=True, err=True)

@@ -1,0 +1,143 @@
+"""Commands derived from the declared operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from kanon_db.declaration import Operation, Parameter
+from kanon_db.interfaces import console
+from kanon_db.interfaces.cli.base import (
+    Command,
+    Names,
+    connected,
+    database_options,
+    flattened,
+)
+
+_Print = Callable[[Mapping[str, Any], Any, bool], None]
+
+_CLICK_TYPES: Final[Mapping[str, Any]] = {
+    "integer": int,
+    "bigint": int,
+    "integer[]": int,
+    "double precision[]": float,
+}
+
+
+def derived_command(operation: Operation, name: str) -> click.Command:
+    """Make the command of an operation."""
+
+    def run(dsn: str | None, directory: Path, as_json: bool, **given: Any) -> None:
+        known = {key: value for key, value in given.items() if value not in (None, [], ())}
+        with connected(dsn, directory, as_json=as_json) as kanon:
+            found = kanon.perform(operation.name, known)
+        _PRINTED.get(operation.command[0], _print_rows)(given, found, as_json)
+
+    run.__doc__ = f"{operation.help[0].upper()}{operation.help[1:]}.\n\n{operation.details}"
+    command = click.command(name, cls=Command)(database_options(run))
+    command.params[:0] = [_click_parameter(parameter) for parameter in operation.parameters]
+    return command
+
+
+def _click_parameter(parameter: Parameter) -> click.Parameter:
+    metavar = parameter.metavar or parameter.type.metavar
+    if parameter.is_positional:
+        return click.Argument([parameter.name], metavar=metavar)
+    flag = f"--{parameter.name.replace('_', '-')}"
+    default = parameter.default
+    shared: dict[str, Any] = {"help": parameter.help, "metavar": metavar}
+    if parameter.type.sql == "boolean":
+        flags = f"{flag}/--no-{flag[2:]}" if default else flag
+        return click.Option([flags], is_flag=True, default=default, show_default=default, **shared)
+    if parameter.type.sql == "text[]":
+        shared |= {"type": Names(), "callback": flattened}
+    if parameter.type.sql.endswith("[]"):
+        shared["multiple"] = True
+    shared.setdefault("type", _CLICK_TYPES.get(parameter.type.sql, str))
+    if parameter.is_required:
+        return click.Option([flag], required=True, **shared)
+    if parameter.type.choices:
+        shared["help"] += f" One of {', '.join(parameter.type.choices)}."
+    if default in (None, ()):
+        return click.Option([flag], **shared)
+    return click.Option([flag], default=default, show_default=True, **shared)
+
+
+# -- what is printed; by the first word of the command -----------------------------------------
+
+
+def _print_rows(_given: Mapping[str, Any], found: Any, as_json: bool) -> None:
+    if as_json:
+        console.print_json({"rows": found})
+    else:
+        console.print_frame(found)
+
+
+def _rows_under(key: str) -> _Print:
+    """Print rows; as JSON, under a name."""
+
+    def show(given: Mapping[str, Any], found: Any, as_json: bool) -> None:
+        if as_json:
+            console.print_json({key: found})
+        else:
+            _print_rows(given, found, as_json)
+
+    return show
+
+
+def _print_registered(given: Mapping[str, Any], found: int, as_json: bool) -> None:
+    if as_json:
+        console.print_json({"source_id": found})
+    else:
+        click.echo(f"Registered {given['source']} as source {found}.")
+
+
+def _print_published(_given: Mapping[str, Any], found: Any, as_json: bool) -> None:
+    if as_json:
+        console.print_json(found)
+        return
+    console.print_fields(
+        {
+            "publication": found.name,
+            "guarantee": found.guarantee,
+            "records": found.records,
+            **found.metrics,
+        }
+    )
+    click.echo(f"Published and verified in {found.seconds:.2f} seconds.")
+
+
+def _print_checks(given: Mapping[str, Any], found: Any, as_json: bool) -> None:
+    """Print checks, and exit with 1 if one of them fails."""
+    _rows_under("checks")(given, found, as_json)
+    if not found["holds"].all():
+        click.get_current_context().exit(1)
+
+
+def _print_metrics(given: Mapping[str, Any], found: Any, as_json: bool) -> None:
+    if as_json:
+        console.print_json({"metrics": dict(zip(found["metric"], found["value"], strict=True))})
+    else:
+        _print_rows(given, found, as_json)
+
+
+def _print_dropped(given: Mapping[str, Any], _found: None, as_json: bool) -> None:
+    if as_json:
+        console.print_json({"dropped": given["name"]})
+    else:
+        click.echo(f"Dropped publication {given['name']}.")
+
+
+_PRINTED: Final[Mapping[str, _Print]] = {
+    "register": _print_registered,
+    "publish": _print_published,
+    "patterns": _rows_under("patterns"),
+    "verify": _print_checks,
+    "metrics": _print_metrics,
+    "evaluate": _rows_under("accuracy"),
+    "drop": _print_dropped,
+}

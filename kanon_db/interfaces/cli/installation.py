@@ -1,0 +1,89 @@
+"""Commands for the installation: `kanon install`, `uninstall`, `doctor`, `version`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kanon_db import __version__
+from kanon_db.interfaces import console
+from kanon_db.interfaces.cli.base import Command, chosen_dsn, confirm, database_options
+
+
+@click.command("install", cls=Command)
+@database_options
+@click.option(
+    "--published-schema",
+    default="published",
+    show_default=True,
+    metavar="NAME",
+    help="Schema for published relations.",
+)
+def install_command(dsn: str | None, directory: Path, published_schema: str, as_json: bool) -> None:
+    """Install or upgrade kanon_db in a database."""
+    chosen = chosen_dsn(dsn, directory)
+    from kanon_db.installation.install import install
+
+    report = install(chosen, published_schema=published_schema)
+    if as_json:
+        console.print_json(report)
+        return
+    for action in report.actions:
+        click.echo(action)
+    click.echo(f"kanon_db {report.version} is installed.")
+
+
+@click.command("uninstall", cls=Command)
+@database_options
+@click.option("--drop-publications", is_flag=True, help="Drop the published relations too.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def uninstall_command(
+    dsn: str | None, directory: Path, drop_publications: bool, yes: bool, as_json: bool
+) -> None:
+    """Remove kanon_db from a database."""
+    chosen = chosen_dsn(dsn, directory)
+    if drop_publications and not yes:
+        confirm("Drop all published relations?")
+    from kanon_db.installation.install import uninstall
+
+    uninstall(chosen, drop_publications=drop_publications)
+    if as_json:
+        console.print_json({"uninstalled": True})
+    else:
+        click.echo("kanon_db is no longer installed.")
+
+
+@click.command(cls=Command)
+@database_options
+@click.pass_context
+def doctor(ctx: click.Context, dsn: str | None, directory: Path, as_json: bool) -> None:
+    """Examine the installation.
+
+    Exits with 1 if something is broken.
+    """
+    chosen = chosen_dsn(dsn, directory)
+    from kanon_db.installation.doctor import examine
+
+    findings = examine(chosen)
+    if as_json:
+        console.print_json({"findings": findings})
+    else:
+        console.print_table(
+            ["subject", "state", "found", "remedy"],
+            [(item.subject, item.state, item.value, item.remedy) for item in findings],
+        )
+    if any(item.state == "broken" for item in findings):
+        ctx.exit(1)
+
+
+@click.command(cls=Command)
+def version(as_json: bool) -> None:
+    """Print the version of this program.
+
+    That of an installation is told by doctor.
+    """
+    if as_json:
+        console.print_json({"version": __version__})
+    else:
+        click.echo(__version__)

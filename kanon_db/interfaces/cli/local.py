@@ -1,0 +1,86 @@
+"""Commands for the private cluster: `kanon local`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kanon_db.cluster.local import LocalCluster
+from kanon_db.interfaces import console
+from kanon_db.interfaces.cli.base import Group, confirm, dir_option
+
+
+@click.group(cls=Group)
+def local() -> None:
+    """Run a private PostgreSQL in a folder, open to you alone."""
+
+
+@local.command("start")
+@dir_option
+def local_start(directory: Path, as_json: bool) -> None:
+    """Start the private cluster, making it the first time."""
+    cluster = LocalCluster(directory)
+    with console.progress(quiet=as_json) as step:
+        if step:
+            step("starting PostgreSQL")
+        dsn = cluster.start()
+    if as_json:
+        console.print_json({"dsn": dsn})
+        return
+    click.echo(f"The private cluster in {cluster.directory} is running.")
+    click.echo(f'Connect with: psql "{dsn}"')
+
+
+@local.command("stop")
+@dir_option
+def local_stop(directory: Path, as_json: bool) -> None:
+    """Stop the private cluster; its data stay."""
+    cluster = LocalCluster(directory)
+    stopped = cluster.stop()
+    if as_json:
+        console.print_json({"stopped": stopped})
+    elif stopped:
+        click.echo(f"Stopped the private cluster in {cluster.directory}.")
+    else:
+        click.echo(f"No private cluster runs in {cluster.directory}.")
+
+
+@local.command("status")
+@dir_option
+def local_status(directory: Path, as_json: bool) -> None:
+    """Say whether the private cluster runs, and where its data are."""
+    status = LocalCluster(directory).status()
+    if as_json:
+        console.print_json(status)
+        return
+    fields: dict[str, Any] = {"state": status.state, "directory": status.directory}
+    if status.state != "absent":
+        from rich.filesize import decimal
+
+        fields |= {
+            "PostgreSQL": status.version,
+            "data directory": status.data_directory,
+            "size": decimal(status.size_bytes or 0),
+        }
+    if status.dsn:
+        fields["connection"] = status.dsn
+    console.print_fields(fields)
+
+
+@local.command("destroy")
+@dir_option
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def local_destroy(directory: Path, yes: bool, as_json: bool) -> None:
+    """Remove the private cluster and all its data."""
+    cluster = LocalCluster(directory)
+    if not yes and cluster.status().state != "absent":
+        confirm(f"Remove the private cluster in {cluster.directory} and all its data?")
+    destroyed = cluster.destroy()
+    if as_json:
+        console.print_json({"destroyed": destroyed})
+    elif destroyed:
+        click.echo(f"Removed the private cluster in {cluster.directory}.")
+    else:
+        click.echo(f"There is no private cluster in {cluster.directory}.")

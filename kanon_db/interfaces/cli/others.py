@@ -1,0 +1,179 @@
+"""Commands that are no single operation: `kanon load`, `query`, `publications`, `demo`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kanon_db.interfaces import console
+from kanon_db.interfaces.cli.base import (
+    Command,
+    Names,
+    connected,
+    database_options,
+    flattened,
+    given_dsn,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@click.command(cls=Command)
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("table")
+@database_options
+@click.option("--replace", is_flag=True, help="Replace the table if it exists.")
+@click.option(
+    "--null", default="", metavar="TEXT", help="Text that stands for NULL; empty text by default."
+)
+def load(
+    file: Path,
+    table: str,
+    dsn: str | None,
+    directory: Path,
+    replace: bool,
+    null: str,
+    as_json: bool,
+) -> None:
+    """Load a CSV file into a new table.
+
+    The file (.csv or .csv.gz) needs a header line; types are inferred from the values.
+    """
+    with connected(dsn, directory, as_json=as_json) as kanon:
+        report = kanon.load(file, table, replace=replace, null=null)
+    if as_json:
+        columns = [{"name": name, "type": kind} for name, kind in report.columns]
+        console.print_json({**console.plain(report), "columns": columns})
+        return
+    console.print_table(["column", "type"], report.columns)
+    click.echo(
+        f"Loaded {report.records:,} records into {report.table} in {report.seconds:.2f} seconds."
+    )
+
+
+@click.command(cls=Command)
+@click.argument("statement", metavar="QUERY")
+@database_options
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="Say too what is exact and what estimated, and print the SQL that answers it.",
+)
+@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
+def query(
+    statement: str,
+    dsn: str | None,
+    directory: Path,
+    explain: bool,
+    as_csv: bool,
+    as_json: bool,
+) -> None:
+    """Answer a query of counts, sums and averages from a publication.
+
+    QUERY reads like "SELECT COUNT(*) FROM name WHERE age > 30 AND disease = 'Flu'"; it may join
+    lookup tables and have GROUP BY.
+    """
+    if as_csv and (as_json or explain):
+        raise click.UsageError("--csv goes with neither --json nor --explain")
+    with connected(dsn, directory, as_json=as_json or as_csv) as kanon:
+        explained = kanon.explain_count(statement) if explain else None
+        answer = kanon.count(statement)
+    if as_csv:
+        click.echo(answer.to_csv(index=False), nl=False)
+    elif as_json:
+        console.print_json(answered(answer, explained))
+    else:
+        if list(answer.columns) == NUMBERS:
+            (one,) = answer.to_dict("records")
+            console.print_fields(
+                {
+                    "estimate": round(one["estimate"], 1),
+                    "standard error": round(one["std_error"], 1),
+                    "certain bounds": f"{one['lower_bound']:,} to {one['upper_bound']:,}",
+                }
+            )
+        else:
+            console.print_frame(answer)
+        if explained is not None:
+            click.echo()
+            console.print_frame(explained[explained["part"] != "statement"])
+            for text in explained.loc[explained["part"] == "statement", "description"]:
+                click.echo(f"\n{text}")
+
+
+NUMBERS = ["estimate", "std_error", "lower_bound", "upper_bound"]
+"""Columns of a count without groups."""
+
+
+def answered(answer: pd.DataFrame, explained: pd.DataFrame | None) -> dict[str, Any]:
+    """Put an answer into the form that programs read: one count is an object, else rows."""
+    one = list(answer.columns) == NUMBERS and len(answer) == 1
+    value = console.plain(answer)
+    found: dict[str, Any] = value[0] if one else {"rows": value}
+    if explained is not None:
+        found["explain"] = explained[explained["part"] != "statement"]
+        statements = explained.loc[explained["part"] == "statement", "description"]
+        found["sql"] = ";\n".join(statements)
+    return found
+
+
+@click.command(cls=Command)
+@database_options
+def publications(dsn: str | None, directory: Path, as_json: bool) -> None:
+    """List the publications."""
+    with connected(dsn, directory, as_json=as_json) as kanon:
+        found = kanon.publications()
+    if as_json:
+        console.print_json({"publications": found})
+    elif len(found):
+        shown = ["name", "source", "method", "rows", "guarantee", "published_at", "published_by"]
+        console.print_frame(found[shown])
+    else:
+        click.echo("There are no publications.")
+
+
+@click.command(cls=Command)
+@click.argument(
+    "file",
+    required=False,
+    metavar="[CSV]",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+)
+@database_options
+@click.option("--sensitive", metavar="NAME", help="Column to protect; needed with a CSV file.")
+@click.option(
+    "--quasi-identifiers",
+    type=Names(),
+    multiple=True,
+    callback=flattened,
+    metavar="NAME,…",
+    help="Columns an attacker may know; needed with a CSV file.",
+)
+@click.option("--privacy", metavar="JSON", help='Such as \'{"theta": 8, "base": 0.02}\'.')
+def demo(
+    file: Path | None,
+    dsn: str | None,
+    directory: Path,
+    sensitive: str | None,
+    quasi_identifiers: list[str],
+    privacy: str | None,
+    as_json: bool,
+) -> None:
+    """Show it all on 6,366 real people, or on a CSV file of yours."""
+    if file is not None and not (sensitive and quasi_identifiers):
+        raise click.UsageError("a CSV file needs --sensitive and --quasi-identifiers")
+    chosen = given_dsn(dsn)
+    from kanon_db.interfaces.demo import run
+
+    run(
+        directory=None if chosen else directory,
+        dsn=chosen,
+        csv=file,
+        sensitive=sensitive,
+        quasi_identifiers=quasi_identifiers,
+        privacy=privacy,
+        as_json=as_json,
+    )

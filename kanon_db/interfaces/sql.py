@@ -1,0 +1,173 @@
+"""The SQL functions, written from the declared operations.
+
+Each operation has two functions. One in PL/Python imports, calls and returns JSON. The one that
+people call is in PL/pgSQL: it hands its parameters over as JSON, and returns rows, or raises the
+error that came back, so that its message, detail, hint and SQLSTATE are all that a client sees.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kanon_db.declaration import Column, Operation, Parameter
+from kanon_db.session import SETTINGS
+
+HEADER: Final = (
+    "-- Written by `make generate` from what kanon_db/operations.py declares: change it there."
+)
+ENVIRONMENT_MARK: Final = "# environment\n"
+"""A line of every PL/Python body, where the installation puts the path to the package."""
+
+_ROLES: Final = ("kanon_publisher", "kanon_analyst")
+_RESERVED: Final = {"check", "position"}
+"""Names of columns that PostgreSQL wants quoted."""
+
+_INNER: Final = """\
+CREATE OR REPLACE FUNCTION kanon.python_{name}(arguments jsonb) RETURNS jsonb
+LANGUAGE plpython3u {volatility}
+{settings}
+AS $python$
+{environment}from kanon_db.interfaces.plpython import call
+return call(plpy, '{name}', arguments)
+$python$;
+COMMENT ON FUNCTION kanon.python_{name} IS 'what kanon.{name} calls: no interface for people';
+"""
+
+_OUTER: Final = """\
+CREATE OR REPLACE FUNCTION kanon.{name}({parameters}) RETURNS {result}
+LANGUAGE plpgsql {volatility}
+SET search_path = pg_catalog, pg_temp
+AS $function$
+#variable_conflict use_column
+DECLARE
+    _answer CONSTANT jsonb := kanon.python_{name}(jsonb_build_object({arguments}));
+    _error  CONSTANT jsonb := _answer -> 'error';
+BEGIN
+    -- RAISE takes no NULL: a statement for each combination of detail and hint.
+    IF _error ? 'detail' AND _error ? 'hint' THEN
+        RAISE EXCEPTION USING MESSAGE = _error ->> 'message', DETAIL = _error ->> 'detail',
+            HINT = _error ->> 'hint', ERRCODE = _error ->> 'sqlstate';
+    ELSIF _error ? 'detail' THEN
+        RAISE EXCEPTION USING MESSAGE = _error ->> 'message', DETAIL = _error ->> 'detail',
+            ERRCODE = _error ->> 'sqlstate';
+    ELSIF _error ? 'hint' THEN
+        RAISE EXCEPTION USING MESSAGE = _error ->> 'message', HINT = _error ->> 'hint',
+            ERRCODE = _error ->> 'sqlstate';
+    ELSIF _error IS NOT NULL THEN
+        RAISE EXCEPTION USING MESSAGE = _error ->> 'message', ERRCODE = _error ->> 'sqlstate';
+    END IF;
+{body}END
+$function$;
+COMMENT ON FUNCTION kanon.{name} IS {comment};
+"""
+
+_PRIVILEGES: Final = """\
+REVOKE ALL ON FUNCTION{functions}
+FROM PUBLIC, {roles};
+GRANT EXECUTE ON FUNCTION{functions}
+TO {audience};
+"""
+
+
+def function_sql(operation: Operation) -> str:
+    """Write both functions of an operation, with their privileges."""
+    names = {
+        "name": operation.name,
+        "volatility": "STABLE" if operation.is_stable else "VOLATILE",
+    }
+    inner = _INNER.format(
+        **names,
+        environment=ENVIRONMENT_MARK,
+        settings="\n".join(f"SET {name} = {_setting(value)}" for name, value in SETTINGS.items()),
+    )
+    outer = _OUTER.format(
+        **names,
+        parameters=_parameters(operation),
+        arguments=",".join(_argument(operation, item) for item in operation.parameters),
+        result=function_result(operation),
+        body=_body(operation),
+        comment=_quoted(operation.help),
+    )
+    privileges = _PRIVILEGES.format(
+        functions=f"\n    kanon.{operation.name}({operation.signature}),"
+        f"\n    kanon.python_{operation.name}(jsonb)",
+        roles=", ".join(_ROLES),
+        audience=", ".join(operation.audience),
+    )
+    title = f"-- {operation.name}(): {operation.help}."
+    return "\n".join([HEADER, title, inner, outer, privileges])
+
+
+def sql_default(parameters: list[Parameter], parameter: Parameter) -> str | None:
+    """Return a parameter's default as SQL; None where it has none.
+
+    What follows a parameter with a default needs one, too: NULL, which is then refused.
+    """
+    before = parameters[: parameters.index(parameter)]
+    default = parameter.default
+    if parameter.is_required:
+        return "NULL" if any(not item.is_required for item in before) else None
+    if default is None:
+        return "NULL"
+    if isinstance(default, bool):
+        return str(default).lower()
+    if isinstance(default, tuple):
+        return "'{}'"
+    return str(default) if parameter.type.sql in ("integer", "numeric") else _quoted(str(default))
+
+
+def function_arguments(operation: Operation) -> str:
+    """Return the parameters as PostgreSQL's ``pg_get_function_identity_arguments`` writes them."""
+    return ", ".join(f"{item.name} {item.type.sql}" for item in operation.parameters)
+
+
+def function_result(operation: Operation) -> str:
+    """Return the result as PostgreSQL's ``pg_get_function_result`` writes it."""
+    if operation.is_value:
+        return operation.result[0].sql
+    return f"TABLE({result_columns(operation)})" if operation.result else "void"
+
+
+def result_columns(operation: Operation) -> str:
+    """Write the columns of a row with their types."""
+    return ", ".join(f"{_name(column)} {column.sql}" for column in operation.result)
+
+
+def _parameters(operation: Operation) -> str:
+    declared = operation.parameters
+    written = []
+    for item in declared:
+        default = sql_default(declared, item)
+        suffix = "" if default is None else f" DEFAULT {default}"
+        written.append(f"\n    {item.name} {item.type.sql}{suffix}")
+    return ",".join(written) + ("\n" if written else "")
+
+
+def _argument(operation: Operation, parameter: Parameter) -> str:
+    value = f"{operation.name}.{parameter.name}"
+    # As texts: a number in JSON may have more digits than Python reads by itself.
+    text = "::text" if parameter.type.sql in ("regclass", "jsonb", "numeric") else ""
+    return f"\n        '{parameter.name}', {value}{text}"
+
+
+def _body(operation: Operation) -> str:
+    if operation.is_value:
+        return f"    RETURN (_answer ->> 'value')::{operation.result[0].sql};\n"
+    if not operation.result:
+        return ""
+    return (
+        "    RETURN QUERY SELECT * FROM jsonb_to_recordset(_answer -> 'rows')\n"
+        f"        AS found ({result_columns(operation)});\n"
+    )
+
+
+def _name(column: Column) -> str:
+    return f'"{column.name}"' if column.name in _RESERVED else column.name
+
+
+def _setting(value: Any) -> str:
+    return value if value in ("on", "off") or "pg_catalog" in value else _quoted(value)
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

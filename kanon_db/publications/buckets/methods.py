@@ -1,0 +1,90 @@
+"""The methods that find a bucket setting, all with one signature."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kanon_db.algorithms.bucketization import anatomy as anatomy_setting
+from kanon_db.algorithms.bucketization import multi_size as multi_size_setting
+from kanon_db.algorithms.bucketization import optimal as optimal_setting
+from kanon_db.algorithms.bucketization import two_size as two_size_setting
+from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
+from kanon_db.algorithms.bucketization.setting import BucketSetting
+from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.publications.buckets.request import BucketRequest
+from kanon_db.publications.kind import Found
+
+
+@dataclass(frozen=True, eq=False)
+class SensitiveValues:
+    """How often each sensitive value occurs, and how often it may: all that a method looks at.
+
+    Attributes
+    ----------
+    labels : sequence of (str or None)
+        Texts of the values; None is NULL.
+    counts : ndarray of int64, shape (n_values,)
+    privacy : FPrimePrivacy
+        Thresholds.
+    """
+
+    labels: Sequence[str | None]
+    counts: IntArray
+    privacy: FPrimePrivacy
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A bucket setting, and how often a value may stand in a bucket of each size.
+
+    Attributes
+    ----------
+    setting : BucketSetting
+    limits : ndarray of int64, shape (n_values, n_sizes)
+    l : int or None
+        Diversity that the buckets of Anatomy have.
+    """
+
+    setting: BucketSetting
+    limits: IntArray
+    l: int | None = None
+
+
+def anatomy(data: SensitiveValues, request: BucketRequest, pulse: Pulse) -> Found:  # noqa: ARG001
+    """Make buckets of l and l + 1 records; its sizes and time need no bounds."""
+    l = data.privacy.corresponding_l()
+    setting = anatomy_setting(data.counts, l)
+    limits = np.ones((data.counts.size, len(setting.sizes)), dtype=np.int64)
+    return Found(Plan(setting, limits, l))
+
+
+def two_size(data: SensitiveValues, request: BucketRequest, pulse: Pulse) -> Found:
+    """Find the least loss with two sizes."""
+    setting = two_size_setting(data.counts, data.privacy, request.max_bucket_size, pulse=pulse)
+    return Found(plan_of(data, setting))
+
+
+def multi_size(data: SensitiveValues, request: BucketRequest, pulse: Pulse) -> Found:
+    """Find less loss with more sizes."""
+    setting = multi_size_setting(data.counts, data.privacy, request.max_bucket_size, pulse=pulse)
+    return Found(plan_of(data, setting))
+
+
+def optimal(data: SensitiveValues, request: BucketRequest, pulse: Pulse) -> Found:
+    """Find the least loss of all."""
+    found = optimal_setting(
+        data.counts,
+        data.privacy,
+        request.max_bucket_size,
+        pulse=pulse.within(request.options.time_limit),
+    )
+    return Found(plan_of(data, found.setting), found.proof)
+
+
+def plan_of(data: SensitiveValues, setting: BucketSetting) -> Plan:
+    """Return a setting with the limits that the thresholds give."""
+    return Plan(setting, data.privacy.occurrence_limits(setting.sizes))

@@ -1,0 +1,83 @@
+"""What can be asked of a bucketization."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from kanon_db.declaration import SECONDS, choice, json_object, options, parameter, whole
+from kanon_db.errors import InvalidParameterError
+from kanon_db.publications.request import PublishRequest
+
+if TYPE_CHECKING:
+    from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
+
+_MAX_BUCKET_SIZE: Final = 5000
+
+
+def read_privacy(given: Mapping[str, Any]) -> PrivacySpecification:
+    """Read a privacy specification, with numpy, where one is needed."""
+    import json
+
+    from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
+
+    return PrivacySpecification.parse(json.dumps(given))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BucketOptions:
+    """Options of the methods."""
+
+    time_limit: float = parameter(
+        SECONDS, "Seconds for the search; then the best setting found is published.",
+        default=60.0, methods=("optimal",), is_strict=True,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class BucketRequest(PublishRequest):
+    """Parameters of `publish_buckets`."""
+
+    method: Literal["two_size", "anatomy", "multi_size", "optimal"] = parameter(
+        choice(
+            "method",
+            two_size="the least loss among settings of one or two bucket sizes",
+            anatomy="the buckets of Anatomy, for l-diversity",
+            multi_size="more sizes, less loss",
+            optimal="the least loss of all, by integer programming",
+        ),
+        "How the bucket setting is found.",
+        default="two_size",
+    )
+    privacy: PrivacySpecification = parameter(
+        json_object(read_privacy),
+        'Privacy specification, such as \'{"theta": 8, "base": 0.02}\' or \'{"l": 4}\'.',
+    )
+    max_bucket_size: int = parameter(
+        whole(most=_MAX_BUCKET_SIZE, metavar="RECORDS"),
+        "Largest size of a bucket; Anatomy has its own.",
+        default=50,
+    )
+    assignment: Literal["random", "local"] = parameter(
+        choice(
+            "assignment",
+            random="records are drawn into buckets at random",
+            local="similar records share buckets, whose sizes result from them; the method plays"
+            " no part",
+        ),
+        "How records are assigned to buckets.",
+        default="random",
+    )
+    options: BucketOptions = parameter(
+        options(BucketOptions), "Options of the method, such as '{\"time_limit\": 60}'.",
+        default=None, follows=2,
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.assignment == "local" and self.method == "anatomy":
+            raise InvalidParameterError(
+                "the assignment local makes buckets of sizes of its own, while Anatomy's are given",
+                hint='leave out the method: {"l": …} holds for local buckets, too',
+            )

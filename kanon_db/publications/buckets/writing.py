@@ -1,0 +1,92 @@
+"""Writing QIT, SAT and their weighted view."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kanon_db.algorithms.bucketization.setting import BucketSetting
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
+from kanon_db.publications.buckets.tables import BucketTables, first_bucket_ids
+from kanon_db.randomness import SecureRandom
+from kanon_db.session import Session
+from kanon_db.transfer.columns import int4_bytes, inverse_permutation, with_numbers
+from kanon_db.transfer.snapshot import DistinctValues, Snapshot
+
+
+def number_buckets(setting: BucketSetting, random: SecureRandom) -> CodeArray:
+    """Return the published number of each bucket: random within its size."""
+    return np.concatenate(
+        [
+            np.int32(first) + random.permutation(n_buckets).astype(np.int32)
+            for first, n_buckets in zip(
+                first_bucket_ids(setting), setting.counts.tolist(), strict=True
+            )
+        ]
+    )
+
+
+def write_qit(
+    tables: BucketTables,
+    snapshot: Snapshot,
+    bucket_ids: CodeArray,
+    order: AnyIntArray,
+) -> None:
+    """Write the quasi-identifiers with their bucket, in the order given."""
+    session = snapshot.session
+    session.step("writing the quasi-identifier table")
+    names = ", ".join(f"s.{name}" for name in tables.quasi_identifiers)
+    index = f"r.{snapshot.record}"
+    numbered, (bucket_id, place) = with_numbers(session, snapshot.table, (1, index), (2, index))
+    session.fetch(
+        f"CREATE TABLE {tables.qit} AS SELECT {names}, s.{bucket_id} AS {tables.bucket_id}"
+        f" FROM {numbered} AS s ORDER BY s.{place}",
+        int4_bytes(bucket_ids),
+        int4_bytes(inverse_permutation(order)),
+    )
+
+
+def write_sat(
+    tables: BucketTables,
+    snapshot: Snapshot,
+    values: DistinctValues,
+    codes: CodeArray,
+    bucket_ids: CodeArray,
+) -> None:
+    """Write how often each sensitive value stands in each bucket, by value and bucket.
+
+    Whatever order the join makes of that, it knows nothing of the records' order.
+    """
+    session = snapshot.session
+    session.step("writing the sensitive table")
+    pairs = codes.astype(np.int64)
+    pairs <<= 32
+    pairs |= bucket_ids
+    pairs.sort()  # in place: np.unique would hold several copies
+    starts = np.flatnonzero(np.diff(pairs, prepend=-1))
+    counts = np.diff(starts, append=pairs.size)
+    numbered, (code, bucket_id, count) = with_numbers(
+        session,
+        "(SELECT generate_series(0, $3::int4 - 1) AS i)",
+        (1, "2 * r.i"),
+        (1, "2 * r.i + 1"),
+        (2, "r.i"),
+    )
+    session.fetch(
+        f"CREATE TABLE {tables.sat} AS SELECT b.{bucket_id} AS {tables.bucket_id},"
+        f" v.value AS {tables.sensitive}, b.{count} AS {tables.count}"
+        f" FROM {numbered} AS b JOIN {values.table} AS v ON v.code = b.{code}",
+        pairs[starts].astype(">i8").tobytes(),  # each value's code, then its bucket
+        int4_bytes(counts),
+        str(starts.size),
+    )
+
+
+def write_view(tables: BucketTables, session: Session) -> None:
+    """Join QIT and SAT, weighting each possible value by its share of the bucket."""
+    names = ", ".join(f"q.{column}" for column in tables.quasi_identifiers)
+    session.fetch(
+        f"CREATE VIEW {tables.view} AS SELECT {names}, s.{tables.sensitive},"
+        f" s.{tables.count}::float8 / {tables.size(f's.{tables.bucket_id}')} AS {tables.weight}"
+        f" FROM {tables.qit} AS q JOIN {tables.sat} AS s"
+        f" ON s.{tables.bucket_id} = q.{tables.bucket_id}"
+    )

@@ -1,0 +1,74 @@
+"""The methods that find matches, all with one signature."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import Any
+
+from kanon_db.algorithms import freeform
+from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.recoding import Microdata
+from kanon_db.publications.freeform.request import FreeformRequest
+from kanon_db.publications.kind import Found
+
+
+def optimal(data: Microdata, request: FreeformRequest, pulse: Pulse) -> Found:
+    """Find the least loss of all."""
+    found = freeform.optimal(
+        data, request.k, symmetric=request.options.symmetric,
+        pulse=pulse.within(request.options.time_limit),
+    )  # fmt: skip
+    return Found(found.matches, found.proof)
+
+
+def sort_greedy(data: Microdata, request: FreeformRequest, pulse: Pulse) -> Found:
+    """Take the lightest matches first."""
+    if request.options.symmetric:
+        return _partitioned(freeform.symmetric, data, request, pulse)
+    return _refined(freeform.sort_greedy, data, request, pulse)
+
+
+def greedy(data: Microdata, request: FreeformRequest, pulse: Pulse) -> Found:
+    """Take each record's lightest match in turn."""
+    return _refined(freeform.greedy, data, request, pulse)
+
+
+def hungarian(data: Microdata, request: FreeformRequest, pulse: Pulse) -> Found:
+    """Take the assignment of least loss in each round."""
+    return _refined(freeform.hungarian, data, request, pulse)
+
+
+def min_cost_flow(data: Microdata, request: FreeformRequest, pulse: Pulse) -> Found:
+    """Find the matches of another paper, for comparison."""
+    return _partitioned(freeform.min_cost_flow, data, request, pulse)
+
+
+def ring(data: Microdata, request: FreeformRequest, pulse: Pulse) -> Found:
+    """Match small partitions in rings, for comparison."""
+    return _partitioned(freeform.ring, data, request, pulse)
+
+
+def k_concealment(data: Microdata, request: FreeformRequest, pulse: Pulse) -> Found:
+    """Find matches that give a weaker guarantee."""
+    return Found(freeform.k_concealment(data, request.k, pulse=pulse).matches)
+
+
+def _refined(search: Any, data: Microdata, request: FreeformRequest, pulse: Pulse) -> Found:
+    improving = partial(search, improve=request.options.refine)
+    return _partitioned(improving, data, request, pulse)
+
+
+def _partitioned(
+    search: freeform.Method, data: Microdata, request: FreeformRequest, pulse: Pulse
+) -> Found:
+    options = request.options
+    found = freeform.partitioned(
+        data,
+        request.k,
+        search,
+        options.partition_size or freeform.PARTITION_SIZE,
+        workers=options.workers or min(2, os.cpu_count() or 1),
+        pulse=pulse,
+    )
+    return Found(found.matches)

@@ -1,0 +1,86 @@
+"""What can be asked of a freeform publication."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final, Literal
+
+from kanon_db.declaration import FLAG, SECONDS, WEIGHTS, choice, options, parameter, whole
+from kanon_db.errors import InvalidParameterError
+from kanon_db.publications.request import PublishRequest
+
+_REFINED: Final = ("sort_greedy", "greedy", "hungarian")
+_IN_PARTITIONS: Final = (*_REFINED, "min_cost_flow", "ring")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FreeformOptions:
+    """Options of the methods."""
+
+    partition_size: int | None = parameter(
+        whole(), "Fewest records of a segment that is searched by itself; 2,000 by default.",
+        default=None, methods=_IN_PARTITIONS, is_strict=True,
+    )  # fmt: skip
+    workers: int | None = parameter(
+        whole(most=64),
+        "Partitions searched at the same time; by default 2, where there are as many processors.",
+        default=None, methods=_IN_PARTITIONS,
+    )  # fmt: skip
+    refine: bool = parameter(
+        FLAG, "Lower the loss of the graph that the method has found.", default=True,
+        methods=_REFINED,
+    )  # fmt: skip
+    symmetric: bool = parameter(
+        FLAG, "Make matches mutual.", default=False, methods=("sort_greedy", "optimal"),
+        is_strict=True,
+    )  # fmt: skip
+    time_limit: float = parameter(
+        SECONDS, "Seconds for the search.", default=60.0, methods=("optimal",)
+    )
+    allow_weaker: bool = parameter(
+        FLAG, "Publish by k_concealment, which is weaker than k-anonymity.", default=False,
+        methods=("k_concealment",),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class FreeformRequest(PublishRequest):
+    """Parameters of `publish_freeform`."""
+
+    k: int = parameter(
+        whole(), "Originals that each row matches, and rows that each original matches."
+    )
+    method: Literal[
+        "sort_greedy", "greedy", "hungarian", "optimal", "min_cost_flow", "ring", "k_concealment"
+    ] = parameter(
+        choice(
+            "method",
+            sort_greedy="the lightest matches first",
+            greedy="each record takes its lightest match in turn",
+            hungarian="each round the assignment of least loss",
+            optimal="the least loss of all, for about ten records",
+            min_cost_flow="for comparison",
+            ring="for comparison: small partitions, matched in a ring",
+            k_concealment="a weaker guarantee, refused unless options allow_weaker is true",
+        ),
+        "How matches are found.",
+        default="sort_greedy",
+    )
+    weights: Mapping[str, Fraction] | None = parameter(
+        WEIGHTS, "Factor of the loss, by quasi-identifier.", default=None
+    )
+    options: FreeformOptions = parameter(
+        options(FreeformOptions), "Options of the method, such as '{\"partition_size\": 2000}'.",
+        default=None,
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.method == "k_concealment" and not self.options.allow_weaker:
+            raise InvalidParameterError(
+                "k_concealment is a weaker guarantee than k-anonymity",
+                detail="the k possible matches of a record are not equally likely",
+                hint='use sort_greedy; to publish all the same, pass {"allow_weaker": true}',
+            )

@@ -1,0 +1,74 @@
+"""The methods that find equivalence classes, all with one signature."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Final
+
+import numpy as np
+
+from kanon_db.algorithms import generalization
+from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.recoding import Microdata
+from kanon_db.errors import InvalidParameterError
+from kanon_db.publications.generalized.request import GeneralizedRequest
+from kanon_db.publications.kind import Found
+
+_MOST_FOR_K_MEMBER: Final = 50_000  # it compares every record with every other
+
+
+def optimal(data: Microdata, request: GeneralizedRequest, pulse: Pulse) -> Found:
+    """Find the least loss of all."""
+    found = generalization.optimal(
+        data, request.k, formulation=request.options.formulation, pulse=pulse
+    )
+    return Found(found.class_of_record, found.proof)
+
+
+def split_carry(data: Microdata, request: GeneralizedRequest, pulse: Pulse) -> Found:
+    """Find the optimum of a few classes at a time."""
+    options = request.options
+    found = generalization.split_carry(
+        data, request.k, s=options.s, carry=options.carry, bubble=options.bubble, pulse=pulse
+    )
+    return Found(found.class_of_record)
+
+
+def greedy_search(data: Microdata, request: GeneralizedRequest, pulse: Pulse) -> Found:
+    """Grow classes record by record."""
+    options = request.options
+    found = generalization.greedy_search(
+        data, request.k, block_size=options.block_size, left_over=options.left_over, pulse=pulse
+    )
+    return Found(found.class_of_record)
+
+
+def k_member(data: Microdata, request: GeneralizedRequest, pulse: Pulse) -> Found:
+    """Grow classes, each from the record furthest from the last one."""
+    if data.n_records > _MOST_FOR_K_MEMBER:
+        raise InvalidParameterError(
+            "the table is too large for the method k_member",
+            detail=f"n_records = {data.n_records:,}, limit = {_MOST_FOR_K_MEMBER:,}",
+            hint="use the method greedy_search",
+        )
+    found = generalization.k_member(data, request.k, random=new_random(), pulse=pulse)
+    return Found(found.class_of_record)
+
+
+def mondrian(data: Microdata, request: GeneralizedRequest, pulse: Pulse) -> Found:
+    """Cut the table in halves again and again."""
+    found = generalization.mondrian(data, request.k, cut=request.options.cut, pulse=pulse)
+    return Found(found.class_of_record)
+
+
+def initial(data: Microdata, request: GeneralizedRequest, pulse: Pulse) -> Found:  # noqa: ARG001
+    """Take groups of k in sorted order."""
+    return Found(generalization.initial(data, request.k).class_of_record)
+
+
+def new_random() -> np.random.Generator:
+    """Return a generator, seeded afresh.
+
+    It decides on losses, not on who can be told from whom.
+    """
+    return np.random.default_rng(secrets.randbits(128))

@@ -1,0 +1,138 @@
+"""What can be asked of a generalized publication."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Literal
+
+from kanon_db.declaration import (
+    FLAG,
+    SECONDS,
+    SHARE,
+    WEIGHTS,
+    choice,
+    json_object,
+    options,
+    pair,
+    parameter,
+    whole,
+)
+from kanon_db.errors import InvalidParameterError
+from kanon_db.publications.request import PublishRequest
+
+if TYPE_CHECKING:
+    from kanon_db.publications.generalized.constraints import ClassConstraints
+
+
+def _read_constraints(given: Mapping[str, Any]) -> ClassConstraints:
+    from kanon_db.publications.generalized.constraints import ClassConstraints  # loads numpy
+
+    return ClassConstraints.parse(given)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneralizedOptions:
+    """Options of the methods."""
+
+    time_limit: float = parameter(
+        SECONDS, "Seconds for the search, refinement included.", default=60.0
+    )
+    s: int = parameter(
+        whole(), "Classes' worth of records that are searched at a time.", default=3,
+        methods=("split_carry",),
+    )  # fmt: skip
+    carry: int | None = parameter(
+        whole(least=0), "Records carried over to the next search.", default=None,
+        methods=("split_carry",),
+    )  # fmt: skip
+    bubble: tuple[int, int] | None = parameter(
+        pair(), "[P, A]: passes of bubbling, and the attributes that they sort by.",
+        default=None, methods=("split_carry",),
+    )  # fmt: skip
+    block_size: int | None = parameter(
+        whole(least=2), "Most row types to search among; all by default.", default=None,
+        methods=("greedy_search",),
+    )  # fmt: skip
+    left_over: Literal["least_increase", "least_result"] = parameter(
+        choice(
+            "rule for left-over records",
+            least_increase="the class whose loss grows least",
+            least_result="the class whose loss is least afterwards",
+        ),
+        "Which class a left-over record joins.",
+        default="least_increase",
+        methods=("greedy_search",),
+    )
+    cut: Literal["strict", "relaxed"] = parameter(
+        choice(
+            "cut",
+            strict="equal values stay together",
+            relaxed="equal values may be divided, so that halves are even",
+        ),
+        "How Mondrian cuts at the median.",
+        default="strict",
+        methods=("mondrian",),
+    )
+    formulation: Literal["set_partition", "bigm"] = parameter(
+        choice(
+            "formulation",
+            set_partition="one variable for each class that is worth a look",
+            bigm="one for each pair of records, for tables of some ten records",
+        ),
+        "The integer program of the optimum.",
+        default="set_partition",
+        methods=("optimal",),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneralizedRequest(PublishRequest):
+    """Parameters of `publish_generalized`."""
+
+    k: int = parameter(whole(), "Fewest rows that share all their cells.")
+    method: Literal[
+        "auto", "optimal", "split_carry", "greedy_search", "k_member", "mondrian", "initial"
+    ] = parameter(
+        choice(
+            "method",
+            auto="chooses one for the table, and says which and why",
+            optimal="the least loss of all, for tens of records",
+            split_carry="the optimum of a few classes at a time",
+            greedy_search="classes grown record by record, in sorted order",
+            k_member="classes grown from the record furthest from the last one",
+            mondrian="the table cut in halves again and again: the fastest",
+            initial="groups of k in sorted order",
+        ),
+        "How classes are found.",
+        default="auto",
+    )
+    weights: Mapping[str, Fraction] | None = parameter(
+        WEIGHTS, "Factor of the loss, by quasi-identifier.", default=None
+    )
+    options: GeneralizedOptions = parameter(
+        options(GeneralizedOptions), "Options of the method, such as '{\"time_limit\": 60}'.",
+        default=None,
+    )  # fmt: skip
+    constraints: ClassConstraints | None = parameter(
+        json_object(_read_constraints),
+        "On the sensitive values that share cells, such as '{\"l\": 3}' or '{\"t\": 0.2}'.",
+        default=None,
+    )
+    max_suppressed: Fraction = parameter(
+        SHARE, "Share of the records that may be left out where that lowers the loss.", default="0"
+    )
+    refine: bool = parameter(
+        FLAG, "Lower the loss of the classes found, until the time limit.", default=True
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        constraints = self.constraints
+        if constraints is not None and constraints.depends_on_frequencies and self.max_suppressed:
+            raise InvalidParameterError(
+                "constraints relative to the table's frequencies go with no suppression",
+                detail="readers know only the published records, not those that were left out",
+                hint="leave out max_suppressed, or t and theta",
+            )

@@ -1,0 +1,144 @@
+"""What a kind of publication does, step by step; the pipeline runs the steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any, Generic, Protocol, TypeVar
+
+from kanon_db.algorithms.ground.proof import Proof
+from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.catalog.entries import Publication, Source
+from kanon_db.publications.request import PublishRequest
+from kanon_db.publications.results import Check, Examination
+from kanon_db.session import Session
+from kanon_db.transfer.columns import ColumnType
+from kanon_db.transfer.snapshot import Snapshot
+
+Request = TypeVar("Request", bound=PublishRequest)
+RequestT = TypeVar("RequestT", bound=PublishRequest, contravariant=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Job(Generic[Request]):
+    """A publication under way: everything that was declared, validated and read.
+
+    Attributes
+    ----------
+    session : Session
+    request : PublishRequest
+    source : Source
+    types : dict of str to ColumnType
+        All columns of the source, in their order.
+    schema : str
+        Of published relations.
+    snapshot : Snapshot
+        The columns that the kind asked for.
+    """
+
+    session: Session
+    request: Request
+    source: Source
+    types: Mapping[str, ColumnType]
+    schema: str
+    snapshot: Snapshot
+
+    def pulse(self, seconds: float = float("inf")) -> Pulse:
+        """Return the session's heartbeat with a time limit from now on."""
+        return Pulse(seconds, self.session.heartbeat)
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What a method has found.
+
+    Attributes
+    ----------
+    result : object
+        What the kind writes: a bucket setting, classes, matches, a suppression.
+    proof : Proof or None
+        Of exact methods: how far from the optimum it can be.
+    method : str or None
+        The method that was chosen, where the one asked for chooses among others.
+    """
+
+    result: Any
+    proof: Proof | None = None
+    method: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Written:
+    """What was written, and what only its making can tell.
+
+    Attributes
+    ----------
+    guarantee : str
+    readable, closed : sequence of str
+        Relations for readers, and relations that nobody else may read; quoted.
+    layout : dict
+        What the catalog keeps for the estimator and the verification.
+    checks : sequence of Check
+        Those that need the source.
+    metrics : dict of str to float
+        Those that need the source.
+    parameters : dict
+        What the catalog keeps beside the request's.
+    """
+
+    guarantee: str
+    readable: Sequence[str]
+    closed: Sequence[str] = ()
+    layout: Mapping[str, Any] = field(default_factory=dict)
+    checks: Sequence[Check] = ()
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+def run_method(
+    methods: ModuleType, job: Job[Any], data: Any, pulse: Pulse | None = None, method: str = ""
+) -> Found:
+    """Call the function of the method that is asked for.
+
+    Parameters
+    ----------
+    methods : module
+        With a function of the name of each method: ``method(data, request, pulse) -> Found``.
+    data : object
+        What the methods of the kind search in.
+    pulse : Pulse, optional
+        With a time limit, where the kind has one for all methods.
+    method : str
+        Another method than the request's.
+    """
+    search = getattr(methods, method or job.request.method)
+    found: Found = search(data, job.request, pulse or job.pulse())
+    return found
+
+
+class Kind(Protocol[RequestT]):
+    """A kind of publication."""
+
+    suffixes: Sequence[str]
+    """Of the names of the published relations; the first is that which readers query."""
+
+    def prepare(self, request: RequestT, source: Source) -> None:
+        """Refuse what does not fit the source's description, before anything is read."""
+
+    def columns(self, source: Source, types: Mapping[str, ColumnType]) -> list[str]:
+        """Name the columns of the source that publishing reads."""
+
+    def comparable(self, source: Source) -> Sequence[str]:
+        """Name the columns whose values must be equal or ordered for it to work."""
+
+    def search(self, job: Job[Any]) -> Found:
+        """Decide what to publish."""
+
+    def write(self, job: Job[Any], found: Found) -> Written:
+        """Write the published relations."""
+
+    def examine(
+        self, session: Session, publication: Publication, *, is_new: bool = False
+    ) -> Examination:
+        """Check the published relations, and measure them, from themselves alone."""

@@ -1,0 +1,47 @@
+"""The kinds that kanon_db has, each declared in its own room and registered here."""
+
+from __future__ import annotations
+
+from kanon_db.publications.buckets.request import BucketRequest
+from kanon_db.publications.freeform.request import FreeformRequest
+from kanon_db.publications.generalized.request import GeneralizedRequest
+from kanon_db.publications.registry import DeclaredKind, register_kind
+from kanon_db.publications.suppressed.request import SuppressedRequest
+
+register_kind(
+    DeclaredKind(
+        name="buckets",
+        request=BucketRequest,
+        help="publish a registered source as buckets under F'-privacy",
+        details="Makes tables NAME_qit and NAME_sat, and the view NAME, which joins them.",
+        room="kanon_db.publications.buckets",
+    )
+)
+register_kind(
+    DeclaredKind(
+        name="generalized",
+        request=GeneralizedRequest,
+        help="publish a registered source k-anonymously, with ranges and sets that rows share",
+        details="Makes the materialized view NAME.",
+        room="kanon_db.publications.generalized",
+    )
+)
+register_kind(
+    DeclaredKind(
+        name="freeform",
+        request=FreeformRequest,
+        help="publish a registered source k-anonymously, each row with ranges and sets of its own",
+        details="Makes the materialized view NAME.",
+        room="kanon_db.publications.freeform",
+    )
+)
+register_kind(
+    DeclaredKind(
+        name="suppressed",
+        request=SuppressedRequest,
+        help="publish a registered source k-anonymously, with suppressed cells",
+        details="Makes the materialized view NAME. Without patterns and rules, any cells may be"
+        " suppressed; `kanon patterns` shows which combinations they allow.",
+        room="kanon_db.publications.suppressed",
+    )
+)

@@ -1,0 +1,83 @@
+"""Who may read a publication."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from kanon_db.errors import InvalidParameterError, NotFoundError
+from kanon_db.session import Session
+from kanon_db.transfer.columns import Relation
+
+DEFAULT_READERS: Final = ("kanon_analyst",)
+
+
+def check_readers(session: Session, readers: Sequence[str] | None, schema: str) -> tuple[str, ...]:
+    """Return the roles that may read a publication, refusing those that could not reach it.
+
+    Raises
+    ------
+    NotFoundError
+        When a role does not exist.
+    InvalidParameterError
+        When a role cannot use the schema of publications.
+    """
+    roles = DEFAULT_READERS if readers is None else tuple(dict.fromkeys(readers))
+    for role in roles:
+        rows = session.fetch(
+            "SELECT has_schema_privilege(oid, $2::text, 'USAGE') AS reaches"
+            " FROM pg_roles WHERE rolname = $1::text",
+            role,
+            schema,
+        )
+        if not rows:
+            raise NotFoundError("a reader is not a role of this server", detail=f'role "{role}"')
+        if not rows[0]["reaches"]:
+            raise InvalidParameterError(
+                "a reader cannot use the schema of publications",
+                detail=f'role "{role}" has no USAGE on schema "{schema}"',
+                hint="GRANT kanon_analyst TO it first",
+            )
+    return roles
+
+
+def grant_select(session: Session, relations: Sequence[str], roles: Sequence[str]) -> None:
+    """Let the readers, and nobody else, read the quoted relations."""
+    # ALTER DEFAULT PRIVILEGES gives rights on new relations to whomever it names.
+    others = session.fetch(
+        "SELECT DISTINCT r.rolname::text AS role FROM unnest($1::text[]) AS name"
+        " JOIN pg_class AS c ON c.oid = to_regclass(name) CROSS JOIN aclexplode(c.relacl) AS a"
+        " LEFT JOIN pg_roles AS r ON r.oid = a.grantee WHERE a.grantee <> c.relowner",
+        list(relations),
+    )
+    on = f"ON {', '.join(relations)}"
+    for row in others:
+        grantee = "PUBLIC" if row["role"] is None else session.identifier(row["role"])
+        session.fetch(f"REVOKE ALL {on} FROM {grantee}")
+    if roles:
+        session.fetch(f"GRANT SELECT {on} TO {', '.join(map(session.identifier, roles))}")
+
+
+def warn_of_other_publications(session: Session, source: Relation, roles: Sequence[str]) -> None:
+    """Warn when a reader can set the new publication against an older one of the same rows.
+
+    Two publications of one source, each private alone, can together tell more than either.
+    """
+    rows = session.fetch(
+        "SELECT p.name FROM kanon.publication AS p"
+        " WHERE p.source_schema = $1::text AND p.source_relation = $2::text AND EXISTS ("
+        "  SELECT 1 FROM unnest($3::text[]) AS role, kanon.setting AS s, pg_class AS c"
+        "  JOIN pg_namespace AS n ON n.oid = c.relnamespace"
+        "  WHERE s.name = 'published_schema' AND n.nspname = s.value AND c.relname = p.name"
+        "  AND has_table_privilege(role, c.oid, 'SELECT'))"
+        " ORDER BY p.name",
+        source.schema,
+        source.name,
+        list(roles),
+    )
+    if rows:
+        session.warn(
+            "the same readers can read other publications of this source"
+            f" ({', '.join(row['name'] for row in rows)}): set against each other they can tell"
+            " more about a person than each bound allows"
+        )

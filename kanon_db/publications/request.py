@@ -1,0 +1,97 @@
+"""What every kind of publication can be asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from kanon_db.catalog.names import PUBLICATION
+from kanon_db.declaration import (
+    FLAG,
+    NAMES,
+    RELATION,
+    Column,
+    Parameter,
+    columns,
+    parameter,
+    parameters_of,
+    unknown,
+)
+
+RESULT: tuple[Column, ...] = columns(
+    publication_id="bigint",
+    name="text",
+    guarantee="text",
+    records="bigint",
+    metrics="jsonb",
+    seconds="double precision",
+)
+"""What every `publish_*` returns: one row."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishRequest:
+    """Parameters of all kinds; those of a kind are added by its own request.
+
+    A request has ``method``, and ``options`` if its methods have any.
+    """
+
+    NOT_RECORDED: ClassVar = ("source", "publication", "method", "readers", "replace")
+    """Parameters that the catalog has elsewhere, or as something else."""
+
+    source: str = parameter(
+        RELATION, "A registered relation, such as 'public.census'.", is_positional=True
+    )
+    publication: str = parameter(
+        PUBLICATION, "Name of the publication.", is_positional=True, metavar="NAME"
+    )
+    readers: tuple[str, ...] | None = parameter(
+        NAMES, "Roles that may read it; kanon_analyst by default.", default=None, follows=1
+    )
+    replace: bool = parameter(
+        FLAG, "Replace the publication if it exists, in the same transaction.", default=False,
+        follows=1,
+    )  # fmt: skip
+    given: Mapping[str, Any] = field(default_factory=dict)
+    if TYPE_CHECKING:
+        # Each kind declares it as a parameter, with its methods.
+        method: str
+
+    def __post_init__(self) -> None:
+        for option in self.unused_options:
+            if option.is_strict:
+                raise unknown("option", option.name, self.options_of_method)
+
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """What was asked for, as plain JSON for the catalog; defaults where nothing was given."""
+        recorded = {}
+        for item in parameters_of(type(self)):
+            if item.name not in self.NOT_RECORDED:
+                given = self.given.get(item.name)
+                default = {} if item.type.options else item.default
+                recorded[item.name] = default if given is None else given
+        return recorded
+
+    @property
+    def unused_options(self) -> list[Parameter]:
+        """The options given that belong to other methods than the one asked for."""
+        return [
+            option
+            for option in self._declared_options
+            if option.name in (self.given.get("options") or {}) and not self._uses(option)
+        ]
+
+    @property
+    def options_of_method(self) -> list[str]:
+        """The names of the options that the method uses."""
+        return sorted(option.name for option in self._declared_options if self._uses(option))
+
+    @property
+    def _declared_options(self) -> list[Parameter]:
+        declared = next((p.type.options for p in parameters_of(type(self)) if p.type.options), None)
+        return [] if declared is None else parameters_of(declared)
+
+    def _uses(self, option: Parameter) -> bool:
+        return not option.methods or self.method in (*option.methods, "auto")

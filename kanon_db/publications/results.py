@@ -1,0 +1,64 @@
+"""What publishing and examining a publication give."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Published:
+    """What a `publish_*` call returns.
+
+    Attributes
+    ----------
+    publication_id : int
+    name : str
+    guarantee : str
+        The privacy guarantee in words.
+    records : int
+    metrics : dict of str to float
+        The headline metrics.
+    seconds : float
+        Wall-clock time of the call.
+    """
+
+    publication_id: int
+    name: str
+    guarantee: str
+    records: int
+    metrics: dict[str, float]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of a verification: what must hold, its bound, what was measured."""
+
+    check: str
+    bound: str
+    measured: str
+    holds: bool
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What was found in the published relations.
+
+    Attributes
+    ----------
+    checks : list of Check
+    metrics : dict of str to float
+        Empty where the relations are not of the kinds that were published: what stands in their
+        place is not read, since that would run it with the rights of whoever verifies.
+    """
+
+    checks: list[Check]
+    metrics: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One line of the metrics."""
+
+    metric: str
+    value: float

@@ -1,0 +1,39 @@
+"""The methods that choose what each row keeps, all with one signature."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kanon_db.algorithms import suppression
+from kanon_db.algorithms.ground.arrays import CodeArray
+from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.suppression import PatternSet
+from kanon_db.publications.kind import Found
+from kanon_db.publications.suppressed.request import SuppressedRequest
+
+
+@dataclass(frozen=True, eq=False)
+class CodedRows:
+    """Quasi-identifiers as codes, and the patterns by which they may be suppressed.
+
+    Attributes
+    ----------
+    codes : ndarray of int32, shape (n_records, m)
+    patterns : PatternSet
+    """
+
+    codes: CodeArray
+    patterns: PatternSet
+
+
+def greedy(data: CodedRows, request: SuppressedRequest, pulse: Pulse) -> Found:
+    """Try one pattern after the other, the cheapest first."""
+    return Found(suppression.greedy(data.codes, data.patterns, request.k, pulse=pulse))
+
+
+def optimal(data: CodedRows, request: SuppressedRequest, pulse: Pulse) -> Found:
+    """Find the least cost."""
+    found = suppression.optimal(
+        data.codes, data.patterns, request.k, pulse=pulse.within(request.options.time_limit)
+    )
+    return Found(found.suppression, found.proof)

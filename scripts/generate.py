@@ -1,0 +1,209 @@
+"""Write what is derived from the declared operations and committed: ``make generate``.
+
+The SQL functions, the methods of the Python interface, and the tables of the reference.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from kanon_db.declaration import Operation, Parameter, parameters_of
+from kanon_db.interfaces import sql
+from kanon_db.operations import operations
+
+_METHODS: Final = "kanon_db/interfaces/python_methods.py"
+_REFERENCE: Final = "docs/reference.md"
+
+
+def generated(root: Path) -> dict[Path, str]:
+    """Return every generated file of a checkout, with its text."""
+    declared = list(operations().values())
+    files = {
+        root / "sql" / f"30_{operation.name}.sql": sql.function_sql(operation)
+        for operation in declared
+    }
+    files[root / _METHODS] = formatted(python_methods(declared))
+    reference = root / _REFERENCE
+    files[reference] = with_tables(reference.read_text(encoding="utf-8"), declared)
+    return files
+
+
+# -- Python ------------------------------------------------------------------------------------
+
+
+def python_methods(declared: Iterable[Operation]) -> str:
+    """Write the class of methods that the Python interface inherits."""
+    declared = list(declared)
+    rows = sorted({operation.row_class for operation in declared if operation.row_class})
+    imports = [f"from {module} import {name}" for module, name in (row.split(":") for row in rows)]
+    return "\n".join(
+        [
+            '"""The operations as methods.',
+            "",
+            "Written by `make generate` from what kanon_db/operations.py declares.",
+            '"""',
+            "",
+            '# mypy: disable-error-code="no-any-return"',
+            "",
+            "from __future__ import annotations",
+            "",
+            "from collections.abc import Mapping, Sequence",
+            "from decimal import Decimal",
+            "from typing import TYPE_CHECKING, Any",
+            "",
+            "if TYPE_CHECKING:",
+            "    import pandas as pd",
+            "",
+            *(f"    {line}" for line in imports),
+            "",
+            "",
+            "class Methods:",
+            '    """A method for each operation; `perform` does the work of all."""',
+            "",
+            "    def perform(self, name: str, given: Mapping[str, Any]) -> Any:",
+            '        """Perform an operation by its name."""',
+            "        raise NotImplementedError",
+            *(line for operation in declared for line in _method(operation)),
+            "",
+        ]
+    )
+
+
+def formatted(text: str) -> str:
+    """Return Python as the rest of the project is formatted."""
+    command = [sys.executable, "-m", "ruff", "format", "--quiet", "--line-length", "100", "-"]
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+
+
+def _method(operation: Operation) -> list[str]:
+    declared = operation.parameters
+    positional = [item for item in declared if item.is_positional]
+    named = [item for item in declared if not item.is_positional]
+    signature = ["self", *map(_annotated, positional), *(["*"] if named else [])]
+    signature += map(_annotated, sorted(named, key=lambda item: not item.is_required))
+    given = ", ".join(f'"{item.name}": {item.name}' for item in declared)
+    doc = f"{operation.help[0].upper()}{operation.help[1:]}."
+    sections = [doc, *([operation.details] if operation.details else [])]
+    if declared:
+        sections.append("Parameters\n----------\n" + "\n".join(map(_documented, declared)))
+    if operation.is_many:
+        names = ", ".join(f"``{column.name}``" for column in operation.result)
+        sections.append(f"Returns\n-------\nDataFrame\n    Columns {names}.")
+    text = "\n\n".join(sections)
+    end = "\n" * (len(sections) > 1)
+    return [
+        "",
+        f"    def {operation.name}({', '.join(signature)}) -> {_returned(operation)}:",
+        *(part for line in f'"""{text}{end}"""'.split("\n") for part in _wrapped(line)),
+        f'        return self.perform("{operation.name}", {{{given}}})',
+    ]
+
+
+def _wrapped(line: str) -> list[str]:
+    indent = " " * (8 + len(line) - len(line.lstrip()))
+    return textwrap.wrap(line.strip(), 100, initial_indent=indent, subsequent_indent=indent) or [""]
+
+
+def _documented(parameter: Parameter) -> str:
+    return f"{parameter.name} : {parameter.type.python}\n    {parameter.help}"
+
+
+def _annotated(parameter: Parameter) -> str:
+    optional = " | None" if parameter.default is None else ""
+    default = "" if parameter.is_required else f" = {parameter.default!r}"
+    return f"{parameter.name}: {parameter.type.python}{optional}{default}"
+
+
+def _returned(operation: Operation) -> str:
+    if operation.is_value:
+        return "int" if operation.result[0].sql == "bigint" else "str"
+    if operation.is_many:
+        return "pd.DataFrame"
+    return operation.row_class.split(":")[1] if operation.result else "None"
+
+
+# -- the reference -----------------------------------------------------------------------------
+
+
+def with_tables(text: str, declared: Iterable[Operation]) -> str:
+    """Put the tables into the page, each between its two comments."""
+    declared = list(declared)
+    tables = {"functions": _functions(declared), "commands": _commands(declared)}
+    tables |= {operation.name: _parameters(operation) for operation in declared}
+    for name, table in tables.items():
+        mark, end = f"<!-- generated: {name} -->", "<!-- end -->"
+        pattern = re.compile(f"{re.escape(mark)}.*?{re.escape(end)}", re.DOTALL)
+        text = pattern.sub(lambda _: f"{mark}\n{table}\n{end}", text)  # noqa: B023
+    return text
+
+
+def _functions(declared: list[Operation]) -> str:
+    lines = ["| function | may be called by | |", "| --- | --- | --- |"]
+    for operation in declared:
+        names = ", ".join(item.name for item in operation.parameters)
+        audience = " and ".join(role.removeprefix("kanon_") + "s" for role in operation.audience)
+        columns = ", ".join(f"`{column.name}`" for column in operation.result if column.name)
+        returns = f"; returns {columns}" if columns else ""
+        lines.append(
+            f"| `{operation.name}({names})` | {audience} | {_cell(operation.help)}{returns} |"
+        )
+    return "\n".join(lines)
+
+
+def _parameters(operation: Operation) -> str:
+    declared = operation.parameters
+    lines = ["| parameter | type | default | |", "| --- | --- | --- | --- |"]
+    for item in declared:
+        default = sql.sql_default(declared, item)
+        shown = "" if default is None or item.is_required else f"`{default}`"
+        lines.append(f"| `{item.name}` | `{item.type.sql}` | {shown} | {_meaning(item)} |")
+    for item in declared:
+        for option in parameters_of(item.type.options) if item.type.options else []:
+            shown = "" if option.default is None else f"`{json.dumps(option.default)}`"
+            lines.append(f"| `{item.name}`: `{option.name}` | | {shown} | {_meaning(option)} |")
+    return "\n".join(lines)
+
+
+def _meaning(parameter: Parameter) -> str:
+    choices = "; ".join(f"`{name}`: {text}" for name, text in parameter.type.choices.items())
+    methods = ", ".join(f"`{method}`" for method in parameter.methods)
+    parts = [parameter.help, f"{choices}." if choices else "", f"Of {methods}." if methods else ""]
+    return _cell(" ".join(part for part in parts if part))
+
+
+def _commands(declared: list[Operation]) -> str:
+    lines = ["| command | SQL function |", "| --- | --- |"]
+    for operation in declared:
+        if operation.command:
+            given = [item for item in operation.parameters if item.is_required]
+            words = [
+                (item.metavar or item.name).upper()
+                if item.is_positional
+                else f"--{item.name.replace('_', '-')} …"
+                for item in sorted(given, key=lambda item: not item.is_positional)
+            ]
+            command = " ".join(["kanon", *operation.command, *words])
+            lines.append(f"| `{command}` | `{operation.name}` |")
+    return "\n".join(lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "\\<")
+
+
+def main() -> None:
+    """Write the generated files of this checkout."""
+    root = Path(__file__).resolve().parents[1]
+    for path, text in generated(root).items():
+        path.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+-- Written by `make generate` from what kanon_db/operations.py declares: change it there.
+-- estimate_counts(): estimate a COUNT query with GROUP BY, a row for each group.
+CREATE OR REPLACE FUNCTION kanon.python_estimate_counts(arguments jsonb) RETURNS jsonb
+LANGUAGE plpython3u STABLE
+SET search_path = pg_catalog, pg_temp
+SET datestyle = 'ISO, YMD'
+SET row_security = on
+AS $python$
+# environment
+from kanon_db.interfaces.plpython import call
+return call(plpy, 'estimate_counts', arguments)
+$python$;
+COMMENT ON FUNCTION kanon.python_estimate_counts IS 'what kanon.estimate_counts calls: no interface for people';
+
+CREATE OR REPLACE FUNCTION kanon.estimate_counts(
+    query text
+) RETURNS TABLE(group_key jsonb, estimate double precision, std_error double precision, lower_bound bigint, upper_bound bigint)
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+#variable_conflict use_column
+DECLARE
+    _answer CONSTANT jsonb := kanon.python_estimate_counts(jsonb_build_object(
+        'query', estimate_counts.query));
+    _error  CONSTANT jsonb := _answer -> 'error';
+BEGIN
+    -- RAISE takes no NULL: a statement for each combination of detail and hint.
+    IF _error ? 'detail' AND _error ? 'hint' THEN
+        RAISE EXCEPTION USING MESSAGE = _error ->> 'message', DETAIL = _error ->> 'detail',
+            HINT = _error ->> 'hint', ERRCODE = _error ->> 'sqlstate';
+    ELSIF _error ? 'detail' THEN
+        RAISE EXCEPTION USING MESSAGE = _error ->> 'message', DETAIL = _error ->> 'detail',
+            ERRCODE = _error ->> 'sqlstate';
+    ELSIF _error ? 'hint' THEN
+        RAISE EXCEPTION USING MESSAGE = _error ->> 'message', HINT = _error ->> 'hint',
+            ERRCODE = _error ->> 'sqlstate';
+    ELSIF _error IS NOT NULL THEN
+        RAISE EXCEPTION USING MESSAGE = _error ->> 'message', ERRCODE = _error ->> 'sqlstate';
+    END IF;
+    RETURN QUERY SELECT * FROM jsonb_to_recordset(_answer -> 'rows')
+        AS found (group_key jsonb, estimate double precision, std_error double precision, lower_bound bigint, upper_bound bigint);
+END
+$function$;
+COMMENT ON FUNCTION kanon.estimate_counts IS 'estimate a COUNT query with GROUP BY, a row for each group';
+
+REVOKE ALL ON FUNCTION
+    kanon.estimate_counts(text),
+    kanon.python_estimate_counts(jsonb)
+FROM PUBLIC, kanon_publisher, kanon_analyst;
+GRANT EXECUTE ON FUNCTION
+    kanon.estimate_counts(text),
+    kanon.python_estimate_counts(jsonb)
+TO kanon_publisher, kanon_analyst;

@@ -1,0 +1,53 @@
+-- Written by `make generate` from what kanon_db/operations.py declares: change it there.
+-- explain_count(): say what of a query's answer is exact, what is estimated, and how.
+CREATE OR REPLACE FUNCTION kanon.python_explain_count(arguments jsonb) RETURNS jsonb
+LANGUAGE plpython3u STABLE
+SET search_path = pg_catalog, pg_temp
+SET datestyle = 'ISO, YMD'
+SET row_security = on
+AS $python$
+# environment
+from kanon_db.interfaces.plpython import call
+return call(plpy, 'explain_count', arguments)
+$python$;
+COMMENT ON FUNCTION kanon.python_explain_count IS 'what kanon.explain_count calls: no interface for people';
+
+CREATE OR REPLACE FUNCTION kanon.explain_count(
+    query text
+) RETURNS TABLE(part text, description text, accuracy text, std_error double precision)
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+#variable_conflict use_column
+DECLARE
+    _answer CONSTANT jsonb := kanon.python_explain_count(jsonb_build_object(
+        'query', explain_count.query));
+    _error  CONSTANT jsonb := _answer -> 'error';
+BEGIN
+    -- RAISE takes no NULL: a statement for each combination of detail and hint.
+    IF _error ? 'detail' AND _error ? 'hint' THEN
+        RAISE EXCEPTION USING MESSAGE = _error ->> 'message', DETAIL = _error ->> 'detail',
+            HINT = _error ->> 'hint', ERRCODE = _error ->> 'sqlstate';
+    ELSIF _error ? 'detail' THEN
+        RAISE EXCEPTION USING MESSAGE = _error ->> 'message', DETAIL = _error ->> 'detail',
+            ERRCODE = _error ->> 'sqlstate';
+    ELSIF _error ? 'hint' THEN
+        RAISE EXCEPTION USING MESSAGE = _error ->> 'message', HINT = _error ->> 'hint',
+            ERRCODE = _error ->> 'sqlstate';
+    ELSIF _error IS NOT NULL THEN
+        RAISE EXCEPTION USING MESSAGE = _error ->> 'message', ERRCODE = _error ->> 'sqlstate';
+    END IF;
+    RETURN QUERY SELECT * FROM jsonb_to_recordset(_answer -> 'rows')
+        AS found (part text, description text, accuracy text, std_error double precision);
+END
+$function$;
+COMMENT ON FUNCTION kanon.explain_count IS 'say what of a query''s answer is exact, what is estimated, and how';
+
+REVOKE ALL ON FUNCTION
+    kanon.explain_count(text),
+    kanon.python_explain_count(jsonb)
+FROM PUBLIC, kanon_publisher, kanon_analyst;
+GRANT EXECUTE ON FUNCTION
+    kanon.explain_count(text),
+    kanon.python_explain_count(jsonb)
+TO kanon_publisher, kanon_analyst;

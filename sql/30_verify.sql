@@ -1,0 +1,53 @@
+-- Written by `make generate` from what kanon_db/operations.py declares: change it there.
+-- verify(): check a publication from its published relations alone.
+CREATE OR REPLACE FUNCTION kanon.python_verify(arguments jsonb) RETURNS jsonb
+LANGUAGE plpython3u VOLATILE
+SET search_path = pg_catalog, pg_temp
+SET datestyle = 'ISO, YMD'
+SET row_security = on
+AS $python$
+# environment
+from kanon_db.interfaces.plpython import call
+return call(plpy, 'verify', arguments)
+$python$;
+COMMENT ON FUNCTION kanon.python_verify IS 'what kanon.verify calls: no interface for people';
+
+CREATE OR REPLACE FUNCTION kanon.verify(
+    name text
+) RETURNS TABLE("check" text, bound text, measured text, holds boolean)
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+#variable_conflict use_column
+DECLARE
+    _answer CONSTANT jsonb := kanon.python_verify(jsonb_build_object(
+        'name', verify.name));
+    _error  CONSTANT jsonb := _answer -> 'error';
+BEGIN
+    -- RAISE takes no NULL: a statement for each combination of detail and hint.
+    IF _error ? 'detail' AND _error ? 'hint' THEN
+        RAISE EXCEPTION USING MESSAGE = _error ->> 'message', DETAIL = _error ->> 'detail',
+            HINT = _error ->> 'hint', ERRCODE = _error ->> 'sqlstate';
+    ELSIF _error ? 'detail' THEN
+        RAISE EXCEPTION USING MESSAGE = _error ->> 'message', DETAIL = _error ->> 'detail',
+            ERRCODE = _error ->> 'sqlstate';
+    ELSIF _error ? 'hint' THEN
+        RAISE EXCEPTION USING MESSAGE = _error ->> 'message', HINT = _error ->> 'hint',
+            ERRCODE = _error ->> 'sqlstate';
+    ELSIF _error IS NOT NULL THEN
+        RAISE EXCEPTION USING MESSAGE = _error ->> 'message', ERRCODE = _error ->> 'sqlstate';
+    END IF;
+    RETURN QUERY SELECT * FROM jsonb_to_recordset(_answer -> 'rows')
+        AS found ("check" text, bound text, measured text, holds boolean);
+END
+$function$;
+COMMENT ON FUNCTION kanon.verify IS 'check a publication from its published relations alone';
+
+REVOKE ALL ON FUNCTION
+    kanon.verify(text),
+    kanon.python_verify(jsonb)
+FROM PUBLIC, kanon_publisher, kanon_analyst;
+GRANT EXECUTE ON FUNCTION
+    kanon.verify(text),
+    kanon.python_verify(jsonb)
+TO kanon_publisher, kanon_analyst;
