@@ -154,11 +154,12 @@ def _homogeneous() -> str:
                 rows.append([name, f"{n_records:,}", k, f"{plain:.4f}", f"{rival:.4f}", *row])
                 print(rows[-1], file=sys.stderr, flush=True)
     return (
-        "GCP beside that of the best homogeneous method of this project, Greedy Search and then "
-        "`refine` for as long as the slower of the two freeform methods took, at least "
-        f"{LEAST_SECONDS:.0f} s; in parentheses, the difference from it. One run, one process, "
-        "no partitions but for hungarian at 10,000 records and k = 50: of "
-        f"{PARTITION_SIZE:,}.\n\n"
+        "The GCP compared with that of the best homogeneous method of this project, which is "
+        "Greedy Search and then `refine` for as long as the slower of the two freeform methods "
+        f"took, but at least {LEAST_SECONDS:.0f} s. The difference from it is in parentheses. One "
+        "run in one process, without partitions except for hungarian at 10,000 records and k = 50, "
+        f"where partitions had {PARTITION_SIZE:,} records. Figure numbers are those of Doka et al. "
+        "(2015).\n\n"
         + table(
             [
                 "table", "records", "k", "greedy_search", "... refined",
@@ -186,7 +187,7 @@ def _partitions() -> str:
             rows.append(row)
             print(rows[-1], file=sys.stderr, flush=True)
     return (
-        "Partitions ([FF] Figure 6): 10,000 records, k = 10, GCP and the time of all partitions "
+        "Partitions (Figure 6): 10,000 records, k = 10; the GCP, and the time of all partitions "
         "one after the other.\n\n" + table(["table", "size", *methods], rows)
     )
 
@@ -213,9 +214,9 @@ def _small() -> str:
             shares = [f"{(means['k-c'] - means[name]) / way:.2f}" for name in methods]
             rows.append([table_name, k, f"{means['k-c']:.4f}", f"{means['optimal']:.4f}", *shares])
     return (
-        f"Near the optimum ([FF] Figure 7): means over {n_samples} samples of 14 records; GCP of "
-        "k-concealment and of the optimum, and the share of the way between that each method "
-        "goes.\n\n" + table(["table", "k", "k-concealment", "optimal", *methods], rows)
+        f"Near the optimum (Figure 7): means over {n_samples} samples of 14 records; the GCP of "
+        "k-concealment and of the optimum, and which part of the way from the former to the latter "
+        "each method goes.\n\n" + table(["table", "k", "k-concealment", "optimal", *methods], rows)
     )
 
 
@@ -234,7 +235,7 @@ def _by_k() -> str:
                 row.append(f"{gcp:.4f} ({taken:.1f} s)")
             rows.append(row)
             print(rows[-1], file=sys.stderr, flush=True)
-    return "k ([FF] Figure 8): 1,000 records.\n\n" + table(
+    return "k (Figure 8): 1,000 records.\n\n" + table(
         ["table", "k", "k-concealment", *methods], rows
     )
 
@@ -246,7 +247,7 @@ def _by_dimension() -> str:
             data = microdata(source, 2000, d)
             gcps = [_run(data, 30, core)[0] for core in METHODS.values()]
             rows.append([name, d, *(f"{gcp:.4f}" for gcp in gcps)])
-    return "Dimensions ([FF] Figure 9): 2,000 records, k = 30.\n\n" + table(
+    return "Dimensions (Figure 9): 2,000 records, k = 30.\n\n" + table(
         ["table", "attributes", *METHODS], rows
     )
 
@@ -261,7 +262,7 @@ def _by_size() -> str:
                 gcp, taken = _run(data, 15, core, 2000)
                 row.append(f"{gcp:.4f} ({taken:.0f} s)")
             rows.append(row)
-    return "Size ([FF] Figure 10): k = 15, partitions of 2,000.\n\n" + table(
+    return "Size (Figure 10): k = 15, partitions of 2,000.\n\n" + table(
         ["table", "records", *METHODS], rows
     )
 

@@ -150,9 +150,9 @@ def _losses(tables: dict[str, Microdata]) -> str:
                 + [f"{gcp:.4f} ({seconds:.1f} s, {tool})"]
             )
     return (
-        "GCP by [FF], with seconds; `refined` is Greedy Search, then `refine` for at most "
-        f"{REFINE_SECONDS:.0f} s. The other tools' figures were taken on another day. Target on "
-        "Adult: 0.0160, 0.0310, 0.1000 within 60 s.\n\n"
+        "The GCP, with the time in seconds. *Refined* is Greedy Search followed by `refine` for at "
+        f"most {REFINE_SECONDS:.0f} s. The figures of the other tools were measured on another "
+        "day. The target on Adult was 0.0160, 0.0310 and 0.1000 within 60 s.\n\n"
         + table(
             ["table", "records", "k", "mondrian", "greedy_search", "refined", "best other tool"],
             rows,

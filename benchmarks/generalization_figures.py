@@ -208,17 +208,18 @@ def _lines(settings: Sequence[Setting], labels: Sequence[str]) -> str:
 
 def _introduction() -> str:
     return (
-        "Tables are `ipums1980`, `fars_occupants` (first 100,000 rows) and `adult_30162`; "
-        "*numeric*: every attribute is a number, as in the paper (values that are none are "
-        "numbered in sorted order); *mixed*: sets of categorical values. A cell reads: loss → "
-        "loss after a short `refine`, time of the method alone. Loss is the GCP of [FF] in "
-        f"percent. Refinement proposes {EFFORT} changes a record, {EFFORT_OF_LARGE} from 20,000 "
-        f"records on. `split_carry` has s = 3 where nothing else is said, and {SECONDS:.0f} s, "
-        f"{SECONDS_OF_LARGE:.0f} s from 20,000 records on; * marks where these were over for at "
-        "least one sample. `relaxed` is Mondrian with relaxed cuts. Samples are random, with "
-        "fixed seeds; where there are several, losses, ratios and times are medians. The "
-        "freeform methods of [OB] Figures 3 to 5 give another guarantee, and are measured in a "
-        "benchmark of their own.\n"
+        "The figures are those of Liang and Samavi (2020). The tables are `ipums1980`, "
+        "`fars_occupants` (first 100,000 rows) and `adult_30162`. *Numeric* means that every "
+        "attribute is a number, as in the paper (other values are numbered in sorted order); "
+        "*mixed* means that categorical values form sets. A cell reads: loss → loss after a short "
+        "`refine`, time of the method without refinement. The loss is the GCP in percent. "
+        f"Refinement proposes {EFFORT} changes per record, or {EFFORT_OF_LARGE} from 20,000 "
+        "records on. Unless noted otherwise, `split_carry` has s = 3 and a time limit of "
+        f"{SECONDS:.0f} s, or {SECONDS_OF_LARGE:.0f} s from 20,000 records on; * marks results "
+        "where at least one sample reached that limit. `relaxed` is Mondrian with relaxed cuts. "
+        "Samples are random, with fixed seeds; where there are several, losses, ratios and times "
+        "are medians. The freeform methods in the paper's Figures 3 to 5 give another guarantee, "
+        "and have a benchmark of their own.\n"
     )
 
 
@@ -257,9 +258,9 @@ def _figure_2() -> tuple[str, list[Setting]]:
     heading = ["table", "attributes", "n", "m", "optimal", "proven", "widest gap", *METHODS]
     return (
         "### Figure 2: beside the optimum\n\n"
-        f"k = {k}, {n_samples} samples (the paper: 20). `optimal` has {SECONDS_OF_OPTIMUM:.0f} s; "
-        "the others' losses as multiples of its loss. In few records every method takes "
-        "milliseconds.\n\n" + table(heading, rows),
+        f"k = {k}, {n_samples} samples (the paper has 20). `optimal` had "
+        f"{SECONDS_OF_OPTIMUM:.0f} s; the losses of the other methods are multiples of its loss. "
+        "With few records, every method takes milliseconds.\n\n" + table(heading, rows),
         settings,
     )
 
@@ -290,10 +291,10 @@ def _figures_3_and_4() -> tuple[str, list[Setting]]:
         for s in settings
     ]
     return (
-        f"### Figure 3: k, in few records\n\n{n_samples} samples; `split_carry` for k = 5 alone, "
-        "as the paper does not use it for larger k.\n\n"
+        f"### Figure 3: k, with few records\n\n{n_samples} samples; `split_carry` only for k = 5, "
+        "since the paper does not use it for larger k.\n\n"
         + _lines(settings, list(METHODS))
-        + "\n### Figure 4: loss of Greedy Search as a multiple of that of others\n\n"
+        + "\n### Figure 4: the loss of Greedy Search as a multiple of the others' loss\n\n"
         + table(["table", "attributes", "n", "k", *others], ratios),
         settings,
     )
@@ -306,8 +307,8 @@ def _figure_5() -> tuple[str, list[Setting]]:
     rows = [[label, *(str(s.measured[label]) for s in settings)] for label in methods]
     return (
         "### Figure 5: s, carry and bubble carry\n\n"
-        f"n = 5,000, k = 4, m = 4; {n_samples} samples. P and A are those of bubble carry.\n\n"
-        + table(["method", *(f"{s.name}, {s.kind}" for s in settings)], rows),
+        f"n = 5,000, k = 4, m = 4; {n_samples} samples. P and A are the parameters of bubble "
+        "carry.\n\n" + table(["method", *(f"{s.name}, {s.kind}" for s in settings)], rows),
         settings,
     )
 
@@ -321,8 +322,8 @@ def _figure_6() -> tuple[str, list[Setting]]:
         for k in (3, 5)
     ]
     return (
-        "### Figure 6: records\n\nOne sample. `k_member` up to 20,000 records: its time grows "
-        "with their square.\n\n" + _lines(settings, list(METHODS)),
+        "### Figure 6: records\n\nOne sample. `k_member` only up to 20,000 records, because its "
+        "time grows with their square.\n\n" + _lines(settings, list(METHODS)),
         settings,
     )
 
@@ -331,7 +332,7 @@ def _figure_7() -> tuple[str, list[Setting]]:
     methods = _without("split_carry")
     settings = [_setting(case, 20_000, k, 8, 1, methods) for case in CASES for k in (5, 20, 200)]
     return (
-        "### Figure 7: k, in many records\n\nOne sample; without `split_carry`, as in the "
+        "### Figure 7: k, with many records\n\nOne sample; without `split_carry`, as in the "
         "paper.\n\n" + _lines(settings, list(methods)),
         settings,
     )
@@ -346,8 +347,8 @@ def _figure_8() -> tuple[str, list[Setting]]:
         for m in (4, ALL)
     ]
     return (
-        "### Figure 8: attributes\n\nOne sample. The paper has 15, 25 and 35 attributes; none of "
-        "these tables has more than 15 and an identifier, and all 15 are taken.\n\n"
+        "### Figure 8: attributes\n\nOne sample. The paper has 15, 25 and 35 attributes. None of "
+        "these tables has more than 15 besides an identifier, so all 15 are used.\n\n"
         + _lines(settings, list(methods)),
         settings,
     )
@@ -378,9 +379,9 @@ def _by_attributes(settings: Sequence[Setting]) -> str:
         alone, refined = (sum(r < 1 for r in ratios) for ratios in _ratios(those))
         n_mondrian = sum(_best(setting, "refined") == {"mondrian"} for setting in those)
         sentences.append(
-            f"With {m} attributes Split & Carry loses less than Greedy Search in {alone} of "
-            f"{len(those)} settings, refined in {refined}; refined Mondrian loses least of the "
-            f"three in {n_mondrian}."
+            f"With {m} attributes, Split & Carry loses less than Greedy Search in {alone} of "
+            f"{len(those)} settings, and once both are refined in {refined}; refined Mondrian "
+            f"loses least of the three in {n_mondrian}."
         )
     return " ".join(sentences)
 
@@ -416,11 +417,13 @@ def _verdict(settings: Sequence[Setting]) -> str:
     advised = [s for s in settings if _group(s).endswith("from 5,000")]
     sentences = [_advice(name, kind, advised) for name, kind in CASES]
     return (
-        "### Verdict\n\nIn how many settings of the figures a method loses least, of those that "
-        "it ran in: alone, and refined. Ties count for each.\n\n"
+        "### Verdict\n\nThe number of settings in the figures in which a method loses least, out "
+        "of those in which it ran: first without refinement, then with refinement. A tie counts "
+        "for each method.\n\n"
         + table(["settings with", "in all", *METHODS], rows)
-        + "\n`split_carry` (s = 3) beside `greedy_search`: where it loses less, and the median "
-        "ratio of its loss to that of the other; both alone, then both refined.\n\n"
+        + "\n`split_carry` (s = 3) compared with `greedy_search`: in how many settings it loses "
+        "less, and the median ratio of the two losses; first with neither refined, then with both "
+        "refined.\n\n"
         + table(["settings with", *cases], duels)
         + "\nThe paper advises Split & Carry for small k and few attributes in large tables, and "
         "Greedy Search otherwise. For k up to 5, at most 4 attributes and 5,000 records or "
@@ -463,8 +466,9 @@ def _advice(name: str, kind: str, settings: Sequence[Setting]) -> str:
     n_less, n_less_refined = (sum(r < 1 for r in ratios) for ratios in (alone, refined))
     holds = "holds" if 2 * n_less > len(alone) else "does not hold"
     return (
-        f"on {name} ({kind}) it {holds}, Split & Carry losing less in {n_less} of {len(alone)} "
-        f"settings ({n_cut} cut short by its time), and in {n_less_refined} once both are refined"
+        f"on {name} ({kind}) this {holds}: Split & Carry loses less in {n_less} of {len(alone)} "
+        f"settings ({n_cut} of its runs reached the time limit), and in {n_less_refined} once both "
+        "are refined"
     )
 
 

@@ -99,8 +99,8 @@ def main() -> str:
     heading = ["rows of", "n", "k", "m", "loss", "gap", "classes", "time", "split_carry",
                "greedy_search", "initial"]  # fmt: skip
     return (
-        f"Optimum within {SECONDS:.0f} s; loss of the heuristics as a multiple of it.\n\n"
-        + table(heading, rows)
+        f"The search for the optimum had {SECONDS:.0f} s. The losses of the heuristics are "
+        "multiples of the loss that it found.\n\n" + table(heading, rows)
     )
 
 

@@ -52,11 +52,12 @@ def main() -> str:
                  f"{memory:.0f} MB"]
             )  # fmt: skip
     return (
-        "Quasi-identifiers of 2 to 72 values, one of them a number; whole calls with reading, "
-        "writing and verifying. The ratio is to `CREATE TABLE … AS SELECT … ORDER BY random()` of "
-        f"the same table ({', '.join(f'{n:,}: {s:.2f} s' for n, s in floors.items())}); memory is "
-        "the peak of the backend with shared buffers of 512 MB. Median of "
-        f"{RUNS} where a run takes less than a minute. {os.cpu_count()} cores.\n\n"
+        "The quasi-identifiers have 2 to 72 values, and one of them is a number. The times are "
+        "those of whole calls, with reading, writing and verifying. The ratio is to `CREATE TABLE "
+        "… AS SELECT … ORDER BY random()` of the same table ("
+        f"{', '.join(f'{n:,}: {s:.2f} s' for n, s in floors.items())}); the memory is the peak of "
+        f"the backend, including shared buffers of 512 MB. Medians of {RUNS} runs where a run "
+        f"takes less than a minute; {os.cpu_count()} cores.\n\n"
         + table(["call", "records", "time", "ratio", "target", "peak memory"], rows)
     )
 

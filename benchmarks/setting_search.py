@@ -78,10 +78,12 @@ def main(n_runs: int = 15) -> str:
     )
     headings = [f"{pruning.replace('none', 'no')} pruning" for pruning in prunings]
     return (
-        f"`{SPECIFICATION}`, M' = {MAX_BUCKET_SIZE}, from the specification's text to the setting;"
-        f" medians of {n_runs} runs in milliseconds.\n\n"
+        f"The time from the text of the specification `{SPECIFICATION}` to the bucket setting, with"
+        f" buckets of at most {MAX_BUCKET_SIZE} records: medians of {n_runs} runs, in"
+        " milliseconds.\n\n"
         + table(["table", "values", *headings, "buckets"], lines)
-        + f"\nTime at 500,000 records over time at 100,000, full pruning: {ratios} (target 1.3)."
+        + "\nThe time at 500,000 records divided by the time at 100,000, with full pruning:"
+        f" {ratios} (target 1.3)."
         " Targets: 50 ms for 50 values, 2,000 ms for 3,200.\n"
     )
 

@@ -71,8 +71,8 @@ def _greedy(codes: IntArray) -> str:
              f"{taken:.2f} s", f"{paper:.1f} s"]
         )  # fmt: skip
     return (
-        f"Greedy, Adult: {codes.shape[0]:,} records, {codes.shape[1]} columns, all "
-        f"{len(patterns):,} patterns; medians of 3 runs (target: 10 s for every k).\n\n"
+        f"The greedy method on Adult ({codes.shape[0]:,} records, {codes.shape[1]} columns) with "
+        f"all {len(patterns):,} patterns: medians of 3 runs (target: 10 s for every k).\n\n"
         + table(["k", "suppressed", "row types", "largest", "time", "paper"], rows)
     )
 
@@ -90,9 +90,9 @@ def _exact(adult: pd.DataFrame) -> str:
              f"{taken:.0f} s", f"{paper_s:,}", f"{paper:.0f} s"]
         )  # fmt: skip
     return (
-        f"Adult2: {codes.shape[0]:,} records, {codes.shape[1]} columns, the {len(patterns)} "
-        "patterns of the paper's four rules (targets: greedy 1 s, optimum proven within 300 s); "
-        "one run of `optimal` on one thread.\n\n"
+        f"Both methods on Adult2 ({codes.shape[0]:,} records, {codes.shape[1]} columns) with the "
+        f"{len(patterns)} patterns of the paper's four rules (targets: greedy 1 s, optimum proven "
+        "within 300 s): one run of `optimal` on one thread.\n\n"
         + table(
             ["k", "greedy", "time", "optimal", "status", "gap", "time", "paper's ILP", "time"],
             rows,

@@ -1,4 +1,4 @@
-"""The machine below a private cluster: PostgreSQL's programs, the OS user, the memory."""
+"""The machine that a private cluster runs on: PostgreSQL's programs, the OS user, the memory."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ def find_programs(major: int | None = None) -> ServerPrograms:
     Parameters
     ----------
     major : int, optional
-        The version wanted; by default the highest under ``/usr/lib/postgresql``, or else the one
-        whose ``pg_config`` is on the path.
+        The version wanted; by default the highest one under ``/usr/lib/postgresql``, or else the
+        one whose ``pg_config`` is on the path.
 
     Returns
     -------
     ServerPrograms
-        Of that version.
+        The programs of that version.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def find_programs(major: int | None = None) -> ServerPrograms:
         answer = run([pg_config, "--bindir", "--version"])
         folder, version = answer.stdout.splitlines()
         number = re.search(r"\d+", version)
-        # pg_config alone may come from the client's development files, without a server.
+        # The client's development files come with pg_config, too, but without a server.
         if number and Path(folder, "initdb").exists():
             found[int(number.group())] = ServerPrograms(Path(folder), int(number.group()))
     wanted = major if major is not None else max(found, default=None)
@@ -106,18 +106,18 @@ def find_programs(major: int | None = None) -> ServerPrograms:
 
 
 def server_account() -> pwd.struct_passwd:
-    """Choose the OS user that the server runs as, and make it if need be.
+    """Choose the OS user that the server runs as, and create it if need be.
 
     Returns
     -------
     pwd.struct_passwd
-        The caller; for root, whom PostgreSQL refuses, Debian's ``postgres``, or a system user
-        ``kanon``.
+        The caller; or, since PostgreSQL refuses to run as root, Debian's ``postgres`` or a system
+        user ``kanon`` where the caller is root.
 
     Raises
     ------
     ServerError
-        The caller has no name on this system, or the system user cannot be made.
+        The caller has no name on this system, or the system user cannot be created.
     """
     if os.geteuid() != 0:
         try:
@@ -126,7 +126,7 @@ def server_account() -> pwd.struct_passwd:
             raise ServerError(
                 "the current os user has no name",
                 detail=f"user id {os.geteuid()}",
-                hint="PostgreSQL needs one: add the user to /etc/passwd, or run as another",
+                hint="PostgreSQL needs one: add the user to /etc/passwd, or run as another user",
             ) from None
     for name in ("postgres", OWN_ACCOUNT):
         if account := find_account(name):
@@ -136,7 +136,7 @@ def server_account() -> pwd.struct_passwd:
         raise ServerError(
             "no unprivileged os user for the server",
             detail="PostgreSQL refuses to run as root, and useradd is absent",
-            hint=f"make a system user named {OWN_ACCOUNT}, or run as an ordinary user",
+            hint=f"create a system user named {OWN_ACCOUNT}, or run as an ordinary user",
         )
     run([useradd, "--system", "--user-group", "--no-create-home", "--home-dir", "/nonexistent",
          "--shell", "/usr/sbin/nologin", OWN_ACCOUNT])  # fmt: skip
@@ -183,7 +183,7 @@ def run(
     Returns
     -------
     subprocess.CompletedProcess
-        With captured text.
+        With the captured output as text.
 
     Raises
     ------
@@ -193,11 +193,11 @@ def run(
     name = Path(arguments[0]).name
     other = account if account is not None and os.geteuid() == 0 else None
     try:
-        # Arguments are program paths and options of this module's callers, never a user's text.
+        # Callers pass program paths and options of their own, never a user's text.
         answer = subprocess.run(  # noqa: S603
             list(arguments),
             cwd=cwd,
-            # Nothing of the caller's environment: PL/Python inside the server would heed PYTHON*.
+            # Nothing of the caller's environment: PL/Python in the server would obey PYTHON*.
             env={
                 "PATH": os.defpath,
                 "HOME": account.pw_dir if account else "/",
@@ -219,7 +219,7 @@ def run(
         raise ServerError(
             f"{name} cannot be run",
             detail=f"{arguments[0]}: {error.strerror}",
-            hint="check the installation, and the caller's right to change its user",
+            hint="check the installation, and whether the caller may run programs as another user",
         ) from error
     if check and answer.returncode != 0:
         said = (answer.stderr.strip() or answer.stdout.strip()).splitlines()

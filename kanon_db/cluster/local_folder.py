@@ -1,4 +1,4 @@
-"""The folder of a private cluster: what lies where, who may touch it, and one user at a time."""
+"""The folder of a private cluster: what lies where, who may touch it, and its lock."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ENVIRONMENT = "python"
 """The server's copy of the Python environment, where it cannot read the caller's."""
 
 NEW = ".new"
-"""Suffix of what is not finished; renamed when it is."""
+"""Suffix of a file or directory that is not finished; it is renamed when it is."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,14 @@ class Places:
     def data(self) -> Path:
         """PostgreSQL's data directory."""
         return self.home / DATA
+
+    @property
+    def major(self) -> int | None:
+        """Major version of the data directory; None if there is no data directory yet."""
+        try:
+            return int((self.data / "PG_VERSION").read_text())
+        except FileNotFoundError:
+            return None
 
     @property
     def dsn(self) -> str:
@@ -146,7 +154,7 @@ class ClusterFolder:
         return places
 
     def prepare(self, account: pwd.struct_passwd) -> Places:
-        """Make what a server needs besides its data, and note in the state file where it is.
+        """Make what a server needs besides its data, and note in the state file where that is.
 
         Parameters
         ----------
@@ -156,7 +164,7 @@ class ClusterFolder:
         Returns
         -------
         Places
-            Of the existing cluster, or of one to be made.
+            Those of the existing cluster, or of the one to be made.
         """
         found = self.find()
         home = found.home if found else self._choose_home(account)
@@ -170,7 +178,7 @@ class ClusterFolder:
         return places
 
     def remove(self, places: Places) -> None:
-        """Remove a stopped cluster; the folder goes too if nothing else lies in it."""
+        """Remove a stopped cluster, and its folder if nothing else lies in it."""
         if _is_private(places.socket, host.find_account(places.account)):
             shutil.rmtree(places.socket)
         for name in (DATA, DATA + NEW, SOCKET, ENVIRONMENT, ENVIRONMENT + NEW):
@@ -186,17 +194,17 @@ class ClusterFolder:
         try:
             self.path.rmdir()
         except OSError as error:
-            # Somebody else's files in it, a mount point, or not ours to remove.
+            # It holds somebody else's files, is a mount point, or is not ours to remove.
             if error.errno not in (errno.ENOTEMPTY, errno.EBUSY, errno.EACCES, errno.EPERM):
                 raise
 
     def refuse_foreign(self) -> None:
-        """Refuse a folder that holds something, but no cluster.
+        """Refuse a folder that holds something other than a cluster.
 
         Raises
         ------
         ServerError
-            It does.
+            The folder is such a folder.
         """
         if (self.path / STATE).exists() or not self.path.exists():
             return
@@ -213,7 +221,7 @@ class ClusterFolder:
         while True:
             if not self.path.exists():
                 self.path.mkdir(parents=True, exist_ok=True)
-                # To be passed through by the server's OS user, if that is another.
+                # The server's OS user, if it is not the caller, must be able to pass through.
                 self.path.chmod(0o711 if os.geteuid() == 0 else 0o700)
             self.refuse_foreign()
             try:
@@ -235,7 +243,7 @@ class ClusterFolder:
         try:
             file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except (FileNotFoundError, NotADirectoryError):
-            # The folder was removed by hand; what lies elsewhere is found by the folder's name.
+            # If the folder was removed by hand, its name still leads to what lies elsewhere.
             data = self._shared_home / DATA
             if os.geteuid() != 0 or not data.exists():
                 return None
@@ -257,7 +265,7 @@ class ClusterFolder:
         return state
 
     def _choose_home(self, account: pwd.struct_passwd) -> Path:
-        """Choose where the data lie: the folder itself, if the server can reach it there."""
+        """Choose where the data is kept: in the folder itself, if the server can reach it there."""
         if os.geteuid() != 0:
             return self.path
         folder = self.path.stat()
@@ -273,7 +281,7 @@ class ClusterFolder:
     def _socket_directory(
         self, home: Path, found: Places | None, account: pwd.struct_passwd
     ) -> Path:
-        """Make the socket's directory: in the cluster's home, or in /tmp if its path is unfit."""
+        """Make the socket's directory: in the cluster's home, or in /tmp if that path is unfit."""
         inside = home / SOCKET
         if _fits(inside):
             if not inside.is_dir():
@@ -306,19 +314,19 @@ class ClusterFolder:
 
 
 def make_private(directory: Path, account: pwd.struct_passwd) -> None:
-    """Make a directory that is the server's alone."""
+    """Make a directory that only the server's OS user can use."""
     directory.mkdir(mode=0o700)
     give(directory, account)
 
 
 def give(path: Path, account: pwd.struct_passwd) -> None:
-    """Hand a path to the server's OS user, if that is another than the caller."""
+    """Hand a path over to the server's OS user, if that is not the caller."""
     if os.geteuid() == 0:
         os.chown(path, account.pw_uid, account.pw_gid, follow_symlinks=False)
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Write a file whole or not at all, readable to the server's OS user."""
+    """Write a file completely or not at all, so that the server's OS user can read it."""
     unfinished = path.with_name(path.name + NEW)
     unfinished.write_text(text, encoding="utf-8")
     unfinished.chmod(0o644)
@@ -326,9 +334,9 @@ def replace_file(path: Path, text: str) -> None:
 
 
 def _fits(directory: Path) -> bool:
-    """Whether a Unix socket in a directory can be named to PostgreSQL and to libpq.
+    """Whether PostgreSQL and libpq can be given the path of a Unix socket in a directory.
 
-    Both take lists of directories, separated by commas.
+    Both take lists of directories, separated by commas, and limit the length.
     """
     path = str(directory / SOCKET_NAME)
     plain = re.fullmatch(r"[\w/.+@:= -]+", path, re.ASCII) is not None
@@ -336,7 +344,7 @@ def _fits(directory: Path) -> bool:
 
 
 def _is_private(directory: Path, account: pwd.struct_passwd | None) -> bool:
-    """Whether a directory exists, is no link, and is the account's alone."""
+    """Whether a directory exists, is not a link, and is open only to the account."""
     try:
         found = directory.lstat()
     except FileNotFoundError:

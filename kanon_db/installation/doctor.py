@@ -1,4 +1,4 @@
-"""Examining an installation: what is there, what is wrong, and the command that mends it."""
+"""Examining an installation: what is there, what is wrong, and the command that fixes it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Finding:
     value : str
         What was found.
     remedy : str
-        The command or statement that mends it; empty when nothing is to be done.
+        The command or statement that fixes it; empty when there is nothing to do.
     """
 
     subject: str
@@ -117,14 +117,14 @@ def _examine_installation(session: PsycopgSession) -> Iterator[Finding]:
     try:
         require_trusted(session)
     except PermissionDeniedError as error:
-        # Nothing of it may run here, with the rights of whoever examines it.
+        # None of its functions may run here: they would run with the rights of the examiner.
         yield Finding("schema kanon", "broken", f"{error.message}: {error.detail}", error.hint)
         return
     yield from _examine_functions(session)
     for role in ROLES:
         yield _examine_role(session, role)
     if not rows[0]["usable"]:
-        yield Finding("kanon_db", "warning", "not open to this role", "GRANT kanon_analyst TO it")
+        yield Finding("kanon_db", "warning", "not open to this role", "grant it kanon_analyst")
         return
     yield _examine_version(session)
     yield from _examine_catalog(session)
@@ -142,7 +142,7 @@ def _examine_functions(session: PsycopgSession) -> Iterator[Finding]:
     )
     wrong = [
         *(f"{name} is missing" for name in sorted(_functions() - {row["name"] for row in rows})),
-        *(f"{row['name']} is open to look-alikes" for row in rows if row["open"]),
+        *(f"{row['name']} is not safe from look-alike objects" for row in rows if row["open"]),
     ]
     yield Finding(
         "functions",
@@ -160,7 +160,7 @@ def _examine_functions(session: PsycopgSession) -> Iterator[Finding]:
 
 
 def _functions() -> set[str]:
-    """Names of the SQL functions of this package."""
+    """Names of the SQL functions that this package has."""
     files = resource_directory("sql").glob("*.sql")
     created = re.compile(r"^CREATE OR REPLACE FUNCTION kanon\.(\w+)", re.MULTILINE)
     return {name for file in files for name in created.findall(file.read_text(encoding="utf-8"))}
@@ -226,7 +226,7 @@ def _examine_role(session: PsycopgSession, role: str) -> Finding:
 
 
 def _schema_of_publications(session: PsycopgSession) -> list[str]:
-    """Return the schema's name, or nothing where the role may not know."""
+    """Return the schema's name, or nothing if the role may not know it."""
     try:
         with session.savepoint():
             return [published_schema(session)]

@@ -19,11 +19,11 @@ from rich.table import Table
 from kanon_db.errors import KanonError
 
 PIPE_WIDTH = 160
-"""Columns to use when nobody looks: rich would fold tables at 80."""
+"""Columns to use when the output is no terminal; otherwise rich folds tables at 80."""
 
 
 def make_console(*, stderr: bool = False) -> Console:
-    """Make a console that prints names as they are, without markup of its own."""
+    """Make a console that prints names as they are, without interpreting markup in them."""
     terminal = (sys.stderr if stderr else sys.stdout).isatty()
     width = None if terminal or "COLUMNS" in os.environ else PIPE_WIDTH
     return Console(stderr=stderr, width=width, markup=False, highlight=False, emoji=False)
@@ -35,7 +35,7 @@ def print_json(value: Any) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Reduce a result to what JSON has.
+    """Reduce a result to what JSON can express.
 
     Data frames become lists of objects; what JSON lacks (NaN, infinities) becomes null.
 
@@ -82,7 +82,7 @@ def print_warning(message: str) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Print a table; numbers are rounded, with thousands separators, and to the right."""
+    """Print a table; numbers are rounded, right-aligned and have thousands separators."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     rows = [list(row) for row in rows]
     for position, column in enumerate(columns):
@@ -99,7 +99,7 @@ def print_frame(frame: Any) -> None:
 
 
 def print_fields(fields: Mapping[str, Any]) -> None:
-    """Print names with their values, one a line."""
+    """Print names with their values, one per line."""
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
@@ -140,7 +140,7 @@ def cell(value: Any) -> str:
 
 @contextmanager
 def progress(*, quiet: bool) -> Iterator[Callable[[str], None] | None]:
-    """Show the step under way on a terminal; gives the callback that says which it is."""
+    """Show the current step on a terminal; yields the callback that names it."""
     if quiet or not sys.stderr.isatty():
         yield None
         return

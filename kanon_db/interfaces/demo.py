@@ -27,11 +27,11 @@ from kanon_db.session.protocol import fetch_one
 from kanon_db.session.psycopg_session import PsycopgSession, open_connection
 
 FAIR_PRIVACY: Final = '{"default": 0.1, "values": {"0.0": 0.8}}'
-"""No amount of affairs may be inferred with more than 10 %; having had none, with at most 80 %."""
+"""Any number of affairs may be inferred with at most 10 %, having had none with at most 80 %."""
 
 DEFAULT_PRIVACY: Final = '{"theta": 2, "base": 0.05}'
 N_QUERIES: Final = 10
-_SEED: Final = 20160127  # the same questions at every run; nothing private depends on it
+_SEED: Final = 20160127  # the same questions in every run; nothing private depends on it
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def run(
         )
         return
     click.echo(f"kanon_db {report.version} is installed in a database of the "
-               f"{'private cluster' if is_private else 'server given'}.")  # fmt: skip
+               f"{'private cluster' if is_private else 'given server'}.")  # fmt: skip
     click.echo(f"Loaded {loaded.records:,} records of {data.csv.name}; published them as "
                f"{published.name} in {published.seconds:.1f} seconds.")  # fmt: skip
     click.echo(f"  SELECT * FROM kanon.publish_buckets('{loaded.table}', '{published.name}',"
@@ -168,7 +168,7 @@ def run(
 def _data(
     csv: Path | None, sensitive: str | None, quasi_identifiers: Sequence[str], privacy: str | None
 ) -> Iterator[_Data]:
-    """Find the data; the CSV file of the data set that comes with the demo is temporary."""
+    """Find the data; the data set that comes with the demo is written to a temporary CSV file."""
     if csv is not None and sensitive is not None:
         stem = re.sub(r"\W+", "_", csv.name.removesuffix(".gz").removesuffix(".csv")).lower()
         yield _Data(csv, stem, sensitive, quasi_identifiers, privacy or DEFAULT_PRIVACY)
@@ -181,7 +181,7 @@ def _data(
 
 
 def write_fair(path: Path) -> list[str]:
-    """Write the survey of Redbook magazine (1974; Fair 1978) that statsmodels carries as CSV.
+    """Write as CSV the survey of Redbook magazine (1974; Fair 1978) that statsmodels includes.
 
     Returns
     -------
@@ -284,7 +284,7 @@ def _distinct_values(owner: PsycopgSession, table: str, column: str) -> list[tup
 
 
 def _name(owner: PsycopgSession, name: str) -> str:
-    """Quote a name where a person would."""
+    """Quote a name only if it needs quotes."""
     return name if re.fullmatch(r"[a-z_][a-z0-9_]*", name) else owner.identifier(name)
 
 

@@ -24,7 +24,7 @@ _END_OF_DATA: Final = re.compile(r"(?:^|[\r\n])\\\.(?:[\r\n]|$)")
 
 _TYPES: Final[tuple[tuple[str, str], ...]] = (
     # Types from narrow to wide, each with the pattern that all values of a column must match.
-    # A leading zero, as in a postal code, makes a text; so does anything that a cast might refuse.
+    # A leading zero, as in a postal code, makes it text; so does anything a cast might refuse.
     ("boolean", r"^(t|f|true|false|TRUE|FALSE|True|False)$"),
     ("integer", r"^-?(0|[1-9][0-9]{0,8})$"),
     ("bigint", r"^-?(0|[1-9][0-9]{0,17})$"),
@@ -80,7 +80,7 @@ def load_csv(
     replace : bool
         Drop a table of this name first.
     null : str
-        The unquoted text that stands for NULL; the empty field by default.
+        The unquoted text that stands for NULL; by default an empty field.
 
     Returns
     -------
@@ -89,7 +89,7 @@ def load_csv(
     Raises
     ------
     NotFoundError, InvalidParameterError, DuplicateError
-        When file, header or name cannot be used.
+        When the file, its header or the table's name cannot be used.
     DatabaseError
         When the server refuses the data; nothing is kept.
     """
@@ -150,9 +150,8 @@ def _opened(path: Path) -> Iterator[TextIO]:
 def _header(file: TextIO, path: Path) -> list[str]:
     where = f"{path}, line 1"
     try:
-        header = next(
-            csv.reader(file, strict=True), []
-        )  # of several lines, where a name holds a line break
+        # The header takes several lines where a name holds a line break.
+        header = next(csv.reader(file, strict=True), [])
     except csv.Error:
         raise InvalidParameterError("the header cannot be read as CSV", detail=where) from None
     if not any(header):
@@ -164,14 +163,14 @@ def _header(file: TextIO, path: Path) -> list[str]:
     for position, column in enumerate(header, start=1):
         if not column or "\0" in column or len(column.encode()) > MAX_NAME_BYTES:
             raise InvalidParameterError(
-                "the header has a name that cannot be a column's",
+                "the header has a name that no column can have",
                 detail=f"{where}, column {position}: names have 1 to {MAX_NAME_BYTES} bytes",
             )
     return header
 
 
 def _new_table(session: PsycopgSession, table: str) -> tuple[str, str]:
-    """Split the name as SQL does; without a schema it goes to ``public``."""
+    """Split the name as SQL does; without a schema, the table goes to ``public``."""
     try:
         row = fetch_one(session, "SELECT parse_ident($1::text) AS parts", table)
     except DatabaseError:
@@ -209,7 +208,7 @@ def _copy(session: PsycopgSession, staging: str, file: TextIO, null: str) -> Non
 def _infer_types(session: PsycopgSession, staging: str, names: Sequence[str]) -> list[str]:
     """Return the narrowest type of each column.
 
-    A sample rules most types out, so that the whole copy is matched about once per column.
+    A sample rules out most types, so each column of the whole copy is matched about once.
     """
     sample = f"(SELECT * FROM {staging} LIMIT 1000) AS sample"
     candidates = dict.fromkeys(names, _TYPES)
@@ -240,7 +239,7 @@ def _write(
     names: Sequence[str],
     types: Sequence[str],
 ) -> list[str]:
-    """Create the table; dates that no calendar has (2023-02-30) make their columns texts."""
+    """Create the table; a column with dates that no calendar has (2023-02-30) becomes text."""
     try:
         with session.savepoint():
             _create(session, target, staging, names, types)

@@ -164,7 +164,7 @@ def test_stop_does_not_wait_for_a_deaf_backend(
 ) -> None:
     cluster = LocalCluster(folders())
     dsn = cluster.start()
-    monkeypatch.setattr("kanon_db.cluster.local.STOP_TIMEOUT", 1)
+    monkeypatch.setattr("kanon_db.cluster.postmaster.STOP_TIMEOUT", 1)
     with contextlib.closing(psycopg.connect(dsn, autocommit=True)) as connection:
         connection.execute("CREATE EXTENSION plpython3u")
         connection.pgconn.send_query(b"DO $$ while True: pass $$ LANGUAGE plpython3u")
@@ -186,7 +186,7 @@ def test_start_after_kill_with_a_backend_that_does_not_notice(
 ) -> None:
     cluster = LocalCluster(folders())
     dsn = cluster.start()
-    monkeypatch.setattr("kanon_db.cluster.local.ORPHAN_GRACE", 0.5)
+    monkeypatch.setattr("kanon_db.cluster.postmaster.ORPHAN_GRACE", 0.5)
     with contextlib.closing(psycopg.connect(dsn, autocommit=True)) as connection:
         connection.execute("CREATE EXTENSION plpython3u")
         backend = connection.info.backend_pid
