@@ -9,16 +9,16 @@ import json
 import re
 import subprocess
 import sys
-import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from kanon_db.declaration import Operation, Parameter, parameters_of
-from kanon_db.interfaces import sql
+from kanon_db.installation import functions as sql
 from kanon_db.operations import operations
 
-_METHODS: Final = "kanon_db/interfaces/python_methods.py"
+ROOT: Final = Path(__file__).resolve().parents[1]
+_METHODS: Final = "kanon_db/interfaces/python_methods.pyi"
 _REFERENCE: Final = "docs/reference.md"
 
 
@@ -39,7 +39,7 @@ def generated(root: Path) -> dict[Path, str]:
 
 
 def python_methods(declared: Iterable[Operation]) -> str:
-    """Write the class of methods that the Python interface inherits."""
+    """Write the types of the methods that the Python interface has."""
     declared = list(declared)
     rows = sorted({operation.row_class for operation in declared if operation.row_class})
     imports = [f"from {module} import {name}" for module, name in (row.split(":") for row in rows)]
@@ -50,26 +50,19 @@ def python_methods(declared: Iterable[Operation]) -> str:
             "Written by `make generate` from what kanon_db/operations.py declares.",
             '"""',
             "",
-            '# mypy: disable-error-code="no-any-return"',
-            "",
             "from __future__ import annotations",
             "",
             "from collections.abc import Mapping, Sequence",
             "from decimal import Decimal",
-            "from typing import TYPE_CHECKING, Any",
+            "from typing import Any",
             "",
-            "if TYPE_CHECKING:",
-            "    import pandas as pd",
+            "import pandas as pd",
             "",
-            *(f"    {line}" for line in imports),
+            *imports,
             "",
             "",
             "class Methods:",
-            '    """A method for each operation; `perform` does the work of all."""',
-            "",
-            "    def perform(self, name: str, given: Mapping[str, Any]) -> Any:",
-            '        """Perform an operation by its name."""',
-            "        raise NotImplementedError",
+            "    def perform(self, name: str, given: Mapping[str, Any]) -> Any: ...",
             *(line for operation in declared for line in _method(operation)),
             "",
         ]
@@ -78,8 +71,9 @@ def python_methods(declared: Iterable[Operation]) -> str:
 
 def formatted(text: str) -> str:
     """Return Python as the rest of the project is formatted."""
-    command = [sys.executable, "-m", "ruff", "format", "--quiet", "--line-length", "100", "-"]
-    return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+    command = [sys.executable, "-m", "ruff", "format", "--quiet", "--stdin-filename", _METHODS, "-"]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=True, cwd=ROOT)
+    return done.stdout
 
 
 def _method(operation: Operation) -> list[str]:
@@ -88,36 +82,12 @@ def _method(operation: Operation) -> list[str]:
     named = [item for item in declared if not item.is_positional]
     signature = ["self", *map(_annotated, positional), *(["*"] if named else [])]
     signature += map(_annotated, sorted(named, key=lambda item: not item.is_required))
-    given = ", ".join(f'"{item.name}": {item.name}' for item in declared)
-    doc = f"{operation.help[0].upper()}{operation.help[1:]}."
-    sections = [doc, *([operation.details] if operation.details else [])]
-    if declared:
-        sections.append("Parameters\n----------\n" + "\n".join(map(_documented, declared)))
-    if operation.is_many:
-        names = ", ".join(f"``{column.name}``" for column in operation.result)
-        sections.append(f"Returns\n-------\nDataFrame\n    Columns {names}.")
-    text = "\n\n".join(sections)
-    end = "\n" * (len(sections) > 1)
-    return [
-        "",
-        f"    def {operation.name}({', '.join(signature)}) -> {_returned(operation)}:",
-        *(part for line in f'"""{text}{end}"""'.split("\n") for part in _wrapped(line)),
-        f'        return self.perform("{operation.name}", {{{given}}})',
-    ]
-
-
-def _wrapped(line: str) -> list[str]:
-    indent = " " * (8 + len(line) - len(line.lstrip()))
-    return textwrap.wrap(line.strip(), 100, initial_indent=indent, subsequent_indent=indent) or [""]
-
-
-def _documented(parameter: Parameter) -> str:
-    return f"{parameter.name} : {parameter.type.python}\n    {parameter.help}"
+    return [f"    def {operation.name}({', '.join(signature)}) -> {_returned(operation)}: ..."]
 
 
 def _annotated(parameter: Parameter) -> str:
     optional = " | None" if parameter.default is None else ""
-    default = "" if parameter.is_required else f" = {parameter.default!r}"
+    default = "" if parameter.is_required else " = ..."
     return f"{parameter.name}: {parameter.type.python}{optional}{default}"
 
 
@@ -200,8 +170,7 @@ def _cell(text: str) -> str:
 
 def main() -> None:
     """Write the generated files of this checkout."""
-    root = Path(__file__).resolve().parents[1]
-    for path, text in generated(root).items():
+    for path, text in generated(ROOT).items():
         path.write_text(text, encoding="utf-8")
 
 

@@ -23,6 +23,10 @@ class Source:
     identifiers: tuple[str, ...]
     attributes: Mapping[str, Mapping[str, Any]]
 
+    def is_categorical(self, column: str) -> bool:
+        """Whether a column was registered as categorical, whatever its type."""
+        return self.attributes.get(column, {}).get("kind") == "categorical"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Publication:

@@ -6,11 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
-from kanon_db.declaration import TEXT, Type
+from kanon_db.declaration import MAX_NAME_BYTES, TEXT, Type
 from kanon_db.errors import InvalidNameError
-
-MAX_NAME_BYTES: Final = 63
-"""PostgreSQL's limit; it cuts longer names off without a word, so they are refused here."""
 
 _LONGEST_SUFFIX: Final = "_qit"
 

@@ -18,6 +18,7 @@ from kanon_db.declaration.parameters import (
 )
 from kanon_db.declaration.types import (
     FLAG,
+    MAX_NAME_BYTES,
     NAMES,
     RELATION,
     SECONDS,
@@ -39,6 +40,7 @@ from kanon_db.declaration.types import (
 __all__ = [
     "EVERYBODY",
     "FLAG",
+    "MAX_NAME_BYTES",
     "NAMES",
     "PUBLISHERS",
     "RELATION",

@@ -20,6 +20,9 @@ from kanon_db.errors import InvalidParameterError
 Reader = Callable[[Any, str], Any]
 """Takes what was given and the parameter's name; returns what the operation works with."""
 
+MAX_NAME_BYTES: Final = 63
+"""PostgreSQL's limit; it cuts longer names off without a word, so they are refused."""
+
 _MAX_JSON_LENGTH: Final = 10_000_000
 _MAX_DIGITS: Final = 18
 """Of a whole number in JSON; longer ones stay texts, which no reader of whole numbers takes."""

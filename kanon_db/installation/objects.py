@@ -5,9 +5,9 @@ from __future__ import annotations
 import psycopg
 
 from kanon_db.errors import DatabaseError, InUseError, ServerError
+from kanon_db.installation.functions import ENVIRONMENT_MARK, function_arguments, function_result
 from kanon_db.installation.interpreter import preamble
 from kanon_db.installation.resources import resource_directory
-from kanon_db.interfaces.sql import ENVIRONMENT_MARK, function_arguments, function_result
 from kanon_db.operations import operations
 from kanon_db.session.psycopg_session import PsycopgSession
 from kanon_db.session.server_errors import DEPENDENT_OBJECTS

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TextIO
 
-from kanon_db.catalog.names import MAX_NAME_BYTES
+from kanon_db.declaration import MAX_NAME_BYTES
 from kanon_db.errors import DatabaseError, DuplicateError, InvalidParameterError, NotFoundError
 from kanon_db.session.protocol import fetch_one
 from kanon_db.session.psycopg_session import PsycopgSession

@@ -11,7 +11,6 @@ from typing import Final, Literal
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray
-from kanon_db.catalog.entries import Source
 from kanon_db.errors import (
     DatabaseError,
     InfeasibleError,
@@ -225,15 +224,14 @@ def read_integers(
     return numbers
 
 
-def read_numbers(values: DistinctValues, source: Source) -> FloatArray | None:
-    """Return each distinct value of a quasi-identifier as a number, shape (n_values,).
+def read_numbers(values: DistinctValues) -> FloatArray | None:
+    """Return each distinct value of a column as a number, shape (n_values,).
 
-    Dates and times count in seconds; NULL, which comes last, is NaN. None for a categorical
-    column: one of another type, or registered as such, and one with an infinite value.
+    Dates and times count in seconds; NULL, which comes last, is NaN. None for a column of another
+    type, and for one with an infinite value.
     """
-    described = source.attributes.get(values.column.name, {})
     expression = values.column.number("value")
-    if expression is None or described.get("kind") == "categorical":
+    if expression is None:
         return None
     row = fetch_one(
         values.session,

@@ -15,7 +15,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from kanon_db.declaration import Type
 from kanon_db.errors import KanonError
+from kanon_db.operations import operations
 from kanon_db.session.psycopg_session import PsycopgSession
 
 Connection = psycopg.Connection[Any]
@@ -89,27 +91,19 @@ def create_table(
 
 
 # Qualified, since some callers have look-alikes of these types on their search path.
-_JSON = "pg_catalog.text::pg_catalog.jsonb"
-_TYPES = {
-    "method": "pg_catalog.text",
-    "privacy": _JSON,
-    "max_bucket_size": "pg_catalog.int4",
-    "assignment": "pg_catalog.text",
-    "k": "pg_catalog.int4",
-    "queries": "pg_catalog.int4",
-    "dimensionality": "pg_catalog.int4[]",
-    "selectivity": "pg_catalog.float8[]",
-    "seed": "pg_catalog.int8",
-    "patterns": "pg_catalog.text[]",
-    "rules": _JSON,
-    "weights": _JSON,
-    "constraints": _JSON,
-    "max_suppressed": "pg_catalog.text::pg_catalog.numeric",
-    "refine": "pg_catalog.bool",
-    "options": _JSON,
-    "readers": "pg_catalog.text[]",
-    "replace": "pg_catalog.bool",
-}
+
+
+def _cast(type_: Type) -> str:
+    """The cast of a bound value to a parameter's type; a text array or a text comes as it is."""
+    name = _QUALIFIED.get(type_.sql.removesuffix("[]"), type_.sql.removesuffix("[]"))
+    array = "[]" if type_.sql.endswith("[]") else ""
+    through_text = "pg_catalog.text::" if type_.sql in ("jsonb", "numeric", "regclass") else ""
+    return f"::{through_text}pg_catalog.{name}{array}"
+
+
+_QUALIFIED = {
+    "integer": "int4", "bigint": "int8", "boolean": "bool", "double precision": "float8",
+}  # fmt: skip
 
 
 class Functions:
@@ -141,34 +135,39 @@ class Functions:
         )
 
     def publish(self, source: str, name: str, *, privacy: str, **options: object) -> dict[str, Any]:
-        (row,) = self._rows("publish_buckets", source, name, privacy=privacy, **options)
-        return row
+        return self.call("publish_buckets", source, name, privacy=privacy, **options)
 
     def suppress(self, source: str, name: str, *, k: int, **options: object) -> dict[str, Any]:
-        (row,) = self._rows("publish_suppressed", source, name, k=k, **options)
-        return row
+        return self.call("publish_suppressed", source, name, k=k, **options)
 
     def generalize(self, source: str, name: str, *, k: int, **options: object) -> dict[str, Any]:
-        (row,) = self._rows("publish_generalized", source, name, k=k, **options)
-        return row
+        return self.call("publish_generalized", source, name, k=k, **options)
 
     def freeform(self, source: str, name: str, *, k: int, **options: object) -> dict[str, Any]:
-        (row,) = self._rows("publish_freeform", source, name, k=k, **options)
-        return row
+        return self.call("publish_freeform", source, name, k=k, **options)
 
     def patterns(self, source: str, **options: object) -> list[dict[str, Any]]:
-        return self._rows("suppression_patterns", source, **options)
+        return self.rows("suppression_patterns", source, **options)
 
-    def _rows(self, function: str, *texts: str, **given: object) -> list[dict[str, Any]]:
-        """Call a function of a source, and other texts, in its named parameters."""
-        positional = [f"${i}::pg_catalog.text" for i, _ in enumerate(texts, start=1)]
-        positional[0] += "::pg_catalog.regclass"
-        named = [
-            f"{key} => ${i}::{_TYPES[key]}" for i, key in enumerate(given, start=len(texts) + 1)
+    def call(self, function: str, *texts: str, **given: object) -> dict[str, Any]:
+        """Call a function that returns one row."""
+        (row,) = self.rows(function, *texts, **given)
+        return row
+
+    def rows(self, function: str, *texts: str, **given: object) -> list[dict[str, Any]]:
+        """Call a function, its first parameters by position, the others by name."""
+        declared = operations()[function].parameters
+        types = {item.name: item.type for item in declared}
+        casts = [_cast(item.type) for item, _ in zip(declared, texts, strict=False)]
+        casts += [_cast(types[name]) for name in given]
+        names = ["" for _ in texts] + [f"{name} => " for name in given]
+        arguments = [
+            f"{name}${i}{cast}"
+            for i, (name, cast) in enumerate(zip(names, casts, strict=True), start=1)
         ]
         with psycopg.RawCursor(self.connection, row_factory=psycopg.rows.dict_row) as cursor:
             cursor.execute(
-                f"SELECT * FROM kanon.{function}({', '.join(positional + named)})".encode(),
+                f"SELECT * FROM kanon.{function}({', '.join(arguments)})".encode(),
                 [*texts, *given.values()],
             )
             return cursor.fetchall()
@@ -177,13 +176,7 @@ class Functions:
         return fetch(self.connection, "SELECT * FROM kanon.verify($1::pg_catalog.text)", name)
 
     def evaluate(self, name: str, **options: object) -> list[tuple[Any, ...]]:
-        named = "".join(f", {key} => ${i}::{_TYPES[key]}" for i, key in enumerate(options, start=2))
-        return fetch(
-            self.connection,
-            f"SELECT * FROM kanon.evaluate_counts($1::pg_catalog.text{named})",
-            name,
-            *options.values(),
-        )
+        return [tuple(row.values()) for row in self.rows("evaluate_counts", name, **options)]
 
     def metrics(self, name: str) -> dict[str, float]:
         return dict(

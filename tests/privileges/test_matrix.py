@@ -6,42 +6,23 @@ from collections.abc import Callable
 
 import pytest
 
+from kanon_db.operations import operations
 from tests.integration.parties import Functions, Parties, create_table, fetch, value
 
-REGISTER = "register_source(regclass,text[],text,text[],jsonb)"
-PUBLISH = "publish_buckets(regclass,text,text,jsonb,integer,text,text[],boolean,jsonb)"
-SUPPRESS = "publish_suppressed(regclass,text,integer,text[],text,jsonb,jsonb,jsonb,text[],boolean)"
-PATTERNS = "suppression_patterns(regclass,text[],jsonb,jsonb)"
-EVALUATE = "evaluate_counts(text,integer,integer[],double precision[],bigint)"
-GENERALIZE = (
-    "publish_generalized(regclass,text,integer,text,jsonb,jsonb,jsonb,numeric,boolean,text[],"
-    "boolean)"
-)
-FREEFORM = "publish_freeform(regclass,text,integer,text,jsonb,jsonb,text[],boolean)"
-EVERYBODY = {
-    "estimate(text)",
-    "estimate_count(text)",
-    "estimate_counts(text)",
-    "explain_count(text)",
-    "metrics(text)",
-    "rewrite_count(text)",
-    "verify(text)",
-    "version()",
-}
+
+def _signatures(*roles: str) -> set[str]:
+    """Both functions of each operation that a member of the roles may call."""
+    found = [
+        operation for operation in operations().values() if set(roles) & set(operation.audience)
+    ]
+    return {f"{item.name}({item.signature})".replace(", ", ",") for item in found} | {
+        f"python_{item.name}(jsonb)" for item in found
+    }
+
 
 EXECUTE = {
-    "publisher": {
-        *EVERYBODY,
-        REGISTER,
-        PUBLISH,
-        SUPPRESS,
-        GENERALIZE,
-        FREEFORM,
-        PATTERNS,
-        EVALUATE,
-        "drop_publication(text)",
-    },
-    "analyst": EVERYBODY,
+    "publisher": _signatures("kanon_publisher"),
+    "analyst": _signatures("kanon_analyst"),
     "stranger": set(),
 }
 

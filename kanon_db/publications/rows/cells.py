@@ -63,7 +63,7 @@ def read_microdata(
     for position, name in enumerate(source.quasi_identifiers):
         values = distinct_values(snapshot, types[name])
         weight = 1.0 if weights is None else float(weights[position])
-        numbers = read_numbers(values, source)
+        numbers = None if source.is_categorical(name) else read_numbers(values)
         range_type = None
         if numbers is not None and not np.isnan(numbers).all():
             range_type = values.column.range_type(float(np.nanmax(numbers)))

@@ -134,7 +134,9 @@ def _loss(
     numeric = {
         position: numbers[data.codes[:, position]]
         for position, column in enumerate(values)
-        if (numbers := read_numbers(column, source)) is not None and not np.isnan(numbers).any()
+        if not source.is_categorical(column.column.name)
+        and (numbers := read_numbers(column)) is not None
+        and not np.isnan(numbers).any()
     }
     return {"usefulness_loss": usefulness_loss(data.codes, suppression.suppressed, numeric)}
 

@@ -1,0 +1,107 @@
+"""The operations as methods.
+
+Written by `make generate` from what kanon_db/operations.py declares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import pandas as pd
+
+from kanon_db.counting.answers import Counted
+from kanon_db.publications.results import Published
+
+class Methods:
+    def perform(self, name: str, given: Mapping[str, Any]) -> Any: ...
+    def version(self) -> str: ...
+    def register_source(
+        self,
+        source: str,
+        *,
+        quasi_identifiers: Sequence[str],
+        sensitive: str | None = ...,
+        identifiers: Sequence[str] = ...,
+        attributes: str | Mapping[str, Any] | None = ...,
+    ) -> int: ...
+    def suppression_patterns(
+        self,
+        source: str,
+        *,
+        patterns: Sequence[str] | None = ...,
+        rules: str | Sequence[Any] | None = ...,
+        weights: str | Mapping[str, Any] | None = ...,
+    ) -> pd.DataFrame: ...
+    def verify(self, name: str) -> pd.DataFrame: ...
+    def metrics(self, name: str) -> pd.DataFrame: ...
+    def evaluate_counts(
+        self,
+        name: str,
+        *,
+        queries: int = ...,
+        dimensionality: Sequence[int] | None = ...,
+        selectivity: Sequence[float] | None = ...,
+        seed: int | None = ...,
+    ) -> pd.DataFrame: ...
+    def drop_publication(self, name: str) -> None: ...
+    def estimate_count(self, query: str) -> Counted: ...
+    def estimate_counts(self, query: str) -> pd.DataFrame: ...
+    def estimate(self, query: str) -> pd.DataFrame: ...
+    def explain_count(self, query: str) -> pd.DataFrame: ...
+    def rewrite_count(self, query: str) -> str: ...
+    def publish_buckets(
+        self,
+        source: str,
+        publication: str,
+        *,
+        privacy: str | Mapping[str, Any],
+        method: str = ...,
+        max_bucket_size: int = ...,
+        assignment: str = ...,
+        readers: Sequence[str] | None = ...,
+        replace: bool = ...,
+        options: str | Mapping[str, Any] | None = ...,
+    ) -> Published: ...
+    def publish_generalized(
+        self,
+        source: str,
+        publication: str,
+        *,
+        k: int,
+        method: str = ...,
+        weights: str | Mapping[str, Any] | None = ...,
+        options: str | Mapping[str, Any] | None = ...,
+        constraints: str | Mapping[str, Any] | None = ...,
+        max_suppressed: float | Decimal | str = ...,
+        refine: bool = ...,
+        readers: Sequence[str] | None = ...,
+        replace: bool = ...,
+    ) -> Published: ...
+    def publish_freeform(
+        self,
+        source: str,
+        publication: str,
+        *,
+        k: int,
+        method: str = ...,
+        weights: str | Mapping[str, Any] | None = ...,
+        options: str | Mapping[str, Any] | None = ...,
+        readers: Sequence[str] | None = ...,
+        replace: bool = ...,
+    ) -> Published: ...
+    def publish_suppressed(
+        self,
+        source: str,
+        publication: str,
+        *,
+        k: int,
+        patterns: Sequence[str] | None = ...,
+        method: str = ...,
+        rules: str | Sequence[Any] | None = ...,
+        weights: str | Mapping[str, Any] | None = ...,
+        options: str | Mapping[str, Any] | None = ...,
+        readers: Sequence[str] | None = ...,
+        replace: bool = ...,
+    ) -> Published: ...

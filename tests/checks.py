@@ -1,0 +1,220 @@
+"""One battery of checks for every kind of publication and every method.
+
+A kind is listed by its registration and a method by its declaration, so a new one is checked
+without a line here; what a kind needs to be called at all is :data:`NEEDED`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kanon_db.publications.registry import KINDS
+from tests.integration.parties import (
+    Functions,
+    Parties,
+    fetch,
+    quoted,
+    remains,
+    sqlstate_of,
+    value,
+)
+
+INVALID, DUPLICATE, UNKNOWN, FORBIDDEN = "22023", "42710", "42704", "42501"
+
+NEEDED: Final[dict[str, dict[str, Any]]] = {"buckets": {"privacy": '{"l": 2}'}}
+"""What a kind must be given; the others take ``k``."""
+
+ALSO: Final[dict[str, list[dict[str, Any]]]] = {"buckets": [{"assignment": "local"}]}
+"""Choices of a kind beside its methods."""
+
+ALLOWED: Final[dict[str, dict[str, Any]]] = {"k_concealment": {"options": '{"allow_weaker": true}'}}
+"""What a method must be given to be allowed."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way to publish."""
+
+    kind: str
+    given: dict[str, Any] = field(hash=False)
+
+    def __str__(self) -> str:
+        return "-".join([self.kind, *map(str, self.given.values())][:3])
+
+    @property
+    def function(self) -> str:
+        """The SQL function."""
+        return f"publish_{self.kind}"
+
+    def publish(self, parties: Parties, name: str, **given: Any) -> dict[str, Any]:
+        """Publish the table of the battery."""
+        return Functions(parties.publisher).call(
+            self.function, "data.people", name, **self.given, **given
+        )
+
+
+def cases() -> Iterator[Case]:
+    """List every kind with every method."""
+    for kind, declared in KINDS.items():
+        needed = NEEDED.get(kind, {"k": 3})
+        for item in declared.operation.parameters:
+            if item.name == "method":
+                for method in item.type.choices:
+                    yield Case(kind, {"method": method, **needed, **ALLOWED.get(method, {})})
+        for given in ALSO.get(kind, []):
+            yield Case(kind, {**given, **needed})
+
+
+def check_verified(parties: Parties, case: Case) -> None:
+    """Every record is published or counted, and every promise holds, for analysts, too."""
+    published = case.publish(parties, "battery")
+    (n_source,) = fetch(parties.publisher, "SELECT count(*) FROM data.people")
+    assert published["records"] == n_source[0]
+    for connection in (parties.publisher, parties.analyst):
+        checks = Functions(connection).verify("battery")
+        assert checks
+        assert all(holds for *_, holds in checks)
+        metrics = Functions(connection).metrics("battery")
+        assert metrics["records"] + metrics.get("suppressed_records", 0) == n_source[0]
+    assert published["metrics"].keys() >= metrics.keys() - {"gap", "lower_bound"}
+    assert published["guarantee"]
+
+
+def check_catalog(parties: Parties, case: Case) -> None:
+    """The catalog tells what was asked for."""
+    case.publish(parties, "battery")
+    kind, method, parameters, rows = fetch(
+        parties.analyst, "SELECT kind, method, parameters, rows FROM kanon.publications"
+    )[0]
+    assert kind == case.kind
+    asked = case.given.get("method")
+    if asked not in (None, "auto"):
+        assert method == asked
+    declared = KINDS[case.kind].operation.parameters
+    assert parameters.keys() >= {item.name for item in declared} - {
+        "source", "publication", "method", "replace", "dry_run",
+    }  # fmt: skip
+    assert parameters["readers"] == ["kanon_analyst"]
+    assert rows == value(parties.publisher, "SELECT count(*) FROM data.people")
+
+
+def check_identifiers_stay(parties: Parties, case: Case) -> None:
+    """No identifier is published, in no relation."""
+    case.publish(parties, "battery")
+    columns = fetch(
+        parties.admin,
+        "SELECT DISTINCT a.attname::text FROM pg_attribute AS a JOIN pg_class AS c"
+        " ON c.oid = a.attrelid WHERE c.relnamespace = 'published'::regnamespace",
+    )
+    assert ("name",) not in columns
+
+
+def check_source_is_unchanged(parties: Parties, case: Case) -> None:
+    """Publishing changes nothing in the source."""
+    digest = "SELECT md5(string_agg(p::text, '' ORDER BY p::text)) FROM data.people AS p"
+    before = value(parties.publisher, digest)
+    case.publish(parties, "battery")
+    assert value(parties.publisher, digest) == before
+
+
+def check_row_order_tells_nothing(parties: Parties, case: Case) -> None:
+    """Two publications of one table come in different orders."""
+    orders = []
+    for name in ("battery", "battery_again"):
+        case.publish(parties, name)
+        relation = quoted("published", name + ("_qit" if case.kind == "buckets" else ""))
+        sick = "bucket_id" if case.kind == "buckets" else "number"
+        orders.append([row[0] for row in fetch(parties.analyst, f"SELECT {sick} FROM {relation}")])
+    assert orders[0] != orders[1]
+    assert orders[0] != sorted(orders[0])
+
+
+def check_replaced(parties: Parties, case: Case) -> None:
+    """A name is taken; replacing and dropping leave nothing behind."""
+    case.publish(parties, "battery")
+    before = remains(parties.admin)
+    assert sqlstate_of(lambda: case.publish(parties, "battery")) == DUPLICATE
+    assert remains(parties.admin) == before
+    case.publish(parties, "battery", replace=True)
+    assert remains(parties.admin) == before
+    Functions(parties.publisher).drop("battery")
+    assert remains(parties.admin) == []
+
+
+def check_readers(parties: Parties, case: Case) -> None:
+    """Only the readers read."""
+    case.publish(parties, "battery", readers=[])
+    assert Functions(parties.analyst).publications() == []
+    assert sqlstate_of(lambda: fetch(parties.analyst, "TABLE published.battery")) == FORBIDDEN
+    assert sqlstate_of(lambda: Functions(parties.analyst).verify("battery")) == UNKNOWN
+
+
+def check_refused(parties: Parties, case: Case) -> None:
+    """Whatever is mistaken is refused before anything is read, and leaves nothing."""
+    mistakes: list[tuple[dict[str, Any], str]] = [
+        ({"method": "no such method"}, INVALID),
+        ({"readers": ["no such role"]}, UNKNOWN),
+        ({"options": '{"tim_limit": 1}'}, INVALID),
+        ({"options": '{"time_limit": 0}'}, INVALID),
+        ({"options": "[]"}, INVALID),
+        ({"options": '"x"'}, INVALID),
+        ({"replace": None}, INVALID),
+    ]
+    if case.kind == "buckets":
+        mistakes += [({"privacy": "{}"}, INVALID), ({"privacy": '{"l": 0}'}, INVALID)]
+    else:
+        mistakes += [({"k": 0}, INVALID), ({"k": -1}, INVALID), ({"k": 10_000}, INVALID)]
+        mistakes += [({"weights": '{"number": 1}'}, INVALID), ({"weights": '{"age": 0}'}, INVALID)]
+    for given, sqlstate in mistakes:
+        whole = {**case.given, **given}
+        publish = lambda: Functions(parties.publisher).call(
+            case.function, "data.people", "battery", **whole
+        )
+        assert sqlstate_of(publish) == sqlstate, given
+    case.publish(parties, "taken")
+    for name in ("", "x" * 60):
+        assert sqlstate_of(lambda: case.publish(parties, name)) == "42602"
+    Functions(parties.publisher).drop("taken")
+    assert remains(parties.admin) == []
+
+
+def check_strangers(parties: Parties, case: Case) -> None:
+    """Neither analysts nor strangers publish, not by the inner function either."""
+    names = ("data.people", "battery")
+    for connection in (parties.analyst, parties.stranger):
+        call = lambda: Functions(connection).call(case.function, *names, **case.given)
+        assert sqlstate_of(call) == FORBIDDEN
+        inner = f"SELECT kanon.python_{case.function}('{{}}')"
+        assert sqlstate_of(lambda: fetch(connection, inner)) == FORBIDDEN
+    assert remains(parties.admin) == []
+
+
+def check_direct_call_leaves_nothing(parties: Parties, case: Case) -> None:
+    """The inner function returns its refusal, having undone what was done."""
+    case.publish(parties, "battery")
+    before = remains(parties.admin)
+    inner = f"SELECT kanon.python_{case.function}($1::text::jsonb)"
+    # Refused when the name is reserved already, and the older publication dropped.
+    given = {"source": "data.people", "publication": "battery", "replace": True,
+             "readers": ["no such role"], **case.given}  # fmt: skip
+    import json
+
+    answer = value(parties.publisher, inner, json.dumps(given))
+    assert answer["error"]["sqlstate"] == UNKNOWN
+    assert remains(parties.admin) == before
+
+
+CHECKS: Final[tuple[Callable[[Parties, Case], None], ...]] = (
+    check_verified,
+    check_catalog,
+    check_identifiers_stay,
+    check_source_is_unchanged,
+    check_row_order_tells_nothing,
+    check_replaced,
+    check_readers,
+    check_refused,
+    check_strangers,
+    check_direct_call_leaves_nothing,
+)

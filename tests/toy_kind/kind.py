@@ -1,0 +1,55 @@
+"""Publishing a tally."""
+
+from __future__ import annotations
+
+from kanon_db.publications.kind import Written, run_method
+from kanon_db.publications.results import Check, Examination
+from kanon_db.session import fetch_one
+
+from . import methods
+
+
+class Tally:
+    """The kind `tally`."""
+
+    suffixes = ("",)
+
+    def prepare(self, request, source):
+        """Any source will do."""
+
+    def columns(self, source, types):
+        """Only what is counted."""
+        return list(source.quasi_identifiers)
+
+    def comparable(self, source):
+        """All of it."""
+        return source.quasi_identifiers
+
+    def search(self, job):
+        """Choose an order."""
+        return run_method(methods, job, job.snapshot)
+
+    def write(self, job, found):
+        """Count, and keep what reaches k."""
+        session = job.session
+        snapshot, order = found.result
+        table = session.identifier(job.schema, job.request.publication)
+        names = ", ".join(map(session.identifier, job.source.quasi_identifiers))
+        session.fetch(
+            f"CREATE TABLE {table} AS SELECT {names}, count(*) AS people FROM {snapshot.table}"
+            f" GROUP BY {names} HAVING count(*) >= {job.request.k} ORDER BY count(*) {order}"
+        )
+        return Written(f"at least {job.request.k} people in each line", [table])
+
+    def examine(self, session, publication, *, is_new=False):
+        """Look for the smallest number."""
+        table = session.identifier("published", publication.name)
+        least = fetch_one(session, f"SELECT min(people) AS n FROM {table}")["n"]
+        k = publication.parameters["k"]
+        return Examination(
+            [Check("every line counts k people", f"k = {k}", f"{least}", holds=least >= k)],
+            {"least": float(least)},
+        )
+
+
+KIND = Tally()
