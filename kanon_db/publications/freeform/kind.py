@@ -25,6 +25,7 @@ from kanon_db.algorithms.freeform.sort_greedy import sort_greedy
 from kanon_db.algorithms.freeform.symmetric import symmetric
 from kanon_db.algorithms.freeform.verification import least_coverage, verify_matching
 from kanon_db.algorithms.ground.arrays import CodeArray
+from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.algorithms.recoding.cells import Ranges, Sets
 from kanon_db.algorithms.recoding.microdata import Microdata
 from kanon_db.catalog.entries import record_publication
@@ -260,14 +261,16 @@ def _search(
     if method == "optimal":
         best = optimal(
             microdata, k,
-            symmetric=options.symmetric, time_limit=options.time_limit, heartbeat=beat,
+            symmetric=options.symmetric, pulse=Pulse(options.time_limit, beat),
         )  # fmt: skip
-        if best.status != "optimal":
+        if best.proof.status != "optimal":
             session.warn(
                 "time ran out: the matches are not proven optimal, their loss may be up to"
-                f" {best.gap:.2%} above the optimum"
+                f" {best.proof.gap:.2%} above the optimum"
             )
-        return _Found(best.matches, {"gap": best.gap, "lower_bound": float(best.lower_bound)})
+        return _Found(
+            best.matches, {"gap": best.proof.gap, "lower_bound": float(best.proof.lower_bound)}
+        )
     if method == "k_concealment":
         return _Found(k_concealment(microdata, k, heartbeat=beat).matches, {})
     if options.symmetric:
