@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import highspy
 import numba
 import numpy as np
 
@@ -22,8 +19,8 @@ from kanon_db.algorithms.freeform.graph import (
 )
 from kanon_db.algorithms.freeform.sort_greedy import sort_greedy
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
-from kanon_db.algorithms.ground.pulse import no_heartbeat
-from kanon_db.algorithms.ground.solver import run
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
+from kanon_db.algorithms.ground.solver import new_solver, run
 from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.errors import InvalidParameterError
 
@@ -34,7 +31,7 @@ _ORIGINALS_PER_CALL = 64
 _PRIMAL = 4  # highspy's number of the strategy
 
 
-def min_cost_flow(ncp: Ncp, k: int, *, heartbeat: Callable[[], None] = no_heartbeat) -> CodeArray:
+def min_cost_flow(ncp: Ncp, k: int, *, pulse: Pulse = UNLIMITED) -> CodeArray:
     """Find the graph whose edges weigh least, each one by itself. A baseline.
 
     The loss of a cell is not the sum of what its matches would cost one by one, so this is no
@@ -45,8 +42,8 @@ def min_cost_flow(ncp: Ncp, k: int, *, heartbeat: Callable[[], None] = no_heartb
     ncp : Ncp
     k : int
         Matches of each record, from 1 to the number of records.
-    heartbeat : callable
-        Called every few milliseconds; what it raises ends the work.
+    pulse : Pulse
+        Beaten every few milliseconds; what that raises ends the work.
 
     Returns
     -------
@@ -87,31 +84,29 @@ def min_cost_flow(ncp: Ncp, k: int, *, heartbeat: Callable[[], None] = no_heartb
     open_round(graph)
     position = np.empty(n, dtype=np.int64)
     position[graph.record] = np.arange(n)
-    first = position[sort_greedy(ncp, k, improve=False, heartbeat=heartbeat)[graph.record, 1:]]
+    first = position[sort_greedy(ncp, k, improve=False, heartbeat=pulse.beat)[graph.record, 1:]]
     cell = np.repeat(np.arange(n), k - 1)
-    edges = np.union1d(first.ravel() * n + cell, _lightest(graph, k, heartbeat))
+    edges = np.union1d(first.ravel() * n + cell, _lightest(graph, k, pulse))
     program = _Program(graph, k)
     new = edges
     while new.size:
         program.add(new)
-        graph.price[:], potential = program.solve(heartbeat)
+        graph.price[:], potential = program.solve(pulse)
         refresh(graph)
-        new = np.setdiff1d(_lightest(graph, k, heartbeat, below=potential), program.edges)
+        new = np.setdiff1d(_lightest(graph, k, pulse, below=potential), program.edges)
     original, cell = np.divmod(program.taken, n)
     by_cell = np.argsort(cell, kind="stable")
     graph.matches[:, 1:] = original[by_cell].reshape(n, k - 1)
-    return as_assignments(matches_of_records(graph), heartbeat=heartbeat)
+    return as_assignments(matches_of_records(graph), heartbeat=pulse.beat)
 
 
-def _lightest(
-    graph: Graph, k: int, heartbeat: Callable[[], None], below: IntArray | None = None
-) -> IntArray:
+def _lightest(graph: Graph, k: int, pulse: Pulse, below: IntArray | None = None) -> IntArray:
     """Find edges of least weight plus price of each original, as original times n plus cell."""
     n = graph.price.size
     cells = np.full((n, min(k + 8, n)), NONE, dtype=np.int32)
     limit = np.full(n, FAR) if below is None else below
     for start in range(0, n, _ORIGINALS_PER_CALL):
-        heartbeat()
+        pulse.beat()
         _search(graph, start, min(start + _ORIGINALS_PER_CALL, n), cells, limit)
     original, place = np.nonzero(cells != NONE)
     return original * n + cells[original, place]
@@ -137,10 +132,8 @@ class _Program:
         self._graph = graph
         # The solver is given weights up to 1.
         self._scale = max(int(graph.whole.sum() + graph.step.sum()), 1)
-        self._highs = highs = highspy.Highs()  # type: ignore[no-untyped-call]
-        for option, value in (("output_flag", False), ("threads", 1), ("solver", "simplex")):
-            highs.setOptionValue(option, value)
-        highs.HandleUserInterrupt = True
+        self._highs = highs = new_solver()
+        highs.setOptionValue("solver", "simplex")
         degrees = np.full(2 * n, k - 1.0)
         none = np.zeros(0, dtype=np.int32)
         highs.addRows(2 * n, degrees, degrees, 0, np.zeros(2 * n, np.int32), none, np.zeros(0))
@@ -161,10 +154,10 @@ class _Program:
         )  # fmt: skip
         self.edges = np.append(self.edges, edges)
 
-    def solve(self, heartbeat: Callable[[], None]) -> tuple[IntArray, IntArray]:
+    def solve(self, pulse: Pulse) -> tuple[IntArray, IntArray]:
         """Find prices of the cells, and what each original may pay at most, in units."""
         n = self._graph.price.size
-        run(self._highs, heartbeat)
+        run(self._highs, pulse)
         duals = np.array(self._highs.getSolution().row_dual) * self._scale
         whole = np.rint(duals).astype(np.int64)
         return -whole[n:], whole[:n]
