@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kanon_db.algorithms.bucketization.privacy import check_eligible
 from kanon_db.algorithms.bucketization.random_assignment import assign_randomly
+from kanon_db.algorithms.bucketization.specification import check_eligible
 from kanon_db.algorithms.ground.arrays import CodeArray
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.catalog.sources import require_sensitive
@@ -153,5 +153,5 @@ def _guarantee(request: BucketRequest, plan: Plan) -> str:
         )
     return (
         "F'-privacy: no person's sensitive value can be inferred with a probability above the"
-        f" threshold of that value ({request.privacy.described()})"
+        f" threshold of that value ({request.privacy.describe()})"
     )

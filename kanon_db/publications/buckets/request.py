@@ -11,18 +11,16 @@ from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.request import PublishRequest
 
 if TYPE_CHECKING:
-    from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
+    from kanon_db.algorithms.bucketization.specification import PrivacySpecification
 
 _MAX_BUCKET_SIZE: Final = 5000
 
 
 def read_privacy(given: Mapping[str, Any]) -> PrivacySpecification:
     """Read a privacy specification, with numpy, where one is needed."""
-    import json
+    from kanon_db.algorithms.bucketization.specification import PrivacySpecification
 
-    from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
-
-    return PrivacySpecification.parse(json.dumps(given))
+    return PrivacySpecification.parse(given)
 
 
 @dataclass(frozen=True, kw_only=True)
