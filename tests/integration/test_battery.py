@@ -40,6 +40,6 @@ def nothing_left(parties: Parties) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("case", cases(), ids=str)
+@pytest.mark.parametrize("case", list(cases()), ids=str)
 def test_battery(parties: Parties, case: Case, check: Callable[[Parties, Case], None]) -> None:
     check(parties, case)

@@ -68,7 +68,7 @@ def test_audience() -> None:
         assert operation.audience == (EVERYBODY if name in FOR_EVERYBODY else PUBLISHERS)
 
 
-@pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
+@pytest.mark.parametrize("operation", list(OPERATIONS.values()), ids=list(OPERATIONS))
 def test_function_takes_what_is_declared(operation: Operation) -> None:
     module, _, name = operation.function.partition(":")
     function = getattr(importlib.import_module(module), name)
@@ -80,7 +80,7 @@ def test_function_takes_what_is_declared(operation: Operation) -> None:
     assert all(item.help.endswith(".") for item in operation.parameters)
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("kind", list(KINDS.values()), ids=list(KINDS))
 def test_every_method_has_its_function(kind: object) -> None:
     methods = importlib.import_module(f"{kind.room}.methods")  # type: ignore[attr-defined]
     (declared,) = [
