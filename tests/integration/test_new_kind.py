@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-import tests.toy_kind
 from kanon_db.errors import KanonError
+from kanon_db.installation.functions import ENVIRONMENT_MARK, function_sql
 from kanon_db.installation.interpreter import preamble
 from kanon_db.installation.resources import import_paths
 from kanon_db.interfaces.cli.main import add_operations, main
-from kanon_db.installation.functions import ENVIRONMENT_MARK, function_sql
 from kanon_db.publications.registry import KINDS
 from tests.integration.parties import Functions, Package, Parties, create_table, fetch, sqlstate_of
 
@@ -28,7 +27,7 @@ def folder() -> Iterator[Path]:
     """The toy's folder where the server's user can read it."""
     place = Path(tempfile.mkdtemp(prefix="kanon-toy-"))
     place.chmod(0o755)
-    source = Path(tests.toy_kind.__file__).parent
+    source = Path(__file__).parents[1] / "toy_kind"
     shutil.copytree(source, place / "toy_kind", ignore=shutil.ignore_patterns("__pycache__"))
     yield place
     shutil.rmtree(place)
@@ -38,7 +37,9 @@ def folder() -> Iterator[Path]:
 def registered(parties: Parties, folder: Path) -> Iterator[None]:
     """Install the derived SQL function, and describe a source."""
     body = preamble(import_paths()) + f"sys.path[:0] = [{str(folder)!r}]\nimport toy_kind\n"
-    text = function_sql(tests.toy_kind.TALLY.operation).replace(ENVIRONMENT_MARK, body)
+    from tests.toy_kind import TALLY  # the registration
+
+    text = function_sql(TALLY.operation).replace(ENVIRONMENT_MARK, body)
     parties.admin.execute(text.encode())
     create_table(parties.publisher, "data.people", "age int, sex text", PEOPLE)
     Functions(parties.publisher).register("data.people", ["age", "sex"], None)
