@@ -3,19 +3,18 @@
 from kanon_db.declaration.operation import (
     EVERYBODY,
     PUBLISHERS,
-    Audience,
     Column,
     Operation,
     columns,
     value,
-)
+)  # fmt: skip
 from kanon_db.declaration.parameters import (
     REQUIRED,
     Parameter,
     parameter,
     parameters_of,
     read_request,
-)
+)  # fmt: skip
 from kanon_db.declaration.types import (
     FLAG,
     MAX_NAME_BYTES,
@@ -35,37 +34,11 @@ from kanon_db.declaration.types import (
     unknown,
     whole,
     wholes,
-)
+)  # fmt: skip
 
 __all__ = [
-    "EVERYBODY",
-    "FLAG",
-    "MAX_NAME_BYTES",
-    "NAMES",
-    "PUBLISHERS",
-    "RELATION",
-    "REQUIRED",
-    "SECONDS",
-    "SHARE",
-    "TEXT",
-    "WEIGHTS",
-    "Audience",
-    "Column",
-    "Operation",
-    "Parameter",
-    "Type",
-    "choice",
-    "columns",
-    "json_list",
-    "json_object",
-    "numbers",
-    "options",
-    "pair",
-    "parameter",
-    "parameters_of",
-    "read_request",
-    "unknown",
-    "value",
-    "whole",
-    "wholes",
-]
+    "EVERYBODY", "FLAG", "MAX_NAME_BYTES", "NAMES", "PUBLISHERS", "RELATION", "REQUIRED",
+    "SECONDS", "SHARE", "TEXT", "WEIGHTS", "Column", "Operation", "Parameter", "Type", "choice",
+    "columns", "json_list", "json_object", "numbers", "options", "pair", "parameter",
+    "parameters_of", "read_request", "unknown", "value", "whole", "wholes",
+]  # fmt: skip

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from kanon_db.algorithms.ground.proof import Proof
 from kanon_db.algorithms.ground.pulse import Pulse
@@ -17,7 +18,6 @@ from kanon_db.transfer.columns import ColumnType
 from kanon_db.transfer.snapshot import Snapshot
 
 Request = TypeVar("Request", bound=PublishRequest)
-RequestT = TypeVar("RequestT", bound=PublishRequest, contravariant=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,27 +117,32 @@ def run_method(
     return found
 
 
-class Kind(Protocol[RequestT]):
-    """A kind of publication."""
+class Kind(ABC):
+    """A kind of publication: the steps that are its own, in the order of the pipeline."""
 
     suffixes: Sequence[str]
     """Of the names of the published relations; the first is that which readers query."""
 
-    def prepare(self, request: RequestT, source: Source) -> None:
+    def prepare(self, request: Any, source: Source) -> None:  # noqa: B027  # nothing by default
         """Refuse what does not fit the source's description, before anything is read."""
 
+    @abstractmethod
     def columns(self, source: Source, types: Mapping[str, ColumnType]) -> list[str]:
         """Name the columns of the source that publishing reads."""
 
     def comparable(self, source: Source) -> Sequence[str]:
-        """Name the columns whose values must be equal or ordered for it to work."""
+        """Name the columns whose values must have an equality and an order."""
+        return source.quasi_identifiers
 
+    @abstractmethod
     def search(self, job: Job[Any]) -> Found:
         """Decide what to publish."""
 
+    @abstractmethod
     def write(self, job: Job[Any], found: Found) -> Written:
         """Write the published relations."""
 
+    @abstractmethod
     def examine(
         self, session: Session, publication: Publication, *, is_new: bool = False
     ) -> Examination:

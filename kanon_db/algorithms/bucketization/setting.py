@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from kanon_db.algorithms.bucketization.loss import bucket_size_loss, mean_squared_bucket_size
 from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.errors import InvalidParameterError
-from kanon_db.metrics.loss import bucket_size_loss, mean_squared_bucket_size
 
 MAX_RECORDS = 2**48
 """Largest table: with buckets of at most 5,000 records every product still fits 64 bits."""
@@ -107,12 +107,12 @@ class BucketSetting:
 
     @property
     def loss(self) -> int:
-        """Loss, [GB] Eq. (2); see :func:`kanon_db.metrics.loss.bucket_size_loss`."""
+        """Loss, [GB] Eq. (2); see :func:`~.loss.bucket_size_loss`."""
         return bucket_size_loss(self.sizes, self.counts)
 
     @property
     def msbs(self) -> float:
-        """MSBS, [GB] Eq. (1); see :func:`kanon_db.metrics.loss.mean_squared_bucket_size`."""
+        """MSBS, [GB] Eq. (1); see :func:`~.loss.mean_squared_bucket_size`."""
         return mean_squared_bucket_size(self.sizes, self.counts)
 
 

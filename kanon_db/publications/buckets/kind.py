@@ -18,7 +18,7 @@ from kanon_db.publications.buckets.methods import Plan, SensitiveValues, plan_of
 from kanon_db.publications.buckets.request import BucketRequest
 from kanon_db.publications.buckets.tables import SUFFIXES, BucketTables, layout_of
 from kanon_db.publications.buckets.writing import number_buckets, write_qit, write_sat, write_view
-from kanon_db.publications.kind import Found, Job, Written, run_method
+from kanon_db.publications.kind import Found, Job, Kind, Written, run_method
 from kanon_db.publications.results import Examination
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session
@@ -36,7 +36,7 @@ class _Assignment:
     codes: CodeArray
 
 
-class Buckets:
+class Buckets(Kind):
     """The kind ``buckets``.
 
     Notes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -16,7 +16,7 @@ from kanon_db.algorithms.freeform import (
 from kanon_db.algorithms.freeform.result import cells as cells_of_matches
 from kanon_db.algorithms.ground.arrays import CodeArray
 from kanon_db.algorithms.recoding import Ranges, Sets
-from kanon_db.catalog.entries import Publication, Source
+from kanon_db.catalog.entries import Publication
 from kanon_db.metrics.freeform import measure
 from kanon_db.publications.freeform import methods
 from kanon_db.publications.freeform.examine import check_cells, digest_rows, examine_freeform
@@ -24,13 +24,12 @@ from kanon_db.publications.freeform.request import FreeformRequest
 from kanon_db.publications.kind import Found, Job, Written, run_method
 from kanon_db.publications.results import Check, Examination
 from kanon_db.publications.rows.recoding import RecodedRows, loss_metrics
-from kanon_db.publications.rows.view import SUFFIXES, RowView, check_weights, published_columns
+from kanon_db.publications.rows.view import RowKind, RowView
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session
-from kanon_db.transfer.columns import ColumnType
 
 
-class Freeform:
+class Freeform(RowKind):
     """The kind ``freeform``.
 
     Notes
@@ -41,20 +40,6 @@ class Freeform:
     system's cryptographic source. So is the order of the rows. The graph is kept nowhere: someone
     who had it would know k candidates for each row, and with the assignment every row's person.
     """
-
-    suffixes = SUFFIXES
-
-    def prepare(self, request: FreeformRequest, source: Source) -> None:
-        """Weights are for quasi-identifiers."""
-        check_weights(source, request.weights)
-
-    def columns(self, source: Source, types: Mapping[str, ColumnType]) -> list[str]:
-        """All but the identifiers."""
-        return published_columns(source, types)
-
-    def comparable(self, source: Source) -> Sequence[str]:
-        """Those that are recoded."""
-        return source.quasi_identifiers
 
     def search(self, job: Job[FreeformRequest]) -> Found:
         """Find the matches."""

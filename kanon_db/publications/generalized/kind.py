@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -20,13 +19,12 @@ from kanon_db.publications.generalized.request import GeneralizedRequest
 from kanon_db.publications.kind import Found, Job, Written, run_method
 from kanon_db.publications.results import Check, Examination
 from kanon_db.publications.rows.recoding import RecodedRows, loss_metrics
-from kanon_db.publications.rows.view import SUFFIXES, RowView, check_weights, published_columns
+from kanon_db.publications.rows.view import RowKind, RowView
 from kanon_db.session import Session
-from kanon_db.transfer.columns import ColumnType
 from kanon_db.transfer.snapshot import distinct_values, read_codes
 
 
-class Generalized:
+class Generalized(RowKind):
     """The kind ``generalized``.
 
     Notes
@@ -35,21 +33,11 @@ class Generalized:
     are as tight as the values of the class allow.
     """
 
-    suffixes = SUFFIXES
-
     def prepare(self, request: GeneralizedRequest, source: Source) -> None:
         """Weights are for quasi-identifiers; constraints need a sensitive attribute."""
-        check_weights(source, request.weights)
+        super().prepare(request, source)
         if request.constraints is not None:
             require_sensitive(source, "constraints need a sensitive attribute")
-
-    def columns(self, source: Source, types: Mapping[str, ColumnType]) -> list[str]:
-        """All but the identifiers."""
-        return published_columns(source, types)
-
-    def comparable(self, source: Source) -> Sequence[str]:
-        """Those that are recoded."""
-        return source.quasi_identifiers
 
     def search(self, job: Job[GeneralizedRequest]) -> Found:
         """Find classes, make them satisfy the constraint, lower their loss, leave records out."""

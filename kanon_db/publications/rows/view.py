@@ -16,7 +16,7 @@ from kanon_db.catalog.entries import Publication, Source, published_schema
 from kanon_db.catalog.names import free_column_name
 from kanon_db.declaration import unknown
 from kanon_db.errors import InvalidParameterError
-from kanon_db.publications.kind import Job
+from kanon_db.publications.kind import Job, Kind
 from kanon_db.publications.relations import check_relations
 from kanon_db.publications.results import Check
 from kanon_db.randomness import SecureRandom
@@ -76,9 +76,18 @@ class CellTable:
     number: str
 
 
-def published_columns(source: Source, types: Mapping[str, ColumnType]) -> list[str]:
-    """Name the columns that a row view keeps: all but the identifiers."""
-    return [column for column in types if column not in source.identifiers]
+class RowKind(Kind):
+    """A kind that publishes all columns but the identifiers, in a materialized view."""
+
+    suffixes = SUFFIXES
+
+    def prepare(self, request: Any, source: Source) -> None:
+        """Weights are for quasi-identifiers only."""
+        weights_of(source, request.weights)
+
+    def columns(self, source: Source, types: Mapping[str, ColumnType]) -> list[str]:
+        """Read all columns but the identifiers."""
+        return [column for column in types if column not in source.identifiers]
 
 
 def check_k(job: Job[Any], k: int) -> None:
@@ -97,26 +106,22 @@ def check_k(job: Job[Any], k: int) -> None:
         )
 
 
-def check_weights(source: Source, weights: Mapping[str, Fraction] | None) -> None:
-    """Refuse weights of anything but quasi-identifiers.
-
-    Raises
-    ------
-    InvalidParameterError
-    """
-    for column in weights or {}:
-        if column not in source.quasi_identifiers:
-            raise unknown("quasi-identifier", column, source.quasi_identifiers)
-
-
 def weights_of(
     source: Source, weights: Mapping[str, Fraction] | None
 ) -> list[int | float | Fraction] | None:
     """Return the weight of each quasi-identifier; None where all count alike.
 
     Those that were registered hold for attributes that `weights` does not name.
+
+    Raises
+    ------
+    InvalidParameterError
+        When one is for another column.
     """
     given = weights or {}
+    for column in given:
+        if column not in source.quasi_identifiers:
+            raise unknown("quasi-identifier", column, source.quasi_identifiers)
     found = [
         given.get(column, source.attributes.get(column, {}).get("weight", 1))
         for column in source.quasi_identifiers
@@ -142,7 +147,7 @@ def layout_of(
     with_pattern : bool
         Whether a column says which cells of a row are suppressed.
     """
-    columns = published_columns(source, types)
+    columns = [column for column in types if column not in source.identifiers]
     layout: dict[str, Any] = {
         "quasi_identifiers": [
             {"name": name, "cell": cell}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -15,13 +15,12 @@ from kanon_db.metrics.suppression import usefulness_loss
 from kanon_db.publications.kind import Found, Job, Written, run_method
 from kanon_db.publications.results import Examination
 from kanon_db.publications.rows.view import (
-    SUFFIXES,
     CellTable,
+    RowKind,
     RowView,
     check_k,
     finish_rows,
     layout_of,
-    published_columns,
     write_row_view,
 )
 from kanon_db.publications.suppressed import methods
@@ -30,11 +29,11 @@ from kanon_db.publications.suppressed.methods import CodedRows
 from kanon_db.publications.suppressed.patterns import allowed_patterns
 from kanon_db.publications.suppressed.request import SuppressedRequest
 from kanon_db.session import Session
-from kanon_db.transfer.columns import ColumnType, int4_bytes, with_numbers
+from kanon_db.transfer.columns import int4_bytes, with_numbers
 from kanon_db.transfer.snapshot import DistinctValues, distinct_values, read_codes, read_numbers
 
 
-class Suppressed:
+class Suppressed(RowKind):
     """The kind ``suppressed``.
 
     Notes
@@ -43,19 +42,9 @@ class Suppressed:
     its type calls equal, so that 1.0 and 1.00 do not tell two rows of one class apart.
     """
 
-    suffixes = SUFFIXES
-
     def prepare(self, request: SuppressedRequest, source: Source) -> None:
         """Patterns, rules and weights must fit the quasi-identifiers."""
         _allowed(request, source)
-
-    def columns(self, source: Source, types: Mapping[str, ColumnType]) -> list[str]:
-        """All but the identifiers."""
-        return published_columns(source, types)
-
-    def comparable(self, source: Source) -> Sequence[str]:
-        """Those that are grouped by."""
-        return source.quasi_identifiers
 
     def search(self, job: Job[SuppressedRequest]) -> Found:
         """Choose a pattern for each record."""

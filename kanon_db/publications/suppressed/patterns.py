@@ -17,7 +17,7 @@ from kanon_db.algorithms.suppression import (
 )
 from kanon_db.catalog.entries import Source
 from kanon_db.catalog.sources import open_source
-from kanon_db.publications.rows.view import check_weights, weights_of
+from kanon_db.publications.rows.view import weights_of
 from kanon_db.session import Session
 
 
@@ -83,7 +83,6 @@ def allowed_patterns(
     InvalidParameterError
         When one of them does not fit the quasi-identifiers.
     """
-    check_weights(source, weights)
     costs, n_columns = weights_of(source, weights), len(source.quasi_identifiers)
     if patterns is not None:
         return parse_patterns(patterns, n_columns, costs)

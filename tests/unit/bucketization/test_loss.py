@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kanon_db.metrics.loss import bucket_size_loss, mean_squared_bucket_size
+from kanon_db.algorithms.bucketization.loss import bucket_size_loss, mean_squared_bucket_size
 
 
 def test_loss_adds_up_every_single_bucket() -> None:
