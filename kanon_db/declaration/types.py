@@ -60,8 +60,13 @@ class Type:
         return self.sql == "jsonb"
 
 
-def unknown(what: str, name: str, known: Collection[str]) -> InvalidParameterError:
-    """Make the refusal of a name that is not known, with the nearest one that is."""
+def unknown(
+    what: str, name: str, known: Collection[str], *, is_name: bool = True
+) -> InvalidParameterError:
+    """Make the refusal of a word that is not known, with the nearest one that is.
+
+    What stands in the place of a value is not repeated.
+    """
     near = get_close_matches(name, known, n=1)
     if not known:
         hint = f"there are no {what}s here"
@@ -69,7 +74,8 @@ def unknown(what: str, name: str, known: Collection[str]) -> InvalidParameterErr
         hint = f"did you mean {near[0]}? The {what}s here are {', '.join(known)}"
     else:
         hint = f"the {what}s here are {', '.join(known)}"
-    return InvalidParameterError(f"the {what} is not known", detail=f'{what} "{name}"', hint=hint)
+    detail = f'{what} "{name}"' if is_name else ""
+    return InvalidParameterError(f"the {what} is not known", detail=detail, hint=hint)
 
 
 def refused(name: str, must: str) -> InvalidParameterError:
@@ -265,7 +271,7 @@ def choice(what: str, **choices: str) -> Type:
 
     def read(value: Any, name: str) -> str:
         if read_text(value, name) not in choices:
-            raise unknown(what, value, list(choices))
+            raise unknown(what, value, list(choices), is_name=False)
         return str(value)
 
     return Type("text", "str", read, None, choices)

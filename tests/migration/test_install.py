@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import re
 import subprocess
@@ -9,6 +10,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -100,6 +102,65 @@ def test_migrated_equals_fresh(
     assert dump(dsn) == dump(installed_dsn)
     assert fetch(admin, "SELECT * FROM kanon.setting") == [("published_schema", "published")]
     assert value(admin, "SELECT kanon.version()") == kanon_db.__version__
+
+
+BEFORE = Path(__file__).parent / "before"
+
+
+@pytest.mark.parametrize("state", sorted(path.name for path in BEFORE.iterdir()))
+def test_upgrade_of_a_dump(dsn: str, admin: Connection, installed_dsn: str, state: str) -> None:
+    """What an older version published is verified, asked, replaced and dropped by this one.
+
+    A dump of a database, from before; its functions import from a folder that does not exist.
+    """
+    program = host.find_programs(None).path("psql")
+    text = gzip.decompress((BEFORE / state).read_bytes())
+    subprocess.run([program, "-q", dsn], input=text, capture_output=True, check=True)
+    kanon = Functions(admin)
+    names = kanon.publications()
+    assert [name.removeprefix("before_") for name in names] == list("balgfp")
+    oid = "SELECT 'kanon.verify(text)'::regprocedure::oid"
+    before = value(admin, oid), fetch(admin, "SELECT * FROM kanon.publication ORDER BY name")
+    install(dsn)
+    assert before == (
+        value(admin, oid), fetch(admin, "SELECT * FROM kanon.publication ORDER BY name"),
+    )  # fmt: skip
+    for name in names:
+        assert all(holds for *_, holds in kanon.verify(name)), name
+        assert kanon.metrics(name)["records"] == 60
+        estimate, _, lower, upper = kanon.estimate(f"SELECT COUNT(*) FROM {name} WHERE sex = 'f'")
+        assert lower <= estimate <= upper
+    kanon.publish("public.people", "before_b", privacy='{"l": 2}', replace=True)
+    for name in names:
+        kanon.drop(name)
+    fetch(admin, "DROP TABLE public.people")
+    fetch(admin, "DELETE FROM kanon.source")
+    assert functions_of(dsn) == functions_of(installed_dsn)
+
+
+def functions_of(dsn: str) -> list[tuple[Any, ...]]:
+    """Every function of ours, whole."""
+    with psycopg.connect(dsn) as connection:
+        return fetch(
+            connection,
+            "SELECT pg_get_functiondef(oid), proacl::text FROM pg_proc"
+            " WHERE pronamespace = 'kanon'::regnamespace ORDER BY proname",
+        )
+
+
+def test_outdated_functions_are_dropped(dsn: str, admin: Connection) -> None:
+    """A function whose parameters have changed since goes, unless something depends on it."""
+    install(dsn)
+    fetch(admin, "DROP FUNCTION kanon.metrics(text)")
+    fetch(admin, "CREATE FUNCTION kanon.metrics(name text, old int) RETURNS int LANGUAGE sql"
+          " AS 'SELECT 1'")  # fmt: skip
+    fetch(admin, "CREATE VIEW public.dependent AS SELECT kanon.metrics('a', 1) AS found")
+    with pytest.raises(InUseError, match="whose parameters have changed"):
+        install(dsn)
+    fetch(admin, "DROP VIEW public.dependent")
+    install(dsn)
+    rows = fetch(admin, "SELECT proargnames::text FROM pg_proc WHERE proname = 'metrics'")
+    assert rows == [("{name,metric,value}",)]
 
 
 def test_install_again(
@@ -300,14 +361,15 @@ class TestDoctor:
     def test_broken_environment(self, database: str) -> None:
         """The server's functions look for the package where it no longer is."""
         with psycopg.connect(database, autocommit=True) as admin:
-            version = "'kanon.version()'::regprocedure"
+            version = "'kanon.python_version(jsonb)'::regprocedure"
             body = value(admin, f"SELECT prosrc FROM pg_proc WHERE oid = {version}")
             assert "import kanon_db\n" in body
             body = body.replace("import kanon_db\n", "import kanon_db_that_was_moved\n")
             fetch(
                 admin,
-                "CREATE OR REPLACE FUNCTION kanon.version() RETURNS text LANGUAGE plpython3u"
-                f" STABLE SET search_path = pg_catalog, pg_temp AS $body${body}$body$",
+                "CREATE OR REPLACE FUNCTION kanon.python_version(arguments jsonb) RETURNS jsonb"
+                " LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp"
+                f" AS $body${body}$body$",
             )
         assert self.states(database)["kanon_db"] == "broken"
 
