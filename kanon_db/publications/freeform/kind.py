@@ -268,9 +268,8 @@ def _search(
                 "time ran out: the matches are not proven optimal, their loss may be up to"
                 f" {best.proof.gap:.2%} above the optimum"
             )
-        return _Found(
-            best.matches, {"gap": best.proof.gap, "lower_bound": float(best.proof.lower_bound)}
-        )
+        bound = float(best.proof.lower_bound)
+        return _Found(best.matches, {"gap": best.proof.gap, "lower_bound": bound})
     if method == "k_concealment":
         return _Found(k_concealment(microdata, k, heartbeat=beat).matches, {})
     if options.symmetric:
