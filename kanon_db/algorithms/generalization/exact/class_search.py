@@ -14,7 +14,7 @@ from kanon_db.algorithms.generalization.exact.class_search_steps import (
     FULL,
     PAUSED,
     FoundClasses,
-    PricingProblem,
+    Goal,
     new_state,
     search_on,
 )
@@ -76,16 +76,11 @@ class ClassSearch:
         cuts = PairCuts.none(duals.size) if cuts is None else cuts
         rank = np.empty_like(self._order)
         rank[self._order] = np.arange(duals.size)
-        self._problem = PricingProblem(
-            types.take(self._order),
-            PairCuts.of(rank[cuts.members], cuts.prices, duals.size),
-            duals[self._order],
-            k,
-            limit,
-            quota,
-        )
+        self._types = types.take(self._order)
+        self._cuts = PairCuts.of(rank[cuts.members], cuts.prices, duals.size)
+        self._goal = Goal(duals[self._order], k, limit, quota)
         self._pulse = pulse
-        self._state = new_state(self._problem)
+        self._state = new_state(self._types, k, cuts.prices.size)
         self._state.dual[0] = -price
         self._found = FoundClasses(
             np.zeros(1, dtype=np.int64),
@@ -115,7 +110,9 @@ class ClassSearch:
     def _run(self) -> int:
         while True:
             self._pulse.beat()
-            status, complete = search_on(self._problem, self._state, self._found, _LOSSES_PER_BEAT)
+            status, complete = search_on(
+                self._types, self._cuts, self._goal, self._state, self._found, _LOSSES_PER_BEAT
+            )
             self.is_complete &= complete
             if status != PAUSED:
                 return status
@@ -130,8 +127,8 @@ class ClassSearch:
         for column in found[1:]:
             column[:n] = column[kept]
         found.n[0] = n
-        limit = min(self._problem.limit, int(found.reduced_costs[:n].max()))
-        self._problem = self._problem._replace(limit=limit)
+        limit = min(self._goal.limit, int(found.reduced_costs[:n].max()))
+        self._goal = self._goal._replace(limit=limit)
 
     def _classes(self) -> CandidateClasses:
         n = self._found.n[0]

@@ -16,11 +16,9 @@ DONE, PAUSED, FULL = 0, 1, 2
 """Why the search stopped."""
 
 
-class PricingProblem(NamedTuple):
+class Goal(NamedTuple):
     """Which classes are looked for; see :class:`.class_search.ClassSearch`."""
 
-    types: DistinctRecords
-    cuts: PairCuts
     duals: IntArray  # (t,), descending
     k: int
     limit: int  # of the reduced cost
@@ -59,18 +57,19 @@ class FoundClasses(NamedTuple):
     reduced_costs: IntArray  # (capacity,)
 
 
-def new_state(problem: PricingProblem) -> SearchState:
+def new_state(types: DistinctRecords, k: int, n_cuts: int) -> SearchState:
     """Stand at the root, where any record may come first.
 
     Parameters
     ----------
-    problem : PricingProblem
+    types : DistinctRecords
+    k : int
+    n_cuts : int
 
     Returns
     -------
     SearchState
     """
-    types, k = problem.types, problem.k
     n_types, m = types.values.shape
     categories = types.values[:, ~types.numeric].max(initial=0) + 1
 
@@ -82,7 +81,7 @@ def new_state(problem: PricingProblem) -> SearchState:
         chosen=integers(),
         used=integers(),
         dual=integers(),
-        odd=np.zeros((2 * k, problem.cuts.prices.size), dtype=np.bool_),
+        odd=np.zeros((2 * k, n_cuts), dtype=np.bool_),
         low=integers(m, value=NO_LIMIT),
         high=integers(m, value=NULL),
         null=np.zeros((2 * k, m), dtype=np.bool_),
@@ -154,62 +153,65 @@ def _price(cuts: PairCuts, state: SearchState, d: int, t: int) -> int:
 
 @numba.njit(cache=True, nogil=True)
 def _largest_duals(
-    problem: PricingProblem, state: SearchState, d: int, first: int, size: int
+    types: DistinctRecords, goal: Goal, state: SearchState, d: int, first: int, size: int
 ) -> int:
     """Sum the largest duals of 0, 1, … candidates of depth d from the first; return how many.
 
     The class has ``size`` records already, the last of which may be one of these; so many are
     summed as it may still take.
     """
+    most = 2 * goal.k - 1 - size
     n, total = 0, 0
     state.best[0] = 0
     for i in range(first, state.n_candidates[d]):
         t = state.candidates[d, i]
-        copies = problem.types.copies[t]
+        copies = types.copies[t]
         if t == state.chosen[size]:
             copies -= state.used[size]
         for _ in range(copies):
-            if n == 2 * problem.k - 1 - size:
+            if n == most:
                 return n
             n += 1
-            total += problem.duals[t]
+            total += goal.duals[t]
             state.best[n] = total
     return n
 
 
 @numba.njit(cache=True, nogil=True)
-def _keep(
-    problem: PricingProblem, state: SearchState, size: int, place: int, n_best: int,
-    u: int, loss: int, dual: int,
-) -> int:  # fmt: skip
-    """Keep a candidate if a class with it, and one record or more, can stay below the limit.
-
-    Return the place of the next one to be kept.
-    """
-    k, joined = problem.k, size + 1
-    for r in range(max(1, k - joined), min(2 * k - 1 - joined, n_best) + 1):
-        if (joined + r) * loss - dual - state.best[r] < problem.limit:
-            state.candidates[size, place] = u
-            state.candidate_losses[size, place] = loss
-            state.candidate_duals[size, place] = dual
-            return place + 1
-    return place
+def _is_within(
+    state: SearchState, k: int, size: int, loss: int, dual: int, n_best: int, limit: int
+) -> bool:
+    """Tell whether a class can be joined by one record or more and stay below the limit."""
+    for r in range(max(1, k - size), min(2 * k - 1 - size, n_best) + 1):
+        if (size + r) * loss - dual - state.best[r] < limit:
+            return True
+    return False
 
 
-@numba.njit(cache=True, nogil=True)
-def _choose(problem: PricingProblem, state: SearchState, d: int, t: int) -> None:
+@numba.njit(cache=True, nogil=True, forceinline=True)
+def _keep(state: SearchState, size: int, place: int, u: int, loss: int, dual: int) -> None:
+    """Let a record of type u come next at depth ``size``."""
+    state.candidates[size, place] = u
+    state.candidate_losses[size, place] = loss
+    state.candidate_duals[size, place] = dual
+
+
+@numba.njit(cache=True, nogil=True, forceinline=True)
+def _choose(
+    types: DistinctRecords, cuts: PairCuts, goal: Goal, state: SearchState, d: int, t: int
+) -> None:
     """Go from the class at depth d to that with one more record, of type t."""
-    cuts, size = problem.cuts, d + 1
+    size = d + 1
     state.chosen[size] = t
     state.used[size] = state.used[d] + 1 if d > 0 and state.chosen[d] == t else 1
-    state.dual[size] = state.dual[d] + problem.duals[t] - _price(cuts, state, d, t)
+    state.dual[size] = state.dual[d] + goal.duals[t] - _price(cuts, state, d, t)
     state.odd[size] = state.odd[d]
     for c in range(cuts.starts[t], cuts.starts[t + 1]):
         state.odd[size, cuts.of_type[c]] ^= True
-    _join(problem.types, state, d, t)
+    _join(types, state, d, t)
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, forceinline=True)
 def _note(state: SearchState, found: FoundClasses, size: int, u: int, loss: int, dual: int) -> None:
     """Add the class at depth ``size``, joined by a record of type u, to those found."""
     row = found.n[0]
@@ -224,50 +226,66 @@ def _note(state: SearchState, found: FoundClasses, size: int, u: int, loss: int,
     state.n_at_root[0] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, forceinline=True)
 def _extend(
-    problem: PricingProblem, state: SearchState, found: FoundClasses, d: int, first: int
-) -> int:
+    types: DistinctRecords, cuts: PairCuts, goal: Goal, state: SearchState, found: FoundClasses,
+    d: int, first: int,
+) -> int:  # fmt: skip
     """Note classes of one more record below the limit; return how many may grow further.
 
     Candidates for that record are those of depth d from the first on.
     """
+    k, limit = goal.k, goal.limit
     size, n_kept = d + 1, 0
-    n_best = _largest_duals(problem, state, d, first, size)
+    n_best = _largest_duals(types, goal, state, d, first, size)
     for c in range(first, state.n_candidates[d]):
         u = state.candidates[d, c]
-        loss = _loss_with(problem.types, state, size, u)
-        dual = state.dual[size] + problem.duals[u] - _price(problem.cuts, state, size, u)
-        if size + 1 >= problem.k and (size + 1) * loss - dual < problem.limit:
+        loss = _loss_with(types, state, size, u)
+        dual = state.dual[size] + goal.duals[u] - _price(cuts, state, size, u)
+        if size + 1 >= k and (size + 1) * loss - dual < limit:
             _note(state, found, size, u, loss, dual)
-        n_kept = _keep(problem, state, size, n_kept, n_best, u, loss, dual)
+        if _is_within(state, k, size + 1, loss, dual, n_best, limit):
+            _keep(state, size, n_kept, u, loss, dual)
+            n_kept += 1
     return n_kept
 
 
-@numba.njit(cache=True, nogil=True)
-def _thin_out(problem: PricingProblem, state: SearchState, size: int, n_kept: int) -> int:
+@numba.njit(cache=True, nogil=True, forceinline=True)
+def _thin_out(
+    types: DistinctRecords, goal: Goal, state: SearchState, size: int, n_kept: int
+) -> int:
     """With the duals of some candidates gone, let others go; return how many are left."""
+    k, limit = goal.k, goal.limit
     before = -1
     while n_kept != before and n_kept > 0:
         before = state.n_candidates[size] = n_kept
-        n_best = _largest_duals(problem, state, size, 0, size)
+        n_best = _largest_duals(types, goal, state, size, 0, size)
         n_kept = 0
         for c in range(before):
             u = state.candidates[size, c]
             loss, dual = state.candidate_losses[size, c], state.candidate_duals[size, c]
-            n_kept = _keep(problem, state, size, n_kept, n_best, u, loss, dual)
+            if _is_within(state, k, size + 1, loss, dual, n_best, limit):
+                _keep(state, size, n_kept, u, loss, dual)
+                n_kept += 1
     return n_kept
 
 
 @numba.njit(cache=True, nogil=True)
 def search_on(
-    problem: PricingProblem, state: SearchState, found: FoundClasses, budget: int
+    types: DistinctRecords,
+    cuts: PairCuts,
+    goal: Goal,
+    state: SearchState,
+    found: FoundClasses,
+    budget: int,
 ) -> tuple[int, bool]:
     """Go on with the search.
 
     Parameters
     ----------
-    problem : PricingProblem
+    types : DistinctRecords
+    cuts : PairCuts
+    goal : Goal
     state : SearchState
     found : FoundClasses
     budget : int
@@ -283,7 +301,7 @@ def search_on(
     is_complete = True
     while budget > 0:
         d = state.depth[0]
-        if d > 0 and state.n_at_root[0] >= problem.quota:
+        if d > 0 and state.n_at_root[0] >= goal.quota:
             is_complete = False
             state.depth[0] = d = 0
         i = state.position[d]
@@ -299,11 +317,11 @@ def search_on(
         if d == 0:
             state.n_at_root[0] = 0
         t = state.candidates[d, i]
-        _choose(problem, state, d, t)
-        first = i if state.used[d + 1] < problem.types.copies[t] else i + 1
+        _choose(types, cuts, goal, state, d, t)
+        first = i if state.used[d + 1] < types.copies[t] else i + 1
         budget -= state.n_candidates[d] - first
-        n_kept = _extend(problem, state, found, d, first)
-        n_kept = _thin_out(problem, state, d + 1, n_kept)
+        n_kept = _extend(types, cuts, goal, state, found, d, first)
+        n_kept = _thin_out(types, goal, state, d + 1, n_kept)
         if n_kept > 0:
             state.n_candidates[d + 1] = n_kept
             state.position[d + 1] = 0
