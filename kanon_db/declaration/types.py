@@ -7,13 +7,12 @@ in one wording. A refusal never repeats a value, which can be data.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from difflib import get_close_matches
 from fractions import Fraction
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from kanon_db.errors import InvalidParameterError
 
@@ -22,10 +21,6 @@ Reader = Callable[[Any, str], Any]
 
 MAX_NAME_BYTES: Final = 63
 """PostgreSQL's limit; it cuts longer names off without a word, so they are refused."""
-
-_MAX_JSON_LENGTH: Final = 10_000_000
-_MAX_DIGITS: Final = 18
-"""Of a whole number in JSON; longer ones stay texts, which no reader of whole numbers takes."""
 
 
 @dataclass(frozen=True)
@@ -150,43 +145,10 @@ def above(least: float, most: float) -> Reader:
 
 
 def decoded(value: Any, name: str, *, is_exact: bool = True) -> Any:
-    """Read JSON from text, in which numbers with a fraction stay texts if they are to be exact.
+    """Read JSON from text; what Python gave as an object already goes through unchanged."""
+    from kanon_db.algorithms.ground.exact import read_json
 
-    A value that Python gave as an object already goes through unchanged.
-    """
-    if not isinstance(value, str):
-        return value
-    if len(value) > _MAX_JSON_LENGTH:
-        raise InvalidParameterError(
-            f"{name} is too long", detail=f"{len(value):,} characters, limit {_MAX_JSON_LENGTH:,}"
-        )
-
-    def refuse(_constant: str) -> NoReturn:
-        raise InvalidParameterError(f"{name} has a number that is not finite")
-
-    def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        # JSON readers silently keep one value of a repeated key or the other.
-        if len(document := dict(pairs)) < len(pairs):
-            raise InvalidParameterError(
-                f"{name} repeats a key", detail=f"{len(pairs) - len(document)} repeated keys"
-            )
-        return document
-
-    try:
-        return json.loads(
-            value,
-            parse_float=str if is_exact else float,
-            parse_int=lambda digits: int(digits) if len(digits) <= _MAX_DIGITS else digits,
-            parse_constant=refuse,
-            object_pairs_hook=distinct,
-        )
-    except json.JSONDecodeError as error:
-        # The cause quotes the text, which may name values.
-        raise InvalidParameterError(
-            f"{name} is not valid JSON", detail=f"line {error.lineno}, column {error.colno}"
-        ) from None
-    except RecursionError:
-        raise InvalidParameterError(f"{name} is nested too deeply") from None
+    return read_json(value, name, is_exact=is_exact) if isinstance(value, str) else value
 
 
 def plain(value: Any) -> Any:

@@ -5,24 +5,22 @@ All numbers are exact rationals, from the text of the specification on.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from types import MappingProxyType
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 import numpy.typing as npt
 
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.setting import record_counts
 from kanon_db.algorithms.ground.arrays import IntArray
-from kanon_db.algorithms.ground.exact import exact_number, exact_text, rounded_up
+from kanon_db.algorithms.ground.exact import exact_number, exact_text, read_json, rounded_up
 from kanon_db.errors import IneligibleError, InvalidParameterError
 
 _RULES = ("theta", "base", "default", "l", "null")
 _EXAMPLE = 'write for example {"theta": 8, "base": 0.02}, {"l": 4} or {"default": "1/3"}'
-_MAX_TEXT_LENGTH = 2**24
 
 
 @dataclass(frozen=True)
@@ -116,7 +114,11 @@ class PrivacySpecification:
         InvalidParameterError
             If it is anything else, repeats a key, or a number lies outside its range.
         """
-        document = _decoded(specification) if isinstance(specification, str) else specification
+        document = (
+            read_json(specification, "the privacy specification")
+            if isinstance(specification, str)
+            else specification
+        )
         if not isinstance(document, Mapping):
             raise InvalidParameterError(
                 "the privacy specification must be a JSON object", hint=_EXAMPLE
@@ -138,24 +140,6 @@ class PrivacySpecification:
             values={value: _number(entry, "values") for value, entry in values.items()},
             **{rule: _number(document[rule], rule) for rule in _RULES if rule in document},
         )
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the specification as JSON-able data, for :meth:`parse` to read again.
-
-        Returns
-        -------
-        dict
-            Every number is a text, and exact.
-
-        Examples
-        --------
-        >>> PrivacySpecification.parse('{"base": 0.02, "values": {"HIV": "1/3"}}').as_json()
-        {'base': '0.02', 'values': {'HIV': '1/3'}}
-        """
-        document: dict[str, Any] = self._written_rules
-        if self.values:
-            document["values"] = {value: exact_text(f) for value, f in self.values.items()}
-        return document
 
     def describe(self) -> str:
         """Say the rules without naming a value.
@@ -334,58 +318,11 @@ def check_eligible(
         )
 
 
-def _decoded(text: str) -> object:
-    """Decode JSON, with its numbers as they are written."""
-    if len(text) > _MAX_TEXT_LENGTH:
-        raise InvalidParameterError(
-            "the privacy specification is too long",
-            detail=f"{len(text):,} characters, limit {_MAX_TEXT_LENGTH:,}",
-        )
-    try:
-        return json.loads(
-            text,
-            parse_int=exact_number,
-            parse_float=exact_number,
-            parse_constant=_refuse_constant,
-            object_pairs_hook=_distinct_keys,
-        )
-    except json.JSONDecodeError as error:
-        # The cause quotes the text, which may name sensitive values.
-        raise InvalidParameterError(
-            "the privacy specification is not valid JSON",
-            detail=f"line {error.lineno}, column {error.colno}",
-            hint=_EXAMPLE,
-        ) from None
-    except RecursionError:
-        raise InvalidParameterError(
-            "the privacy specification is nested too deeply", hint=_EXAMPLE
-        ) from None
-
-
 def _number(entry: object, rule: str) -> Fraction:
-    """Take a number exactly; those of JSON text are Fractions already."""
-    if isinstance(entry, Fraction):
-        return entry
+    """Take a number exactly."""
     if isinstance(entry, str | int | float) and not isinstance(entry, bool):
         return exact_number(entry)
     raise InvalidParameterError(
         f"{rule} must be a number" if rule != "values" else "each of values must be a number",
         hint='write a number such as 0.05, or a fraction such as "1/3"',
     )
-
-
-def _refuse_constant(_: str) -> NoReturn:
-    raise InvalidParameterError(
-        "the privacy specification has a number that is not finite", hint=_EXAMPLE
-    )
-
-
-def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse a repeated key, of which JSON readers silently keep one or the other."""
-    document = dict(pairs)
-    if len(document) < len(pairs):
-        raise InvalidParameterError(
-            "the privacy specification repeats a key",
-            detail=f"{len(pairs) - len(document)} repeated keys in one object",
-        )
-    return document

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from decimal import ROUND_CEILING, Context, Decimal, Inexact
 from fractions import Fraction
+from math import isfinite
+from typing import Any
 
 from kanon_db.errors import InvalidParameterError
 
@@ -14,6 +17,8 @@ _DECIMAL = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE](?P<exponent>[+-]?[0-9]+))?"
 _FRACTION = re.compile(r"[0-9]+/[0-9]+")
 _MAX_LENGTH = 40
 _MAX_EXPONENT = 40
+_MAX_JSON_LENGTH = 10_000_000
+_MAX_DIGITS = 18  # of a whole number in JSON; longer ones stay texts
 _MAX_FRACTION_LENGTH = 200  # more than any decimal number needs as a fraction
 
 
@@ -54,6 +59,65 @@ def exact_number(number: str | float) -> Fraction:
         return Fraction(text)
     except ZeroDivisionError:
         raise InvalidParameterError("a fraction has the denominator 0") from None
+
+
+def read_json(text: str, name: str, *, is_exact: bool = True) -> Any:
+    """Read JSON so that no number is rounded.
+
+    Parameters
+    ----------
+    text : str
+    name : str
+        What it is called in a refusal.
+    is_exact : bool
+        Whether numbers with a fraction stay texts, for :func:`exact_number`; otherwise they become
+        doubles.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is no JSON, too long, nested too deeply, repeats a key, of which readers of JSON
+        silently keep one or the other, or has a number that is not finite. No part of the text is
+        repeated, since it may name values.
+
+    Examples
+    --------
+    >>> read_json('{"theta": 8, "base": 0.020}', "privacy")
+    {'theta': 8, 'base': '0.020'}
+    """
+    if len(text) > _MAX_JSON_LENGTH:
+        raise InvalidParameterError(
+            f"{name} is too long", detail=f"{len(text):,} characters, limit {_MAX_JSON_LENGTH:,}"
+        )
+
+    def number(written: str) -> str | float:
+        if is_exact and written not in ("NaN", "Infinity", "-Infinity"):
+            return written
+        if not isfinite(found := float(written)):
+            raise InvalidParameterError(f"{name} has a number that is not finite")
+        return found
+
+    def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(document := dict(pairs)) < len(pairs):
+            raise InvalidParameterError(
+                f"{name} repeats a key", detail=f"{len(pairs) - len(document)} repeated keys"
+            )
+        return document
+
+    try:
+        return json.loads(
+            text,
+            parse_float=number,
+            parse_int=lambda digits: int(digits) if len(digits) <= _MAX_DIGITS else digits,
+            parse_constant=number,
+            object_pairs_hook=distinct,
+        )
+    except json.JSONDecodeError as error:
+        raise InvalidParameterError(
+            f"{name} is not valid JSON", detail=f"line {error.lineno}, column {error.colno}"
+        ) from None
+    except RecursionError:
+        raise InvalidParameterError(f"{name} is nested too deeply") from None
 
 
 def exact_text(number: Fraction) -> str:
