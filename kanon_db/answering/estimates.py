@@ -8,20 +8,15 @@ from typing import Final
 
 from kanon_db.answering.by_bitmaps import count_with_bitmaps
 from kanon_db.answering.scope import OpenQuery, open_query
-from kanon_db.counting.answers import NOTHING, Counted, Estimated, Group, selected
-from kanon_db.counting.bucket_statement import bucket_statement, parts_of, side_of
-from kanon_db.counting.cell_statement import (
-    MOST_GROUPED,
-    accuracy_of,
-    cell_statement,
-    grouped_ranges,
-)
-from kanon_db.counting.check import Measure, Query
+from kanon_db.counting.answers import NOTHING, Estimated, Group, selected
+from kanon_db.counting.checking import Measure, Query
 from kanon_db.counting.expressions import Aggregate, Column, Expression
 from kanon_db.counting.layout import BucketLayout, CellLayout
 from kanon_db.counting.refusals import refusal
-from kanon_db.counting.sql import Constants, Statement, write
-from kanon_db.session.protocol import Row, Session
+from kanon_db.counting.sides import parts_of, side_of
+from kanon_db.counting.writing import Constants, Request, Statement, statement, write
+from kanon_db.counting.writing.cells import MOST_GROUPED, accuracy_of, grouped_ranges
+from kanon_db.session.protocol import Session
 
 
 @dataclass(frozen=True)
@@ -44,12 +39,12 @@ class Answer:
         return [pair for pair in enumerate(self.query.measures) if pair[1].is_shown]
 
 
-def estimate_count(session: Session, query: str) -> Counted:
+def estimate_count(session: Session, query: str) -> Estimated:
     """Answer a COUNT query without groups from a publication.
 
     Returns
     -------
-    Counted
+    Estimated
 
     Raises
     ------
@@ -72,15 +67,15 @@ def estimate_count(session: Session, query: str) -> Counted:
         )
     _require_one_count(opened.query, "kanon.estimate")
     (group,) = _groups(opened)
-    return _counted(group.estimates[0])
+    return group.estimates[0]
 
 
-def estimate_counts(session: Session, query: str) -> list[tuple[str, Counted]]:
+def estimate_counts(session: Session, query: str) -> list[tuple[str, Estimated]]:
     """Answer a COUNT query with GROUP BY: each group's key as a JSON object, and its count.
 
     Returns
     -------
-    list of (str, Counted)
+    list of (str, Estimated)
         Every group that can have records, unless HAVING or LIMIT leave it out.
 
     Raises
@@ -90,7 +85,7 @@ def estimate_counts(session: Session, query: str) -> list[tuple[str, Counted]]:
     """
     opened = open_query(session, query)
     _require_one_count(opened.query, "kanon.estimate")
-    return [(group.key, _counted(group.estimates[0])) for group in _groups(opened)]
+    return [(group.key, group.estimates[0]) for group in _groups(opened)]
 
 
 def estimate(session: Session, query: str) -> Answer:
@@ -115,12 +110,7 @@ def rewrite_count(session: Session, query: str) -> str:
     UnsupportedQueryError, NotFoundError
         As :func:`estimate_count`.
     """
-    opened = open_query(session, query)
-    return ";\n".join(
-        _statement(opened, measure.aggregate, session.literal).text
-        for measure in opened.query.measures
-        if measure.is_shown
-    )
+    return ";\n".join(_statements(open_query(session, query)))
 
 
 @dataclass(frozen=True)
@@ -181,12 +171,7 @@ def explain_count(session: Session, query: str) -> list[Explained]:
             accuracy = _EXACT if is_exact else _ESTIMATED[isinstance(opened.layout, BucketLayout)]
             lines.append(Explained("aggregate", measure.label, accuracy, expected))
     lines.append(Explained("method", method))
-    lines += [
-        Explained("statement", _statement(opened, measure.aggregate, session.literal).text)
-        for measure in checked.measures
-        if measure.is_shown
-    ]
-    return lines
+    return lines + [Explained("statement", text) for text in _statements(opened)]
 
 
 _EXACT: Final = "exact"
@@ -228,15 +213,6 @@ def _require_one_count(query: Query, other: str) -> None:
             "the select list is not one COUNT, after what GROUP BY names",
             hint=f"SUM, AVG and several aggregates are answered by {other}",
         )
-
-
-def _counted(estimated: Estimated) -> Counted:
-    return Counted(
-        float(estimated.estimate or 0),
-        float(estimated.std_error or 0),
-        int(estimated.lower_bound or 0),
-        int(estimated.upper_bound or 0),
-    )
 
 
 def _groups(opened: OpenQuery) -> list[Group]:
@@ -301,26 +277,28 @@ def _refuse_wide_groups(opened: OpenQuery, layout: CellLayout) -> None:
 
 def _rows(opened: OpenQuery, aggregate: Aggregate) -> dict[str, tuple[tuple[int, ...], Estimated]]:
     """Run the statement of one aggregate: ranks and answer of each group."""
-    statement = _statement(opened, aggregate)
-    keys = range(len(opened.query.keys))
+    written = _statement(opened, aggregate)
+    ranks = [f"rank_{i}" for i in range(len(opened.query.keys))]
     return {
-        row["group_key"] if keys else "{}": (
-            tuple(row[f"rank_{i}"] for i in keys),
-            _estimated(row),
+        row["group_key"] if ranks else "{}": (
+            tuple(row[rank] for rank in ranks),
+            Estimated(row["estimate"], row["std_error"], row["lower_bound"], row["upper_bound"]),
         )
-        for row in opened.fetch(
-            statement.text, *([list(statement.values)] if statement.values else [])
-        )
+        for row in opened.fetch(written.text, *written.bound)
     }
-
-
-def _estimated(row: Row) -> Estimated:
-    return Estimated(row["estimate"], row["std_error"], row["lower_bound"], row["upper_bound"])
 
 
 def _statement(
     opened: OpenQuery, aggregate: Aggregate, literal: Callable[[str], str] | None = None
 ) -> Statement:
-    if isinstance(opened.layout, BucketLayout):
-        return bucket_statement(opened.query, aggregate, opened.layout, opened.lookups, literal)
-    return cell_statement(opened.query, aggregate, opened.layout, opened.lookups, literal)
+    return statement(Request(opened.query, aggregate, opened.lookups, literal), opened.layout)
+
+
+def _statements(opened: OpenQuery) -> list[str]:
+    """Write the statement of each aggregate that is shown, constants included."""
+    literal = opened.session.literal
+    return [
+        _statement(opened, measure.aggregate, literal).text
+        for measure in opened.query.measures
+        if measure.is_shown
+    ]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from kanon_db.counting.check import Order, Query
+from kanon_db.counting.checking.query import Order, Query
 from kanon_db.counting.expressions import (
     Aggregate,
     And,
@@ -24,23 +24,14 @@ from kanon_db.counting.expressions import (
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
-    """The answer to a count query; see docs/estimation.md."""
-
-    estimate: float
-    std_error: float
-    lower_bound: int
-    upper_bound: int
-
-
-@dataclass(frozen=True, slots=True)
 class Estimated:
-    """The answer to one aggregate: a count, or a sum or an average, of which all may be None.
+    """The answer to one aggregate; see docs/estimation.md.
 
     Attributes
     ----------
     estimate, std_error, lower_bound, upper_bound : float or None
-        None where there is nothing to sum; a bound alone is None where none is certain.
+        Numbers for a count, with whole bounds. Of a sum or an average, None where there is nothing
+        to sum; only a bound is None where none is certain.
     """
 
     estimate: float | None

@@ -319,7 +319,7 @@ def drop_publication(plpy: Any, name: str | None) -> None:
         operation(session, _given(name, "name"))
 
 
-def estimate_count(plpy: Any, query: str | None) -> list[tuple[float, float, int, int]]:
+def estimate_count(plpy: Any, query: str | None) -> list[tuple[Any, ...]]:
     """`kanon.estimate_count`."""
     with _edge(plpy) as session:
         from kanon_db.answering.estimates import estimate_count as operation
@@ -328,7 +328,7 @@ def estimate_count(plpy: Any, query: str | None) -> list[tuple[float, float, int
         return [(c.estimate, c.std_error, c.lower_bound, c.upper_bound)]
 
 
-def estimate_counts(plpy: Any, query: str | None) -> list[tuple[str, float, float, int, int]]:
+def estimate_counts(plpy: Any, query: str | None) -> list[tuple[Any, ...]]:
     """`kanon.estimate_counts`."""
     with _edge(plpy) as session:
         from kanon_db.answering.estimates import estimate_counts as operation

@@ -15,7 +15,7 @@ import pandas as pd
 import kanon_db
 from kanon_db.answering import estimates
 from kanon_db.catalog import sources
-from kanon_db.counting.bitmaps import Counted
+from kanon_db.counting.answers import Estimated
 from kanon_db.errors import ServerError
 from kanon_db.publications import examination, pipeline
 from kanon_db.publications.buckets import kind as buckets
@@ -255,7 +255,7 @@ class Kanon:
             )
         return pd.DataFrame([asdict(pattern) for pattern in found])
 
-    def estimate_count(self, query: str) -> Counted:
+    def estimate_count(self, query: str) -> Estimated:
         """Estimate a COUNT query from a publication."""
         with self._operation() as session:
             return estimates.estimate_count(session, query)

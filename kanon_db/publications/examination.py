@@ -5,7 +5,7 @@ from __future__ import annotations
 from kanon_db.catalog.entries import Publication, find_publication
 from kanon_db.errors import VerificationError
 from kanon_db.publications.buckets.examine import examine_buckets
-from kanon_db.publications.buckets.tables import BucketTables
+from kanon_db.publications.buckets.tables import tables_of
 from kanon_db.publications.freeform.examine import examine_freeform
 from kanon_db.publications.pipeline import Check, Examination
 from kanon_db.publications.rows.view import RowView
@@ -51,7 +51,7 @@ def _examine(session: Session, publication: Publication) -> Examination:
     if publication.kind == "buckets":
         return examine_buckets(
             session,
-            BucketTables.of_publication(session, publication),
+            tables_of(session, publication),
             publication.parameters,
             records=publication.records,
         )

@@ -7,13 +7,13 @@ from typing import Final
 
 from sqlglot import exp
 
-from kanon_db.counting.allowlist import refuse_unlisted
-from kanon_db.counting.constructs import is_bare_alias, unexpected
 from kanon_db.counting.expressions import Comparison, Expression, Name
-from kanon_db.counting.lexemes import Lexeme
-from kanon_db.counting.query import ItemText, LookupText, OrderText, QueryText, RelationText
+from kanon_db.counting.reading.allowlist import refuse_unlisted
+from kanon_db.counting.reading.constructs import is_bare_alias, unexpected
+from kanon_db.counting.reading.lexemes import Lexeme
+from kanon_db.counting.reading.query import ItemText, LookupText, OrderText, QueryText, RelationText
+from kanon_db.counting.reading.tree import ExpressionReader
 from kanon_db.counting.refusals import refusal
-from kanon_db.counting.tree import ExpressionReader
 
 MAX_ROWS: Final = 10**9
 """That LIMIT and OFFSET may name."""

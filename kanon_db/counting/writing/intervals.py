@@ -21,7 +21,7 @@ from kanon_db.counting.expressions import (
     walk,
 )
 from kanon_db.counting.layout import Cell
-from kanon_db.counting.sql import Constants
+from kanon_db.counting.writing.sql import Constants
 
 _EVERYTHING = "nummultirange(numrange(NULL, NULL))"
 _NOTHING = "nummultirange()"

@@ -9,8 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from kanon_db.counting.bitmaps import by_attribute
-from kanon_db.counting.expressions import And, Expression, Not, Or, TruthTest, attributes
+from kanon_db.counting.expressions import (
+    And,
+    Expression,
+    Not,
+    Or,
+    TruthTest,
+    attributes,
+    by_attribute,
+)
 
 
 @dataclass(frozen=True, slots=True)

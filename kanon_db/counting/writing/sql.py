@@ -36,10 +36,10 @@ Spelling = Callable[[Column], str]
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """SQL with its values: an array of texts, bound as ``$1`` where there are any."""
+    """SQL with its values: an array of texts, bound as ``$1``, or nothing where there are none."""
 
     text: str
-    values: tuple[str, ...]
+    bound: tuple[list[str], ...]
 
 
 class Constants:
@@ -59,9 +59,9 @@ class Constants:
         self._places: dict[str, int] = {}
 
     @property
-    def values(self) -> tuple[str, ...]:
-        """The texts that were written so far."""
-        return tuple(self._places)
+    def bound(self) -> tuple[list[str], ...]:
+        """The array of the texts that were written so far, if there are any."""
+        return (list(self._places),) if self._places else ()
 
     def write(self, constant: Constant) -> str:
         """Write a constant with its type."""

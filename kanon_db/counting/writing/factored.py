@@ -1,0 +1,195 @@
+"""Answers from QIT and SAT where each condition, group and sum is on one side.
+
+**Source:** estimate, [GB] section 3.2; bounds and variances, docs/estimation.md.
+"""
+
+from __future__ import annotations
+
+from kanon_db.counting.expressions import Expression, TruthTest
+from kanon_db.counting.formulas import (
+    BUCKET_SUMS,
+    COUNTS,
+    REACHED,
+    all_but_answer,
+    count_answer,
+    count_measures,
+    weights,
+)
+from kanon_db.counting.sides import Side, Sides, factors, side_of
+from kanon_db.counting.writing.steps import Select
+from kanon_db.counting.writing.writer import SideWriter, numbered, same
+
+_SIDES = ("records", "values")
+_WEIGHTS = same(*weights("x", "1"))
+
+
+class FactoredWriter(SideWriter):
+    """Combines sums over each bucket's records with sums over its values."""
+
+    def one_sided(self, side: Side) -> None:
+        """Aggregate QIT or SAT as they are: exact."""
+        each = self.each(side)
+        n = f"sum({each})" if side else "count(*)"
+        value = f"coalesce({n}, 0)::int8"
+        if self.weighed is not None:
+            x = self.write(self.weighed, side)
+            value = f"sum(({x})::float8 * {each})" if side else f"sum({x})::float8"
+            if self.function == "avg":
+                value = f"({value} / {n})::float8"
+        self.steps.add(
+            "counted",
+            "All of it is on one side, which is published as it is: the answer is exact.",
+            Select(
+                {**{name: self.write(key, side) for name, key in self.keys.items()}, "n": value},
+                self.source(side, self.condition, self.weighed, *self.keys.values()),
+                self.where(self.condition, side),
+                numbered(len(self.keys)),
+            ),
+        )
+        self.steps.add(
+            "answers",
+            "An exact number is its own bounds.",
+            Select(
+                {
+                    **same(*self.keys),
+                    "estimate": "n::float8",
+                    "std_error": "CASE WHEN n IS NOT NULL THEN 0::float8 END",
+                    "lower_bound": "n",
+                    "upper_bound": "n",
+                },
+                ["counted"],
+            ),
+        )
+
+    def factored(self) -> None:
+        """Estimate where the condition is a conjunction of its two sides."""
+        split = factors(self.condition, self.layout)
+        if split is None:
+            raise TypeError("the condition does not split by side")
+        if self.weighed is None:
+            self._count(split)
+        else:
+            self._sum(split, self.weighed)
+
+    def either(self, sides: tuple[Expression, Expression]) -> None:
+        """Count what meets one condition or the other: all records but those that meet neither."""
+        records, values = (TruthTest(side, "true", negated=True) for side in sides)
+        self._count((records, values))
+        self.steps.add(
+            "all_but_these",
+            "Those are the records that meet neither condition; all others meet one.",
+            Select(all_but_answer(self.tables.n_records), ["answers"]),
+        )
+
+    # -- steps --------------------------------------------------------------------------------
+
+    def _count(self, sides: Sides) -> None:
+        self._matching(0, sides[0])
+        self._in_all(0)
+        self._matching(1, sides[1])
+        self._in_all(1)
+        columns = {
+            **same(*self.keys), "q": "r.n", "s": "v.n", "size": "r.size",
+            "n_q": "r.total", "packed_q": "r.packed", "n_s": "v.total", "packed_s": "v.packed",
+        }  # fmt: skip
+        self.steps.add(
+            "buckets",
+            "Each bucket with q matching records and s matching values.",
+            Select(
+                columns,
+                ["records_in_all AS r", "JOIN values_in_all AS v USING (bucket_id)"],
+            ),
+        )
+        self.steps.add(
+            "alike",
+            "Buckets with the same numbers together.",
+            Select({**same(*columns), "n": "count(*)"}, ["buckets"], group=list(columns)),
+        )
+        self.steps.add(
+            "counts",
+            "Of a random matching: the expected number, its variance and its bounds.",
+            Select({**same(*self.keys), **COUNTS}, ["alike"], group=list(self.keys)),
+        )
+        n_records, n_buckets = self.tables.n_records, self.tables.n_buckets
+        self.steps.add(
+            "measures",
+            "How unevenly the values are spread over buckets, and the share of the records.",
+            Select(count_measures(n_records), ["counts"]),
+        )
+        self.steps.add(
+            "answers",
+            "The error adds the correlation of records and values that the buckets show.",
+            Select({**same(*self.keys), **count_answer(n_records, n_buckets)}, ["measures"]),
+        )
+
+    def _sum(self, sides: Sides, weighed: Expression) -> None:
+        side: Side = side_of(weighed, self.layout) or 0
+        other: Side = 0 if side else 1
+        self._matching(side, sides[side], weighed)
+        self._matching(other, sides[other])
+        self.steps.add(
+            "buckets",
+            "Each bucket with q records (or values) to sum, and s that match on the other side.",
+            Select(
+                {
+                    **same(*self.keys), "q": "x.n::float8", "s": "y.n::float8",
+                    "size": f"{self.tables.size()}::float8", **_WEIGHTS,
+                },
+                [f"{_SIDES[side]}_matching AS x",
+                 f"JOIN {_SIDES[other]}_matching AS y USING (bucket_id)"],
+            ),
+        )  # fmt: skip
+        self.steps.add(
+            "reached",
+            "Between lo and hi of the q have one of the s.",
+            Select({"*": "*", **REACHED}, ["buckets"]),
+        )
+        self.steps.add(
+            "sums",
+            "Each bucket's expected sum t and count c, with variances, covariance and bounds.",
+            Select({**same(*self.keys), **BUCKET_SUMS}, ["reached"]),
+        )
+        self.sum_totals()
+
+    def _matching(
+        self, side: Side, condition: Expression | None, weighed: Expression | None = None
+    ) -> None:
+        keys = self.keys_of(side)
+        each = self.each(side)
+        columns = {"bucket_id": self.bucket_id(side)}
+        columns |= {name: self.write(key, side) for name, key in keys.items()}
+        columns["n"] = f"sum({each})::int8" if side else "count(*)"
+        if weighed is not None:
+            columns |= weights(f"({self.write(weighed, side)})::float8", each)
+        self.steps.add(
+            f"{_SIDES[side]}_matching",
+            f"The {'sensitive values' if side else 'records'} of each bucket that match.",
+            Select(
+                columns,
+                self.source(side, condition, weighed, *keys.values()),
+                self.where(condition, side),
+                numbered(1 + len(keys)),
+            ),
+        )
+
+    def _in_all(self, side: Side) -> None:
+        keys = list(self.keys_of(side))
+        over = f"OVER ({'PARTITION BY ' if keys else ''}{', '.join(keys)})"
+        name = _SIDES[side]
+        self.steps.add(
+            f"{name}_sized",
+            "With the bucket's size, which follows from its number.",
+            Select({"*": "*", "size": self.tables.size()}, [f"{name}_matching"]),
+        )
+        self.steps.add(
+            f"{name}_in_all",
+            "And with the group's sums over all buckets: of n, and of n² / size.",
+            Select(
+                {
+                    "*": "*",
+                    "total": f"(sum(n) {over})::float8",
+                    "packed": f"(sum(n * n / size::float8) {over})::float8",
+                },
+                [f"{name}_sized"],
+            ),
+        )
