@@ -55,7 +55,7 @@ those of s.
 
 
 def count_measures(n_records: int) -> dict[str, str]:
-    """Return the SQL of what an error depends on, after :data:`COUNTS`."""
+    """Return the SQL of what the error depends on, after :data:`COUNTS`."""
     return {
         "*": "*",
         "half_width": "(upper_bound - lower_bound) / 2::float8",
@@ -64,19 +64,28 @@ def count_measures(n_records: int) -> dict[str, str]:
     }
 
 
-def count_answer(n_records: int, n_buckets: int) -> dict[str, str]:
-    """Return the SQL of the answer, after :func:`count_measures`; see :func:`count_buckets`."""
-    within_q = f"(n_q - packed_q) / ({n_records - n_buckets} * share * (1 - share))"
-    slope = f"(estimate - n_q * n_s / {n_records}) / spread_s"
+def count_correlation(n_records: int, n_buckets: int) -> dict[str, str]:
+    """Return the SQL of how records and values go together, after :func:`count_measures`."""
     return {
-        "estimate": "estimate",
-        "std_error": "CASE WHEN half_width = 0 OR variance <= 0 THEN 0"
-        f" WHEN spread_s <= {FLAT} * n_s THEN half_width"
-        f" ELSE least(half_width, sqrt(variance + ((n_s - packed_s) * {within_q}) ^ 2"
-        f" * (({slope}) ^ 2 + share * (1 - share) / spread_s))) END::float8",
-        "lower_bound": "lower_bound",
-        "upper_bound": "upper_bound",
+        "*": "*",
+        "slope": f"(estimate - n_q * n_s / {n_records}) / nullif(spread_s, 0)",
+        "within_q": f"(n_q - packed_q) / nullif({n_records - n_buckets} * share * (1 - share), 0)",
     }
+
+
+_MISS: Final = (
+    "((n_s - packed_s) * within_q) ^ 2 * (slope ^ 2 + share * (1 - share) / nullif(spread_s, 0))"
+)
+
+COUNT_ANSWER: Final = {
+    "estimate": "estimate",
+    "std_error": "(CASE WHEN half_width = 0 OR variance <= 0 THEN 0"
+    f" WHEN spread_s <= {FLAT} * n_s THEN half_width"
+    f" ELSE least(half_width, sqrt(variance + {_MISS})) END)::float8",
+    "lower_bound": "lower_bound",
+    "upper_bound": "upper_bound",
+}
+"""The answer, after :func:`count_correlation`; see :func:`count_buckets`."""
 
 
 def count_buckets(records: Counts, values: Counts, sizes: Sequence[int]) -> Estimated:
@@ -161,21 +170,21 @@ def all_but_answer(n_records: int) -> dict[str, str]:
 # -- sums and averages ------------------------------------------------------------------------
 
 
-def weights(x: str, each: str) -> dict[str, str]:
+def weights(x: str, times: str) -> dict[str, str]:
     """Return the SQL of what ``n`` records, or values, of a bucket weigh; see :class:`Weighed`.
 
     Parameters
     ----------
     x : str
         The value to sum.
-    each : str
-        How often each row counts.
+    times : str
+        Multiplies by how often a row counts; empty where each counts once.
     """
     return {
-        "sx": f"sum({x} * {each})",
-        "sxx": f"sum({x} * {x} * {each})",
-        "positive": f"sum(greatest({x}, 0) * {each})",
-        "negative": f"sum(least({x}, 0) * {each})",
+        "sx": f"sum({x}{times})",
+        "sxx": f"sum({x} * {x}{times})",
+        "positive": f"sum(greatest({x}, 0){times})",
+        "negative": f"sum(least({x}, 0){times})",
         "least_x": f"min({x})",
         "most_x": f"max({x})",
     }

@@ -150,7 +150,9 @@ class CellWriter(Writer):
             ),
         )
         self.steps.add(
-            "types", "Numbered.", Select({"*": "*", "id": "row_number() OVER ()"}, ["alike"])
+            "types",
+            "Each type has a number.",
+            Select({"*": "*", "id": "row_number() OVER ()"}, ["alike"]),
         )
 
     def _kept_values(self, name: str) -> None:
@@ -192,7 +194,9 @@ class CellWriter(Writer):
         weights = " * ".join(f"x{self._places[name]}.w" for name in self._spread)
         self.steps.add(
             "spread",
-            "A row for each combination of values that the cells of a type may stand for.",
+            "A row for each combination of values that the cells of a type may stand for."
+            if self._spread
+            else "No column needs a row for each value that its cells may stand for.",
             Select({"t.*": "t.*", **values, "w": weights or "1::float8"}, source),
         )
 

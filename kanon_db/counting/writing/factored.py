@@ -8,10 +8,11 @@ from __future__ import annotations
 from kanon_db.counting.expressions import Expression, TruthTest
 from kanon_db.counting.formulas import (
     BUCKET_SUMS,
+    COUNT_ANSWER,
     COUNTS,
     REACHED,
     all_but_answer,
-    count_answer,
+    count_correlation,
     count_measures,
     weights,
 )
@@ -20,7 +21,7 @@ from kanon_db.counting.writing.steps import Select
 from kanon_db.counting.writing.writer import SideWriter, numbered, same
 
 _SIDES = ("records", "values")
-_WEIGHTS = same(*weights("x", "1"))
+_WEIGHTS = same(*weights("x", ""))
 
 
 class FactoredWriter(SideWriter):
@@ -28,14 +29,12 @@ class FactoredWriter(SideWriter):
 
     def one_sided(self, side: Side) -> None:
         """Aggregate QIT or SAT as they are: exact."""
-        each = self.each(side)
-        n = f"sum({each})" if side else "count(*)"
-        value = f"coalesce({n}, 0)::int8"
+        value = f"coalesce({self.number(side)}, 0)"
         if self.weighed is not None:
             x = self.write(self.weighed, side)
-            value = f"sum(({x})::float8 * {each})" if side else f"sum({x})::float8"
+            value = f"sum(({x})::float8{self.times(side)})" if side else f"sum({x})::float8"
             if self.function == "avg":
-                value = f"({value} / {n})::float8"
+                value = f"{value} / {self.number(side)}"
         self.steps.add(
             "counted",
             "All of it is on one side, which is published as it is: the answer is exact.",
@@ -117,9 +116,14 @@ class FactoredWriter(SideWriter):
             Select(count_measures(n_records), ["counts"]),
         )
         self.steps.add(
+            "correlation",
+            "How the share of q follows that of s from bucket to bucket, and what q has inside.",
+            Select(count_correlation(n_records, n_buckets), ["measures"]),
+        )
+        self.steps.add(
             "answers",
-            "The error adds the correlation of records and values that the buckets show.",
-            Select({**same(*self.keys), **count_answer(n_records, n_buckets)}, ["measures"]),
+            "The error allows for the same correlation inside the buckets.",
+            Select({**same(*self.keys), **COUNT_ANSWER}, ["correlation"]),
         )
 
     def _sum(self, sides: Sides, weighed: Expression) -> None:
@@ -155,12 +159,11 @@ class FactoredWriter(SideWriter):
         self, side: Side, condition: Expression | None, weighed: Expression | None = None
     ) -> None:
         keys = self.keys_of(side)
-        each = self.each(side)
         columns = {"bucket_id": self.bucket_id(side)}
         columns |= {name: self.write(key, side) for name, key in keys.items()}
-        columns["n"] = f"sum({each})::int8" if side else "count(*)"
+        columns["n"] = self.number(side)
         if weighed is not None:
-            columns |= weights(f"({self.write(weighed, side)})::float8", each)
+            columns |= weights(f"({self.write(weighed, side)})::float8", self.times(side))
         self.steps.add(
             f"{_SIDES[side]}_matching",
             f"The {'sensitive values' if side else 'records'} of each bucket that match.",
@@ -178,12 +181,12 @@ class FactoredWriter(SideWriter):
         name = _SIDES[side]
         self.steps.add(
             f"{name}_sized",
-            "With the bucket's size, which follows from its number.",
+            "The same with the bucket's size, which follows from its number.",
             Select({"*": "*", "size": self.tables.size()}, [f"{name}_matching"]),
         )
         self.steps.add(
             f"{name}_in_all",
-            "And with the group's sums over all buckets: of n, and of n² / size.",
+            "The same with the group's sums over all buckets: of n, and of n² / size.",
             Select(
                 {
                     "*": "*",

@@ -62,7 +62,7 @@ class PairWriter(SideWriter):
         name = _SIDES[side]
         columns = {"bucket_id": self.bucket_id(side)}
         columns |= {column: self.write(feature, side) for feature, column in features.items()}
-        columns["n"] = f"sum({self.each(side)})::int8" if side else "count(*)"
+        columns["n"] = self.number(side)
         self.steps.add(
             f"alike_{name}s",
             f"The {name}s of each bucket; those alike in all that both sides need, together.",
@@ -75,7 +75,7 @@ class PairWriter(SideWriter):
         )
         self.steps.add(
             f"{name}_classes",
-            "Numbered, with the bucket's size, which follows from its number.",
+            "Each with a number, and the bucket's size, which follows from the bucket's number.",
             Select(
                 {"*": "*", "size": self.tables.size(), "id": "row_number() OVER ()"},
                 [f"alike_{name}s"],

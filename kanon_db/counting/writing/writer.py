@@ -117,9 +117,13 @@ class SideWriter(Writer):
         """Name the bucket's number."""
         return f"{'qs'[side]}.{self.tables.bucket_id}"
 
-    def each(self, side: Side) -> str:
-        """Write how often a row counts: a row of the SAT stands for several records."""
-        return f"s.{self.tables.count}" if side else "1"
+    def number(self, side: Side) -> str:
+        """Count the rows of a side; a row of the SAT stands for several records."""
+        return f"sum(s.{self.tables.count})::int8" if side else "count(*)"
+
+    def times(self, side: Side) -> str:
+        """Multiply by how often a row counts."""
+        return f" * s.{self.tables.count}" if side else ""
 
     def sum_totals(self) -> None:
         """Add up buckets' sums and counts, in each group, to a sum or an average."""
