@@ -7,20 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
+from kanon_db.counting import expressions as ex
 from kanon_db.counting.checking.query import Order, Query
-from kanon_db.counting.expressions import (
-    Aggregate,
-    And,
-    Arithmetic,
-    Comparison,
-    Expression,
-    Literal,
-    Negative,
-    Not,
-    NullTest,
-    Or,
-    Range,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,20 +84,20 @@ def _ordered(groups: list[Group], order: Order, query: Query) -> list[Group]:
     return unknown + listed if order.nulls_first else listed + unknown
 
 
-def _holds(condition: Expression, group: Group, places: dict[Aggregate, int]) -> bool | None:
+def _holds(condition: ex.Expression, group: Group, places: dict[ex.Aggregate, int]) -> bool | None:
     """Evaluate a condition of HAVING in SQL's three-valued logic."""
 
-    def number(expression: Expression) -> Decimal | None:
+    def number(expression: ex.Expression) -> Decimal | None:
         match expression:
-            case Aggregate():
+            case ex.Aggregate():
                 estimate = group.estimates[places[expression]].estimate
                 return None if estimate is None else Decimal(estimate)
-            case Literal(_, text):
+            case ex.Literal(_, text):
                 return Decimal(text)
-            case Negative(operand):
+            case ex.Negative(operand):
                 inner = number(operand)
                 return None if inner is None else -inner
-            case Arithmetic(operator, left, right):
+            case ex.Arithmetic(operator, left, right):
                 one, other = number(left), number(right)
                 if one is None or other is None:
                     return None
@@ -119,25 +107,25 @@ def _holds(condition: Expression, group: Group, places: dict[Aggregate, int]) ->
         raise TypeError(f"{type(expression).__name__} is not checked")
 
     match condition:
-        case And(parts) | Or(parts):
+        case ex.And(parts) | ex.Or(parts):
             found = [_holds(part, group, places) for part in parts]
-            decisive = isinstance(condition, Or)
+            decisive = isinstance(condition, ex.Or)
             if decisive in found:
                 return decisive
             return None if None in found else not decisive
-        case Not(part):
+        case ex.Not(part):
             inner = _holds(part, group, places)
             return None if inner is None else not inner
-        case NullTest(operand, negated):
+        case ex.NullTest(operand, negated):
             return (number(operand) is None) != negated
-        case Range(operand, low, high, negated):
+        case ex.Range(operand, low, high, negated):
             inside = _holds(
-                And((Comparison(">=", operand, low), Comparison("<=", operand, high))),
+                ex.And((ex.Comparison(">=", operand, low), ex.Comparison("<=", operand, high))),
                 group,
                 places,
             )
             return None if inside is None else inside != negated
-        case Comparison(operator, left, right):
+        case ex.Comparison(operator, left, right):
             one, other = number(left), number(right)
             if one is None or other is None:
                 return None

@@ -13,20 +13,8 @@ from functools import reduce
 from operator import and_, or_
 from typing import TYPE_CHECKING
 
+from kanon_db.counting import expressions as ex
 from kanon_db.counting.answers import Estimated
-from kanon_db.counting.expressions import (
-    And,
-    Arithmetic,
-    Case,
-    Expression,
-    Not,
-    Or,
-    TruthTest,
-    attributes,
-    by_attribute,
-    children,
-    walk,
-)
 from kanon_db.counting.formulas import Weighed
 
 if TYPE_CHECKING:  # an answer on one side only needs no numpy
@@ -41,31 +29,31 @@ class Truth:
     unknown: int
 
 
-def is_readable(condition: Expression, with_bitmaps: frozenset[str]) -> bool:
+def is_readable(condition: ex.Expression, with_bitmaps: frozenset[str]) -> bool:
     """Whether a condition is a combination of conditions on one attribute with bitmaps each."""
-    mentioned = attributes(condition)
+    mentioned = ex.attributes(condition)
     if len(mentioned) <= 1:
         return bool(with_bitmaps) and mentioned <= with_bitmaps
     match condition:
-        case And(parts) | Or(parts):
+        case ex.And(parts) | ex.Or(parts):
             return all(is_readable(part, with_bitmaps) for part in parts)
-        case Not(part) | TruthTest(part):
+        case ex.Not(part) | ex.TruthTest(part):
             return is_readable(part, with_bitmaps)
-        case Case():
+        case ex.Case():
             # What a branch keeps from a division by zero, would be evaluated without it.
             divides = any(
-                isinstance(inner, Arithmetic) and inner.operator in "/%"
-                for inner in walk(condition)
+                isinstance(inner, ex.Arithmetic) and inner.operator in "/%"
+                for inner in ex.walk(condition)
             )
             return not divides and all(
-                is_readable(part, with_bitmaps) for part in children(condition)
+                is_readable(part, with_bitmaps) for part in ex.children(condition)
             )
         case _:
             return False
 
 
 def evaluate(
-    condition: Expression | None, read: Callable[[Expression], Truth], everything: int
+    condition: ex.Expression | None, read: Callable[[ex.Expression], Truth], everything: int
 ) -> Truth:
     """Evaluate a readable condition in SQL's three-valued logic.
 
@@ -80,19 +68,19 @@ def evaluate(
     """
     if condition is None:
         return Truth(everything, 0)
-    if len(attributes(condition)) <= 1:
+    if len(ex.attributes(condition)) <= 1:
         return read(condition)
-    match by_attribute(condition):
-        case And(parts) | Or(parts):
-            join = and_ if isinstance(condition, And) else or_
+    match ex.by_attribute(condition):
+        case ex.And(parts) | ex.Or(parts):
+            join = and_ if isinstance(condition, ex.And) else or_
             truths = [evaluate(part, read, everything) for part in parts]
             true = reduce(join, (truth.true for truth in truths))
             possible = reduce(join, (truth.true | truth.unknown for truth in truths))
             return Truth(true, possible & ~true)
-        case Not(part):
+        case ex.Not(part):
             truth = evaluate(part, read, everything)
             return Truth(everything & ~(truth.true | truth.unknown), truth.unknown)
-        case TruthTest(part, wanted, negated):
+        case ex.TruthTest(part, wanted, negated):
             truth = evaluate(part, read, everything)
             held = {
                 "true": truth.true,
@@ -100,7 +88,7 @@ def evaluate(
                 "unknown": truth.unknown,
             }[wanted]
             return Truth(everything & ~held if negated else held, 0)
-        case Case(branches, default):
+        case ex.Case(branches, default):
             true = unknown = 0
             rest = everything
             for when, then in branches:

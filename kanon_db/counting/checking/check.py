@@ -8,27 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kanon_db.counting import expressions as ex
 from kanon_db.counting.checking.aggregates import Measures
 from kanon_db.counting.checking.binder import Binder
 from kanon_db.counting.checking.query import Key, Order, Query
 from kanon_db.counting.checking.scopes import Scope, Scopes
-from kanon_db.counting.expressions import (
-    Aggregate,
-    Case,
-    Column,
-    DatePart,
-    Expression,
-    Literal,
-    Matched,
-    Name,
-    columns,
-    conjoin,
-)
 from kanon_db.counting.reading.query import OrderText, QueryText
 from kanon_db.counting.refusals import refusal
 
 
-def check(text: QueryText, scopes: Sequence[Scope], matches: Sequence[Matched] = ()) -> Query:
+def check(text: QueryText, scopes: Sequence[Scope], matches: Sequence[ex.Matched] = ()) -> Query:
     """Check a query against its relations, and give everything in it a type.
 
     Parameters
@@ -56,10 +45,10 @@ class _Checker:
         self._binder = Binder(scopes)
         self._measures = Measures(self._binder)
 
-    def query(self, matches: Sequence[Matched]) -> Query:
+    def query(self, matches: Sequence[ex.Matched]) -> Query:
         """Check clause after clause."""
         text = self._text
-        conditions: list[Expression] = list(matches)
+        conditions: list[ex.Expression] = list(matches)
         if text.where is not None:
             conditions.append(self._binder.condition(text.where))
         keys = self._keys()
@@ -67,7 +56,7 @@ class _Checker:
         having = self._measures.having(text.having)
         order = tuple(self._order(ordered, keys) for ordered in text.order)
         return Query(
-            conjoin(conditions), keys, tuple(self._measures.found), having, order,
+            ex.conjoin(conditions), keys, tuple(self._measures.found), having, order,
             text.limit, text.offset,
         )  # fmt: skip
 
@@ -76,10 +65,10 @@ class _Checker:
         keys: list[Key] = []
         for written in self._text.group:
             expression = self._meant(written)
-            if isinstance(expression, Aggregate):
+            if isinstance(expression, ex.Aggregate):
                 raise refusal("an aggregate stands in GROUP BY")
             bound, _ = self._binder.value(expression)
-            if not columns(bound):
+            if not ex.columns(bound):
                 raise refusal("GROUP BY names a constant", hint="name columns in GROUP BY")
             if any(key.expression == bound for key in keys):
                 continue
@@ -91,10 +80,10 @@ class _Checker:
             keys.append(Key(name, bound))
         return tuple(keys)
 
-    def _name_of(self, bound: Expression) -> str:
+    def _name_of(self, bound: ex.Expression) -> str:
         """Name a group by its first alias in the select list, or as PostgreSQL would."""
         for item in self._text.items:
-            if item.alias is None or isinstance(item.expression, Aggregate):
+            if item.alias is None or isinstance(item.expression, ex.Aggregate):
                 continue
             if self._binder.value(self._meant(item.expression))[0] == bound:
                 return item.alias
@@ -103,7 +92,7 @@ class _Checker:
     def _select_list(self, keys: Sequence[Key]) -> None:
         """Check that the select list holds aggregates, and otherwise what GROUP BY names."""
         for item in self._text.items:
-            if isinstance(item.expression, Aggregate):
+            if isinstance(item.expression, ex.Aggregate):
                 self._measures.show(item.expression, item.alias)
                 continue
             bound, _ = self._binder.value(self._meant(item.expression))
@@ -120,7 +109,7 @@ class _Checker:
     def _order(self, ordered: OrderText, keys: Sequence[Key]) -> Order:
         """Check an item of ORDER BY."""
         expression = self._meant(ordered.expression, by_alias=True)
-        if isinstance(expression, Aggregate):
+        if isinstance(expression, ex.Aggregate):
             key, measure = None, self._measures.place(expression)
         else:
             bound, _ = self._binder.value(expression)
@@ -133,17 +122,17 @@ class _Checker:
                 )
         return Order(key, measure, ordered.is_descending, ordered.nulls_first)
 
-    def _meant(self, expression: Expression, *, by_alias: bool = False) -> Expression:
+    def _meant(self, expression: ex.Expression, *, by_alias: bool = False) -> ex.Expression:
         """Follow a number or an alias to the select list; `by_alias`: before any column."""
         items = self._text.items
         match expression:
-            case Literal("number", digits) if digits.isdecimal():
+            case ex.Literal("number", digits) if digits.isdecimal():
                 if not 1 <= int(digits[:9]) <= len(items):
                     raise refusal(
                         "a number in GROUP BY or ORDER BY names no item of the select list"
                     )
                 return items[int(digits[:9]) - 1].expression
-            case Name((name,)) if by_alias or not self._scopes.has(name):
+            case ex.Name((name,)) if by_alias or not self._scopes.has(name):
                 named = [item.expression for item in items if item.alias == name]
                 if len(named) > 1 and any(other != named[0] for other in named):
                     raise refusal("two items of the select list have the same name")
@@ -152,16 +141,16 @@ class _Checker:
                 return expression
 
 
-def _default_name(expression: Expression) -> str:
+def _default_name(expression: ex.Expression) -> str:
     """Name a column of a result as PostgreSQL does."""
     match expression:
-        case Column(name=name):
+        case ex.Column(name=name):
             return name
-        case DatePart(function=function):
+        case ex.DatePart(function=function):
             return function
-        case Case(default=Column(name=name)):
+        case ex.Case(default=ex.Column(name=name)):
             return name
-        case Case():
+        case ex.Case():
             return "case"
         case _:
             return "?column?"

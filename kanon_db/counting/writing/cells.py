@@ -11,15 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from kanon_db.counting import expressions as ex
 from kanon_db.counting.checking.query import Query
-from kanon_db.counting.expressions import (
-    Aggregate,
-    Column,
-    Expression,
-    NullTest,
-    attributes,
-    columns,
-)
 from kanon_db.counting.formulas import sum_answer
 from kanon_db.counting.layout import Cell, CellLayout
 from kanon_db.counting.sides import condition_of
@@ -34,19 +27,19 @@ MOST_GROUPED: Final = 20_000
 """Values of a range that GROUP BY spreads out."""
 
 
-def spread_attributes(query: Query, aggregate: Aggregate, layout: CellLayout) -> list[str]:
+def spread_attributes(query: Query, aggregate: ex.Aggregate, layout: CellLayout) -> list[str]:
     """Return the columns that need a row for each value that a cell may stand for."""
     condition = condition_of(query, aggregate)
     whole = [key.expression for key in query.keys]
     if aggregate.operand is not None and aggregate.function != "count":
         whole.append(aggregate.operand)
     apart = leaves(condition)
-    whole += [leaf for leaf in apart if len(attributes(leaf)) > 1]
-    found = {name for expression in whole for name in attributes(expression)}
+    whole += [leaf for leaf in apart if len(ex.attributes(leaf)) > 1]
+    found = {name for expression in whole for name in ex.attributes(expression)}
     found |= {
         column.attribute
         for expression in (*whole, condition)
-        for column in columns(expression)
+        for column in ex.columns(expression)
         if column.lookup is not None
     }
     # A continuous range has points only, which leave its bounds open: better apart.
@@ -54,20 +47,20 @@ def spread_attributes(query: Query, aggregate: Aggregate, layout: CellLayout) ->
         name
         for name, cell in layout.cells.items()
         if (cell.kind != "range" or cell.is_discrete)
-        and sum(name in attributes(leaf) for leaf in apart) > 1
+        and sum(name in ex.attributes(leaf) for leaf in apart) > 1
     }
     return [name for name, cell in layout.cells.items() if name in found and is_vague(cell)]
 
 
 def grouped_ranges(query: Query, layout: CellLayout) -> list[Cell]:
     """Return the columns of ranges that GROUP BY names; they must not be too wide."""
-    names = {name for key in query.keys for name in attributes(key.expression)}
+    names = {name for key in query.keys for name in ex.attributes(key.expression)}
     return [layout.cells[name] for name in sorted(names) if layout.cells[name].kind == "range"]
 
 
-def accuracy_of(expression: Expression, layout: CellLayout) -> str:
+def accuracy_of(expression: ex.Expression, layout: CellLayout) -> str:
     """Say what is known of an expression, record by record."""
-    cells = [layout.cells[name] for name in attributes(expression)]
+    cells = [layout.cells[name] for name in ex.attributes(expression)]
     if not any(map(is_vague, cells)):
         return "exact: the values are published as they are"
     if any(cell.mark is not None for cell in cells):
@@ -88,7 +81,7 @@ class CellWriter(Writer):
         super().__init__(request)
         self._layout = layout
         needed = [self.condition, *self.keys.values(), self.weighed]
-        names = {name for part in needed for name in attributes(part)}
+        names = {name for part in needed for name in ex.attributes(part)}
         self._places = {
             name: place for place, name in enumerate(name for name in layout.cells if name in names)
         }
@@ -103,15 +96,15 @@ class CellWriter(Writer):
         """Name a column's value in the rows ``e``, where it is known."""
         return f"e.{'v' if name in self._spread else 'c'}{self._places[name]}"
 
-    def _spell(self, column: Column) -> str:
+    def _spell(self, column: ex.Column) -> str:
         return self._value(column.name) if column.lookup is None else speller("e")(column)
 
-    def _write(self, expression: Expression) -> str:
+    def _write(self, expression: ex.Expression) -> str:
         return write(expression, self._spell, self.constants)
 
-    def _open(self, *expressions: Expression | None) -> str:
+    def _open(self, *expressions: ex.Expression | None) -> str:
         """Write whether the values that are listed for these columns are not all."""
-        names = {name for expression in expressions for name in attributes(expression)}
+        names = {name for expression in expressions for name in ex.attributes(expression)}
         flags = [f"e.is_open{self._places[name]}" for name in self._spread if name in names]
         return f"({' OR '.join(flags)})" if flags else "false"
 
@@ -158,12 +151,13 @@ class CellWriter(Writer):
     def _kept_values(self, name: str) -> None:
         """Share out the values of a column among its cells that are not suppressed."""
         place = self._places[name]
+        values = Nested(values_of(self._cell(name), f"t.c{place}"), "x", _EACH)
         self.steps.add(
             f"kept{place}",
             f"The values of the cells c{place} that are not suppressed, with their shares.",
             Select(
                 {"v": "x.v", "w": "sum(t.n * x.w) / sum(sum(t.n * x.w)) OVER ()"},
-                ["types AS t", Nested(values_of(self._cell(name), f"t.c{place}"), "x", _EACH)],
+                ["types AS t", values],
                 [f"NOT t.m{place}"],
                 ["x.v"],
             ),
@@ -171,7 +165,7 @@ class CellWriter(Writer):
 
     def _spread_rows(self) -> None:
         """Give a type a row for each combination of values of the columns that are spread."""
-        grouped = {name for key in self.keys.values() for name in attributes(key)}
+        grouped = {name for key in self.keys.values() for name in ex.attributes(key)}
         source: list[str | Nested] = ["types AS t"]
         values: dict[str, str] = {}
         for name in self._spread:
@@ -192,13 +186,11 @@ class CellWriter(Writer):
                 for column in ("v", "is_open", "least", "most")
             }
         weights = " * ".join(f"x{self._places[name]}.w" for name in self._spread)
-        self.steps.add(
-            "spread",
-            "A row for each combination of values that the cells of a type may stand for."
-            if self._spread
-            else "No column needs a row for each value that its cells may stand for.",
-            Select({"t.*": "t.*", **values, "w": weights or "1::float8"}, source),
-        )
+        comment = "No column needs a row for each value that its cells may stand for."
+        if self._spread:
+            comment = "A row for each combination of values that a type's cells may stand for."
+        columns = {"t.*": "t.*", **values, "w": weights or "1::float8"}
+        self.steps.add("spread", comment, Select(columns, source))
 
     def _likelihoods(self) -> None:
         """Find the likelihood of each row, its group and what is summed."""
@@ -213,21 +205,20 @@ class CellWriter(Writer):
         whole = likelihood(self.condition, lambda leaf: of_subquery(found[leaf]))
         # Whether a range holds a NULL is known, however many of its values are listed.
         opened = [leaf for leaf in found if not self._is_plain_null_test(leaf)]
-        self.steps.add(
+        closed = f"NOT {self._open(*opened, *self.keys.values())}"
+        self.step(
             "likelihoods",
             "The likelihood t of the condition; whether it holds surely (st) or possibly (pt).",
-            Select(
-                {
-                    "id": "e.id", "n": "e.n", "w": "e.w",
-                    **{name: self._write(key) for name, key in self.keys.items()},
-                    "t": f"({whole.true})::float8",
-                    "st": f"{whole.surely} AND NOT {self._open(*opened, *self.keys.values())}",
-                    "pt": f"{whole.possibly} OR {self._open(*opened)}",
-                    **self._measured(),
-                },
-                source,
-            ),
-        )  # fmt: skip
+            {
+                **{name: f"e.{name}" for name in ("id", "n", "w")},
+                **{name: self._write(key) for name, key in self.keys.items()},
+                "t": f"({whole.true})::float8",
+                "st": f"{whole.surely} AND {closed}",
+                "pt": f"{whole.possibly} OR {self._open(*opened)}",
+                **self._measured(),
+            },
+            *source,
+        )
 
     def _measured(self) -> Mapping[str, str]:
         """Write what is summed, with its extreme values; wild where it could be anything."""
@@ -236,17 +227,17 @@ class CellWriter(Writer):
         x = f"({self._write(self.weighed)})::float8"
         least, most, is_wild = x, x, self._open(self.weighed)
         match self.weighed:
-            case Column(lookup=None, name=name) if name in self._spread:
+            case ex.Column(lookup=None, name=name) if name in self._spread:
                 cell, place = self._cell(name), self._places[name]
                 least, most = f"e.least{place}::float8", f"e.most{place}::float8"
                 is_wild = "false" if cell.mark is None else f"e.m{place}"
         return {"x": x, "least_x": least, "most_x": most, "is_wild": is_wild}
 
-    def _leaf(self, leaf: Expression, alias: str) -> list[Select]:
+    def _leaf(self, leaf: ex.Expression, alias: str) -> list[Select]:
         """Write the likelihood of a leaf, one row for each row ``e``."""
         vague = [
             name
-            for name in attributes(leaf)
+            for name in ex.attributes(leaf)
             if is_vague(self._cell(name)) and name not in self._spread
         ]
         if not vague:
@@ -272,9 +263,9 @@ class CellWriter(Writer):
             Select(of_kept, where=[f"e.m{place}"]),
         ]
 
-    def _is_plain_null_test(self, leaf: Expression) -> bool:
+    def _is_plain_null_test(self, leaf: ex.Expression) -> bool:
         match leaf:
-            case NullTest(Column(lookup=None, name=name)):
+            case ex.NullTest(ex.Column(lookup=None, name=name)):
                 return self._cell(name).mark is None
             case _:
                 return False
@@ -294,68 +285,56 @@ class CellWriter(Writer):
                 "least_x": "min(least_x) FILTER (WHERE pt)",
                 "most_x": "max(most_x) FILTER (WHERE pt)",
             }
-        whole = same("id", "n", *self.keys)
-        self.steps.add(
+        self.step(
             "likely_types",
             "Each type with the likelihood m that a record of it is counted.",
-            Select(
-                {**whole, "m": "sum(w * t)", "st": surely, "pt": "bool_or(pt)", **moments},
-                ["likelihoods"],
-                group=list(whole),
-            ),
+            {**same("id", "n"), "m": "sum(w * t)", "st": surely, "pt": "bool_or(pt)", **moments},
+            "likelihoods",
+            group=["id", "n"],
         )
 
     # -- totals -------------------------------------------------------------------------------
 
     def _count(self) -> None:
-        self.steps.add(
+        self.step(
             "answers",
             "All types together: what is expected, its error, what is certain, what is possible.",
-            Select(
-                {
-                    **same(*self.keys),
-                    "estimate": "coalesce(sum(n * m), 0)::float8",
-                    "std_error": "sqrt(coalesce(sum(n * greatest(m * (1 - m), 0)), 0))::float8",
-                    "lower_bound": "coalesce(sum(n) FILTER (WHERE st), 0)::int8",
-                    "upper_bound": "coalesce(sum(n) FILTER (WHERE pt), 0)::int8",
-                },
-                ["likely_types"],
-                group=list(self.keys),
-                having="bool_or(pt)" if self.keys else "",
-            ),
+            {
+                "estimate": "coalesce(sum(n * m), 0)::float8",
+                "std_error": "sqrt(coalesce(sum(n * greatest(m * (1 - m), 0)), 0))::float8",
+                "lower_bound": "coalesce(sum(n) FILTER (WHERE st), 0)::int8",
+                "upper_bound": "coalesce(sum(n) FILTER (WHERE pt), 0)::int8",
+            },
+            "likely_types",
+            group=(),
+            having="bool_or(pt)" if self.keys else "",
         )
 
     def _sum(self) -> None:
-        self.steps.add(
+        self.step(
             "totals",
             "All types together: sum t and count c, with variances, covariance and bounds.",
-            Select(
-                {
-                    **same(*self.keys),
-                    "t": "sum(n * mx)",
-                    "c": "sum(n * m)",
-                    "tt": "sum(n * (mxx - mx * mx))",
-                    "cc": "sum(n * m * (1 - m))",
-                    "tc": "sum(n * mx * (1 - m))",
-                    "is_wild": "bool_or(is_wild)",
-                    "t_high": "sum(n * CASE WHEN st THEN most_x ELSE greatest(most_x, 0) END)",
-                    "t_low": "sum(n * CASE WHEN st THEN least_x ELSE least(least_x, 0) END)",
-                    "c_low": "coalesce(sum(n) FILTER (WHERE st), 0)",
-                    "c_high": "sum(n)",
-                    "least_x": "min(least_x)",
-                    "most_x": "max(most_x)",
-                },
-                ["likely_types"],
-                ["pt"],
-                list(self.keys),
-            ),
+            {
+                "t": "sum(n * mx)",
+                "c": "sum(n * m)",
+                "tt": "sum(n * (mxx - mx * mx))",
+                "cc": "sum(n * m * (1 - m))",
+                "tc": "sum(n * mx * (1 - m))",
+                "is_wild": "bool_or(is_wild)",
+                "t_high": "sum(n * CASE WHEN st THEN most_x ELSE greatest(most_x, 0) END)",
+                "t_low": "sum(n * CASE WHEN st THEN least_x ELSE least(least_x, 0) END)",
+                "c_low": "coalesce(sum(n) FILTER (WHERE st), 0)",
+                "c_high": "sum(n)",
+                "least_x": "min(least_x)",
+                "most_x": "max(most_x)",
+            },
+            "likely_types",
+            where=["pt"],
+            group=(),
         )
         answer = sum_answer(is_average=self.function == "avg", certain="NOT is_wild")
-        self.steps.add(
-            "answers",
-            "The estimate with its standard error and bounds; none where x could be anything.",
-            Select({**same(*self.keys), **answer}, ["totals"]),
-        )
+        comment = "The estimate with its standard error and bounds; none where x could be anything."
+        self.step("answers", comment, answer, "totals")
 
 
 _EACH: Final = "CROSS JOIN LATERAL"

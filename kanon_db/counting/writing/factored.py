@@ -18,7 +18,7 @@ from kanon_db.counting.formulas import (
 )
 from kanon_db.counting.sides import Side, Sides, factors, side_of
 from kanon_db.counting.writing.steps import Select
-from kanon_db.counting.writing.writer import SideWriter, numbered, same
+from kanon_db.counting.writing.writer import ANSWER, SideWriter, numbered, same
 
 _SIDES = ("records", "values")
 _WEIGHTS = same(*weights("x", ""))
@@ -45,19 +45,13 @@ class FactoredWriter(SideWriter):
                 numbered(len(self.keys)),
             ),
         )
-        self.steps.add(
+        error = "CASE WHEN n IS NOT NULL THEN 0::float8 END"
+        answer = ("n::float8", error, "n", "n")
+        self.step(
             "answers",
             "An exact number is its own bounds.",
-            Select(
-                {
-                    **same(*self.keys),
-                    "estimate": "n::float8",
-                    "std_error": "CASE WHEN n IS NOT NULL THEN 0::float8 END",
-                    "lower_bound": "n",
-                    "upper_bound": "n",
-                },
-                ["counted"],
-            ),
+            dict(zip(ANSWER, answer, strict=True)),
+            "counted",
         )
 
     def factored(self) -> None:
@@ -74,10 +68,11 @@ class FactoredWriter(SideWriter):
         """Count what meets one condition or the other: all records but those that meet neither."""
         records, values = (TruthTest(side, "true", negated=True) for side in sides)
         self._count((records, values))
-        self.steps.add(
+        self.step(
             "all_but_these",
             "Those are the records that meet neither condition; all others meet one.",
-            Select(all_but_answer(self.tables.n_records), ["answers"]),
+            all_but_answer(self.tables.n_records),
+            "answers",
         )
 
     # -- steps --------------------------------------------------------------------------------
@@ -88,42 +83,48 @@ class FactoredWriter(SideWriter):
         self._matching(1, sides[1])
         self._in_all(1)
         columns = {
-            **same(*self.keys), "q": "r.n", "s": "v.n", "size": "r.size",
-            "n_q": "r.total", "packed_q": "r.packed", "n_s": "v.total", "packed_s": "v.packed",
+            "q": "r.n", "s": "v.n", "size": "r.size", "n_q": "r.total", "packed_q": "r.packed",
+            "n_s": "v.total", "packed_s": "v.packed",
         }  # fmt: skip
-        self.steps.add(
+        self.step(
             "buckets",
             "Each bucket with q matching records and s matching values.",
-            Select(
-                columns,
-                ["records_in_all AS r", "JOIN values_in_all AS v USING (bucket_id)"],
-            ),
+            columns,
+            "records_in_all AS r",
+            "JOIN values_in_all AS v USING (bucket_id)",
         )
-        self.steps.add(
+        self.step(
             "alike",
             "Buckets with the same numbers together.",
-            Select({**same(*columns), "n": "count(*)"}, ["buckets"], group=list(columns)),
+            {**same(*columns), "n": "count(*)"},
+            "buckets",
+            group=list(columns),
         )
-        self.steps.add(
+        self.step(
             "counts",
             "Of a random matching: the expected number, its variance and its bounds.",
-            Select({**same(*self.keys), **COUNTS}, ["alike"], group=list(self.keys)),
+            COUNTS,
+            "alike",
+            group=(),
         )
         n_records, n_buckets = self.tables.n_records, self.tables.n_buckets
-        self.steps.add(
+        self.step(
             "measures",
             "How unevenly the values are spread over buckets, and the share of the records.",
-            Select(count_measures(n_records), ["counts"]),
+            count_measures(n_records),
+            "counts",
         )
-        self.steps.add(
+        self.step(
             "correlation",
             "How the share of q follows that of s from bucket to bucket, and what q has inside.",
-            Select(count_correlation(n_records, n_buckets), ["measures"]),
+            count_correlation(n_records, n_buckets),
+            "measures",
         )
-        self.steps.add(
+        self.step(
             "answers",
             "The error allows for the same correlation inside the buckets.",
-            Select({**same(*self.keys), **COUNT_ANSWER}, ["correlation"]),
+            COUNT_ANSWER,
+            "correlation",
         )
 
     def _sum(self, sides: Sides, weighed: Expression) -> None:
@@ -131,27 +132,25 @@ class FactoredWriter(SideWriter):
         other: Side = 0 if side else 1
         self._matching(side, sides[side], weighed)
         self._matching(other, sides[other])
-        self.steps.add(
+        size = f"{self.tables.size()}::float8"
+        self.step(
             "buckets",
             "Each bucket with q records (or values) to sum, and s that match on the other side.",
-            Select(
-                {
-                    **same(*self.keys), "q": "x.n::float8", "s": "y.n::float8",
-                    "size": f"{self.tables.size()}::float8", **_WEIGHTS,
-                },
-                [f"{_SIDES[side]}_matching AS x",
-                 f"JOIN {_SIDES[other]}_matching AS y USING (bucket_id)"],
-            ),
-        )  # fmt: skip
-        self.steps.add(
+            {"q": "x.n::float8", "s": "y.n::float8", "size": size, **_WEIGHTS},
+            f"{_SIDES[side]}_matching AS x",
+            f"JOIN {_SIDES[other]}_matching AS y USING (bucket_id)",
+        )
+        self.step(
             "reached",
             "Between lo and hi of the q have one of the s.",
-            Select({"*": "*", **REACHED}, ["buckets"]),
+            {"*": "*", **REACHED},
+            "buckets",
         )
-        self.steps.add(
+        self.step(
             "sums",
             "Each bucket's expected sum t and count c, with variances, covariance and bounds.",
-            Select({**same(*self.keys), **BUCKET_SUMS}, ["reached"]),
+            BUCKET_SUMS,
+            "reached",
         )
         self.sum_totals()
 
@@ -179,20 +178,16 @@ class FactoredWriter(SideWriter):
         keys = list(self.keys_of(side))
         over = f"OVER ({'PARTITION BY ' if keys else ''}{', '.join(keys)})"
         name = _SIDES[side]
-        self.steps.add(
+        self.step(
             f"{name}_sized",
             "The same with the bucket's size, which follows from its number.",
-            Select({"*": "*", "size": self.tables.size()}, [f"{name}_matching"]),
+            {"*": "*", "size": self.tables.size()},
+            f"{name}_matching",
         )
-        self.steps.add(
+        total, packed = (f"(sum({x}) {over})::float8" for x in ("n", "n * n / size::float8"))
+        self.step(
             f"{name}_in_all",
             "The same with the group's sums over all buckets: of n, and of n² / size.",
-            Select(
-                {
-                    "*": "*",
-                    "total": f"(sum(n) {over})::float8",
-                    "packed": f"(sum(n * n / size::float8) {over})::float8",
-                },
-                [f"{name}_sized"],
-            ),
+            {"*": "*", "total": total, "packed": packed},
+            f"{name}_sized",
         )

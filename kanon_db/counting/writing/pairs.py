@@ -6,15 +6,8 @@ bounds and variances are in docs/estimation.md.
 
 from __future__ import annotations
 
+from kanon_db.counting import expressions as ex
 from kanon_db.counting.checking.types import TEXT
-from kanon_db.counting.expressions import (
-    Column,
-    Expression,
-    attributes,
-    children,
-    conjoin,
-    replaced,
-)
 from kanon_db.counting.sides import Side, by_side, parts_of, side_of
 from kanon_db.counting.writing.sql import write
 from kanon_db.counting.writing.steps import Select
@@ -24,7 +17,7 @@ _SIDES = ("record", "value")
 _ALIASES = ("r", "v")
 _OF_RECORDS, _OF_VALUES = "NOT is_value", "is_value"
 
-Features = dict[Expression, str]
+Features = dict[ex.Expression, str]
 """Expressions on one side, with the names of their columns."""
 
 
@@ -38,8 +31,8 @@ class PairWriter(SideWriter):
         features: tuple[Features, Features] = ({}, {})
         for expression in (*both, *self.keys.values(), *weighed):
             self._collect(expression, features)
-        self._classes(0, conjoin(on_records), features[0])
-        self._classes(1, conjoin(on_values), features[1])
+        self._classes(0, ex.conjoin(on_records), features[0])
+        self._classes(1, ex.conjoin(on_values), features[1])
         self._pairs(both, features)
         if self.weighed is None:
             self._count()
@@ -47,18 +40,18 @@ class PairWriter(SideWriter):
             self._sum()
             self.sum_totals()
 
-    def _collect(self, expression: Expression, found: tuple[Features, Features]) -> None:
+    def _collect(self, expression: ex.Expression, found: tuple[Features, Features]) -> None:
         """Name the largest parts of an expression that are on one side."""
-        if not attributes(expression):
+        if not ex.attributes(expression):
             return
         side = side_of(expression, self.layout)
         if side is None:
-            for inner in children(expression):
+            for inner in ex.children(expression):
                 self._collect(inner, found)
         else:
             found[side].setdefault(expression, f"f{len(found[side])}")
 
-    def _classes(self, side: Side, condition: Expression | None, features: Features) -> None:
+    def _classes(self, side: Side, condition: ex.Expression | None, features: Features) -> None:
         name = _SIDES[side]
         columns = {"bucket_id": self.bucket_id(side)}
         columns |= {column: self.write(feature, side) for feature, column in features.items()}
@@ -73,49 +66,44 @@ class PairWriter(SideWriter):
                 numbered(1 + len(features)),
             ),
         )
-        self.steps.add(
+        self.step(
             f"{name}_classes",
             "Each with a number, and the bucket's size, which follows from the bucket's number.",
-            Select(
-                {"*": "*", "size": self.tables.size(), "id": "row_number() OVER ()"},
-                [f"alike_{name}s"],
-            ),
+            {"*": "*", "size": self.tables.size(), "id": "row_number() OVER ()"},
+            f"alike_{name}s",
         )
 
-    def _pairs(self, both: list[Expression], features: tuple[Features, Features]) -> None:
+    def _pairs(self, both: list[ex.Expression], features: tuple[Features, Features]) -> None:
         names = {
             feature: f"{alias}.{column}"
             for alias, on_side in zip(_ALIASES, features, strict=True)
             for feature, column in on_side.items()
         }
         columns = {key: self._over(part, names) for key, part in self.keys.items()}
-        columns |= {
-            "bucket_id": "r.bucket_id", "size": "r.size", "record": "r.id", "n_records": "r.n",
-            "value": "v.id", "n_values": "v.n",
-        }  # fmt: skip
+        columns |= {"bucket_id": "r.bucket_id", "size": "r.size"}
+        columns |= {"record": "r.id", "n_records": "r.n", "value": "v.id", "n_values": "v.n"}
         if self.weighed is not None:
             columns["x"] = f"({self._over(self.weighed, names)})::float8"
-        self.steps.add(
+        self.step(
             "pairs",
             "Each pair of a record and a value of one bucket that counts, if it is a real one.",
-            Select(
-                columns,
-                ["record_classes AS r", "JOIN value_classes AS v ON v.bucket_id = r.bucket_id"],
-                [f"({self._over(part, names)})" for part in both],
-            ),
+            columns,
+            "record_classes AS r",
+            "JOIN value_classes AS v ON v.bucket_id = r.bucket_id",
+            where=[f"({self._over(part, names)})" for part in both],
         )
 
-    def _over(self, expression: Expression, names: dict[Expression, str]) -> str:
+    def _over(self, expression: ex.Expression, names: dict[ex.Expression, str]) -> str:
         """Write an expression of which some parts are columns already."""
 
-        def change(part: Expression) -> Expression | None:
+        def change(part: ex.Expression) -> ex.Expression | None:
             if part not in names:
                 return None
             # A column's type decides on the operators; conditions and results need none.
-            type_ = part.type if isinstance(part, Column) else TEXT
-            return Column(names[part], names[part], type_)
+            type_ = part.type if isinstance(part, ex.Column) else TEXT
+            return ex.Column(names[part], names[part], type_)
 
-        return write(replaced(expression, change), lambda column: column.sql, self.constants)
+        return write(ex.replaced(expression, change), lambda column: column.sql, self.constants)
 
     def _lines(self, sums: dict[str, str]) -> None:
         """Sum the pairs of each record and of each value; `{n}` is how many of the other side."""
@@ -137,26 +125,24 @@ class PairWriter(SideWriter):
         A record is full that goes with every value of its bucket. Of the pairs, the matching's
         size is at most that of a cover; of the pairs that do not count, too.
         """
-        keys = list(self.keys)
         self._lines({"total": "sum({n})::int8"})
-        window = f"OVER (PARTITION BY {', '.join([*keys, 'bucket_id'])})"
+        window = f"OVER (PARTITION BY {', '.join([*self.keys, 'bucket_id'])})"
 
         def number(which: str) -> str:
             return f"sum(n) FILTER (WHERE {which})"
 
-        self.steps.add(
+        full = "AND total = size"
+        self.step(
             "marked",
             "With how many of the bucket's records (q) and values (s) are in any pair, or in all.",
-            Select(
-                {
-                    "*": "*",
-                    "q_any": f"{number(_OF_RECORDS)} {window}",
-                    "s_any": f"{number(_OF_VALUES)} {window}",
-                    "q_full": f"coalesce({number(f'{_OF_RECORDS} AND total = size')} {window}, 0)",
-                    "s_full": f"coalesce({number(f'{_OF_VALUES} AND total = size')} {window}, 0)",
-                },
-                ["lines"],
-            ),
+            {
+                "*": "*",
+                "q_any": f"{number(_OF_RECORDS)} {window}",
+                "s_any": f"{number(_OF_VALUES)} {window}",
+                "q_full": f"coalesce({number(f'{_OF_RECORDS} {full}')} {window}, 0)",
+                "s_full": f"coalesce({number(f'{_OF_VALUES} {full}')} {window}, 0)",
+            },
+            "lines",
         )
         whole = same("size", "q_any", "s_any", "q_full", "s_full")
         rest = {
@@ -165,44 +151,37 @@ class PairWriter(SideWriter):
             "q_rest": f"{_OF_RECORDS} AND total > s_full",
             "s_rest": f"{_OF_VALUES} AND total > q_full",
         }
-        self.steps.add(
+        self.step(
             "buckets",
             "Each bucket: t pairs, and the records and values by which they can be covered.",
-            Select(
-                {
-                    **same(*keys),
-                    **whole,
-                    "size": "size::float8",
-                    "t": f"sum(n * total) FILTER (WHERE {_OF_RECORDS})::float8",
-                    "squares": "sum(n * total * total)::float8",
-                    **{name: f"coalesce({number(which)}, 0)" for name, which in rest.items()},
-                },
-                ["marked"],
-                group=[*keys, "bucket_id", *whole],
-            ),
+            {
+                **whole,
+                "size": "size::float8",
+                "t": f"sum(n * total) FILTER (WHERE {_OF_RECORDS})::float8",
+                "squares": "sum(n * total * total)::float8",
+                **{name: f"coalesce({number(which)}, 0)" for name, which in rest.items()},
+            },
+            "marked",
+            group=["bucket_id", *whole],
         )
-        self.steps.add(
+        self.step(
             "answers",
             "Of a random matching: the expected number of pairs, its error and its bounds.",
-            Select(
-                {
-                    **same(*keys),
-                    "estimate": "coalesce(sum(t / size), 0)::float8",
-                    "std_error": "sqrt(greatest(coalesce(sum((t - squares / size"
-                    " + t * t / (size * size)) / greatest(size - 1, 1)), 0), 0))::float8",
-                    "lower_bound": "coalesce(sum(greatest(q_full, s_full, q_any + s_all - size,"
-                    " q_all + s_any - size, 0)), 0)::int8",
-                    "upper_bound": "coalesce(sum(least(q_any, s_any, q_full + s_rest,"
-                    " s_full + q_rest)), 0)::int8",
-                },
-                ["buckets"],
-                group=keys,
-            ),
+            {
+                "estimate": "coalesce(sum(t / size), 0)::float8",
+                "std_error": f"sqrt(greatest(coalesce(sum({_spread('t', 'squares', 't * t')}), 0),"
+                " 0))::float8",
+                "lower_bound": "coalesce(sum(greatest(q_full, s_full, q_any + s_all - size,"
+                " q_all + s_any - size, 0)), 0)::int8",
+                "upper_bound": "coalesce(sum(least(q_any, s_any, q_full + s_rest,"
+                " s_full + q_rest)), 0)::int8",
+            },
+            "buckets",
+            group=(),
         )
 
     def _sum(self) -> None:
         """Sum with bounds: what every record, or else every value, can add at least and at most."""
-        keys = list(self.keys)
         self._lines(
             {
                 "tx": "sum({n} * x)", "tc": "sum({n})::int8", "txx": "sum({n} * x * x)",
@@ -216,48 +195,42 @@ class PairWriter(SideWriter):
             f"coalesce(sum(n) FILTER (WHERE {which} AND NOT may_miss), 0)"
             for which in (_OF_RECORDS, _OF_VALUES)
         ]
-        self.steps.add(
+        self.step(
             "buckets",
             "Each bucket's sums over its pairs, over the lines' squares, and their bounds.",
-            Select(
-                {
-                    **same(*keys),
-                    "size": "size::float8",
-                    "sx": f"sum(n * tx) {records}",
-                    "sc": f"(sum(n * tc) {records})::float8",
-                    "sxx": f"sum(n * txx) {records}",
-                    "lxx": "sum(n * tx * tx)",
-                    "lcc": "sum(n * tc * tc)::float8",
-                    "lxc": "sum(n * tx * tc)",
-                    "t_high": f"least({high} {records}, {high} {values})",
-                    "t_low": f"greatest({low} {records}, {low} {values})",
-                    "c_high": f"least(sum(n) {records}, sum(n) {values})::float8",
-                    "c_low": f"greatest({', '.join(certain)})::float8",
-                    "least_x": "min(least_x)",
-                    "most_x": "max(most_x)",
-                },
-                ["lines"],
-                group=[*keys, "bucket_id", "size"],
-            ),
+            {
+                "size": "size::float8",
+                "sx": f"sum(n * tx) {records}",
+                "sc": f"(sum(n * tc) {records})::float8",
+                "sxx": f"sum(n * txx) {records}",
+                "lxx": "sum(n * tx * tx)",
+                "lcc": "sum(n * tc * tc)::float8",
+                "lxc": "sum(n * tx * tc)",
+                "t_high": f"least({high} {records}, {high} {values})",
+                "t_low": f"greatest({low} {records}, {low} {values})",
+                "c_high": f"least(sum(n) {records}, sum(n) {values})::float8",
+                "c_low": f"greatest({', '.join(certain)})::float8",
+                "least_x": "min(least_x)",
+                "most_x": "max(most_x)",
+            },
+            "lines",
+            group=["bucket_id", "size"],
         )
-
-        def spread(pairs: str, lines: str, product: str) -> str:
-            """Write a variance, or the covariance, over random matchings."""
-            return f"({pairs} - {lines} / size + {product} / (size * size)) / greatest(size - 1, 1)"
-
-        self.steps.add(
+        self.step(
             "sums",
             "Each bucket's expected sum t and count c, with variances, covariance and bounds.",
-            Select(
-                {
-                    **same(*keys),
-                    "t": "sx / size",
-                    "c": "sc / size",
-                    "tt": spread("sxx", "lxx", "sx * sx"),
-                    "cc": spread("sc", "lcc", "sc * sc"),
-                    "tc": spread("sx", "lxc", "sx * sc"),
-                    **same("t_low", "t_high", "c_low", "c_high", "least_x", "most_x"),
-                },
-                ["buckets"],
-            ),
+            {
+                "t": "sx / size",
+                "c": "sc / size",
+                "tt": _spread("sxx", "lxx", "sx * sx"),
+                "cc": _spread("sc", "lcc", "sc * sc"),
+                "tc": _spread("sx", "lxc", "sx * sc"),
+                **same("t_low", "t_high", "c_low", "c_high", "least_x", "most_x"),
+            },
+            "buckets",
         )
+
+
+def _spread(pairs: str, lines: str, product: str) -> str:
+    """Write a variance, or the covariance, over random matchings."""
+    return f"({pairs} - {lines} / size + {product} / (size * size)) / greatest(size - 1, 1)"

@@ -13,7 +13,7 @@ from kanon_db.counting.layout import BucketLayout, Lookup
 from kanon_db.counting.sides import Side, condition_of, parts_of, side_of
 from kanon_db.counting.writing.joins import joined, speller
 from kanon_db.counting.writing.sql import Constants, Statement, write
-from kanon_db.counting.writing.steps import Select, Steps
+from kanon_db.counting.writing.steps import Nested, Select, Steps
 
 ANSWER = ("estimate", "std_error", "lower_bound", "upper_bound")
 
@@ -64,6 +64,27 @@ class Writer:
         self.keys = {f"k{i}": key.expression for i, key in enumerate(query.keys)}
         self._query = query
 
+    def step(
+        self,
+        name: str,
+        comment: str,
+        columns: dict[str, str],
+        *source: str | Nested,
+        where: Sequence[str] = (),
+        group: Sequence[str] | None = None,
+        having: str = "",
+    ) -> None:
+        """Add a step that keeps the group's values.
+
+        Parameters
+        ----------
+        group : sequence of str, optional
+            What rows are put together by, beside the group's values; by default, they are not.
+        """
+        kept = {} if "*" in columns else same(*self.keys)
+        by = [] if group is None else [*self.keys, *group]
+        self.steps.add(name, comment, Select({**kept, **columns}, source, where, by, having))
+
     def statement(self) -> Statement:
         """Write the steps so far; each group with its key as JSON and its values' places."""
         if self.keys:
@@ -73,18 +94,9 @@ class Writer:
                 f"rank_{i}": f"dense_rank() OVER (ORDER BY {key})"
                 for i, key in enumerate(self.keys)
             }
-            self.steps.add(
-                "groups",
-                "Each group's values as JSON, and their places in their order.",
-                Select(
-                    {
-                        "group_key": f"jsonb_build_object({named})::text",
-                        **ranks,
-                        **same(*ANSWER),
-                    },
-                    [self.steps.last],
-                ),
-            )
+            columns = {"group_key": f"jsonb_build_object({named})::text", **ranks, **same(*ANSWER)}
+            comment = "Each group's values as JSON, and their places in their order."
+            self.steps.add("groups", comment, Select(columns, [self.steps.last]))
         return Statement(self.steps.write(), self.constants.bound)
 
 
@@ -127,14 +139,6 @@ class SideWriter(Writer):
 
     def sum_totals(self) -> None:
         """Add up buckets' sums and counts, in each group, to a sum or an average."""
-        self.steps.add(
-            "totals",
-            "All buckets together.",
-            Select({**same(*self.keys), **TOTALS}, [self.steps.last], group=list(self.keys)),
-        )
+        self.step("totals", "All buckets together.", TOTALS, self.steps.last, group=())
         answer = sum_answer(is_average=self.function == "avg")
-        self.steps.add(
-            "answers",
-            "The estimate with its standard error and bounds.",
-            Select({**same(*self.keys), **answer}, ["totals"]),
-        )
+        self.step("answers", "The estimate with its standard error and bounds.", answer, "totals")
