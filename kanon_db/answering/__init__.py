@@ -15,11 +15,6 @@ from kanon_db.answering.estimates import (
 )
 
 __all__ = [
-    "Answer",
-    "Explained",
-    "estimate",
-    "estimate_count",
-    "estimate_counts",
-    "explain_count",
+    "Answer", "Explained", "estimate", "estimate_count", "estimate_counts", "explain_count",
     "rewrite_count",
-]
+]  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -29,6 +29,8 @@ from kanon_db.session.protocol import Row
 
 if TYPE_CHECKING:
     from kanon_db.counting.formulas import Counts
+
+    _Find = Callable[[Counts], Estimated]
 
 _MOST_WORK: Final = 500_000_000
 """Groups times buckets: above it, one statement over QIT and SAT is faster."""
@@ -102,7 +104,8 @@ class _Counter:
     def either(self, sides: tuple[Expression, Expression]) -> list[Group]:
         """Count what meets a condition of one side or the other: all records but the rest."""
         records, values = (self.true(TruthTest(side, "true", negated=True)) for side in sides)
-        neither = self._counted(self._in_buckets(records), self._in_buckets(values))
+        in_records, in_values = map(self._in_buckets, (records, values))
+        neither = count_buckets(in_records, in_values, self._sizes)
         return [Group("{}", (), (all_but(self._tables.n_records, neither),))]
 
     def grouped(
@@ -118,16 +121,11 @@ class _Counter:
             if not keys:
                 side = int(records == self._everything)
             return [_group(keys, part.values, count_exactly(part.bits)) for part in slices[side]]
-        groups = []
-        in_values = [(part, self._in_buckets(part.bits)) for part in slices[1]]
-        for part in slices[0]:
-            in_records = self._in_buckets(part.bits)
-            for other, counts in in_values:
-                self._opened.session.heartbeat()
-                counted = self._counted(in_records, counts)
-                if counted.upper_bound or not keys:
-                    groups.append(_group(keys, part.values + other.values, counted))
-        return groups
+
+        def count(_part: _Slice, in_records: Counts) -> _Find:
+            return lambda in_values: count_buckets(in_records, in_values, self._sizes)
+
+        return self._meeting(slices[0], slices[1], keys, count)
 
     def summed(
         self,
@@ -144,18 +142,31 @@ class _Counter:
         parts = self._values(operand)
         if len(slices[side]) * len(parts) * self._everything.bit_count() > _MOST_WORK:
             return None
-        others = [(part, self._in_buckets(part.bits)) for part in slices[1 - side]]
+
+        def total(part: _Slice, _own: Counts) -> _Find:
+            each = [(x, self._in_buckets(part.bits & bits)) for x, bits in parts]
+            weighed = weigh(each, self._n_buckets)
+            return lambda counts: sum_buckets(weighed, counts, self._sizes, is_average=is_average)
+
+        return self._meeting(slices[side], slices[1 - side], keys, total)
+
+    def _meeting(
+        self,
+        own: Sequence[_Slice],
+        others: Sequence[_Slice],
+        keys: Sequence[Key],
+        finder: Callable[[_Slice, Counts], _Find],
+    ) -> list[Group]:
+        """Answer for each part of one side with each of the other that it has a bucket with."""
+        counted = [(other, self._in_buckets(other.bits)) for other in others]
         groups = []
-        for part in slices[side]:
-            own = self._in_buckets(part.bits)
-            weighed = weigh(
-                [(x, self._in_buckets(part.bits & bits)) for x, bits in parts], self._n_buckets
-            )
-            for other, counts in others:
+        for part in own:
+            in_own = self._in_buckets(part.bits)
+            find = finder(part, in_own)
+            for other, counts in counted:
                 self._opened.session.heartbeat()
-                found = sum_buckets(weighed, counts, self._sizes, is_average=is_average)
-                if not keys or can_meet(own, counts):
-                    groups.append(_group(keys, part.values + other.values, found))
+                if not keys or can_meet(in_own, counts):
+                    groups.append(_group(keys, part.values + other.values, find(counts)))
         return groups
 
     def _values(self, operand: Expression) -> list[tuple[float, int]]:
@@ -189,9 +200,6 @@ class _Counter:
 
     def _in_buckets(self, bits: int) -> Counts:
         return in_buckets(bits, self._sizes, self._n_buckets)
-
-    def _counted(self, records: Counts, values: Counts) -> Estimated:
-        return count_buckets(records, values, self._sizes)
 
     def _slices(self, bits: int, keys: Sequence[Key], side: Side) -> list[_Slice]:
         """Divide records, or values, by the keys of their side."""
@@ -251,14 +259,8 @@ def _constants() -> Constants:
 
 
 def _group(
-    keys: Sequence[Key],
-    values: tuple[tuple[int, str, int], ...],
-    counted: Estimated,
+    keys: Sequence[Key], values: tuple[tuple[int, str, int], ...], counted: Estimated
 ) -> Group:
     ordered = sorted(values)
     key = ", ".join(f"{json.dumps(keys[number].name)}: {text}" for number, text, _ in ordered)
-    return Group(
-        f"{{{key}}}",
-        tuple(rank for _, _, rank in ordered),
-        (counted,),
-    )
+    return Group(f"{{{key}}}", tuple(rank for _, _, rank in ordered), (counted,))

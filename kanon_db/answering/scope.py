@@ -24,19 +24,12 @@ from kanon_db.session.server_errors import (
 from kanon_db.transfer.columns import ColumnType, column_types
 
 CATEGORIES: Final[dict[str, Category]] = {
-    "smallint": "integer",
-    "integer": "integer",
-    "bigint": "integer",
+    **dict.fromkeys(("smallint", "integer", "bigint"), "integer"),
     "numeric": "numeric",
-    "real": "float",
-    "double precision": "float",
-    "text": "text",
-    "character varying": "text",
-    "bpchar": "text",
+    **dict.fromkeys(("real", "double precision"), "float"),
+    **dict.fromkeys(("text", "character varying", "bpchar"), "text"),
     "boolean": "boolean",
-    "date": "moment",
-    "timestamp without time zone": "moment",
-    "timestamp with time zone": "moment",
+    **dict.fromkeys(("date", "timestamp without time zone", "timestamp with time zone"), "moment"),
 }
 
 _ORIGINAL_TYPES: Final = {

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import operator as operators
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Final
 
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.checking.query import Order, Query
@@ -84,6 +86,17 @@ def _ordered(groups: list[Group], order: Order, query: Query) -> list[Group]:
     return unknown + listed if order.nulls_first else listed + unknown
 
 
+_OPERATORS: Final[Mapping[str, Callable[[Decimal, Decimal], Decimal]]] = {
+    "+": operators.add,
+    "-": operators.sub,
+    "*": operators.mul,
+}
+_COMPARISONS: Final[Mapping[str, Callable[[Decimal, Decimal], bool]]] = {
+    "=": operators.eq, "<>": operators.ne, "<": operators.lt,
+    "<=": operators.le, ">": operators.gt, ">=": operators.ge,
+}  # fmt: skip
+
+
 def _holds(condition: ex.Expression, group: Group, places: dict[ex.Aggregate, int]) -> bool | None:
     """Evaluate a condition of HAVING in SQL's three-valued logic."""
 
@@ -101,9 +114,7 @@ def _holds(condition: ex.Expression, group: Group, places: dict[ex.Aggregate, in
                 one, other = number(left), number(right)
                 if one is None or other is None:
                     return None
-                return one + other if operator == "+" else (
-                    one - other if operator == "-" else one * other
-                )  # fmt: skip
+                return _OPERATORS[operator](one, other)
         raise TypeError(f"{type(expression).__name__} is not checked")
 
     match condition:
@@ -118,19 +129,11 @@ def _holds(condition: ex.Expression, group: Group, places: dict[ex.Aggregate, in
             return None if inner is None else not inner
         case ex.NullTest(operand, negated):
             return (number(operand) is None) != negated
-        case ex.Range(operand, low, high, negated):
-            inside = _holds(
-                ex.And((ex.Comparison(">=", operand, low), ex.Comparison("<=", operand, high))),
-                group,
-                places,
-            )
-            return None if inside is None else inside != negated
+        case ex.Range():
+            return _holds(ex.spelled_out(condition), group, places)
         case ex.Comparison(operator, left, right):
             one, other = number(left), number(right)
             if one is None or other is None:
                 return None
-            return {
-                "=": one == other, "<>": one != other, "<": one < other,
-                "<=": one <= other, ">": one > other, ">=": one >= other,
-            }[operator]  # fmt: skip
+            return _COMPARISONS[operator](one, other)
     raise TypeError(f"{type(condition).__name__} is not checked")

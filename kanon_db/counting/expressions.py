@@ -324,6 +324,20 @@ def walk(expression: Expression | None) -> Iterator[Expression]:
         pending.extend(reversed(children(inner)))
 
 
+def spelled_out(test: Range | Membership) -> Expression:
+    """Write BETWEEN as two comparisons, IN as one for each item: joined, and maybe negated."""
+    found: Expression
+    if isinstance(test, Range):
+        bounds = (
+            Comparison(">=", test.operand, test.low),
+            Comparison("<=", test.operand, test.high),
+        )
+        found = And(bounds)
+    else:
+        found = Or(tuple(Comparison("=", test.operand, item) for item in test.items))
+    return Not(found) if test.negated else found
+
+
 def columns(expression: Expression | None) -> frozenset[Column]:
     """Return the columns that a checked expression mentions."""
     return frozenset(inner for inner in walk(expression) if isinstance(inner, Column))

@@ -42,10 +42,7 @@ COUNTS: Final = {
     " / greatest(size - 1, 1)), 0)::float8",
     "lower_bound": "coalesce(sum(n * greatest(q + s - size, 0)), 0)::int8",
     "upper_bound": "coalesce(sum(n * least(q, s)), 0)::int8",
-    "n_q": "max(n_q)",
-    "packed_q": "max(packed_q)",
-    "n_s": "max(n_s)",
-    "packed_s": "max(packed_s)",
+    **{name: f"max({name})" for name in ("n_q", "packed_q", "n_s", "packed_s")},
 }
 """Sums over ``n`` buckets that are alike; see :func:`count_buckets`.
 
@@ -150,11 +147,9 @@ def count_buckets(records: Counts, values: Counts, sizes: Sequence[int]) -> Esti
 
 def all_but(n_records: int, neither: Estimated) -> Estimated:
     """Count the records that are not among those counted; beside :func:`all_but_answer`."""
-    lower, upper = neither.upper_bound or 0, neither.lower_bound or 0
-    return Estimated(
-        n_records - (neither.estimate or 0), neither.std_error, n_records - lower,
-        n_records - upper,
-    )  # fmt: skip
+    lower, upper = neither.lower_bound or 0, neither.upper_bound or 0
+    estimate = n_records - (neither.estimate or 0)
+    return Estimated(estimate, neither.std_error, n_records - upper, n_records - lower)
 
 
 def all_but_answer(n_records: int) -> dict[str, str]:
@@ -211,10 +206,7 @@ class Weighed:
     most: FloatArray
 
 
-REACHED: Final = {
-    "lo": "greatest(q + s - size, 0)::float8",
-    "hi": "least(q, s)::float8",
-}
+REACHED: Final = {"lo": "greatest(q + s - size, 0)::float8", "hi": "least(q, s)::float8"}
 """How many of the q are meant, at least and at most."""
 
 _REST: Final = "(s - s * s / size) / greatest(size - 1, 1)"
@@ -239,11 +231,8 @@ BUCKET_SUMS: Final = {
 See :func:`sum_buckets`.
 """
 
-TOTALS: Final = {
-    **{name: f"sum({name})" for name in BUCKET_SUMS},
-    "least_x": "min(least_x)",
-    "most_x": "max(most_x)",
-}
+EXTREMES: Final = {"least_x": "min(least_x)", "most_x": "max(most_x)"}
+TOTALS: Final = {**{name: f"sum({name})" for name in BUCKET_SUMS}, **EXTREMES}
 """The same of all buckets together."""
 
 
@@ -308,20 +297,12 @@ def sum_buckets(
         s = counts[at].astype(np.float64)
         lo, hi = np.maximum(q + s - size, 0), np.minimum(q, s)
         rest = (s - s * s / size) / max(size - 1, 1)
-        lower = np.maximum.reduce(
-            [
-                w.negative[at],
-                np.minimum(lo * low, hi * low),
-                np.minimum(x - (q - lo) * high, x - (q - hi) * high),
-            ]
-        )
-        upper = np.minimum.reduce(
-            [
-                w.positive[at],
-                np.maximum(lo * high, hi * high),
-                np.maximum(x - (q - lo) * low, x - (q - hi) * low),
-            ]
-        )
+        lowest = np.minimum(lo * low, hi * low)
+        highest = np.maximum(lo * high, hi * high)
+        at_least = np.minimum(x - (q - lo) * high, x - (q - hi) * high)
+        at_most = np.maximum(x - (q - lo) * low, x - (q - hi) * low)
+        lower = np.maximum.reduce([w.negative[at], lowest, at_least])
+        upper = np.minimum.reduce([w.positive[at], highest, at_most])
         squares = w.squares[at]
         variances = ((squares - x * x / size) * rest, (q - q * q / size) * rest)
         covariance = (x - x * q / size) * rest

@@ -94,6 +94,5 @@ def _label(alias: str | None, aggregate: ex.Aggregate, others: Sequence[Measure]
 
 def _beyond_having() -> UnsupportedQueryError:
     return refusal(
-        "HAVING compares aggregates with numbers only",
-        hint="put conditions on columns into WHERE",
+        "HAVING compares aggregates with numbers only", hint="put conditions on columns into WHERE"
     )

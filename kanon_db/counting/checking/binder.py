@@ -87,8 +87,7 @@ class Binder:
         operand, type_ = self.bind(part.operand)
         if type_ is None or type_.category != "moment":
             raise refusal(
-                "parts are taken of dates and timestamps only",
-                hint="write the column, or DATE '…'",
+                "parts are taken of dates and timestamps only", hint="write the column, or DATE '…'"
             )
         if part.function == "extract" and type_ == DATE and part.field in _TIMES:
             raise refusal("a date has no such part", hint="a timestamp has")
@@ -163,15 +162,10 @@ class Binder:
         (one, one_type), (other, other_type) = self.bind(left), self.bind(right)
         if ex.Literal("null", "") in (one, other):
             raise refusal("a comparison with NULL is never true", hint="write IS NULL")
-        if one_type is None and other_type is None:
-            return self._given(one, TEXT), self._given(other, TEXT)
-        if one_type is None and other_type is not None:
-            return self._given(one, other_type), other
-        if other_type is None and one_type is not None:
-            return one, self._given(other, one_type)
-        if one_type is None or other_type is None or not common_type((one_type, other_type)):
+        known = [type_ for type_ in (one_type, other_type) if type_ is not None] or [TEXT]
+        if common_type(known) is None:
             raise misfit(one, one_type, other, other_type)
-        return one, other
+        return self._given(one, known[-1]), self._given(other, known[0])
 
     def _membership(
         self, operand: ex.Expression, items: Sequence[ex.Expression], *, negated: bool

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kanon_db.counting.expressions import (
-    Aggregate,
-    Column,
-    Constant,
-    Expression,
-    columns,
-    walk,
-)
+from kanon_db.counting.expressions import Aggregate, Column, Constant, Expression, columns, walk
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from kanon_db.counting.expressions import (
-    NUMBERS,
-    Category,
-    Column,
-    Constant,
-    Expression,
-    Type,
-)
+from kanon_db.counting.expressions import NUMBERS, Category, Column, Constant, Expression, Type
 from kanon_db.counting.refusals import refusal
 from kanon_db.errors import UnsupportedQueryError
 

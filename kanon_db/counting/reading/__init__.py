@@ -5,12 +5,6 @@
 """
 
 from kanon_db.counting.reading.parse import parse_query
-from kanon_db.counting.reading.query import (
-    ItemText,
-    LookupText,
-    OrderText,
-    QueryText,
-    RelationText,
-)
+from kanon_db.counting.reading.query import ItemText, LookupText, OrderText, QueryText, RelationText
 
 __all__ = ["ItemText", "LookupText", "OrderText", "QueryText", "RelationText", "parse_query"]

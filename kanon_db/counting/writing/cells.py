@@ -13,7 +13,7 @@ from typing import Final
 
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.checking.query import Query
-from kanon_db.counting.formulas import sum_answer
+from kanon_db.counting.formulas import EXTREMES, sum_answer
 from kanon_db.counting.layout import Cell, CellLayout
 from kanon_db.counting.sides import condition_of
 from kanon_db.counting.writing.cell_values import MOST_VALUES, is_vague, known, of_cell, values_of
@@ -325,8 +325,7 @@ class CellWriter(Writer):
                 "t_low": "sum(n * CASE WHEN st THEN least_x ELSE least(least_x, 0) END)",
                 "c_low": "coalesce(sum(n) FILTER (WHERE st), 0)",
                 "c_high": "sum(n)",
-                "least_x": "min(least_x)",
-                "most_x": "max(most_x)",
+                **EXTREMES,
             },
             "likely_types",
             where=["pt"],

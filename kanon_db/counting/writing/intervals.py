@@ -43,12 +43,8 @@ def covered(condition: ex.Expression, constants: Constants) -> str | None:
             return _compared(operator, constant, constants)
         case ex.Comparison(operator, ex.Constant() as constant, ex.Column()):
             return _compared(_FLIPPED[operator], constant, constants)
-        case ex.Range(ex.Column() as column, low, high, negated):
-            both = ex.And((ex.Comparison(">=", column, low), ex.Comparison("<=", column, high)))
-            return covered(ex.Not(both) if negated else both, constants)
-        case ex.Membership(ex.Column() as column, items, negated):
-            either = ex.Or(tuple(ex.Comparison("=", column, item) for item in items))
-            return covered(ex.Not(either) if negated else either, constants)
+        case ex.Range(ex.Column()) | ex.Membership(ex.Column()):
+            return covered(ex.spelled_out(condition), constants)
         case _:
             return None
 

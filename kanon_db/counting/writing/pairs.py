@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.checking.types import TEXT
+from kanon_db.counting.formulas import EXTREMES
 from kanon_db.counting.sides import Side, by_side, parts_of, side_of
 from kanon_db.counting.writing.sql import write
 from kanon_db.counting.writing.steps import Select
@@ -210,8 +211,7 @@ class PairWriter(SideWriter):
                 "t_low": f"greatest({low} {records}, {low} {values})",
                 "c_high": f"least(sum(n) {records}, sum(n) {values})::float8",
                 "c_low": f"greatest({', '.join(certain)})::float8",
-                "least_x": "min(least_x)",
-                "most_x": "max(most_x)",
+                **EXTREMES,
             },
             "lines",
             group=["bucket_id", "size"],

@@ -106,22 +106,18 @@ def write(expression: ex.Expression, spell: Spelling, constants: Constants) -> s
             return f"({inner(operand)} {_not(negated)}{like} {inner(pattern)}{ending})"
         case ex.Comparison(operator, left, right):
             return f"({inner(left)} {_operator(operator, left, right)} {inner(right)})"
-        case ex.Range(operand, low, high, negated):
-            least = inner(ex.Comparison(">=", operand, low))
-            inside = f"({least} AND {inner(ex.Comparison('<=', operand, high))})"
-            return f"(NOT {inside})" if negated else inside
+        case ex.Range():
+            return inner(ex.spelled_out(expression))
         case ex.Distinct(left, right, negated):
             equal = inner(ex.Comparison("=", left, right))
             neither = f"({inner(left)} IS NULL AND {inner(right)} IS NULL)"
             same = f"({equal} IS TRUE OR {neither})"
             return same if negated else f"(NOT {same})"
         case ex.Membership(operand, items, negated):
-            if _schema(operand) is None:
-                listed = ", ".join(map(inner, items))
-                return f"({inner(operand)} {_not(negated)}IN ({listed}))"
-            # IN would look its operator up by name, in pg_catalog.
-            either = " OR ".join(inner(ex.Comparison("=", operand, item)) for item in items)
-            return f"(NOT ({either}))" if negated else f"({either})"
+            if _schema(operand) is not None:
+                # IN would look its operator up by name, in pg_catalog.
+                return inner(ex.spelled_out(expression))
+            return f"({inner(operand)} {_not(negated)}IN ({', '.join(map(inner, items))}))"
     raise TypeError(f"{type(expression).__name__} is not checked")
 
 
