@@ -206,7 +206,11 @@ class Weighed:
     most: FloatArray
 
 
-REACHED: Final = {"lo": "greatest(q + s - size, 0)::float8", "hi": "least(q, s)::float8"}
+REACHED: Final = {
+    "*": "*",
+    "lo": "greatest(q + s - size, 0)::float8",
+    "hi": "least(q, s)::float8",
+}
 """How many of the q are meant, at least and at most."""
 
 _REST: Final = "(s - s * s / size) / greatest(size - 1, 1)"

@@ -142,11 +142,8 @@ class CellWriter(Writer):
                 group=numbered(len(selected)),
             ),
         )
-        self.steps.add(
-            "types",
-            "Each type has a number.",
-            Select({"*": "*", "id": "row_number() OVER ()"}, ["alike"]),
-        )
+        numbers = {"*": "*", "id": "row_number() OVER ()"}
+        self.step("types", "Each type has a number.", numbers)
 
     def _kept_values(self, name: str) -> None:
         """Share out the values of a column among its cells that are not suppressed."""
@@ -244,9 +241,10 @@ class CellWriter(Writer):
             return [known(self._write(leaf))]
         (name,) = vague
         place, cell = self._places[name], self._cell(name)
-        own, each = (of_cell(leaf, cell, f"{row}.c{place}", self.constants) for row in ("e", "t"))
+        own = of_cell(leaf, cell, f"e.c{place}", self.constants)
         if cell.mark is None:
             return own
+        each = of_cell(leaf, cell, f"t.c{place}", self.constants)
         self.steps.add(
             f"kept_{alias}",
             f"The likelihood of condition {alias} among the cells c{place} not suppressed.",
@@ -255,7 +253,7 @@ class CellWriter(Writer):
                 ["types AS t", Nested(each, "u", _EACH)],
                 [f"NOT t.m{place}"],
             ),
-        )  # fmt: skip
+        )
         kept = [f"(SELECT {truth} FROM kept_{alias})" for truth in ("t", "f")]
         of_kept = dict(zip(COLUMNS, [*kept, "false", "true", "false", "true"], strict=True))
         return [
@@ -289,7 +287,6 @@ class CellWriter(Writer):
             "likely_types",
             "Each type with the likelihood m that a record of it is counted.",
             {**same("id", "n"), "m": "sum(w * t)", "st": surely, "pt": "bool_or(pt)", **moments},
-            "likelihoods",
             group=["id", "n"],
         )
 
@@ -305,7 +302,6 @@ class CellWriter(Writer):
                 "lower_bound": "coalesce(sum(n) FILTER (WHERE st), 0)::int8",
                 "upper_bound": "coalesce(sum(n) FILTER (WHERE pt), 0)::int8",
             },
-            "likely_types",
             group=(),
             having="bool_or(pt)" if self.keys else "",
         )
@@ -327,13 +323,12 @@ class CellWriter(Writer):
                 "c_high": "sum(n)",
                 **EXTREMES,
             },
-            "likely_types",
             where=["pt"],
             group=(),
         )
         answer = sum_answer(is_average=self.function == "avg", certain="NOT is_wild")
         comment = "The estimate with its standard error and bounds; none where x could be anything."
-        self.step("answers", comment, answer, "totals")
+        self.step("answers", comment, answer)
 
 
 _EACH: Final = "CROSS JOIN LATERAL"

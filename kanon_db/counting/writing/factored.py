@@ -46,13 +46,8 @@ class FactoredWriter(SideWriter):
             ),
         )
         error = "CASE WHEN n IS NOT NULL THEN 0::float8 END"
-        answer = ("n::float8", error, "n", "n")
-        self.step(
-            "answers",
-            "An exact number is its own bounds.",
-            dict(zip(ANSWER, answer, strict=True)),
-            "counted",
-        )
+        answer = dict(zip(ANSWER, ("n::float8", error, "n", "n"), strict=True))
+        self.step("answers", "An exact number is its own bounds.", answer)
 
     def factored(self) -> None:
         """Estimate where the condition is a conjunction of its two sides."""
@@ -68,12 +63,8 @@ class FactoredWriter(SideWriter):
         """Count what meets one condition or the other: all records but those that meet neither."""
         records, values = (TruthTest(side, "true", negated=True) for side in sides)
         self._count((records, values))
-        self.step(
-            "all_but_these",
-            "Those are the records that meet neither condition; all others meet one.",
-            all_but_answer(self.tables.n_records),
-            "answers",
-        )
+        answer = all_but_answer(self.tables.n_records)
+        self.step("all_but_these", "All other records meet one of the conditions.", answer)
 
     # -- steps --------------------------------------------------------------------------------
 
@@ -93,39 +84,14 @@ class FactoredWriter(SideWriter):
             "records_in_all AS r",
             "JOIN values_in_all AS v USING (bucket_id)",
         )
-        self.step(
-            "alike",
-            "Buckets with the same numbers together.",
-            {**same(*columns), "n": "count(*)"},
-            "buckets",
-            group=list(columns),
-        )
-        self.step(
-            "counts",
-            "Of a random matching: the expected number, its variance and its bounds.",
-            COUNTS,
-            "alike",
-            group=(),
-        )
+        alike = {**same(*columns), "n": "count(*)"}
+        self.step("alike", "Buckets with the same numbers together.", alike, group=list(columns))
+        self.step("counts", "The number that a random matching gives.", COUNTS, group=())
         n_records, n_buckets = self.tables.n_records, self.tables.n_buckets
-        self.step(
-            "measures",
-            "How unevenly the values are spread over buckets, and the share of the records.",
-            count_measures(n_records),
-            "counts",
-        )
-        self.step(
-            "correlation",
-            "How the share of q follows that of s from bucket to bucket, and what q has inside.",
-            count_correlation(n_records, n_buckets),
-            "measures",
-        )
-        self.step(
-            "answers",
-            "The error allows for the same correlation inside the buckets.",
-            COUNT_ANSWER,
-            "correlation",
-        )
+        self.step("measures", "How unevenly s is spread over buckets.", count_measures(n_records))
+        correlation = count_correlation(n_records, n_buckets)
+        self.step("correlation", "How q follows s from bucket to bucket.", correlation)
+        self.step("answers", "The same correlation is possible inside the buckets.", COUNT_ANSWER)
 
     def _sum(self, sides: Sides, weighed: Expression) -> None:
         side: Side = side_of(weighed, self.layout) or 0
@@ -140,18 +106,8 @@ class FactoredWriter(SideWriter):
             f"{_SIDES[side]}_matching AS x",
             f"JOIN {_SIDES[other]}_matching AS y USING (bucket_id)",
         )
-        self.step(
-            "reached",
-            "Between lo and hi of the q have one of the s.",
-            {"*": "*", **REACHED},
-            "buckets",
-        )
-        self.step(
-            "sums",
-            "Each bucket's expected sum t and count c, with variances, covariance and bounds.",
-            BUCKET_SUMS,
-            "reached",
-        )
+        self.step("reached", "Between lo and hi of the q have one of the s.", REACHED)
+        self.step("sums", "Each bucket's expected sum t and count c, with bounds.", BUCKET_SUMS)
         self.sum_totals()
 
     def _matching(
@@ -177,17 +133,8 @@ class FactoredWriter(SideWriter):
     def _in_all(self, side: Side) -> None:
         keys = list(self.keys_of(side))
         over = f"OVER ({'PARTITION BY ' if keys else ''}{', '.join(keys)})"
-        name = _SIDES[side]
-        self.step(
-            f"{name}_sized",
-            "The same with the bucket's size, which follows from its number.",
-            {"*": "*", "size": self.tables.size()},
-            f"{name}_matching",
-        )
+        name, size = _SIDES[side], {"*": "*", "size": self.tables.size()}
         total, packed = (f"(sum({x}) {over})::float8" for x in ("n", "n * n / size::float8"))
-        self.step(
-            f"{name}_in_all",
-            "The same with the group's sums over all buckets: of n, and of n² / size.",
-            {"*": "*", "total": total, "packed": packed},
-            f"{name}_sized",
-        )
+        self.step(f"{name}_sized", "A bucket's size follows from its number.", size)
+        sums = {"*": "*", "total": total, "packed": packed}
+        self.step(f"{name}_in_all", "The group's sums of n and n² / size over all buckets.", sums)

@@ -67,12 +67,8 @@ class PairWriter(SideWriter):
                 numbered(1 + len(features)),
             ),
         )
-        self.step(
-            f"{name}_classes",
-            "Each with a number, and the bucket's size, which follows from the bucket's number.",
-            {"*": "*", "size": self.tables.size(), "id": "row_number() OVER ()"},
-            f"alike_{name}s",
-        )
+        numbers = {"*": "*", "size": self.tables.size(), "id": "row_number() OVER ()"}
+        self.step(f"{name}_classes", "A bucket's size follows from its number.", numbers)
 
     def _pairs(self, both: list[ex.Expression], features: tuple[Features, Features]) -> None:
         names = {
@@ -143,7 +139,6 @@ class PairWriter(SideWriter):
                 "q_full": f"coalesce({number(f'{_OF_RECORDS} {full}')} {window}, 0)",
                 "s_full": f"coalesce({number(f'{_OF_VALUES} {full}')} {window}, 0)",
             },
-            "lines",
         )
         whole = same("size", "q_any", "s_any", "q_full", "s_full")
         rest = {
@@ -162,7 +157,6 @@ class PairWriter(SideWriter):
                 "squares": "sum(n * total * total)::float8",
                 **{name: f"coalesce({number(which)}, 0)" for name, which in rest.items()},
             },
-            "marked",
             group=["bucket_id", *whole],
         )
         self.step(
@@ -177,7 +171,6 @@ class PairWriter(SideWriter):
                 "upper_bound": "coalesce(sum(least(q_any, s_any, q_full + s_rest,"
                 " s_full + q_rest)), 0)::int8",
             },
-            "buckets",
             group=(),
         )
 
@@ -213,7 +206,6 @@ class PairWriter(SideWriter):
                 "c_low": f"greatest({', '.join(certain)})::float8",
                 **EXTREMES,
             },
-            "lines",
             group=["bucket_id", "size"],
         )
         self.step(
@@ -227,7 +219,6 @@ class PairWriter(SideWriter):
                 "tc": _spread("sx", "lxc", "sx * sc"),
                 **same("t_low", "t_high", "c_low", "c_high", "least_x", "most_x"),
             },
-            "buckets",
         )
 
 

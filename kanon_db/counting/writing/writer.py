@@ -78,12 +78,15 @@ class Writer:
 
         Parameters
         ----------
+        *source : str or Nested
+            What it reads; by default, the step before.
         group : sequence of str, optional
             What rows are put together by, beside the group's values; by default, they are not.
         """
         kept = {} if "*" in columns else same(*self.keys)
         by = [] if group is None else [*self.keys, *group]
-        self.steps.add(name, comment, Select({**kept, **columns}, source, where, by, having))
+        read = source or [self.steps.last]
+        self.steps.add(name, comment, Select({**kept, **columns}, read, where, by, having))
 
     def statement(self) -> Statement:
         """Write the steps so far; each group with its key as JSON and its values' places."""
@@ -139,6 +142,6 @@ class SideWriter(Writer):
 
     def sum_totals(self) -> None:
         """Add up buckets' sums and counts, in each group, to a sum or an average."""
-        self.step("totals", "All buckets together.", TOTALS, self.steps.last, group=())
+        self.step("totals", "All buckets together.", TOTALS, group=())
         answer = sum_answer(is_average=self.function == "avg")
-        self.step("answers", "The estimate with its standard error and bounds.", answer, "totals")
+        self.step("answers", "The estimate with its standard error and bounds.", answer)
