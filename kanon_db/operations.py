@@ -190,7 +190,7 @@ _OTHERS: Final = (
         help="estimate a COUNT query from a publication, with certain bounds",
         function="kanon_db.answering.estimates:estimate_count",
         result=columns(**_ESTIMATED),
-        row_class="kanon_db.counting.answers:Counted",
+        row_class="kanon_db.counting.answers:Estimated",
         audience=EVERYBODY,
         is_stable=True,
     ),

@@ -8,35 +8,19 @@ from typing import Final
 
 from kanon_db.answering.by_bitmaps import count_with_bitmaps
 from kanon_db.answering.scope import OpenQuery, open_query
-from kanon_db.counting.answers import NOTHING, Counted, Estimated, Group, selected
-from kanon_db.counting.bucket_statement import bucket_statement, parts_of, side_of
-from kanon_db.counting.cell_statement import (
-    MOST_GROUPED,
-    accuracy_of,
-    cell_statement,
-    grouped_ranges,
-)
-from kanon_db.counting.check import Measure, Query
+from kanon_db.counting.answers import NOTHING, Estimated, Group, selected
+from kanon_db.counting.checking import Measure, Query
 from kanon_db.counting.expressions import Aggregate, Column, Expression
 from kanon_db.counting.layout import BucketLayout, CellLayout
 from kanon_db.counting.refusals import refusal
-from kanon_db.counting.sql import Constants, Statement, write
-from kanon_db.session.protocol import Row, Session
+from kanon_db.counting.sides import parts_of, side_of
+from kanon_db.counting.writing import Constants, Request, Statement, statement, write
+from kanon_db.counting.writing.cells import MOST_GROUPED, accuracy_of, grouped_ranges
+from kanon_db.session.protocol import Session
 
 
 @dataclass(frozen=True)
-class CountRow:
-    """The count of one group; its key is a JSON object."""
-
-    group_key: str
-    estimate: float
-    std_error: float
-    lower_bound: int
-    upper_bound: int
-
-
-@dataclass(frozen=True)
-class EstimateRow:
+class AnswerRow:
     """One aggregate of one group; its key is a JSON object."""
 
     group_key: str
@@ -66,13 +50,22 @@ class Answer:
         """The measures of the select list, with their places in each group's estimates."""
         return [pair for pair in enumerate(self.query.measures) if pair[1].is_shown]
 
+    @property
+    def rows(self) -> list[AnswerRow]:
+        """A row for each group and aggregate."""
+        return [
+            AnswerRow(group.key, measure.label, *astuple(group.estimates[place]))
+            for group in self.groups
+            for place, measure in self.shown
+        ]
 
-def estimate_count(session: Session, query: str) -> Counted:
+
+def estimate_count(session: Session, query: str) -> Estimated:
     """Answer a COUNT query without groups from a publication.
 
     Returns
     -------
-    Counted
+    Estimated
 
     Raises
     ------
@@ -95,15 +88,15 @@ def estimate_count(session: Session, query: str) -> Counted:
         )
     _require_one_count(opened.query, "kanon.estimate")
     (group,) = _groups(opened)
-    return _counted(group.estimates[0])
+    return group.estimates[0]
 
 
-def estimate_counts(session: Session, query: str) -> list[CountRow]:
-    """Answer a COUNT query with GROUP BY: each group's key as a JSON object, and its count.
+def estimate_counts(session: Session, query: str) -> list[AnswerRow]:
+    """Answer a COUNT query with GROUP BY.
 
     Returns
     -------
-    list of CountRow
+    list of AnswerRow
         Every group that can have records, unless HAVING or LIMIT leave it out.
 
     Raises
@@ -113,19 +106,18 @@ def estimate_counts(session: Session, query: str) -> list[CountRow]:
     """
     opened = open_query(session, query)
     _require_one_count(opened.query, "kanon.estimate")
-    return [
-        CountRow(group.key, *astuple(_counted(group.estimates[0]))) for group in _groups(opened)
-    ]
+    return Answer(opened.query, _groups(opened)).rows
 
 
-def estimate(session: Session, query: str) -> list[EstimateRow]:
-    """Answer a query with any aggregates, a row for each group and aggregate."""
-    found = answer(session, query)
-    return [
-        EstimateRow(group.key, measure.label, *astuple(group.estimates[place]))
-        for group in found.groups
-        for place, measure in found.shown
-    ]
+def estimate(session: Session, query: str) -> list[AnswerRow]:
+    """Answer a query with any aggregates, a row for each group and aggregate.
+
+    Raises
+    ------
+    UnsupportedQueryError, NotFoundError
+        As :func:`estimate_count`.
+    """
+    return answer(session, query).rows
 
 
 def answer(session: Session, query: str) -> Answer:
@@ -150,12 +142,7 @@ def rewrite_count(session: Session, query: str) -> str:
     UnsupportedQueryError, NotFoundError
         As :func:`estimate_count`.
     """
-    opened = open_query(session, query)
-    return ";\n".join(
-        _statement(opened, measure.aggregate, session.literal).text
-        for measure in opened.query.measures
-        if measure.is_shown
-    )
+    return ";\n".join(_statements(open_query(session, query)))
 
 
 @dataclass(frozen=True)
@@ -216,12 +203,7 @@ def explain_count(session: Session, query: str) -> list[Explained]:
             accuracy = _EXACT if is_exact else _ESTIMATED[isinstance(opened.layout, BucketLayout)]
             lines.append(Explained("aggregate", measure.label, accuracy, expected))
     lines.append(Explained("method", method))
-    lines += [
-        Explained("statement", _statement(opened, measure.aggregate, session.literal).text)
-        for measure in checked.measures
-        if measure.is_shown
-    ]
-    return lines
+    return lines + [Explained("statement", text) for text in _statements(opened)]
 
 
 _EXACT: Final = "exact"
@@ -263,15 +245,6 @@ def _require_one_count(query: Query, other: str) -> None:
             "the select list is not one COUNT, after what GROUP BY names",
             hint=f"SUM, AVG and several aggregates are answered by {other}",
         )
-
-
-def _counted(estimated: Estimated) -> Counted:
-    return Counted(
-        float(estimated.estimate or 0),
-        float(estimated.std_error or 0),
-        int(estimated.lower_bound or 0),
-        int(estimated.upper_bound or 0),
-    )
 
 
 def _groups(opened: OpenQuery) -> list[Group]:
@@ -336,26 +309,28 @@ def _refuse_wide_groups(opened: OpenQuery, layout: CellLayout) -> None:
 
 def _rows(opened: OpenQuery, aggregate: Aggregate) -> dict[str, tuple[tuple[int, ...], Estimated]]:
     """Run the statement of one aggregate: ranks and answer of each group."""
-    statement = _statement(opened, aggregate)
-    keys = range(len(opened.query.keys))
+    written = _statement(opened, aggregate)
+    ranks = [f"rank_{i}" for i in range(len(opened.query.keys))]
     return {
-        row["group_key"] if keys else "{}": (
-            tuple(row[f"rank_{i}"] for i in keys),
-            _estimated(row),
+        row["group_key"] if ranks else "{}": (
+            tuple(row[rank] for rank in ranks),
+            Estimated(row["estimate"], row["std_error"], row["lower_bound"], row["upper_bound"]),
         )
-        for row in opened.fetch(
-            statement.text, *([list(statement.values)] if statement.values else [])
-        )
+        for row in opened.fetch(written.text, *written.bound)
     }
-
-
-def _estimated(row: Row) -> Estimated:
-    return Estimated(row["estimate"], row["std_error"], row["lower_bound"], row["upper_bound"])
 
 
 def _statement(
     opened: OpenQuery, aggregate: Aggregate, literal: Callable[[str], str] | None = None
 ) -> Statement:
-    if isinstance(opened.layout, BucketLayout):
-        return bucket_statement(opened.query, aggregate, opened.layout, opened.lookups, literal)
-    return cell_statement(opened.query, aggregate, opened.layout, opened.lookups, literal)
+    return statement(Request(opened.query, aggregate, opened.lookups, literal), opened.layout)
+
+
+def _statements(opened: OpenQuery) -> list[str]:
+    """Write the statement of each aggregate that is shown, constants included."""
+    literal = opened.session.literal
+    return [
+        _statement(opened, measure.aggregate, literal).text
+        for measure in opened.query.measures
+        if measure.is_shown
+    ]

@@ -21,7 +21,7 @@ from kanon_db.metrics.workload import (
     exact_counts,
     random_queries,
 )
-from kanon_db.publications.buckets.tables import SUFFIXES, BucketTables
+from kanon_db.publications.buckets.tables import SUFFIXES, BucketTables, tables_of
 from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.transfer.columns import Relation
 from kanon_db.transfer.snapshot import (
@@ -178,7 +178,7 @@ def _estimates(
     queries: Sequence[CountQuery],
 ) -> FloatArray:
     """Estimate from QIT and SAT, whose values are known by the codes of the source's."""
-    tables = BucketTables.of_publication(session, publication)
+    tables = tables_of(session, publication)
     qit_name = publication.name + SUFFIXES[1]
     columns = [*publication.layout["quasi_identifiers"], publication.layout["bucket_id"]]
     qit = take_snapshot(session, Relation(published_schema(session), qit_name), columns)

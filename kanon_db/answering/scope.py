@@ -8,14 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kanon_db.catalog.entries import Publication, find_publication, published_schema
-from kanon_db.counting.check import Query, Scope, check
-from kanon_db.counting.expressions import Category, Column, Constant, Matched, Type
-from kanon_db.counting.layout import BucketLayout, Cell, CellLayout, Lookup
-from kanon_db.counting.parse import parse_query
-from kanon_db.counting.query import LookupText, QueryText, RelationText
+from kanon_db.counting.checking import LookupTable, Query, check, check_relations, join
+from kanon_db.counting.expressions import Category, Column, Constant, Type
+from kanon_db.counting.layout import BucketLayout, BucketTables, Cell, CellLayout, Lookup
+from kanon_db.counting.reading import QueryText, RelationText, parse_query
 from kanon_db.counting.refusals import refusal
 from kanon_db.errors import DatabaseError, NotFoundError, PermissionDeniedError
-from kanon_db.publications.buckets.tables import BucketTables
 from kanon_db.session.protocol import Row, Session, Value, fetch_one
 from kanon_db.session.server_errors import (
     DATA_EXCEPTION_CLASS,
@@ -26,22 +24,13 @@ from kanon_db.session.server_errors import (
 from kanon_db.transfer.columns import ColumnType, column_types
 
 CATEGORIES: Final[dict[str, Category]] = {
-    "smallint": "integer",
-    "integer": "integer",
-    "bigint": "integer",
+    **dict.fromkeys(("smallint", "integer", "bigint"), "integer"),
     "numeric": "numeric",
-    "real": "float",
-    "double precision": "float",
-    "text": "text",
-    "character varying": "text",
-    "bpchar": "text",
+    **dict.fromkeys(("real", "double precision"), "float"),
+    **dict.fromkeys(("text", "character varying", "bpchar"), "text"),
     "boolean": "boolean",
-    "date": "moment",
-    "timestamp without time zone": "moment",
-    "timestamp with time zone": "moment",
+    **dict.fromkeys(("date", "timestamp without time zone", "timestamp with time zone"), "moment"),
 }
-
-_MOST_LOOKUPS: Final = 8
 
 _ORIGINAL_TYPES: Final = {
     "int4range": "integer",
@@ -52,7 +41,7 @@ _ORIGINAL_TYPES: Final = {
     "tstzrange": "timestamp with time zone",
     "text[]": "text",
 }
-"""Of what a range or a set of texts holds."""
+"""The type of what a range or a set of texts holds."""
 
 _LOOKUP = """
 SELECT c.oid::text AS oid, c.relkind::text AS kind
@@ -64,8 +53,17 @@ WHERE n.nspname = $1::text AND c.relname = $2::text
 
 
 @dataclass(frozen=True)
+class Named:
+    """What the names of a query mean, before the query is checked."""
+
+    publication: Publication
+    layout: BucketLayout | CellLayout
+    tables: tuple[LookupTable, ...]
+
+
+@dataclass(frozen=True)
 class OpenQuery:
-    """A query with all that its names mean; `tables` are those of a bucketization."""
+    """A query that can be answered, with all that its names mean."""
 
     session: Session
     text: QueryText
@@ -73,10 +71,9 @@ class OpenQuery:
     publication: Publication
     layout: BucketLayout | CellLayout
     lookups: tuple[Lookup, ...]
-    tables: BucketTables | None = None
 
     def fetch(self, statement: str, *values: Value) -> list[Row]:
-        """Run a statement of this query, saying in words of ours what its data make fail.
+        """Run a statement of this query; where its data make it fail, say so in words of ours.
 
         Raises
         ------
@@ -107,7 +104,7 @@ class OpenQuery:
 
 
 def open_query(session: Session, query: str) -> OpenQuery:
-    """Read a query, find what it names, and check it.
+    """Read a query, look up what it names, and check it.
 
     Raises
     ------
@@ -118,41 +115,39 @@ def open_query(session: Session, query: str) -> OpenQuery:
     """
     schema = published_schema(session)
     text = parse_query(query, schema)
+    check_relations(text)
+    named = look_up(session, text, schema)
+    joined = join(text, named.layout.columns, named.tables)
+    checked = check(text, joined.scopes, joined.matches)
+    opened = OpenQuery(session, text, checked, named.publication, named.layout, joined.lookups)
+    _require_readable_constants(opened)
+    for lookup in joined.lookups:
+        _require_unique(opened, lookup)
+    return opened
+
+
+def look_up(session: Session, text: QueryText, schema: str) -> Named:
+    """Look up the publication and the lookup tables of a query, with their columns and types.
+
+    Parameters
+    ----------
+    schema : str
+        That of the published relations.
+
+    Raises
+    ------
+    UnsupportedQueryError
+        When a lookup table is no table.
+    NotFoundError
+        When one does not exist, or the role may not read it.
+    """
     publication = find_publication(session, text.publication.name)
-    tables = None
-    layout: BucketLayout | CellLayout
-    if publication.kind == "buckets":
-        tables = BucketTables.of(session, schema, publication.name, publication.layout)
-        layout = _bucket_layout(session, tables, publication.layout["sensitive"])
-    else:
-        layout = _cell_layout(session, schema, publication)
-    scopes = [Scope(text.publication, layout.columns)]
-    lookups: list[Lookup] = []
-    matches: list[Matched] = []
-    if len(text.lookups) > _MOST_LOOKUPS:
-        raise refusal(f"more than {_MOST_LOOKUPS} lookup tables are not supported")
-    names = {_name(text.publication)}
-    for written in text.lookups:
-        if _name(written.relation) in names:
-            raise refusal(
-                "two relations have the same name", hint="give each a name of its own with AS"
-            )
-        names.add(_name(written.relation))
-        lookup, scope = _lookup(session, written, len(lookups), schema, scopes[0])
-        lookups.append(lookup)
-        scopes.append(scope)
-        if not written.is_outer:
-            matches.append(Matched(lookup.key))
-    checked = check(text, scopes, matches)
-    _check_constants(session, checked)
-    found = OpenQuery(session, text, checked, publication, layout, tuple(lookups), tables)
-    for lookup in lookups:
-        _require_unique(found, lookup)
-    return found
-
-
-def _name(relation: RelationText) -> str:
-    return relation.alias or relation.name
+    layout_of = _bucket_layout if publication.kind == "buckets" else _cell_layout
+    return Named(
+        publication,
+        layout_of(session, schema, publication),
+        tuple(_lookup_table(session, written.relation, schema) for written in text.lookups),
+    )
 
 
 def make_type(session: Session, column: ColumnType) -> Type:
@@ -170,30 +165,24 @@ def _column(session: Session, column: ColumnType) -> Column:
     return Column(column.name, session.identifier(column.name), make_type(session, column))
 
 
-def _bucket_layout(session: Session, tables: BucketTables, sensitive: str) -> BucketLayout:
+def _bucket_layout(session: Session, schema: str, publication: Publication) -> BucketLayout:
+    tables = BucketTables.of(session, schema, publication.name, publication.layout)
     oids = fetch_one(
         session,
         "SELECT to_regclass($1::text)::oid::text AS qit, to_regclass($2::text)::oid::text AS sat",
         tables.qit,
         tables.sat,
     )
-    qit = column_types(session, oids["qit"])
+    qit, sat = (column_types(session, oids[relation]) for relation in ("qit", "sat"))
+    described = publication.layout
     return BucketLayout(
-        quasi_identifiers={
+        tables,
+        {
             name: _column(session, column)
             for name, column in qit.items()
-            if session.identifier(name) in tables.quasi_identifiers
+            if name in described["quasi_identifiers"]
         },
-        sensitive=_column(session, column_types(session, oids["sat"])[sensitive]),
-        qit=tables.qit,
-        sat=tables.sat,
-        bucket_id=tables.bucket_id,
-        count=tables.count,
-        size=tables.size("bucket_id"),
-        n_records=sum(
-            size * n for size, n in zip(tables.sizes, tables.buckets_of_sizes, strict=True)
-        ),
-        n_buckets=tables.n_buckets,
+        _column(session, sat[described["sensitive"]]),
     )
 
 
@@ -227,9 +216,7 @@ def _cell_layout(session: Session, schema: str, publication: Publication) -> Cel
     return CellLayout(cells, relation, None if pattern is None else session.identifier(pattern))
 
 
-def _lookup(
-    session: Session, written: LookupText, number: int, published: str, publication: Scope
-) -> tuple[Lookup, Scope]:
+def _lookup_table(session: Session, relation: RelationText, published: str) -> LookupTable:
     """Find a lookup table that the role may read, with its columns of ordinary types.
 
     Raises
@@ -237,7 +224,6 @@ def _lookup(
     NotFoundError
         When there is none, or the role may not read it: the two look the same.
     """
-    relation = written.relation
     schema = relation.schema or ""
     if schema in (published, "kanon", "information_schema") or schema.startswith("pg_"):
         raise refusal(
@@ -256,56 +242,14 @@ def _lookup(
             "only a table or a materialized view can be a lookup table",
             hint="make a table of what the view shows",
         )
-    columns = {
-        name: Column(name, session.identifier(name), make_type(session, column), number)
-        for name, column in column_types(session, rows[0]["oid"]).items()
-        if column.type_name in CATEGORIES
-    }
-    own, key = _join_columns(written, publication, columns)
-    via = {name: replace(column, via=own.name) for name, column in columns.items()}
-    lookup = Lookup(session.identifier(schema, relation.name), via[key.name], own)
-    return lookup, Scope(relation, via, hidden=key.name if written.is_using else None)
-
-
-def _join_columns(
-    written: LookupText, publication: Scope, columns: dict[str, Column]
-) -> tuple[Column, Column]:
-    """Tell the publication's join column from the lookup table's."""
-
-    def find(parts: tuple[str, ...], relation: RelationText, known: Any) -> Column | None:
-        *qualifier, name = parts
-        if qualifier and not relation.answers_to(tuple(qualifier)):
-            return None
-        found = known.get(name)
-        return found if isinstance(found, Column) else None
-
-    left, right = written.left.parts, written.right.parts
-    pairs = [
-        (own, key)
-        for one, other in ((left, right), (right, left))
-        if (own := find(one, publication.relation, publication.columns)) is not None
-        and (key := find(other, written.relation, columns)) is not None
-    ]
-    if not pairs or (len(pairs) > 1 and left != right):
-        raise refusal(
-            "the join does not compare a column of the publication with one of the lookup table",
-            hint="write ON <publication>.<column> = <lookup table>.<column>; the lookup table's"
-            " column has an ordinary type",
-        )
-    own, key = pairs[0]
-    is_whole = own.type.category in ("integer", "numeric")
-    if not (
-        own.type.name == key.type.name
-        or (is_whole and key.type.category in ("integer", "numeric"))
-        or ({own.type.name, key.type.name} <= {"text", "character varying"})
-    ):
-        error = refusal(
-            f"a column of type {own.type.name} is not joined with one of type {key.type.name}",
-            hint="give the lookup table's column the type of the publication's",
-        )
-        error.detail = f'columns "{own.name}" and "{key.name}"'
-        raise error
-    return own, key
+    return LookupTable(
+        session.identifier(schema, relation.name),
+        {
+            name: _column(session, column)
+            for name, column in column_types(session, rows[0]["oid"]).items()
+            if column.type_name in CATEGORIES
+        },
+    )
 
 
 def _require_unique(query: OpenQuery, lookup: Lookup) -> None:
@@ -342,10 +286,11 @@ def _unread(type_name: str) -> Iterator[None]:
         ) from None
 
 
-def _check_constants(session: Session, query: Query) -> None:
+def _require_readable_constants(opened: OpenQuery) -> None:
     """Make sure that every constant reads as its type; the server's complaint would quote it."""
+    session = opened.session
     by_type: dict[str, list[str]] = {}
-    for constant in query.constants:
+    for constant in opened.query.constants:
         if constant.text is not None and not _reads_for_certain(constant):
             by_type.setdefault(constant.type.name, []).append(constant.text)
     for type_name, texts in sorted(by_type.items()):

@@ -3,44 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import operator as operators
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Final
 
-from kanon_db.counting.check import Order, Query
-from kanon_db.counting.expressions import (
-    Aggregate,
-    And,
-    Arithmetic,
-    Comparison,
-    Expression,
-    Literal,
-    Negative,
-    Not,
-    NullTest,
-    Or,
-    Range,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """The answer to a count query; see docs/estimation.md."""
-
-    estimate: float
-    std_error: float
-    lower_bound: int
-    upper_bound: int
+from kanon_db.counting import expressions as ex
+from kanon_db.counting.checking.query import Order, Query
 
 
 @dataclass(frozen=True, slots=True)
 class Estimated:
-    """The answer to one aggregate: a count, or a sum or an average, of which all may be None.
+    """The answer to one aggregate; see docs/estimation.md.
 
     Attributes
     ----------
     estimate, std_error, lower_bound, upper_bound : float or None
-        None where there is nothing to sum; a bound alone is None where none is certain.
+        Numbers for a count, with whole bounds. Of a sum or an average, None where there is nothing
+        to sum; only a bound is None where none is certain.
     """
 
     estimate: float | None
@@ -105,53 +86,54 @@ def _ordered(groups: list[Group], order: Order, query: Query) -> list[Group]:
     return unknown + listed if order.nulls_first else listed + unknown
 
 
-def _holds(condition: Expression, group: Group, places: dict[Aggregate, int]) -> bool | None:
+_OPERATORS: Final[Mapping[str, Callable[[Decimal, Decimal], Decimal]]] = {
+    "+": operators.add,
+    "-": operators.sub,
+    "*": operators.mul,
+}
+_COMPARISONS: Final[Mapping[str, Callable[[Decimal, Decimal], bool]]] = {
+    "=": operators.eq, "<>": operators.ne, "<": operators.lt,
+    "<=": operators.le, ">": operators.gt, ">=": operators.ge,
+}  # fmt: skip
+
+
+def _holds(condition: ex.Expression, group: Group, places: dict[ex.Aggregate, int]) -> bool | None:
     """Evaluate a condition of HAVING in SQL's three-valued logic."""
 
-    def number(expression: Expression) -> Decimal | None:
+    def number(expression: ex.Expression) -> Decimal | None:
         match expression:
-            case Aggregate():
+            case ex.Aggregate():
                 estimate = group.estimates[places[expression]].estimate
                 return None if estimate is None else Decimal(estimate)
-            case Literal(_, text):
+            case ex.Literal(_, text):
                 return Decimal(text)
-            case Negative(operand):
+            case ex.Negative(operand):
                 inner = number(operand)
                 return None if inner is None else -inner
-            case Arithmetic(operator, left, right):
+            case ex.Arithmetic(operator, left, right):
                 one, other = number(left), number(right)
                 if one is None or other is None:
                     return None
-                return one + other if operator == "+" else (
-                    one - other if operator == "-" else one * other
-                )  # fmt: skip
+                return _OPERATORS[operator](one, other)
         raise TypeError(f"{type(expression).__name__} is not checked")
 
     match condition:
-        case And(parts) | Or(parts):
+        case ex.And(parts) | ex.Or(parts):
             found = [_holds(part, group, places) for part in parts]
-            decisive = isinstance(condition, Or)
+            decisive = isinstance(condition, ex.Or)
             if decisive in found:
                 return decisive
             return None if None in found else not decisive
-        case Not(part):
+        case ex.Not(part):
             inner = _holds(part, group, places)
             return None if inner is None else not inner
-        case NullTest(operand, negated):
+        case ex.NullTest(operand, negated):
             return (number(operand) is None) != negated
-        case Range(operand, low, high, negated):
-            inside = _holds(
-                And((Comparison(">=", operand, low), Comparison("<=", operand, high))),
-                group,
-                places,
-            )
-            return None if inside is None else inside != negated
-        case Comparison(operator, left, right):
+        case ex.Range():
+            return _holds(ex.spelled_out(condition), group, places)
+        case ex.Comparison(operator, left, right):
             one, other = number(left), number(right)
             if one is None or other is None:
                 return None
-            return {
-                "=": one == other, "<>": one != other, "<": one < other,
-                "<=": one <= other, ">": one > other, ">=": one >= other,
-            }[operator]  # fmt: skip
+            return _COMPARISONS[operator](one, other)
     raise TypeError(f"{type(condition).__name__} is not checked")

@@ -7,37 +7,18 @@ microseconds; numpy adds up the slots of each bucket in some hundred.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import reduce
+from operator import and_, or_
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
+from kanon_db.counting import expressions as ex
+from kanon_db.counting.answers import Estimated
+from kanon_db.counting.formulas import Weighed
 
-from kanon_db.algorithms.ground.arrays import FloatArray
-from kanon_db.counting.answers import NOTHING, Counted, Estimated
-from kanon_db.counting.expressions import (
-    And,
-    Arithmetic,
-    Case,
-    Expression,
-    Not,
-    Or,
-    TruthTest,
-    attributes,
-    children,
-    conjoin,
-    disjoin,
-    walk,
-)
-
-__all__ = ["Counted", "Truth", "Weighed", "by_attribute", "count_buckets", "count_exactly",
-           "evaluate", "in_buckets", "is_readable", "sum_buckets", "weigh"]  # fmt: skip
-
-Floats = FloatArray
-Counts = list[NDArray[np.uint16]]
-"""For each bucket size, the number of bits that each bucket of it has."""
+if TYPE_CHECKING:  # an answer on one side only needs no numpy
+    from kanon_db.counting.formulas import Counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,44 +29,31 @@ class Truth:
     unknown: int
 
 
-def by_attribute(condition: Expression) -> Expression:
-    """Bring parts of a chain that depend on one attribute together, so that they are read once."""
-    if not isinstance(condition, And | Or):
-        return condition
-    join = conjoin if isinstance(condition, And) else disjoin
-    grouped: dict[object, list[Expression]] = {}
-    for number, part in enumerate(condition.parts):
-        mentioned = attributes(part)
-        grouped.setdefault(mentioned if len(mentioned) == 1 else number, []).append(part)
-    parts = [joined for parts in grouped.values() if (joined := join(parts)) is not None]
-    return parts[0] if len(parts) == 1 else type(condition)(tuple(parts))
-
-
-def is_readable(condition: Expression, with_bitmaps: frozenset[str]) -> bool:
+def is_readable(condition: ex.Expression, with_bitmaps: frozenset[str]) -> bool:
     """Whether a condition is a combination of conditions on one attribute with bitmaps each."""
-    mentioned = attributes(condition)
+    mentioned = ex.attributes(condition)
     if len(mentioned) <= 1:
         return bool(with_bitmaps) and mentioned <= with_bitmaps
     match condition:
-        case And(parts) | Or(parts):
+        case ex.And(parts) | ex.Or(parts):
             return all(is_readable(part, with_bitmaps) for part in parts)
-        case Not(part) | TruthTest(part):
+        case ex.Not(part) | ex.TruthTest(part):
             return is_readable(part, with_bitmaps)
-        case Case():
+        case ex.Case():
             # What a branch keeps from a division by zero, would be evaluated without it.
             divides = any(
-                isinstance(inner, Arithmetic) and inner.operator in "/%"
-                for inner in walk(condition)
+                isinstance(inner, ex.Arithmetic) and inner.operator in "/%"
+                for inner in ex.walk(condition)
             )
             return not divides and all(
-                is_readable(part, with_bitmaps) for part in children(condition)
+                is_readable(part, with_bitmaps) for part in ex.children(condition)
             )
         case _:
             return False
 
 
 def evaluate(
-    condition: Expression | None, read: Callable[[Expression], Truth], everything: int
+    condition: ex.Expression | None, read: Callable[[ex.Expression], Truth], everything: int
 ) -> Truth:
     """Evaluate a readable condition in SQL's three-valued logic.
 
@@ -100,27 +68,19 @@ def evaluate(
     """
     if condition is None:
         return Truth(everything, 0)
-    if len(attributes(condition)) <= 1:
+    if len(ex.attributes(condition)) <= 1:
         return read(condition)
-    match by_attribute(condition):
-        case And(parts):
-            true, possible = everything, everything
-            for part in parts:
-                truth = evaluate(part, read, everything)
-                true &= truth.true
-                possible &= truth.true | truth.unknown
+    match ex.by_attribute(condition):
+        case ex.And(parts) | ex.Or(parts):
+            join = and_ if isinstance(condition, ex.And) else or_
+            truths = [evaluate(part, read, everything) for part in parts]
+            true = reduce(join, (truth.true for truth in truths))
+            possible = reduce(join, (truth.true | truth.unknown for truth in truths))
             return Truth(true, possible & ~true)
-        case Or(parts):
-            true = possible = 0
-            for part in parts:
-                truth = evaluate(part, read, everything)
-                true |= truth.true
-                possible |= truth.true | truth.unknown
-            return Truth(true, possible & ~true)
-        case Not(part):
+        case ex.Not(part):
             truth = evaluate(part, read, everything)
             return Truth(everything & ~(truth.true | truth.unknown), truth.unknown)
-        case TruthTest(part, wanted, negated):
+        case ex.TruthTest(part, wanted, negated):
             truth = evaluate(part, read, everything)
             held = {
                 "true": truth.true,
@@ -128,7 +88,7 @@ def evaluate(
                 "unknown": truth.unknown,
             }[wanted]
             return Truth(everything & ~held if negated else held, 0)
-        case Case(branches, default):
+        case ex.Case(branches, default):
             true = unknown = 0
             rest = everything
             for when, then in branches:
@@ -142,10 +102,10 @@ def evaluate(
     raise TypeError("the condition is not readable")
 
 
-def count_exactly(true: int) -> Counted:
+def count_exactly(true: int) -> Estimated:
     """Answer a query on one side only."""
     n = true.bit_count()
-    return Counted(float(n), 0.0, n, n)
+    return Estimated(float(n), 0.0, n, n)
 
 
 def in_buckets(bitmap: int, sizes: Sequence[int], n_buckets: Sequence[int]) -> Counts:
@@ -162,6 +122,8 @@ def in_buckets(bitmap: int, sizes: Sequence[int], n_buckets: Sequence[int]) -> C
     >>> [counts.tolist() for counts in in_buckets(0b1101_1, [1, 2], [1, 2])]
     [[1], [2, 1]]
     """
+    import numpy as np
+
     n_records = sum(size * n for size, n in zip(sizes, n_buckets, strict=True))
     packed = np.frombuffer(bitmap.to_bytes((n_records + 7) // 8, "little"), dtype=np.uint8)
     bits = np.unpackbits(packed, bitorder="little", count=n_records)
@@ -175,85 +137,6 @@ def in_buckets(bitmap: int, sizes: Sequence[int], n_buckets: Sequence[int]) -> C
     return counts
 
 
-def count_buckets(records: Counts, values: Counts, sizes: Sequence[int]) -> Counted:
-    """Sum over all buckets what is known from q matching records and s matching values.
-
-    Parameters
-    ----------
-    records, values : list of ndarray of uint16, shape (n_buckets,)
-        q and s of each bucket, for each bucket size.
-    sizes : sequence of int
-
-    Returns
-    -------
-    Counted
-
-    Notes
-    -----
-    **Source:** [GB] section 3.2 for the estimate; docs/estimation.md for the rest.
-
-    Buckets with the same q and s count together, in whole numbers, so that neither the order nor
-    the number of buckets rounds anything.
-    """
-    estimate = variance = 0.0
-    lower = upper = n_records = n_buckets = 0
-    n_q = n_s = 0
-    packed_q = packed_s = 0.0
-    for size, in_records, in_values in zip(sizes, records, values, strict=True):
-        pair = in_records.astype(np.int32) * (size + 1) + in_values
-        n = np.bincount(pair, minlength=(size + 1) ** 2).reshape(size + 1, size + 1)
-        n_buckets += pair.size
-        n_records += pair.size * size
-        q, s = np.nonzero(n)
-        n = n[q, s]
-        lower += int((n * np.maximum(q + s - size, 0)).sum())
-        upper += int((n * np.minimum(q, s)).sum())
-        estimate += int((n * q * s).sum()) / size
-        n_q += int((n * q).sum())
-        n_s += int((n * s).sum())
-        packed_q += int((n * q * q).sum()) / size
-        packed_s += int((n * s * s).sum()) / size
-        if size > 1:
-            spread = q * s * (size - q) * (size - s)
-            variance += int((n * spread).sum()) / (size * size * (size - 1))
-    half_width = (upper - lower) / 2
-    spread_s = packed_s - n_s * n_s / n_records
-    share = n_q / n_records
-    if half_width == 0 or variance == 0:
-        return Counted(estimate, 0.0, lower, upper)
-    if spread_s <= FLAT * n_s:
-        return Counted(estimate, half_width, lower, upper)
-    slope = (estimate - n_q * n_s / n_records) / spread_s
-    within_q = (n_q - packed_q) / ((n_records - n_buckets) * share * (1 - share))
-    miss = ((n_s - packed_s) * within_q) ** 2 * (slope**2 + share * (1 - share) / spread_s)
-    return Counted(estimate, min(math.sqrt(variance + miss), half_width), lower, upper)
-
-
-FLAT: Final = 1e-9
-"""Of the matching values, what their uneven spread over buckets must exceed to tell anything."""
-
-
-@dataclass(frozen=True, slots=True)
-class Weighed:
-    """What the matching records, or values, of each bucket of one size weigh.
-
-    Attributes
-    ----------
-    n, x, squares, positive, negative : ndarray of float64, shape (n_buckets,)
-        Their number, and the sums of their values, squares, positive and negative parts.
-    least, most : ndarray of float64, shape (n_buckets,)
-        Their extreme values; infinite where there is none.
-    """
-
-    n: Floats
-    x: Floats
-    squares: Floats
-    positive: Floats
-    negative: Floats
-    least: Floats
-    most: Floats
-
-
 def weigh(parts: Sequence[tuple[float, Counts]], n_buckets: Sequence[int]) -> list[Weighed]:
     """Add up what is known of each value: the buckets of each size together.
 
@@ -264,6 +147,8 @@ def weigh(parts: Sequence[tuple[float, Counts]], n_buckets: Sequence[int]) -> li
     n_buckets : sequence of int
         Of each size.
     """
+    import numpy as np
+
     found = []
     for place, n in enumerate(n_buckets):
         sums = np.zeros((5, n))
@@ -280,70 +165,6 @@ def weigh(parts: Sequence[tuple[float, Counts]], n_buckets: Sequence[int]) -> li
     return found
 
 
-def sum_buckets(
-    weighed: Sequence[Weighed], others: Counts, sizes: Sequence[int], *, is_average: bool
-) -> Estimated:
-    """Sum, or average, over all buckets what x values and s matches of the other side allow.
-
-    Parameters
-    ----------
-    weighed : sequence of Weighed
-    others : list of ndarray of uint16
-        s of each bucket.
-    sizes : sequence of int
-    is_average : bool
-
-    Notes
-    -----
-    **Source:** docs/estimation.md. The same numbers as the statement's, up to rounding.
-    """
-    totals = np.zeros(9)
-    least, most = math.inf, -math.inf
-    for size, w, counts in zip(sizes, weighed, others, strict=True):
-        at = (w.n > 0) & (counts > 0)
-        q, x, low, high = w.n[at], w.x[at], w.least[at], w.most[at]
-        if not q.size:
-            continue
-        s = counts[at].astype(np.float64)
-        lo, hi = np.maximum(q + s - size, 0), np.minimum(q, s)
-        rest = (s - s * s / size) / max(size - 1, 1)
-        # Between lo and hi of the q are meant; each bound takes what so many can reach.
-        upper = np.minimum.reduce(
-            [
-                w.positive[at],
-                np.maximum(lo * high, hi * high),
-                np.maximum(x - (q - lo) * low, x - (q - hi) * low),
-            ]
-        )
-        lower = np.maximum.reduce(
-            [
-                w.negative[at],
-                np.minimum(lo * low, hi * low),
-                np.minimum(x - (q - lo) * high, x - (q - hi) * high),
-            ]
-        )
-        totals += [
-            float(part.sum())
-            for part in (
-                x * s / size,
-                q * s / size,
-                (w.squares[at] - x * x / size) * rest,
-                (q - q * q / size) * rest,
-                (x - x * q / size) * rest,
-                lower,
-                upper,
-                lo,
-                hi,
-            )
-        ]
-        least, most = min(least, float(low.min())), max(most, float(high.max()))
-    t, c, tt, cc, tc, t_low, t_high, c_low, c_high = totals.tolist()
-    if c == 0:
-        return NOTHING
-    if not is_average:
-        return Estimated(t, math.sqrt(max(tt, 0)), t_low, t_high)
-    mean = t / c
-    error = math.sqrt(max(tt - 2 * mean * tc + mean * mean * cc, 0)) / c
-    if c_low == c_high:
-        least, most = max(least, t_low / c), min(most, t_high / c)
-    return Estimated(mean, error, least, most)
+def can_meet(records: Counts, values: Counts) -> bool:
+    """Whether some bucket has both a matching record and a matching value."""
+    return any(bool(((q > 0) & (s > 0)).any()) for q, s in zip(records, values, strict=True))

@@ -2,13 +2,16 @@
 
 The parser leaves :class:`Literal` and :class:`Name` at the leaves; the check puts
 :class:`Constant` and :class:`Column` there, which know their types.
+
+What an expression is made of follows from its fields: those that hold an expression, or a tuple
+of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
 from typing import Literal as OneOf
 
 Category = OneOf["integer", "numeric", "float", "text", "boolean", "moment", "other"]
@@ -19,6 +22,8 @@ ComparisonOperator = OneOf["=", "<>", "<", "<=", ">", ">="]
 ArithmeticOperator = OneOf["+", "-", "*", "/", "%"]
 Truth = OneOf["true", "false", "unknown"]
 AggregateFunction = OneOf["count", "sum", "avg"]
+
+Part = TypeVar("Part", bound="Expression")
 
 NUMBERS: Final[frozenset[Category]] = frozenset({"integer", "numeric", "float"})
 
@@ -44,11 +49,18 @@ class Type:
     has_constant_input: bool = True
 
 
+class Expression:
+    """What every class below is; each of them is a frozen dataclass."""
+
+    __slots__ = ()
+    __match_args__: tuple[str, ...] = ()
+
+
 # -- leaves -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Literal:
+class Literal(Expression):
     """A constant as written.
 
     Attributes
@@ -65,14 +77,14 @@ class Literal:
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class Name(Expression):
     """A column as written: its name, after the names that qualify it."""
 
     parts: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class Constant(Expression):
     """A constant and the type that PostgreSQL gives it; None is NULL."""
 
     text: str | None
@@ -80,7 +92,7 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class Column(Expression):
     """A column of the publication, or of a lookup table joined to it.
 
     Attributes
@@ -109,7 +121,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Matched:
+class Matched(Expression):
     """Whether a record has a row in a lookup table; `column` is the table's join column."""
 
     column: Column
@@ -119,14 +131,14 @@ class Matched:
 
 
 @dataclass(frozen=True, slots=True)
-class Negative:
+class Negative(Expression):
     """``-operand``."""
 
     operand: Expression
 
 
 @dataclass(frozen=True, slots=True)
-class Arithmetic:
+class Arithmetic(Expression):
     """``left operator right``, of numbers."""
 
     operator: ArithmeticOperator
@@ -135,7 +147,7 @@ class Arithmetic:
 
 
 @dataclass(frozen=True, slots=True)
-class DatePart:
+class DatePart(Expression):
     """``EXTRACT(field FROM operand)``, ``date_part('field', operand)`` or ``date_trunc``."""
 
     function: OneOf["extract", "date_part", "date_trunc"]
@@ -144,7 +156,7 @@ class DatePart:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class Case(Expression):
     """``CASE WHEN condition THEN result … ELSE default END``."""
 
     branches: tuple[tuple[Expression, Expression], ...]
@@ -152,7 +164,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate:
+class Aggregate(Expression):
     """``COUNT(*)`` (without an operand), ``COUNT(operand)``, ``SUM`` or ``AVG``."""
 
     function: AggregateFunction
@@ -163,7 +175,7 @@ class Aggregate:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Expression):
     """``left operator right``."""
 
     operator: ComparisonOperator
@@ -172,7 +184,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Distinct:
+class Distinct(Expression):
     """``left IS [NOT] DISTINCT FROM right``."""
 
     left: Expression
@@ -181,7 +193,7 @@ class Distinct:
 
 
 @dataclass(frozen=True, slots=True)
-class Membership:
+class Membership(Expression):
     """``operand [NOT] IN (items)``."""
 
     operand: Expression
@@ -190,7 +202,7 @@ class Membership:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class Range(Expression):
     """``operand [NOT] BETWEEN low AND high``, closed at both ends."""
 
     operand: Expression
@@ -200,7 +212,7 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class Pattern(Expression):
     """``operand [NOT] LIKE pattern [ESCAPE escape]``, or ILIKE."""
 
     operand: Expression
@@ -211,7 +223,7 @@ class Pattern:
 
 
 @dataclass(frozen=True, slots=True)
-class NullTest:
+class NullTest(Expression):
     """``operand IS [NOT] NULL``."""
 
     operand: Expression
@@ -219,7 +231,7 @@ class NullTest:
 
 
 @dataclass(frozen=True, slots=True)
-class TruthTest:
+class TruthTest(Expression):
     """``operand IS [NOT] TRUE``, ``FALSE`` or ``UNKNOWN``."""
 
     operand: Expression
@@ -228,60 +240,72 @@ class TruthTest:
 
 
 @dataclass(frozen=True, slots=True)
-class And:
+class And(Expression):
     """Conjunction of two parts or more; no part is itself an :class:`And`."""
 
     parts: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Or:
+class Or(Expression):
     """Disjunction of two parts or more; no part is itself an :class:`Or`."""
 
     parts: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Not:
+class Not(Expression):
     """Negation, in SQL's three-valued logic: unknown stays unknown."""
 
     part: Expression
 
 
-Expression = (
-    Literal | Name | Constant | Column | Matched
-    | Negative | Arithmetic | DatePart | Case | Aggregate
-    | Comparison | Distinct | Membership | Range | Pattern | NullTest | TruthTest
-    | And | Or | Not
-)  # fmt: skip
+# -- what all of them have in common --------------------------------------------------------
 
 
 def children(expression: Expression) -> tuple[Expression, ...]:
     """Return what an expression is made of, from left to right."""
-    match expression:
-        case Negative(operand) | DatePart(operand=operand):
-            return (operand,)
-        case NullTest(operand=operand) | TruthTest(operand=operand):
-            return (operand,)
-        case Aggregate(operand=operand):
-            return () if operand is None else (operand,)
-        case Arithmetic(_, left, right) | Comparison(_, left, right) | Distinct(left, right):
-            return (left, right)
-        case Membership(operand, items):
-            return (operand, *items)
-        case Range(operand, low, high):
-            return (operand, low, high)
-        case Pattern(operand, pattern, escape):
-            return (operand, pattern) if escape is None else (operand, pattern, escape)
-        case Case(branches, default):
-            inner = tuple(part for branch in branches for part in branch)
-            return inner if default is None else (*inner, default)
-        case And(parts) | Or(parts):
-            return parts
-        case Not(part):
-            return (part,)
-        case _:
-            return ()
+    return tuple(_inside([getattr(expression, name) for name in expression.__match_args__]))
+
+
+def _inside(fields: Sequence[object]) -> Iterator[Expression]:
+    for field in fields:
+        if isinstance(field, Expression):
+            yield field
+        elif isinstance(field, tuple):
+            yield from _inside(field)
+
+
+def rebuilt(expression: Part, change: Callable[[Expression], Expression]) -> Part:
+    """Make an expression of the same kind, with everything that it is made of changed.
+
+    Examples
+    --------
+    >>> rebuilt(Not(Name(("a",))), lambda part: Literal("boolean", "true"))
+    Not(part=Literal(kind='boolean', text='true'))
+    """
+
+    def changed(field: object) -> object:
+        if isinstance(field, Expression):
+            return change(field)
+        return tuple(map(changed, field)) if isinstance(field, tuple) else field
+
+    names = expression.__match_args__
+    return replace(expression, **{name: changed(getattr(expression, name)) for name in names})  # type: ignore[type-var]
+
+
+def replaced(
+    expression: Expression, change: Callable[[Expression], Expression | None]
+) -> Expression:
+    """Rebuild an expression; where `change` returns something other than None, that is put there.
+
+    Parameters
+    ----------
+    change : callable
+        Is asked from the outside in, and not about what is inside a part that it replaced.
+    """
+    other = change(expression)
+    return rebuilt(expression, lambda part: replaced(part, change)) if other is None else other
 
 
 def walk(expression: Expression | None) -> Iterator[Expression]:
@@ -300,14 +324,23 @@ def walk(expression: Expression | None) -> Iterator[Expression]:
         pending.extend(reversed(children(inner)))
 
 
+def spelled_out(test: Range | Membership) -> Expression:
+    """Write BETWEEN as two comparisons, IN as one for each item: joined, and maybe negated."""
+    found: Expression
+    if isinstance(test, Range):
+        bounds = (
+            Comparison(">=", test.operand, test.low),
+            Comparison("<=", test.operand, test.high),
+        )
+        found = And(bounds)
+    else:
+        found = Or(tuple(Comparison("=", test.operand, item) for item in test.items))
+    return Not(found) if test.negated else found
+
+
 def columns(expression: Expression | None) -> frozenset[Column]:
-    """Return the columns that a checked expression mentions, those of :class:`Matched` too."""
-    found = (
-        inner.column if isinstance(inner, Matched) else inner
-        for inner in walk(expression)
-        if isinstance(inner, Column | Matched)
-    )
-    return frozenset(found)
+    """Return the columns that a checked expression mentions."""
+    return frozenset(inner for inner in walk(expression) if isinstance(inner, Column))
 
 
 def attributes(expression: Expression | None) -> frozenset[str]:
@@ -315,81 +348,36 @@ def attributes(expression: Expression | None) -> frozenset[str]:
     return frozenset(column.attribute for column in columns(expression))
 
 
-def conjoin(parts: list[Expression]) -> Expression | None:
+def conjoin(parts: Sequence[Expression]) -> Expression | None:
     """Join parts by AND, flat; None for no part at all."""
     return _chained(And, parts)
 
 
-def disjoin(parts: list[Expression]) -> Expression | None:
+def disjoin(parts: Sequence[Expression]) -> Expression | None:
     """Join parts by OR, flat; None for no part at all."""
     return _chained(Or, parts)
 
 
-def _chained(kind: type[And] | type[Or], parts: list[Expression]) -> Expression | None:
-    flat = [
+def flat(kind: type[And] | type[Or], parts: Sequence[Expression]) -> tuple[Expression, ...]:
+    """Put the parts of a part that is itself a chain of this kind in its place."""
+    return tuple(
         inner for part in parts for inner in (part.parts if isinstance(part, kind) else (part,))
-    ]
-    if len(flat) < 2:
-        return flat[0] if flat else None
-    return kind(tuple(flat))
+    )
 
 
-def replaced(
-    expression: Expression, change: Callable[[Expression], Expression | None]
-) -> Expression:
-    """Rebuild an expression; where `change` gives something else than None, that takes its place.
+def _chained(kind: type[And] | type[Or], parts: Sequence[Expression]) -> Expression | None:
+    pieces = flat(kind, parts)
+    return kind(pieces) if len(pieces) > 1 else next(iter(pieces), None)
 
-    Parameters
-    ----------
-    change : callable
-        Is asked from the outside in, and not about what is inside a part that it replaced.
-    """
-    other = change(expression)
-    if other is not None:
-        return other
 
-    def inside(part: Expression) -> Expression:
-        return replaced(part, change)
-
-    match expression:
-        case Negative(operand):
-            return Negative(inside(operand))
-        case DatePart(function, field, operand):
-            return DatePart(function, field, inside(operand))
-        case NullTest(operand, negated):
-            return NullTest(inside(operand), negated)
-        case TruthTest(operand, truth, negated):
-            return TruthTest(inside(operand), truth, negated)
-        case Aggregate(function, operand):
-            return Aggregate(function, None if operand is None else inside(operand))
-        case Arithmetic(operator, left, right):
-            return Arithmetic(operator, inside(left), inside(right))
-        case Comparison(operator, left, right):
-            return Comparison(operator, inside(left), inside(right))
-        case Distinct(left, right, negated):
-            return Distinct(inside(left), inside(right), negated)
-        case Membership(operand, items, negated):
-            return Membership(inside(operand), tuple(map(inside, items)), negated)
-        case Range(operand, low, high, negated):
-            return Range(inside(operand), inside(low), inside(high), negated)
-        case Pattern(operand, pattern, escape, is_case_sensitive, negated):
-            return Pattern(
-                inside(operand),
-                inside(pattern),
-                None if escape is None else inside(escape),
-                is_case_sensitive,
-                negated,
-            )
-        case Case(branches, default):
-            return Case(
-                tuple((inside(when), inside(then)) for when, then in branches),
-                None if default is None else inside(default),
-            )
-        case And(parts):
-            return And(tuple(map(inside, parts)))
-        case Or(parts):
-            return Or(tuple(map(inside, parts)))
-        case Not(part):
-            return Not(inside(part))
-        case _:
-            return expression
+def by_attribute(condition: Expression) -> Expression:
+    """Bring the parts of a chain that depend on one attribute together, so as to read it once."""
+    if not isinstance(condition, And | Or):
+        return condition
+    grouped: dict[object, list[Expression]] = {}
+    for number, part in enumerate(condition.parts):
+        mentioned = attributes(part)
+        grouped.setdefault(mentioned if len(mentioned) == 1 else number, []).append(part)
+    kind = type(condition)
+    parts = [joined for parts in grouped.values() if (joined := _chained(kind, parts)) is not None]
+    return parts[0] if len(parts) == 1 else kind(tuple(parts))

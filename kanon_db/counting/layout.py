@@ -1,9 +1,10 @@
-"""What the estimator knows of a publication: its columns, and where to count."""
+"""What is known of a publication: its relations, its columns, and where to count."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Final, Protocol, Self
 from typing import Literal as OneOf
 
 from kanon_db.counting.expressions import Column
@@ -11,32 +12,104 @@ from kanon_db.counting.expressions import Column
 CellKind = OneOf["range", "set", "value"]
 
 
+SUFFIXES: Final = ("", "_qit", "_sat", "_bit")
+"""Of the weighted view, the quasi-identifier table, the sensitive table, and their bitmaps."""
+
+
+class Quotes(Protocol):
+    """What quotes names for statements; a session does."""
+
+    def identifier(self, *parts: str) -> str:
+        """Quote a name, or several joined by dots (schema, relation)."""
+
+
+@dataclass(frozen=True, slots=True)
+class BucketTables:
+    """The published relations of a bucketization; every name is quoted, safe in statements.
+
+    Bucket numbers count from 1 and ascend with the bucket size (within a size they are a random
+    permutation), so that a bucket's size follows from its number and a few constants: neither
+    the view nor the estimator has to count it.
+
+    The bitmaps repeat QIT and SAT for the estimator: a row for each distinct value of an
+    attribute, with one bit for each record (see `kanon_db.counting.bitmaps`). Attributes with too
+    many values have none.
+    """
+
+    view: str
+    qit: str
+    sat: str
+    bit: str
+    quasi_identifiers: tuple[str, ...]
+    sensitive: str
+    bucket_id: str
+    count: str
+    attribute: str
+    bits: str
+    weight: str
+    with_bitmaps: tuple[str, ...]
+    n_buckets: int
+    sizes: tuple[int, ...]
+    first_bucket_ids: tuple[int, ...]
+
+    @classmethod
+    def of(cls, quotes: Quotes, schema: str, name: str, layout: Mapping[str, Any]) -> Self:
+        """Read a publication's layout as the catalog holds it."""
+        view, qit, sat, bit = (quotes.identifier(schema, name + suffix) for suffix in SUFFIXES)
+        columns = ("sensitive", "bucket_id", "count", "attribute", "bits", "weight")
+        return cls(
+            view=view,
+            qit=qit,
+            sat=sat,
+            bit=bit,
+            quasi_identifiers=tuple(map(quotes.identifier, layout["quasi_identifiers"])),
+            **{column: quotes.identifier(layout[column]) for column in columns},
+            with_bitmaps=tuple(layout["with_bitmaps"]),
+            # The only numbers that reach statements unbound: int() lets nothing else through.
+            n_buckets=int(layout["n_buckets"]),
+            sizes=tuple(map(int, layout["sizes"])),
+            first_bucket_ids=tuple(map(int, layout["first_bucket_ids"])),
+        )
+
+    @property
+    def relations(self) -> list[str]:
+        """The relations that exist, quoted."""
+        return [self.view, self.qit, self.sat, self.bit]
+
+    @property
+    def buckets_of_sizes(self) -> list[int]:
+        """The number of buckets of each size."""
+        ends = [*self.first_bucket_ids[1:], self.n_buckets + 1]
+        return [end - first for first, end in zip(self.first_bucket_ids, ends, strict=True)]
+
+    @property
+    def n_records(self) -> int:
+        """The number of records in all buckets."""
+        return sum(size * n for size, n in zip(self.sizes, self.buckets_of_sizes, strict=True))
+
+    def size(self, bucket_id: str = "bucket_id") -> str:
+        """Return SQL for the size of the bucket whose number `bucket_id`, an expression, gives."""
+        if len(self.sizes) == 1:
+            return str(self.sizes[0])
+        firsts = ", ".join(map(str, self.first_bucket_ids))
+        sizes = ", ".join(map(str, self.sizes))
+        return f"(ARRAY[{sizes}])[width_bucket({bucket_id}, ARRAY[{firsts}])]"
+
+
 @dataclass(frozen=True, slots=True)
 class BucketLayout:
-    """The published relations of a bucketization; all names are quoted.
+    """A bucketization with the types of its columns.
 
     Attributes
     ----------
+    tables : BucketTables
     quasi_identifiers : mapping of str to Column
     sensitive : Column
-    qit, sat : str
-        Schema-qualified tables.
-    bucket_id, count : str
-        Columns of QIT and SAT, and of the SAT.
-    size : str
-        Expression for the size of the bucket whose number is ``bucket_id``, unqualified.
-    n_records, n_buckets : int
     """
 
+    tables: BucketTables
     quasi_identifiers: Mapping[str, Column]
     sensitive: Column
-    qit: str
-    sat: str
-    bucket_id: str
-    count: str
-    size: str
-    n_records: int
-    n_buckets: int
 
     @property
     def columns(self) -> dict[str, Column]:

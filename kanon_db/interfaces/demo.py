@@ -17,7 +17,7 @@ import numpy as np
 
 from kanon_db.catalog.entries import published_schema
 from kanon_db.cluster.local import DEFAULT_DIRECTORY, LocalCluster
-from kanon_db.counting.bitmaps import Counted
+from kanon_db.counting.answers import Estimated
 from kanon_db.errors import ServerError
 from kanon_db.installation.install import install
 from kanon_db.interfaces import console
@@ -71,7 +71,7 @@ class Answer:
     """A count query, its estimate and the true count."""
 
     query: str
-    estimate: Counted
+    estimate: Estimated
     true_count: int
 
 
@@ -329,8 +329,8 @@ def _print_answers(answers: Sequence[Answer]) -> None:
             (
                 answer.query.split(" WHERE ", 1)[1],
                 answer.true_count,
-                round(answer.estimate.estimate, 1),
-                round(answer.estimate.std_error, 1),
+                round(answer.estimate.estimate or 0, 1),
+                round(answer.estimate.std_error or 0, 1),
                 f"{answer.estimate.lower_bound:,} to {answer.estimate.upper_bound:,}",
             )
             for answer in answers

@@ -204,7 +204,7 @@ def count_errors(
     sa_codes : ndarray of int32, shape (n_records,)
     queries : sequence of CountQuery
     pulse : Pulse
-        Beaten every few dozen milliseconds of work; what that raises ends the evaluation.
+        Beats every few dozen milliseconds of work.
 
     Returns
     -------
@@ -256,7 +256,7 @@ def exact_counts(
     sa_codes : ndarray of int32, shape (n_records,)
     queries : sequence of CountQuery
     pulse : Pulse
-        Beaten every few dozen milliseconds of work; what that raises ends the evaluation.
+        Beats every few dozen milliseconds of work.
 
     Returns
     -------
@@ -306,7 +306,7 @@ def estimated_counts(
         Rows of the SAT: bucket, sensitive value, number of its occurrences.
     queries : sequence of CountQuery
     pulse : Pulse
-        Beaten every few dozen milliseconds of work; what that raises ends the evaluation.
+        Beats every few dozen milliseconds of work.
 
     Returns
     -------
@@ -418,7 +418,7 @@ def _words(
 
 
 def _matching(qi_codes: CodeArray, qi_tables: list[WordArray | None]) -> WordArray:
-    """Tell which of the 64 queries match the quasi-identifiers of each record."""
+    """Find which of the 64 queries match the quasi-identifiers of each record."""
     matching = np.full(qi_codes.shape[0], _ALL)
     for column, table in zip(qi_codes.T, qi_tables, strict=True):
         if table is not None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
-from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
 from kanon_db.errors import DatabaseError, NotFoundError, SchemaMismatchError
 from kanon_db.session.protocol import Session
 from kanon_db.session.server_errors import UNDEFINED_FUNCTION
+
+if TYPE_CHECKING:  # the estimator comes here, too, and has no use for numpy
+    from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
 
 
 @dataclass(frozen=True)
@@ -243,6 +243,8 @@ def int4_bytes(values: AnyIntArray) -> bytes:
 
 def inverse_permutation(order: AnyIntArray) -> CodeArray:
     """Return each record's place in an order of fewer than 2^31 records."""
+    import numpy as np
+
     places = np.empty(order.size, dtype=np.int32)
     places[order] = np.arange(order.size, dtype=np.int32)
     return places

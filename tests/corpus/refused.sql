@@ -23,9 +23,9 @@ SELECT COUNT(*) FROM ill WHERE age IN (1, TRUE) -- does not compare
 SELECT COUNT(*) FROM ill WHERE age = NULL -- never true
 SELECT COUNT(*) FROM ill WHERE age NOT IN (1, NULL) -- never true
 SELECT COUNT(*) FROM ill WHERE age LIKE '1%' -- LIKE does not compare
-SELECT COUNT(*) FROM ill WHERE sex + 1 = 2 -- arithmetic is supported of numbers only
-SELECT COUNT(*) FROM ill WHERE born + 1 = DATE '2020-01-01' -- arithmetic is supported of numbers only
-SELECT COUNT(*) FROM ill WHERE age + '1' = 2 -- arithmetic is supported of numbers only
+SELECT COUNT(*) FROM ill WHERE sex + 1 = 2 -- arithmetic is only supported on numbers
+SELECT COUNT(*) FROM ill WHERE born + 1 = DATE '2020-01-01' -- arithmetic is only supported on numbers
+SELECT COUNT(*) FROM ill WHERE age + '1' = 2 -- arithmetic is only supported on numbers
 SELECT COUNT(*) FROM ill WHERE height % 2 = 1 -- floating-point
 SELECT COUNT(*) FROM ill WHERE 10 / (age - age) = 1 -- arithmetic fails
 SELECT COUNT(*) FROM ill WHERE 10 / zip = 1 AND illness = 'flu' -- arithmetic fails
@@ -45,8 +45,8 @@ SELECT COUNT(*) FROM ill GROUP BY 'x' -- GROUP BY names a constant
 SELECT sex, COUNT(*) FROM ill GROUP BY sex ORDER BY age -- neither grouped by nor counted
 SELECT sex, COUNT(*) FROM ill GROUP BY sex HAVING sex = 'f' -- HAVING compares aggregates
 SELECT COUNT(*) FROM ill HAVING COUNT(*) / 2 > 1 -- HAVING compares aggregates
-SELECT SUM(sex) FROM ill -- numbers only
-SELECT AVG(born) FROM ill -- numbers only
+SELECT SUM(sex) FROM ill -- only supported on numbers
+SELECT AVG(born) FROM ill -- only supported on numbers
 SELECT COUNT(*) FROM ill JOIN data.secret ON secret.zip = ill.zip -- no such lookup table
 SELECT COUNT(*) FROM ill JOIN data.nothing ON nothing.zip = ill.zip -- no such lookup table
 SELECT COUNT(*) FROM ill JOIN data.people ON people.age = ill.age -- no such lookup table

@@ -224,3 +224,28 @@ def test_formula(parties: Parties, random_table: str, records: str, values: str,
     assert fetch(parties.analyst, rewritten)[0] == pytest.approx(expected, rel=1e-9, abs=1e-9)
     truth = f"SELECT count(*) FROM data.{random_table} WHERE {records} AND {values}"
     assert answer[2] <= value(parties.publisher, truth) <= answer[3]
+
+
+def test_columns_named_as_the_statements_name_theirs(parties: Parties) -> None:
+    """A statement groups by its own columns, whatever those of the publication are called."""
+    rows = [(i % 3, i % 4, "ab"[i % 2], i % 5) for i in range(240)]
+    create_table(parties.publisher, "data.names", "k0 int, f0 int, n text, k1 int", rows)
+    kanon = Functions(parties.publisher)
+    kanon.register("data.names", ["k0", "f0", "n"], "k1")
+    kanon.publish("data.names", "names", privacy='{"default": 0.75}')
+    analyst = Functions(parties.analyst)
+    (one_sided,) = analyst.rewrite("SELECT f0, n, COUNT(*) FROM names GROUP BY f0, n").split(";\n")
+    found = fetch(parties.analyst, f"SELECT group_key::jsonb, estimate FROM ({one_sided}) AS x")
+    truth = fetch(parties.publisher, "SELECT f0, n, count(*) FROM data.names GROUP BY f0, n")
+    assert sorted((key["f0"], key["n"], count) for key, count in found) == sorted(truth)
+    for condition in ("k1 > 1", "(k0 = 1 OR k1 = 2)", "k1 = f0"):
+        query = f"SELECT f0, COUNT(*) FROM names WHERE {condition} GROUP BY f0"
+        counted = fetch(parties.analyst, "SELECT * FROM kanon.estimate_counts($1::text)", query)
+        by_statement = fetch(
+            parties.analyst,
+            "SELECT group_key::jsonb, estimate, std_error, lower_bound, upper_bound"
+            f" FROM ({analyst.rewrite(query)}) AS x ORDER BY rank_0",
+        )
+        assert [row[0] for row in counted] == [row[0] for row in by_statement]
+        for one, other in zip(counted, by_statement, strict=True):
+            assert one[1:] == pytest.approx(other[1:], rel=1e-9, abs=1e-9)

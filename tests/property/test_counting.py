@@ -28,7 +28,7 @@ from kanon_db.counting.expressions import (
     Range,
     TruthTest,
 )
-from kanon_db.counting.parse import parse_query
+from kanon_db.counting.reading.parse import parse_query
 from kanon_db.errors import UnsupportedQueryError
 
 FIXTURES = Path(__file__).parents[1] / "rewrite" / "fixtures"

@@ -33,7 +33,7 @@ from kanon_db.counting.expressions import (
     TruthTest,
     replaced,
 )
-from kanon_db.counting.query import ItemText, LookupText, OrderText, QueryText, RelationText
+from kanon_db.counting.reading.query import ItemText, LookupText, OrderText, QueryText, RelationText
 
 pglast = pytest.importorskip("pglast", reason="needs pglast, PostgreSQL's grammar")
 

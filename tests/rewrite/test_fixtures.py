@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kanon_db.counting.parse import parse_query
+from kanon_db.counting.reading.parse import parse_query
 from kanon_db.errors import UnsupportedQueryError
 
 FIXTURES = Path(__file__).parent / "fixtures"

@@ -16,7 +16,7 @@ from kanon_db.publications.buckets.bitmaps import write_bitmaps
 from kanon_db.publications.buckets.examine import examine_buckets
 from kanon_db.publications.buckets.methods import Plan, SensitiveValues, plan_of
 from kanon_db.publications.buckets.request import BucketRequest
-from kanon_db.publications.buckets.tables import SUFFIXES, BucketTables, layout_of
+from kanon_db.publications.buckets.tables import SUFFIXES, BucketTables, layout_of, tables_of
 from kanon_db.publications.buckets.writing import number_buckets, write_qit, write_sat, write_view
 from kanon_db.publications.kind import Found, Job, Kind, Written, run_method
 from kanon_db.publications.results import Examination
@@ -115,7 +115,7 @@ class Buckets(Kind):
         """See :func:`examine_buckets`; bitmaps just written are compared in a sample."""
         return examine_buckets(
             session,
-            BucketTables.of_publication(session, publication),
+            tables_of(session, publication),
             publication.parameters,
             records=publication.records,
             all_bitmaps=not is_new,

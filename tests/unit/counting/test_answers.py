@@ -7,10 +7,11 @@ import json
 import pytest
 
 from kanon_db.counting.answers import NOTHING, Estimated, Group, selected
-from kanon_db.counting.check import INTEGER, Query, Scope, check
+from kanon_db.counting.checking import Query, Scope, check
+from kanon_db.counting.checking.types import INTEGER
 from kanon_db.counting.expressions import Column
-from kanon_db.counting.parse import parse_query
-from kanon_db.counting.query import RelationText
+from kanon_db.counting.reading.parse import parse_query
+from kanon_db.counting.reading.query import RelationText
 
 SCOPE = Scope(
     RelationText("published", "t"), {name: Column(name, name, INTEGER) for name in ("a", "b")}

@@ -8,14 +8,12 @@ from hypothesis import strategies as st
 
 from kanon_db.counting.bitmaps import (
     Truth,
-    by_attribute,
-    count_buckets,
     count_exactly,
     evaluate,
     in_buckets,
     is_readable,
 )
-from kanon_db.counting.check import INTEGER, TEXT
+from kanon_db.counting.checking.types import INTEGER, TEXT
 from kanon_db.counting.expressions import (
     And,
     Arithmetic,
@@ -27,7 +25,9 @@ from kanon_db.counting.expressions import (
     NullTest,
     Or,
     TruthTest,
+    by_attribute,
 )
+from kanon_db.counting.formulas import count_buckets
 from tests.expected_counts import of_buckets
 
 CLASSES = st.lists(

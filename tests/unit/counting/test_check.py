@@ -2,18 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from kanon_db.counting.bucket_statement import factors, side_of
-from kanon_db.counting.check import (
-    BIGINT,
-    BOOLEAN,
-    DATE,
-    INTEGER,
-    TEXT,
-    TIMESTAMP,
-    Query,
-    Scope,
-    check,
-)
+from kanon_db.counting.checking import Query, Scope, check
+from kanon_db.counting.checking.types import BIGINT, BOOLEAN, DATE, INTEGER, TEXT, TIMESTAMP
 from kanon_db.counting.expressions import (
     Aggregate,
     And,
@@ -25,9 +15,11 @@ from kanon_db.counting.expressions import (
     walk,
 )
 from kanon_db.counting.layout import BucketLayout
-from kanon_db.counting.parse import parse_query
-from kanon_db.counting.query import RelationText
+from kanon_db.counting.reading.parse import parse_query
+from kanon_db.counting.reading.query import RelationText
+from kanon_db.counting.sides import factors, side_of
 from kanon_db.errors import UnsupportedQueryError
+from tests.unit.counting.layouts import bucket_tables
 
 CITEXT = Type("public.citext", "other", '"public"')
 
@@ -48,7 +40,7 @@ COLUMNS = {
     "zip": column("zip", INTEGER),
 }
 ILLNESS = column("illness", TEXT)
-LAYOUT = BucketLayout(COLUMNS, ILLNESS, "qit", "sat", '"bucket_id"', '"count"', "3", 9, 3)
+LAYOUT = BucketLayout(bucket_tables([3], [3]), COLUMNS, ILLNESS)
 PUBLICATION = RelationText("published", "t")
 REGIONS = {"zip": column("zip", INTEGER, 0, "zip"), "region": column("region", TEXT, 0, "zip")}
 SCOPES = [
@@ -80,9 +72,10 @@ def test_no_condition() -> None:
 def test_the_parts_go_to_their_sides() -> None:
     split = factors(where("illness <> 'Flu' AND (age = 1 OR sex = 'f') AND illness <> 'x'"), LAYOUT)
     assert split is not None
-    assert attributes(split.records) == {"age", "sex"}
-    assert isinstance(split.values, And)
-    assert len(split.values.parts) == 2
+    records, values = split
+    assert attributes(records) == {"age", "sex"}
+    assert isinstance(values, And)
+    assert len(values.parts) == 2
 
 
 @pytest.mark.parametrize(
@@ -231,8 +224,8 @@ def test_aggregates_that_are_alike_have_names_of_their_own() -> None:
         ("SELECT COUNT(*) FROM t GROUP BY sex ORDER BY age", "neither grouped by"),
         ("SELECT sex, COUNT(*) FROM t GROUP BY sex HAVING sex = 'f'", "HAVING"),
         ("SELECT COUNT(*) FROM t HAVING COUNT(*) > age", "HAVING"),
-        ("SELECT SUM(sex) FROM t", "numbers only"),
-        ("SELECT AVG('1') FROM t", "numbers only"),
+        ("SELECT SUM(sex) FROM t", "only supported on numbers"),
+        ("SELECT AVG('1') FROM t", "only supported on numbers"),
         ("SELECT COUNT(COUNT(*) + 1) FROM t", "inside another"),
     ],
 )

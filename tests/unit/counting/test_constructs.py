@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from kanon_db.counting.constructs import MAX_NESTING, Place, refuse_constructs
-from kanon_db.counting.lexemes import scan
+from kanon_db.counting.reading.constructs import MAX_NESTING, Place, refuse_constructs
+from kanon_db.counting.reading.lexemes import scan
 from kanon_db.errors import UnsupportedQueryError
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kanon_db.counting.lexemes import MAX_LENGTH, Lexeme, scan
+from kanon_db.counting.reading.lexemes import MAX_LENGTH, Lexeme, scan
 from kanon_db.errors import UnsupportedQueryError
 
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 import sqlglot
 
-from kanon_db.counting.constructs import MAX_NESTING
 from kanon_db.counting.expressions import (
     Aggregate,
     And,
@@ -24,8 +23,9 @@ from kanon_db.counting.expressions import (
     Range,
     TruthTest,
 )
-from kanon_db.counting.parse import parse_query
-from kanon_db.counting.query import ItemText, LookupText, OrderText, RelationText
+from kanon_db.counting.reading.constructs import MAX_NESTING
+from kanon_db.counting.reading.parse import parse_query
+from kanon_db.counting.reading.query import ItemText, LookupText, OrderText, RelationText
 from kanon_db.errors import UnsupportedQueryError
 
 A, B, C = (Name((name,)) for name in "abc")

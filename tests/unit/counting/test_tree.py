@@ -8,10 +8,10 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from kanon_db.counting.clauses import read_tree
-from kanon_db.counting.constructs import Place, refuse_constructs
 from kanon_db.counting.expressions import Expression
-from kanon_db.counting.lexemes import Lexeme, scan
+from kanon_db.counting.reading.clauses import read_tree
+from kanon_db.counting.reading.constructs import Place, refuse_constructs
+from kanon_db.counting.reading.lexemes import Lexeme, scan
 from kanon_db.errors import UnsupportedQueryError
 
 

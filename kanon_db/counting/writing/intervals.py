@@ -6,22 +6,9 @@ of values that meet a condition is a multirange.
 
 from __future__ import annotations
 
-from kanon_db.counting.expressions import (
-    NUMBERS,
-    And,
-    Column,
-    Comparison,
-    Constant,
-    Expression,
-    Membership,
-    Not,
-    NullTest,
-    Or,
-    Range,
-    walk,
-)
+from kanon_db.counting import expressions as ex
 from kanon_db.counting.layout import Cell
-from kanon_db.counting.sql import Constants
+from kanon_db.counting.writing.sql import Constants
 
 _EVERYTHING = "nummultirange(numrange(NULL, NULL))"
 _NOTHING = "nummultirange()"
@@ -33,7 +20,7 @@ _RANGES = {
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
 
 
-def covered(condition: Expression, constants: Constants) -> str | None:
+def covered(condition: ex.Expression, constants: Constants) -> str | None:
     """Write the values that meet a condition as a multirange of numerics.
 
     Returns
@@ -42,31 +29,27 @@ def covered(condition: Expression, constants: Constants) -> str | None:
         None for a condition that is not made of comparisons of one column with constants.
     """
     match condition:
-        case And(parts) | Or(parts):
+        case ex.And(parts) | ex.Or(parts):
             found = [covered(part, constants) for part in parts]
-            sign = " * " if isinstance(condition, And) else " + "
+            sign = " * " if isinstance(condition, ex.And) else " + "
             known = [part for part in found if part is not None]
             return f"({sign.join(known)})" if len(known) == len(found) else None
-        case Not(part):
+        case ex.Not(part):
             inside = covered(part, constants)
             return None if inside is None else f"({_EVERYTHING} - {inside})"
-        case NullTest(Column(), negated):
+        case ex.NullTest(ex.Column(), negated):
             return _EVERYTHING if negated else _NOTHING
-        case Comparison(operator, Column(), Constant() as constant):
+        case ex.Comparison(operator, ex.Column(), ex.Constant() as constant):
             return _compared(operator, constant, constants)
-        case Comparison(operator, Constant() as constant, Column()):
+        case ex.Comparison(operator, ex.Constant() as constant, ex.Column()):
             return _compared(_FLIPPED[operator], constant, constants)
-        case Range(Column() as column, low, high, negated):
-            both = And((Comparison(">=", column, low), Comparison("<=", column, high)))
-            return covered(Not(both) if negated else both, constants)
-        case Membership(Column() as column, items, negated):
-            either = Or(tuple(Comparison("=", column, item) for item in items))
-            return covered(Not(either) if negated else either, constants)
+        case ex.Range(ex.Column()) | ex.Membership(ex.Column()):
+            return covered(ex.spelled_out(condition), constants)
         case _:
             return None
 
 
-def _compared(operator: str, constant: Constant, constants: Constants) -> str | None:
+def _compared(operator: str, constant: ex.Constant, constants: Constants) -> str | None:
     place = _place(constant, constants)
     if place is None:
         return None
@@ -75,10 +58,10 @@ def _compared(operator: str, constant: Constant, constants: Constants) -> str | 
     return f"nummultirange({_RANGES[operator].format(place)})"
 
 
-def _place(constant: Constant, constants: Constants) -> str | None:
+def _place(constant: ex.Constant, constants: Constants) -> str | None:
     """Write a constant's place on the axis."""
     value = constants.write(constant)
-    if constant.type.category in NUMBERS:
+    if constant.type.category in ex.NUMBERS:
         return f"{value}::numeric"
     match constant.type.name:
         case "date":
@@ -123,18 +106,18 @@ def share(cell: Cell, sql: str, covered_sql: str) -> tuple[str, str, str]:
     )
 
 
-def can_cover(cell: Cell, condition: Expression) -> bool:
+def can_cover(cell: Cell, condition: ex.Expression) -> bool:
     """Whether a condition on a cell's column cuts its values into intervals of their axis."""
     type_ = cell.column.type
 
-    def fits(constant: Constant) -> bool:
+    def fits(constant: ex.Constant) -> bool:
         if constant.text is None:
             return False
-        if type_.category in NUMBERS:
-            return constant.type.category in NUMBERS
+        if type_.category in ex.NUMBERS:
+            return constant.type.category in ex.NUMBERS
         return constant.type.name == type_.name
 
-    constants = (part for part in walk(condition) if isinstance(part, Constant))
+    constants = (part for part in ex.walk(condition) if isinstance(part, ex.Constant))
     return all(map(fits, constants)) and covered(condition, Constants()) is not None
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from sqlglot import exp
 
-from kanon_db.counting.allowlist import refuse_unlisted
-from kanon_db.counting.constructs import is_bare_alias, unexpected
 from kanon_db.counting.expressions import Comparison, Expression, Name
-from kanon_db.counting.lexemes import Lexeme
-from kanon_db.counting.query import ItemText, LookupText, OrderText, QueryText, RelationText
+from kanon_db.counting.reading.allowlist import refuse_unlisted
+from kanon_db.counting.reading.constructs import is_bare_alias, unexpected
+from kanon_db.counting.reading.cursor import Item
+from kanon_db.counting.reading.lexemes import Lexeme
+from kanon_db.counting.reading.query import ItemText, LookupText, OrderText, QueryText, RelationText
+from kanon_db.counting.reading.tree import ExpressionReader
 from kanon_db.counting.refusals import refusal
-from kanon_db.counting.tree import ExpressionReader
 
 MAX_ROWS: Final = 10**9
 """That LIMIT and OFFSET may name."""
@@ -68,31 +69,37 @@ class _QueryReader(ExpressionReader):
         if publication.schema is None:
             publication = RelationText(published_schema, publication.name, publication.alias)
         lookups = tuple(map(self.lookup, clauses.get("joins") or ()))
-        where = having = None
-        group: tuple[Expression, ...] = ()
-        order: tuple[OrderText, ...] = ()
-        limit, offset = None, 0
-        if clauses.get("where"):
-            self.require_words("where")
-            where = self.expression(clauses["where"].this)
-        if clauses.get("group"):
-            self.require_words("group", "by")
-            group = self.listed(clauses["group"].expressions, self.expression)
-        if clauses.get("having"):
-            self.require_words("having")
-            having = self.expression(clauses["having"].this)
-        if clauses.get("order"):
-            self.require_words("order", "by")
-            order = self.listed(clauses["order"].expressions, self.order)
-        if clauses.get("limit"):
-            self.require_words("limit")
-            limit = self.row_count(clauses["limit"].expression)
-        if clauses.get("offset"):
-            self.require_words("offset")
-            offset = self.row_count(clauses["offset"].expression)
+        where = self.clause(clauses.get("where"), "where", self.condition)
+        group = self.clause(clauses.get("group"), "group by", self.group)
+        having = self.clause(clauses.get("having"), "having", self.condition)
+        order = self.clause(clauses.get("order"), "order by", self.orders)
+        limit, offset = (
+            self.clause(clauses.get(word), word, lambda node: self.row_count(node.expression))
+            for word in ("limit", "offset")
+        )
         if self.here.kind != "end":
             raise unexpected(self.here)
-        return QueryText(items, publication, lookups, where, group, having, order, limit, offset)
+        return QueryText(
+            items, publication, lookups, where, group or (), having, order or (), limit, offset or 0
+        )
+
+    def clause(
+        self, node: exp.Expr | None, words: str, read: Callable[[exp.Expr], Item]
+    ) -> Item | None:
+        """Read a clause after its words, if the query has it."""
+        if node is None:
+            return None
+        self.require_words(*words.split())
+        return read(node)
+
+    def condition(self, node: exp.Expr) -> Expression:
+        return self.expression(node.this)
+
+    def group(self, node: exp.Expr) -> tuple[Expression, ...]:
+        return self.listed(node.expressions, self.expression)
+
+    def orders(self, node: exp.Expr) -> tuple[OrderText, ...]:
+        return self.listed(node.expressions, self.order)
 
     def item(self, node: exp.Expr) -> ItemText:
         if not isinstance(node, exp.Alias):

@@ -15,11 +15,11 @@ from typing import Final
 import sqlglot
 from sqlglot.errors import ParseError, SqlglotError
 
-from kanon_db.counting.clauses import read_tree
-from kanon_db.counting.constructs import Place, refuse_constructs, unexpected
 from kanon_db.counting.expressions import Aggregate, Expression, children, walk
-from kanon_db.counting.lexemes import Lexeme, scan
-from kanon_db.counting.query import QueryText
+from kanon_db.counting.reading.clauses import read_tree
+from kanon_db.counting.reading.constructs import Place, refuse_constructs, unexpected
+from kanon_db.counting.reading.lexemes import Lexeme, scan
+from kanon_db.counting.reading.query import QueryText
 from kanon_db.counting.refusals import refusal
 
 MAX_HEIGHT: Final = 100

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from kanon_db.counting.bitmaps import by_attribute
-from kanon_db.counting.expressions import And, Expression, Not, Or, TruthTest, attributes
+from kanon_db.counting import expressions as ex
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,41 +47,43 @@ CERTAIN = Likelihood("1", "0", "true", "true", "false", "false")
 """No condition at all."""
 
 
-def is_leaf(condition: Expression) -> bool:
+def is_leaf(condition: ex.Expression) -> bool:
     """Whether a condition is evaluated as a whole: on one column, or not made of conditions."""
-    return len(attributes(condition)) <= 1 or not isinstance(condition, And | Or | Not | TruthTest)
+    return len(ex.attributes(condition)) <= 1 or not isinstance(
+        condition, ex.And | ex.Or | ex.Not | ex.TruthTest
+    )
 
 
-def leaves(condition: Expression | None) -> list[Expression]:
+def leaves(condition: ex.Expression | None) -> list[ex.Expression]:
     """Return the leaves of a condition in their order; one that occurs twice, twice."""
     if condition is None:
         return []
     if is_leaf(condition):
         return [condition]
-    match by_attribute(condition):
-        case And(parts) | Or(parts):
+    match ex.by_attribute(condition):
+        case ex.And(parts) | ex.Or(parts):
             return [leaf for part in parts for leaf in leaves(part)]
-        case Not(part) | TruthTest(part):
+        case ex.Not(part) | ex.TruthTest(part):
             return leaves(part)
     return []
 
 
 def likelihood(
-    condition: Expression | None, of_leaf: Callable[[Expression], Likelihood]
+    condition: ex.Expression | None, of_leaf: Callable[[ex.Expression], Likelihood]
 ) -> Likelihood:
     """Combine the likelihoods of a condition's leaves."""
     if condition is None:
         return CERTAIN
     if is_leaf(condition):
         return of_leaf(condition)
-    match by_attribute(condition):
-        case And(parts):
+    match ex.by_attribute(condition):
+        case ex.And(parts):
             return _all([likelihood(part, of_leaf) for part in parts])
-        case Or(parts):
+        case ex.Or(parts):
             return _swapped(_all([_swapped(likelihood(part, of_leaf)) for part in parts]))
-        case Not(part):
+        case ex.Not(part):
             return _swapped(likelihood(part, of_leaf))
-        case TruthTest(part, wanted, negated):
+        case ex.TruthTest(part, wanted, negated):
             inner = likelihood(part, of_leaf)
             if wanted == "false":
                 inner = _swapped(inner)

@@ -9,37 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kanon_db.counting.expressions import (
-    And,
-    Arithmetic,
-    Case,
-    Column,
-    Comparison,
-    Constant,
-    DatePart,
-    Distinct,
-    Expression,
-    Matched,
-    Membership,
-    Negative,
-    Not,
-    NullTest,
-    Or,
-    Pattern,
-    Range,
-    TruthTest,
-)
+from kanon_db.counting import expressions as ex
 
-Spelling = Callable[[Column], str]
+Spelling = Callable[[ex.Column], str]
 """Says how a statement names a column, with the alias of its relation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """SQL with its values: an array of texts, bound as ``$1`` where there are any."""
+    """SQL with its values: an array of texts, bound as ``$1``, or nothing where there are none."""
 
     text: str
-    values: tuple[str, ...]
+    bound: tuple[list[str], ...]
 
 
 class Constants:
@@ -59,11 +40,11 @@ class Constants:
         self._places: dict[str, int] = {}
 
     @property
-    def values(self) -> tuple[str, ...]:
-        """The texts that were written so far."""
-        return tuple(self._places)
+    def bound(self) -> tuple[list[str], ...]:
+        """The array of the texts that were written so far, if there are any."""
+        return (list(self._places),) if self._places else ()
 
-    def write(self, constant: Constant) -> str:
+    def write(self, constant: ex.Constant) -> str:
         """Write a constant with its type."""
         if constant.text is None:
             return f"NULL::{constant.type.name}"
@@ -75,7 +56,7 @@ class Constants:
         return value if constant.type.has_constant_input else f"(SELECT {value})"
 
 
-def write(expression: Expression, spell: Spelling, constants: Constants) -> str:
+def write(expression: ex.Expression, spell: Spelling, constants: Constants) -> str:
     """Write a checked expression as SQL.
 
     Parameters
@@ -87,60 +68,56 @@ def write(expression: Expression, spell: Spelling, constants: Constants) -> str:
         Collects the constants.
     """
 
-    def inner(part: Expression) -> str:
+    def inner(part: ex.Expression) -> str:
         return write(part, spell, constants)
 
     match expression:
-        case Column():
+        case ex.Column():
             return spell(expression)
-        case Constant():
+        case ex.Constant():
             return constants.write(expression)
-        case Matched(column):
+        case ex.Matched(column):
             return f"({spell(column)} IS NOT NULL)"
-        case Negative(operand):
+        case ex.Negative(operand):
             return f"(- {inner(operand)})"
-        case Arithmetic(operator, left, right):
+        case ex.Arithmetic(operator, left, right):
             return f"({inner(left)} {operator} {inner(right)})"
-        case DatePart("extract", field, operand):
+        case ex.DatePart("extract", field, operand):
             return f"EXTRACT({field} FROM {inner(operand)})"
-        case DatePart(function, field, operand):
+        case ex.DatePart(function, field, operand):
             return f"{function}('{field}', {inner(operand)})"
-        case Case(branches, default):
+        case ex.Case(branches, default):
             written = " ".join(f"WHEN {inner(when)} THEN {inner(then)}" for when, then in branches)
             otherwise = "" if default is None else f" ELSE {inner(default)}"
             return f"CASE {written}{otherwise} END"
-        case And(parts):
+        case ex.And(parts):
             return f"({' AND '.join(map(inner, parts))})"
-        case Or(parts):
+        case ex.Or(parts):
             return f"({' OR '.join(map(inner, parts))})"
-        case Not(part):
+        case ex.Not(part):
             return f"(NOT {inner(part)})"
-        case NullTest(operand, negated):
+        case ex.NullTest(operand, negated):
             return f"({inner(operand)} IS {_not(negated)}NULL)"
-        case TruthTest(operand, truth, negated):
+        case ex.TruthTest(operand, truth, negated):
             return f"({inner(operand)} IS {_not(negated)}{truth.upper()})"
-        case Pattern(operand, pattern, escape, is_case_sensitive, negated):
+        case ex.Pattern(operand, pattern, escape, is_case_sensitive, negated):
             like = "LIKE" if is_case_sensitive else "ILIKE"
             ending = "" if escape is None else f" ESCAPE {inner(escape)}"
             return f"({inner(operand)} {_not(negated)}{like} {inner(pattern)}{ending})"
-        case Comparison(operator, left, right):
+        case ex.Comparison(operator, left, right):
             return f"({inner(left)} {_operator(operator, left, right)} {inner(right)})"
-        case Range(operand, low, high, negated):
-            least = inner(Comparison(">=", operand, low))
-            inside = f"({least} AND {inner(Comparison('<=', operand, high))})"
-            return f"(NOT {inside})" if negated else inside
-        case Distinct(left, right, negated):
-            equal = inner(Comparison("=", left, right))
+        case ex.Range():
+            return inner(ex.spelled_out(expression))
+        case ex.Distinct(left, right, negated):
+            equal = inner(ex.Comparison("=", left, right))
             neither = f"({inner(left)} IS NULL AND {inner(right)} IS NULL)"
             same = f"({equal} IS TRUE OR {neither})"
             return same if negated else f"(NOT {same})"
-        case Membership(operand, items, negated):
-            if _schema(operand) is None:
-                listed = ", ".join(map(inner, items))
-                return f"({inner(operand)} {_not(negated)}IN ({listed}))"
-            # IN would look its operator up by name, in pg_catalog.
-            either = " OR ".join(inner(Comparison("=", operand, item)) for item in items)
-            return f"(NOT ({either}))" if negated else f"({either})"
+        case ex.Membership(operand, items, negated):
+            if _schema(operand) is not None:
+                # IN would look its operator up by name, in pg_catalog.
+                return inner(ex.spelled_out(expression))
+            return f"({inner(operand)} {_not(negated)}IN ({', '.join(map(inner, items))}))"
     raise TypeError(f"{type(expression).__name__} is not checked")
 
 
@@ -148,10 +125,10 @@ def _not(negated: bool) -> str:
     return "NOT " if negated else ""
 
 
-def _operator(symbol: str, left: Expression, right: Expression) -> str:
+def _operator(symbol: str, left: ex.Expression, right: ex.Expression) -> str:
     schema = _schema(left) or _schema(right)
     return symbol if schema is None else f"OPERATOR({schema}.{symbol})"
 
 
-def _schema(operand: Expression) -> str | None:
-    return operand.type.operator_schema if isinstance(operand, Column | Constant) else None
+def _schema(operand: ex.Expression) -> str | None:
+    return operand.type.operator_schema if isinstance(operand, ex.Column | ex.Constant) else None

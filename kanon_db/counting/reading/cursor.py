@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from sqlglot import exp
 
-from kanon_db.counting.constructs import unexpected
-from kanon_db.counting.lexemes import Lexeme
+from kanon_db.counting.reading.constructs import unexpected
+from kanon_db.counting.reading.lexemes import Lexeme
 
 Item = TypeVar("Item")
 

@@ -8,13 +8,10 @@ however sqlglot came by it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from sqlglot import exp
 
-from kanon_db.counting.constructs import is_name, unexpected
-from kanon_db.counting.cursor import Cursor
 from kanon_db.counting.expressions import (
     Aggregate,
     AggregateFunction,
@@ -39,9 +36,12 @@ from kanon_db.counting.expressions import (
     Range,
     Truth,
     TruthTest,
+    flat,
     walk,
 )
-from kanon_db.counting.lexemes import fold
+from kanon_db.counting.reading.constructs import is_name, unexpected
+from kanon_db.counting.reading.cursor import Cursor
+from kanon_db.counting.reading.lexemes import fold
 from kanon_db.counting.refusals import refusal
 
 # PostgreSQL's precedence, ascending.
@@ -149,9 +149,9 @@ class ExpressionReader(Cursor):
                 self.require(operator)
                 found = Arithmetic(operator, found, self.expression(link.expression, binding + 1))
         if binding == _OR:
-            return Or(_flat(Or, parts))
+            return Or(flat(Or, parts))
         if binding == _AND:
-            return And(_flat(And, parts))
+            return And(flat(And, parts))
         return found
 
     def comparison(self, node: exp.Expr, start: int) -> Expression:
@@ -374,9 +374,3 @@ def _unwrapped(node: exp.Expr) -> exp.Expr:
     while isinstance(node, exp.Paren):
         node = node.this
     return node
-
-
-def _flat(kind: type[And] | type[Or], parts: Sequence[Expression]) -> tuple[Expression, ...]:
-    return tuple(
-        inner for part in parts for inner in (part.parts if isinstance(part, kind) else (part,))
-    )

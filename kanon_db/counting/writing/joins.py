@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from kanon_db.counting.expressions import Column, Expression, columns
 from kanon_db.counting.layout import Lookup
-from kanon_db.counting.sql import Spelling
+from kanon_db.counting.writing.sql import Spelling
 
 
 def speller(alias: str) -> Spelling:
@@ -25,7 +25,7 @@ def joined(
     expressions: Sequence[Expression | None],
     lookups: Sequence[Lookup],
     on: Mapping[str, str] | None = None,
-) -> str:
+) -> list[str]:
     """Write a relation with the lookup tables that the expressions need.
 
     Parameters
@@ -36,20 +36,26 @@ def joined(
     on : mapping of str to str, optional
         SQL of a publication's columns where they are not ``alias.column``.
 
+    Returns
+    -------
+    list of str
+        The relation, then each join.
+
     Notes
     -----
     Every join is an outer one, so that it neither loses nor repeats a record: what an inner join
     asks is a condition of its own (:class:`~kanon_db.counting.expressions.Matched`).
     """
-    text = f"{relation} AS {alias}"
-    for number in sorted(numbers(expressions)):
+    found = [f"{relation} AS {alias}"]
+    for number in sorted(_numbers(expressions)):
         lookup = lookups[number]
         own = (on or {}).get(lookup.on.name, f"{alias}.{lookup.on.sql}")
-        text += f" LEFT JOIN {lookup.relation} AS l{number} ON l{number}.{lookup.key.sql} = {own}"
-    return text
+        table = f"l{number}"
+        found.append(f"LEFT JOIN {lookup.relation} AS {table} ON {table}.{lookup.key.sql} = {own}")
+    return found
 
 
-def numbers(expressions: Collection[Expression | None]) -> set[int]:
+def _numbers(expressions: Collection[Expression | None]) -> set[int]:
     """Return the lookup tables that the expressions mention."""
     return {
         column.lookup

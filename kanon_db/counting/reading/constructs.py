@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from kanon_db.counting.lexemes import Lexeme
+from kanon_db.counting.reading.lexemes import Lexeme
 from kanon_db.counting.refusals import ALLOWED, refusal
 from kanon_db.errors import UnsupportedQueryError
 

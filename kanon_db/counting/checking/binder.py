@@ -1,0 +1,200 @@
+"""Binding expressions: every column is found, and everything gets its type, from the leaves up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from kanon_db.counting import expressions as ex
+from kanon_db.counting.checking.scopes import Scopes
+from kanon_db.counting.checking.types import (
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    NUMERIC,
+    TEXT,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    common_type,
+    misfit,
+    number_type,
+    result_type,
+)
+from kanon_db.counting.refusals import refusal
+
+_TIMES: Final = frozenset({"hour", "minute", "second"})
+
+
+class Binder:
+    """Gives types to expressions over the columns of some relations."""
+
+    def __init__(self, scopes: Scopes) -> None:
+        self._scopes = scopes
+
+    # -- values -------------------------------------------------------------------------------
+
+    def value(self, expression: ex.Expression) -> tuple[ex.Expression, ex.Type]:
+        """Bind an expression that stands alone: a plain string is a text there."""
+        bound, type_ = self.bind(expression)
+        return (bound, type_) if type_ is not None else (self._given(bound, TEXT), TEXT)
+
+    def bind(self, expression: ex.Expression) -> tuple[ex.Expression, ex.Type | None]:
+        """Bind an expression; a plain string and NULL come back as they are, without a type."""
+        match expression:
+            case ex.Literal("number", text):
+                type_ = number_type(text)
+                return ex.Constant(text, type_), type_
+            case ex.Literal("boolean", text):
+                return ex.Constant(text, BOOLEAN), BOOLEAN
+            case ex.Literal("date", text):
+                return ex.Constant(text, DATE), DATE
+            case ex.Literal("timestamp", text):
+                return ex.Constant(text, TIMESTAMP), TIMESTAMP
+            case ex.Literal():
+                return expression, None
+            case ex.Name():
+                column = self._scopes.column(expression)
+                return column, column.type
+            case ex.Negative(operand):
+                bound, type_ = self._number(operand)
+                return ex.Negative(bound), type_
+            case ex.Arithmetic(operator, left, right):
+                (one, one_type), (other, other_type) = self._number(left), self._number(right)
+                if operator == "%" and "float" in (one_type.category, other_type.category):
+                    raise refusal("% is not supported on floating-point numbers")
+                return ex.Arithmetic(operator, one, other), result_type(one_type, other_type)
+            case ex.DatePart():
+                return self._date_part(expression)
+            case ex.Case():
+                return self._case(expression)
+            case ex.Aggregate():
+                raise refusal(
+                    "an aggregate stands where it cannot",
+                    hint="COUNT, SUM and AVG stand in the select list, HAVING and ORDER BY",
+                )
+            case _:
+                return self.condition(expression), BOOLEAN
+
+    def _number(self, expression: ex.Expression) -> tuple[ex.Expression, ex.Type]:
+        bound, type_ = self.bind(expression)
+        if type_ is None or type_.category not in ex.NUMBERS:
+            raise refusal(
+                "arithmetic is only supported on numbers", hint="write numbers without quotes"
+            )
+        return bound, type_
+
+    def _date_part(self, part: ex.DatePart) -> tuple[ex.Expression, ex.Type]:
+        operand, type_ = self.bind(part.operand)
+        if type_ is None or type_.category != "moment":
+            raise refusal(
+                "parts are taken of dates and timestamps only", hint="write the column, or DATE '…'"
+            )
+        if part.function == "extract" and type_ == DATE and part.field in _TIMES:
+            raise refusal("a date has no such part", hint="a timestamp has")
+        found = ex.DatePart(part.function, part.field, operand)
+        match part.function:
+            case "extract":
+                return found, NUMERIC
+            case "date_part":
+                return found, DOUBLE
+            case _:
+                return found, TIMESTAMPTZ if type_.name == DATE.name else type_
+
+    def _case(self, case: ex.Case) -> tuple[ex.Expression, ex.Type]:
+        conditions = [self.condition(when) for when, _ in case.branches]
+        written = [then for _, then in case.branches]
+        if case.default is not None:
+            written.append(case.default)
+        results = [self.bind(result) for result in written]
+        known = [type_ for _, type_ in results if type_ is not None]
+        type_ = common_type(known) if known else TEXT
+        if type_ is None or type_.operator_schema is not None:
+            raise refusal("the results of a CASE have types that do not go together")
+        given = [self._given(result, type_) for result, _ in results]
+        default = given.pop() if case.default is not None else None
+        return ex.Case(tuple(zip(conditions, given, strict=True)), default), type_
+
+    def _given(self, expression: ex.Expression, type_: ex.Type) -> ex.Expression:
+        """Give a plain string or NULL a type; all else has one."""
+        match expression:
+            case ex.Literal("null"):
+                return ex.Constant(None, type_)
+            case ex.Literal(_, text):
+                return ex.Constant(text, type_)
+            case _:
+                return expression
+
+    # -- conditions ---------------------------------------------------------------------------
+
+    def condition(self, expression: ex.Expression) -> ex.Expression:
+        """Bind an expression that stands where a condition is needed."""
+        match expression:
+            case ex.And() | ex.Or() | ex.Not() | ex.TruthTest():
+                return ex.rebuilt(expression, self.condition)
+            case ex.Comparison(operator, left, right):
+                return ex.Comparison(operator, *self._compared(left, right))
+            case ex.Distinct(left, right, negated):
+                return ex.Distinct(*self._compared(left, right), negated)
+            case ex.Membership(operand, items, negated):
+                return self._membership(operand, items, negated=negated)
+            case ex.Range(operand, low, high, negated):
+                least = self._compared(operand, low)
+                return ex.Range(*least, self._compared(operand, high)[1], negated)
+            case ex.Pattern():
+                return self._pattern(expression)
+            case ex.NullTest(operand, negated):
+                return ex.NullTest(self.value(operand)[0], negated)
+        bound, type_ = self.bind(expression)
+        if bound == ex.Literal("null", ""):
+            return ex.Constant(None, BOOLEAN)
+        if type_ is None or type_.category != "boolean":
+            what = "a column" if isinstance(bound, ex.Column) else "a value"
+            raise refusal(
+                f"{what} stands where a condition is needed",
+                hint="compare it with a constant; strings go into single quotes, not double",
+            )
+        return bound
+
+    def _compared(
+        self, left: ex.Expression, right: ex.Expression
+    ) -> tuple[ex.Expression, ex.Expression]:
+        """Bind two sides of a comparison."""
+        (one, one_type), (other, other_type) = self.bind(left), self.bind(right)
+        if ex.Literal("null", "") in (one, other):
+            raise refusal("a comparison with NULL is never true", hint="write IS NULL")
+        known = [type_ for type_ in (one_type, other_type) if type_ is not None] or [TEXT]
+        if common_type(known) is None:
+            raise misfit(one, one_type, other, other_type)
+        return self._given(one, known[-1]), self._given(other, known[0])
+
+    def _membership(
+        self, operand: ex.Expression, items: Sequence[ex.Expression], *, negated: bool
+    ) -> ex.Expression:
+        bound, type_ = self.bind(operand)
+        found = [self.bind(item) for item in items]
+        if ex.Literal("null", "") in (bound, *(item for item, _ in found)):
+            raise refusal("a comparison with NULL is never true", hint="write IS NULL")
+        known = [t for _, t in ((bound, type_), *found) if t is not None]
+        common = common_type(known) if known else TEXT
+        if common is None:
+            for item, item_type in found:
+                if type_ is None or (item_type is not None and not common_type((type_, item_type))):
+                    raise misfit(bound, type_, item, item_type)
+            raise refusal("the items of a list have types that do not go together")
+        return ex.Membership(
+            self._given(bound, common),
+            tuple(self._given(item, common) for item, _ in found),
+            negated,
+        )
+
+    def _pattern(self, pattern: ex.Pattern) -> ex.Expression:
+        operand, type_ = self.value(pattern.operand)
+        if type_.category != "text":
+            raise refusal(
+                f"LIKE does not compare a value of type {type_.name}", hint="LIKE takes texts"
+            )
+        escape = None if pattern.escape is None else self._given(pattern.escape, TEXT)
+        return ex.Pattern(
+            operand, self._given(pattern.pattern, TEXT), escape, pattern.is_case_sensitive,
+            pattern.negated,
+        )  # fmt: skip

@@ -1,0 +1,70 @@
+"""A checked query: what it counts, for which records, in which groups, with types throughout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kanon_db.counting.expressions import Aggregate, Column, Constant, Expression, columns, walk
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """An expression that GROUP BY names, and the name that the answer gives it."""
+
+    name: str
+    expression: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """An aggregate to estimate; one that only HAVING or ORDER BY mention is not shown."""
+
+    label: str
+    aggregate: Aggregate
+    is_shown: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """An item of ORDER BY: the number of a key, or of a measure."""
+
+    key: int | None
+    measure: int | None
+    is_descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query that can be answered, with the types of all that is in it."""
+
+    where: Expression | None
+    keys: tuple[Key, ...]
+    measures: tuple[Measure, ...]
+    having: Expression | None = None
+    order: tuple[Order, ...] = ()
+    limit: int | None = None
+    offset: int = 0
+
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        """Everything that is evaluated on records."""
+        where = () if self.where is None else (self.where,)
+        operands = (measure.aggregate.operand for measure in self.measures)
+        keys = tuple(key.expression for key in self.keys)
+        return (*where, *keys, *(operand for operand in operands if operand is not None))
+
+    @property
+    def columns(self) -> frozenset[Column]:
+        """The columns that the query mentions."""
+        return frozenset(column for part in self.expressions for column in columns(part))
+
+    @property
+    def constants(self) -> frozenset[Constant]:
+        """The constants that are compared with, or part of what is grouped or summed."""
+        return frozenset(
+            inner
+            for part in self.expressions
+            for inner in walk(part)
+            if isinstance(inner, Constant)
+        )

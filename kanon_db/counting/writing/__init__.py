@@ -1,0 +1,12 @@
+"""From a checked query to SQL over what is published.
+
+`statements` picks the form: over QIT and SAT `factored` or `pairs`, over cells `cells` (with
+`cell_values`, `truth` and `intervals`). A form adds `steps` to a `writer`; `sql` and `joins` write
+expressions and FROM.
+"""
+
+from kanon_db.counting.writing.sql import Constants, Statement, write
+from kanon_db.counting.writing.statements import statement
+from kanon_db.counting.writing.writer import Request
+
+__all__ = ["Constants", "Request", "Statement", "statement", "write"]

@@ -1,0 +1,334 @@
+"""From a checked query to SQL over a generalized, freeform or suppressed publication.
+
+Records with the same cells are one type. Where a condition is on one column, its likelihood follows
+from the cell. A column that is grouped by, summed, joined with a lookup table, compared with
+another one or part of two conditions is *spread*: a type then has a row for each value that its
+cell may stand for, so that what depends on one value stays together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from kanon_db.counting import expressions as ex
+from kanon_db.counting.checking.query import Query
+from kanon_db.counting.formulas import EXTREMES, sum_answer
+from kanon_db.counting.layout import Cell, CellLayout
+from kanon_db.counting.sides import condition_of
+from kanon_db.counting.writing.cell_values import MOST_VALUES, is_vague, known, of_cell, values_of
+from kanon_db.counting.writing.joins import joined, speller
+from kanon_db.counting.writing.sql import write
+from kanon_db.counting.writing.steps import Nested, Select
+from kanon_db.counting.writing.truth import COLUMNS, leaves, likelihood, of_subquery
+from kanon_db.counting.writing.writer import Request, Writer, numbered, same
+
+MOST_GROUPED: Final = 20_000
+"""Values of a range that GROUP BY spreads out."""
+
+
+def spread_attributes(query: Query, aggregate: ex.Aggregate, layout: CellLayout) -> list[str]:
+    """Return the columns that need a row for each value that a cell may stand for."""
+    condition = condition_of(query, aggregate)
+    whole = [key.expression for key in query.keys]
+    if aggregate.operand is not None and aggregate.function != "count":
+        whole.append(aggregate.operand)
+    apart = leaves(condition)
+    whole += [leaf for leaf in apart if len(ex.attributes(leaf)) > 1]
+    found = {name for expression in whole for name in ex.attributes(expression)}
+    found |= {
+        column.attribute
+        for expression in (*whole, condition)
+        for column in ex.columns(expression)
+        if column.lookup is not None
+    }
+    # A continuous range has points only, which leave its bounds open: better apart.
+    found |= {
+        name
+        for name, cell in layout.cells.items()
+        if (cell.kind != "range" or cell.is_discrete)
+        and sum(name in ex.attributes(leaf) for leaf in apart) > 1
+    }
+    return [name for name, cell in layout.cells.items() if name in found and is_vague(cell)]
+
+
+def grouped_ranges(query: Query, layout: CellLayout) -> list[Cell]:
+    """Return the columns of ranges that GROUP BY names; they must not be too wide."""
+    names = {name for key in query.keys for name in ex.attributes(key.expression)}
+    return [layout.cells[name] for name in sorted(names) if layout.cells[name].kind == "range"]
+
+
+def accuracy_of(expression: ex.Expression, layout: CellLayout) -> str:
+    """Say what is known of an expression, record by record."""
+    cells = [layout.cells[name] for name in ex.attributes(expression)]
+    if not any(map(is_vague, cells)):
+        return "exact: the values are published as they are"
+    if any(cell.mark is not None for cell in cells):
+        return "estimated: a suppressed cell could be anything, as often as the cells kept"
+    if any(cell.kind == "range" for cell in cells):
+        return "estimated: each value of a range is as likely as the others"
+    return "estimated: each value of a set is as likely as the others"
+
+
+class CellWriter(Writer):
+    """Writes over the cells of types of records.
+
+    ``c0 …`` are cells, ``m0 …`` say of them whether they are suppressed, ``v0 …`` are the values
+    of the columns that are spread.
+    """
+
+    def __init__(self, request: Request, layout: CellLayout) -> None:
+        super().__init__(request)
+        self._layout = layout
+        needed = [self.condition, *self.keys.values(), self.weighed]
+        names = {name for part in needed for name in ex.attributes(part)}
+        self._places = {
+            name: place for place, name in enumerate(name for name in layout.cells if name in names)
+        }
+        self._spread = spread_attributes(request.query, request.aggregate, layout)
+
+    # -- names --------------------------------------------------------------------------------
+
+    def _cell(self, name: str) -> Cell:
+        return self._layout.cells[name]
+
+    def _value(self, name: str) -> str:
+        """Name a column's value in the rows ``e``, where it is known."""
+        return f"e.{'v' if name in self._spread else 'c'}{self._places[name]}"
+
+    def _spell(self, column: ex.Column) -> str:
+        return self._value(column.name) if column.lookup is None else speller("e")(column)
+
+    def _write(self, expression: ex.Expression) -> str:
+        return write(expression, self._spell, self.constants)
+
+    def _open(self, *expressions: ex.Expression | None) -> str:
+        """Write whether the values that are listed for these columns are not all."""
+        names = {name for expression in expressions for name in ex.attributes(expression)}
+        flags = [f"e.is_open{self._places[name]}" for name in self._spread if name in names]
+        return f"({' OR '.join(flags)})" if flags else "false"
+
+    # -- steps --------------------------------------------------------------------------------
+
+    def estimated(self) -> None:
+        """Estimate the aggregate."""
+        self._types()
+        for name in self._spread:
+            if self._cell(name).mark is not None:
+                self._kept_values(name)
+        self._spread_rows()
+        self._likelihoods()
+        self._likely_types()
+        if self.weighed is None:
+            self._count()
+        else:
+            self._sum()
+
+    def _types(self) -> None:
+        """Count the records of each type."""
+        selected = {}
+        for name, place in self._places.items():
+            cell = self._cell(name)
+            selected[f"c{place}"] = f"c.{cell.column.sql}"
+            if cell.mark is not None:
+                mark = f"substr(c.{self._layout.pattern}, {cell.mark}, 1)"
+                selected[f"m{place}"] = f"{mark} = '*'"
+        self.steps.add(
+            "alike",
+            "Records with the same cells are one type.",
+            Select(
+                {**selected, "n": "count(*)::float8"},
+                [f"{self._layout.relation} AS c"],
+                group=numbered(len(selected)),
+            ),
+        )
+        numbers = {"*": "*", "id": "row_number() OVER ()"}
+        self.step("types", "Each type has a number.", numbers)
+
+    def _kept_values(self, name: str) -> None:
+        """Share out the values of a column among its cells that are not suppressed."""
+        place = self._places[name]
+        values = Nested(values_of(self._cell(name), f"t.c{place}"), "x", _EACH)
+        self.steps.add(
+            f"kept{place}",
+            f"The values of the cells c{place} that are not suppressed, with their shares.",
+            Select(
+                {"v": "x.v", "w": "sum(t.n * x.w) / sum(sum(t.n * x.w)) OVER ()"},
+                ["types AS t", values],
+                [f"NOT t.m{place}"],
+                ["x.v"],
+            ),
+        )
+
+    def _spread_rows(self) -> None:
+        """Give a type a row for each combination of values of the columns that are spread."""
+        grouped = {name for key in self.keys.values() for name in ex.attributes(key)}
+        source: list[str | Nested] = ["types AS t"]
+        values: dict[str, str] = {}
+        for name in self._spread:
+            place, cell = self._places[name], self._cell(name)
+            most = MOST_GROUPED if name in grouped else MOST_VALUES
+            inner = values_of(cell, f"t.c{place}", most)
+            if cell.mark is not None:
+                value = {"v": "v", "w": "w"}
+                kept = {**value, "is_open": "true", "least": "v", "most": "v"}
+                own = {**kept, "is_open": "is_open"}
+                inner = [
+                    Select(own, [Nested(inner, "own")], [f"NOT t.m{place}"]),
+                    Select(kept, [f"kept{place}"], [f"t.m{place}"]),
+                ]
+            source.append(Nested(inner, f"x{place}", _EACH))
+            values |= {
+                f"{column}{place}": f"x{place}.{column}"
+                for column in ("v", "is_open", "least", "most")
+            }
+        weights = " * ".join(f"x{self._places[name]}.w" for name in self._spread)
+        comment = "No column needs a row for each value that its cells may stand for."
+        if self._spread:
+            comment = "A row for each combination of values that a type's cells may stand for."
+        columns = {"t.*": "t.*", **values, "w": weights or "1::float8"}
+        self.steps.add("spread", comment, Select(columns, source))
+
+    def _likelihoods(self) -> None:
+        """Find the likelihood of each row, its group and what is summed."""
+        found = {leaf: f"u{i}" for i, leaf in enumerate(dict.fromkeys(leaves(self.condition)))}
+        source: list[str | Nested] = list(
+            joined(
+                "spread", "e", [self.condition, *self.keys.values(), self.weighed], self.lookups,
+                {name: self._value(name) for name in self._places},
+            )
+        )  # fmt: skip
+        source += [Nested(self._leaf(leaf, alias), alias, _EACH) for leaf, alias in found.items()]
+        whole = likelihood(self.condition, lambda leaf: of_subquery(found[leaf]))
+        # Whether a range holds a NULL is known, however many of its values are listed.
+        opened = [leaf for leaf in found if not self._is_plain_null_test(leaf)]
+        closed = f"NOT {self._open(*opened, *self.keys.values())}"
+        self.step(
+            "likelihoods",
+            "The likelihood t of the condition; whether it holds surely (st) or possibly (pt).",
+            {
+                **{name: f"e.{name}" for name in ("id", "n", "w")},
+                **{name: self._write(key) for name, key in self.keys.items()},
+                "t": f"({whole.true})::float8",
+                "st": f"{whole.surely} AND {closed}",
+                "pt": f"{whole.possibly} OR {self._open(*opened)}",
+                **self._measured(),
+            },
+            *source,
+        )
+
+    def _measured(self) -> Mapping[str, str]:
+        """Write what is summed, with its extreme values; wild where it could be anything."""
+        if self.weighed is None:
+            return {}
+        x = f"({self._write(self.weighed)})::float8"
+        least, most, is_wild = x, x, self._open(self.weighed)
+        match self.weighed:
+            case ex.Column(lookup=None, name=name) if name in self._spread:
+                cell, place = self._cell(name), self._places[name]
+                least, most = f"e.least{place}::float8", f"e.most{place}::float8"
+                is_wild = "false" if cell.mark is None else f"e.m{place}"
+        return {"x": x, "least_x": least, "most_x": most, "is_wild": is_wild}
+
+    def _leaf(self, leaf: ex.Expression, alias: str) -> list[Select]:
+        """Write the likelihood of a leaf, one row for each row ``e``."""
+        vague = [
+            name
+            for name in ex.attributes(leaf)
+            if is_vague(self._cell(name)) and name not in self._spread
+        ]
+        if not vague:
+            return [known(self._write(leaf))]
+        (name,) = vague
+        place, cell = self._places[name], self._cell(name)
+        own = of_cell(leaf, cell, f"e.c{place}", self.constants)
+        if cell.mark is None:
+            return own
+        each = of_cell(leaf, cell, f"t.c{place}", self.constants)
+        self.steps.add(
+            f"kept_{alias}",
+            f"The likelihood of condition {alias} among the cells c{place} not suppressed.",
+            Select(
+                {truth: f"coalesce(sum(t.n * u.{truth}) / sum(t.n), 0)" for truth in ("t", "f")},
+                ["types AS t", Nested(each, "u", _EACH)],
+                [f"NOT t.m{place}"],
+            ),
+        )
+        kept = [f"(SELECT {truth} FROM kept_{alias})" for truth in ("t", "f")]
+        of_kept = dict(zip(COLUMNS, [*kept, "false", "true", "false", "true"], strict=True))
+        return [
+            Select(same(*COLUMNS), [Nested(own, "own")], [f"NOT e.m{place}"]),
+            Select(of_kept, where=[f"e.m{place}"]),
+        ]
+
+    def _is_plain_null_test(self, leaf: ex.Expression) -> bool:
+        match leaf:
+            case ex.NullTest(ex.Column(lookup=None, name=name)):
+                return self._cell(name).mark is None
+            case _:
+                return False
+
+    def _likely_types(self) -> None:
+        """Find each type's likelihood for each group, and the moments of what is summed."""
+        # A group's share of a type is what its rows of values weigh; certain is what all agree on.
+        surely = "bool_and(st)"
+        if self.keys:
+            surely += " AND sum(w) > 0.999999999"
+        moments = {}
+        if self.weighed is not None:
+            moments = {
+                "mx": "coalesce(sum(w * t * x), 0)",
+                "mxx": "coalesce(sum(w * t * x * x), 0)",
+                "is_wild": "coalesce(bool_or(is_wild), false)",
+                "least_x": "min(least_x) FILTER (WHERE pt)",
+                "most_x": "max(most_x) FILTER (WHERE pt)",
+            }
+        self.step(
+            "likely_types",
+            "Each type with the likelihood m that a record of it is counted.",
+            {**same("id", "n"), "m": "sum(w * t)", "st": surely, "pt": "bool_or(pt)", **moments},
+            group=["id", "n"],
+        )
+
+    # -- totals -------------------------------------------------------------------------------
+
+    def _count(self) -> None:
+        self.step(
+            "answers",
+            "All types together: what is expected, its error, what is certain, what is possible.",
+            {
+                "estimate": "coalesce(sum(n * m), 0)::float8",
+                "std_error": "sqrt(coalesce(sum(n * greatest(m * (1 - m), 0)), 0))::float8",
+                "lower_bound": "coalesce(sum(n) FILTER (WHERE st), 0)::int8",
+                "upper_bound": "coalesce(sum(n) FILTER (WHERE pt), 0)::int8",
+            },
+            group=(),
+            having="bool_or(pt)" if self.keys else "",
+        )
+
+    def _sum(self) -> None:
+        self.step(
+            "totals",
+            "All types together: sum t and count c, with variances, covariance and bounds.",
+            {
+                "t": "sum(n * mx)",
+                "c": "sum(n * m)",
+                "tt": "sum(n * (mxx - mx * mx))",
+                "cc": "sum(n * m * (1 - m))",
+                "tc": "sum(n * mx * (1 - m))",
+                "is_wild": "bool_or(is_wild)",
+                "t_high": "sum(n * CASE WHEN st THEN most_x ELSE greatest(most_x, 0) END)",
+                "t_low": "sum(n * CASE WHEN st THEN least_x ELSE least(least_x, 0) END)",
+                "c_low": "coalesce(sum(n) FILTER (WHERE st), 0)",
+                "c_high": "sum(n)",
+                **EXTREMES,
+            },
+            where=["pt"],
+            group=(),
+        )
+        answer = sum_answer(is_average=self.function == "avg", certain="NOT is_wild")
+        comment = "The estimate with its standard error and bounds; none where x could be anything."
+        self.step("answers", comment, answer)
+
+
+_EACH: Final = "CROSS JOIN LATERAL"

@@ -1,0 +1,94 @@
+"""What expressions are made of follows from their fields."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from kanon_db.counting import expressions as ex
+from kanon_db.counting.checking.types import INTEGER
+
+A, B, C = (ex.Name((name,)) for name in "abc")
+COLUMN = ex.Column("a", '"a"', INTEGER)
+EXPRESSIONS: list[tuple[ex.Expression, tuple[ex.Expression, ...]]] = [
+    (ex.Literal("number", "1"), ()),
+    (A, ()),
+    (ex.Constant("1", INTEGER), ()),
+    (COLUMN, ()),
+    (ex.Matched(COLUMN), (COLUMN,)),
+    (ex.Negative(A), (A,)),
+    (ex.Arithmetic("+", A, B), (A, B)),
+    (ex.DatePart("extract", "year", A), (A,)),
+    (ex.Case(((A, B), (B, C)), None), (A, B, B, C)),
+    (ex.Case(((A, B),), C), (A, B, C)),
+    (ex.Aggregate("count", None), ()),
+    (ex.Aggregate("sum", A), (A,)),
+    (ex.Comparison("=", A, B), (A, B)),
+    (ex.Distinct(A, B, negated=True), (A, B)),
+    (ex.Membership(A, (B, C), negated=True), (A, B, C)),
+    (ex.Range(A, B, C, negated=True), (A, B, C)),
+    (ex.Pattern(A, B, None, is_case_sensitive=False), (A, B)),
+    (ex.Pattern(A, B, C, is_case_sensitive=True), (A, B, C)),
+    (ex.NullTest(A, negated=True), (A,)),
+    (ex.TruthTest(A, "true"), (A,)),
+    (ex.And((A, B, C)), (A, B, C)),
+    (ex.Or((A, B)), (A, B)),
+    (ex.Not(A), (A,)),
+]
+
+
+def test_every_kind_is_here() -> None:
+    kinds = {kind.__name__ for kind in ex.Expression.__subclasses__()}
+    assert {type(expression).__name__ for expression, _ in EXPRESSIONS} == kinds
+
+
+@pytest.mark.parametrize(("expression", "inside"), EXPRESSIONS)
+def test_children(expression: ex.Expression, inside: tuple[ex.Expression, ...]) -> None:
+    assert ex.children(expression) == inside
+    assert list(ex.walk(expression)) == [expression, *(part for i in inside for part in ex.walk(i))]
+
+
+@pytest.mark.parametrize(("expression", "inside"), EXPRESSIONS)
+def test_rebuilt(expression: ex.Expression, inside: tuple[ex.Expression, ...]) -> None:
+    """All parts change, in their places; nothing else does."""
+    assert ex.rebuilt(expression, lambda part: part) == expression
+    changed = ex.rebuilt(expression, ex.Not)
+    assert type(changed) is type(expression)
+    assert ex.children(changed) == tuple(map(ex.Not, inside))
+    assert ex.rebuilt(changed, lambda part: part.part) == expression
+
+
+def test_replaced_from_the_outside_in() -> None:
+    asked = []
+
+    def change(part: ex.Expression) -> ex.Expression | None:
+        asked.append(part)
+        return A if part == ex.Not(B) else None
+
+    assert ex.replaced(ex.And((ex.Not(B), C)), change) == ex.And((A, C))
+    assert asked == [ex.And((ex.Not(B), C)), ex.Not(B), C]
+
+
+@pytest.mark.parametrize(
+    ("test", "spelled"),
+    [
+        (ex.Range(A, B, C), ex.And((ex.Comparison(">=", A, B), ex.Comparison("<=", A, C)))),
+        (ex.Membership(A, (B, C), negated=True),
+         ex.Not(ex.Or((ex.Comparison("=", A, B), ex.Comparison("=", A, C))))),
+    ],
+)  # fmt: skip
+def test_spelled_out(test: ex.Range | ex.Membership, spelled: ex.Expression) -> None:
+    assert ex.spelled_out(test) == spelled
+
+
+@pytest.mark.parametrize(
+    "module", ["kanon_db.answering", "kanon_db.counting.bitmaps", "kanon_db.counting.formulas"]
+)
+def test_the_first_estimate_does_not_wait_for_numpy(module: str) -> None:
+    loaded = (
+        f"import sys, {module}; print(sorted({{'numpy', 'numba', 'pandas'}} & set(sys.modules)))"
+    )
+    run = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
+    assert run.stdout == "[]\n"
