@@ -13,13 +13,11 @@ from typing import Final
 from typing import Literal as OneOf
 
 from kanon_db.counting.refusals import ALLOWED, refusal
+from kanon_db.declaration import MAX_NAME_BYTES
 from kanon_db.errors import UnsupportedQueryError
 
 MAX_LENGTH: Final = 100_000
 """Characters of a query."""
-
-MAX_NAME_BYTES: Final = 63
-"""PostgreSQL cuts longer names off, so that two spellings mean one thing."""
 
 Kind = OneOf["word", "name", "number", "string", "symbol", "end"]
 
