@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import highspy
 import numba
 import numpy as np
 
 from kanon_db.algorithms.freeform.assignments import as_assignments
+from kanon_db.algorithms.freeform.box_tree import open_round, refresh
+from kanon_db.algorithms.freeform.boxes import FAR
+from kanon_db.algorithms.freeform.descent import Search, find_cheapest, search_for
 from kanon_db.algorithms.freeform.graph import (
-    FAR,
     NONE,
     Graph,
     build,
-    cheapest,
     matches_of_records,
-    open_round,
     pair_units,
-    refresh,
 )
 from kanon_db.algorithms.freeform.sort_greedy import sort_greedy
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
-from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.ground.solver import run
 from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.errors import InvalidParameterError
@@ -34,7 +31,7 @@ _ORIGINALS_PER_CALL = 64
 _PRIMAL = 4  # highspy's number of the strategy
 
 
-def min_cost_flow(ncp: Ncp, k: int, *, heartbeat: Callable[[], None] = no_heartbeat) -> CodeArray:
+def min_cost_flow(ncp: Ncp, k: int, *, pulse: Pulse = UNLIMITED) -> CodeArray:
     """Find the graph whose edges weigh least, each one by itself. A baseline.
 
     The loss of a cell is not the sum of what its matches would cost one by one, so this is no
@@ -45,8 +42,8 @@ def min_cost_flow(ncp: Ncp, k: int, *, heartbeat: Callable[[], None] = no_heartb
     ncp : Ncp
     k : int
         Matches of each record, from 1 to the number of records.
-    heartbeat : callable
-        Called every few milliseconds; what it raises ends the work.
+    pulse : Pulse
+        Beaten every few milliseconds; what a beat raises ends the work.
 
     Returns
     -------
@@ -87,56 +84,55 @@ def min_cost_flow(ncp: Ncp, k: int, *, heartbeat: Callable[[], None] = no_heartb
     open_round(graph)
     position = np.empty(n, dtype=np.int64)
     position[graph.record] = np.arange(n)
-    first = position[sort_greedy(ncp, k, improve=False, heartbeat=heartbeat)[graph.record, 1:]]
+    first = position[sort_greedy(ncp, k, improve=False, pulse=pulse)[graph.record, 1:]]
     cell = np.repeat(np.arange(n), k - 1)
-    edges = np.union1d(first.ravel() * n + cell, _lightest(graph, k, heartbeat))
+    edges = np.union1d(first.ravel() * n + cell, _lightest(graph, k, pulse))
     program = _Program(graph, k)
     new = edges
     while new.size:
         program.add(new)
-        graph.price[:], potential = program.solve(heartbeat)
+        graph.cells.price[:], potential = program.solve(pulse)
         refresh(graph)
-        new = np.setdiff1d(_lightest(graph, k, heartbeat, below=potential), program.edges)
+        new = np.setdiff1d(_lightest(graph, k, pulse, below=potential), program.edges)
     original, cell = np.divmod(program.taken, n)
     by_cell = np.argsort(cell, kind="stable")
     graph.matches[:, 1:] = original[by_cell].reshape(n, k - 1)
-    return as_assignments(matches_of_records(graph), heartbeat=heartbeat)
+    return as_assignments(matches_of_records(graph), pulse=pulse)
 
 
-def _lightest(
-    graph: Graph, k: int, heartbeat: Callable[[], None], below: IntArray | None = None
-) -> IntArray:
+def _lightest(graph: Graph, k: int, pulse: Pulse, below: IntArray | None = None) -> IntArray:
     """Find edges of least weight plus price of each original, as original times n plus cell."""
-    n = graph.price.size
-    cells = np.full((n, min(k + 8, n)), NONE, dtype=np.int32)
+    n = graph.record.size
+    search = search_for(min(k + 8, n), 1)
+    cells = np.full((n, search.cells.size), NONE, dtype=np.int32)
     limit = np.full(n, FAR) if below is None else below
     for start in range(0, n, _ORIGINALS_PER_CALL):
-        heartbeat()
-        _search(graph, start, min(start + _ORIGINALS_PER_CALL, n), cells, limit)
+        pulse.beat()
+        _search(graph, search, start, min(start + _ORIGINALS_PER_CALL, n), cells, limit)
     original, place = np.nonzero(cells != NONE)
     return original * n + cells[original, place]
 
 
 @numba.njit(cache=True, nogil=True)
-def _search(graph: Graph, start: int, end: int, cells: CodeArray, limit: IntArray) -> None:
-    weights = np.empty(cells.shape[1], dtype=np.int64)
-    costs = np.empty(cells.shape[1], dtype=np.int64)
+def _search(
+    graph: Graph, search: Search, start: int, end: int, cells: CodeArray, limit: IntArray
+) -> None:
     for original in range(start, end):
-        cheapest(graph, original, 1, 1, cells[original], weights, costs)
-        for place in range(costs.size):
-            if costs[place] >= limit[original]:
-                cells[original, place] = NONE
+        find_cheapest(graph, search, original, 0, -FAR)
+        for place in range(search.costs.size):
+            if search.costs[place] < limit[original]:
+                cells[original, place] = search.cells[place]
 
 
 class _Program:
     """The linear program over the edges so far, an edge being original times n plus cell."""
 
     def __init__(self, graph: Graph, k: int) -> None:
-        n = graph.price.size
+        n = graph.record.size
         self.edges = np.empty(0, dtype=np.int64)
         self._graph = graph
         # The solver is given weights up to 1.
-        self._scale = max(int(graph.whole.sum() + graph.step.sum()), 1)
+        self._scale = max(int(graph.originals.whole.sum() + graph.originals.step.sum()), 1)
         self._highs = highs = highspy.Highs()  # type: ignore[no-untyped-call]
         for option, value in (("output_flag", False), ("threads", 1), ("solver", "simplex")):
             highs.setOptionValue(option, value)
@@ -147,7 +143,7 @@ class _Program:
 
     def add(self, edges: IntArray) -> None:
         """Add edges, each of capacity 1."""
-        n = self._graph.price.size
+        n = self._graph.record.size
         original, cell = np.divmod(edges, n)
         weights = pair_units(self._graph, original, cell)
         if self.edges.size:
@@ -161,10 +157,10 @@ class _Program:
         )  # fmt: skip
         self.edges = np.append(self.edges, edges)
 
-    def solve(self, heartbeat: Callable[[], None]) -> tuple[IntArray, IntArray]:
+    def solve(self, pulse: Pulse) -> tuple[IntArray, IntArray]:
         """Find prices of the cells, and what each original may pay at most, in units."""
-        n = self._graph.price.size
-        run(self._highs, heartbeat)
+        n = self._graph.record.size
+        run(self._highs, pulse.beat)
         duals = np.array(self._highs.getSolution().row_dual) * self._scale
         whole = np.rint(duals).astype(np.int64)
         return -whole[n:], whole[:n]

@@ -13,12 +13,12 @@ import numpy as np
 import pulp  # type: ignore[import-untyped]
 
 from kanon_db.algorithms.freeform.assignments import as_assignments
-from kanon_db.algorithms.freeform.graph import cell_units, units_lost
 from kanon_db.algorithms.freeform.hungarian import hungarian
+from kanon_db.algorithms.freeform.losses import cell_units, units_lost
 from kanon_db.algorithms.freeform.result import Freeform
 from kanon_db.algorithms.generalization.initial import check_k
 from kanon_db.algorithms.ground.arrays import CodeArray
-from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.ground.pulse import Pulse, no_heartbeat
 from kanon_db.algorithms.ground.solver import HiGHS, watched
 from kanon_db.algorithms.recoding.microdata import Microdata
 from kanon_db.algorithms.recoding.ncp import Ncp
@@ -131,7 +131,7 @@ def optimal(
         matches = np.ascontiguousarray(matches.reshape(n, k))
         loss = units_lost(ncp, matches)
         return OptimalFreeform(matches, "optimal", loss * ncp.unit, loss * ncp.unit)
-    start = None if symmetric else hungarian(ncp, k, heartbeat=heartbeat)
+    start = None if symmetric else hungarian(ncp, k, pulse=Pulse(heartbeat=heartbeat))
     return _solve(ncp, k, start, symmetric, time_limit, heartbeat)
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
-from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.recoding.ncp import Ncp
 
 
-def ring(ncp: Ncp, k: int, *, heartbeat: Callable[[], None] = no_heartbeat) -> CodeArray:
+def ring(ncp: Ncp, k: int, *, pulse: Pulse = UNLIMITED) -> CodeArray:
     """Partition the records, and let each one match its k - 1 successors in its partition.
 
     Parameters
@@ -19,8 +17,8 @@ def ring(ncp: Ncp, k: int, *, heartbeat: Callable[[], None] = no_heartbeat) -> C
     ncp : Ncp
     k : int
         Matches of each record, from 1 to the number of records.
-    heartbeat : callable
-        Called every few milliseconds; what it raises ends the work.
+    pulse : Pulse
+        Beaten every few milliseconds; what a beat raises ends the work.
 
     Returns
     -------
@@ -51,7 +49,7 @@ def ring(ncp: Ncp, k: int, *, heartbeat: Callable[[], None] = no_heartbeat) -> C
     matches = np.empty((n, k), dtype=np.int32)
     parts = [np.arange(n)]
     while parts:
-        heartbeat()
+        pulse.beat()
         part = parts.pop()
         if part.size >= 2 * k:
             parts += _halves(ncp, part, k)

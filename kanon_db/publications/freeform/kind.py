@@ -25,6 +25,7 @@ from kanon_db.algorithms.freeform.sort_greedy import sort_greedy
 from kanon_db.algorithms.freeform.symmetric import symmetric
 from kanon_db.algorithms.freeform.verification import least_coverage, verify_matching
 from kanon_db.algorithms.ground.arrays import CodeArray
+from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.algorithms.recoding.cells import Ranges, Sets
 from kanon_db.algorithms.recoding.microdata import Microdata
 from kanon_db.catalog.entries import record_publication
@@ -257,6 +258,7 @@ def _search(
     session: Session, microdata: Microdata, k: int, method: str, options: _Options
 ) -> _Found:
     beat: Callable[[], None] = session.heartbeat
+    pulse = Pulse(heartbeat=beat)
     if method == "optimal":
         best = optimal(
             microdata, k,
@@ -269,7 +271,7 @@ def _search(
             )
         return _Found(best.matches, {"gap": best.gap, "lower_bound": float(best.lower_bound)})
     if method == "k_concealment":
-        return _Found(k_concealment(microdata, k, heartbeat=beat).matches, {})
+        return _Found(k_concealment(microdata, k, pulse=pulse).matches, {})
     if options.symmetric:
         search: Method = symmetric
     elif method in _REFINED:
@@ -282,7 +284,7 @@ def _search(
         search,
         options.partition_size or PARTITION_SIZE,
         workers=options.workers,
-        heartbeat=beat,
+        pulse=pulse,
     )
     return _Found(found.matches, {})
 
@@ -300,7 +302,9 @@ def _publish_rows(
         # No assignment is more than one of many here, so each record keeps its own cells.
         drawn = Assignments(np.arange(n_records, dtype=np.int32)[np.newaxis], 0)
     else:
-        drawn = draw_assignments(matches, SecureRandom(), heartbeat=recoding.session.heartbeat)
+        drawn = draw_assignments(
+            matches, SecureRandom(), pulse=Pulse(heartbeat=recoding.session.heartbeat)
+        )
     table = recoding.write(cells, drawn.cells)
     recoding.session.step("checking each original value")
     outside = sum(
@@ -332,7 +336,7 @@ def _check_graph(
     for number, cell_of_original in enumerate(drawn.cell_of_original):
         edges[cell_of_original, number] = np.arange(cell_of_original.size)
     graph = verify_matching(
-        edges, recoding.microdata, k, cells, heartbeat=recoding.session.heartbeat
+        edges, recoding.microdata, k, cells, pulse=Pulse(heartbeat=recoding.session.heartbeat)
     )
     return Check(
         "k-anonymity: every record has k matches on both sides",
@@ -345,7 +349,7 @@ def _check_graph(
 
 def _check_concealment(recoding: Recoding, k: int, cells: Sequence[Ranges | Sets]) -> Check:
     published, originals = least_coverage(
-        recoding.microdata, cells, heartbeat=recoding.session.heartbeat
+        recoding.microdata, cells, pulse=Pulse(heartbeat=recoding.session.heartbeat)
     )
     return Check(
         "k-concealment: every record has k possible matches on both sides",
