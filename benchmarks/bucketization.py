@@ -19,11 +19,13 @@ from kanon_db.algorithms.bucketization.anatomy import anatomy
 from kanon_db.algorithms.bucketization.local_assignment import assign_locally
 from kanon_db.algorithms.bucketization.multi_size import multi_size
 from kanon_db.algorithms.bucketization.optimal import optimal
-from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy, PrivacySpecification
+from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.random_assignment import assign_randomly
 from kanon_db.algorithms.bucketization.setting import BucketSetting
+from kanon_db.algorithms.bucketization.specification import PrivacySpecification
 from kanon_db.algorithms.bucketization.two_size import two_size
 from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray
+from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.errors import KanonError
 from kanon_db.metrics.workload import count_errors
 
@@ -94,7 +96,7 @@ _SEARCHES: dict[str, Callable[[IntArray, FPrimePrivacy], BucketSetting]] = {
     "two_size": lambda counts, privacy: two_size(counts, privacy, MAX_BUCKET_SIZE),
     "multi_size": lambda counts, privacy: multi_size(counts, privacy, MAX_BUCKET_SIZE),
     "optimal": lambda counts, privacy: (
-        optimal(counts, privacy, MAX_BUCKET_SIZE, time_limit=TIME_LIMIT).setting
+        optimal(counts, privacy, MAX_BUCKET_SIZE, pulse=Pulse(TIME_LIMIT)).setting
     ),
 }
 

@@ -25,6 +25,7 @@ from kanon_db.algorithms.generalization.optimal import OptimalGeneralization, op
 from kanon_db.algorithms.generalization.refine import refine
 from kanon_db.algorithms.generalization.split_carry import split_carry
 from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.metrics.generalization import measure
 
@@ -46,21 +47,21 @@ Method = Callable[[Microdata, int], _Classes]
 
 METHODS: dict[str, Method] = {
     "initial": initial,
-    "split_carry": lambda data, k: split_carry(data, k, time_limit=_time_limit(data)),
+    "split_carry": lambda data, k: split_carry(data, k, pulse=Pulse(_time_limit(data))),
     "greedy_search": greedy_search,
     "k_member": lambda data, k: k_member(data, k, random=np.random.default_rng(0)),
     "mondrian": mondrian,
     "relaxed": lambda data, k: mondrian(data, k, cut="relaxed"),
 }
 VARIANTS: dict[str, Method] = {
-    "split_carry, s = 4": lambda data, k: split_carry(data, k, s=4, time_limit=SECONDS),
-    "split_carry, s = 5": lambda data, k: split_carry(data, k, s=5, time_limit=SECONDS),
-    "split_carry, carry 1": lambda data, k: split_carry(data, k, carry=1, time_limit=SECONDS),
+    "split_carry, s = 4": lambda data, k: split_carry(data, k, s=4, pulse=Pulse(SECONDS)),
+    "split_carry, s = 5": lambda data, k: split_carry(data, k, s=5, pulse=Pulse(SECONDS)),
+    "split_carry, carry 1": lambda data, k: split_carry(data, k, carry=1, pulse=Pulse(SECONDS)),
     "split_carry, P = 4k, A = 1": lambda data, k: split_carry(
-        data, k, bubble=(4 * k, 1), time_limit=SECONDS
+        data, k, bubble=(4 * k, 1), pulse=Pulse(SECONDS)
     ),
     "split_carry, P = 4k, A = 2": lambda data, k: split_carry(
-        data, k, bubble=(4 * k, 2), time_limit=SECONDS
+        data, k, bubble=(4 * k, 2), pulse=Pulse(SECONDS)
     ),
 }
 
@@ -134,7 +135,7 @@ def _sample(name: str, kind: str, n: int, m: int, seed: int) -> Microdata:
 def _compile() -> None:
     for name, kind in CASES:
         data = _sample(name, kind, 60, 4, 0)
-        optimal(data, 3, time_limit=SECONDS)
+        optimal(data, 3, pulse=Pulse(SECONDS))
         for method in METHODS.values():
             _run(data, 3, method)
 
@@ -234,7 +235,7 @@ def _figure_2() -> tuple[str, list[Setting]]:
             times = []
             for data in samples:
                 started = time.perf_counter()
-                best.append(optimal(data, k, time_limit=SECONDS_OF_OPTIMUM))
+                best.append(optimal(data, k, pulse=Pulse(SECONDS_OF_OPTIMUM)))
                 times.append(time.perf_counter() - started)
             optima = [
                 measure(data, found.class_of_record).gcp
@@ -242,8 +243,8 @@ def _figure_2() -> tuple[str, list[Setting]]:
             ]
             row: list[object] = [
                 name, kind, n, m, f"{_percent(median(optima))}, {_time(median(times))}",
-                f"{sum(found.status == 'optimal' for found in best)} of {n_samples}",
-                f"{100 * max(found.gap for found in best):.2f} %",
+                f"{sum(found.proof.status == 'optimal' for found in best)} of {n_samples}",
+                f"{100 * max(found.proof.gap for found in best):.2f} %",
             ]  # fmt: skip
             measured = {}
             for label, method in METHODS.items():

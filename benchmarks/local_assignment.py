@@ -21,12 +21,14 @@ import pandas as pd
 from benchmarks.harness import seconds, table
 from kanon_db.algorithms.bucketization.local_assignment import assign_locally
 from kanon_db.algorithms.bucketization.optimal import optimal
-from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy, PrivacySpecification
+from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.random_assignment import assign_randomly
 from kanon_db.algorithms.bucketization.setting import BucketSetting
 from kanon_db.algorithms.bucketization.sort_keys import sort_keys
+from kanon_db.algorithms.bucketization.specification import PrivacySpecification
 from kanon_db.algorithms.bucketization.two_size import two_size
 from kanon_db.algorithms.ground.arrays import BoolArray, CodeArray, FloatArray, IntArray
+from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.metrics.workload import (
     CountErrors,
     CountQuery,
@@ -122,7 +124,7 @@ def publications(data: Microdata, privacy: FPrimePrivacy) -> dict[str, BucketArr
         random = np.random.default_rng(0)
         return assign_randomly(data.sa_codes, data.counts, limits, setting, random)
 
-    best = optimal(data.counts, privacy, MAX_BUCKET_SIZE, time_limit=TIME_LIMIT)
+    best = optimal(data.counts, privacy, MAX_BUCKET_SIZE, pulse=Pulse(TIME_LIMIT))
     return {
         "two_size": at_random(two_size(data.counts, privacy, MAX_BUCKET_SIZE)),
         "optimal": at_random(best.setting),
@@ -177,7 +179,7 @@ def runtime_table() -> str:
             privacy,
             MAX_BUCKET_SIZE,
             SecureRandom(),
-            heartbeat=lambda: beats.append(perf_counter()),
+            pulse=Pulse(heartbeat=lambda: beats.append(perf_counter())),
         )
         used.append(process_time() - started)
 

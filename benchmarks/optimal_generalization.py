@@ -18,6 +18,7 @@ from kanon_db.algorithms.generalization.greedy_search import greedy_search
 from kanon_db.algorithms.generalization.initial import initial
 from kanon_db.algorithms.generalization.optimal import optimal
 from kanon_db.algorithms.generalization.split_carry import split_carry
+from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.algorithms.recoding.exact_loss import ExactLoss
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 
@@ -80,10 +81,10 @@ def main() -> str:
     for name, n, k, m in SMALL:
         microdata = rows_of(name, n, m)
         start = perf_counter()
-        found = optimal(microdata, k, time_limit=SECONDS)
+        found = optimal(microdata, k, pulse=Pulse(SECONDS))
         seconds = perf_counter() - start
         exact = ExactLoss.of(microdata, "ncp")
-        best = found.objective
+        best = found.proof.objective
         ratios = [
             f"{float(exact.total(classes) / best):.3f}"
             for classes in (
@@ -93,7 +94,7 @@ def main() -> str:
             )
         ]
         rows.append(
-            [name, n, k, m, f"{float(best):.3f}", f"{100 * found.gap:.2f}%",
+            [name, n, k, m, f"{float(best):.3f}", f"{100 * found.proof.gap:.2f}%",
              f"{found.n_classes:,}", f"{seconds:.2f} s", *ratios]
         )  # fmt: skip
     heading = ["rows of", "n", "k", "m", "loss", "gap", "classes", "time", "split_carry",

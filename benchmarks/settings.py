@@ -18,9 +18,11 @@ from benchmarks.harness import table
 from kanon_db.algorithms.bucketization.assignment import partition_records
 from kanon_db.algorithms.bucketization.multi_size import multi_size
 from kanon_db.algorithms.bucketization.optimal import optimal
-from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy, PrivacySpecification
+from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
+from kanon_db.algorithms.bucketization.specification import PrivacySpecification
 from kanon_db.algorithms.bucketization.two_size import two_size
 from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.ground.pulse import Pulse
 
 MAX_BUCKET_SIZE = 50
 TIME_LIMIT = 60
@@ -73,11 +75,11 @@ def _losses() -> str:
             privacy = thresholds_of(counts, theta)
             two = two_size(counts, privacy, MAX_BUCKET_SIZE)
             multi = multi_size(counts, privacy, MAX_BUCKET_SIZE)
-            best = optimal(counts, privacy, MAX_BUCKET_SIZE, time_limit=TIME_LIMIT)
-            least = best.objective
+            best = optimal(counts, privacy, MAX_BUCKET_SIZE, pulse=Pulse(TIME_LIMIT))
+            least = best.proof.objective
             rows.append(
                 [name, theta, f"{two.msbs:.3f}", f"{multi.msbs:.3f}", f"{best.setting.msbs:.3f}",
-                 f"{two.loss / least:.2f} : {multi.loss / least:.3f} : 1", best.status]
+                 f"{two.loss / least:.2f} : {multi.loss / least:.3f} : 1", best.proof.status]
             )  # fmt: skip
     return (
         f"Thresholds min(1, θ f + 0.02), M' = {MAX_BUCKET_SIZE}; MSBS, and losses relative to the "
@@ -104,7 +106,7 @@ def _scale() -> str:
         _, two_seconds = timed(lambda: two_size(counts, privacy, MAX_BUCKET_SIZE))  # noqa: B023
         _, multi_seconds = timed(lambda: multi_size(counts, privacy, MAX_BUCKET_SIZE))  # noqa: B023
         best, seconds = timed(
-            lambda: optimal(counts, privacy, MAX_BUCKET_SIZE, time_limit=TIME_LIMIT)  # noqa: B023
+            lambda: optimal(counts, privacy, MAX_BUCKET_SIZE, pulse=Pulse(TIME_LIMIT))  # noqa: B023
         )
         limits = privacy.occurrence_limits(best.setting.sizes)
         _, partition_seconds = timed(
@@ -112,7 +114,7 @@ def _scale() -> str:
         )
         rows.append(
             [name, f"{counts.sum():,}", f"{counts.size:,}", f"{1000 * two_seconds:.0f} ms",
-             f"{multi_seconds:.1f} s", f"{seconds:.1f} s", target, f"{best.gap:.1e}",
+             f"{multi_seconds:.1f} s", f"{seconds:.1f} s", target, f"{best.proof.gap:.1e}",
              f"{1000 * partition_seconds:.0f} ms, {best.setting.sizes.size} sizes"]
         )  # fmt: skip
     return (

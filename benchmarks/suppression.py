@@ -15,6 +15,7 @@ import psycopg
 from benchmarks.harness import peak_memory, private_server, seconds, table
 from benchmarks.publication import make_census
 from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.algorithms.suppression.greedy import greedy
 from kanon_db.algorithms.suppression.optimal import OptimalSuppression, optimal
 from kanon_db.algorithms.suppression.patterns import PatternSet, all_patterns, expand_rules
@@ -86,7 +87,7 @@ def _exact(adult: pd.DataFrame) -> str:
         found, taken = _timed_optimal(codes, patterns, k)
         rows.append(
             [k, f"{greedy(codes, patterns, k).n_suppressed:,}", f"{quick:.2f} s",
-             f"{float(found.objective):,.0f}", found.status, f"{100 * found.gap:.2f} %",
+             f"{float(found.proof.objective):,.0f}", found.proof.status, f"{100 * found.proof.gap:.2f} %",
              f"{taken:.0f} s", f"{paper_s:,}", f"{paper:.0f} s"]
         )  # fmt: skip
     return (
@@ -105,7 +106,7 @@ def _timed_optimal(
 ) -> tuple[OptimalSuppression, float]:
     results = []
     taken = seconds(
-        lambda: results.append(optimal(codes, patterns, k, time_limit=TIME_LIMIT)), runs=1
+        lambda: results.append(optimal(codes, patterns, k, pulse=Pulse(TIME_LIMIT))), runs=1
     )
     return results[0], taken
 

@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray
+from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.catalog.entries import Publication, find_publication, published_schema
 from kanon_db.catalog.sources import open_source
 from kanon_db.errors import InvalidParameterError
@@ -144,7 +145,7 @@ def evaluate_counts(
         read_codes(snapshot, values),
         read_codes(snapshot, [sensitive])[:, 0],
         chosen,
-        heartbeat=session.heartbeat,
+        pulse=Pulse(heartbeat=session.heartbeat),
     )
     snapshot.drop()
     session.step("estimating from the publication")
@@ -192,7 +193,7 @@ def _estimates(
         _known(sat_codes[:, np.newaxis], [sensitive])[:, 0],
         sat_counts,
         [_with_unknown(query) for query in queries],
-        heartbeat=session.heartbeat,
+        pulse=Pulse(heartbeat=session.heartbeat),
     )
 
 

@@ -8,7 +8,7 @@ one on the sensitive attribute; a condition is a set of values.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -23,7 +23,7 @@ from kanon_db.algorithms.ground.arrays import (
     IntArray,
     WordArray,
 )
-from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.errors import InvalidParameterError
 
 _QUERIES_PER_WORD = 64
@@ -192,7 +192,7 @@ def count_errors(
     sa_codes: CodeArray,
     queries: Sequence[CountQuery],
     *,
-    heartbeat: Callable[[], None] = no_heartbeat,
+    pulse: Pulse = UNLIMITED,
 ) -> CountErrors:
     """Answer queries from microdata and from its bucketization.
 
@@ -203,8 +203,8 @@ def count_errors(
     qi_codes : ndarray of int32, shape (n_records, n_qi)
     sa_codes : ndarray of int32, shape (n_records,)
     queries : sequence of CountQuery
-    heartbeat : callable
-        Called every few dozen milliseconds of work; what it raises ends the evaluation.
+    pulse : Pulse
+        Beaten every few dozen milliseconds of work; what that raises ends the evaluation.
 
     Returns
     -------
@@ -228,7 +228,7 @@ def count_errors(
     ([1], [1.0], 0.0)
     """
     return CountErrors(
-        exact_counts(qi_codes, sa_codes, queries, heartbeat=heartbeat),
+        exact_counts(qi_codes, sa_codes, queries, pulse=pulse),
         estimated_counts(
             bucket_of_record,
             qi_codes,
@@ -236,7 +236,7 @@ def count_errors(
             sa_codes,
             np.ones(sa_codes.size, dtype=np.int64),
             queries,
-            heartbeat=heartbeat,
+            pulse=pulse,
         ),
     )
 
@@ -246,7 +246,7 @@ def exact_counts(
     sa_codes: CodeArray,
     queries: Sequence[CountQuery],
     *,
-    heartbeat: Callable[[], None] = no_heartbeat,
+    pulse: Pulse = UNLIMITED,
 ) -> IntArray:
     """Count the records that match each query.
 
@@ -255,8 +255,8 @@ def exact_counts(
     qi_codes : ndarray of int32, shape (n_records, n_qi)
     sa_codes : ndarray of int32, shape (n_records,)
     queries : sequence of CountQuery
-    heartbeat : callable
-        Called every few dozen milliseconds of work; what it raises ends the evaluation.
+    pulse : Pulse
+        Beaten every few dozen milliseconds of work; what that raises ends the evaluation.
 
     Returns
     -------
@@ -276,7 +276,7 @@ def exact_counts(
     for first, qi_tables, sa_table in _words(qi_codes, sa_codes, queries):
         totals = np.zeros(_QUERIES_PER_WORD, dtype=np.int64)
         for start in range(0, sa_codes.size, _RECORDS_PER_BLOCK):
-            heartbeat()
+            pulse.beat()
             block = slice(start, start + _RECORDS_PER_BLOCK)
             matching = _matching(qi_codes[block], qi_tables) & sa_table[sa_codes[block]]
             _add_bits(matching, totals)
@@ -292,7 +292,7 @@ def estimated_counts(
     sat_counts: AnyIntArray,
     queries: Sequence[CountQuery],
     *,
-    heartbeat: Callable[[], None] = no_heartbeat,
+    pulse: Pulse = UNLIMITED,
 ) -> FloatArray:
     """Estimate the answers from QIT and SAT: the sum of q s / |g| over the buckets g.
 
@@ -305,8 +305,8 @@ def estimated_counts(
     sat_buckets, sat_codes, sat_counts : ndarray of int, shape (n_rows,)
         Rows of the SAT: bucket, sensitive value, number of its occurrences.
     queries : sequence of CountQuery
-    heartbeat : callable
-        Called every few dozen milliseconds of work; what it raises ends the evaluation.
+    pulse : Pulse
+        Beaten every few dozen milliseconds of work; what that raises ends the evaluation.
 
     Returns
     -------
@@ -353,7 +353,7 @@ def estimated_counts(
         for low, high in pairwise(borders):
             if low >= high:
                 continue
-            heartbeat()
+            pulse.beat()
             qit = slice(qit_ends[low] - sizes[low], qit_ends[high - 1])
             sat = slice(sat_ends[low - 1] if low else 0, sat_ends[high - 1])
             _add_estimates(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
+from kanon_db.algorithms.bucketization.specification import PrivacySpecification
 from kanon_db.session.protocol import Row, Session, fetch_one
 from kanon_db.transfer.labels import fixed_labels, label
 

@@ -17,8 +17,9 @@ from kanon_db.algorithms.bucketization.assignment import (
 )
 from kanon_db.algorithms.bucketization.multi_size import multi_size
 from kanon_db.algorithms.bucketization.optimal import optimal
-from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy, PrivacySpecification
+from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.setting import BucketSetting
+from kanon_db.algorithms.bucketization.specification import PrivacySpecification
 from kanon_db.algorithms.bucketization.two_size import Pruning, two_size
 from kanon_db.errors import IneligibleError, InfeasibleError
 
@@ -170,7 +171,11 @@ def test_optimal(golden: Golden, file: str) -> None:
                 optimal(case["o"], privacy, case["M_prime"])
             continue
         found = optimal(case["o"], privacy, case["M_prime"])
-        assert (found.objective, found.status, found.gap) == (expected, "optimal", 0), case["id"]
+        assert (found.proof.objective, found.proof.status, found.proof.gap) == (
+            expected,
+            "optimal",
+            0,
+        ), case["id"]
         limits = privacy.occurrence_limits(found.setting.sizes)
         assert is_valid(case["o"], limits, found.setting), case["id"]
 

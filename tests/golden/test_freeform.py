@@ -119,6 +119,10 @@ def test_optimum(cases: list[Any]) -> None:
     for case in cases:
         table = microdata(case)
         found = optimal(table, case["k"])
-        assert found.status == "optimal"
+        assert found.proof.status == "optimal"
         assert gcp(table, found.matches) == Fraction(case["opt_self"]["gcp"])
-        assert found.objective == found.lower_bound == gcp(table, found.matches) * table.codes.size
+        assert (
+            found.proof.objective
+            == found.proof.lower_bound
+            == gcp(table, found.matches) * table.codes.size
+        )

@@ -64,8 +64,8 @@ def test_optimum_of_the_worked_example(
     fars: Any, key: str, ages: dict[tuple[int, int], list[int]]
 ) -> None:
     found = optimal(table_2a(fars, weighted=key == "optimum_weighted"), fars["k"])
-    assert (found.status, found.gap) == ("optimal", 0)
-    assert found.objective == found.lower_bound == Fraction(fars[key]["loss"])
+    assert (found.proof.status, found.proof.gap) == ("optimal", 0)
+    assert found.proof.objective == found.proof.lower_bound == Fraction(fars[key]["loss"])
     assert classes(found.class_of_record) == sorted(fars[key]["classes"]) == sorted(ages.values())
     age = np.array(fars["data"])[:, 0]
     assert {(age[one].min(), age[one].max()): one for one in classes(found.class_of_record)} == ages
@@ -85,7 +85,7 @@ def test_patients(golden: Golden, formulation: str) -> None:
     patients = golden("generalize_patients")
     microdata = numeric_microdata(patients["data"], patients["L"], patients["U"])
     found = optimal(microdata, patients["k"], formulation=formulation)  # type: ignore[arg-type]
-    assert (found.status, found.objective) == ("optimal", Fraction(patients["loss"]))
+    assert (found.proof.status, found.proof.objective) == ("optimal", Fraction(patients["loss"]))
     assert classes(found.class_of_record) == patients["classes"]
 
 
@@ -102,5 +102,7 @@ def test_random_tables(golden: Golden) -> None:
         assert exact.total(chain.class_of_record) == Fraction(loss), case["id"]
         for formulation in ("set_partition", "bigm"):
             found = optimal(microdata, case["k"], formulation=formulation)  # type: ignore[arg-type]
-            assert found.status == "optimal", case["id"]
-            assert found.objective == found.lower_bound == Fraction(case["optimum"]), case["id"]
+            assert found.proof.status == "optimal", case["id"]
+            assert found.proof.objective == found.proof.lower_bound == Fraction(case["optimum"]), (
+                case["id"]
+            )

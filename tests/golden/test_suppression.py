@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 import kanon_db
+from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.algorithms.suppression.greedy import Suppression, greedy
 from kanon_db.algorithms.suppression.optimal import optimal
 from kanon_db.algorithms.suppression.patterns import (
@@ -129,7 +130,7 @@ def test_nursery(golden: Golden, nursery: Table) -> None:
 def test_nursery_optimal(golden: Golden, nursery: Table, k: int) -> None:
     (cost,) = (row["s"] for row in golden("suppress_nursery")["rows"] if row["k"] == k)
     found = optimal(nursery.codes, all_patterns(8), k)
-    assert (found.status, found.suppression.n_suppressed) == ("optimal", cost)
+    assert (found.proof.status, found.suppression.n_suppressed) == ("optimal", cost)
     assert output_row_types(nursery.codes, found.suppression.suppressed).smallest_size >= k
 
 
@@ -200,8 +201,8 @@ def test_cmc_with_at_most_two_stars(cmc: Table) -> None:
 @pytest.mark.parametrize("k", TABLE_7_ILP)
 def test_cmc_optimal(cmc: Table, k: int) -> None:
     found = optimal(cmc.codes, cmc_patterns(), k)
-    assert (found.status, found.suppression.n_suppressed) == ("optimal", TABLE_7_ILP[k])
-    assert found.lower_bound == found.objective == TABLE_7_ILP[k]
+    assert (found.proof.status, found.suppression.n_suppressed) == ("optimal", TABLE_7_ILP[k])
+    assert found.proof.lower_bound == found.proof.objective == TABLE_7_ILP[k]
     assert output_row_types(cmc.codes, found.suppression.suppressed).smallest_size >= k
 
 
@@ -218,8 +219,8 @@ def test_adult2_with_rules(adult2: Table) -> None:
 @pytest.mark.parametrize("k", TABLE_8_ILP)
 def test_adult2_optimal(adult2: Table, k: int) -> None:
     patterns = expand_rules(ADULT2_RULES, list(adult2.frame.columns))
-    found = optimal(adult2.codes, patterns, k, time_limit=300)
-    assert found.status == "optimal"
+    found = optimal(adult2.codes, patterns, k, pulse=Pulse(300))
+    assert found.proof.status == "optimal"
     # The paper's solver stopped at its default gap.
     assert found.suppression.n_suppressed <= TABLE_8_ILP[k]
     assert output_row_types(adult2.codes, found.suppression.suppressed).smallest_size >= k
@@ -229,10 +230,12 @@ def test_small_tables(golden: Golden) -> None:
     for case in golden("suppress_small"):
         patterns = parse_patterns(case["patterns"], len(case["rows"][0]))
         exact = optimal(case["rows"], patterns, case["k"])
-        assert (exact.status, exact.objective) == ("optimal", case["optimum_s"]), case["id"]
+        assert (exact.proof.status, exact.proof.objective) == ("optimal", case["optimum_s"]), case[
+            "id"
+        ]
         if "simplex_matching_s" in case:
             matched = two_anonymity(case["rows"], patterns)
-            assert matched.objective == case["simplex_matching_s"], case["id"]
+            assert matched.proof.objective == case["simplex_matching_s"], case["id"]
         found = greedy(case["rows"], patterns, case["k"])
         if "greedy_s" in case:
             assert found.n_suppressed == case["greedy_s"], case["id"]

@@ -22,12 +22,9 @@ from kanon_db.algorithms.bucketization.assignment import (
     partition_records,
     round_robin,
 )
-from kanon_db.algorithms.bucketization.privacy import (
-    FPrimePrivacy,
-    PrivacySpecification,
-    check_eligible,
-)
+from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.setting import BucketSetting
+from kanon_db.algorithms.bucketization.specification import PrivacySpecification, check_eligible
 from kanon_db.algorithms.bucketization.two_size import two_size
 from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.errors import IneligibleError, InfeasibleError, InvalidParameterError

@@ -22,6 +22,7 @@ from kanon_db.algorithms.bucketization.optimal import optimal
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.setting import BucketSetting
 from kanon_db.algorithms.bucketization.two_size import two_size
+from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.errors import IneligibleError, InfeasibleError
 from tests.property import strategies
 
@@ -138,8 +139,8 @@ def test_the_optimum_is_that_of_exhaustive_search(table: Table, max_size: int) -
     except (InfeasibleError, IneligibleError):
         assert least_loss(table, max_size) is None
         return
-    assert found.status == "optimal"
-    assert found.objective == found.lower_bound == least_loss(table, max_size)
+    assert found.proof.status == "optimal"
+    assert found.proof.objective == found.proof.lower_bound == least_loss(table, max_size)
     sizes, n_buckets = found.setting.sizes.tolist(), found.setting.counts.tolist()
     assert holds_every_set(table, sizes, n_buckets)
 
@@ -175,12 +176,12 @@ def test_optimal_is_never_above_multi_size_nor_that_above_two_size() -> None:
         except InfeasibleError:
             continue
         multi = multi_size(counts, privacy, max_size)
-        best = optimal(counts, privacy, max_size, time_limit=0.5)
-        assert best.lower_bound <= best.objective <= multi.loss <= two.loss
+        best = optimal(counts, privacy, max_size, pulse=Pulse(0.5))
+        assert best.proof.lower_bound <= best.proof.objective <= multi.loss <= two.loss
         for setting in (multi, best.setting):
             limits = privacy.occurrence_limits(setting.sizes)
             assert is_valid(counts, limits, setting)
             assert setting.largest_size <= max_size
         n_compared += 1
-        n_better += best.objective < multi.loss < two.loss
+        n_better += best.proof.objective < multi.loss < two.loss
     assert n_better > 50

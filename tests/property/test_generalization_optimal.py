@@ -41,9 +41,9 @@ def microdata(draw: st.DrawFn, max_records: int) -> Microdata:
 def test_optimal_is_the_least_of_all_partitions(table: Microdata, k: int, loss: str) -> None:
     k = min(k, table.n_records)
     found = optimal(table, k, loss=loss)  # type: ignore[arg-type]
-    assert found.status == "optimal"
-    assert found.objective == found.lower_bound == exhaustive_optimum(table, k, loss)
-    assert found.objective == total_loss(table, found.class_of_record, loss)
+    assert found.proof.status == "optimal"
+    assert found.proof.objective == found.proof.lower_bound == exhaustive_optimum(table, k, loss)
+    assert found.proof.objective == total_loss(table, found.class_of_record, loss)
     assert_valid(found.class_of_record, table.n_records, k)
 
 
@@ -55,15 +55,15 @@ def test_split_carry_lies_between_optimum_and_initial_classes(
     k = min(k, table.n_records)
     exact = ExactLoss.of(table, loss)  # type: ignore[arg-type]
     best = optimal(table, k, loss=loss)  # type: ignore[arg-type]
-    assert best.status == "optimal"
+    assert best.proof.status == "optimal"
     first = exact.total(initial(table, k).class_of_record)
     found = split_carry(table, k, s=s, carry=carry, loss=loss)  # type: ignore[arg-type]
     assert_valid(found.class_of_record, table.n_records, k)
-    assert best.objective <= exact.total(found.class_of_record) <= first
+    assert best.proof.objective <= exact.total(found.class_of_record) <= first
     # Its groups are others than the initial ones.
     found = split_carry(table, k, bubble=(2 * k + s, carry), loss=loss)  # type: ignore[arg-type]
     assert_valid(found.class_of_record, table.n_records, k)
-    assert best.objective <= exact.total(found.class_of_record)
+    assert best.proof.objective <= exact.total(found.class_of_record)
 
 
 @settings(max_examples=30)
@@ -72,6 +72,6 @@ def test_the_order_of_records_does_not_matter(table: Microdata, random: object) 
     order = np.arange(table.n_records)
     random.shuffle(order)  # type: ignore[attr-defined]
     shuffled = Microdata(table.codes[order], table.attributes)
-    assert optimal(shuffled, 2).objective == optimal(table, 2).objective
+    assert optimal(shuffled, 2).proof.objective == optimal(table, 2).proof.objective
     rows = shuffled.codes[sort_order(shuffled)]
     assert np.array_equal(rows, table.codes[sort_order(table)])

@@ -15,6 +15,7 @@ from kanon_db.algorithms.bucketization import marginal_refinement
 from kanon_db.algorithms.bucketization.local_assignment import assign_locally
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.two_size import two_size
+from kanon_db.algorithms.ground.pulse import UNLIMITED
 from kanon_db.errors import IneligibleError, InfeasibleError
 from tests.property import strategies
 
@@ -80,7 +81,7 @@ def test_refinement_keeps_the_values_of_buckets_and_lowers_the_objective(
                 len(counts),
                 generator,
                 n_terms=0,
-                heartbeat=lambda: None,
+                pulse=UNLIMITED,
             )
         objectives.append(marginals.objective)
     assert Counter(zip(buckets.tolist(), values.tolist(), strict=True)) == before

@@ -67,13 +67,13 @@ def test_two_hundred_small_tables_against_brute_force() -> None:
             outcomes["infeasible"] += 1
             continue
         exact = optimal(rows, patterns, k)
-        assert exact.status == "optimal"
-        assert exact.objective == exact.lower_bound == best
-        assert exact.gap == 0
+        assert exact.proof.status == "optimal"
+        assert exact.proof.objective == exact.proof.lower_bound == best
+        assert exact.proof.gap == 0
         sizes = Counter(published(rows, exact.suppression.suppressed.tolist()))
         assert min(sizes.values()) >= k
         if k == 2:
-            assert two_anonymity(rows, patterns).objective == best
+            assert two_anonymity(rows, patterns).proof.objective == best
         try:
             found = greedy(rows, patterns, k)
         except InfeasibleError:

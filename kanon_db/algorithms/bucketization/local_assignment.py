@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +14,7 @@ from kanon_db.algorithms.bucketization.sort_keys import sort_keys
 from kanon_db.algorithms.bucketization.sorted_sweep import UNPLACED, place_left_over, sweep
 from kanon_db.algorithms.bucketization.two_size import MAX_BUCKET_SIZE, two_size
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, SmallIntArray
-from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
 _MAX_CELLS = 2**26  # occurrence limits held at once: 128 MB
@@ -48,7 +47,7 @@ def assign_locally(
     max_bucket_size: int,
     random: Permuter,
     *,
-    heartbeat: Callable[[], None] = no_heartbeat,
+    pulse: Pulse = UNLIMITED,
 ) -> LocalAssignment:
     """Put records with similar quasi-identifiers into the same bucket.
 
@@ -70,8 +69,8 @@ def assign_locally(
         M', the most records in a bucket, in [1, 5000].
     random : Permuter
         Source of randomness, asked for at most some eighty permutations of the records.
-    heartbeat : callable
-        Called every few dozen milliseconds of work, sorts of all records excepted; what it raises
+    pulse : Pulse
+        Beaten every few dozen milliseconds of work, sorts of all records excepted; what it raises
         ends the assignment.
 
     Returns
@@ -131,13 +130,13 @@ def assign_locally(
         or max_bucket_size < privacy.smallest_bucket_size()
         or privacy.ineligible(counts).any()
     ):
-        two_size(counts, privacy, max_bucket_size, heartbeat=heartbeat)  # says why not
-    limits = _limits(privacy, max_bucket_size, sa_codes.size, heartbeat)
+        two_size(counts, privacy, max_bucket_size, pulse=pulse)  # says why not
+    limits = _limits(privacy, max_bucket_size, sa_codes.size, pulse)
     order = _similar_order(qi_codes, random)
-    buckets = sweep(order, sa_codes, limits, heartbeat)
-    place_left_over(buckets, order, sa_codes, limits, heartbeat)
+    buckets = sweep(order, sa_codes, limits, pulse)
+    place_left_over(buckets, order, sa_codes, limits, pulse)
     if (buckets == UNPLACED).any():
-        _reopen(buckets, sa_codes, privacy, max_bucket_size, random, heartbeat)
+        _reopen(buckets, sa_codes, privacy, max_bucket_size, random, pulse)
     refine(
         buckets,
         qi_codes,
@@ -145,7 +144,7 @@ def assign_locally(
         n_values,
         random,
         n_terms=_TERMS_OF_REFINEMENT,
-        heartbeat=heartbeat,
+        pulse=pulse,
     )
     return _by_size(buckets)
 
@@ -166,7 +165,7 @@ def _check(qi_codes: CodeArray, sa_codes: CodeArray, n_values: int) -> None:
 
 
 def _limits(
-    privacy: FPrimePrivacy, max_bucket_size: int, n_records: int, heartbeat: Callable[[], None]
+    privacy: FPrimePrivacy, max_bucket_size: int, n_records: int, pulse: Pulse
 ) -> SmallIntArray:
     """Limits at sizes 0 … M, where M is the largest size that the sweep considers."""
     sufficient = max(2 * privacy.corresponding_l(), _LEAST_LARGEST)
@@ -180,7 +179,7 @@ def _limits(
         )
     limits = np.empty((n_values, largest + 1), dtype=np.int16)
     for start in range(0, largest + 1, _SIZES_PER_BLOCK):
-        heartbeat()
+        pulse.beat()
         sizes = np.arange(start, min(start + _SIZES_PER_BLOCK, largest + 1))
         limits[:, sizes] = privacy.occurrence_limits(sizes)
     return limits
@@ -204,13 +203,13 @@ def _reopen(
     privacy: FPrimePrivacy,
     max_bucket_size: int,
     random: Permuter,
-    heartbeat: Callable[[], None],
+    pulse: Pulse,
 ) -> None:
     """Deal records without a place anew, together with those of the last buckets."""
     n_buckets = int(buckets.max(initial=UNPLACED)) + 1
     n_reopened = _FIRST_REOPENED
     while True:
-        heartbeat()
+        pulse.beat()
         kept = max(0, n_buckets - n_reopened)
         records = np.flatnonzero((buckets >= kept) | (buckets == UNPLACED))
         codes = sa_codes[records]
@@ -219,7 +218,7 @@ def _reopen(
             n_reopened *= 4
             continue
         try:
-            setting = two_size(counts, privacy, max_bucket_size, heartbeat=heartbeat)
+            setting = two_size(counts, privacy, max_bucket_size, pulse=pulse)
         except InfeasibleError:
             if not kept:
                 raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -12,6 +11,7 @@ import numpy as np
 from kanon_db.algorithms.bucketization.random_assignment import Permuter
 from kanon_db.algorithms.bucketization.sort_keys import sort_keys
 from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray
+from kanon_db.algorithms.ground.pulse import Pulse
 
 _LEAST_RECORDS = 100  # fewer records of a cell could be moved for the sake of one of them
 _MAX_MARGINALS = 36  # as many as 8 quasi-identifiers have: more take time and add little
@@ -87,7 +87,7 @@ def refine(
     random: Permuter,
     *,
     n_terms: int,
-    heartbeat: Callable[[], None],
+    pulse: Pulse,
 ) -> Marginals:
     """Swap records with the same sensitive value between buckets while estimates improve.
 
@@ -107,8 +107,8 @@ def refine(
         How much work to do: terms of the objective that proposals may look at, roughly. It is
         rounded to whole passes, at least one and at most 40; each proposes two swaps for each
         record, and costs two sorts besides.
-    heartbeat : callable
-        Called every few dozen milliseconds of work; what it raises ends the refinement.
+    pulse : Pulse
+        Beaten every few dozen milliseconds of work; what that raises ends the refinement.
 
     Returns
     -------
@@ -143,12 +143,12 @@ def refine(
     # Each proposal looks at two cells of each marginal, for each value in either bucket.
     terms_per_pass = 8 * marginals.widths.size * int(np.diff(shares.ends)[buckets].sum())
     n_passes = min(max(1, n_terms // max(1, terms_per_pass)), _MOST_PASSES)
-    _add_errors(marginals, shares, buckets, sa_codes, heartbeat)
+    _add_errors(marginals, shares, buckets, sa_codes, pulse)
     for number in range(n_passes if n_qi and sa_codes.size else 0):
-        heartbeat()
+        pulse.beat()
         shuffled = random.permutation(sa_codes.size).astype(np.int64, copy=False)
         by_value = shuffled[np.argsort(sa_codes[shuffled], kind="stable")]
-        heartbeat()
+        pulse.beat()
         shuffled = random.permutation(sa_codes.size).astype(np.int64, copy=False)
         attributes = np.roll(np.arange(n_qi), -number).tolist()
         keys = sort_keys([sa_codes, *(qi_codes[:, a] for a in attributes)])
@@ -156,7 +156,7 @@ def refine(
         lag = 1 + number % 3
         for first, second in ((by_value[:-1], by_value[1:]), (similar[:-lag], similar[lag:])):
             for start in range(0, first.size, _PROPOSALS_PER_BLOCK):
-                heartbeat()
+                pulse.beat()
                 block = slice(start, start + _PROPOSALS_PER_BLOCK)
                 _swap(
                     first[block],
@@ -212,10 +212,10 @@ def _add_errors(
     shares: Shares,
     buckets: IntArray,
     sa_codes: CodeArray,
-    heartbeat: Callable[[], None],
+    pulse: Pulse,
 ) -> None:
     for start in range(0, sa_codes.size, _PROPOSALS_PER_BLOCK):
-        heartbeat()
+        pulse.beat()
         block = slice(start, start + _PROPOSALS_PER_BLOCK)
         _add_errors_of(
             sa_codes[block],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +12,7 @@ from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.setting import BucketSetting, record_counts
 from kanon_db.algorithms.bucketization.two_size import two_size
 from kanon_db.algorithms.ground.arrays import IntArray
-from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 
 
 def multi_size(
@@ -21,7 +20,7 @@ def multi_size(
     privacy: FPrimePrivacy,
     max_bucket_size: int,
     *,
-    heartbeat: Callable[[], None] = no_heartbeat,
+    pulse: Pulse = UNLIMITED,
 ) -> BucketSetting:
     """Find a good bucket setting of any number of sizes, never worse than the best of two.
 
@@ -36,8 +35,8 @@ def multi_size(
         Thresholds of the m values.
     max_bucket_size : int
         M', the most records in a bucket, in [1, 5000].
-    heartbeat : callable
-        Called every few milliseconds of work; what it raises ends the search.
+    pulse : Pulse
+        Beaten every few milliseconds of work; what that raises ends the search.
 
     Returns
     -------
@@ -82,14 +81,14 @@ def multi_size(
     (32, ((1, 5), (2, 5), (5, 1)))
     """
     checked, _ = record_counts(counts, len(privacy.thresholds))
-    whole = two_size(checked, privacy, max_bucket_size, heartbeat=heartbeat)
+    whole = two_size(checked, privacy, max_bucket_size, pulse=pulse)
     by_threshold = np.array(
         sorted(range(checked.size), key=lambda i: (privacy.thresholds[i], checked[i])),
         dtype=np.int64,
     )
     best = whole
     for order in (None, by_threshold, by_threshold[::-1]):
-        splitter = _Splitter(privacy, max_bucket_size, order, heartbeat)
+        splitter = _Splitter(privacy, max_bucket_size, order, pulse)
         parts = splitter.join_and_split(splitter.split(checked, whole))
         found = BucketSetting.of([part.size for part in parts], [part.n_buckets for part in parts])
         best = min(best, found, key=lambda setting: setting.loss)
@@ -116,7 +115,7 @@ class _Splitter:
     privacy: FPrimePrivacy
     max_bucket_size: int
     order: IntArray | None
-    heartbeat: Callable[[], None]
+    pulse: Pulse
 
     def split(self, counts: IntArray, setting: BucketSetting) -> list[_Part]:
         """Split a table by its best setting, then each side by its own."""
@@ -158,7 +157,7 @@ class _Splitter:
             counts[present],
             FPrimePrivacy(thresholds),
             self.max_bucket_size,
-            heartbeat=self.heartbeat,
+            pulse=self.pulse,
         )
 
     def _partition(self, counts: IntArray, setting: BucketSetting) -> IntArray:

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, isfinite
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from kanon_db.algorithms.bucketization.multi_size import multi_size
-from kanon_db.algorithms.bucketization.optimal_model import Program, Solved, solve
+from kanon_db.algorithms.bucketization.optimal_model import SettingProgram, solve_setting
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.setting import BucketSetting, record_counts
 from kanon_db.algorithms.bucketization.transportation import transport
 from kanon_db.algorithms.bucketization.two_size import two_size
 from kanon_db.algorithms.ground.arrays import BoolArray, IntArray
-from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.ground.proof import Proof
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
+from kanon_db.algorithms.ground.solver import Answer
 from kanon_db.errors import InfeasibleError, InvalidParameterError
-
-Status = Literal["optimal", "feasible"]
 
 MAX_CELLS = 2**22
 """Most pairs of a bucket size and a distinct pair of count and threshold."""
@@ -43,27 +41,13 @@ class OptimalSetting:
     Parameters
     ----------
     setting : BucketSetting
-        Valid, whatever the status.
-    status : {"optimal", "feasible"}
-        Whether it is proven to be optimal; if not, time ran out.
-    lower_bound : int
-        Proven lower bound on the loss of any valid setting.
+        Valid, whether or not it is optimal.
+    proof : Proof
+        Loss of the setting, and a bound on that of any valid one.
     """
 
     setting: BucketSetting
-    status: Status
-    lower_bound: int
-
-    @property
-    def objective(self) -> int:
-        """Loss of the setting."""
-        return self.setting.loss
-
-    @property
-    def gap(self) -> float:
-        """Distance from the lower bound relative to the objective, in the range 0 to 1."""
-        loss = self.objective
-        return (loss - self.lower_bound) / loss if loss else 0.0
+    proof: Proof
 
 
 def optimal(
@@ -71,8 +55,7 @@ def optimal(
     privacy: FPrimePrivacy,
     max_bucket_size: int,
     *,
-    time_limit: float = 60.0,
-    heartbeat: Callable[[], None] = no_heartbeat,
+    pulse: Pulse = UNLIMITED,
 ) -> OptimalSetting:
     """Find the bucket setting with the smallest loss, of any number of sizes.
 
@@ -87,13 +70,12 @@ def optimal(
         Thresholds of the m values.
     max_bucket_size : int
         M', the most records in a bucket, in [1, 5000].
-    time_limit : float
-        Seconds that the solver may take. Heuristics to start from, and finding the constraints,
-        come on top: a second or two for 50 distinct values, up to a minute for thousands with
-        thresholds of their own.
-    heartbeat : callable
-        Called every few milliseconds, in the thread of the caller; what it raises ends the
-        search, as soon as the solver, which runs in a thread of its own, takes notice.
+    pulse : Pulse
+        Its time limit is for the solver: heuristics to start from, and constraints that are being
+        looked for, are finished. That may take a second or two for 50 distinct values, up to a
+        minute for thousands with thresholds of their own. Beaten every few milliseconds, in the
+        thread of the caller; what that raises ends the search as soon as the solver, which runs
+        in a thread of its own, takes notice.
 
     Returns
     -------
@@ -106,12 +88,11 @@ def optimal(
     IneligibleError
         If a value is more frequent in the table than its threshold.
     InfeasibleError
-        If no setting of sizes up to ``max_bucket_size`` is valid, or none was found within
-        ``time_limit``.
+        If no setting of sizes up to ``max_bucket_size`` is valid, or none was found in time.
     InvalidParameterError
-        If ``max_bucket_size`` or ``time_limit`` is out of range, ``counts`` and ``privacy`` do
-        not match, records exceed :data:`MAX_RECORDS`, or distinct pairs of count and threshold
-        times sizes exceed :data:`MAX_CELLS`.
+        If ``max_bucket_size`` is out of range, ``counts`` and ``privacy`` do not match, records
+        exceed :data:`MAX_RECORDS`, or distinct pairs of count and threshold times sizes exceed
+        :data:`MAX_CELLS`.
 
     Notes
     -----
@@ -141,14 +122,10 @@ def optimal(
     >>> from fractions import Fraction
     >>> privacy = FPrimePrivacy(tuple(map(Fraction, ("29/100", "3/5", "7/10", "3/5", "7/20"))))
     >>> found = optimal([1, 1, 5, 3, 2], privacy, 8)
-    >>> found.setting.pairs, found.objective, found.status
+    >>> found.setting.pairs, int(found.proof.objective), found.proof.status
     (((2, 1), (3, 2), (4, 1)), 18, 'optimal')
     """
     checked, n_records = record_counts(counts, len(privacy.thresholds))
-    if not time_limit > 0:
-        raise InvalidParameterError(
-            "time_limit must be above 0 seconds", detail=f"time_limit = {time_limit}"
-        )
     if n_records > MAX_RECORDS:
         raise InvalidParameterError(
             "the table is too large for the method optimal",
@@ -157,31 +134,29 @@ def optimal(
         )
     smallest = privacy.smallest_bucket_size()
     try:
-        start = two_size(checked, privacy, max_bucket_size, heartbeat=heartbeat)
+        start = two_size(checked, privacy, max_bucket_size, pulse=pulse)
     except InfeasibleError:
         if max_bucket_size < smallest:
             raise
         start = None
     if n_records == 0:
-        return OptimalSetting(BucketSetting.of([], []), "optimal", 0)
+        return OptimalSetting(BucketSetting.of([], []), Proof.of(0, 0))
     sizes = np.arange(smallest, min(max_bucket_size, n_records) + 1)
-    search = _Search(_Table.of(checked, privacy, sizes, heartbeat), time_limit, heartbeat)
+    search = _Search(_Table.of(checked, privacy, sizes, pulse))
     search.keep(start)
-    search.relax()
+    search.relax(pulse)
     # Most programs are solved in a moment, sooner than the heuristic is.
-    search.branch(time_limit / 8, until=time_limit * 7 / 8)
+    search.branch(pulse.until(1 / 8), pulse.seconds / 8)
     if start is not None and not search.is_proven:
-        search.keep(multi_size(checked, privacy, max_bucket_size, heartbeat=heartbeat))
-    search.branch(time_limit / 4, until=0.0)
-    best, lower_bound = search.best, search.lower_bound
-    if best is None:
+        search.keep(multi_size(checked, privacy, max_bucket_size, pulse=pulse))
+    search.branch(pulse, pulse.seconds / 4)
+    if search.best is None:
         raise InfeasibleError(
             "no bucket setting was found within the time limit",
-            detail=f"time_limit = {time_limit} s, bucket sizes {smallest} to {sizes[-1]}",
+            detail=f"time_limit = {pulse.seconds} s, bucket sizes {smallest} to {sizes[-1]}",
             hint="raise time_limit or max_bucket_size",
         )
-    status: Status = "optimal" if best.loss <= lower_bound else "feasible"
-    return OptimalSetting(best, status, min(lower_bound, best.loss))
+    return OptimalSetting(search.best, Proof.of(search.best.loss, search.lower_bound))
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,13 +168,7 @@ class _Table:
     limits: IntArray  # (t, q): most records of each type in one bucket
 
     @classmethod
-    def of(
-        cls,
-        counts: IntArray,
-        privacy: FPrimePrivacy,
-        sizes: IntArray,
-        heartbeat: Callable[[], None],
-    ) -> _Table:
+    def of(cls, counts: IntArray, privacy: FPrimePrivacy, sizes: IntArray, pulse: Pulse) -> _Table:
         types = Counter(zip(counts.tolist(), privacy.thresholds, strict=True))
         if len(types) * sizes.size > MAX_CELLS:
             raise InvalidParameterError(
@@ -212,7 +181,7 @@ class _Table:
         of_types = FPrimePrivacy(tuple(threshold for _, threshold in types))
         limits = np.empty((n_values.size, sizes.size), dtype=np.int64)
         for start in range(0, sizes.size, _SIZES_PER_BLOCK):
-            heartbeat()
+            pulse.beat()
             block = slice(start, start + _SIZES_PER_BLOCK)
             limits[:, block] = of_types.occurrence_limits(sizes[block])
         limits *= n_values[:, np.newaxis]
@@ -254,24 +223,18 @@ class _Table:
             found += [counts > held[:, j] for j in unfilled]
         return found
 
-    def stranded(self, n_buckets: IntArray, unit: int, heartbeat: Callable[[], None]) -> BoolArray:
+    def stranded(self, n_buckets: IntArray, unit: int, pulse: Pulse) -> BoolArray:
         """Find a set of types with more records than the buckets may hold; empty if none has."""
         return transport(
-            unit * self.counts,
-            self.sizes * n_buckets,
-            self.limits * n_buckets,
-            heartbeat=heartbeat,
+            unit * self.counts, self.sizes * n_buckets, self.limits * n_buckets, pulse=pulse
         ).stranded
 
 
 class _Search:
     """Solves programs of more and more constraints."""
 
-    def __init__(self, table: _Table, time_limit: float, heartbeat: Callable[[], None]) -> None:
+    def __init__(self, table: _Table) -> None:
         self._table = table
-        self._time_limit = time_limit
-        self._seconds_left = time_limit
-        self._heartbeat = heartbeat
         self._sets: dict[bytes, BoolArray] = {}
         self._near = np.zeros_like(table.sizes)
         self.best: BucketSetting | None = None
@@ -279,51 +242,50 @@ class _Search:
         smallest = int(table.sizes[0])
         self.lower_bound = -(-table.n_records * (smallest - 1) ** 2 // smallest)
 
-    def relax(self) -> None:
+    def relax(self, pulse: Pulse) -> None:
         """Collect the constraints that hold for any numbers of buckets, whole or not."""
         unit = max(1, _LARGEST_SUPPLY // self._table.n_records)
         incomplete = True
-        while incomplete and self._seconds_left > 0:
-            solved = self._solve(self._seconds_left, whole=False)
-            if solved.counts is None:
+        while incomplete and not pulse.is_over:
+            counts = self._solve(pulse, whole=False).values
+            if counts is None:
                 return
-            loss = float(self._table.losses @ solved.counts)
+            loss = float(self._table.losses @ counts)
             self._raise_bound(loss - _PRECISION * loss)
-            self._near = np.maximum(np.floor(solved.counts), 0).astype(np.int64)
-            fractions = np.maximum(np.rint(unit * solved.counts), 0).astype(np.int64)
-            self._heartbeat()
-            crowded = self._table.crowded(fractions, unit)
-            incomplete = self._add(crowded, solved.counts) or self._add(
-                [self._table.stranded(fractions, unit, self._heartbeat)], solved.counts
+            self._near = np.maximum(np.floor(counts), 0).astype(np.int64)
+            fractions = np.maximum(np.rint(unit * counts), 0).astype(np.int64)
+            pulse.beat()
+            incomplete = self._add(self._table.crowded(fractions, unit), counts) or self._add(
+                [self._table.stranded(fractions, unit, pulse)], counts
             )
 
-    def branch(self, seconds: float, *, until: float) -> None:
+    def branch(self, pulse: Pulse, seconds: float) -> None:
         """Look for whole numbers of buckets, in rounds of growing length."""
         progress = True
-        while progress and self._seconds_left > until and not self.is_proven:
-            allowed = min(seconds, self._seconds_left - until)
-            solved = self._solve(allowed, whole=True)
-            if isfinite(solved.lower_bound):
-                self._raise_bound(int(self._table.losses @ self._near) + solved.lower_bound)
-            progress = solved.seconds >= allowed
+        while progress and not pulse.is_over and not self.is_proven:
+            turn = pulse.within(seconds)
+            answer = self._solve(turn, whole=True)
+            if isfinite(answer.lower_bound):
+                self._raise_bound(int(self._table.losses @ self._near) + answer.lower_bound)
+            progress = turn.is_over
             if progress:
                 seconds *= 2
-            if solved.counts is not None:
-                progress |= self._consider(np.rint(solved.counts).astype(np.int64))
+            if answer.values is not None:
+                progress |= self._consider(np.rint(answer.values).astype(np.int64), pulse)
 
     @property
     def is_proven(self) -> bool:
         """Whether the best setting is known to be optimal."""
         return self.best is not None and self.best.loss <= self.lower_bound
 
-    def _consider(self, n_buckets: IntArray) -> bool:
+    def _consider(self, n_buckets: IntArray, pulse: Pulse) -> bool:
         """Keep a setting if it is the best, or the constraints that it violates; if any are new."""
         table = self._table
         if (n_buckets < 0).any() or int(table.sizes @ n_buckets) != table.n_records:
             return False
         if self._add(table.crowded(n_buckets, 1), n_buckets):
             return True
-        stranded = table.stranded(n_buckets, 1, self._heartbeat)
+        stranded = table.stranded(n_buckets, 1, pulse)
         if stranded.any():
             return self._add([stranded], n_buckets)
         self.keep(BucketSetting.of(table.sizes, n_buckets))
@@ -346,33 +308,25 @@ class _Search:
     def _raise_bound(self, bound: float) -> None:
         self.lower_bound = max(self.lower_bound, ceil(bound - _TOLERANCE))
 
-    def _solve(self, time_limit: float, *, whole: bool) -> Solved:
+    def _solve(self, pulse: Pulse, *, whole: bool) -> Answer:
         table, sets = self._table, self._sets.values()
         shape = len(sets), table.sizes.size
         start = None
         if whole and self.best is not None:
             start = np.zeros_like(table.sizes)
             start[np.searchsorted(table.sizes, self.best.sizes)] = self.best.counts
-        program = Program(
+        program = SettingProgram(
             sizes=table.sizes,
             n_records=table.n_records,
-            room=np.array([table.room(members) for members in sets]).reshape(shape),
+            room=np.array([table.room(members) for members in sets], dtype=np.int64).reshape(shape),
             needed=np.array([table.counts[members].sum() for members in sets], dtype=np.int64),
         )
-        solved = solve(
-            program,
-            self._near,
-            start,
-            whole=whole,
-            time_limit=time_limit,
-            heartbeat=self._heartbeat,
-        )
-        self._seconds_left -= solved.seconds
-        if solved.infeasible and self.best is None:
+        answer = solve_setting(program, self._near, start, whole=whole, pulse=pulse)
+        if answer.is_infeasible and self.best is None:
             raise InfeasibleError(
                 "no bucket setting is valid",
                 detail=f"bucket sizes {table.sizes[0]} to {table.sizes[-1]}, "
                 f"n_records = {table.n_records:,}",
                 hint="raise max_bucket_size, or the thresholds of the privacy specification",
             )
-        return solved
+        return answer

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numba
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, SmallIntArray
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 
 UNPLACED = -1
 """Instead of a bucket number: the sweep left this record over."""
@@ -20,7 +19,7 @@ def sweep(
     order: IntArray,
     sa_codes: CodeArray,
     limits: SmallIntArray,
-    heartbeat: Callable[[], None],
+    pulse: Pulse = UNLIMITED,
 ) -> IntArray:
     """Gather records in their order into buckets that respect the limits.
 
@@ -35,8 +34,8 @@ def sweep(
         Sensitive value of each record.
     limits : ndarray of int16, shape (m, M + 1)
         Most occurrences of each value in a bucket of each size 0 … M; not decreasing with the size.
-    heartbeat : callable
-        Called every few milliseconds of work; what it raises ends the sweep.
+    pulse : Pulse
+        Beaten every few milliseconds of work; what that raises ends the sweep.
 
     Returns
     -------
@@ -59,7 +58,7 @@ def sweep(
     --------
     >>> limits = np.array([[0, 0, 1, 1], [0, 1, 2, 3]], dtype=np.int16)  # a half, and anything
     >>> values = np.array([1, 0, 0, 1, 1, 0], dtype=np.int32)
-    >>> sweep(np.arange(6), values, limits, lambda: None).tolist()
+    >>> sweep(np.arange(6), values, limits).tolist()
     [0, 1, 2, 1, 2, -1]
     """
     n_values, n_sizes = limits.shape
@@ -73,7 +72,7 @@ def sweep(
     smallest = np.where(able.any(axis=1), able.argmax(axis=1), n_sizes).astype(np.int64)
     length = max(1, min(_RECORDS_PER_BLOCK, _CELLS_PER_BLOCK // n_sizes))
     for start in range(0, order.size, length):
-        heartbeat()
+        pulse.beat()
         _sweep_block(
             order[start : start + length],
             sa_codes,
@@ -94,7 +93,7 @@ def place_left_over(
     order: IntArray,
     sa_codes: CodeArray,
     limits: SmallIntArray,
-    heartbeat: Callable[[], None],
+    pulse: Pulse = UNLIMITED,
 ) -> None:
     """Add each record left over to the nearest bucket that has room for its value.
 
@@ -103,7 +102,7 @@ def place_left_over(
     buckets : ndarray of int64, shape (n_records,)
         What :func:`sweep` returned; changed in place. A record for whose value no bucket has room
         remains :data:`UNPLACED`.
-    order, sa_codes, limits, heartbeat
+    order, sa_codes, limits, pulse
         As for :func:`sweep`.
 
     Notes
@@ -115,7 +114,7 @@ def place_left_over(
     --------
     >>> limits = np.array([[0, 0, 1, 1], [0, 1, 2, 3]], dtype=np.int16)
     >>> buckets, values = np.array([0, 1, 1, -1]), np.array([1, 1, 1, 0], dtype=np.int32)
-    >>> place_left_over(buckets, np.arange(4), values, limits, lambda: None)
+    >>> place_left_over(buckets, np.arange(4), values, limits)
     >>> buckets.tolist()
     [0, 1, 1, 1]
     """
@@ -132,7 +131,7 @@ def place_left_over(
     waiting = waiting[np.argsort(sa_codes[waiting], kind="stable")]
     values, starts = np.unique(sa_codes[waiting], return_index=True)
     for value, records in zip(values.tolist(), np.split(waiting, starts[1:]), strict=True):
-        heartbeat()
+        pulse.beat()
         own_buckets = buckets[by_value[ends[value - 1] if value else 0 : ends[value]]]
         own = np.bincount(own_buckets[own_buckets != UNPLACED], minlength=sizes.size)
         _place(records, beside, sizes, own, limits[value], buckets)

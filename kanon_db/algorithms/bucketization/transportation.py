@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import BoolArray, IntArray
-from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +35,7 @@ def transport(
     demands: IntArray,
     capacities: IntArray,
     *,
-    heartbeat: Callable[[], None] = no_heartbeat,
+    pulse: Pulse = UNLIMITED,
 ) -> Transport:
     """Send all supplies to the demands within the capacities, spread evenly, or prove it hopeless.
 
@@ -47,8 +46,8 @@ def transport(
         Their sum is that of the supplies, or else not all of them are met exactly.
     capacities : ndarray of int64, shape (m, q)
         Most that each supply may send to each demand; all sums must stay below 2**63.
-    heartbeat : callable
-        Called every few milliseconds of work; what it raises ends it.
+    pulse : Pulse
+        Beaten every few milliseconds of work; what that raises ends it.
 
     Returns
     -------
@@ -84,10 +83,10 @@ def transport(
     has, free = amount > 0, room > 0
     passes = np.empty((demands.size, demands.size), dtype=np.bool_)
     for j in range(demands.size):
-        heartbeat()
+        pulse.beat()
         passes[j] = (has[j] & free).any(axis=1)
     while True:
-        heartbeat()
+        pulse.beat()
         path, reached = _shortest_path(excess, passes)
         if not path:
             break

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.setting import BucketSetting, record_counts
 from kanon_db.algorithms.ground.arrays import IntArray, SmallIntArray
-from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.errors import IneligibleError, InfeasibleError, InvalidParameterError
 
 Pruning = Literal["none", "loss", "full"]
@@ -40,7 +40,7 @@ def two_size(
     max_bucket_size: int,
     *,
     pruning: Pruning = "full",
-    heartbeat: Callable[[], None] = no_heartbeat,
+    pulse: Pulse = UNLIMITED,
 ) -> BucketSetting:
     """Find the bucket setting of at most two sizes with the smallest loss.
 
@@ -61,8 +61,8 @@ def two_size(
         all; "loss" skips those whose first candidate already loses more than the best setting
         known; "full" takes pairs by the loss of the first candidate that can fill its buckets,
         and stops when that exceeds the best.
-    heartbeat : callable
-        Called every few milliseconds of work; what it raises ends the search.
+    pulse : Pulse
+        Beaten every few milliseconds of work; what that raises ends the search.
 
     Returns
     -------
@@ -148,13 +148,13 @@ def two_size(
             detail=f"{len(types):,} distinct thresholds, max_bucket_size = {max_bucket_size}",
             hint=f"lower max_bucket_size to at most {_MAX_CELLS // len(types)}",
         )
-    instance = _Instance.of(types, smallest, largest, heartbeat)
-    best = _search(instance, _pair_blocks(smallest, largest), pruning, heartbeat)
+    instance = _Instance.of(types, smallest, largest, pulse)
+    best = _search(instance, _pair_blocks(smallest, largest), pruning, pulse)
     if best is None:
         raise InfeasibleError(
             "no bucket setting of at most two sizes is valid",
             detail=f"bucket sizes {smallest} to {largest}, n_records = {n_records:,}",
-            hint=_hint(types, smallest, max_bucket_size, heartbeat),
+            hint=_hint(types, smallest, max_bucket_size, pulse),
         )
     return best
 
@@ -169,20 +169,18 @@ class _Instance:
     limits: SmallIntArray  # (r, M' + 1): floor(f'_i S) of the binding values
 
     @classmethod
-    def of(
-        cls, types: ValueTypes, smallest: int, largest: int, heartbeat: Callable[[], None]
-    ) -> _Instance:
+    def of(cls, types: ValueTypes, smallest: int, largest: int, pulse: Pulse) -> _Instance:
         counts = np.array([count for count, _ in types], dtype=np.int64)
         privacy = FPrimePrivacy(tuple(threshold for _, threshold in types))
         n_values = np.array(list(types.values()), dtype=np.int64)
         limits = np.empty((counts.size, largest + 1), dtype=np.int16)
         for start in range(0, largest + 1, _SIZES_PER_BLOCK):
-            heartbeat()
+            pulse.beat()
             sizes = np.arange(start, min(start + _SIZES_PER_BLOCK, largest + 1))
             limits[:, sizes] = privacy.occurrence_limits(sizes)
         capacity = np.zeros(largest + 1, dtype=np.int64)
         for size in range(smallest, largest + 1):
-            heartbeat()
+            pulse.beat()
             capacity[size] = _fill_capacity(counts, limits[:, size], n_values, size)
         binding = _binding_values(counts, limits)
         return cls(int(counts @ n_values), capacity, counts[binding], limits[binding])
@@ -280,12 +278,12 @@ def _search(
     instance: _Instance,
     pair_blocks: Iterable[tuple[IntArray, IntArray]],
     pruning: Pruning,
-    heartbeat: Callable[[], None],
+    pulse: Pulse,
 ) -> BucketSetting | None:
     best = None  # loss, S1, S2, b1, b2: equal losses are compared on, so that order does not show
     longest_chunk = max(_FIRST_CHUNK, _CELLS_PER_CHUNK // instance.counts.size)
     for size1, size2 in pair_blocks:
-        heartbeat()
+        pulse.beat()
         if best is not None and pruning != "none":
             # Pairs come by increasing S1, and loss per record, (S - 1)² / S, increases with S.
             least = int(size1[0])
@@ -298,7 +296,7 @@ def _search(
             pairs = pairs[np.argsort(bound[pairs], kind="stable")]
         length = _FIRST_CHUNK
         while pairs.size:
-            heartbeat()
+            pulse.beat()
             found = _best_valid(instance, lists.take(pairs[:length]))
             pairs = pairs[length:]
             best = min(filter(None, (best, found)), default=None)
@@ -331,19 +329,17 @@ def _best_valid(instance: _Instance, lists: _Candidates) -> tuple[int, ...] | No
     return tuple(int(x) for x in (loss[i], lists.size1[i], lists.size2[i], b1, b2))
 
 
-def _hint(
-    types: ValueTypes, smallest: int, max_bucket_size: int, heartbeat: Callable[[], None]
-) -> str:
+def _hint(types: ValueTypes, smallest: int, max_bucket_size: int, pulse: Pulse) -> str:
     """Name the smallest sufficient max_bucket_size, if it is not far."""
     n_records = sum(count * n_values for (count, _), n_values in types.items())
     largest = min(n_records, 4 * max_bucket_size, _MAX_SUGGESTED_SIZE, _MAX_CELLS // len(types))
     if largest <= max_bucket_size:
         return "raise the thresholds of the privacy specification"
-    instance = _Instance.of(types, smallest, largest, heartbeat)
+    instance = _Instance.of(types, smallest, largest, pulse)
     for size in range(max_bucket_size + 1, largest + 1):
         size1 = np.arange(smallest, size + 1)
         pairs = [(size1, np.full_like(size1, size))]
-        if _search(instance, pairs, "full", heartbeat) is not None:
+        if _search(instance, pairs, "full", pulse) is not None:
             return f"raise max_bucket_size to {size}"
     return (
         "raise the thresholds of the privacy specification: "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import highspy
 import numba
 import numpy as np
 
@@ -20,7 +19,7 @@ from kanon_db.algorithms.freeform.graph import (
 from kanon_db.algorithms.freeform.sort_greedy import sort_greedy
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
-from kanon_db.algorithms.ground.solver import run
+from kanon_db.algorithms.ground.solver import new_solver, run
 from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.errors import InvalidParameterError
 
@@ -133,10 +132,8 @@ class _Program:
         self._graph = graph
         # The solver is given weights up to 1.
         self._scale = max(int(graph.originals.whole.sum() + graph.originals.step.sum()), 1)
-        self._highs = highs = highspy.Highs()  # type: ignore[no-untyped-call]
-        for option, value in (("output_flag", False), ("threads", 1), ("solver", "simplex")):
-            highs.setOptionValue(option, value)
-        highs.HandleUserInterrupt = True
+        self._highs = highs = new_solver()
+        highs.setOptionValue("solver", "simplex")
         degrees = np.full(2 * n, k - 1.0)
         none = np.zeros(0, dtype=np.int32)
         highs.addRows(2 * n, degrees, degrees, 0, np.zeros(2 * n, np.int32), none, np.zeros(0))
@@ -160,7 +157,7 @@ class _Program:
     def solve(self, pulse: Pulse) -> tuple[IntArray, IntArray]:
         """Find prices of the cells, and what each original may pay at most, in units."""
         n = self._graph.record.size
-        run(self._highs, pulse.beat)
+        run(self._highs, pulse)
         duals = np.array(self._highs.getSolution().row_dual) * self._scale
         whole = np.rint(duals).astype(np.int64)
         return -whole[n:], whole[:n]

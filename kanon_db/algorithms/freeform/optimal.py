@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 from itertools import combinations
 from math import ceil, comb, isfinite
-from typing import Literal
 
 import numpy as np
 import pulp  # type: ignore[import-untyped]
@@ -18,16 +15,15 @@ from kanon_db.algorithms.freeform.losses import cell_units, units_lost
 from kanon_db.algorithms.freeform.result import Freeform
 from kanon_db.algorithms.generalization.initial import check_k
 from kanon_db.algorithms.ground.arrays import CodeArray
-from kanon_db.algorithms.ground.pulse import Pulse, no_heartbeat
-from kanon_db.algorithms.ground.solver import HiGHS, watched
+from kanon_db.algorithms.ground.proof import Proof
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
+from kanon_db.algorithms.ground.solver import add_constraint, solve_problem
 from kanon_db.algorithms.recoding.microdata import Microdata
 from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
 MAX_COLUMNS = 2**16
 """Most sets of originals that cells may cover, those of all cells together."""
-
-Status = Literal["optimal", "feasible"]
 
 _TOLERANCE = 1e-6  # of the solver's bound, relative
 
@@ -39,23 +35,12 @@ class OptimalFreeform(Freeform):
     Parameters
     ----------
     matches : ndarray of int32, shape (n_records, k)
-    status : {"optimal", "feasible"}
-        Whether the graph is proven to be optimal; if not, time ran out.
-    objective : Fraction
-        Loss of all records: the sum of NCP over records and attributes, times the weights.
-    lower_bound : Fraction
-        Proven lower bound on the loss of any graph.
+    proof : Proof
+        Loss of all records, which is the sum of NCP over records and attributes, times the
+        weights; and a bound on that of any graph.
     """
 
-    status: Status
-    objective: Fraction
-    lower_bound: Fraction
-
-    @property
-    def gap(self) -> float:
-        """Distance from the lower bound relative to the objective, in the range 0 to 1."""
-        loss = self.objective
-        return float((loss - self.lower_bound) / loss) if loss else 0.0
+    proof: Proof
 
 
 def optimal(
@@ -63,8 +48,7 @@ def optimal(
     k: int,
     *,
     symmetric: bool = False,
-    time_limit: float = 60.0,
-    heartbeat: Callable[[], None] = no_heartbeat,
+    pulse: Pulse = UNLIMITED,
 ) -> OptimalFreeform:
     """Find the k-regular generalization graph of the least loss. For some ten records.
 
@@ -75,10 +59,9 @@ def optimal(
         Matches of each record, at least 1.
     symmetric : bool
         Whether the graph is to be reciprocal: records match each other or not at all.
-    time_limit : float
-        Seconds that the solver may take.
-    heartbeat : callable
-        Called every few milliseconds, in the thread of the caller; what it raises ends the work.
+    pulse : Pulse
+        Beaten every few milliseconds, in the thread of the caller; what that raises ends the
+        work. Stating a large model takes a second or two without a beat.
 
     Returns
     -------
@@ -90,7 +73,7 @@ def optimal(
     InfeasibleError
         If there are fewer than ``k`` records.
     InvalidParameterError
-        If ``k`` is less than 1, ``time_limit`` is not above 0, or the table is too large.
+        If ``k`` is less than 1, or the table is too large.
 
     Notes
     -----
@@ -108,7 +91,7 @@ def optimal(
     >>> from kanon_db.algorithms.recoding.microdata import Attribute
     >>> age = Attribute(4, numbers=np.array([20.0, 30, 50, 60]), lower=20, upper=60)
     >>> found = optimal(Microdata([[0], [1], [2], [3]], (age,)), 2)
-    >>> found.status, found.objective, found.matches.tolist()
+    >>> found.proof.status, found.proof.objective, found.matches.tolist()
     ('optimal', Fraction(1, 1), [[0, 1], [1, 0], [2, 3], [3, 2]])
     """
     n = microdata.n_records
@@ -121,27 +104,18 @@ def optimal(
             f"{MAX_COLUMNS:,}",
             hint="use the method hungarian or sort_greedy",
         )
-    if not time_limit > 0:
-        raise InvalidParameterError(
-            "time_limit must be above 0", detail=f"time_limit = {time_limit}"
-        )
     ncp = Ncp.of(microdata)
     if not n or k in (1, n):
         matches = np.array([np.roll(np.arange(n), -r) for r in range(k)], dtype=np.int32).T
         matches = np.ascontiguousarray(matches.reshape(n, k))
         loss = units_lost(ncp, matches)
-        return OptimalFreeform(matches, "optimal", loss * ncp.unit, loss * ncp.unit)
-    start = None if symmetric else hungarian(ncp, k, pulse=Pulse(heartbeat=heartbeat))
-    return _solve(ncp, k, start, symmetric, time_limit, heartbeat)
+        return OptimalFreeform(matches, Proof.of(loss, loss, ncp.unit))
+    start = None if symmetric else hungarian(ncp, k, pulse=pulse)
+    return _solve(ncp, k, start, symmetric, pulse)
 
 
 def _solve(
-    ncp: Ncp,
-    k: int,
-    start: CodeArray | None,
-    symmetric: bool,
-    time_limit: float,
-    heartbeat: Callable[[], None],
+    ncp: Ncp, k: int, start: CodeArray | None, symmetric: bool, pulse: Pulse
 ) -> OptimalFreeform:
     n = ncp.values.shape[0]
     subsets = list(combinations(range(n - 1), k - 1))
@@ -149,15 +123,19 @@ def _solve(
     problem = pulp.LpProblem("freeform", pulp.LpMinimize)
     covered: list[list[list[pulp.LpVariable]]] = [[[] for _ in range(n)] for _ in range(n)]
     rows, losses, columns = [], [], []
+    known = set()
+    if start is not None:
+        known = {(cell, *sorted({*row} - {cell})) for cell, row in enumerate(start.tolist())}
     for cell in range(n):
-        heartbeat()
         others = of_others + (of_others >= cell)
         of_cell = np.column_stack([np.full(len(subsets), cell), others])
         rows.append(of_cell)
         losses.append(cell_units(ncp, of_cell))
-        for number, originals in watched(others.tolist(), heartbeat):
+        for number, originals in enumerate(pulse.watched(others.tolist())):
             column = problem.add_variable(f"y{cell:05}{number:09}", cat=pulp.LpBinary)
             columns.append(column)
+            if known:
+                column.setInitialValue(int((cell, *originals) in known))
             for original in (cell, *originals):
                 covered[cell][original].append(column)
     matches, units = np.concatenate(rows), np.concatenate(losses)
@@ -165,59 +143,34 @@ def _solve(
     problem.setObjective(
         pulp.LpAffineExpression(zip(columns, (units / scale).tolist(), strict=True))
     )
+    equal = pulp.LpConstraintEQ
     for record in range(n):
-        heartbeat()
-        _require(problem, covered[record][record], [], 1)
-        cells = [column for cell in range(n) for column in covered[cell][record]]
-        _require(problem, cells, [], k)
+        pulse.beat()
+        add_constraint(problem, [(column, 1) for column in covered[record][record]], equal, 1)
+        of_record = [(column, 1) for of_cell in covered for column in of_cell[record]]
+        add_constraint(problem, of_record, equal, k)
         if symmetric:
             for other in range(record):
-                _require(problem, covered[record][other], covered[other][record], 0)
-    values = {}
-    if start is not None:
-        taken = np.zeros(len(columns), dtype=np.bool_)
-        place = {row.tobytes(): number for number, row in enumerate(matches)}
-        for cell in range(n):
-            row = np.array([cell, *sorted(set(start[cell].tolist()) - {cell})], dtype=np.int64)
-            taken[place[row.tobytes()]] = True
-        values = dict(zip(columns, taken.astype(float).tolist(), strict=True))
-    solver = HiGHS(values, time_limit, heartbeat, gap=0.0)
-    problem.solve(solver)
+                terms = [(column, 1) for column in covered[record][other]]
+                terms += [(column, -1) for column in covered[other][record]]
+                add_constraint(problem, terms, equal, 0)
     found = [] if start is None else [start]
-    if solver.found:
-        chosen = [round(column.varValue) == 1 for column in columns]
-        found.append(as_assignments(matches[chosen]))
+    answer = solve_problem(problem, pulse)
+    if answer.values is not None:
+        found.append(as_assignments(matches[np.rint(answer.values) == 1]))
     if not found:
         raise InfeasibleError(
-            "no reciprocal graph exists" if solver.infeasible else "no graph was found in time",
-            detail=f"n_records = {n}, k = {k}, time_limit = {time_limit:g} s",
+            "no reciprocal graph exists" if answer.is_infeasible else "no graph was found in time",
+            detail=f"n_records = {n}, k = {k}, time_limit = {pulse.seconds:g} s",
             hint="n_records * (k - 1) must be even: take another k"
-            if solver.infeasible
+            if answer.is_infeasible
             else "allow more time",
         )
     totals = [units_lost(ncp, graph) for graph in found]
     total = min(totals)
-    bound = 0
-    if isfinite(solver.bound):
-        bound = min(max(ceil(solver.bound * scale - _TOLERANCE * total), 0), total)
-        if solver.bound * scale >= total * (1 - _TOLERANCE):
+    bound, least = 0, answer.lower_bound * scale
+    if isfinite(least):
+        bound = max(ceil(least - _TOLERANCE * total), 0)
+        if least >= total * (1 - _TOLERANCE):
             bound = total
-    return OptimalFreeform(
-        found[totals.index(total)],
-        "optimal" if bound == total else "feasible",
-        total * ncp.unit,
-        bound * ncp.unit,
-    )
-
-
-def _require(
-    problem: pulp.LpProblem,
-    columns: list[pulp.LpVariable],
-    others: list[pulp.LpVariable],
-    right: int,
-) -> None:
-    """Let the sum of some columns exceed that of others by so many."""
-    terms = [(column, 1) for column in columns] + [(column, -1) for column in others]
-    problem.addConstraint(
-        pulp.LpConstraint(pulp.LpAffineExpression(terms), pulp.LpConstraintEQ, rhs=right)
-    )
+    return OptimalFreeform(found[totals.index(total)], Proof.of(total, bound, ncp.unit))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 from math import ceil, isfinite
 from typing import Literal, get_args
 
-from kanon_db.algorithms.generalization.exact.class_search import RowTypes
+from kanon_db.algorithms.generalization.exact.distinct_records import DistinctRecords
 from kanon_db.algorithms.generalization.exact.neighborhoods import improve_neighborhoods
 from kanon_db.algorithms.generalization.exact.pairwise import solve_pairwise
 from kanon_db.algorithms.generalization.exact.set_partition import check_size, set_partition
@@ -16,17 +14,15 @@ from kanon_db.algorithms.generalization.greedy_search import greedy_search
 from kanon_db.algorithms.generalization.initial import check_k, sort_order
 from kanon_db.algorithms.generalization.split_carry import split_carry
 from kanon_db.algorithms.ground.arrays import IntArray
-from kanon_db.algorithms.ground.pulse import no_heartbeat
-from kanon_db.algorithms.ground.solver import Deadline
+from kanon_db.algorithms.ground.proof import Proof
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.recoding.exact_loss import ExactLoss, Loss
 from kanon_db.algorithms.recoding.microdata import Microdata
 from kanon_db.errors import InvalidParameterError
 
-Status = Literal["optimal", "feasible"]
 Formulation = Literal["set_partition", "bigm"]
 
 _SHARE_OF_START = 1 / 6  # of the time, each of two steps
-_LEAST_SECONDS = 1e-3
 _TOLERANCE = 1e-6  # of the solver's bound, relative
 
 
@@ -38,28 +34,17 @@ class OptimalGeneralization:
     ----------
     class_of_record : ndarray of int64, shape (n_records,)
         Number of the class of each record.
-    status : {"optimal", "feasible"}
-        Whether the classes are proven to be optimal; if not, time ran out.
-    objective : Fraction
-        Loss of all records: the sum over records and attributes, times the attributes' weights.
-    lower_bound : Fraction
-        Proven lower bound on the loss of any classes.
+    proof : Proof
+        Loss of all records, which is the sum over records and attributes, times the attributes'
+        weights; and a bound on that of any classes.
     n_classes : int
         Most classes that the search had as columns of its model at a time; 0 by the formulation
         ``bigm``.
     """
 
     class_of_record: IntArray
-    status: Status
-    objective: Fraction
-    lower_bound: Fraction
+    proof: Proof
     n_classes: int
-
-    @property
-    def gap(self) -> float:
-        """Distance from the lower bound relative to the objective, in the range 0 to 1."""
-        loss = self.objective
-        return float((loss - self.lower_bound) / loss) if loss else 0.0
 
 
 def optimal(
@@ -68,8 +53,7 @@ def optimal(
     *,
     formulation: Formulation = "set_partition",
     loss: Loss = "ncp",
-    time_limit: float = 60.0,
-    heartbeat: Callable[[], None] = no_heartbeat,
+    pulse: Pulse = UNLIMITED,
 ) -> OptimalGeneralization:
     """Find classes of at least k records with the least total loss.
 
@@ -83,10 +67,8 @@ def optimal(
         records: for reference, and tables of some ten records.
     loss : {"ncp", "binary"}
         See :class:`~kanon_db.algorithms.recoding.exact_loss.ExactLoss`.
-    time_limit : float
-        Seconds that the search may take, about.
-    heartbeat : callable
-        Called every few milliseconds, in the thread of the caller; what it raises ends the work.
+    pulse : Pulse
+        Beaten every few milliseconds, in the thread of the caller; what that raises ends the work.
 
     Returns
     -------
@@ -98,9 +80,9 @@ def optimal(
     InfeasibleError
         If there are fewer than ``k`` records.
     InvalidParameterError
-        If ``k``, ``formulation``, ``loss`` or ``time_limit`` is out of range, there are more than
-        :data:`~.exact.set_partition.MAX_RECORDS` records, or the table
-        is not for the formulation ``bigm``.
+        If ``k``, ``formulation`` or ``loss`` is out of range, there are more than
+        :data:`~.exact.set_partition.MAX_RECORDS` records, or the table is not for the formulation
+        ``bigm``.
 
     Notes
     -----
@@ -120,66 +102,43 @@ def optimal(
     >>> from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
     >>> age = Attribute(4, numbers=np.array([20.0, 30.0, 50.0, 60.0]), lower=20, upper=60)
     >>> found = optimal(Microdata([[0], [1], [2], [3]], (age,)), 2)
-    >>> found.status, found.objective, found.class_of_record.tolist()
+    >>> found.proof.status, found.proof.objective, found.class_of_record.tolist()
     ('optimal', Fraction(1, 1), [0, 0, 1, 1])
     """
     n_records = microdata.n_records
     check_k(k, n_records)
-    _check(formulation, loss, time_limit)
+    _check(formulation, loss)
     if formulation == "set_partition":
         check_size(n_records)
     exact = ExactLoss.of(microdata, loss)
     order = sort_order(microdata)
-    deadline = Deadline(time_limit)
-    share = time_limit * _SHARE_OF_START
-    classes = split_carry(
-        microdata, k, loss=loss, time_limit=share, heartbeat=heartbeat
-    ).class_of_record
+    seconds = pulse.seconds * _SHARE_OF_START
+    classes = split_carry(microdata, k, loss=loss, pulse=pulse.within(seconds)).class_of_record
     bound = n_classes = 0
-    greedy = greedy_search(microdata, k, heartbeat=heartbeat).class_of_record
+    greedy = greedy_search(microdata, k, heartbeat=pulse.beat).class_of_record
     if exact.units_of(greedy) < exact.units_of(classes):
         classes = greedy
     if k > 1 and n_records and formulation == "set_partition":
-        classes = improve_neighborhoods(
-            exact, order, classes, k, is_over=Deadline(share), heartbeat=heartbeat
-        )
-        found = set_partition(
-            RowTypes.of(exact, order),
-            k,
-            exact.units_of(classes),
-            is_over=deadline,
-            heartbeat=heartbeat,
-        )
-        bound, n_classes = found.lower_bound, found.n_classes
+        classes = improve_neighborhoods(exact, order, classes, k, pulse=pulse.within(seconds))
+        records = DistinctRecords.of(exact, order)
+        found = set_partition(records, k, exact.units_of(classes), pulse=pulse)
+        bound, n_classes = int(found.proof.lower_bound), found.n_classes
         if found.classes is not None:
             classes[order] = found.classes.of_records()
     elif k > 1 and n_records:
-        # The solver takes no negative limit.
-        seconds = max(deadline.seconds_left, _LEAST_SECONDS)
-        solved = solve_pairwise(exact, loss, k, classes, time_limit=seconds, heartbeat=heartbeat)
-        if isfinite(solved.lower_bound):
-            bound = max(ceil(solved.lower_bound - _TOLERANCE * abs(solved.lower_bound)), 0)
-        better = solved.class_of_record
+        better, least = solve_pairwise(exact, loss, k, classes, pulse)
+        if isfinite(least):
+            bound = max(ceil(least - _TOLERANCE * abs(least)), 0)
         if better is not None and exact.units_of(better) < exact.units_of(classes):
             classes = better
-    units = exact.units_of(classes)
-    return OptimalGeneralization(
-        classes,
-        "optimal" if units <= bound else "feasible",
-        units * exact.unit,
-        min(bound, units) * exact.unit,
-        n_classes,
-    )
+    proof = Proof.of(exact.units_of(classes), bound, exact.unit)
+    return OptimalGeneralization(classes, proof, n_classes)
 
 
-def _check(formulation: Formulation, loss: Loss, time_limit: float) -> None:
+def _check(formulation: Formulation, loss: Loss) -> None:
     if formulation not in get_args(Formulation):
         raise InvalidParameterError(
             "unknown formulation", hint=f"use one of {', '.join(get_args(Formulation))}"
         )
     if loss not in get_args(Loss):
         raise InvalidParameterError("unknown loss", hint=f"use one of {', '.join(get_args(Loss))}")
-    if not time_limit > 0:
-        raise InvalidParameterError(
-            "time_limit must be above 0 seconds", detail=f"time_limit = {time_limit}"
-        )

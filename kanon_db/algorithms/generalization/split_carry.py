@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf
 
 import numpy as np
 
-from kanon_db.algorithms.generalization.exact.class_search import RowTypes
+from kanon_db.algorithms.generalization.exact.distinct_records import DistinctRecords
 from kanon_db.algorithms.generalization.exact.set_partition import set_partition
 from kanon_db.algorithms.generalization.initial import check_k, classes_of_k, sort_order
 from kanon_db.algorithms.ground.arrays import IntArray
-from kanon_db.algorithms.ground.pulse import no_heartbeat
-from kanon_db.algorithms.ground.solver import Deadline
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.recoding.exact_loss import ExactLoss, Loss
 from kanon_db.algorithms.recoding.microdata import Microdata
 from kanon_db.errors import InvalidParameterError
@@ -46,8 +43,7 @@ def split_carry(
     carry: int | None = None,
     bubble: tuple[int, int] | None = None,
     loss: Loss = "ncp",
-    time_limit: float = 60.0,
-    heartbeat: Callable[[], None] = no_heartbeat,
+    pulse: Pulse = UNLIMITED,
 ) -> SplitCarry:
     """Split the sorted records into small problems, solve these, and carry classes to the next.
 
@@ -68,11 +64,10 @@ def split_carry(
         others go on. In place of ``s`` and ``carry``.
     loss : {"ncp", "binary"}
         See :class:`~kanon_db.algorithms.recoding.exact_loss.ExactLoss`.
-    time_limit : float
-        Seconds for all sub-problems, shared out evenly; what one leaves over is for later ones.
-        Where the time is over, the best classes found so far remain. Infinity for no limit.
-    heartbeat : callable
-        Called every few milliseconds.
+    pulse : Pulse
+        Its time is shared out evenly among the sub-problems; what one leaves over is for later
+        ones. Where the time is over, the best classes found so far remain. Beaten every few
+        milliseconds.
 
     Returns
     -------
@@ -83,8 +78,8 @@ def split_carry(
     InfeasibleError
         If there are fewer than ``k`` records.
     InvalidParameterError
-        If ``k``, ``s``, ``carry``, ``bubble`` or ``time_limit`` is out of range, or a sub-problem
-        has more than :data:`~.exact.set_partition.MAX_RECORDS` records.
+        If ``k``, ``s``, ``carry`` or ``bubble`` is out of range, or a sub-problem has more than
+        :data:`~.exact.set_partition.MAX_RECORDS` records.
 
     Notes
     -----
@@ -102,32 +97,30 @@ def split_carry(
     n_records = microdata.n_records
     check_k(k, n_records)
     carry = k if carry is None else carry
-    _check(k, s, carry, bubble, time_limit)
+    _check(k, s, carry, bubble)
     exact = ExactLoss.of(microdata, loss)
     order = sort_order(microdata)
-    chain = _Chain(exact, order, k, heartbeat)
+    chain = _Chain(exact, order, k)
     if k > 1:
-        deadline = Deadline(time_limit)
         rows_per_problem = k * s if bubble is None else max(bubble[0] - k, k)
         n_problems = -(-n_records // rows_per_problem)
         while chain.n_read < n_records:
             # The share of this sub-problem ends when those to come have only theirs left.
-            n_left = max(n_problems - len(chain.sizes) - 1, 0)
-            is_over = _until(deadline, time_limit * n_left / n_problems if n_left else 0.0)
+            turn = pulse.until(min(1.0, (len(chain.sizes) + 1) / n_problems))
             if bubble is None:
                 chain.read(s)
-                chain.solve(is_over)
+                chain.solve(turn)
                 chain.accept_before(carry)
             else:
                 chain.read_up_to(bubble[0])
-                chain.solve(is_over)
+                chain.solve(turn)
                 chain.accept_least(bubble[1])
     return SplitCarry(
         chain.class_of_record(), np.array(chain.sizes, dtype=np.int64), chain.n_cut_short
     )
 
 
-def _check(k: int, s: int, carry: int, bubble: tuple[int, int] | None, time_limit: float) -> None:
+def _check(k: int, s: int, carry: int, bubble: tuple[int, int] | None) -> None:
     if s < 1 or carry < 1:
         raise InvalidParameterError("s and carry must be at least 1", detail=f"{s = }, {carry = }")
     if bubble is not None and not (bubble[0] >= 2 * k and bubble[1] >= 1):
@@ -135,23 +128,13 @@ def _check(k: int, s: int, carry: int, bubble: tuple[int, int] | None, time_limi
             "bubble must be a number of at least 2k records and one of at least 1 class",
             detail=f"{bubble = }, {k = }",
         )
-    if not time_limit > 0:
-        raise InvalidParameterError(
-            "time_limit must be above 0 seconds", detail=f"time_limit = {time_limit}"
-        )
-
-
-def _until(deadline: Deadline, seconds_left: float) -> Callable[[], bool]:
-    return lambda: deadline.seconds_left <= seconds_left < inf
 
 
 class _Chain:
     """Sub-problems: classes of positions in the sorted order, and what they lose in units."""
 
-    def __init__(
-        self, exact: ExactLoss, order: IntArray, k: int, heartbeat: Callable[[], None]
-    ) -> None:
-        self._exact, self._order, self._k, self._heartbeat = exact, order, k, heartbeat
+    def __init__(self, exact: ExactLoss, order: IntArray, k: int) -> None:
+        self._exact, self._order, self._k = exact, order, k
         n_records = order.size
         self._n_groups = n_records // k
         self._group_ends = np.arange(1, self._n_groups + 1) * k
@@ -201,31 +184,25 @@ class _Chain:
             self._open.append((int(self._exact.of_classes(self._order[part], ends)[0]), part))
         self.n_read = end
 
-    def solve(self, is_over: Callable[[], bool]) -> None:
+    def solve(self, pulse: Pulse) -> None:
         """Find the best classes of the records that are open."""
         rows = np.sort(np.concatenate([positions for _, positions in self._open]))
         self.sizes.append(rows.size)
         upper = sum(loss for loss, _ in self._open)
-        self._heartbeat()
+        pulse.beat()
         if not upper:
             return
-        if is_over():
+        if pulse.is_over:
             self.n_cut_short += 1
             return
-        found = set_partition(
-            RowTypes.of(self._exact, self._order[rows]),
-            self._k,
-            upper,
-            is_over=is_over,
-            heartbeat=self._heartbeat,
-        )
+        records = DistinctRecords.of(self._exact, self._order[rows])
+        found = set_partition(records, self._k, upper, pulse=pulse)
         if found.classes is not None:
-            upper = int(found.classes.losses.sum())
             class_of_row = found.classes.of_records()
             by_class = rows[np.argsort(class_of_row, kind="stable")]
             parts = np.split(by_class, np.cumsum(found.classes.sizes)[:-1])
             self._open = list(zip(found.classes.losses.tolist(), parts, strict=True))
-        self.n_cut_short += found.lower_bound < upper
+        self.n_cut_short += not found.proof.is_optimal
 
     def accept_before(self, carry: int) -> None:
         """Make final the classes that hold none of the last records."""

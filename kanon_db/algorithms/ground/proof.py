@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 Status: TypeAlias = Literal["optimal", "feasible"]
 
@@ -28,6 +28,23 @@ class Proof:
 
     objective: Fraction
     lower_bound: Fraction
+
+    @classmethod
+    def of(cls, objective: int, lower_bound: int, unit: Fraction = Fraction(1)) -> Self:
+        """Make a proof of whole numbers of a unit.
+
+        Parameters
+        ----------
+        objective, lower_bound : int
+            A bound above the objective means that nothing better exists, and is lowered to it.
+        unit : Fraction
+            What 1 stands for.
+
+        Returns
+        -------
+        Proof
+        """
+        return cls(objective * unit, min(lower_bound, objective) * unit)
 
     @property
     def is_optimal(self) -> bool:

@@ -55,11 +55,15 @@ class Pulse:
     @property
     def spent(self) -> float:
         """Share of the time that has passed, above 1 after the end; 0 without a limit."""
-        return (monotonic() - self._start) / self.seconds
+        return (monotonic() - self._start) / self.seconds if self.seconds > 0 else inf
 
     def within(self, seconds: float) -> Self:
         """Return the same heartbeat with a limit from now on, which ends no later than this one."""
         return type(self)(min(seconds, self.seconds_left), self._heartbeat)
+
+    def until(self, share: float) -> Self:
+        """Return the same heartbeat, over when a share above 0 of this one's time has passed."""
+        return self.within(self.seconds * share - (monotonic() - self._start))
 
     def watched(self, items: Iterable[_T]) -> Iterator[_T]:
         """Go through items of light work, with a beat every few milliseconds.

@@ -1,55 +1,132 @@
-"""HiGHS, run so that it can be interrupted: directly, or for models made with PuLP."""
+"""HiGHS, run so that it can be interrupted.
+
+Small models are stated with PuLP and solved by :func:`solve_problem`. Large models, and those that
+gain rows or columns as a search goes on, are arrays that HiGHS takes directly: PuLP needs a second
+or more to state and hand over a hundred thousand constraints, one by one and without a beat.
+"""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
-from time import monotonic
-from typing import TypeVar
+from dataclasses import dataclass
+from math import inf
+from typing import NamedTuple
 
 import highspy
 import numpy as np
 import pulp  # type: ignore[import-untyped]
 
-from kanon_db.algorithms.ground.arrays import FloatArray
-
-_T = TypeVar("_T")
+from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, FloatArray, IntArray
+from kanon_db.algorithms.ground.pulse import Pulse
 
 _POLL_SECONDS = 0.005
-_ITEMS_PER_HEARTBEAT = 1000
 
 
-class Deadline:
-    """The end of a time limit.
+class Answer(NamedTuple):
+    """What the solver says, in its floating point numbers.
 
     Parameters
     ----------
-    seconds : float
-        From now on; infinity for no limit.
+    values : ndarray of float64, shape (n_variables,), or None
+        The best solution; None if none was found.
+    lower_bound : float
+        Bound on the objective, minus infinity if there is none.
+    is_infeasible : bool
+        Whether the solver proved that there is no solution.
     """
 
-    def __init__(self, seconds: float) -> None:
-        self._end = monotonic() + seconds
-
-    def __call__(self) -> bool:
-        """Tell whether the time is over."""
-        return self.seconds_left <= 0
-
-    @property
-    def seconds_left(self) -> float:
-        """Seconds until the end, negative after it."""
-        return self._end - monotonic()
+    values: FloatArray | None
+    lower_bound: float
+    is_infeasible: bool
 
 
-def run(highs: highspy.Highs, heartbeat: Callable[[], None]) -> None:
-    """Run the solver in a thread of its own, and keep the heart beating in this one.
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A mixed integer linear program to be minimized, as arrays.
+
+    Parameters
+    ----------
+    costs, lower, upper : ndarray, shape (n_variables,)
+        Coefficients in the objective, and bounds.
+    is_whole : ndarray of bool, shape (n_variables,)
+        Which variables must be whole numbers.
+    row_lower, row_upper : ndarray, shape (n_rows,)
+        Bounds on the sum of each row; infinite ones are none.
+    rows, columns : ndarray of int64, shape (n_terms,)
+        The row of each term, ascending, and its variable.
+    coefficients : ndarray, shape (n_terms,)
+    """
+
+    costs: AnyIntArray
+    lower: AnyIntArray
+    upper: AnyIntArray
+    is_whole: BoolArray
+    row_lower: AnyIntArray | FloatArray
+    row_upper: AnyIntArray | FloatArray
+    rows: IntArray
+    columns: IntArray
+    coefficients: AnyIntArray
+
+    def handed_over(self, *, gap: float) -> highspy.Highs:
+        """Give the model to a new solver.
+
+        Parameters
+        ----------
+        gap : float
+            Distance of objective and bound at which a solution counts as optimal.
+
+        Returns
+        -------
+        highspy.Highs
+        """
+        lp = highspy.HighsLp()
+        lp.num_col_, lp.num_row_ = self.costs.size, self.row_lower.size
+        lp.col_cost_ = self.costs.astype(np.float64)
+        lp.col_lower_, lp.col_upper_ = self.lower.astype(np.float64), self.upper.astype(np.float64)
+        kinds = highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger
+        lp.integrality_ = [kinds[whole] for whole in self.is_whole.tolist()]
+        lp.row_lower_ = self.row_lower.astype(np.float64)
+        lp.row_upper_ = self.row_upper.astype(np.float64)
+        lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+        lp.a_matrix_.start_ = np.searchsorted(self.rows, np.arange(self.row_lower.size + 1))
+        lp.a_matrix_.index_ = self.columns
+        lp.a_matrix_.value_ = self.coefficients.astype(np.float64)
+        highs = new_solver(gap=gap)
+        highs.passModel(lp)
+        return highs
+
+
+def new_solver(*, gap: float = 0.0) -> highspy.Highs:
+    """Make a solver that is quiet and can be interrupted.
+
+    Parameters
+    ----------
+    gap : float
+        Distance of objective and bound at which a solution counts as optimal.
+
+    Returns
+    -------
+    highspy.Highs
+    """
+    highs = highspy.Highs()  # type: ignore[no-untyped-call]
+    # One thread: the server that this runs in has other work.
+    for option, value in (("output_flag", False), ("threads", 1), ("mip_rel_gap", 0.0)):
+        highs.setOptionValue(option, value)
+    highs.setOptionValue("mip_abs_gap", gap)
+    highs.HandleUserInterrupt = True
+    return highs
+
+
+def run(highs: highspy.Highs, pulse: Pulse) -> None:
+    """Run the solver in a thread of its own, with beats in this one.
 
     Parameters
     ----------
     highs : highspy.Highs
-        With ``HandleUserInterrupt`` set.
-    heartbeat : callable
-        Called every few milliseconds; what it raises stops the solver.
+        From :func:`new_solver`.
+    pulse : Pulse
+        Beaten every few milliseconds; what that raises stops the solver. Its time limit is left
+        to :func:`solve`, since the duals of an interrupted linear program are of no use.
     """
     # Signals are for the thread that knows what to do about them: new threads block them.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
@@ -59,14 +136,44 @@ def run(highs: highspy.Highs, heartbeat: Callable[[], None]) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     try:
         while not highs.wait(_POLL_SECONDS)[0]:
-            heartbeat()
+            pulse.beat()
     finally:
         highs.cancelSolve()  # type: ignore[no-untyped-call]
         highs.wait()
 
 
-def is_feasible(highs: highspy.Highs) -> bool:
-    """Tell whether the solver has a solution.
+def solve(highs: highspy.Highs, pulse: Pulse, start: list[float] | None = None) -> Answer:
+    """Run the solver until it has the optimum, or time is over.
+
+    Parameters
+    ----------
+    highs : highspy.Highs
+        From :func:`new_solver`, with a model; it has not run before.
+    pulse : Pulse
+        Beaten every few milliseconds, in the thread of the caller.
+    start : list of float, optional
+        Values of all variables to start from.
+
+    Returns
+    -------
+    Answer
+    """
+    if start is not None:
+        solution = highspy.HighsSolution()
+        solution.col_value = start
+        highs.setSolution(solution)
+    if pulse.seconds_left < inf:
+        highs.setOptionValue("time_limit", max(pulse.seconds_left, 0.0))
+    run(highs, pulse)
+    return Answer(
+        values_of(highs),
+        highs.getInfo().mip_dual_bound,
+        highs.getModelStatus() == highspy.HighsModelStatus.kInfeasible,
+    )
+
+
+def values_of(highs: highspy.Highs) -> FloatArray | None:
+    """Read the solution of a solver that has run.
 
     Parameters
     ----------
@@ -74,134 +181,57 @@ def is_feasible(highs: highspy.Highs) -> bool:
 
     Returns
     -------
-    bool
+    ndarray of float64, shape (n_variables,), or None
+        None if it has found none.
     """
-    status = highs.getInfo().primal_solution_status
-    return bool(status == highspy.SolutionStatus.kSolutionStatusFeasible)
+    if highs.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
+        return None
+    return np.array(highs.getSolution().col_value)
 
 
-def watched(items: list[_T], heartbeat: Callable[[], None]) -> Iterator[tuple[int, _T]]:
-    """Enumerate, with a heartbeat every few milliseconds of light work.
+def add_constraint(
+    problem: pulp.LpProblem, terms: list[tuple[pulp.LpVariable, int]], sense: int, right: int
+) -> None:
+    """Add a constraint to a model stated with PuLP.
 
     Parameters
     ----------
-    items : list
-    heartbeat : callable
-
-    Yields
-    ------
-    int
-    object
+    problem : pulp.LpProblem
+    terms : list of tuples of pulp.LpVariable and int
+        Variables with their coefficients.
+    sense : int
+        One of PuLP's ``LpConstraintLE``, ``LpConstraintEQ`` and ``LpConstraintGE``.
+    right : int
+        What the sum of the terms is compared with.
     """
-    for i, item in enumerate(items):
-        if i % _ITEMS_PER_HEARTBEAT == 0:
-            heartbeat()
-        yield i, item
+    problem.addConstraint(pulp.LpConstraint(pulp.LpAffineExpression(terms), sense, rhs=right))
 
 
-class HiGHS(pulp.HiGHS):  # type: ignore[misc]  # PuLP has no types
-    """HiGHS for PuLP, with a start, polled while it runs.
-
-    PuLP's own class takes no start, adds rows and columns one by one, returns only when the
-    solver has finished, and calls an interrupted solution optimal.
+def solve_problem(problem: pulp.LpProblem, pulse: Pulse) -> Answer:
+    """Solve a model stated with PuLP, from its variables' initial values if they have any.
 
     Parameters
     ----------
-    start : dict of LpVariable to float
-        A solution to start from; empty for none.
-    time_limit : float
-        Seconds that the solver may take.
-    heartbeat : callable
-        Called every few milliseconds, in the thread of the caller; what it raises stops the
-        solver.
-    gap : float
-        Distance of objective and bound at which the solution counts as optimal.
+    problem : pulp.LpProblem
+        If a solution is found, its variables are given their values.
+    pulse : Pulse
+
+    Returns
+    -------
+    Answer
+        Values in the order of ``problem.variables()``, which is that of their names.
+
+    Notes
+    -----
+    PuLP's own class hands the model over. It does not run it: it could not be interrupted, and
+    would call the solution optimal where time ran out.
     """
-
-    def __init__(
-        self,
-        start: dict[pulp.LpVariable, float],
-        time_limit: float,
-        heartbeat: Callable[[], None],
-        *,
-        gap: float,
-    ) -> None:
-        # One thread: the server that this runs in has other work.
-        super().__init__(msg=False, timeLimit=time_limit, threads=1, gapRel=0.0, gapAbs=gap)
-        self._start = start
-        self._heartbeat = heartbeat
-        self._found = False
-        self._status = highspy.HighsModelStatus.kNotset
-        self._bound = -highspy.kHighsInf
-
-    @property
-    def found(self) -> bool:
-        """Whether there is a solution."""
-        return self._found
-
-    @property
-    def bound(self) -> float:
-        """Lower bound on the objective, minus infinity if there is none."""
-        return self._bound
-
-    @property
-    def infeasible(self) -> bool:
-        """Whether there is no solution."""
-        return self._status == highspy.HighsModelStatus.kInfeasible
-
-    def buildSolverModel(self, lp: pulp.LpProblem) -> None:  # noqa: N802  # PuLP's name
-        """Hand over the model as arrays."""
-        variables, constraints = lp.variables(), lp.constraints()
-        for index, variable in watched(variables, self._heartbeat):
-            variable.index = index
-        starts, indices, values = [0], [], []
-        for _, constraint in watched(constraints, self._heartbeat):
-            indices += [variable.index for variable in constraint]
-            values += constraint.values()
-            starts.append(len(indices))
-        model = highspy.HighsLp()
-        model.num_col_, model.num_row_ = len(variables), len(constraints)
-        model.col_cost_ = np.array([lp.objective.get(variable, 0.0) for variable in variables])
-        model.col_lower_ = np.array([variable.lowBound for variable in variables], dtype=float)
-        model.col_upper_ = np.array([variable.upBound for variable in variables], dtype=float)
-        model.integrality_ = [
-            highspy.HighsVarType.kInteger
-            if variable.cat == pulp.LpInteger
-            else highspy.HighsVarType.kContinuous
-            for variable in variables
-        ]
-        model.row_lower_ = _bounds([row.getLb() for row in constraints], -highspy.kHighsInf)
-        model.row_upper_ = _bounds([row.getUb() for row in constraints], highspy.kHighsInf)
-        model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-        model.a_matrix_.start_ = np.array(starts)
-        model.a_matrix_.index_ = np.array(indices)
-        model.a_matrix_.value_ = np.array(values, dtype=float)
-        lp.solverModel.passModel(model)
-
-    def callSolver(self, lp: pulp.LpProblem) -> None:  # noqa: N802  # PuLP's name
-        """Start from the start, and remember what came out."""
-        highs, variables = lp.solverModel, lp.variables()
-        if self._start:
-            start = highspy.HighsSolution()
-            start.col_value = [float(self._start[variable]) for variable in variables]
-            highs.setSolution(start)
-        highs.HandleUserInterrupt = True
-        run(highs, self._heartbeat)
-        self._status = highs.getModelStatus()
-        self._bound = highs.getInfo().mip_dual_bound
-        self._found = is_feasible(highs)
-
-    def findSolutionValues(self, lp: pulp.LpProblem) -> tuple[int, int]:  # noqa: N802
-        """Set PuLP's values, where there are any."""
-        values = lp.solverModel.getSolution().col_value
-        for variable in lp.variables():
-            variable.varValue = values[variable.index] if self._found else None
-        if self._status == highspy.HighsModelStatus.kOptimal and self._found:
-            return pulp.LpStatusOptimal, pulp.LpSolutionOptimal
-        if self._found:
-            return pulp.LpStatusNotSolved, pulp.LpSolutionIntegerFeasible
-        return pulp.LpStatusNotSolved, pulp.LpSolutionNoSolutionFound
-
-
-def _bounds(bounds: list[float | None], infinity: float) -> FloatArray:
-    return np.array([infinity if bound is None else bound for bound in bounds], dtype=float)
+    problem.solverModel = new_solver()
+    pulp.HiGHS().buildSolverModel(problem)
+    variables = problem.variables()
+    start = [variable.varValue for variable in variables]
+    answer = solve(problem.solverModel, pulse, None if None in start else start)
+    if answer.values is not None:
+        for variable, value in zip(variables, answer.values.tolist(), strict=True):
+            variable.varValue = value
+    return answer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -10,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kanon_db.algorithms.ground.arrays import BoolArray, FloatArray, IntArray, WordArray
-from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.suppression.patterns import PatternSet
 from kanon_db.algorithms.suppression.row_types import RowTypes, identical_rows
 from kanon_db.errors import InfeasibleError, InvalidParameterError
@@ -75,7 +74,7 @@ def greedy(
     patterns: PatternSet,
     k: int,
     *,
-    heartbeat: Callable[[], None] = no_heartbeat,
+    pulse: Pulse = UNLIMITED,
 ) -> Suppression:
     """Suppress cells so that every combination of kept cells occurs at least k times.
 
@@ -91,8 +90,8 @@ def greedy(
         Allowed patterns of the m columns.
     k : int
         Fewest records that share what is kept of them, at least 1.
-    heartbeat : callable
-        Called before each pass over the records; what it raises ends the work.
+    pulse : Pulse
+        Beaten before each pass over the records; what that raises ends the work.
 
     Returns
     -------
@@ -130,7 +129,7 @@ def greedy(
     ([0, 1, 0, 1, -1], 4)
     """
     types = checked_types(codes, patterns, k)
-    pattern_of_type = greedy_on_types(types, patterns, k, heartbeat=heartbeat)
+    pattern_of_type = greedy_on_types(types, patterns, k, pulse=pulse)
     n_left_over = int(types.counts[pattern_of_type == LEFT_OVER].sum())
     if n_left_over and not patterns.suppresses_fully:
         raise InfeasibleError(
@@ -177,7 +176,7 @@ def greedy_on_types(
     patterns: PatternSet,
     k: int,
     *,
-    heartbeat: Callable[[], None] = no_heartbeat,
+    pulse: Pulse = UNLIMITED,
 ) -> IntArray:
     """Choose a pattern for each row type; see :func:`greedy`.
 
@@ -186,7 +185,7 @@ def greedy_on_types(
     types : RowTypes
     patterns : PatternSet
     k : int
-    heartbeat : callable
+    pulse : Pulse
 
     Returns
     -------
@@ -201,7 +200,7 @@ def greedy_on_types(
     for position, kept in enumerate(~patterns.stars):
         if n_records < k:
             break
-        heartbeat()
+        pulse.beat()
         if 4 * n_types < 3 * left.size:
             live = np.flatnonzero(counts)
             left, counts, sums = left[live], counts[live], _KeptSums(sums.cells[:, live])

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, isfinite
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from kanon_db.algorithms.ground.arrays import IntArray
-from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.ground.proof import Proof
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.suppression.greedy import (
     LEFT_OVER,
     Suppression,
@@ -20,11 +19,9 @@ from kanon_db.algorithms.suppression.greedy import (
     greedy_on_types,
 )
 from kanon_db.algorithms.suppression.patterns import PatternSet
-from kanon_db.algorithms.suppression.program import Program, solve
+from kanon_db.algorithms.suppression.program import SuppressionProgram, solve_suppression
 from kanon_db.algorithms.suppression.row_types import RowTypes, identical_rows
 from kanon_db.errors import InfeasibleError, InvalidParameterError
-
-Status = Literal["optimal", "feasible"]
 
 MAX_CELLS = 2**24
 """Most row types times patterns: beyond, the program is out of reach of any solver."""
@@ -43,26 +40,13 @@ class OptimalSuppression:
     ----------
     suppression : Suppression
         Without left-over records.
-    status : {"optimal", "feasible"}
-        Whether it is proven to be optimal; if not, time ran out.
-    lower_bound : Fraction
-        Proven lower bound on the cost of any suppression without left-over records.
+    proof : Proof
+        Cost of the suppression, which is the sum of the weights of its suppressed cells, and a
+        bound on that of any suppression without left-over records.
     """
 
     suppression: Suppression
-    status: Status
-    lower_bound: Fraction
-
-    @property
-    def objective(self) -> Fraction:
-        """Cost of the suppression: the sum of the weights of its suppressed cells."""
-        return self.suppression.cost
-
-    @property
-    def gap(self) -> float:
-        """Distance from the lower bound relative to the objective, in the range 0 to 1."""
-        cost = self.objective
-        return float((cost - self.lower_bound) / cost) if cost else 0.0
+    proof: Proof
 
 
 def optimal(
@@ -70,8 +54,7 @@ def optimal(
     patterns: PatternSet,
     k: int,
     *,
-    time_limit: float = 60.0,
-    heartbeat: Callable[[], None] = no_heartbeat,
+    pulse: Pulse = UNLIMITED,
 ) -> OptimalSuppression:
     """Suppress cells at the lowest cost so that every combination of kept cells occurs k times.
 
@@ -86,14 +69,12 @@ def optimal(
         Allowed patterns of the m columns.
     k : int
         Fewest records that share what is kept of them, at least 1.
-    time_limit : float
-        Seconds that the solver may take. Preparation comes on top: some seconds for 10^5
-        combinations of row type and pattern.
-    heartbeat : callable
-        Called every few milliseconds, in the thread of the caller; what it raises ends the work,
-        as soon as the solver, which runs in a thread of its own, takes notice: within
-        milliseconds as a rule, but it may not during its presolve, some seconds of a large
-        program. Handing that over takes some tenths of a second without a heartbeat.
+    pulse : Pulse
+        Its time limit is for the solver; preparation, some seconds for 10^6 combinations of row
+        type and pattern, is finished. Beaten every few milliseconds, in the thread of the caller;
+        what that raises ends the work as soon as the solver, which runs in a thread of its own,
+        takes notice: within milliseconds as a rule, but it may take some seconds of a large
+        program's presolve.
 
     Returns
     -------
@@ -103,10 +84,10 @@ def optimal(
     Raises
     ------
     InfeasibleError
-        If no suppression by these patterns exists, or none was found within ``time_limit``.
+        If no suppression by these patterns exists, or none was found in time.
     InvalidParameterError
-        If ``k`` is less than 1, ``time_limit`` is not above 0, ``codes`` and ``patterns`` do not
-        match, or row types times patterns exceed :data:`MAX_CELLS`.
+        If ``k`` is less than 1, ``codes`` and ``patterns`` do not match, or row types times
+        patterns exceed :data:`MAX_CELLS`.
 
     Notes
     -----
@@ -128,10 +109,6 @@ def optimal(
       that costs no more than the cheapest instance of each record, nothing is left to solve.
     """
     types = checked_types(codes, patterns, k)
-    if not time_limit > 0:
-        raise InvalidParameterError(
-            "time_limit must be above 0 seconds", detail=f"time_limit = {time_limit}"
-        )
     n_cells = types.counts.size * len(patterns)
     if n_cells > MAX_CELLS:
         raise InvalidParameterError(
@@ -142,22 +119,22 @@ def optimal(
         )
     if not types.n_records:
         empty = Suppression(patterns, np.zeros(0, dtype=np.int64))
-        return OptimalSuppression(empty, "optimal", Fraction(0))
-    options = _Options.of(types, patterns, k, heartbeat)
-    start = _greedy_start(types, patterns, k, options, heartbeat)
+        return OptimalSuppression(empty, Proof.of(0, 0))
+    options = _Options.of(types, patterns, k, pulse)
+    start = _greedy_start(types, patterns, k, options, pulse)
     bound = int(options.counts @ options.cheapest)
     flows = start
     if start is None or options.cost(start) > bound:
-        flows, bound = _solve(options, k, start, time_limit, heartbeat)
+        flows, bound = _solve(options, k, start, pulse)
     if flows is None:
         raise InfeasibleError(
             "no suppression was found within the time limit",
-            detail=f"time_limit = {time_limit} s, {types.n_records:,} records, k = {k}",
+            detail=f"time_limit = {pulse.seconds} s, {types.n_records:,} records, k = {k}",
             hint="raise time_limit, allow the all-star pattern, or use the method greedy",
         )
     found = Suppression(patterns, options.pattern_of_record(types, flows))
-    status: Status = "optimal" if options.cost(flows) <= bound else "feasible"
-    return OptimalSuppression(found, status, Fraction(bound, patterns.cost_unit))
+    unit = Fraction(1, patterns.cost_unit)
+    return OptimalSuppression(found, Proof.of(options.cost(flows), bound, unit))
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,10 +152,8 @@ class _Options:
     costs: IntArray  # (o,): of one record, in units of the pattern set
 
     @classmethod
-    def of(
-        cls, types: RowTypes, patterns: PatternSet, k: int, heartbeat: Callable[[], None]
-    ) -> _Options:
-        instances = _usable_instances(types, patterns, k, heartbeat)
+    def of(cls, types: RowTypes, patterns: PatternSet, k: int, pulse: Pulse) -> _Options:
+        instances = _usable_instances(types, patterns, k, pulse)
         n_stuck = int(types.counts[(instances == _UNUSABLE).all(axis=1)].sum())
         if n_stuck:
             raise InfeasibleError(
@@ -187,7 +162,7 @@ class _Options:
                 f"of kept cells with k - 1 others, k = {k}, {len(patterns):,} patterns",
                 hint="allow the all-star pattern or others with more stars, or lower k",
             )
-        group_of_type = _types_alike(instances, heartbeat)
+        group_of_type = _types_alike(instances, pulse)
         counts = np.zeros(group_of_type.max() + 1, dtype=np.int64)
         np.add.at(counts, group_of_type, types.counts)
         of_group = np.empty((counts.size, len(patterns)), dtype=np.int64)
@@ -230,16 +205,14 @@ class _Options:
         return patterns
 
 
-def _usable_instances(
-    types: RowTypes, patterns: PatternSet, k: int, heartbeat: Callable[[], None]
-) -> IntArray:
+def _usable_instances(types: RowTypes, patterns: PatternSet, k: int, pulse: Pulse) -> IntArray:
     """Find the instance of each pattern that a row type can go to, shape (t, p), or -1."""
     shape = (types.counts.size, len(patterns))
     instances = np.full(shape, _UNUSABLE)
     agreed = np.empty(shape, dtype=np.int64)
     n_instances = 0
     for position, kept in enumerate(~patterns.stars):
-        heartbeat()
+        pulse.beat()
         labels = identical_rows(types.codes[:, kept])
         n_records = np.bincount(labels, types.counts)
         usable = (n_records >= k)[labels]
@@ -252,7 +225,7 @@ def _usable_instances(
     # the same records, and the first of them, being the cheapest, is enough.
     n_rows = max(1, _CELLS_PER_HEARTBEAT // len(patterns))
     for start in range(0, shape[0], n_rows):
-        heartbeat()
+        pulse.beat()
         rows = slice(start, start + n_rows)
         order = np.argsort(agreed[rows], axis=1, kind="stable")
         ordered = np.take_along_axis(agreed[rows], order, axis=1)
@@ -262,11 +235,11 @@ def _usable_instances(
     return instances
 
 
-def _types_alike(instances: IntArray, heartbeat: Callable[[], None]) -> IntArray:
+def _types_alike(instances: IntArray, pulse: Pulse) -> IntArray:
     """Give each distinct row of instances a number, a few columns at a time."""
     labels = np.zeros(instances.shape[0], dtype=np.int64)
     for start in range(0, instances.shape[1], _COLUMNS_PER_HEARTBEAT):
-        heartbeat()
+        pulse.beat()
         columns = instances[:, start : start + _COLUMNS_PER_HEARTBEAT] - _UNUSABLE
         labels = identical_rows(np.column_stack([labels, columns]))
     return labels
@@ -289,10 +262,10 @@ def _greedy_start(
     patterns: PatternSet,
     k: int,
     options: _Options,
-    heartbeat: Callable[[], None],
+    pulse: Pulse,
 ) -> IntArray | None:
     """Make the greedy suppression valid, as records per option; None if that is not possible."""
-    pattern_of_type = greedy_on_types(types, patterns, k, heartbeat=heartbeat)
+    pattern_of_type = greedy_on_types(types, patterns, k, pulse=pulse)
     n_left_over = int(types.counts[pattern_of_type == LEFT_OVER].sum())
     if n_left_over:
         if not patterns.suppresses_fully:
@@ -319,11 +292,7 @@ def _greedy_start(
 
 
 def _solve(
-    options: _Options,
-    k: int,
-    start: IntArray | None,
-    time_limit: float,
-    heartbeat: Callable[[], None],
+    options: _Options, k: int, start: IntArray | None, pulse: Pulse
 ) -> tuple[IntArray | None, int]:
     """Find the best known records per option, and a lower bound on the cost."""
     only = np.bincount(options.group)[options.group] == 1
@@ -331,7 +300,7 @@ def _solve(
     received = np.zeros(n_instances, dtype=np.int64)
     np.add.at(received, options.instance[only], options.counts[options.group[only]])
     open_options = np.flatnonzero(~only)
-    program = Program(
+    program = SuppressionProgram(
         group=options.group[open_options],
         instance=options.instance[open_options],
         costs=options.costs[open_options],
@@ -339,13 +308,8 @@ def _solve(
         received=received,
         k=k,
     )
-    found = solve(
-        program,
-        None if start is None else start[open_options],
-        time_limit=time_limit,
-        heartbeat=heartbeat,
-    )
-    if found.infeasible:
+    found = solve_suppression(program, None if start is None else start[open_options], pulse)
+    if found.is_infeasible:
         raise InfeasibleError(
             "no suppression by these patterns exists",
             detail=f"{int(options.counts.sum()):,} records, k = {k}",
@@ -353,9 +317,9 @@ def _solve(
         )
     fixed = np.where(only, options.counts[options.group], 0)
     best = start
-    if found.flows is not None:
+    if found.values is not None:
         flows = fixed.copy()
-        flows[open_options] = found.flows
+        flows[open_options] = found.values
         # The solver calculates in floating point: what it says is checked in integers.
         if options.are_valid(flows, k) and (
             best is None or options.cost(flows) < options.cost(best)
@@ -364,4 +328,4 @@ def _solve(
     bound = int(options.counts @ options.cheapest)
     if isfinite(found.lower_bound):
         bound = max(bound, options.cost(fixed) + ceil(found.lower_bound - _TOLERANCE))
-    return best, bound if best is None else min(bound, options.cost(best))
+    return best, bound

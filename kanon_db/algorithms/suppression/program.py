@@ -1,20 +1,19 @@
-"""The integer linear program of pattern-guided k-anonymity, and the solver it is given to."""
+"""The integer linear program of pattern-guided k-anonymity, for HiGHS."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import highspy
 import numpy as np
-import pulp  # type: ignore[import-untyped]
 
-from kanon_db.algorithms.ground.arrays import IntArray
-from kanon_db.algorithms.ground.solver import HiGHS, is_feasible, run, watched
+from kanon_db.algorithms.ground.arrays import BoolArray, IntArray
+from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.ground.solver import Answer, Model, run, solve, values_of
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
+class SuppressionProgram:
     """Records of groups are sent to instances of patterns, each of which gets none or at least k.
 
     An option is a pair of group and instance.
@@ -46,138 +45,83 @@ class Program:
     k: int
 
 
-@dataclass(frozen=True, eq=False)
-class Solved:
-    """What the solver says, in its floating point numbers.
+def solve_suppression(program: SuppressionProgram, start: IntArray | None, pulse: Pulse) -> Answer:
+    """Solve a program by HiGHS.
 
     Parameters
     ----------
-    flows : ndarray of int64, shape (o,), or None
-        Records sent by each option, rounded; None if no solution was found.
-    lower_bound : float
-        Bound on the cost, minus infinity if there is none.
-    infeasible : bool
-        Whether there is no solution.
-    """
-
-    flows: IntArray | None
-    lower_bound: float
-    infeasible: bool
-
-
-def solve(
-    program: Program,
-    start: IntArray | None,
-    *,
-    time_limit: float,
-    heartbeat: Callable[[], None],
-) -> Solved:
-    """Solve a program by PuLP and HiGHS.
-
-    Parameters
-    ----------
-    program : Program
+    program : SuppressionProgram
     start : ndarray of int64, shape (o,), optional
         A solution to start from.
-    time_limit : float
-        Seconds that the solver may take.
-    heartbeat : callable
-        Called every few milliseconds, in the thread of the caller; what it raises stops the
-        solver.
+    pulse : Pulse
+        Beaten in the thread of the caller.
 
     Returns
     -------
-    Solved
+    Answer
+        Its values are the records sent by each option, rounded to whole numbers.
     """
-    limits = program.counts[program.group]
-    problem = pulp.LpProblem("suppression", pulp.LpMinimize)
-    # Nine digits: PuLP orders variables by name.
-    x = [
-        problem.add_variable(f"x{i:09}", 0, limit)
-        for i, limit in watched(limits.tolist(), heartbeat)
-    ]
+    instances, place = np.unique(program.instance, return_inverse=True)
     # An instance that has records already is in use: its u_jl is 1.
-    u = {
-        j: problem.add_variable(f"u{j:09}", cat=pulp.LpBinary)
-        for j in np.unique(program.instance).tolist()
-        if not program.received[j]
-    }
-    problem.setObjective(  # Eq. (5)
-        pulp.LpAffineExpression(list(zip(x, program.costs.tolist(), strict=True)))
-    )
-    for _, (group, options) in watched(_options_by(program.group), heartbeat):  # Eq. (8)
-        terms = [(x[i], 1) for i in options]
-        problem.addConstraint(_constraint(terms, pulp.LpConstraintEQ, program.counts[group]))
-    for _, (j, options) in watched(_options_by(program.instance), heartbeat):  # Eq. (7)
-        terms = [(x[i], 1) for i in options]
-        lacking = program.k - program.received[j]
-        if j in u:
-            terms.append((u[j], -program.k))
-            lacking = 0
-        if j in u or lacking > 0:
-            problem.addConstraint(_constraint(terms, pulp.LpConstraintGE, lacking))
-    for i, j in watched(program.instance.tolist(), heartbeat):  # Eq. (6)
-        if j in u:
-            terms = [(x[i], 1), (u[j], -int(limits[i]))]
-            problem.addConstraint(_constraint(terms, pulp.LpConstraintLE, 0))
-    values: dict[pulp.LpVariable, int] = {}
+    is_open = program.received[instances] == 0
+    n_open = int(is_open.sum())
+    # Costs are whole numbers, so that a gap of less than 1 is none.
+    highs = _model(program, instances, place, is_open).handed_over(gap=0.99)
+    values = None
     if start is not None:
-        in_use = set(program.instance[start > 0].tolist())
-        values |= zip(x, start.tolist(), strict=True)
-        values |= {variable: int(j in in_use) for j, variable in u.items()}
-    solver = _HiGHS(values, time_limit, heartbeat)
-    problem.solve(solver)
-    return solver.solved(x)
+        in_use = np.zeros(instances.size, dtype=np.int64)
+        in_use[place[start > 0]] = 1
+        values = np.append(in_use[is_open], start).tolist()
+    answer = solve(highs, pulse, values)
+    if answer.values is None:
+        return answer
+    # With all u_jl fixed the rest is a transportation problem, solved in moments: the simplex
+    # method ends in a vertex, where all x_ij are whole numbers.
+    fixed = np.rint(answer.values[:n_open])
+    highs.changeColsBounds(n_open, np.arange(n_open, dtype=np.int32), fixed, fixed)
+    for column in range(n_open):
+        highs.changeColIntegrality(column, highspy.HighsVarType.kContinuous)
+    highs.setOptionValue("solver", "simplex")
+    highs.setOptionValue("time_limit", highspy.kHighsInf)
+    run(highs, pulse)
+    vertex = values_of(highs)
+    return answer._replace(values=None if vertex is None else np.rint(vertex[n_open:]))
 
 
-def _options_by(side: IntArray) -> list[tuple[int, list[int]]]:
-    """Options of each group, or of each instance."""
-    order = np.argsort(side, kind="stable")
-    keys, starts = np.unique(side[order], return_index=True)
-    parts = np.split(order, starts[1:])
-    return [(key, part.tolist()) for key, part in zip(keys.tolist(), parts, strict=True)]
-
-
-def _constraint(
-    terms: list[tuple[pulp.LpVariable, int]], sense: int, right: int
-) -> pulp.LpConstraint:
-    return pulp.LpConstraint(pulp.LpAffineExpression(terms), sense, rhs=int(right))
-
-
-class _HiGHS(HiGHS):
-    """Solves in two steps: the instances in use, then the records that they get."""
-
-    def __init__(
-        self,
-        start: dict[pulp.LpVariable, int],
-        time_limit: float,
-        heartbeat: Callable[[], None],
-    ) -> None:
-        # Costs are whole numbers, so that a gap of less than 1 is none.
-        super().__init__(dict(start), time_limit, heartbeat, gap=0.99)
-
-    def callSolver(self, lp: pulp.LpProblem) -> None:  # noqa: N802  # PuLP's name
-        """Decide on the instances in use, then on the records that they get."""
-        super().callSolver(lp)
-        if not self._found:
-            return
-        # With all u_jl fixed the rest is a transportation problem, solved in moments: the simplex
-        # method ends in a vertex, where all x_ij are whole numbers.
-        highs = lp.solverModel
-        binary = [v.index for v in lp.variables() if v.cat == pulp.LpInteger]
-        fixed = np.rint(np.array(highs.getSolution().col_value)[binary])
-        highs.changeColsBounds(len(binary), np.array(binary, dtype=np.int32), fixed, fixed)
-        for column in binary:
-            highs.changeColIntegrality(column, highspy.HighsVarType.kContinuous)
-        highs.setOptionValue("solver", "simplex")
-        highs.setOptionValue("time_limit", highspy.kHighsInf)
-        run(highs, self._heartbeat)
-        self._found = is_feasible(highs)
-
-    def solved(self, flows: list[pulp.LpVariable]) -> Solved:
-        """Tell what came out."""
-        return Solved(
-            np.rint([flow.varValue for flow in flows]).astype(np.int64) if self._found else None,
-            self.bound,
-            self.infeasible,
-        )
+def _model(
+    program: SuppressionProgram, instances: IntArray, place: IntArray, is_open: BoolArray
+) -> Model:
+    """State the program: the variables are the u_jl of open instances, then the x_ij."""
+    limits = program.counts[program.group]
+    n_open = int(is_open.sum())
+    u = np.cumsum(is_open) - 1
+    x = n_open + np.arange(limits.size)
+    groups, group_row = np.unique(program.group, return_inverse=True)
+    lacking = np.where(is_open, 0, program.k - program.received[instances])
+    is_row = is_open | (lacking > 0)
+    instance_row = groups.size + np.cumsum(is_row) - 1
+    counted = np.flatnonzero(is_row[place])
+    tied = np.flatnonzero(is_open[place])
+    tied_row = groups.size + int(is_row.sum()) + np.arange(tied.size)
+    # Row, variable and coefficient of each term.
+    terms = [
+        (group_row, x, np.ones_like(x)),  # Eq. (8)
+        (instance_row[place[counted]], x[counted], np.ones_like(counted)),  # Eq. (7)
+        (instance_row[is_open], u[is_open], np.full(n_open, -program.k)),
+        (tied_row, x[tied], np.ones_like(tied)),  # Eq. (6)
+        (tied_row, u[place[tied]], -limits[tied]),
+    ]
+    rows, columns, coefficients = (np.concatenate(parts) for parts in zip(*terms, strict=True))
+    order = np.argsort(rows, kind="stable")
+    counts, least = program.counts[groups], lacking[is_row]
+    return Model(
+        costs=np.append(np.zeros(n_open, dtype=np.int64), program.costs),  # Eq. (5)
+        lower=np.zeros(n_open + x.size, dtype=np.int64),
+        upper=np.append(np.ones(n_open, dtype=np.int64), limits),
+        is_whole=np.arange(n_open + x.size) < n_open,
+        row_lower=np.concatenate([counts, least, np.full(tied.size, -np.inf)]),
+        row_upper=np.concatenate([counts, np.full(least.size, np.inf), np.zeros(tied.size)]),
+        rows=rows[order],
+        columns=columns[order],
+        coefficients=coefficients[order],
+    )

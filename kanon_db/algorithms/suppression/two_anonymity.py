@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy.typing as npt
 
-from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.suppression.optimal import OptimalSuppression, optimal
 from kanon_db.algorithms.suppression.patterns import PatternSet
 
@@ -15,8 +13,7 @@ def two_anonymity(
     codes: npt.ArrayLike,
     patterns: PatternSet,
     *,
-    time_limit: float = 60.0,
-    heartbeat: Callable[[], None] = no_heartbeat,
+    pulse: Pulse = UNLIMITED,
 ) -> OptimalSuppression:
     """Suppress cells at the lowest cost so that no combination of kept cells occurs only once.
 
@@ -26,10 +23,8 @@ def two_anonymity(
         One code for each quasi-identifier of each record; equal values have equal codes.
     patterns : PatternSet
         Allowed patterns of the m columns.
-    time_limit : float
-        Seconds that the solver may take.
-    heartbeat : callable
-        Called every few milliseconds; what it raises ends the work.
+    pulse : Pulse
+        Beaten every few milliseconds; what that raises ends the work.
 
     Returns
     -------
@@ -56,7 +51,7 @@ def two_anonymity(
     >>> from kanon_db.algorithms.suppression.patterns import parse_patterns
     >>> rows = [[1, 0, 2], [0, 0, 0], [2, 0, 2], [0, 0, 2], [0, 2, 0]]
     >>> found = two_anonymity(rows, parse_patterns([".**", "*..", "*.*"], 3))
-    >>> found.status, found.suppression.n_suppressed
+    >>> found.proof.status, found.suppression.n_suppressed
     ('optimal', 7)
     """
-    return optimal(codes, patterns, 2, time_limit=time_limit, heartbeat=heartbeat)
+    return optimal(codes, patterns, 2, pulse=pulse)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
+from kanon_db.algorithms.bucketization.specification import PrivacySpecification
 from kanon_db.algorithms.ground.arrays import AnyIntArray
 from kanon_db.publications.buckets.bitmaps import count_bitmap_differences
 from kanon_db.publications.buckets.tables import BucketTables

@@ -13,11 +13,12 @@ import numpy as np
 from kanon_db.algorithms.bucketization.anatomy import anatomy
 from kanon_db.algorithms.bucketization.multi_size import multi_size
 from kanon_db.algorithms.bucketization.optimal import optimal
-from kanon_db.algorithms.bucketization.privacy import PrivacySpecification, check_eligible
 from kanon_db.algorithms.bucketization.random_assignment import assign_randomly
 from kanon_db.algorithms.bucketization.setting import BucketSetting
+from kanon_db.algorithms.bucketization.specification import PrivacySpecification, check_eligible
 from kanon_db.algorithms.bucketization.two_size import two_size
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
+from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.catalog.entries import record_publication
 from kanon_db.catalog.sources import open_source
 from kanon_db.errors import InvalidParameterError
@@ -262,18 +263,22 @@ def _find_setting(
             values.counts,
             privacy,
             max_bucket_size,
-            time_limit=number_option(options, "time_limit", 60.0, above=0.0, most=MAX_TIME_LIMIT),
-            heartbeat=session.heartbeat,
+            pulse=Pulse(
+                number_option(options, "time_limit", 60.0, above=0.0, most=MAX_TIME_LIMIT),
+                session.heartbeat,
+            ),
         )
-        setting, proof = found.setting, {"gap": found.gap}
-        if found.status != "optimal":
+        setting, proof = found.setting, {"gap": found.proof.gap}
+        if found.proof.status != "optimal":
             session.warn(
                 "time ran out: the bucket setting is not proven optimal, its loss may be up to"
-                f" {found.gap:.2%} above the optimum"
+                f" {found.proof.gap:.2%} above the optimum"
             )
     else:
         search = two_size if method == "two_size" else multi_size
-        setting = search(values.counts, privacy, max_bucket_size, heartbeat=session.heartbeat)
+        setting = search(
+            values.counts, privacy, max_bucket_size, pulse=Pulse(heartbeat=session.heartbeat)
+        )
     return _Plan(
         setting=setting,
         limits=privacy.occurrence_limits(setting.sizes),
@@ -304,7 +309,7 @@ def _gather(
     session.step("gathering similar records")
     found = assign_locally(
         qi_codes, codes, privacy, max_bucket_size, random,
-        heartbeat=session.heartbeat,
+        pulse=Pulse(heartbeat=session.heartbeat),
     )  # fmt: skip
     plan = _Plan(
         setting=found.setting,
@@ -317,20 +322,8 @@ def _gather(
 def _guarantee(specification: PrivacySpecification) -> str:
     return (
         "F'-privacy: no person's sensitive value can be inferred with a probability above the"
-        f" threshold of that value ({_describe(specification)})"
+        f" threshold of that value ({specification.describe()})"
     )
-
-
-def _describe(specification: PrivacySpecification) -> str:
-    """Say the rules of a specification without naming a value."""
-    rules = [
-        f"{rule} {threshold}"
-        for rule in ("theta", "base", "default", "l", "null")
-        if (threshold := getattr(specification, rule)) is not None
-    ]
-    if specification.values:
-        rules.append(f"{len(specification.values)} values with a threshold of their own")
-    return ", ".join(rules)
 
 
 def _number_buckets(setting: BucketSetting, random: SecureRandom) -> CodeArray:

@@ -262,14 +262,15 @@ def _search(
     if method == "optimal":
         best = optimal(
             microdata, k,
-            symmetric=options.symmetric, time_limit=options.time_limit, heartbeat=beat,
+            symmetric=options.symmetric, pulse=Pulse(options.time_limit, beat),
         )  # fmt: skip
-        if best.status != "optimal":
+        if best.proof.status != "optimal":
             session.warn(
                 "time ran out: the matches are not proven optimal, their loss may be up to"
-                f" {best.gap:.2%} above the optimum"
+                f" {best.proof.gap:.2%} above the optimum"
             )
-        return _Found(best.matches, {"gap": best.gap, "lower_bound": float(best.lower_bound)})
+        bound = float(best.proof.lower_bound)
+        return _Found(best.matches, {"gap": best.proof.gap, "lower_bound": bound})
     if method == "k_concealment":
         return _Found(k_concealment(microdata, k, pulse=pulse).matches, {})
     if options.symmetric:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -10,8 +9,9 @@ from typing import Any, Final, Literal, Self
 
 import numpy as np
 
-from kanon_db.algorithms.bucketization.privacy import PrivacySpecification, exact_number
+from kanon_db.algorithms.bucketization.specification import PrivacySpecification
 from kanon_db.algorithms.ground.arrays import CodeArray
+from kanon_db.algorithms.ground.exact import exact_number
 from kanon_db.algorithms.recoding.constraints import Constraint
 from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.options import parse_object
@@ -69,7 +69,7 @@ class ClassConstraints:
             entropy_l=_fraction(given, "entropy_l"),
             t=_fraction(given, "t"),
             distance=distance,
-            privacy=PrivacySpecification.parse(json.dumps(rest)) if rest else None,
+            privacy=PrivacySpecification.parse(rest) if rest else None,
         )
 
     @property

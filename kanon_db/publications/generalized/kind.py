@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from kanon_db.algorithms.bucketization.privacy import exact_number
 from kanon_db.algorithms.generalization.enforce import enforce
 from kanon_db.algorithms.generalization.greedy_search import greedy_search
 from kanon_db.algorithms.generalization.initial import initial
@@ -25,6 +24,8 @@ from kanon_db.algorithms.generalization.refine import refine as lower_loss
 from kanon_db.algorithms.generalization.split_carry import split_carry
 from kanon_db.algorithms.generalization.suppress import suppress
 from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.ground.exact import exact_number
+from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.algorithms.recoding.cells import cells_of_classes
 from kanon_db.algorithms.recoding.constraints import Constraint
 from kanon_db.algorithms.recoding.microdata import Microdata
@@ -332,21 +333,21 @@ def _run(
         best = optimal(
             microdata, k,
             formulation=options.choice("formulation", ("set_partition", "bigm")),
-            time_limit=options.time_limit, heartbeat=beat,
+            pulse=Pulse(options.time_limit, beat),
         )  # fmt: skip
         classes = best.class_of_record
-        proof = {"gap": best.gap, "lower_bound": float(best.lower_bound)}
-        if best.status != "optimal":
+        proof = {"gap": best.proof.gap, "lower_bound": float(best.proof.lower_bound)}
+        if best.proof.status != "optimal":
             session.warn(
                 "time ran out: the classes are not proven optimal, their loss may be up to"
-                f" {best.gap:.2%} above the optimum"
+                f" {best.proof.gap:.2%} above the optimum"
             )
     elif method == "split_carry":
         classes = split_carry(
             microdata, k,
             s=whole_option(options.given, "s", 3) or 3,
             carry=whole_option(options.given, "carry", None, least=0),
-            bubble=options.pair("bubble"), time_limit=options.time_limit, heartbeat=beat,
+            bubble=options.pair("bubble"), pulse=Pulse(options.time_limit, beat),
         ).class_of_record  # fmt: skip
     elif method == "greedy_search":
         rule = options.choice("left_over", ("least_increase", "least_result"))

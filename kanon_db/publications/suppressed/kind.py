@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
+from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.algorithms.suppression.greedy import LEFT_OVER, Suppression, greedy
 from kanon_db.algorithms.suppression.optimal import optimal
 from kanon_db.algorithms.suppression.patterns import (
@@ -209,15 +210,15 @@ def publish_suppressed(
     codes = read_codes(snapshot, values)
     session.step("choosing patterns")
     if method == "optimal":
-        found = optimal(codes, allowed, k, time_limit=time_limit, heartbeat=session.heartbeat)
-        suppression, proof = found.suppression, {"gap": found.gap}
-        if found.status != "optimal":
+        found = optimal(codes, allowed, k, pulse=Pulse(time_limit, session.heartbeat))
+        suppression, proof = found.suppression, {"gap": found.proof.gap}
+        if found.proof.status != "optimal":
             session.warn(
                 f"time ran out: the suppression is not proven optimal, it may cost up to"
-                f" {found.gap:.2%} more than the optimum"
+                f" {found.proof.gap:.2%} more than the optimum"
             )
     else:
-        suppression, proof = greedy(codes, allowed, k, heartbeat=session.heartbeat), {}
+        suppression, proof = greedy(codes, allowed, k, pulse=Pulse(heartbeat=session.heartbeat)), {}
 
     cells, class_of_record = _write_cells(session, view, values, codes, suppression)
     order = random.permutation(snapshot.n_records)

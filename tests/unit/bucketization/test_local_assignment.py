@@ -13,6 +13,7 @@ from kanon_db.algorithms.bucketization.marginal_refinement import refine
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.sort_keys import sort_keys
 from kanon_db.algorithms.bucketization.sorted_sweep import UNPLACED, place_left_over, sweep
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.errors import IneligibleError, InfeasibleError, InvalidParameterError
 from kanon_db.metrics.workload import count_errors, random_queries
 from kanon_db.randomness import SecureRandom
@@ -32,10 +33,6 @@ def test_examples(name: str) -> None:
 
 class CanceledError(Exception):
     """What a heartbeat raises when a user cancels."""
-
-
-def pulse() -> None:
-    """Beat without effect."""
 
 
 class StopAfter:
@@ -91,36 +88,36 @@ class TestSortKeys:
 class TestSweep:
     def test_buckets_close_when_they_are_private(self) -> None:
         limits = limits_of(FPrimePrivacy((HALF, HALF, ANY)), 6)
-        assert sweep(np.arange(5), codes(2, 0, 1, 1, 2), limits, pulse).tolist() == [0, 1, 1, 2, 2]
+        assert sweep(np.arange(5), codes(2, 0, 1, 1, 2), limits).tolist() == [0, 1, 1, 2, 2]
 
     def test_a_rare_value_waits_for_a_bucket_that_is_large_enough(self) -> None:
         limits = limits_of(FPrimePrivacy((Fraction(1, 4), ANY)), 6)
-        buckets = sweep(np.arange(6), codes(1, 0, 1, 1, 1, 1), limits, pulse)
+        buckets = sweep(np.arange(6), codes(1, 0, 1, 1, 1, 1), limits)
         assert buckets.tolist() == [0, 1, 1, 1, 1, 2]
 
     def test_an_excess_meets_later_records(self) -> None:
         limits = limits_of(FPrimePrivacy((HALF, HALF)), 4)
-        buckets = sweep(np.arange(8), codes(0, 0, 0, 0, 1, 1, 1, 1), limits, pulse)
+        buckets = sweep(np.arange(8), codes(0, 0, 0, 0, 1, 1, 1, 1), limits)
         assert buckets.tolist() == [0, 1, 2, 3, 0, 1, 2, 3]
 
     def test_what_cannot_be_placed_is_left_over(self) -> None:
         limits = limits_of(FPrimePrivacy((THIRD, ANY)), 3)
-        assert sweep(np.arange(3), codes(0, 0, 1), limits, pulse).tolist() == [UNPLACED] * 3
+        assert sweep(np.arange(3), codes(0, 0, 1), limits).tolist() == [UNPLACED] * 3
 
     def test_a_value_that_fits_no_size_is_left_over_with_what_follows(self) -> None:
         limits = limits_of(FPrimePrivacy((Fraction(1, 9), ANY)), 3)
-        assert sweep(np.arange(2), codes(0, 1), limits, pulse).tolist() == [UNPLACED] * 2
+        assert sweep(np.arange(2), codes(0, 1), limits).tolist() == [UNPLACED] * 2
 
     def test_blocks_go_on_where_the_last_one_ended(self, monkeypatch: pytest.MonkeyPatch) -> None:
         _, values = correlated_table(200)
         limits = limits_of(FPrimePrivacy((Fraction(2, 5),) * 5), 12)
         order = np.random.default_rng(0).permutation(200)
-        whole = sweep(order, values, limits, pulse)
+        whole = sweep(order, values, limits)
         for length in (1, 7, 199):
             monkeypatch.setattr(
                 "kanon_db.algorithms.bucketization.sorted_sweep._RECORDS_PER_BLOCK", length
             )
-            assert sweep(order, values, limits, pulse).tolist() == whole.tolist()
+            assert sweep(order, values, limits).tolist() == whole.tolist()
 
 
 class TestPlaceLeftOver:
@@ -129,24 +126,24 @@ class TestPlaceLeftOver:
         limits = limits_of(FPrimePrivacy((THIRD, ANY)), 4)
         buckets = np.array([0, 1, 1, 1, 2, 2, UNPLACED])
         values = codes(1, 0, 1, 1, 1, 1, 0)
-        place_left_over(buckets, np.array([0, 1, 2, 3, 6, 4, 5]), values, limits, pulse)
+        place_left_over(buckets, np.array([0, 1, 2, 3, 6, 4, 5]), values, limits)
         assert buckets.tolist() == [0, 1, 1, 1, 2, 2, 2]
 
     def test_full_buckets_stay_as_they_are(self) -> None:
         limits = limits_of(FPrimePrivacy((HALF, ANY)), 2)
         buckets = np.array([0, 0, 1, 1, UNPLACED])
-        place_left_over(buckets, np.arange(5), codes(0, 1, 1, 1, 0), limits, pulse)
+        place_left_over(buckets, np.arange(5), codes(0, 1, 1, 1, 0), limits)
         assert buckets.tolist() == [0, 0, 1, 1, UNPLACED]
 
     def test_several_records_spread(self) -> None:
         limits = limits_of(FPrimePrivacy((THIRD, ANY)), 4)
         buckets = np.array([0, 0, 1, 1, 2, 2, UNPLACED, UNPLACED, UNPLACED, UNPLACED])
-        place_left_over(buckets, np.arange(10), codes(1, 1, 1, 1, 1, 1, 0, 0, 0, 0), limits, pulse)
+        place_left_over(buckets, np.arange(10), codes(1, 1, 1, 1, 1, 1, 0, 0, 0, 0), limits)
         assert sorted(buckets.tolist()) == [UNPLACED, 0, 0, 0, 1, 1, 1, 2, 2, 2]
 
     def test_without_any_bucket(self) -> None:
         buckets = np.full(2, UNPLACED)
-        place_left_over(buckets, np.arange(2), codes(0, 0), np.zeros((1, 3), np.int16), pulse)
+        place_left_over(buckets, np.arange(2), codes(0, 0), np.zeros((1, 3), np.int16))
         assert buckets.tolist() == [UNPLACED] * 2
 
 
@@ -163,7 +160,7 @@ class TestRefine:
         qi_codes = np.array([[0], [0], [1], [1]], dtype=np.int32)
         values, buckets = codes(0, 1, 0, 2), np.array([0, 1, 1, 0])
         found = refine(
-            buckets, qi_codes, values, 3, np.random.default_rng(0), n_terms=10**6, heartbeat=pulse
+            buckets, qi_codes, values, 3, np.random.default_rng(0), n_terms=10**6, pulse=UNLIMITED
         )
         assert buckets.tolist() == [1, 1, 0, 0]
         assert found.objective == pytest.approx(0)
@@ -173,7 +170,7 @@ class TestRefine:
         buckets = np.random.default_rng(1).integers(60, size=300)
         buckets = np.unique(buckets, return_inverse=True)[1]
         marginals = refine(
-            buckets, qi_codes, values, 5, np.random.default_rng(2), n_terms=10**6, heartbeat=pulse
+            buckets, qi_codes, values, 5, np.random.default_rng(2), n_terms=10**6, pulse=UNLIMITED
         )
         sizes = np.bincount(buckets)
         shares = np.zeros((sizes.size, 5))
@@ -195,7 +192,7 @@ class TestRefine:
         before = Counter(zip(buckets.tolist(), values.tolist(), strict=True))
         original = buckets.copy()
         refine(
-            buckets, qi_codes, values, 5, np.random.default_rng(2), n_terms=10**6, heartbeat=pulse
+            buckets, qi_codes, values, 5, np.random.default_rng(2), n_terms=10**6, pulse=UNLIMITED
         )
         assert (buckets != original).any()
         assert Counter(zip(buckets.tolist(), values.tolist(), strict=True)) == before
@@ -213,7 +210,7 @@ class TestRefine:
                 5,
                 np.random.default_rng(2),
                 n_terms=10**12,
-                heartbeat=pulse,
+                pulse=UNLIMITED,
             )
             objectives.append(marginals.objective)
         assert objectives == sorted(objectives, reverse=True)
@@ -227,7 +224,7 @@ class TestRefine:
         unusual = np.column_stack([np.arange(200), generator.integers(2, size=200)])
         unusual = unusual.astype(np.int32)
         buckets = np.unique(generator.integers(40, size=200), return_inverse=True)[1]
-        marginals = refine(buckets, unusual, values, 3, generator, n_terms=10**7, heartbeat=pulse)
+        marginals = refine(buckets, unusual, values, 3, generator, n_terms=10**7, pulse=UNLIMITED)
         cells = marginals.weights.reshape(-1)
         n_single = int(marginals.first_cell[1])
         assert not cells[:n_single].any()
@@ -241,7 +238,7 @@ class TestRefine:
         qi_codes = generator.integers(1000, size=(200, 12)).astype(np.int32)
         values = generator.integers(4, size=200).astype(np.int32)
         marginals = refine(
-            np.arange(200) % 50, qi_codes, values, 4, generator, n_terms=10**6, heartbeat=pulse
+            np.arange(200) % 50, qi_codes, values, 4, generator, n_terms=10**6, pulse=UNLIMITED
         )
         assert len(marginals.pairs) == 36
         assert marginals.errors.size <= 2**12
@@ -442,5 +439,5 @@ class TestAssignLocally:
                     privacy,
                     10,
                     np.random.default_rng(0),
-                    heartbeat=StopAfter(beats),
+                    pulse=Pulse(heartbeat=StopAfter(beats)),
                 )

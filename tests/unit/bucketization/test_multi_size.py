@@ -9,6 +9,7 @@ import pytest
 
 from kanon_db.algorithms.bucketization.multi_size import multi_size
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
+from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.errors import IneligibleError, InfeasibleError, InvalidParameterError
 
 
@@ -72,5 +73,5 @@ def test_the_heartbeat_ends_the_search(beats: int) -> None:
             [10, 30, 20, 60, 40, 40],
             privacy("11/50", "31/50", "21/50", "1", "41/50", "41/50"),
             8,
-            heartbeat=heartbeat,
+            pulse=Pulse(heartbeat=heartbeat),
         )

@@ -12,6 +12,7 @@ from kanon_db.algorithms.bucketization.assignment import is_valid
 from kanon_db.algorithms.bucketization.multi_size import multi_size
 from kanon_db.algorithms.bucketization.optimal import MAX_RECORDS, optimal
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
+from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.errors import IneligibleError, InfeasibleError, InvalidParameterError
 
 module = importlib.import_module("kanon_db.algorithms.bucketization.optimal")
@@ -32,19 +33,23 @@ def test_examples() -> None:
 
 def test_an_empty_table() -> None:
     found = optimal([], privacy(), 10)
-    assert (found.setting.pairs, found.status, found.gap) == ((), "optimal", 0.0)
+    assert (found.setting.pairs, found.proof.status, found.proof.gap) == ((), "optimal", 0.0)
 
 
 def test_nothing_is_sensitive() -> None:
     found = optimal([3, 4], privacy("1", "1"), 10)
-    assert (found.setting.pairs, found.objective, found.lower_bound) == (((1, 7),), 0, 0)
-    assert found.gap == 0.0
+    assert (found.setting.pairs, found.proof.objective, found.proof.lower_bound) == (
+        ((1, 7),),
+        0,
+        0,
+    )
+    assert found.proof.gap == 0.0
 
 
 def test_no_setting_of_two_sizes_exists() -> None:
     thresholds = privacy("52/225", "139/450", "67/225", "109/450")
     found = optimal([19, 26, 25, 20], thresholds, 20)
-    assert (found.objective, found.status) == (1196, "optimal")
+    assert (found.proof.objective, found.proof.status) == (1196, "optimal")
     limits = thresholds.occurrence_limits(found.setting.sizes)
     assert is_valid([19, 26, 25, 20], limits, found.setting)
 
@@ -61,10 +66,6 @@ def test_refusals() -> None:
         optimal([3, 1], half, 4)
     with pytest.raises(InvalidParameterError, match="max_bucket_size"):
         optimal([1, 1], half, 0)
-    with pytest.raises(InvalidParameterError, match="time_limit"):
-        optimal([1, 1], half, 2, time_limit=0.0)
-    with pytest.raises(InvalidParameterError, match="time_limit"):
-        optimal([1, 1], half, 2, time_limit=float("nan"))
     with pytest.raises(InvalidParameterError, match="for each sensitive value"):
         optimal([1, 1, 1], half, 2)
     with pytest.raises(InfeasibleError, match="below the smallest bucket"):
@@ -86,46 +87,46 @@ def test_billions_of_records() -> None:
     counts = [1, 1, 5, 3, 2]
     thresholds = privacy("29/100", "3/5", "7/10", "3/5", "7/20")
     found = optimal([factor * count for count in counts], thresholds, 8)
-    assert found.status == "optimal"
+    assert found.proof.status == "optimal"
     assert found.setting.n_records == 12 * factor
     limits = thresholds.occurrence_limits(found.setting.sizes)
     assert is_valid([factor * count for count in counts], limits, found.setting)
-    assert found.objective <= 18 * factor
+    assert found.proof.objective <= 18 * factor
 
 
 def test_out_of_time_the_heuristic_remains() -> None:
     thresholds = FPrimePrivacy(HARD)
     best = optimal(HARD_COUNTS, thresholds, 40)
     heuristic = multi_size(HARD_COUNTS, thresholds, 40)
-    assert best.status == "optimal"
-    assert best.objective < heuristic.loss
-    found = optimal(HARD_COUNTS, thresholds, 40, time_limit=1e-9)
-    assert (found.status, found.objective) == ("feasible", heuristic.loss)
-    assert found.lower_bound <= best.objective
-    assert 0 < found.gap < 1
+    assert best.proof.status == "optimal"
+    assert best.proof.objective < heuristic.loss
+    found = optimal(HARD_COUNTS, thresholds, 40, pulse=Pulse(1e-9))
+    assert (found.proof.status, found.proof.objective) == ("feasible", heuristic.loss)
+    assert found.proof.lower_bound <= best.proof.objective
+    assert 0 < found.proof.gap < 1
 
 
 def test_out_of_time_without_a_heuristic() -> None:
     thresholds = privacy("52/225", "139/450", "67/225", "109/450")
     with pytest.raises(InfeasibleError, match="within the time limit"):
-        optimal([19, 26, 25, 20], thresholds, 20, time_limit=1e-9)
+        optimal([19, 26, 25, 20], thresholds, 20, pulse=Pulse(1e-9))
 
 
 def test_settings_that_the_solver_gets_wrong_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     thresholds = FPrimePrivacy(HARD)
-    solve = module.solve
+    solve = module.solve_setting
 
-    def mistaken(program, near, start, *, whole, **options):  # type: ignore[no-untyped-def]
-        solved = solve(program, near, start, whole=whole, **options)
+    def mistaken(program, near, start, *, whole, pulse):  # type: ignore[no-untyped-def]
+        answer = solve(program, near, start, whole=whole, pulse=pulse)
         if whole:
             n_buckets = np.zeros(program.sizes.size)
             n_buckets[0] = program.n_records / program.sizes[0]
-            return module.Solved(n_buckets, solved.lower_bound, False, solved.seconds)
-        return solved
+            return answer._replace(values=n_buckets, is_infeasible=False)
+        return answer
 
-    monkeypatch.setattr(module, "solve", mistaken)
+    monkeypatch.setattr(module, "solve_setting", mistaken)
     found = optimal(HARD_COUNTS, thresholds, 40)
-    assert found.status == "feasible"
+    assert found.proof.status == "feasible"
     assert found.setting.pairs == multi_size(HARD_COUNTS, thresholds, 40).pairs
 
 
@@ -144,5 +145,5 @@ def test_the_heartbeat_ends_the_search(beats: int) -> None:
 
     before = threading.active_count()
     with pytest.raises(CanceledError):
-        optimal(HARD_COUNTS, FPrimePrivacy(HARD), 40, heartbeat=heartbeat)
+        optimal(HARD_COUNTS, FPrimePrivacy(HARD), 40, pulse=Pulse(heartbeat=heartbeat))
     assert threading.active_count() == before

@@ -7,6 +7,7 @@ import pytest
 
 from kanon_db.algorithms.bucketization import transportation
 from kanon_db.algorithms.bucketization.transportation import in_shares, transport
+from kanon_db.algorithms.ground.pulse import Pulse
 
 
 def test_examples() -> None:
@@ -85,4 +86,4 @@ def test_the_heartbeat_ends_the_work() -> None:
         raise StoppedError
 
     with pytest.raises(StoppedError):
-        transport(np.array([1]), np.array([1]), np.array([[1]]), heartbeat=heartbeat)
+        transport(np.array([1]), np.array([1]), np.array([[1]]), pulse=Pulse(heartbeat=heartbeat))

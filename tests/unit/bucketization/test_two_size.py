@@ -14,6 +14,7 @@ from kanon_db.algorithms.bucketization.two_size import (
     _gcd_and_inverse,
     two_size,
 )
+from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.errors import IneligibleError, InfeasibleError, InvalidParameterError
 
 
@@ -67,7 +68,7 @@ def test_the_heartbeat_ends_the_search() -> None:
             raise CanceledError
 
     with pytest.raises(CanceledError):
-        two_size([20, 30, 50], privacy("1/4", "1/3", "3/5"), 50, heartbeat=heartbeat)
+        two_size([20, 30, 50], privacy("1/4", "1/3", "3/5"), 50, pulse=Pulse(heartbeat=heartbeat))
 
 
 @pytest.mark.parametrize("max_bucket_size", [0, -1, 5001])

@@ -1,31 +1,28 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
 from kanon_db.algorithms.generalization.exact import cover_search
-from kanon_db.algorithms.generalization.exact.class_search import NO_LIMIT, Classes
+from kanon_db.algorithms.generalization.exact.candidate_classes import NO_LIMIT, CandidateClasses
 from kanon_db.algorithms.generalization.exact.cover_search import CoverSearch
 from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 
 
-def beat() -> None:
-    pass
-
-
-def random_classes(random: np.random.Generator, n_types: int, n_classes: int) -> Classes:
+def random_classes(random: np.random.Generator, n_types: int, n_classes: int) -> CandidateClasses:
     """Different classes of two or three records, some of which are of one type."""
     found = set()
     while len(found) < n_classes:
         members = sorted(random.integers(0, n_types, size=random.integers(2, 4)).tolist())
         found.add(tuple(members + [-1] * (3 - len(members))))
     members = np.array(sorted(found))
-    return Classes(members, (members >= 0).sum(axis=1), random.integers(3, 50, size=n_classes))
+    return CandidateClasses(
+        members, (members >= 0).sum(axis=1), random.integers(3, 50, size=n_classes)
+    )
 
 
-def least_loss(classes: Classes, copies: IntArray) -> int | None:
+def least_loss(classes: CandidateClasses, copies: IntArray) -> int | None:
     """Least loss of classes that hold every record once."""
     counts = np.array(
         [np.bincount(one[one >= 0], minlength=copies.size) for one in classes.members]
@@ -56,7 +53,7 @@ def test_the_least_loss_of_all_partitions_is_found(most_copies: int) -> None:
         bound = int(copies.sum())
         search = CoverSearch(
             classes, classes.losses - classes.sizes, copies, bound, NO_LIMIT,
-            heartbeat=beat,
+            pulse=UNLIMITED,
         )  # fmt: skip
         assert search.run()
         if expected is None:
@@ -64,12 +61,12 @@ def test_the_least_loss_of_all_partitions_is_found(most_copies: int) -> None:
             continue
         n_found += 1
         assert search.best is not None
-        assert classes.losses[search.best].sum() == expected
-        taken = classes.members[search.best]
+        assert search.best.losses.sum() == expected
+        taken = search.best.members
         assert np.array_equal(np.bincount(taken[taken >= 0], minlength=6), copies)
         for limit, is_found in ((expected, False), (expected + 1, True)):
             again = CoverSearch(
-                classes, np.zeros(24, dtype=np.int64), copies, 0, limit, heartbeat=beat
+                classes, np.zeros(24, dtype=np.int64), copies, 0, limit, pulse=UNLIMITED
             )
             assert again.run()
             assert (again.best is not None) == is_found
@@ -78,37 +75,40 @@ def test_the_least_loss_of_all_partitions_is_found(most_copies: int) -> None:
 
 def test_the_reduced_costs_may_be_less_than_the_loss() -> None:
     # As where inequalities have prices: the best by reduced costs, 1 + 1, loses more.
-    classes = Classes(
+    classes = CandidateClasses(
         np.array([[0, 1], [2, 3], [0, 2], [1, 3]]), np.full(4, 2), np.array([9, 9, 2, 2])
     )
     copies = np.ones(4, dtype=np.int64)
-    search = CoverSearch(classes, np.array([1, 1, 2, 2]), copies, 0, NO_LIMIT, heartbeat=beat)
+    search = CoverSearch(classes, np.array([1, 1, 2, 2]), copies, 0, NO_LIMIT, pulse=UNLIMITED)
     assert search.run()
     assert search.best is not None
-    assert sorted(search.best.tolist()) == [2, 3]
+    assert sorted(search.best.members.tolist()) == [[0, 2], [1, 3]]
 
 
 def test_stopping(monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(1)
     classes = random_classes(random, 30, 400)
-    monkeypatch.setattr(cover_search, "_VISITS_PER_HEARTBEAT", 1000)
+    monkeypatch.setattr(cover_search, "_VISITS_PER_BEAT", 1000)
     beats = 0
 
-    def heartbeat() -> None:
+    class ThreeBeats(Pulse):
+        @property
+        def is_over(self) -> bool:
+            return beats == 3
+
+    def beat() -> None:
         nonlocal beats
         beats += 1
 
-    def search(heartbeat: Callable[[], None]) -> CoverSearch:
+    def search(pulse: Pulse) -> CoverSearch:
         none = np.zeros(400, dtype=np.int64)
-        return CoverSearch(
-            classes, none, np.ones(30, dtype=np.int64), 0, NO_LIMIT, heartbeat=heartbeat
-        )
+        return CoverSearch(classes, none, np.ones(30, dtype=np.int64), 0, NO_LIMIT, pulse=pulse)
 
-    assert not search(heartbeat).run(lambda: beats == 3)
+    assert not search(ThreeBeats(heartbeat=beat)).run()
     assert beats == 3
 
     def stop() -> None:
         raise InterruptedError
 
     with pytest.raises(InterruptedError):
-        search(stop).run()
+        search(Pulse(heartbeat=stop)).run()

@@ -7,6 +7,7 @@ import pytest
 
 from kanon_db.algorithms.generalization.exact import pairwise, set_partition
 from kanon_db.algorithms.generalization.optimal import optimal
+from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 from tests.unit.generalization.exhaustive import (
@@ -39,9 +40,13 @@ def test_all_partitions_of_small_tables(kinds: str, k: int, loss: str) -> None:
     for seed in range(4):
         microdata = random_microdata(np.random.default_rng(seed), 8, kinds, 4)
         found = optimal(microdata, k, loss=loss)  # type: ignore[arg-type]
-        assert (found.status, found.gap) == ("optimal", 0)
-        assert found.objective == found.lower_bound == exhaustive_optimum(microdata, k, loss)
-        assert found.objective == total_loss(microdata, found.class_of_record, loss)
+        assert (found.proof.status, found.proof.gap) == ("optimal", 0)
+        assert (
+            found.proof.objective
+            == found.proof.lower_bound
+            == exhaustive_optimum(microdata, k, loss)
+        )
+        assert found.proof.objective == total_loss(microdata, found.class_of_record, loss)
         assert_valid(found.class_of_record, 8, k)
 
 
@@ -51,8 +56,8 @@ def test_column_generation_on_small_tables(kinds: str, k: int) -> None:
     for seed in range(4):
         microdata = random_microdata(np.random.default_rng(seed), 9, kinds, 4, "1 0.2 3")
         found = optimal(microdata, k)
-        assert found.status == "optimal"
-        assert found.objective == found.lower_bound == exhaustive_optimum(microdata, k)
+        assert found.proof.status == "optimal"
+        assert found.proof.objective == found.proof.lower_bound == exhaustive_optimum(microdata, k)
 
 
 @pytest.mark.parametrize("loss", ["ncp", "binary"])
@@ -63,9 +68,9 @@ def test_both_formulations_agree(loss: str) -> None:
             optimal(microdata, 2, formulation=formulation, loss=loss)  # type: ignore[arg-type]
             for formulation in ("set_partition", "bigm")
         ]
-        assert [one.status for one in found] == ["optimal"] * 2
-        assert found[0].objective == found[1].objective
-        assert found[1].objective == total_loss(microdata, found[1].class_of_record, loss)
+        assert [one.proof.status for one in found] == ["optimal"] * 2
+        assert found[0].proof.objective == found[1].proof.objective
+        assert found[1].proof.objective == total_loss(microdata, found[1].class_of_record, loss)
 
 
 def test_column_generation_agrees_with_enumeration(
@@ -76,8 +81,8 @@ def test_column_generation_agrees_with_enumeration(
     by_generation = optimal(records, 3)
     monkeypatch.setattr(set_partition, "_MAX_ENUMERATED", 10**6)
     by_enumeration = optimal(records, 3)
-    assert by_generation.status == by_enumeration.status == "optimal"
-    assert by_generation.objective == by_enumeration.objective
+    assert by_generation.proof.status == by_enumeration.proof.status == "optimal"
+    assert by_generation.proof.objective == by_enumeration.proof.objective
     assert by_generation.n_classes < by_enumeration.n_classes
 
 
@@ -85,7 +90,7 @@ def test_identical_records() -> None:
     microdata = Microdata([[0]] * 7 + [[1]] * 2, (Attribute(5, np.arange(5.0), 0, 4),))
     found = optimal(microdata, 3)
     # One 0 must join the two 1s.
-    assert (found.status, found.objective) == ("optimal", 3 / 4)
+    assert (found.proof.status, found.proof.objective) == ("optimal", 3 / 4)
     assert_valid(found.class_of_record, 9, 3)
 
 
@@ -93,7 +98,7 @@ def test_one_class_and_classes_of_one() -> None:
     microdata = random_microdata(np.random.default_rng(8), 5, "nc", 4)
     assert optimal(microdata, 5).class_of_record.tolist() == [0] * 5
     alone = optimal(microdata, 1)
-    assert (alone.status, alone.objective) == ("optimal", 0)
+    assert (alone.proof.status, alone.proof.objective) == ("optimal", 0)
     assert sorted(alone.class_of_record.tolist()) == list(range(5))
 
 
@@ -101,26 +106,30 @@ def test_no_records() -> None:
     microdata = Microdata(np.zeros((0, 2), dtype=np.int32), (Attribute(1), Attribute(1)))
     for formulation in ("set_partition", "bigm"):
         found = optimal(microdata, 2, formulation=formulation)  # type: ignore[arg-type]
-        assert (found.status, found.objective, found.gap) == ("optimal", 0, 0)
+        assert (found.proof.status, found.proof.objective, found.proof.gap) == ("optimal", 0, 0)
 
 
 @pytest.mark.parametrize("seconds", [1e-9, 0.2])
 def test_out_of_time(hard: Microdata, seconds: float) -> None:
     best = optimal(hard, 4)
-    assert best.status == "optimal"
-    found = optimal(hard, 4, time_limit=seconds)
-    assert found.lower_bound <= best.objective <= found.objective
-    assert found.status == ("optimal" if found.lower_bound == found.objective else "feasible")
-    assert found.gap == float((found.objective - found.lower_bound) / found.objective)
+    assert best.proof.status == "optimal"
+    found = optimal(hard, 4, pulse=Pulse(seconds))
+    assert found.proof.lower_bound <= best.proof.objective <= found.proof.objective
+    assert found.proof.status == (
+        "optimal" if found.proof.lower_bound == found.proof.objective else "feasible"
+    )
+    assert found.proof.gap == float(
+        (found.proof.objective - found.proof.lower_bound) / found.proof.objective
+    )
     assert_valid(found.class_of_record, 40, 4)
 
 
 def test_out_of_time_at_once(hard: Microdata) -> None:
     few = Microdata(hard.codes[:20, :2], hard.attributes[:2])
     for records, formulation in ((hard, "set_partition"), (few, "bigm")):
-        found = optimal(records, 3, time_limit=1e-9, formulation=formulation)  # type: ignore[arg-type]
-        assert found.status == "feasible"
-        assert 0 <= found.lower_bound < found.objective
+        found = optimal(records, 3, pulse=Pulse(1e-9), formulation=formulation)  # type: ignore[arg-type]
+        assert found.proof.status == "feasible"
+        assert 0 <= found.proof.lower_bound < found.proof.objective
         assert_valid(found.class_of_record, records.n_records, 3)
 
 
@@ -143,7 +152,7 @@ def test_the_heartbeat_stops_the_search(hard: Microdata, n_beats: int) -> None:
 
     before = set(threading.enumerate())
     with pytest.raises(StoppedError):
-        optimal(hard, 5, heartbeat=heartbeat)
+        optimal(hard, 5, pulse=Pulse(heartbeat=heartbeat))
     assert beats == n_beats
     assert_no_threads_but(before)
 
@@ -160,7 +169,7 @@ def test_the_heartbeat_stops_the_solver() -> None:
             raise StoppedError
 
     with pytest.raises(StoppedError):
-        optimal(microdata, 3, formulation="bigm", heartbeat=heartbeat)
+        optimal(microdata, 3, formulation="bigm", pulse=Pulse(heartbeat=heartbeat))
     assert solving
     assert_no_threads_but(before)
 
@@ -170,8 +179,6 @@ def test_refusals(hard: Microdata, monkeypatch: pytest.MonkeyPatch) -> None:
         optimal(hard, 0)
     with pytest.raises(InfeasibleError, match="must not exceed the number of records"):
         optimal(hard, 41)
-    with pytest.raises(InvalidParameterError, match="time_limit"):
-        optimal(hard, 3, time_limit=0)
     with pytest.raises(InvalidParameterError, match="unknown formulation"):
         optimal(hard, 3, formulation="cplex")  # type: ignore[arg-type]
     with pytest.raises(InvalidParameterError, match="unknown loss"):

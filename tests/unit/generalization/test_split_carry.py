@@ -6,6 +6,7 @@ import pytest
 from kanon_db.algorithms.generalization.initial import initial
 from kanon_db.algorithms.generalization.optimal import optimal
 from kanon_db.algorithms.generalization.split_carry import split_carry
+from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 from tests.unit.generalization.exhaustive import assert_valid, random_microdata, total_loss
@@ -34,7 +35,7 @@ def test_classes(records: Microdata, k: int, options: dict[str, int]) -> None:
 
 def test_one_sub_problem_is_the_whole_problem() -> None:
     microdata = random_microdata(np.random.default_rng(11), 16, "nc", 5)
-    whole = optimal(microdata, 3).objective
+    whole = optimal(microdata, 3).proof.objective
     for options in ({"s": 5}, {"s": 9}, {"bubble": (16, 1)}, {"bubble": (15, 1)}):
         found = split_carry(microdata, 3, **options)  # type: ignore[arg-type]
         assert found.sizes.tolist() == [16]
@@ -67,7 +68,7 @@ def test_bubble_carry_leaves_no_record_without_a_class(n_records: int) -> None:
 
 
 def test_no_time(records: Microdata) -> None:
-    found = split_carry(records, 5, time_limit=1e-9)
+    found = split_carry(records, 5, pulse=Pulse(1e-9))
     assert_valid(found.class_of_record, 70, 5)
     first = total_loss(records, initial(records, 5).class_of_record)
     assert total_loss(records, found.class_of_record) <= first
@@ -75,7 +76,7 @@ def test_no_time(records: Microdata) -> None:
 
 def test_cut_short() -> None:
     microdata = random_microdata(np.random.default_rng(12), 60, "nncccc", 12)
-    found = split_carry(microdata, 6, s=5, time_limit=1e-9)
+    found = split_carry(microdata, 6, s=5, pulse=Pulse(1e-9))
     assert found.n_cut_short > 0
     assert_valid(found.class_of_record, 60, 6)
 
@@ -98,7 +99,7 @@ def test_the_heartbeat_stops_it(records: Microdata) -> None:
             raise StoppedError
 
     with pytest.raises(StoppedError):
-        split_carry(records, 3, heartbeat=heartbeat)
+        split_carry(records, 3, pulse=Pulse(heartbeat=heartbeat))
     assert beats == 7
 
 
@@ -116,5 +117,3 @@ def test_refusals(records: Microdata) -> None:
     for bubble in ((5, 1), (12, 0)):
         with pytest.raises(InvalidParameterError, match="bubble"):
             split_carry(records, 3, bubble=bubble)
-    with pytest.raises(InvalidParameterError, match="time_limit"):
-        split_carry(records, 3, time_limit=0)

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 
+from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.errors import InvalidParameterError
 from kanon_db.metrics import workload
 from kanon_db.metrics.workload import (
@@ -222,10 +223,12 @@ class TestCounts:
         qi_codes, sa_codes, buckets = make_table(50, [3], 2, 5)
         query = CountQuery({0: np.array([True, False, True])}, np.array([True, False]), 0.3)
         with pytest.raises(CanceledError):
-            exact_counts(qi_codes, sa_codes, [query], heartbeat=stop)
+            exact_counts(qi_codes, sa_codes, [query], pulse=Pulse(heartbeat=stop))
         ones = np.ones(50, dtype=np.int64)
         with pytest.raises(CanceledError):
-            estimated_counts(buckets, qi_codes, buckets, sa_codes, ones, [query], heartbeat=stop)
+            estimated_counts(
+                buckets, qi_codes, buckets, sa_codes, ones, [query], pulse=Pulse(heartbeat=stop)
+            )
 
 
 class TestCountErrors:

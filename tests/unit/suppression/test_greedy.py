@@ -5,6 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.algorithms.suppression.greedy import greedy
 from kanon_db.algorithms.suppression.patterns import all_patterns, parse_patterns
 from kanon_db.errors import InfeasibleError, InvalidParameterError
@@ -74,5 +75,5 @@ def test_heartbeat_before_each_pass_can_stop_it() -> None:
 
     rows = np.arange(40).reshape(10, 4)
     with pytest.raises(StoppedError):
-        greedy(rows, all_patterns(4), 2, heartbeat=heartbeat)
+        greedy(rows, all_patterns(4), 2, pulse=Pulse(heartbeat=heartbeat))
     assert beats == 3

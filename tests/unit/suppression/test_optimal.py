@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.algorithms.suppression import optimal as module
 from kanon_db.algorithms.suppression.optimal import optimal
 from kanon_db.algorithms.suppression.patterns import all_patterns, parse_patterns
@@ -28,21 +29,28 @@ def test_fully_suppressed_records_are_not_exempt() -> None:
     rows = [[0, 0], [0, 0], [1, 1]]
     found = optimal(rows, parse_patterns(["..", "**"], 2), 2)
     assert found.suppression.pattern_of_record.tolist() == [1, 1, 1]
-    assert (found.status, found.objective, found.lower_bound, found.gap) == ("optimal", 6, 6, 0)
+    assert (
+        found.proof.status,
+        found.proof.objective,
+        found.proof.lower_bound,
+        found.proof.gap,
+    ) == ("optimal", 6, 6, 0)
 
 
 def test_identical_records_can_be_suppressed_differently() -> None:
     # Each of the last two records needs one of the first four.
     rows = [[0, 0]] * 4 + [[0, 1], [1, 0]]
     found = optimal(rows, parse_patterns(["..", ".*", "*."], 2), 2)
-    assert found.objective == 4
+    assert found.proof.objective == 4
     assert sorted(found.suppression.pattern_of_record[:4].tolist()) == [0, 0, 1, 2]
 
 
 def test_weights() -> None:
     rows = [[0, 0], [0, 1], [1, 0], [1, 1], [2, 1]]
     found = optimal(rows, all_patterns(2, weights=["0.25", 1]), 2)
-    assert found.objective == found.suppression.cost == found.lower_bound == Fraction(5, 4)
+    assert (
+        found.proof.objective == found.suppression.cost == found.proof.lower_bound == Fraction(5, 4)
+    )
     assert found.suppression.n_suppressed == 5
 
 
@@ -66,7 +74,7 @@ def test_more_than_n_records_are_asked_for() -> None:
 
 def test_no_records() -> None:
     found = optimal(np.zeros((0, 2), dtype=int), all_patterns(2), 2)
-    assert (found.status, found.objective, found.gap) == ("optimal", 0, 0)
+    assert (found.proof.status, found.proof.objective, found.proof.gap) == ("optimal", 0, 0)
 
 
 def test_out_of_time_the_greedy_suppression_remains(
@@ -74,11 +82,13 @@ def test_out_of_time_the_greedy_suppression_remains(
 ) -> None:
     patterns = all_patterns(5)
     best = optimal(hard, patterns, 4)
-    assert best.status == "optimal"
-    found = optimal(hard, patterns, 4, time_limit=1e-9)
-    assert found.status == "feasible"
-    assert found.lower_bound <= best.objective < found.objective
-    assert found.gap == float((found.objective - found.lower_bound) / found.objective)
+    assert best.proof.status == "optimal"
+    found = optimal(hard, patterns, 4, pulse=Pulse(1e-9))
+    assert found.proof.status == "feasible"
+    assert found.proof.lower_bound <= best.proof.objective < found.proof.objective
+    assert found.proof.gap == float(
+        (found.proof.objective - found.proof.lower_bound) / found.proof.objective
+    )
     assert output_row_types(hard, found.suppression.suppressed).smallest_size >= 4
 
 
@@ -86,9 +96,9 @@ def test_out_of_time_without_a_start() -> None:
     # The greedy heuristic takes the first two records together; the others then lack them.
     rows = [[0, 0], [0, 0], [0, 1], [1, 0]]
     patterns = parse_patterns(["..", ".*", "*."], 2)
-    assert optimal(rows, patterns, 2).objective == 4
+    assert optimal(rows, patterns, 2).proof.objective == 4
     with pytest.raises(InfeasibleError, match="within the time limit"):
-        optimal(rows, patterns, 2, time_limit=1e-9)
+        optimal(rows, patterns, 2, pulse=Pulse(1e-9))
 
 
 def test_the_heartbeat_stops_the_solver(
@@ -106,14 +116,12 @@ def test_the_heartbeat_stops_the_solver(
             raise StoppedError
 
     with pytest.raises(StoppedError):
-        optimal(hard, all_patterns(5), 3, heartbeat=heartbeat)
+        optimal(hard, all_patterns(5), 3, pulse=Pulse(heartbeat=heartbeat))
     assert solving
     assert threading.active_count() == n_threads
 
 
 def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InvalidParameterError, match="time_limit"):
-        optimal([[0, 0]], all_patterns(2), 1, time_limit=0)
     monkeypatch.setattr(module, "MAX_CELLS", 11)
     with pytest.raises(InvalidParameterError, match="too large for the method optimal"):
         optimal([[0, 0], [0, 1], [1, 1]], all_patterns(2), 1)
@@ -121,5 +129,5 @@ def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_two_anonymity_of_identical_and_single_records() -> None:
     found = two_anonymity([[0, 0], [0, 0], [0, 1], [0, 2]], all_patterns(2))
-    assert (found.status, found.objective) == ("optimal", 2)
+    assert (found.proof.status, found.proof.objective) == ("optimal", 2)
     assert found.suppression.pattern_of_record.tolist() == [0, 0, 1, 1]

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numba
 import numpy as np
 
-from kanon_db.algorithms.generalization.exact.class_search import NO_LIMIT, Classes
+from kanon_db.algorithms.generalization.exact.candidate_classes import NO_LIMIT, CandidateClasses
 from kanon_db.algorithms.ground.arrays import BoolArray, CodeArray, IntArray
-
-Int32Array = CodeArray
+from kanon_db.algorithms.ground.pulse import Pulse
 
 _DONE, _PAUSED = 0, 1
-_VISITS_PER_HEARTBEAT = 2**20  # some milliseconds
+_VISITS_PER_BEAT = 2**20  # some milliseconds
 
 
 class _Columns(NamedTuple):
@@ -34,9 +32,9 @@ class _State(NamedTuple):
     left: IntArray  # (depth, t): records of each type not yet in a class
     bound: IntArray  # (depth,): lower bound on the loss of a partition with the classes taken
     n_columns: IntArray  # (depth,)
-    columns: Int32Array  # (depth, c): classes that may still be taken
+    columns: CodeArray  # (depth, c): classes that may still be taken
     costs: IntArray  # (depth, c): their reduced costs
-    children: Int32Array  # (depth, c): positions of the classes to be tried, in this order
+    children: CodeArray  # (depth, c): positions of the classes to be tried, in this order
     n_children: IntArray  # (depth,)
     position: IntArray  # (depth,)
     taken: IntArray  # (depth,): class taken
@@ -45,7 +43,7 @@ class _State(NamedTuple):
     best_taken: IntArray  # (depth,)
     n_best: IntArray  # (1,)
     starts: IntArray  # (t + 1,): scratch
-    of_type: Int32Array  # (c * (2k - 1),): scratch
+    of_type: CodeArray  # (c * (2k - 1),): scratch
 
 
 class CoverSearch:
@@ -53,7 +51,7 @@ class CoverSearch:
 
     Parameters
     ----------
-    classes : Classes
+    classes : CandidateClasses
         Any number of times each.
     reduced_costs : ndarray of int64, shape (c,)
         At least 0, in units. A partition loses what they add up to beyond the bound, or more.
@@ -63,8 +61,8 @@ class CoverSearch:
         Lower bound on the loss of a partition, which the reduced costs of its classes add to.
     limit : int
         Loss must be less.
-    heartbeat : callable
-        Called every few milliseconds.
+    pulse : Pulse
+        Beaten every few milliseconds; :meth:`run` stops when its time is over.
 
     Notes
     -----
@@ -77,17 +75,18 @@ class CoverSearch:
 
     def __init__(
         self,
-        classes: Classes,
+        classes: CandidateClasses,
         reduced_costs: IntArray,
         copies: IntArray,
         bound: int,
         limit: int,
         *,
-        heartbeat: Callable[[], None],
+        pulse: Pulse,
     ) -> None:
         n_classes, width = classes.members.shape
+        self._classes = classes
         self._columns = _columns(classes)
-        self._heartbeat = heartbeat
+        self._pulse = pulse
         depth = int(copies.sum()) // max(int(classes.sizes.min(initial=NO_LIMIT)), 1) + 2
         t = copies.size
         self._state = _State(
@@ -116,23 +115,23 @@ class CoverSearch:
         state.columns[0] = np.arange(n_classes)
         state.costs[0] = reduced_costs
 
-    def run(self, is_over: Callable[[], bool] = lambda: False) -> bool:
-        """Search until the end, or until ``is_over`` says that it is; tell whether it ended."""
+    def run(self) -> bool:
+        """Search until the end, or until time is over; tell whether it ended."""
         while True:
-            self._heartbeat()
-            if _search(self._columns, self._state, _VISITS_PER_HEARTBEAT) == _DONE:
+            self._pulse.beat()
+            if _search(self._columns, self._state, _VISITS_PER_BEAT) == _DONE:
                 return True
-            if is_over():
+            if self._pulse.is_over:
                 return False
 
     @property
-    def best(self) -> IntArray | None:
-        """Positions of the classes of the best partition below the limit, if there is one."""
+    def best(self) -> CandidateClasses | None:
+        """Classes of the best partition below the limit, if there is one."""
         n = self._state.n_best[0]
-        return self._state.best_taken[:n].copy() if n else None
+        return self._classes.take(self._state.best_taken[:n]) if n else None
 
 
-def _columns(classes: Classes) -> _Columns:
+def _columns(classes: CandidateClasses) -> _Columns:
     n_classes, width = classes.members.shape
     members = np.sort(classes.members, axis=1)
     first = np.ones((n_classes, width), dtype=np.bool_)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
-from kanon_db.algorithms.generalization.exact.class_search import RowTypes
+from kanon_db.algorithms.generalization.exact.distinct_records import DistinctRecords
 from kanon_db.algorithms.generalization.exact.set_partition import set_partition
 from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.algorithms.recoding.exact_loss import ExactLoss
 
 _GROUPS = (4, 6, 8)  # of k records in a neighborhood: the small ones first
@@ -20,8 +19,7 @@ def improve_neighborhoods(
     class_of_record: IntArray,
     k: int,
     *,
-    is_over: Callable[[], bool],
-    heartbeat: Callable[[], None],
+    pulse: Pulse,
 ) -> IntArray:
     """Partition each class anew, together with those next to it, until that helps no more.
 
@@ -34,10 +32,8 @@ def improve_neighborhoods(
         Classes of k to 2k - 1 records.
     k : int
         At least 2.
-    is_over : callable
-        Tells whether to stop.
-    heartbeat : callable
-        Called every few milliseconds.
+    pulse : Pulse
+        Beaten every few milliseconds; no further class is tried when its time is over.
 
     Returns
     -------
@@ -52,7 +48,7 @@ def improve_neighborhoods(
     rank[order] = np.arange(order.size)
     classes = [np.sort(rank[class_of_record == number]) for number in np.unique(class_of_record)]
     for n_groups in _GROUPS:
-        _improve(exact, order, classes, k, n_groups * k, is_over, heartbeat)
+        _improve(exact, order, classes, k, n_groups * k, pulse)
     result = np.empty_like(class_of_record)
     for number, positions in enumerate(part for part in classes if part.size):
         result[order[positions]] = number
@@ -65,22 +61,19 @@ def _improve(
     classes: list[IntArray],
     k: int,
     largest: int,
-    is_over: Callable[[], bool],
-    heartbeat: Callable[[], None],
+    pulse: Pulse,
 ) -> None:
     """Improve classes, which are of positions in the order, until that helps no more."""
     waiting = [i for i, positions in enumerate(classes) if positions.size]
-    while waiting and not is_over():
-        heartbeat()
+    while waiting and not pulse.is_over:
+        pulse.beat()
         center = waiting.pop(0)
         chosen = _neighborhood(exact, order, classes, center, largest)
         rows = np.sort(np.concatenate([classes[i] for i in chosen]))
         ends = np.cumsum([classes[i].size for i in chosen])
         before = order[np.concatenate([classes[i] for i in chosen])]
         upper = int(exact.of_classes(before, ends).sum())
-        found = set_partition(
-            RowTypes.of(exact, order[rows]), k, upper, is_over=is_over, heartbeat=heartbeat
-        )
+        found = set_partition(DistinctRecords.of(exact, order[rows]), k, upper, pulse=pulse)
         if found.classes is None:
             continue
         numbers = found.classes.of_records()

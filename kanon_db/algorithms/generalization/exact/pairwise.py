@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import pulp  # type: ignore[import-untyped]
 
 from kanon_db.algorithms.ground.arrays import IntArray
-from kanon_db.algorithms.ground.solver import HiGHS
+from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.ground.solver import add_constraint, solve_problem
 from kanon_db.algorithms.recoding.exact_loss import NULL, ExactLoss, Loss
 from kanon_db.errors import InvalidParameterError
 
 MAX_CELLS = 2**15
 """Most pairs of records times columns, categories counted as columns."""
-
-
-@dataclass(frozen=True, eq=False)
-class Solved:
-    """What the solver says.
-
-    Parameters
-    ----------
-    class_of_record : ndarray of int64, shape (n_records,), or None
-        None if no solution was found.
-    lower_bound : float
-        Bound on the loss in units, minus infinity if there is none.
-    """
-
-    class_of_record: IntArray | None
-    lower_bound: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,11 +31,9 @@ def solve_pairwise(
     loss: Loss,
     k: int,
     start: IntArray,
-    *,
-    time_limit: float,
-    heartbeat: Callable[[], None],
-) -> Solved:
-    """Solve the paper's model by PuLP and HiGHS.
+    pulse: Pulse,
+) -> tuple[IntArray | None, float]:
+    """Solve the paper's model, stated with PuLP, by HiGHS.
 
     Parameters
     ----------
@@ -61,14 +43,15 @@ def solve_pairwise(
     k : int
     start : ndarray of int64, shape (n_records,)
         Classes to start from.
-    time_limit : float
-        Seconds that the solver may take.
-    heartbeat : callable
-        Called every few milliseconds, in the thread of the caller.
+    pulse : Pulse
+        Beaten every few milliseconds, in the thread of the caller.
 
     Returns
     -------
-    Solved
+    class_of_record : ndarray of int64, shape (n_records,), or None
+        None if no solution was found.
+    lower_bound : float
+        Bound on the loss in units, minus infinity if there is none.
 
     Raises
     ------
@@ -101,7 +84,8 @@ def solve_pairwise(
         pair: problem.add_variable(f"v{number:09}", cat=pulp.LpBinary)
         for number, pair in enumerate(pairs)
     }
-    values: dict[pulp.LpVariable, float] = {v[i, l]: float(start[i] == start[l]) for i, l in pairs}
+    for (i, l), are_equivalent in v.items():
+        are_equivalent.setInitialValue(int(start[i] == start[l]))
     # The solver is given losses around 1.
     scale = 1 / max(int(exact.whole.max(initial=0)), int(exact.of_count.max(initial=0)), 1)
     objective = []
@@ -119,20 +103,19 @@ def solve_pairwise(
                 width = int(max(x[i], x[l]) - x.min() if side == "y" else x.max() - min(x[i], x[l]))
                 for sign in (1, -1):  # Eq. (22) to (25)
                     terms = [(ends[i], sign), (ends[l], -sign), (v[i, l], width)]
-                    _add(problem, terms, pulp.LpConstraintLE, width)
+                    add_constraint(problem, terms, pulp.LpConstraintLE, width)
             for i, end in enumerate(ends):
                 members = x[start == start[i]]
-                values[end] = float(members.min() if side == "y" else members.max())
+                end.setInitialValue(int(members.min() if side == "y" else members.max()))
     for i in range(n):  # Eq. (26)
         terms = [(v[min(i, l), max(i, l)], 1) for l in range(n) if l != i]
-        _add(problem, terms, pulp.LpConstraintGE, k - 1)
+        add_constraint(problem, terms, pulp.LpConstraintGE, k - 1)
     problem.setObjective(pulp.LpAffineExpression(objective))
-    solver = HiGHS(values, time_limit, heartbeat, gap=0.0)
-    problem.solve(solver)
+    answer = solve_problem(problem, pulse)
     classes = None
-    if solver.found:
+    if answer.values is not None:
         classes = _components(n, [pair for pair in pairs if round(v[pair].varValue)])
-    return Solved(classes, solver.bound / scale + n * constant)
+    return classes, answer.lower_bound / scale + n * constant
 
 
 def _columns(exact: ExactLoss, loss: Loss) -> tuple[list[_Column], int]:
@@ -155,12 +138,6 @@ def _columns(exact: ExactLoss, loss: Loss) -> tuple[list[_Column], int]:
             low, high = (0.0, of_two) if loss == "ncp" else (of_two / 2, of_two / 2)
             columns += [_Column((values == one).astype(np.int64), low, high) for one in categories]
     return columns, constant
-
-
-def _add(
-    problem: pulp.LpProblem, terms: list[tuple[pulp.LpVariable, int]], sense: int, right: int
-) -> None:
-    problem.addConstraint(pulp.LpConstraint(pulp.LpAffineExpression(terms), sense, rhs=right))
 
 
 def _components(n: int, pairs: list[tuple[int, int]]) -> IntArray:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numba
 import numpy as np
 
-from kanon_db.algorithms.generalization.exact.class_search import (
+from kanon_db.algorithms.generalization.exact.candidate_classes import (
     NO_LIMIT,
-    Classes,
-    ClassSearch,
-    Cuts,
-    RowTypes,
-    loss_of_pair,
+    CandidateClasses,
+    PairCuts,
 )
+from kanon_db.algorithms.generalization.exact.class_search import ClassSearch
 from kanon_db.algorithms.generalization.exact.cover_search import CoverSearch
-from kanon_db.algorithms.generalization.exact.master import Duals, Master
+from kanon_db.algorithms.generalization.exact.distinct_records import DistinctRecords, loss_of_pair
+from kanon_db.algorithms.generalization.exact.restricted_master import Duals, RestrictedMaster
 from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.ground.proof import Proof
+from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.errors import InvalidParameterError
 
 MAX_RECORDS = 1000
@@ -38,49 +38,40 @@ _PRECISION = 2**36
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """What is known about the best partition of row types into classes.
+    """What is known about the best partition of records into classes.
 
     Parameters
     ----------
-    classes : Classes or None
+    classes : CandidateClasses or None
         The best partition found, if it is better than what was known before.
-    lower_bound : int
-        Proven lower bound on the loss of any partition, in units.
+    proof : Proof
+        Loss of the best partition known, in units, and a bound on that of any.
     n_classes : int
         Classes that the search looked at as columns of the model.
     """
 
-    classes: Classes | None
-    lower_bound: int
+    classes: CandidateClasses | None
+    proof: Proof
     n_classes: int
 
 
-def set_partition(
-    types: RowTypes,
-    k: int,
-    upper: int,
-    *,
-    is_over: Callable[[], bool],
-    heartbeat: Callable[[], None],
-) -> Partition:
+def set_partition(types: DistinctRecords, k: int, upper: int, *, pulse: Pulse) -> Partition:
     """Find the partition of records into classes of k to 2k - 1 with the least loss.
 
     Parameters
     ----------
-    types : RowTypes
+    types : DistinctRecords
     k : int
         At least 2.
     upper : int
         Loss of a known partition in units: only better ones count.
-    is_over : callable
-        Tells whether to stop; the best partition and bound so far are returned.
-    heartbeat : callable
-        Called every few milliseconds.
+    pulse : Pulse
+        Beaten every few milliseconds. When its time is over, the best partition and bound so far
+        are returned.
 
     Returns
     -------
     Partition
-        Optimal when its lower bound reaches its loss, or ``upper`` where there is no better one.
 
     Raises
     ------
@@ -104,21 +95,21 @@ def set_partition(
     with the least reduced cost of all classes, in whole fractions of a unit.
     """
     check_size(int(types.copies.sum()))
-    quick = _enumerate(types, k, upper, is_over, heartbeat)
+    quick = _enumerate(types, k, upper, pulse)
     if quick is not None:
         return quick
     factor = 1
     while 2 * factor * types.largest_loss <= _PRECISION:
         factor *= 2
     fine = types.scaled(factor)
-    search = _Search(fine, k, upper * factor, is_over, heartbeat)
+    search = _Search(fine, k, upper * factor, pulse)
     search.run()
     found = search.best
     classes = None
     if found is not None:
-        classes = Classes(found.members, found.sizes, found.losses // factor)
+        classes = CandidateClasses(found.members, found.sizes, found.losses // factor)
         upper = int(classes.losses.sum())
-    return Partition(classes, min(upper, -(-search.bound // factor)), search.n_classes)
+    return Partition(classes, Proof.of(upper, -(-search.bound // factor)), search.n_classes)
 
 
 def check_size(n_records: int) -> None:
@@ -141,47 +132,31 @@ def check_size(n_records: int) -> None:
         )
 
 
-def _enumerate(
-    types: RowTypes,
-    k: int,
-    upper: int,
-    is_over: Callable[[], bool],
-    heartbeat: Callable[[], None],
-) -> Partition | None:
+def _enumerate(types: DistinctRecords, k: int, upper: int, pulse: Pulse) -> Partition | None:
     """Search all classes that can be part of a better partition, if they are few."""
     duals = nearest_neighbor_duals(types, k)
     bound = int(duals @ types.copies)
     if bound >= upper:
-        return Partition(None, upper, 0)
-    search = ClassSearch(
-        types,
-        k,
-        duals,
-        upper - bound,
-        capacity=_MAX_ENUMERATED + duals.size,
-        is_over=is_over,
-        heartbeat=heartbeat,
-    )
+        return Partition(None, Proof.of(upper, upper), 0)
+    capacity = _MAX_ENUMERATED + duals.size
+    search = ClassSearch(types, k, duals, upper - bound, capacity=capacity, pulse=pulse)
     classes = search.all()
     if classes is None:
         return None
-    cover = CoverSearch(
-        classes, search.reduced_costs, types.copies, bound, upper, heartbeat=heartbeat
-    )
-    ended = cover.run(is_over)
-    found = None if cover.best is None else classes.take(cover.best)
-    if found is not None:
-        upper = int(found.losses.sum())
-    return Partition(found, upper if ended else bound, len(classes))
+    cover = CoverSearch(classes, search.reduced_costs, types.copies, bound, upper, pulse=pulse)
+    ended = cover.run()
+    if cover.best is not None:
+        upper = int(cover.best.losses.sum())
+    return Partition(cover.best, Proof.of(upper, upper if ended else bound), len(classes))
 
 
 @numba.njit(cache=True, nogil=True)
-def nearest_neighbor_duals(types: RowTypes, k: int) -> IntArray:
+def nearest_neighbor_duals(types: DistinctRecords, k: int) -> IntArray:
     """Bound the loss of a record of each type from below by that with its k-1st nearest neighbor.
 
     Parameters
     ----------
-    types : RowTypes
+    types : DistinctRecords
     k : int
 
     Returns
@@ -212,48 +187,40 @@ def nearest_neighbor_duals(types: RowTypes, k: int) -> IntArray:
 class _Search:
     """Column generation, cuts, and proof; losses are in fractions of a unit."""
 
-    def __init__(
-        self,
-        types: RowTypes,
-        k: int,
-        upper: int,
-        is_over: Callable[[], bool],
-        heartbeat: Callable[[], None],
-    ) -> None:
-        self._types, self._k = types, k
-        self._is_over, self._heartbeat = is_over, heartbeat
+    def __init__(self, types: DistinctRecords, k: int, upper: int, pulse: Pulse) -> None:
+        self._types, self._k, self._pulse = types, k, pulse
         self._upper = upper
         self._n_records = int(types.copies.sum())
         # The solver's own tolerance is 1e-7 of the losses that it is given.
         self._tolerance = types.largest_loss >> 22
         self._most_classes = self._n_records // k
-        none = Cuts.none(types.copies.size)
+        none = PairCuts.none(types.copies.size)
         self._duals = Duals(nearest_neighbor_duals(types, k), 0, none)
         self.bound = self._duals.bound(types.copies, self._most_classes)
         """Lower bound on the loss of any partition."""
-        self.best: Classes | None = None
+        self.best: CandidateClasses | None = None
         """The best partition found."""
         self.n_classes = 0
         """Columns of the model."""
 
     def run(self) -> None:
         """Work until the optimum is proven, or the time is over."""
-        master = Master(self._types, self._k)
+        master = RestrictedMaster(self._types, self._k)
         for _ in range(_MAX_ROUNDS_OF_CUTS):
             if not self._generate(master) or not master.add_cuts():
                 break
         self.n_classes = len(master)
-        if not self._is_over():
+        if not self._pulse.is_over:
             self._prove()
 
-    def _generate(self, master: Master) -> bool:
+    def _generate(self, master: RestrictedMaster) -> bool:
         """Solve the linear relaxation; tell whether that succeeded."""
-        while not self._is_over():
-            duals = master.solve(self._heartbeat)
-            search = self._price(duals, _CLASSES_PER_RECORD)
+        while not self._pulse.is_over:
+            duals = master.solve(self._pulse)
+            search = self._classes_below(-self._tolerance, duals, _CAPACITY, _CLASSES_PER_RECORD)
             classes = search.best(_CLASSES_PER_ROUND)
             if not search.is_complete and len(classes) < _FEW_CLASSES:
-                search = self._price(duals, None)
+                search = self._classes_below(-self._tolerance, duals, _CAPACITY)
                 classes = search.best(_CLASSES_PER_ROUND)
             if search.is_complete:
                 least = int(search.reduced_costs.min(initial=-self._tolerance))
@@ -262,18 +229,19 @@ class _Search:
                 return search.is_complete
         return False
 
-    def _price(self, duals: Duals, quota: int | None) -> ClassSearch:
+    def _classes_below(
+        self, limit: int, duals: Duals, capacity: int, quota: int = NO_LIMIT
+    ) -> ClassSearch:
         return ClassSearch(
             self._types,
             self._k,
             duals.types,
-            -self._tolerance,
+            limit,
             price=duals.price,
             cuts=duals.cuts,
-            capacity=_CAPACITY + self._types.copies.size,
+            capacity=capacity + self._types.copies.size,
             quota=quota,
-            is_over=self._is_over,
-            heartbeat=self._heartbeat,
+            pulse=self._pulse,
         )
 
     def _raise_bound(self, duals: Duals, least: int) -> None:
@@ -289,39 +257,24 @@ class _Search:
         base = self.bound
         step = base // _FIRST_STEP + 1
         n_levels = self._most_classes + 2
-        capacity = min(_MAX_CLASSES, _MAX_CELLS // n_levels) + self._types.copies.size
+        capacity = min(_MAX_CLASSES, _MAX_CELLS // n_levels)
         while self.bound < self._upper and step:
             limit = min(self.bound + step, self._upper)
-            search = ClassSearch(
-                self._types,
-                self._k,
-                self._duals.types,
-                limit - base,
-                price=self._duals.price,
-                cuts=self._duals.cuts,
-                capacity=capacity,
-                is_over=self._is_over,
-                heartbeat=self._heartbeat,
-            )
+            search = self._classes_below(limit - base, self._duals, capacity)
             classes = search.all()
-            if self._is_over():
+            if self._pulse.is_over:
                 return
             if classes is None:
                 step = (limit - self.bound) // 4
                 continue
             self.n_classes = max(self.n_classes, len(classes))
             cover = CoverSearch(
-                classes,
-                search.reduced_costs,
-                self._types.copies,
-                base,
-                limit,
-                heartbeat=self._heartbeat,
+                classes, search.reduced_costs, self._types.copies, base, limit, pulse=self._pulse
             )
-            ended = cover.run(self._is_over)
+            ended = cover.run()
             if cover.best is not None:
-                self.best = classes.take(cover.best)
-                self._upper = limit = int(self.best.losses.sum())
+                self.best = cover.best
+                self._upper = limit = int(cover.best.losses.sum())
             if not ended:
                 return
             self.bound = limit

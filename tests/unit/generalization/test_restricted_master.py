@@ -2,39 +2,37 @@ from __future__ import annotations
 
 import numpy as np
 
-from kanon_db.algorithms.generalization.exact.class_search import Classes, RowTypes
-from kanon_db.algorithms.generalization.exact.master import Master
+from kanon_db.algorithms.generalization.exact.candidate_classes import CandidateClasses
+from kanon_db.algorithms.generalization.exact.distinct_records import DistinctRecords
+from kanon_db.algorithms.generalization.exact.restricted_master import RestrictedMaster
+from kanon_db.algorithms.ground.pulse import UNLIMITED
 
 
-def beat() -> None:
-    pass
-
-
-def types_of(copies: list[int], whole: int) -> RowTypes:
+def types_of(copies: list[int], whole: int) -> DistinctRecords:
     n_types = len(copies)
-    return RowTypes(
+    return DistinctRecords(
         np.arange(n_types)[:, None], np.array(copies), np.array([True]), np.array([whole]),
         np.zeros((1, 1), dtype=np.int64),
     )  # fmt: skip
 
 
-def triangle() -> Classes:
+def triangle() -> CandidateClasses:
     """Each two of three records, dear with the others: all pairs are half chosen."""
     members = np.array([[0, 1, -1], [0, 2, -1], [1, 2, -1], [0, 1, 2], [3, 4, 5], [3, 4, -1]])
-    return Classes(members, (members >= 0).sum(axis=1), np.array([2, 2, 2, 60, 60, 10]))
+    return CandidateClasses(members, (members >= 0).sum(axis=1), np.array([2, 2, 2, 60, 60, 10]))
 
 
 def test_duals_price_records_and_pairs() -> None:
     types = types_of([1, 1, 1, 1, 1, 1], 100)
-    master = Master(types, 2)
+    master = RestrictedMaster(types, 2)
     classes = triangle()
     assert master.add(classes)
-    duals = master.solve(beat)
+    duals = master.solve(UNLIMITED)
     # Three halves of 2, and the last three records at 60.
     assert duals.bound(types.copies, 3) == 63
     assert duals.cuts.worth(types.copies) == 0
     assert master.add_cuts()
-    priced = master.solve(beat)
+    priced = master.solve(UNLIMITED)
     # At most one of the pairs: all three records are in one class.
     assert priced.bound(types.copies, 3) == 120
     assert priced.cuts.members.tolist() == [[0, 1, 2]]
@@ -47,14 +45,14 @@ def test_duals_price_records_and_pairs() -> None:
 
 
 def test_sets_with_an_even_number_of_records_say_nothing() -> None:
-    master = Master(types_of([2, 1, 1, 1, 1, 1], 100), 2)
+    master = RestrictedMaster(types_of([2, 1, 1, 1, 1, 1], 100), 2)
     master.add(triangle())
-    master.solve(beat)
+    master.solve(UNLIMITED)
     assert not master.add_cuts()
 
 
 def test_only_new_classes_are_added() -> None:
-    master = Master(types_of([1] * 6, 100), 2)
+    master = RestrictedMaster(types_of([1] * 6, 100), 2)
     assert master.add(triangle())
     assert len(master) == 6
     assert not master.add(triangle().take(np.array([1, 4])))

@@ -1,8 +1,11 @@
-"""The linear relaxation of set partitioning over the classes generated so far."""
+"""The restricted master problem of column generation.
+
+That is the linear relaxation of set partitioning over the classes generated so far. Columns and
+rows are added as the search goes on, so that HiGHS is given them directly.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import highspy
@@ -10,9 +13,11 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.generalization.exact.class_search import Classes, Cuts, RowTypes
+from kanon_db.algorithms.generalization.exact.candidate_classes import CandidateClasses, PairCuts
+from kanon_db.algorithms.generalization.exact.distinct_records import DistinctRecords
 from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray, SmallIntArray
-from kanon_db.algorithms.ground.solver import run
+from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.ground.solver import new_solver, run
 
 _LEAST_VIOLATION = 0.02
 _CUTS_PER_ROUND = 60
@@ -29,13 +34,13 @@ class Duals(NamedTuple):
         Of a record of each type.
     price : int
         Of a class, at least 0.
-    cuts : Cuts
+    cuts : PairCuts
         Inequalities with their prices.
     """
 
     types: IntArray
     price: int
-    cuts: Cuts
+    cuts: PairCuts
 
     def bound(self, copies: IntArray, most_classes: int) -> int:
         """Bound the loss of a partition from below, if no class has a reduced cost below 0.
@@ -52,12 +57,12 @@ class Duals(NamedTuple):
         return int(self.types @ copies) - self.price * most_classes - self.cuts.worth(copies)
 
 
-class Master:
+class RestrictedMaster:
     """Choose classes, or fractions of them, that hold every record once, at the least loss.
 
     Parameters
     ----------
-    types : RowTypes
+    types : DistinctRecords
     k : int
 
     Notes
@@ -67,7 +72,7 @@ class Master:
     which makes a difference where k does not divide a small n.
     """
 
-    def __init__(self, types: RowTypes, k: int) -> None:
+    def __init__(self, types: DistinctRecords, k: int) -> None:
         n_types = types.copies.size
         self._copies = types.copies
         # Losses are around 1 for the solver.
@@ -75,10 +80,7 @@ class Master:
         self._counts = np.eye(n_types, dtype=np.int16)
         self._cuts = np.zeros((0, 3), dtype=np.int64)
         self._known: set[bytes] = set()
-        self._highs = highs = highspy.Highs()  # type: ignore[no-untyped-call]
-        highs.setOptionValue("output_flag", False)
-        highs.setOptionValue("threads", 1)
-        highs.HandleUserInterrupt = True
+        self._highs = highs = new_solver()
         nothing = np.zeros(0)
         copies = types.copies.astype(np.float64)
         highs.addRows(n_types, copies, copies, 0, _int32([0] * n_types), _int32([]), nothing)
@@ -90,12 +92,12 @@ class Master:
     def __len__(self) -> int:
         return self._counts.shape[1] - self._copies.size
 
-    def add(self, classes: Classes) -> bool:
+    def add(self, classes: CandidateClasses) -> bool:
         """Add classes to choose from.
 
         Parameters
         ----------
-        classes : Classes
+        classes : CandidateClasses
 
         Returns
         -------
@@ -122,25 +124,25 @@ class Master:
         self._counts = np.concatenate([self._counts, counts], axis=1)
         return True
 
-    def solve(self, heartbeat: Callable[[], None]) -> Duals:
-        """Solve the linear program.
+    def solve(self, pulse: Pulse) -> Duals:
+        """Solve the linear program to its end.
 
         Parameters
         ----------
-        heartbeat : callable
-            Called every few milliseconds.
+        pulse : Pulse
+            Beaten every few milliseconds.
 
         Returns
         -------
         Duals
         """
-        run(self._highs, heartbeat)
+        run(self._highs, pulse)
         duals = np.array(self._highs.getSolution().row_dual) / self._scale
         whole = np.rint(duals).astype(np.int64)
         n_types = self._copies.size
         price, prices = np.split(np.maximum(-whole[n_types:], 0), [1])
         active = prices > 0
-        cuts = Cuts.of(self._cuts[active], prices[active], n_types)
+        cuts = PairCuts.of(self._cuts[active], prices[active], n_types)
         return Duals(whole[:n_types], int(price[0]), cuts)
 
     def add_cuts(self) -> bool:

@@ -1,0 +1,391 @@
+"""The privacy specification: rules from which the thresholds of F'-privacy follow.
+
+All numbers are exact rationals, from the text of the specification on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any, NoReturn, Self
+
+import numpy.typing as npt
+
+from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
+from kanon_db.algorithms.bucketization.setting import record_counts
+from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.ground.exact import exact_number, exact_text, rounded_up
+from kanon_db.errors import IneligibleError, InvalidParameterError
+
+_RULES = ("theta", "base", "default", "l", "null")
+_EXAMPLE = 'write for example {"theta": 8, "base": 0.02}, {"l": 4} or {"default": "1/3"}'
+_MAX_TEXT_LENGTH = 2**24
+
+
+@dataclass(frozen=True)
+class PrivacySpecification:
+    """Rules from which the threshold of every sensitive value follows.
+
+    A value gets the strictest (smallest) threshold of the general rules given: ``1 / l``,
+    ``default``, and ``min(1, theta * f_i + base)`` where f_i is its frequency in the table.
+    An entry of ``values``, or ``null`` for SQL's NULL, takes the place of the general rules.
+
+    Parameters
+    ----------
+    theta : Fraction, optional
+        Factor of the frequency, at least 0; 0 if only ``base`` is given.
+    base : Fraction, optional
+        Threshold of a value of frequency 0, in [0, 1]; 0 if only ``theta`` is given.
+    default : Fraction, optional
+        Threshold, in (0, 1].
+    l : Fraction, optional
+        Diversity, at least 1: a threshold of 1 / l.
+    values : mapping of str to Fraction
+        Thresholds of single values, in (0, 1], by the value's text.
+    null : Fraction, optional
+        Threshold of NULL as a sensitive value, in (0, 1].
+
+    Raises
+    ------
+    InvalidParameterError
+        If a number lies outside its range, or no rule is given at all.
+
+    Notes
+    -----
+    **Source:** [GB] Section 3.3, which proposes thresholds set by hand, a function of f_i such as
+    min{1, theta f_i + 0.02}, and l-diversity as the special case f'_i = 1/l. How they combine is
+    our own choice.
+
+    Examples
+    --------
+    >>> spec = PrivacySpecification.parse('{"theta": 8, "base": 0.02, "values": {"HIV": "1/20"}}')
+    >>> [str(f) for f in spec.thresholds(["Flu", "HIV"], [90, 10]).thresholds]
+    ['1', '1/20']
+    """
+
+    theta: Fraction | None = None
+    base: Fraction | None = None
+    default: Fraction | None = None
+    l: Fraction | None = None
+    values: Mapping[str, Fraction] = field(default_factory=dict)
+    null: Fraction | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", MappingProxyType(dict(self.values)))
+        self._check_range("theta", self.theta is None or self.theta >= 0, "at least 0")
+        self._check_range("base", self.base is None or 0 <= self.base <= 1, "in [0, 1]")
+        self._check_range("default", self.default is None or 0 < self.default <= 1, "in (0, 1]")
+        self._check_range("l", self.l is None or self.l >= 1, "at least 1")
+        self._check_range("null", self.null is None or 0 < self.null <= 1, "in (0, 1]")
+        outside = sum(not 0 < threshold <= 1 for threshold in self.values.values())
+        if outside:
+            raise InvalidParameterError(
+                "a privacy threshold must lie in (0, 1]",
+                detail=f"{outside} of {len(self.values)} entries of values lie outside",
+            )
+        if not self.values and all(getattr(self, rule) is None for rule in _RULES):
+            raise InvalidParameterError("the privacy specification is empty", hint=_EXAMPLE)
+        if self._is_linear and not (self.theta or self.base):
+            raise InvalidParameterError(
+                "theta and base must not both be 0",
+                detail="no record may be published under a threshold of 0",
+                hint=_EXAMPLE,
+            )
+
+    @classmethod
+    def parse(cls, specification: str | Mapping[str, Any]) -> Self:
+        """Read a specification, taking every number exactly as written.
+
+        Parameters
+        ----------
+        specification : str or mapping
+            A JSON object, as text or decoded, with at least one of the keys ``theta``, ``base``,
+            ``default``, ``l``, ``values`` and ``null``. A number is a JSON number, or a string
+            holding a decimal number or a fraction such as ``"1/3"``; at most 40 characters,
+            exponent -40 to 40. A float of Python is what its shortest text says.
+
+        Returns
+        -------
+        PrivacySpecification
+
+        Raises
+        ------
+        InvalidParameterError
+            If it is anything else, repeats a key, or a number lies outside its range.
+        """
+        document = _decoded(specification) if isinstance(specification, str) else specification
+        if not isinstance(document, Mapping):
+            raise InvalidParameterError(
+                "the privacy specification must be a JSON object", hint=_EXAMPLE
+            )
+        values = document.get("values", {})
+        if not isinstance(values, Mapping):
+            raise InvalidParameterError(
+                "values must be a JSON object",
+                hint='write for example {"default": 0.5, "values": {"HIV": 0.05}}',
+            )
+        unknown = len(document.keys() - {*_RULES, "values"})
+        if unknown:
+            raise InvalidParameterError(
+                "the privacy specification has an unknown key",
+                detail=f"{unknown} unknown keys",
+                hint=f"the keys are {', '.join(_RULES)} and values",
+            )
+        return cls(
+            values={value: _number(entry, "values") for value, entry in values.items()},
+            **{rule: _number(document[rule], rule) for rule in _RULES if rule in document},
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the specification as JSON-able data, for :meth:`parse` to read again.
+
+        Returns
+        -------
+        dict
+            Every number is a text, and exact.
+
+        Examples
+        --------
+        >>> PrivacySpecification.parse('{"base": 0.02, "values": {"HIV": "1/3"}}').as_json()
+        {'base': '0.02', 'values': {'HIV': '1/3'}}
+        """
+        document: dict[str, Any] = self._written_rules
+        if self.values:
+            document["values"] = {value: exact_text(f) for value, f in self.values.items()}
+        return document
+
+    def describe(self) -> str:
+        """Say the rules without naming a value.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> PrivacySpecification.parse('{"base": 0.02, "values": {"HIV": "1/3"}}').describe()
+        'base 0.02, 1 value with a threshold of its own'
+        """
+        rules = [f"{rule} {text}" for rule, text in self._written_rules.items()]
+        if self.values:
+            n_values = len(self.values)
+            rules.append(
+                f"{n_values} values with a threshold of their own"
+                if n_values > 1
+                else "1 value with a threshold of its own"
+            )
+        return ", ".join(rules)
+
+    @property
+    def _written_rules(self) -> dict[str, str]:
+        rules = {rule: getattr(self, rule) for rule in _RULES}
+        return {rule: exact_text(number) for rule, number in rules.items() if number is not None}
+
+    def thresholds(self, values: Sequence[str | None], counts: npt.ArrayLike) -> FPrimePrivacy:
+        """Apply the rules to the sensitive values of a table.
+
+        Parameters
+        ----------
+        values : sequence of (str or None), length m
+            The distinct sensitive values as text; None is NULL.
+        counts : array_like of int, shape (m,)
+            Records of each of them, at least 1.
+
+        Returns
+        -------
+        FPrimePrivacy
+            One threshold for each of ``values``, in their order.
+
+        Raises
+        ------
+        InvalidParameterError
+            If no rule covers a value, or an entry of ``self.values`` is not among ``values``:
+            mistyped, it would leave unprotected the value that it means.
+        """
+        checked, n_records = record_counts(counts, len(values))
+        if (checked < 1).any():
+            raise InvalidParameterError("every sensitive value needs at least one record")
+        absent = len(self.values.keys() - set(values))
+        if absent:
+            raise InvalidParameterError(
+                "the privacy specification has a threshold for a value that does not occur",
+                detail=f"{absent} of {len(self.values)} entries of values do not occur in the "
+                "sensitive attribute",
+                hint="write each value exactly as PostgreSQL prints it as text",
+            )
+        general = {
+            count: self._general_threshold(Fraction(count, n_records))
+            for count in set(checked.tolist())
+        }
+        thresholds = [
+            self._own_threshold(value) or general[count]
+            for value, count in zip(values, checked.tolist(), strict=True)
+        ]
+        covered = tuple(threshold for threshold in thresholds if threshold is not None)
+        if len(covered) < len(thresholds):
+            raise InvalidParameterError(
+                "the privacy specification leaves values without a threshold",
+                detail=f"{len(thresholds) - len(covered)} of {len(thresholds)} sensitive values "
+                "are not covered",
+                hint="add a general rule: default, l, or theta and base",
+            )
+        return FPrimePrivacy(covered)
+
+    @property
+    def _is_linear(self) -> bool:
+        return self.theta is not None or self.base is not None
+
+    def _linear_threshold(self, frequency: Fraction) -> Fraction:
+        return (self.theta or 0) * frequency + (self.base or Fraction(0))
+
+    def _general_threshold(self, frequency: Fraction) -> Fraction | None:
+        """Threshold of a value without one of its own, None if no general rule is given."""
+        candidates = []
+        if self.default is not None:
+            candidates.append(self.default)
+        if self.l is not None:
+            candidates.append(1 / self.l)
+        if self._is_linear:
+            candidates.append(min(Fraction(1), self._linear_threshold(frequency)))
+        return min(candidates, default=None)
+
+    def _own_threshold(self, value: str | None) -> Fraction | None:
+        return self.null if value is None else self.values.get(value)
+
+    def _remedies(self, values: Sequence[str | None], counts: IntArray) -> list[str]:
+        """Smallest change of each rule that makes a table eligible; all of them are needed."""
+        n_records = int(counts.sum())
+        frequencies = [Fraction(count, n_records) for count in counts.tolist()]
+        table = list(zip(values, frequencies, strict=True))
+        remedies = []
+        # A general rule allows every value it governs if it allows the most frequent one: this
+        # is plain for a constant threshold, and theta f + base < f only happens for theta < 1.
+        top = max(
+            (f for value, f in table if self._own_threshold(value) is None), default=Fraction(0)
+        )
+        if self.l is not None and 1 / self.l < top:
+            remedies.append(f"lower l to {1 // top}")
+        if self.default is not None and self.default < top:
+            remedies.append(f"raise default to {rounded_up(top)}")
+        if self._is_linear and self._linear_threshold(top) < top:
+            theta = 1 - (self.base or 0) / top
+            base = (1 - (self.theta or 0)) * top
+            remedies.append(f"raise theta to {rounded_up(theta)} or base to {rounded_up(base)}")
+        low = [f for value, f in table if value is not None and self.values.get(value, 1) < f]
+        if low:
+            remedies.append(f"raise {len(low)} entries of values to {rounded_up(max(low))}")
+        low = [f for value, f in table if value is None and (self.null or 1) < f]
+        if low:
+            remedies.append(f"raise null to {rounded_up(max(low))}")
+        return remedies
+
+    @staticmethod
+    def _check_range(rule: str, inside: bool, allowed: str) -> None:
+        if not inside:
+            raise InvalidParameterError(f"{rule} must be {allowed}", hint=_EXAMPLE)
+
+
+def check_eligible(
+    spec: PrivacySpecification, values: Sequence[str | None], counts: npt.ArrayLike
+) -> None:
+    """Refuse a specification that no bucketization of the table can satisfy.
+
+    Parameters
+    ----------
+    spec : PrivacySpecification
+    values : sequence of (str or None), length m
+        The distinct sensitive values as text; None is NULL.
+    counts : array_like of int, shape (m,)
+        Records of each of them, at least 1.
+
+    Raises
+    ------
+    IneligibleError
+        If a value is more frequent in the table than its threshold. The detail says how many
+        are, the hint the smallest changes that would pass, rounded up to three significant
+        digits; where several rules fail, all named changes are needed together.
+    InvalidParameterError
+        As :meth:`PrivacySpecification.thresholds`.
+
+    Notes
+    -----
+    **Source:** [GB] Lemma 1.
+
+    Examples
+    --------
+    >>> spec = PrivacySpecification.parse('{"theta": 0.5, "base": 0.02}')
+    >>> try:
+    ...     check_eligible(spec, ["Flu", "HIV"], [90, 10])
+    ... except IneligibleError as error:
+    ...     print(error.hint)
+    raise theta to 0.978 or base to 0.45
+    """
+    checked, _ = record_counts(counts, len(values))
+    n_broken = int(spec.thresholds(values, checked).ineligible(checked).sum())
+    if n_broken:
+        raise IneligibleError(
+            "no publication can satisfy the privacy specification",
+            detail=f"{n_broken} of {len(values)} sensitive values are more frequent in the table "
+            "than their threshold",
+            hint="; ".join(spec._remedies(values, checked)),
+        )
+
+
+def _decoded(text: str) -> object:
+    """Decode JSON, with its numbers as they are written."""
+    if len(text) > _MAX_TEXT_LENGTH:
+        raise InvalidParameterError(
+            "the privacy specification is too long",
+            detail=f"{len(text):,} characters, limit {_MAX_TEXT_LENGTH:,}",
+        )
+    try:
+        return json.loads(
+            text,
+            parse_int=exact_number,
+            parse_float=exact_number,
+            parse_constant=_refuse_constant,
+            object_pairs_hook=_distinct_keys,
+        )
+    except json.JSONDecodeError as error:
+        # The cause quotes the text, which may name sensitive values.
+        raise InvalidParameterError(
+            "the privacy specification is not valid JSON",
+            detail=f"line {error.lineno}, column {error.colno}",
+            hint=_EXAMPLE,
+        ) from None
+    except RecursionError:
+        raise InvalidParameterError(
+            "the privacy specification is nested too deeply", hint=_EXAMPLE
+        ) from None
+
+
+def _number(entry: object, rule: str) -> Fraction:
+    """Take a number exactly; those of JSON text are Fractions already."""
+    if isinstance(entry, Fraction):
+        return entry
+    if isinstance(entry, str | int | float) and not isinstance(entry, bool):
+        return exact_number(entry)
+    raise InvalidParameterError(
+        f"{rule} must be a number" if rule != "values" else "each of values must be a number",
+        hint='write a number such as 0.05, or a fraction such as "1/3"',
+    )
+
+
+def _refuse_constant(_: str) -> NoReturn:
+    raise InvalidParameterError(
+        "the privacy specification has a number that is not finite", hint=_EXAMPLE
+    )
+
+
+def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse a repeated key, of which JSON readers silently keep one or the other."""
+    document = dict(pairs)
+    if len(document) < len(pairs):
+        raise InvalidParameterError(
+            "the privacy specification repeats a key",
+            detail=f"{len(pairs) - len(document)} repeated keys in one object",
+        )
+    return document
