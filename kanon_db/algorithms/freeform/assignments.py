@@ -17,7 +17,7 @@ _WORD = 2**64
 
 
 class RandomBytes(Protocol):
-    """The one kind of randomness needed; ``numpy.random.Generator`` has it, too."""
+    """The only kind of randomness needed; ``numpy.random.Generator`` provides it, too."""
 
     def bytes(self, length: int, /) -> bytes:
         """Return uniformly random bytes."""
@@ -52,13 +52,14 @@ def draw_assignments(
     """Split a k-regular graph into k disjoint assignments at random, and choose one of them.
 
     The choice is uniform: each of the k assignments is chosen with probability 1/k, independently
-    of everything else. Every edge of the graph is in one of them; so, whatever they are, each of
-    the k matches of a record is its true one with probability 1/k exactly.
+    of everything else. Every edge of the graph is in one of them. So whatever they are, each of
+    the k matches of a record is its true one with a probability of exactly 1/k.
 
-    Which k assignments there are to choose from is random, too, so that who knows the algorithm
-    and the data does not know them; each edge can be in one with any other edge where the graph
-    allows it. That draw is not uniform over all ways to split the graph, and need not be for the
-    above. Two records' true matches depend on each other, as they do in equivalence classes.
+    Which k assignments there are to choose from is random, too, so that someone who
+    knows the algorithm and the data does not know them; each edge can be in one with any other edge
+    where the graph allows it. That draw is not uniform over all ways to split the graph, and need
+    not be for the above. Two records' true matches depend on each other, as they do in equivalence
+    classes.
 
     Parameters
     ----------
@@ -124,8 +125,8 @@ def as_assignments(rows: AnyIntArray, *, pulse: Pulse = UNLIMITED) -> CodeArray:
 
     Notes
     -----
-    **Source:** [FF] Theorem 2.3. Always the same columns for the same rows; they are for the
-    form's sake, and not for publishing.
+    **Source:** [FF] Theorem 2.3. The same rows always give the same columns. These only
+    bring the graph into its form; they are not for publishing along.
 
     Examples
     --------
@@ -164,7 +165,8 @@ def named_after_originals(rows: AnyIntArray, *, pulse: Pulse = UNLIMITED) -> Cod
 
     Notes
     -----
-    **Source:** [FF] Theorem 2.3. As with :func:`as_assignments`, it is for the form's sake.
+    **Source:** [FF] Theorem 2.3. As in :func:`as_assignments`, the columns only bring the graph
+    into its form.
 
     Examples
     --------

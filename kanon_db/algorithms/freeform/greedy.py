@@ -42,8 +42,8 @@ def greedy(ncp: Ncp, k: int, *, improve: bool = True, pulse: Pulse = UNLIMITED) 
     -----
     **Source:** [FF] Algorithm 1, Lemma 5.1, Theorem 5.2. Originals choose in lexicographic order
     (:func:`~kanon_db.algorithms.freeform.partitions.lexicographic_order`); only identical records,
-    if they are at least k, have matched each other before. An original that finds no cell is
-    helped by the cheapest exchange
+    if there are at least k of them, have matched each other before. An original that finds no
+    cell is helped by the cheapest exchange
     (:func:`~kanon_db.algorithms.freeform.dead_end.resolve_dead_end`), with any k up to n.
 
     The lightest edge is found in a tree of boxes: exactly, without looking at all n cells.

@@ -29,7 +29,7 @@ EFFORT = 300
 
 _SMALL = PARTITION_SIZE  # records; below, the effort rises with the square, up to fourfold ...
 _FEW_PROPOSALS = 2**25  # ... but to no more than some ten seconds
-_LARGE_K = 30  # from where on only classes are annealed
+_LARGE_K = 30  # from here on, only classes are annealed
 
 _HOTTEST, _COLDEST = 0.25, 0.04  # temperature as a share of the mean loss of a match
 _COLD_PART = 4  # of the proposals, where no heat is used at all
@@ -56,9 +56,9 @@ def improved_matches(ncp: Ncp, matches: CodeArray, *, pulse: Pulse = UNLIMITED) 
     -----
     Not in [FF]. Pairs of cells exchange an original each
     (:mod:`~kanon_db.algorithms.freeform.match_annealing`), so that the graph stays k-regular.
-    An exchange changes two cells alone; what many cells share, as is so when k is large, hardly
+    An exchange changes only two cells; what many cells share, as they do when k is large, hardly
     gets better by single exchanges. So equivalence classes are found and annealed too, and from
-    k = 30 on they alone: on 1,000 records at k = 50 the graph of SortGreedy went from a GCP of
+    k = 30 on only they are: on 1,000 records at k = 50 the graph of SortGreedy went from a GCP of
     0.37 to 0.31, and classes to 0.26. In their graph each record matches its successors in a ring
     through its class, which loses no more than the class; where it loses less than the other
     graph, it is taken instead. So is the graph of
@@ -89,7 +89,7 @@ def improved_matches(ncp: Ncp, matches: CodeArray, *, pulse: Pulse = UNLIMITED) 
         found.append(_annealed(types, start, hot, random, pulse))
     rows = min(found, key=partial(units_lost, types.ncp))
     if rows is not found[-1] or k >= _LARGE_K:
-        # Heat would do harm to it: make those exchanges alone that lose less.
+        # Heat would make it worse: only make exchanges that lose less.
         cold = Schedule(n_proposals // _COLD_PART, hottest=0.0)
         rows = _annealed(types, rows, cold, random, pulse)
     result = np.empty_like(rows)

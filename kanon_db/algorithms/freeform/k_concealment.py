@@ -19,7 +19,7 @@ from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.errors import InvalidParameterError
 
 MAX_RECORDS = 20_000
-"""Most records: all pairs of them are looked at, again and again."""
+"""Most records; all pairs of them are looked at, again and again."""
 
 _PAIRS_PER_CALL = 2**17
 
@@ -75,8 +75,8 @@ def k_concealment(microdata: Microdata, k: int, *, pulse: Pulse = UNLIMITED) -> 
     enlargement first: each cell takes in originals until it has k; each original is taken in by
     cells until it is in k; where fewer than k of them can be its match, one of those that cannot
     is made one, by taking its original into the original's own cell. A cell can be the match of
-    an original in it just if both records lie in one strongly connected component of the
-    graph, the identity being an assignment. What cells cover by chance counts in all steps.
+    an original in it exactly if both records lie in one strongly connected component of the
+    graph, because the identity is an assignment. What cells cover by chance counts in all steps.
 
     Examples
     --------

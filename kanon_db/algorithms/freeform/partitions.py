@@ -19,7 +19,7 @@ from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.errors import InvalidParameterError
 
 PARTITION_SIZE = 2000
-"""Least records of a segment, unless told otherwise; so tables of up to 3,999 stay whole.
+"""Least number of records of a segment, unless told otherwise; tables of up to 3,999 stay whole.
 
 At 10,000 records and k = 10, SortGreedy with improvement had a GCP of 0.0405 in 20 s this way, and
 of 0.0404 in 37 s on the whole table (ipums1980).

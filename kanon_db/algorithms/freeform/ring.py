@@ -28,8 +28,8 @@ def ring(ncp: Ncp, k: int, *, pulse: Pulse = UNLIMITED) -> CodeArray:
     Notes
     -----
     **Source:** the baseline NH of [FF] Sections 2.1 and 8: Wong, Mamoulis and Cheung:
-    Non-homogeneous generalization in privacy preserving data publishing, 2010. [FF] says of its
-    partitions that they have k to 2k - 1 records, not how they are found. Here a partition is cut
+    Non-homogeneous generalization in privacy preserving data publishing, 2010. [FF] says that its
+    partitions have k to 2k - 1 records, but not how they are found. Here a partition is cut
     in two as long as it has 2k records: two records that lose much together are sought, by going
     twice to the farthest one; the others are sorted by how much closer they are to one of the
     two than to the other, and cut at the multiple of k next to where that changes its sign. The

@@ -51,9 +51,9 @@ def symmetric(ncp: Ncp, k: int, *, pulse: Pulse = UNLIMITED) -> CodeArray:
     Notes
     -----
     **Source:** [FF] Section 2.2 (after Choromanski, Jebara and Tang) says what it is good for, and
-    that all its algorithms can be tuned to it, not how. Here each round is one of SortGreedy on
+    that all its algorithms can be tuned to it, but not how. Here each round is one of SortGreedy on
     pairs of records instead of edges: the weight of a pair is that of both edges. Records that
-    are left without partner are made up for in the end: two of them that lack a match, or one
+    are left without a partner are made up for in the end: two of them that lack a match, or one
     that lacks two, take the place of a pair, whose records they match instead. Where no pair can
     be replaced so, which takes k close to the number of records, each record matches its
     neighbors in the order of the tree.

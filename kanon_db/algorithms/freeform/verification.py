@@ -79,9 +79,9 @@ def verify_matching(
 
     Notes
     -----
-    **Source:** [FF] Section 2.1 (k-regularity), Definition 1. Only who has the graph can check
-    it: a published range may contain more originals than its matches, and how many it contains
-    says nothing about how likely each is the true one.
+    **Source:** [FF] Section 2.1 (k-regularity), Definition 1. Only someone who has the graph can
+    check it: a published range may contain more originals than its matches, and how many it
+    contains says nothing about how likely each of them is the true one.
 
     It shares no code with the methods that build the graph.
 
@@ -141,7 +141,7 @@ def least_coverage(
     *,
     pulse: Pulse = UNLIMITED,
 ) -> tuple[int, int]:
-    """Count what published cells cover, meant or by chance, which k-concealment bounds from below.
+    """Count what published cells cover, intended or by chance; k-concealment bounds it from below.
 
     Parameters
     ----------
