@@ -20,11 +20,11 @@ from benchmarks.harness import table
 from kanon_db.algorithms.freeform.assignments import draw_assignments
 from kanon_db.algorithms.freeform.greedy import greedy
 from kanon_db.algorithms.freeform.hungarian import hungarian
+from kanon_db.algorithms.freeform.improvement import improved_matches
 from kanon_db.algorithms.freeform.k_concealment import k_concealment
 from kanon_db.algorithms.freeform.min_cost_flow import min_cost_flow
 from kanon_db.algorithms.freeform.optimal import optimal
 from kanon_db.algorithms.freeform.partitions import PARTITION_SIZE, Method, partitioned
-from kanon_db.algorithms.freeform.refinement import refined_matches
 from kanon_db.algorithms.freeform.result import cells
 from kanon_db.algorithms.freeform.ring import ring
 from kanon_db.algorithms.freeform.sort_greedy import sort_greedy
@@ -32,7 +32,6 @@ from kanon_db.algorithms.freeform.symmetric import symmetric
 from kanon_db.algorithms.generalization.greedy_search import greedy_search
 from kanon_db.algorithms.generalization.refine import refine
 from kanon_db.algorithms.ground.arrays import CodeArray
-from kanon_db.algorithms.ground.pulse import no_heartbeat
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.metrics.freeform import measure
@@ -54,7 +53,7 @@ METHODS: dict[str, Method] = {
     "sort_greedy": sort_greedy,
     "hungarian": hungarian,
 }
-PAPER: dict[str, Method] = {  # without refinement
+PAPER: dict[str, Method] = {  # without improvement
     "greedy": partial(greedy, improve=False),
     "sort_greedy": partial(sort_greedy, improve=False),
     "hungarian": partial(hungarian, improve=False),
@@ -139,7 +138,7 @@ def _homogeneous() -> str:
                     else:
                         started = time.perf_counter()
                         printed = PAPER[method](ncp, k)
-                        found = refined_matches(ncp, printed, no_heartbeat)
+                        found = improved_matches(ncp, printed)
                         taken = time.perf_counter() - started
                         as_printed, gcp = _gcp(data, printed), _gcp(data, found)
                     row += [f"{as_printed:.4f}", gcp, f"{taken:.0f} s"]

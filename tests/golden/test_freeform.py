@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.freeform.graph import units_lost
 from kanon_db.algorithms.freeform.greedy import greedy
 from kanon_db.algorithms.freeform.hungarian import hungarian
+from kanon_db.algorithms.freeform.losses import units_lost
 from kanon_db.algorithms.freeform.min_cost_flow import min_cost_flow
 from kanon_db.algorithms.freeform.optimal import optimal
 from kanon_db.algorithms.freeform.partitions import lexicographic_order

@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kanon_db.algorithms.freeform.assignments import draw_assignments
-from kanon_db.algorithms.freeform.graph import units_lost
 from kanon_db.algorithms.freeform.greedy import greedy
 from kanon_db.algorithms.freeform.hungarian import hungarian
+from kanon_db.algorithms.freeform.improvement import improved_matches
 from kanon_db.algorithms.freeform.k_concealment import k_concealment
+from kanon_db.algorithms.freeform.losses import units_lost
 from kanon_db.algorithms.freeform.min_cost_flow import min_cost_flow
 from kanon_db.algorithms.freeform.optimal import optimal
 from kanon_db.algorithms.freeform.partitions import Method, partitioned, partitions
-from kanon_db.algorithms.freeform.refinement import refined_matches
 from kanon_db.algorithms.freeform.result import cells
 from kanon_db.algorithms.freeform.ring import ring
 from kanon_db.algorithms.freeform.sort_greedy import sort_greedy
@@ -40,9 +40,9 @@ METHODS = (greedy, sort_greedy, hungarian, ring, min_cost_flow)
 
 @pytest.fixture(scope="module", autouse=True)
 def _few_proposals() -> Iterator[None]:
-    """Refine a little: guarantees do not depend on how much."""
+    """Improve a little: guarantees do not depend on how much."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kanon_db.algorithms.freeform.refinement.EFFORT", 3)
+        patch.setattr("kanon_db.algorithms.freeform.improvement.EFFORT", 3)
         yield
 
 
@@ -57,11 +57,11 @@ def test_k_disjoint_assignments(method: Method, table: Microdata, k: int) -> Non
 
 @settings(max_examples=60, deadline=None)
 @given(table=microdata(30), k=st.integers(1, 12))
-def test_refinement_never_loses_more(table: Microdata, k: int) -> None:
+def test_improvement_never_loses_more(table: Microdata, k: int) -> None:
     k = min(k, table.n_records)
     for method in (ring, partial(sort_greedy, improve=False)):
         before = run(method, table, k)
-        after = refined_matches(Ncp.of(table), before, lambda: None)
+        after = improved_matches(Ncp.of(table), before)
         assert_valid(table, after, k)
         assert graph_loss(table, after) <= graph_loss(table, before)
 

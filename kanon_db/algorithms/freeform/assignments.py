@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
-from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
-from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, Integer
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.errors import InvalidParameterError
 
 _NUMBERS_PER_CALL = 2**18
@@ -19,7 +17,7 @@ _WORD = 2**64
 
 
 class RandomBytes(Protocol):
-    """The one kind of randomness needed; ``numpy.random.Generator`` has it, too."""
+    """The only kind of randomness needed; ``numpy.random.Generator`` provides it, too."""
 
     def bytes(self, length: int, /) -> bytes:
         """Return uniformly random bytes."""
@@ -49,18 +47,19 @@ class Assignments:
 
 
 def draw_assignments(
-    matches: CodeArray, random: RandomBytes, *, heartbeat: Callable[[], None] = no_heartbeat
+    matches: CodeArray, random: RandomBytes, *, pulse: Pulse = UNLIMITED
 ) -> Assignments:
     """Split a k-regular graph into k disjoint assignments at random, and choose one of them.
 
     The choice is uniform: each of the k assignments is chosen with probability 1/k, independently
-    of everything else. Every edge of the graph is in one of them; so, whatever they are, each of
-    the k matches of a record is its true one with probability 1/k exactly.
+    of everything else. Every edge of the graph is in one of them. So whatever they are, each of
+    the k matches of a record is its true one with a probability of exactly 1/k.
 
-    Which k assignments there are to choose from is random, too, so that who knows the algorithm
-    and the data does not know them; each edge can be in one with any other edge where the graph
-    allows it. That draw is not uniform over all ways to split the graph, and need not be for the
-    above. Two records' true matches depend on each other, as they do in equivalence classes.
+    Which k assignments there are to choose from is random, too, so that someone who
+    knows the algorithm and the data does not know them; each edge can be in one with any other edge
+    where the graph allows it. That draw is not uniform over all ways to split the graph, and need
+    not be for the above. Two records' true matches depend on each other, as they do in equivalence
+    classes.
 
     Parameters
     ----------
@@ -68,8 +67,8 @@ def draw_assignments(
         As in :class:`~kanon_db.algorithms.freeform.result.Freeform`.
     random : RandomBytes
         Source of randomness.
-    heartbeat : callable
-        Called every few milliseconds; what it raises ends the work.
+    pulse : Pulse
+        Beaten every few milliseconds; what a beat raises ends the work.
 
     Returns
     -------
@@ -100,12 +99,12 @@ def draw_assignments(
     edges = _cells_of_originals(matches)
     remaining = edges.copy()
     for degree in range(k, 1, -1):
-        _draw_one(remaining, degree, random, heartbeat)
+        _draw_one(remaining, degree, random, pulse)
     assignments = np.ascontiguousarray(remaining.T)
     return Assignments(assignments, _uniform(k, random) if n else 0)
 
 
-def as_assignments(rows: AnyIntArray, *, heartbeat: Callable[[], None] = no_heartbeat) -> CodeArray:
+def as_assignments(rows: AnyIntArray, *, pulse: Pulse = UNLIMITED) -> CodeArray:
     """Order the matches of each record so that columns are assignments, the identity first.
 
     Parameters
@@ -113,8 +112,7 @@ def as_assignments(rows: AnyIntArray, *, heartbeat: Callable[[], None] = no_hear
     rows : ndarray of int, shape (n_records, k)
         Originals that each published record covers, itself among them, in any order; a k-regular
         graph.
-    heartbeat : callable
-        Called every few milliseconds.
+    pulse : Pulse
 
     Returns
     -------
@@ -127,8 +125,8 @@ def as_assignments(rows: AnyIntArray, *, heartbeat: Callable[[], None] = no_hear
 
     Notes
     -----
-    **Source:** [FF] Theorem 2.3. Always the same columns for the same rows; they are for the
-    form's sake, and not for publishing.
+    **Source:** [FF] Theorem 2.3. The same rows always give the same columns. These only
+    bring the graph into its form; they are not for publishing along.
 
     Examples
     --------
@@ -142,21 +140,18 @@ def as_assignments(rows: AnyIntArray, *, heartbeat: Callable[[], None] = no_hear
     matches = np.empty((n, k), dtype=np.int32)
     matches[:, 0] = np.arange(n)
     if k > 1:
-        matches[:, 1:] = _split(others.reshape(n, k - 1), heartbeat)
+        matches[:, 1:] = _split(others.reshape(n, k - 1), pulse)
     return matches
 
 
-def named_after_originals(
-    rows: AnyIntArray, *, heartbeat: Callable[[], None] = no_heartbeat
-) -> CodeArray:
+def named_after_originals(rows: AnyIntArray, *, pulse: Pulse = UNLIMITED) -> CodeArray:
     """Split a graph into assignments, and name the cells so that one of them is the identity.
 
     Parameters
     ----------
     rows : ndarray of int, shape (n_records, k)
         Originals that each cell covers, in any order; a k-regular graph.
-    heartbeat : callable
-        Called every few milliseconds.
+    pulse : Pulse
 
     Returns
     -------
@@ -170,20 +165,21 @@ def named_after_originals(
 
     Notes
     -----
-    **Source:** [FF] Theorem 2.3. As with :func:`as_assignments`, it is for the form's sake.
+    **Source:** [FF] Theorem 2.3. As in :func:`as_assignments`, the columns only bring the graph
+    into its form.
 
     Examples
     --------
     >>> named_after_originals(np.array([[1, 2], [2, 0], [0, 1]])).tolist()
     [[0, 1], [1, 2], [2, 0]]
     """
-    matches = _split(rows, heartbeat)
+    matches = _split(rows, pulse)
     return matches[np.argsort(matches[:, 0])]
 
 
-def _split(rows: AnyIntArray, heartbeat: Callable[[], None]) -> CodeArray:
+def _split(rows: AnyIntArray, pulse: Pulse) -> CodeArray:
     """Order the matches of each cell so that columns are assignments."""
-    drawn = draw_assignments(rows.astype(np.int32), np.random.default_rng(0), heartbeat=heartbeat)
+    drawn = draw_assignments(rows.astype(np.int32), np.random.default_rng(0), pulse=pulse)
     matches = np.empty(rows.shape, dtype=np.int32)
     for column, cells in enumerate(drawn.cell_of_original):
         matches[cells, column] = np.arange(rows.shape[0])
@@ -191,7 +187,7 @@ def _split(rows: AnyIntArray, heartbeat: Callable[[], None]) -> CodeArray:
 
 
 def _cells_of_originals(matches: CodeArray) -> CodeArray:
-    """Turn the graph around: the cells that cover each original, shape (n, k)."""
+    """Find the cells that cover each original, shape (n, k)."""
     n, k = matches.shape
     flat = matches.ravel()
     if flat.size and (flat.min() < 0 or flat.max() >= n or (np.bincount(flat) != k).any()):
@@ -216,24 +212,18 @@ def _uniform(k: int, random: RandomBytes) -> int:
             return number % k
 
 
-def _draw_one(
-    edges: CodeArray,
-    degree: int,
-    random: RandomBytes,
-    heartbeat: Callable[[], None],
-) -> None:
+def _draw_one(edges: CodeArray, degree: int, random: RandomBytes, pulse: Pulse) -> None:
     """Draw an assignment from the first columns; move its edges to the last one of them."""
     n = edges.shape[0]
     owner = np.full(n, -1, dtype=np.int32)
     exit_of = np.full(n, -1, dtype=np.int32)
-    walk = np.array([0, 0, -1, 0], dtype=np.int64)
-    while walk[0] < n:
-        # More than all walks together need as a rule, for few records.
+    place: tuple[Integer, Integer, Integer] = (0, 0, -1)
+    while place[0] < n:
+        # As a rule, more than all walks together need, if there are few records.
         n_numbers = min(_NUMBERS_PER_CALL, 16 * n)
         numbers = np.frombuffer(random.bytes(4 * n_numbers), dtype=np.uint32)
-        walk[3] = 0
-        _walk(edges, degree, owner, exit_of, numbers, walk)
-        heartbeat()
+        place = _walk(edges, degree, owner, exit_of, numbers, place)
+        pulse.beat()
     _set_aside(edges, degree, owner)
 
 
@@ -243,36 +233,33 @@ def _walk(
     degree: int,
     owner: CodeArray,
     exit_of: CodeArray,
-    numbers: npt.NDArray[np.uint32],
-    walk: IntArray,
-) -> None:
+    numbers: AnyIntArray,
+    place: tuple[Integer, Integer, Integer],
+) -> tuple[Integer, Integer, Integer]:
     """Walk on until all originals have a cell, or the random numbers are used up.
 
-    ``walk`` holds the original whose walk it is, the one where it is now, the cell that this one
-    has and must not leave by, and the random numbers used.
+    A place is the original whose walk it is, the one where it is now, and the cell that this one
+    has and must not leave by, or -1.
     """
-    n = owner.size
-    while walk[0] < n:
-        current, held = walk[1], walk[2]
-        if walk[3] == numbers.size:
-            return
-        cell = edges[current, numbers[walk[3]] % degree]
-        walk[3] += 1
+    walker, current, held = place
+    for number in numbers:
+        if walker == owner.size:
+            break
+        cell = edges[current, number % degree]
         if cell == held:
             continue
         # The last way out of an original is the one without loops.
         exit_of[current] = cell
         if owner[cell] >= 0:
-            walk[1], walk[2] = owner[cell], cell
+            current, held = np.int64(owner[cell]), np.int64(cell)
             continue
-        current = walk[0]
-        while True:
+        current = walker
+        while current >= 0:
             cell = exit_of[current]
-            current, owner[cell] = owner[cell], current
-            if current < 0:
-                break
-        walk[0] += 1
-        walk[1], walk[2] = walk[0], -1
+            current, owner[cell] = np.int64(owner[cell]), current
+        walker += 1
+        current, held = walker, -1
+    return walker, current, held
 
 
 @numba.njit(cache=True, nogil=True)

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import numba
 import numpy as np
 
-from kanon_db.algorithms.freeform.graph import NONE, Graph, nearest, take
+from kanon_db.algorithms.freeform.assignment_rounds import VISITS_PER_CALL, run_rounds
+from kanon_db.algorithms.freeform.box_tree import take
+from kanon_db.algorithms.freeform.dead_end import resolve_dead_end
+from kanon_db.algorithms.freeform.descent import Search, find_cheapest, search_for
+from kanon_db.algorithms.freeform.graph import NONE, Graph
 from kanon_db.algorithms.freeform.partitions import lexicographic_order
-from kanon_db.algorithms.freeform.rounds import VISITS_PER_CALL, resolve_dead_end, run_rounds
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
-from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.recoding.ncp import Ncp
 
 
-def greedy(
-    ncp: Ncp,
-    k: int,
-    *,
-    improve: bool = True,
-    heartbeat: Callable[[], None] = no_heartbeat,
-) -> CodeArray:
+def greedy(ncp: Ncp, k: int, *, improve: bool = True, pulse: Pulse = UNLIMITED) -> CodeArray:
     """Build k disjoint assignments, in each of which one original after the other chooses a cell.
 
     Parameters
@@ -31,11 +27,11 @@ def greedy(
     k : int
         Matches of each record, from 1 to the number of records.
     improve : bool
-        Whether the finished graph is refined, which takes most of the time
-        (:func:`~kanon_db.algorithms.freeform.refinement.refined_matches`). False: the paper's
-        algorithm.
-    heartbeat : callable
-        Called every few milliseconds; what it raises ends the work.
+        Whether the finished graph is improved, which takes most of the time
+        (:func:`~kanon_db.algorithms.freeform.improvement.improved_matches`). Without it, this is
+        the paper's algorithm.
+    pulse : Pulse
+        Beaten every few milliseconds; what a beat raises ends the work.
 
     Returns
     -------
@@ -46,9 +42,9 @@ def greedy(
     -----
     **Source:** [FF] Algorithm 1, Lemma 5.1, Theorem 5.2. Originals choose in lexicographic order
     (:func:`~kanon_db.algorithms.freeform.partitions.lexicographic_order`); only identical records,
-    if they are at least k, have matched each other before. An original that finds no cell is
-    helped by the cheapest exchange
-    (:func:`~kanon_db.algorithms.freeform.rounds.resolve_dead_end`), with any k up to n.
+    if there are at least k of them, have matched each other before. An original that finds no
+    cell is helped by the cheapest exchange
+    (:func:`~kanon_db.algorithms.freeform.dead_end.resolve_dead_end`), with any k up to n.
 
     The lightest edge is found in a tree of boxes: exactly, without looking at all n cells.
 
@@ -62,38 +58,35 @@ def greedy(
     """
     rank = np.empty(ncp.values.shape[0], dtype=np.int64)
     rank[lexicographic_order(ncp.values)] = np.arange(rank.size)
-    return run_rounds(
-        ncp, k, partial(_assign, rank), greedily=True, improve=improve, heartbeat=heartbeat
-    )
+    return run_rounds(ncp, k, partial(_assign, rank), greedily=True, improve=improve, pulse=pulse)
 
 
 def _assign(
-    rank: IntArray,
-    graph: Graph,
-    n_rounds: int,
-    original_of_cell: IntArray,
-    heartbeat: Callable[[], None],
+    rank: IntArray, graph: Graph, n_rounds: int, original_of_cell: IntArray, pulse: Pulse
 ) -> None:
+    search = search_for(1, n_rounds)
     order = np.argsort(rank[graph.record])
     order, start = order[~np.isin(order, original_of_cell)], 0
     while start < order.size:
-        start = _choose(graph, n_rounds, original_of_cell, order, start)
-        heartbeat()
+        start = _choose(graph, search, original_of_cell, order, start)
+        pulse.beat()
 
 
 @numba.njit(cache=True, nogil=True)
 def _choose(
-    graph: Graph, n_rounds: int, original_of_cell: IntArray, order: IntArray, start: int
+    graph: Graph, search: Search, original_of_cell: IntArray, order: IntArray, start: int
 ) -> int:
+    """Let originals choose, one after the other from a start; tell which one is next."""
     n_visits = 0
     while start < order.size and n_visits < VISITS_PER_CALL:
-        cell, _, visits = nearest(graph, order[start], n_rounds, 0, False)
-        n_visits += visits + 1
+        original = order[start]
+        n_visits += find_cheapest(graph, search, original, original, 0) + 1
+        cell = search.cells[0]
         if cell == NONE:
-            resolve_dead_end(graph, order[start], n_rounds, original_of_cell)
+            resolve_dead_end(graph, original, search.n_rounds, original_of_cell)
             n_visits += original_of_cell.size
         else:
-            original_of_cell[cell] = order[start]
+            original_of_cell[cell] = original
             take(graph, cell)
         start += 1
     return start

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import NamedTuple
 
 import numba
 import numpy as np
 
-from kanon_db.algorithms.freeform.graph import FAR, NONE, Graph, cheapest, raise_price, refresh
-from kanon_db.algorithms.freeform.rounds import VISITS_PER_CALL, run_rounds
+from kanon_db.algorithms.freeform.assignment_rounds import VISITS_PER_CALL, run_rounds
+from kanon_db.algorithms.freeform.box_tree import raise_price
+from kanon_db.algorithms.freeform.boxes import FAR
+from kanon_db.algorithms.freeform.descent import Search, find_cheapest, search_for
+from kanon_db.algorithms.freeform.graph import NONE, Graph
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
-from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.recoding.ncp import Ncp
 
 _N_KNOWN = 16  # cells that each original remembers
@@ -18,13 +21,7 @@ _FIRST_SHARE = 64  # of the largest weight: the first increment
 _DIVISOR = 6  # of the increment, from one pass to the next
 
 
-def hungarian(
-    ncp: Ncp,
-    k: int,
-    *,
-    improve: bool = True,
-    heartbeat: Callable[[], None] = no_heartbeat,
-) -> CodeArray:
+def hungarian(ncp: Ncp, k: int, *, improve: bool = True, pulse: Pulse = UNLIMITED) -> CodeArray:
     """Build k disjoint assignments, each of the least total weight that is left.
 
     Parameters
@@ -33,11 +30,11 @@ def hungarian(
     k : int
         Matches of each record, from 1 to the number of records.
     improve : bool
-        Whether the finished graph is refined
-        (:func:`~kanon_db.algorithms.freeform.refinement.refined_matches`). False: the paper's
-        algorithm, each round of which is optimal given those before.
-    heartbeat : callable
-        Called every few milliseconds; what it raises ends the work.
+        Whether the finished graph is improved
+        (:func:`~kanon_db.algorithms.freeform.improvement.improved_matches`). Without it, this is
+        the paper's algorithm, each round of which is optimal given those before.
+    pulse : Pulse
+        Beaten every few milliseconds; what a beat raises ends the work.
 
     Returns
     -------
@@ -57,95 +54,108 @@ def hungarian(
     >>> hungarian(Ncp.of(table), 2).tolist()
     [[0, 1], [1, 0], [2, 3], [3, 2]]
     """
-    return run_rounds(
-        ncp, k, assign_at_least_weight, greedily=False, improve=improve, heartbeat=heartbeat
-    )
+    return run_rounds(ncp, k, assign_at_least_weight, greedily=False, improve=improve, pulse=pulse)
+
+
+class _Auction(NamedTuple):
+    """Who has which cell, who is without one, and what the originals remember of the cells.
+
+    Parameters
+    ----------
+    owner : ndarray of int64, shape (n,)
+        Original that has each cell, -1 for none.
+    waiting : ndarray of int64, shape (n,)
+        The first so many are the originals without a cell.
+    cells : ndarray of int32, shape (n, 16)
+        Cells that were the cheapest for each original when it last looked, -1 where there were
+        fewer.
+    weights : ndarray of int64, shape (n, 16)
+        Their weights, in the scale of prices.
+    others : ndarray of int64, shape (n,)
+        What all other cells cost each original at least.
+    """
+
+    owner: IntArray
+    waiting: IntArray
+    cells: CodeArray
+    weights: IntArray
+    others: IntArray
 
 
 def assign_at_least_weight(
-    graph: Graph, n_rounds: int, original_of_cell: IntArray, heartbeat: Callable[[], None]
+    graph: Graph, n_rounds: int, original_of_cell: IntArray, pulse: Pulse
 ) -> None:
     """Find an assignment of least total weight, exactly.
 
     Parameters
     ----------
     graph : Graph
+        With all cells available, at no price.
     n_rounds : int
         Rounds before, whose edges are left out.
     original_of_cell : ndarray of int64, shape (n,)
         Takes the assignment, in positions.
-    heartbeat : callable
-        Called every few milliseconds.
+    pulse : Pulse
 
     Notes
     -----
     **Source:** Bertsekas: The auction algorithm: a distributed relaxation method for the
     assignment problem, 1988. Each original without a cell bids for the one that is cheapest for
     it by weight and price, and raises its price up to where the second cheapest would be as good,
-    and by an increment; who had the cell before bids again. In the end the total is above the
+    and by an increment; whoever had the cell before bids again. In the end the total is above the
     optimum by less than n increments. Weights count n + 1 units of price each and the last
     increment is one unit, so the assignment is optimal. Passes with larger increments give
     the prices to begin with.
 
     Instead of rows of a matrix, each original remembers the 16 cells that were the cheapest when
-    it last looked, and what the last of them cost. As prices never fall, all other cells cost as
-    much at least: what it remembers is enough for as long as two of its cells cost no more. Then
-    it searches the tree of boxes, which knows the least price below each node. So each bid is that
-    of the plain algorithm, in O(n) memory.
+    it last looked, and what the last of them cost. As prices never fall, all other cells still
+    cost at least that much: what it remembers is enough as long as two of its cells cost no more.
+    Otherwise it searches the tree of boxes, which knows the least price below each node. So each
+    bid is that of the plain algorithm, in O(n) memory.
     """
     n = original_of_cell.size
-    scale = n + 1
-    graph.available[:] = True
-    graph.price[:] = 0
-    refresh(graph)
-    cells = np.full((n, _N_KNOWN), NONE, dtype=np.int32)
-    weights = np.zeros((n, _N_KNOWN), dtype=np.int64)
-    others = np.full(n, -1, dtype=np.int64)
-    largest = int(graph.whole.sum()) + int(graph.step.sum())
-    increment = max(largest * scale // _FIRST_SHARE, 1)
+    search = search_for(_N_KNOWN, n_rounds, scale=n + 1)
+    auction = _Auction(
+        original_of_cell,
+        np.arange(n),
+        np.full((n, _N_KNOWN), NONE, dtype=np.int32),
+        np.zeros((n, _N_KNOWN), dtype=np.int64),
+        np.full(n, -1, dtype=np.int64),
+    )
+    largest = int(graph.originals.whole.sum()) + int(graph.originals.step.sum())
+    increment = max(largest * search.scale // _FIRST_SHARE, 1)
     while True:
-        original_of_cell[:] = NONE
-        waiting = np.arange(n)
+        auction.owner[:] = NONE
+        auction.waiting[:] = np.arange(n)
         size = n
         while size:
-            size = _bid(
-                graph, n_rounds, original_of_cell, waiting, size, increment, cells, weights, others
-            )
-            heartbeat()
+            size = _bid(graph, search, auction, size, increment)
+            pulse.beat()
         if increment == 1:
             return
         increment = max(increment // _DIVISOR, 1)
 
 
 @numba.njit(cache=True, nogil=True)
-def _bid(
-    graph: Graph,
-    n_rounds: int,
-    owner: IntArray,
-    waiting: IntArray,
-    size: int,
-    increment: int,
-    cells: CodeArray,
-    weights: IntArray,
-    others: IntArray,
-) -> int:
+def _bid(graph: Graph, search: Search, auction: _Auction, size: int, increment: int) -> int:
     """Let originals bid, the last in the list first; tell how many are left in it."""
     n_visits = 0
-    scale = owner.size + 1
-    costs = np.empty(cells.shape[1], dtype=np.int64)
+    owner, waiting, others = auction.owner, auction.waiting, auction.others
     while size and n_visits < VISITS_PER_CALL:
         original = waiting[size - 1]
-        best, least, second = _two_cheapest(graph, cells[original], weights[original])
-        n_visits += cells.shape[1]
+        best, least, second = _two_cheapest(graph, auction, original)
+        n_visits += search.costs.size
         if second > others[original]:
-            n_visits += cheapest(
-                graph, original, n_rounds, scale, cells[original], weights[original], costs
-            )
-            others[original] = costs[-1]
-            best, least, second = cells[original, 0], costs[0], costs[1]
+            n_visits += find_cheapest(graph, search, original, 0, -FAR)
+            auction.cells[original] = search.cells
+            for place in range(search.costs.size):
+                price = graph.cells.price[search.cells[place]]
+                auction.weights[original, place] = search.costs[place] - price
+            others[original] = search.costs[-1]
+            best, least, second = _two_cheapest(graph, auction, original)
         if second == FAR:
             second = least  # its only edge
-        raise_price(graph, best, graph.price[best] + second - least + increment)
+        raise_price(graph, best, graph.cells.price[best] + second - least + increment)
         if owner[best] == NONE:
             size -= 1
         else:
@@ -155,14 +165,14 @@ def _bid(
 
 
 @numba.njit(cache=True, nogil=True)
-def _two_cheapest(graph: Graph, cells: CodeArray, weights: IntArray) -> tuple[int, int, int]:
-    """Find the cheapest of some cells, its cost and that of the second cheapest."""
+def _two_cheapest(graph: Graph, auction: _Auction, original: int) -> tuple[int, int, int]:
+    """Find the cheapest cell an original knows, its cost and that of the second cheapest."""
     best, least, second = NONE, FAR, FAR
-    for place in range(cells.size):
-        cell = cells[place]
+    for place in range(auction.cells.shape[1]):
+        cell = auction.cells[original, place]
         if cell == NONE:
             break
-        cost = graph.price[cell] + weights[place]
+        cost = graph.cells.price[cell] + auction.weights[original, place]
         if cost < least:
             best, least, second = cell, cost, least
         elif cost < second:

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numba
 import numpy as np
 
-from kanon_db.algorithms.freeform.graph import (
-    FAR,
-    NONE,
-    Graph,
-    build,
-    cover,
-    is_matched,
-    weight,
-)
+from kanon_db.algorithms.freeform.boxes import FAR, Boxes, Originals, take_in, weight
+from kanon_db.algorithms.freeform.graph import NONE, Graph, build, is_matched
+from kanon_db.algorithms.freeform.strong_components import strong_components
 from kanon_db.algorithms.generalization.initial import check_k
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
-from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.recoding.microdata import Microdata
 from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.errors import InvalidParameterError
 
 MAX_RECORDS = 20_000
-"""Most records: all pairs of them are looked at, again and again."""
+"""Most records; all pairs of them are looked at, again and again."""
 
 _PAIRS_PER_CALL = 2**17
 
@@ -50,9 +44,7 @@ class Concealment:
     matches: CodeArray
 
 
-def k_concealment(
-    microdata: Microdata, k: int, *, heartbeat: Callable[[], None] = no_heartbeat
-) -> Concealment:
+def k_concealment(microdata: Microdata, k: int, *, pulse: Pulse = UNLIMITED) -> Concealment:
     """Enlarge cells until each original has k cells that it may be assigned to.
 
     **A weaker guarantee than k-anonymity**: the k possible matches are not equally likely.
@@ -62,8 +54,8 @@ def k_concealment(
     microdata : Microdata
     k : int
         Possible matches of each record, at least 1.
-    heartbeat : callable
-        Called every few milliseconds; what it raises ends the work.
+    pulse : Pulse
+        Beaten every few milliseconds; what a beat raises ends the work.
 
     Returns
     -------
@@ -83,8 +75,8 @@ def k_concealment(
     enlargement first: each cell takes in originals until it has k; each original is taken in by
     cells until it is in k; where fewer than k of them can be its match, one of those that cannot
     is made one, by taking its original into the original's own cell. A cell can be the match of
-    an original in it just if both records lie in one strongly connected component of the
-    graph, the identity being an assignment. What cells cover by chance counts in all steps.
+    an original in it exactly if both records lie in one strongly connected component of the
+    graph, because the identity is an assignment. What cells cover by chance counts in all steps.
 
     Examples
     --------
@@ -103,28 +95,26 @@ def k_concealment(
     if not n:
         return Concealment(np.empty((0, k), dtype=np.int32))
     graph = build(Ncp.of(microdata), k)
-    n_rows = max(1, _PAIRS_PER_CALL // (n * k))
-    for start in range(0, n, n_rows):
-        heartbeat()
-        _fill(graph, start, min(start + n_rows, n))
-    added = [np.empty((0, 2), dtype=np.int64)]
-    n_rows = max(1, _PAIRS_PER_CALL // n)
-    for start in range(0, n, n_rows):
-        heartbeat()
-        added.append(_spread(graph, k, start, min(start + n_rows, n)))
+    originals, cells = graph.originals, graph.cells
+    for part in _parts(n, n * k, pulse):
+        _fill(originals, cells, graph.matches, *part)
+    added = [_spread(originals, cells, k, *part) for part in _parts(n, n, pulse)]
     while True:
-        parts = []
-        for start in range(0, n, n_rows):
-            heartbeat()
-            parts.append(_covering(graph, start, min(start + n_rows, n)))
-        ends = np.cumsum(np.concatenate([sizes for sizes, _ in parts]))
-        cells = np.concatenate([part for _, part in parts])
-        component = _components(ends, cells)
-        new = _reciprocate(graph, k, ends, cells, component)
-        if not new.size:
-            break
-        added.append(new)
-    return Concealment(_rows(graph, np.concatenate(added)))
+        found = [_covering(originals, cells, *part) for part in _parts(n, n, pulse)]
+        sizes, covering = map(np.concatenate, zip(*found, strict=True))
+        ends = np.cumsum(sizes)
+        component = strong_components(ends, covering)
+        added.append(_reciprocate(originals, cells, k, ends, covering, component))
+        if not added[-1].size:
+            return Concealment(_rows(graph, np.concatenate(added)))
+
+
+def _parts(n: int, n_pairs: int, pulse: Pulse) -> Iterator[tuple[int, int]]:
+    """Divide records, each with so many pairs to look at, into parts of some milliseconds."""
+    size = max(1, _PAIRS_PER_CALL // n_pairs)
+    for start in range(0, n, size):
+        pulse.beat()
+        yield start, min(start + size, n)
 
 
 def _rows(graph: Graph, added: IntArray) -> CodeArray:
@@ -143,33 +133,33 @@ def _rows(graph: Graph, added: IntArray) -> CodeArray:
 
 
 @numba.njit(cache=True, nogil=True)
-def _fill(graph: Graph, start: int, end: int) -> None:
+def _fill(originals: Originals, cells: Boxes, matches: CodeArray, start: int, end: int) -> None:
     """Let cells take in the originals that cost least, one after the other."""
-    n, k = graph.matches.shape
+    n, k = matches.shape
     for cell in range(start, end):
         for n_taken in range(1, k):
             best, least = NONE, FAR
             for original in range(n):
-                found = int(weight(graph, original, cell, least))
-                if found < least and not is_matched(graph, original, cell, n_taken):
+                found = int(weight(originals, original, cells, cell, least))
+                if found < least and not is_matched(matches, original, cell, n_taken):
                     best, least = original, found
                     if not least:
                         break
-            graph.matches[cell, n_taken] = best
-            cover(graph, best, cell)
+            matches[cell, n_taken] = best
+            take_in(originals, best, cells, cell)
 
 
 @numba.njit(cache=True, nogil=True)
-def _spread(graph: Graph, k: int, start: int, end: int) -> IntArray:
+def _spread(originals: Originals, cells: Boxes, k: int, start: int, end: int) -> IntArray:
     """Let originals be taken in by the cells that they cost least; list cells and originals."""
-    n = graph.record.size
+    n = cells.price.size
     added = np.empty(((end - start) * k, 2), dtype=np.int64)
     n_added = 0
     weights = np.empty(n, dtype=np.int64)
     for original in range(start, end):
         n_lacking = k
         for cell in range(n):
-            weights[cell] = weight(graph, original, cell, FAR)
+            weights[cell] = weight(originals, original, cells, cell, FAR)
             n_lacking -= weights[cell] == 0
         for _ in range(n_lacking):
             best, least = NONE, FAR
@@ -177,76 +167,38 @@ def _spread(graph: Graph, k: int, start: int, end: int) -> IntArray:
                 if 0 < weights[cell] < least:
                     best, least = cell, weights[cell]
             weights[best] = 0
-            cover(graph, original, best)
+            take_in(originals, original, cells, best)
             added[n_added, 0], added[n_added, 1] = best, original
             n_added += 1
     return added[:n_added]
 
 
 @numba.njit(cache=True, nogil=True)
-def _covering(graph: Graph, start: int, end: int) -> tuple[IntArray, CodeArray]:
+def _covering(
+    originals: Originals, cells: Boxes, start: int, end: int
+) -> tuple[IntArray, CodeArray]:
     """List the cells that cover each original, and how many they are."""
-    n = graph.record.size
+    n = cells.price.size
     sizes = np.zeros(end - start, dtype=np.int64)
-    cells = np.empty((end - start) * n, dtype=np.int32)
+    covering = np.empty((end - start) * n, dtype=np.int32)
     size = 0
     for original in range(start, end):
         for cell in range(n):
-            if weight(graph, original, cell, 1) == 0:
-                cells[size] = cell
+            if weight(originals, original, cells, cell, 1) == 0:
+                covering[size] = cell
                 size += 1
                 sizes[original - start] += 1
-    return sizes, cells[:size].copy()
-
-
-@numba.njit(cache=True, nogil=True)
-def _components(ends: IntArray, cells: CodeArray) -> IntArray:
-    """Find the strongly connected component of each record (Tarjan 1972, without recursion)."""
-    n = ends.size
-    component = np.full(n, -1, dtype=np.int64)
-    index, low = np.full(n, -1, dtype=np.int64), np.zeros(n, dtype=np.int64)
-    following = ends.copy()
-    following[1:], following[0] = ends[:-1], 0
-    path, open_ones = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
-    n_open = n_seen = n_components = 0
-    for root in range(n):
-        if index[root] >= 0:
-            continue
-        path[0], depth = root, 1
-        while depth:
-            node = path[depth - 1]
-            if index[node] < 0:
-                index[node] = low[node] = n_seen
-                n_seen += 1
-                open_ones[n_open] = node
-                n_open += 1
-            descends = False
-            while following[node] < ends[node]:
-                other = cells[following[node]]
-                if index[other] < 0:
-                    path[depth] = other
-                    depth += 1
-                    descends = True
-                    break
-                if component[other] < 0:
-                    low[node] = min(low[node], low[other])
-                following[node] += 1
-            if descends:
-                continue
-            if low[node] == index[node]:
-                while True:
-                    n_open -= 1
-                    component[open_ones[n_open]] = n_components
-                    if open_ones[n_open] == node:
-                        break
-                n_components += 1
-            depth -= 1
-    return component
+    return sizes, covering[:size].copy()
 
 
 @numba.njit(cache=True, nogil=True)
 def _reciprocate(
-    graph: Graph, k: int, ends: IntArray, cells: CodeArray, component: IntArray
+    originals: Originals,
+    cells: Boxes,
+    k: int,
+    ends: IntArray,
+    covering: CodeArray,
+    component: IntArray,
 ) -> IntArray:
     """Make cells possible matches where there are too few; list cells and originals."""
     n = ends.size
@@ -255,17 +207,17 @@ def _reciprocate(
     for record in range(n):
         n_lacking = k
         for edge in range(start, ends[record]):
-            n_lacking -= component[cells[edge]] == component[record]
+            n_lacking -= component[covering[edge]] == component[record]
         weights = np.full(ends[record] - start, FAR, dtype=np.int64)
         if n_lacking > 0:
             for edge in range(start, ends[record]):
-                if component[cells[edge]] != component[record]:
-                    weights[edge - start] = weight(graph, cells[edge], record, FAR)
+                if component[covering[edge]] != component[record]:
+                    weights[edge - start] = weight(originals, covering[edge], cells, record, FAR)
         for _ in range(n_lacking):
             place = np.argmin(weights)
             weights[place] = FAR
-            other = cells[start + place]
-            cover(graph, other, record)
+            other = covering[start + place]
+            take_in(originals, other, cells, record)
             added[n_added, 0], added[n_added, 1] = record, other
             n_added += 1
         start = ends[record]

@@ -6,16 +6,15 @@ import numba
 import numpy as np
 
 from kanon_db.algorithms.freeform.assignments import as_assignments
+from kanon_db.algorithms.freeform.box_tree import open_round, refresh
+from kanon_db.algorithms.freeform.boxes import FAR
+from kanon_db.algorithms.freeform.descent import Search, find_cheapest, search_for
 from kanon_db.algorithms.freeform.graph import (
-    FAR,
     NONE,
     Graph,
     build,
-    cheapest,
     matches_of_records,
-    open_round,
     pair_units,
-    refresh,
 )
 from kanon_db.algorithms.freeform.sort_greedy import sort_greedy
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
@@ -43,7 +42,7 @@ def min_cost_flow(ncp: Ncp, k: int, *, pulse: Pulse = UNLIMITED) -> CodeArray:
     k : int
         Matches of each record, from 1 to the number of records.
     pulse : Pulse
-        Beaten every few milliseconds; what that raises ends the work.
+        Beaten every few milliseconds; what a beat raises ends the work.
 
     Returns
     -------
@@ -84,54 +83,55 @@ def min_cost_flow(ncp: Ncp, k: int, *, pulse: Pulse = UNLIMITED) -> CodeArray:
     open_round(graph)
     position = np.empty(n, dtype=np.int64)
     position[graph.record] = np.arange(n)
-    first = position[sort_greedy(ncp, k, improve=False, heartbeat=pulse.beat)[graph.record, 1:]]
+    first = position[sort_greedy(ncp, k, improve=False, pulse=pulse)[graph.record, 1:]]
     cell = np.repeat(np.arange(n), k - 1)
     edges = np.union1d(first.ravel() * n + cell, _lightest(graph, k, pulse))
     program = _Program(graph, k)
     new = edges
     while new.size:
         program.add(new)
-        graph.price[:], potential = program.solve(pulse)
+        graph.cells.price[:], potential = program.solve(pulse)
         refresh(graph)
         new = np.setdiff1d(_lightest(graph, k, pulse, below=potential), program.edges)
     original, cell = np.divmod(program.taken, n)
     by_cell = np.argsort(cell, kind="stable")
     graph.matches[:, 1:] = original[by_cell].reshape(n, k - 1)
-    return as_assignments(matches_of_records(graph), heartbeat=pulse.beat)
+    return as_assignments(matches_of_records(graph), pulse=pulse)
 
 
 def _lightest(graph: Graph, k: int, pulse: Pulse, below: IntArray | None = None) -> IntArray:
     """Find edges of least weight plus price of each original, as original times n plus cell."""
-    n = graph.price.size
-    cells = np.full((n, min(k + 8, n)), NONE, dtype=np.int32)
+    n = graph.record.size
+    search = search_for(min(k + 8, n), 1)
+    cells = np.full((n, search.cells.size), NONE, dtype=np.int32)
     limit = np.full(n, FAR) if below is None else below
     for start in range(0, n, _ORIGINALS_PER_CALL):
         pulse.beat()
-        _search(graph, start, min(start + _ORIGINALS_PER_CALL, n), cells, limit)
+        _search(graph, search, start, min(start + _ORIGINALS_PER_CALL, n), cells, limit)
     original, place = np.nonzero(cells != NONE)
     return original * n + cells[original, place]
 
 
 @numba.njit(cache=True, nogil=True)
-def _search(graph: Graph, start: int, end: int, cells: CodeArray, limit: IntArray) -> None:
-    weights = np.empty(cells.shape[1], dtype=np.int64)
-    costs = np.empty(cells.shape[1], dtype=np.int64)
+def _search(
+    graph: Graph, search: Search, start: int, end: int, cells: CodeArray, limit: IntArray
+) -> None:
     for original in range(start, end):
-        cheapest(graph, original, 1, 1, cells[original], weights, costs)
-        for place in range(costs.size):
-            if costs[place] >= limit[original]:
-                cells[original, place] = NONE
+        find_cheapest(graph, search, original, 0, -FAR)
+        for place in range(search.costs.size):
+            if search.costs[place] < limit[original]:
+                cells[original, place] = search.cells[place]
 
 
 class _Program:
     """The linear program over the edges so far, an edge being original times n plus cell."""
 
     def __init__(self, graph: Graph, k: int) -> None:
-        n = graph.price.size
+        n = graph.record.size
         self.edges = np.empty(0, dtype=np.int64)
         self._graph = graph
         # The solver is given weights up to 1.
-        self._scale = max(int(graph.whole.sum() + graph.step.sum()), 1)
+        self._scale = max(int(graph.originals.whole.sum() + graph.originals.step.sum()), 1)
         self._highs = highs = new_solver()
         highs.setOptionValue("solver", "simplex")
         degrees = np.full(2 * n, k - 1.0)
@@ -140,7 +140,7 @@ class _Program:
 
     def add(self, edges: IntArray) -> None:
         """Add edges, each of capacity 1."""
-        n = self._graph.price.size
+        n = self._graph.record.size
         original, cell = np.divmod(edges, n)
         weights = pair_units(self._graph, original, cell)
         if self.edges.size:
@@ -156,7 +156,7 @@ class _Program:
 
     def solve(self, pulse: Pulse) -> tuple[IntArray, IntArray]:
         """Find prices of the cells, and what each original may pay at most, in units."""
-        n = self._graph.price.size
+        n = self._graph.record.size
         run(self._highs, pulse)
         duals = np.array(self._highs.getSolution().row_dual) * self._scale
         whole = np.rint(duals).astype(np.int64)

@@ -10,8 +10,8 @@ import numpy as np
 import pulp  # type: ignore[import-untyped]
 
 from kanon_db.algorithms.freeform.assignments import as_assignments
-from kanon_db.algorithms.freeform.graph import cell_units, units_lost
 from kanon_db.algorithms.freeform.hungarian import hungarian
+from kanon_db.algorithms.freeform.losses import cell_units, units_lost
 from kanon_db.algorithms.freeform.result import Freeform
 from kanon_db.algorithms.generalization.initial import check_k
 from kanon_db.algorithms.ground.arrays import CodeArray
@@ -110,7 +110,7 @@ def optimal(
         matches = np.ascontiguousarray(matches.reshape(n, k))
         loss = units_lost(ncp, matches)
         return OptimalFreeform(matches, Proof.of(loss, loss, ncp.unit))
-    start = None if symmetric else hungarian(ncp, k, heartbeat=pulse.beat)
+    start = None if symmetric else hungarian(ncp, k, pulse=pulse)
     return _solve(ncp, k, start, symmetric, pulse)
 
 

@@ -13,16 +13,16 @@ import numpy as np
 from kanon_db.algorithms.freeform.result import Freeform
 from kanon_db.algorithms.generalization.initial import check_k
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
-from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.recoding.microdata import Microdata
 from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.errors import InvalidParameterError
 
 PARTITION_SIZE = 2000
-"""Least records of a segment, unless told otherwise; so tables of up to 3,999 stay whole.
+"""Least number of records of a segment, unless told otherwise; tables of up to 3,999 stay whole.
 
-At 10,000 records and k = 10, SortGreedy with refinement had a GCP of 0.0405 in 20 s so, and of
-0.0404 in 37 s on the whole table (ipums1980).
+At 10,000 records and k = 10, SortGreedy with improvement had a GCP of 0.0405 in 20 s this way, and
+of 0.0404 in 37 s on the whole table (ipums1980).
 """
 
 _POLL_SECONDS = 0.005
@@ -31,7 +31,7 @@ _POLL_SECONDS = 0.005
 class Method(Protocol):
     """A way to find a k-regular graph."""
 
-    def __call__(self, ncp: Ncp, k: int, *, heartbeat: Callable[[], None]) -> CodeArray:
+    def __call__(self, ncp: Ncp, k: int, *, pulse: Pulse) -> CodeArray:
         """Find the matches of records whose losses are known in units.
 
         Parameters
@@ -39,8 +39,8 @@ class Method(Protocol):
         ncp : Ncp
         k : int
             From 1 to the number of records.
-        heartbeat : callable
-            To be called every few milliseconds; what it raises ends the work.
+        pulse : Pulse
+            To be beaten every few milliseconds; what a beat raises ends the work.
 
         Returns
         -------
@@ -121,7 +121,7 @@ def partitioned(
     partition_size: int = PARTITION_SIZE,
     *,
     workers: int = 1,
-    heartbeat: Callable[[], None] = no_heartbeat,
+    pulse: Pulse = UNLIMITED,
 ) -> Freeform:
     """Run a method on each segment of the sorted records.
 
@@ -137,8 +137,9 @@ def partitioned(
         Least records of a segment, at least ``k``.
     workers : int
         Segments that are worked on at the same time, at least 1; the result does not depend on it.
-    heartbeat : callable
-        Called every few milliseconds, in the thread of the caller; what it raises ends the work.
+    pulse : Pulse
+        Beaten every few milliseconds, in the thread of the caller; what a beat raises ends the
+        work.
 
     Returns
     -------
@@ -177,13 +178,13 @@ def partitioned(
     ncp = Ncp.of(microdata)
     parts = partitions(ncp.values, partition_size)
 
-    def run(part: IntArray, beat: Callable[[], None]) -> CodeArray:
-        return method(ncp.of_records(part), k, heartbeat=beat)
+    def run(part: IntArray, pulse: Pulse) -> CodeArray:
+        return method(ncp.of_records(part), k, pulse=pulse)
 
     if workers == 1 or len(parts) == 1:
-        found = [run(part, heartbeat) for part in parts]
+        found = [run(part, pulse) for part in parts]
     else:
-        found = _in_threads(run, parts, workers, heartbeat)
+        found = _in_threads(run, parts, workers, pulse)
     matches = np.empty((microdata.n_records, k), dtype=np.int32)
     for part, of_part in zip(parts, found, strict=True):
         matches[part] = part[of_part]
@@ -195,10 +196,7 @@ class _StoppedError(Exception):
 
 
 def _in_threads(
-    run: Callable[[IntArray, Callable[[], None]], CodeArray],
-    parts: list[IntArray],
-    workers: int,
-    heartbeat: Callable[[], None],
+    run: Callable[[IntArray, Pulse], CodeArray], parts: list[IntArray], workers: int, pulse: Pulse
 ) -> list[CodeArray]:
     """Run something for each part; leave no thread, whatever is raised."""
     stop = threading.Event()
@@ -207,12 +205,13 @@ def _in_threads(
         if stop.is_set():
             raise _StoppedError
 
+    of_threads = Pulse(pulse.seconds_left, beat)
     executor = ThreadPoolExecutor(workers)
     try:
         # Signals are for the thread that knows what to do about them: new threads block them.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
-            running = [executor.submit(run, part, beat) for part in parts]
+            running = [executor.submit(run, part, of_threads) for part in parts]
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         while True:
@@ -221,7 +220,7 @@ def _in_threads(
                 future.result()  # raises what the thread raised
             if not left:
                 return [future.result() for future in running]
-            heartbeat()
+            pulse.beat()
     finally:
         stop.set()
         executor.shutdown(cancel_futures=True)

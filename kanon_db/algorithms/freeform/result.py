@@ -23,8 +23,8 @@ class Freeform:
 
     Notes
     -----
-    **Source:** [FF] Definitions 2 and 3. The columns tell how the graph was found, and the first
-    of them who is who: publish along an assignment that is drawn anew
+    **Source:** [FF] Definitions 2 and 3. The columns show how the graph was found, and the first
+    of them shows who is who. So publish along an assignment that is drawn anew
     (:func:`~kanon_db.algorithms.freeform.assignments.draw_assignments`), never along a column.
     """
 

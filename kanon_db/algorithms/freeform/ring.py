@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
-from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.recoding.ncp import Ncp
 
 
-def ring(ncp: Ncp, k: int, *, heartbeat: Callable[[], None] = no_heartbeat) -> CodeArray:
+def ring(ncp: Ncp, k: int, *, pulse: Pulse = UNLIMITED) -> CodeArray:
     """Partition the records, and let each one match its k - 1 successors in its partition.
 
     Parameters
@@ -19,8 +17,8 @@ def ring(ncp: Ncp, k: int, *, heartbeat: Callable[[], None] = no_heartbeat) -> C
     ncp : Ncp
     k : int
         Matches of each record, from 1 to the number of records.
-    heartbeat : callable
-        Called every few milliseconds; what it raises ends the work.
+    pulse : Pulse
+        Beaten every few milliseconds; what a beat raises ends the work.
 
     Returns
     -------
@@ -30,8 +28,8 @@ def ring(ncp: Ncp, k: int, *, heartbeat: Callable[[], None] = no_heartbeat) -> C
     Notes
     -----
     **Source:** the baseline NH of [FF] Sections 2.1 and 8: Wong, Mamoulis and Cheung:
-    Non-homogeneous generalization in privacy preserving data publishing, 2010. [FF] says of its
-    partitions that they have k to 2k - 1 records, not how they are found. Here a partition is cut
+    Non-homogeneous generalization in privacy preserving data publishing, 2010. [FF] says that its
+    partitions have k to 2k - 1 records, but not how they are found. Here a partition is cut
     in two as long as it has 2k records: two records that lose much together are sought, by going
     twice to the farthest one; the others are sorted by how much closer they are to one of the
     two than to the other, and cut at the multiple of k next to where that changes its sign. The
@@ -51,7 +49,7 @@ def ring(ncp: Ncp, k: int, *, heartbeat: Callable[[], None] = no_heartbeat) -> C
     matches = np.empty((n, k), dtype=np.int32)
     parts = [np.arange(n)]
     while parts:
-        heartbeat()
+        pulse.beat()
         part = parts.pop()
         if part.size >= 2 * k:
             parts += _halves(ncp, part, k)

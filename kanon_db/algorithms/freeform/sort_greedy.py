@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import NamedTuple
 
 import numba
 import numpy as np
 
-from kanon_db.algorithms.freeform.graph import FAR, NONE, Graph, nearest, take
-from kanon_db.algorithms.freeform.rounds import VISITS_PER_CALL, resolve_dead_end, run_rounds
+from kanon_db.algorithms.freeform.assignment_rounds import VISITS_PER_CALL, run_rounds
+from kanon_db.algorithms.freeform.box_tree import take
+from kanon_db.algorithms.freeform.boxes import FAR
+from kanon_db.algorithms.freeform.dead_end import resolve_dead_end
+from kanon_db.algorithms.freeform.descent import Search, find_cheapest, search_for
+from kanon_db.algorithms.freeform.graph import NONE, Graph
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
-from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.recoding.ncp import Ncp
 
 
-def sort_greedy(
-    ncp: Ncp,
-    k: int,
-    *,
-    improve: bool = True,
-    heartbeat: Callable[[], None] = no_heartbeat,
-) -> CodeArray:
+def sort_greedy(ncp: Ncp, k: int, *, improve: bool = True, pulse: Pulse = UNLIMITED) -> CodeArray:
     """Build k disjoint assignments, each by taking the lightest edge again and again.
 
     Parameters
@@ -29,11 +27,11 @@ def sort_greedy(
     k : int
         Matches of each record, from 1 to the number of records.
     improve : bool
-        Whether the finished graph is refined, which takes most of the time
-        (:func:`~kanon_db.algorithms.freeform.refinement.refined_matches`). False: the paper's
-        algorithm.
-    heartbeat : callable
-        Called every few milliseconds; what it raises ends the work.
+        Whether the finished graph is improved, which takes most of the time
+        (:func:`~kanon_db.algorithms.freeform.improvement.improved_matches`). Without it, this is
+        the paper's algorithm.
+    pulse : Pulse
+        Beaten every few milliseconds; what a beat raises ends the work.
 
     Returns
     -------
@@ -49,7 +47,7 @@ def sort_greedy(
 
     The edges are never listed. Each original waits with the lightest of its edges, found in a
     tree of boxes; if the cell is gone when it is its turn, it looks again. As cells only become
-    fewer, the edges are taken in the order of their weight exactly. Memory is O(n (m + k)), and
+    fewer, the edges are taken exactly in the order of their weight. Memory is O(n (m + k)), and
     time that of a few searches for each record and round.
 
     Examples
@@ -60,112 +58,101 @@ def sort_greedy(
     >>> sort_greedy(Ncp.of(table), 2).tolist()
     [[0, 1], [1, 0], [2, 3], [3, 2]]
     """
-    return run_rounds(ncp, k, _assign, greedily=True, improve=improve, heartbeat=heartbeat)
+    return run_rounds(ncp, k, _assign, greedily=True, improve=improve, pulse=pulse)
 
 
-def _assign(
-    graph: Graph, n_rounds: int, original_of_cell: IntArray, heartbeat: Callable[[], None]
-) -> None:
-    take_lightest(graph, n_rounds, original_of_cell, heartbeat, mutual=False)
+def _assign(graph: Graph, n_rounds: int, original_of_cell: IntArray, pulse: Pulse) -> None:
+    take_lightest(graph, search_for(1, n_rounds), original_of_cell, pulse)
     for original in np.setdiff1d(np.arange(original_of_cell.size), original_of_cell).tolist():
         resolve_dead_end(graph, original, n_rounds, original_of_cell)
-        heartbeat()
+        pulse.beat()
 
 
-def take_lightest(
-    graph: Graph,
-    n_rounds: int,
-    original_of_cell: IntArray,
-    heartbeat: Callable[[], None],
-    *,
-    mutual: bool,
-) -> None:
+class _Queue(NamedTuple):
+    """Originals that wait for the cell they can have at the least weight.
+
+    Parameters
+    ----------
+    keys : ndarray of int64, shape (n,)
+        Weight times n plus original; those of the first so many that wait, a heap.
+    wanted : ndarray of int64, shape (n,)
+        Cell that each original waits for.
+    """
+
+    keys: IntArray
+    wanted: IntArray
+
+
+def take_lightest(graph: Graph, search: Search, original_of_cell: IntArray, pulse: Pulse) -> None:
     """Take the lightest edge again and again, as long as there is one.
 
     Parameters
     ----------
     graph : Graph
         With all cells available that are not assigned yet.
-    n_rounds : int
-        Rounds before, whose edges are left out.
+    search : Search
+        For one cell. If it is mutual, edges are taken in pairs, each with the one that goes the
+        other way; then no cell may be assigned yet.
     original_of_cell : ndarray of int64, shape (n,)
-        In positions, -1 for cells without; changed in place.
-    heartbeat : callable
-        Called every few milliseconds.
-    mutual : bool
-        Whether edges are taken by twos, each with the one that goes the other way, whose weight
-        counts, too. Then no cell may be assigned yet.
+        In positions, -1 for cells without one; changed in place.
+    pulse : Pulse
     """
-    waiting = np.setdiff1d(np.arange(original_of_cell.size), original_of_cell)
-    keys = np.empty(waiting.size, dtype=np.int64)
-    wanted = np.full(original_of_cell.size, NONE, dtype=np.int64)
+    n = original_of_cell.size
+    waiting = np.setdiff1d(np.arange(n), original_of_cell)
+    queue = _Queue(np.empty(n, dtype=np.int64), np.full(n, NONE, dtype=np.int64))
     start = size = 0
     while start < waiting.size:
-        start, size = _search(graph, n_rounds, mutual, waiting, keys, wanted, start, size)
-        heartbeat()
-    keys[:size].sort()
+        start, size = _enter(graph, search, queue, waiting, start, size)
+        pulse.beat()
+    queue.keys[:size].sort()
     while size:
-        size = _take(graph, n_rounds, mutual, original_of_cell, keys, wanted, size)
-        heartbeat()
+        size = _serve(graph, search, queue, original_of_cell, size)
+        pulse.beat()
 
 
 @numba.njit(cache=True, nogil=True)
-def _search(
-    graph: Graph,
-    n_rounds: int,
-    mutual: bool,
-    waiting: IntArray,
-    keys: IntArray,
-    wanted: IntArray,
-    start: int,
-    size: int,
+def _enter(
+    graph: Graph, search: Search, queue: _Queue, waiting: IntArray, start: int, size: int
 ) -> tuple[int, int]:
-    """Find the lightest edge of each original that waits."""
+    """Put each original that waits into the queue, unless no cell is left for it."""
     n_visits = 0
     while start < waiting.size and n_visits < VISITS_PER_CALL:
         original = waiting[start]
-        cell, least, visits = nearest(graph, original, n_rounds, 0, mutual)
-        n_visits += visits
-        if cell != NONE:
-            wanted[original] = cell
-            keys[size] = least * wanted.size + original
+        n_visits += find_cheapest(graph, search, original, original, 0)
+        if search.cells[0] != NONE:
+            queue.wanted[original] = search.cells[0]
+            queue.keys[size] = search.costs[0] * queue.wanted.size + original
             size += 1
         start += 1
     return start, size
 
 
 @numba.njit(cache=True, nogil=True)
-def _take(
-    graph: Graph,
-    n_rounds: int,
-    mutual: bool,
-    original_of_cell: IntArray,
-    keys: IntArray,
-    wanted: IntArray,
-    size: int,
+def _serve(
+    graph: Graph, search: Search, queue: _Queue, original_of_cell: IntArray, size: int
 ) -> int:
-    """Take the lightest edges, out of a heap; tell how many originals are left in it."""
+    """Take the lightest edges, out of the queue; tell how many originals are left in it."""
     n_visits = 0
+    keys, wanted, prices = queue.keys, queue.wanted, graph.cells.price
     n = wanted.size
     while size and n_visits < VISITS_PER_CALL:
         original = keys[0] % n
         cell = wanted[original]
-        waits = not mutual or graph.available[original]
+        waits = not search.mutual or prices[original] < FAR
         key = FAR
         n_visits += 1
-        if waits and graph.available[cell]:
+        if waits and prices[cell] < FAR:
             original_of_cell[cell] = original
             take(graph, cell)
-            if mutual:
+            if search.mutual:
                 original_of_cell[original] = cell
                 take(graph, original)
         elif waits:
             # It was the lightest edge, and the others are no lighter.
-            cell, least, visits = nearest(graph, original, n_rounds, keys[0] // n, mutual)
-            n_visits += visits
-            wanted[original] = cell
-            if cell != NONE:
-                key = least * n + original
+            n_visits += find_cheapest(graph, search, original, original, keys[0] // n)
+            wanted[original] = search.cells[0]
+            if search.cells[0] != NONE:
+                key = search.costs[0] * n + original
         if key == FAR:
             size -= 1
             key = keys[size]

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from kanon_db.algorithms.freeform.assignments import as_assignments
+from kanon_db.algorithms.freeform.box_tree import open_round
+from kanon_db.algorithms.freeform.descent import search_for
 from kanon_db.algorithms.freeform.graph import (
     NONE,
     Graph,
     build,
     extend,
     matches_of_records,
-    open_round,
     pair_units,
 )
 from kanon_db.algorithms.freeform.sort_greedy import take_lightest
 from kanon_db.algorithms.ground.arrays import CodeArray
-from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.errors import InfeasibleError
 
 
-def symmetric(ncp: Ncp, k: int, *, heartbeat: Callable[[], None] = no_heartbeat) -> CodeArray:
+def symmetric(ncp: Ncp, k: int, *, pulse: Pulse = UNLIMITED) -> CodeArray:
     """Build a reciprocal graph by taking the pair of records of least weight again and again.
 
     Whoever learns the true matches of c records can use that against the others: in a reciprocal
@@ -35,8 +34,8 @@ def symmetric(ncp: Ncp, k: int, *, heartbeat: Callable[[], None] = no_heartbeat)
     ncp : Ncp
     k : int
         Matches of each record, from 1 to the number of records.
-    heartbeat : callable
-        Called every few milliseconds; what it raises ends the work.
+    pulse : Pulse
+        Beaten every few milliseconds; what a beat raises ends the work.
 
     Returns
     -------
@@ -52,9 +51,9 @@ def symmetric(ncp: Ncp, k: int, *, heartbeat: Callable[[], None] = no_heartbeat)
     Notes
     -----
     **Source:** [FF] Section 2.2 (after Choromanski, Jebara and Tang) says what it is good for, and
-    that all its algorithms can be tuned to it, not how. Here each round is one of SortGreedy on
+    that all its algorithms can be tuned to it, but not how. Here each round is one of SortGreedy on
     pairs of records instead of edges: the weight of a pair is that of both edges. Records that
-    are left without partner are made up for in the end: two of them that lack a match, or one
+    are left without a partner are made up for in the end: two of them that lack a match, or one
     that lacks two, take the place of a pair, whose records they match instead. Where no pair can
     be replaced so, which takes k close to the number of records, each record matches its
     neighbors in the order of the tree.
@@ -78,20 +77,20 @@ def symmetric(ncp: Ncp, k: int, *, heartbeat: Callable[[], None] = no_heartbeat)
     for n_rounds in range(1, k):
         partner = np.full(n, NONE, dtype=np.int64)
         open_round(graph)
-        take_lightest(graph, n_rounds, partner, heartbeat, mutual=True)
+        take_lightest(graph, search_for(1, n_rounds, mutual=True), partner, pulse)
         extend(graph, partner, n_rounds)
     rows = graph.matches
-    if not _make_up(graph, rows, heartbeat):
+    if not _make_up(graph, rows, pulse):
         rows[:] = _neighbors(n, k)
-    return as_assignments(matches_of_records(graph), heartbeat=heartbeat)
+    return as_assignments(matches_of_records(graph), pulse=pulse)
 
 
-def _make_up(graph: Graph, rows: CodeArray, heartbeat: Callable[[], None]) -> bool:
+def _make_up(graph: Graph, rows: CodeArray, pulse: Pulse) -> bool:
     """Give all records their number of matches; tell whether that worked."""
     n = rows.shape[0]
     lacking = np.repeat(np.arange(n), (rows == NONE).sum(axis=1)).tolist()
     while lacking:
-        heartbeat()
+        pulse.beat()
         first = lacking.pop()
         matched = np.zeros(n, dtype=np.bool_)
         matched[rows[first][rows[first] != NONE]] = True

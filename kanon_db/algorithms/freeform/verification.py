@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray
 from kanon_db.algorithms.ground.distinct import distinct
-from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.recoding.cells import Ranges, Sets
 from kanon_db.algorithms.recoding.microdata import Microdata
 
@@ -57,7 +57,7 @@ def verify_matching(
     k: int,
     cells: Sequence[Ranges | Sets],
     *,
-    heartbeat: Callable[[], None] = no_heartbeat,
+    pulse: Pulse = UNLIMITED,
 ) -> MatchingChecks:
     """Check a generalization graph and the cells published for it.
 
@@ -70,8 +70,8 @@ def verify_matching(
     k : int
     cells : sequence of Ranges or Sets, length m
         What is published.
-    heartbeat : callable
-        Called every few milliseconds; what it raises ends the work.
+    pulse : Pulse
+        Beaten every few milliseconds; what a beat raises ends the work.
 
     Returns
     -------
@@ -79,9 +79,9 @@ def verify_matching(
 
     Notes
     -----
-    **Source:** [FF] Section 2.1 (k-regularity), Definition 1. Only who has the graph can check
-    it: a published range may contain more originals than its matches, and how many it contains
-    says nothing about how likely each is the true one.
+    **Source:** [FF] Section 2.1 (k-regularity), Definition 1. Only someone who has the graph can
+    check it: a published range may contain more originals than its matches, and how many it
+    contains says nothing about how likely each of them is the true one.
 
     It shares no code with the methods that build the graph.
 
@@ -105,7 +105,7 @@ def verify_matching(
     n_unknown = n_outside = 0
     n_rows = max(_MATCHES_PER_CALL // max(matches.shape[1], 1), 1)
     for start in range(0, matches.shape[0], n_rows):
-        heartbeat()
+        pulse.beat()
         part = matches[start : start + n_rows].astype(np.int64)
         known = (part >= 0) & (part < n)
         n_unknown += int((~known).sum())
@@ -139,9 +139,9 @@ def least_coverage(
     microdata: Microdata,
     cells: Sequence[Ranges | Sets],
     *,
-    heartbeat: Callable[[], None] = no_heartbeat,
+    pulse: Pulse = UNLIMITED,
 ) -> tuple[int, int]:
-    """Count what published cells cover, meant or by chance, which k-concealment bounds from below.
+    """Count what published cells cover, intended or by chance; k-concealment bounds it from below.
 
     Parameters
     ----------
@@ -149,8 +149,8 @@ def least_coverage(
         The source.
     cells : sequence of Ranges or Sets, length m
         What is published.
-    heartbeat : callable
-        Called every few milliseconds; what it raises ends the work.
+    pulse : Pulse
+        Beaten every few milliseconds; what a beat raises ends the work.
 
     Returns
     -------
@@ -176,7 +176,7 @@ def least_coverage(
     ]
     for original, codes in enumerate(microdata.codes):
         if original % _ORIGINALS_PER_CALL == 0:
-            heartbeat()
+            pulse.beat()
         covered = np.ones(n, dtype=np.bool_)
         for code, cell, is_member in zip(codes, cells, members, strict=True):
             if isinstance(cell, Ranges):

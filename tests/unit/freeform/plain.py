@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from fractions import Fraction
 from functools import partial
 from itertools import combinations, permutations
@@ -14,7 +14,7 @@ from kanon_db.algorithms.freeform.partitions import Method, partitioned
 from kanon_db.algorithms.freeform.result import cells
 from kanon_db.algorithms.freeform.verification import verify_matching
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
-from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.recoding.microdata import Microdata
 from tests.unit.generalization.exhaustive import loss_of_class
 
@@ -24,12 +24,12 @@ def run(
     table: Microdata,
     k: int,
     *,
-    heartbeat: Callable[[], None] = no_heartbeat,
+    pulse: Pulse = UNLIMITED,
     **options: Any,
 ) -> CodeArray:
     """Matches by a method, with what else it takes, of the whole table in one partition."""
     whole = max(table.n_records, k)
-    return partitioned(table, k, partial(method, **options), whole, heartbeat=heartbeat).matches
+    return partitioned(table, k, partial(method, **options), whole, pulse=pulse).matches
 
 
 def cell_loss(table: Microdata, originals: Iterable[int]) -> Fraction:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.freeform.graph import cell_units, units_lost
 from kanon_db.algorithms.freeform.greedy import greedy
 from kanon_db.algorithms.freeform.hungarian import hungarian
+from kanon_db.algorithms.freeform.losses import cell_units, units_lost
 from kanon_db.algorithms.freeform.min_cost_flow import MAX_MATCHES, min_cost_flow
 from kanon_db.algorithms.freeform.optimal import MAX_COLUMNS, optimal
 from kanon_db.algorithms.freeform.partitions import Method, lexicographic_order, partitioned
@@ -20,6 +20,7 @@ from kanon_db.algorithms.freeform.sort_greedy import sort_greedy
 from kanon_db.algorithms.freeform.symmetric import symmetric
 from kanon_db.algorithms.generalization.greedy_search import greedy_search
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
+from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.errors import InfeasibleError, InvalidParameterError
@@ -122,14 +123,14 @@ def test_min_cost_flow_against_another_solver(kinds: str) -> None:
 
 @pytest.mark.parametrize("method", [greedy, sort_greedy, hungarian])
 @pytest.mark.parametrize("k", [5, 30])
-def test_refinement_loses_less_than_graph_and_classes(
+def test_improvement_loses_less_than_graph_and_classes(
     method: Method, k: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kanon_db.algorithms.freeform.refinement.EFFORT", 50)
+    monkeypatch.setattr("kanon_db.algorithms.freeform.improvement.EFFORT", 50)
     table = random_microdata(np.random.default_rng(3), 120, "n0cn", 9)
-    plain, refined = (run(method, table, k, improve=one) for one in (False, True))
-    assert_valid(table, refined, k)
-    loss = graph_loss(table, refined)
+    plain, improved = (run(method, table, k, improve=one) for one in (False, True))
+    assert_valid(table, improved, k)
+    loss = graph_loss(table, improved)
     assert loss < graph_loss(table, plain)
     classes = greedy_search(table, k).class_of_record
     assert loss < Ncp.of(table).total(classes)
@@ -141,10 +142,10 @@ def test_threads_end_with_the_heartbeat() -> None:
     before = threading.active_count()
     masks = []
 
-    def method(ncp: Ncp, k: int, *, heartbeat: Callable[[], None]) -> CodeArray:
+    def method(ncp: Ncp, k: int, *, pulse: Pulse) -> CodeArray:
         masks.append(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
         while True:  # until the caller stops it
-            heartbeat()
+            pulse.beat()
 
     class Stopped(BaseException):
         pass
@@ -156,7 +157,7 @@ def test_threads_end_with_the_heartbeat() -> None:
 
     own = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     with pytest.raises(Stopped):
-        partitioned(table, 3, method, 50, workers=2, heartbeat=stop)
+        partitioned(table, 3, method, 50, workers=2, pulse=Pulse(heartbeat=stop))
     assert threading.active_count() == before
     assert all({signal.SIGINT, signal.SIGTERM} <= mask for mask in masks)
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == own
@@ -167,11 +168,11 @@ def test_what_a_thread_raises_ends_the_others() -> None:
     before = threading.active_count()
     others = iter([False, True])
 
-    def method(ncp: Ncp, k: int, *, heartbeat: Callable[[], None]) -> CodeArray:
+    def method(ncp: Ncp, k: int, *, pulse: Pulse) -> CodeArray:
         if next(others, False):
             raise InfeasibleError("one of them fails")
         while True:
-            heartbeat()
+            pulse.beat()
 
     with pytest.raises(InfeasibleError, match="one of them"):
         partitioned(table, 3, method, 50, workers=2)
@@ -215,8 +216,9 @@ def test_the_heartbeat_ends_the_work(method: Callable[..., Any]) -> None:
     def stop() -> None:
         raise Stopped
 
+    table = random_microdata(np.random.default_rng(2), 9, "n0c", 4)
     with pytest.raises(Stopped):
-        found(method, random_microdata(np.random.default_rng(2), 9, "n0c", 4), 3, heartbeat=stop)
+        found(method, table, 3, pulse=Pulse(heartbeat=stop))
 
 
 def test_partition_sizes_that_make_no_sense() -> None:

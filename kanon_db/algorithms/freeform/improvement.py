@@ -1,19 +1,19 @@
-"""Refinement: the graph of any method made to lose less, by simulated annealing."""
+"""Improvement: the graph of any method made to lose less, by simulated annealing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
 from kanon_db.algorithms.freeform.assignments import named_after_originals
-from kanon_db.algorithms.freeform.exchanges import anneal, summarize_cells
-from kanon_db.algorithms.freeform.graph import units_lost
+from kanon_db.algorithms.freeform.losses import units_lost
+from kanon_db.algorithms.freeform.match_annealing import anneal, summarize_cells
 from kanon_db.algorithms.freeform.partitions import PARTITION_SIZE, lexicographic_order
 from kanon_db.algorithms.freeform.ring import ring
 from kanon_db.algorithms.generalization.greedy_search import finished
 from kanon_db.algorithms.ground.arrays import CodeArray
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.recoding.classes import Classes
 from kanon_db.algorithms.recoding.growth import Pool
 from kanon_db.algorithms.recoding.ncp import Ncp
@@ -29,13 +29,13 @@ EFFORT = 300
 
 _SMALL = PARTITION_SIZE  # records; below, the effort rises with the square, up to fourfold ...
 _FEW_PROPOSALS = 2**25  # ... but to no more than some ten seconds
-_LARGE_K = 30  # from where on only classes are annealed
+_LARGE_K = 30  # from here on, only classes are annealed
 
 _HOTTEST, _COLDEST = 0.25, 0.04  # temperature as a share of the mean loss of a match
 _COLD_PART = 4  # of the proposals, where no heat is used at all
 
 
-def refined_matches(ncp: Ncp, matches: CodeArray, heartbeat: Callable[[], None]) -> CodeArray:
+def improved_matches(ncp: Ncp, matches: CodeArray, *, pulse: Pulse = UNLIMITED) -> CodeArray:
     """Lower the loss of a k-regular generalization graph.
 
     Parameters
@@ -43,8 +43,8 @@ def refined_matches(ncp: Ncp, matches: CodeArray, heartbeat: Callable[[], None])
     ncp : Ncp
     matches : ndarray of int32, shape (n, k)
         As in :class:`~kanon_db.algorithms.freeform.result.Freeform`.
-    heartbeat : callable
-        Called every few milliseconds; what it raises ends the work.
+    pulse : Pulse
+        Beaten every few milliseconds; what a beat raises ends the work.
 
     Returns
     -------
@@ -55,10 +55,10 @@ def refined_matches(ncp: Ncp, matches: CodeArray, heartbeat: Callable[[], None])
     Notes
     -----
     Not in [FF]. Pairs of cells exchange an original each
-    (:mod:`~kanon_db.algorithms.freeform.exchanges`), so that the graph stays k-regular.
-    An exchange changes two cells alone; what many cells share, as is so when k is large, hardly
+    (:mod:`~kanon_db.algorithms.freeform.match_annealing`), so that the graph stays k-regular.
+    An exchange changes only two cells; what many cells share, as they do when k is large, hardly
     gets better by single exchanges. So equivalence classes are found and annealed too, and from
-    k = 30 on they alone: on 1,000 records at k = 50 the graph of SortGreedy went from a GCP of
+    k = 30 on only they are: on 1,000 records at k = 50 the graph of SortGreedy went from a GCP of
     0.37 to 0.31, and classes to 0.26. In their graph each record matches its successors in a ring
     through its class, which loses no more than the class; where it loses less than the other
     graph, it is taken instead. So is the graph of
@@ -73,7 +73,7 @@ def refined_matches(ncp: Ncp, matches: CodeArray, heartbeat: Callable[[], None])
     rank[order] = np.arange(n)
     # Chance decides here how much is lost, not who is who.
     random = np.random.default_rng(0)
-    types = RowTypes.of(ncp.of_records(order), random, heartbeat)
+    types = RowTypes.of(ncp.of_records(order), random, pulse.beat)
     n_proposals = EFFORT * n * k
     raised = int(n_proposals * min((_SMALL / n) ** 2, 4.0))
     n_proposals = max(n_proposals, min(raised, _FEW_PROPOSALS))
@@ -81,19 +81,19 @@ def refined_matches(ncp: Ncp, matches: CodeArray, heartbeat: Callable[[], None])
     of_classes = Schedule(n_proposals * min(k, _LARGE_K) // _LARGE_K)
     found = [
         start,
-        ring(types.ncp, k, heartbeat=heartbeat),
-        _ring_of_classes(types, k, of_classes, random, heartbeat),
+        ring(types.ncp, k, pulse=pulse),
+        _ring_of_classes(types, k, of_classes, random, pulse),
     ]
     if k < _LARGE_K:
         hot = Schedule(n_proposals, _HOTTEST, _COLDEST)
-        found.append(_annealed(types, start, hot, random, heartbeat))
+        found.append(_annealed(types, start, hot, random, pulse))
     rows = min(found, key=partial(units_lost, types.ncp))
     if rows is not found[-1] or k >= _LARGE_K:
-        # Heat would do harm to it: make those exchanges alone that lose less.
+        # Heat would make it worse: only make exchanges that lose less.
         cold = Schedule(n_proposals // _COLD_PART, hottest=0.0)
-        rows = _annealed(types, rows, cold, random, heartbeat)
+        rows = _annealed(types, rows, cold, random, pulse)
     result = np.empty_like(rows)
-    result[order] = order[named_after_originals(rows, heartbeat=heartbeat)]
+    result[order] = order[named_after_originals(rows, pulse=pulse)]
     return result
 
 
@@ -102,7 +102,7 @@ def _annealed(
     start: CodeArray,
     schedule: Schedule,
     random: np.random.Generator,
-    heartbeat: Callable[[], None],
+    pulse: Pulse,
 ) -> CodeArray:
     """Anneal a graph."""
     n, k = start.shape
@@ -118,7 +118,7 @@ def _annealed(
     cells_of = (np.argsort(rows.ravel(), kind="stable") // k).astype(np.int32).reshape(n, k)
     mean_loss = float(cells.losses.sum()) / (n * k)
     state = random_state(random)
-    for n_proposals, temperature in schedule.steps(mean_loss, heartbeat):
+    for n_proposals, temperature in schedule.steps(mean_loss, pulse.beat):
         anneal(
             types.records, cells, cells_of, types.near, types.first_of_type,
             types.type_of_record, n_proposals, temperature, state,
@@ -131,7 +131,7 @@ def _ring_of_classes(
     k: int,
     schedule: Schedule,
     random: np.random.Generator,
-    heartbeat: Callable[[], None],
+    pulse: Pulse,
 ) -> CodeArray:
     """Anneal equivalence classes, and let records match their successors in them."""
     n = types.type_of_record.size
@@ -139,10 +139,10 @@ def _ring_of_classes(
     by_variance = np.argsort(values.var(axis=0), kind="stable")
     pool = Pool(types.ncp, np.lexsort(values.T[by_variance[::-1]]), k)
     while pool.n_left >= k:
-        heartbeat()
+        pulse.beat()
         pool.grow_from_first()
-    grown = finished(pool, "least_increase", heartbeat).class_of_record
-    classes = annealed_classes(types, grown, k, schedule, random, heartbeat)
+    grown = finished(pool, "least_increase", pulse.beat).class_of_record
+    classes = annealed_classes(types, grown, k, schedule, random, pulse.beat)
     # In the order of their rows, records are close to their successors.
     order = np.argsort(classes, kind="stable")
     in_order = classes[order]
