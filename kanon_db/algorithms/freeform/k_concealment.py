@@ -17,10 +17,9 @@ from kanon_db.algorithms.freeform.graph import (
     is_matched,
     weight,
 )
-from kanon_db.algorithms.generalization.initial import check_k
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
 from kanon_db.algorithms.ground.pulse import no_heartbeat
-from kanon_db.algorithms.recoding.microdata import Microdata
+from kanon_db.algorithms.recoding.microdata import Microdata, check_k
 from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.errors import InvalidParameterError
 

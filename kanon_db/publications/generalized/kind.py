@@ -25,6 +25,7 @@ from kanon_db.algorithms.generalization.refine import refine as lower_loss
 from kanon_db.algorithms.generalization.split_carry import split_carry
 from kanon_db.algorithms.generalization.suppress import suppress
 from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.algorithms.recoding.cells import cells_of_classes
 from kanon_db.algorithms.recoding.constraints import Constraint
 from kanon_db.algorithms.recoding.microdata import Microdata
@@ -280,7 +281,7 @@ def _search(
     constraint: Constraint | None,
 ) -> _Found:
     """Find classes, then make them satisfy the constraint, then lower their loss."""
-    started = time.perf_counter()
+    pulse = Pulse(options.time_limit, session.heartbeat)
     block_size = whole_option(options.given, "block_size", None, least=2)
     if method == "auto":
         advice = recommend(
@@ -295,24 +296,18 @@ def _search(
     classes = found.class_of_record
     if constraint is not None:
         session.step("enforcing the constraints")
-        classes = enforce(
-            microdata, classes, k, constraint, heartbeat=session.heartbeat
-        ).class_of_record
-
-    def spent() -> float:
-        return (time.perf_counter() - started) / options.time_limit
-
+        classes = enforce(microdata, classes, k, constraint, pulse=pulse).class_of_record
     if options.refine and method != "optimal":
         session.step("refining the classes")
         classes = lower_loss(
             microdata, classes, k,
-            random=random, spent=spent, constraint=constraint, heartbeat=session.heartbeat,
+            random=random, constraint=constraint, pulse=pulse,
         ).class_of_record  # fmt: skip
     if options.max_suppressed:
         session.step("suppressing records")
         classes = suppress(
             microdata, classes, k, options.max_suppressed,
-            constraint=constraint, heartbeat=session.heartbeat,
+            constraint=constraint, pulse=pulse,
         ).class_of_record  # fmt: skip
     return _Found(found.method, classes, found.proof)
 
@@ -351,7 +346,7 @@ def _run(
     elif method == "greedy_search":
         rule = options.choice("left_over", ("least_increase", "least_result"))
         classes = greedy_search(
-            microdata, k, block_size=block_size, left_over=rule, heartbeat=beat
+            microdata, k, block_size=block_size, left_over=rule, pulse=Pulse(heartbeat=beat)
         ).class_of_record
     elif method == "k_member":
         if microdata.n_records > _MOST_FOR_K_MEMBER:
@@ -360,10 +355,10 @@ def _run(
                 detail=f"n_records = {microdata.n_records:,}, limit = {_MOST_FOR_K_MEMBER:,}",
                 hint="use the method greedy_search",
             )
-        classes = k_member(microdata, k, random=random, heartbeat=beat).class_of_record
+        classes = k_member(microdata, k, random=random, pulse=Pulse(heartbeat=beat)).class_of_record
     elif method == "mondrian":
         cut = options.choice("cut", ("strict", "relaxed"))
-        classes = mondrian(microdata, k, cut=cut, heartbeat=beat).class_of_record
+        classes = mondrian(microdata, k, cut=cut, pulse=Pulse(heartbeat=beat)).class_of_record
     else:
         classes = initial(microdata, k).class_of_record
     return _Found(method, classes, proof)
