@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.generalization.enforce import enforce
 from kanon_db.algorithms.generalization.greedy_search import greedy_search
-from kanon_db.algorithms.generalization.initial import sort_order
 from kanon_db.algorithms.generalization.k_member import k_member
 from kanon_db.algorithms.generalization.mondrian import mondrian
 from kanon_db.algorithms.generalization.refine import refine
@@ -20,6 +19,7 @@ from kanon_db.algorithms.generalization.suppress import suppress
 from kanon_db.algorithms.recoding.constraints import Constraint
 from kanon_db.algorithms.recoding.microdata import Microdata
 from kanon_db.algorithms.recoding.ncp import Ncp
+from kanon_db.algorithms.recoding.order import sort_order
 from kanon_db.errors import IneligibleError
 from kanon_db.metrics.generalization import measure
 from tests import generalization_plain as plain

@@ -11,18 +11,14 @@ from kanon_db.algorithms.freeform.losses import units_lost
 from kanon_db.algorithms.freeform.match_annealing import anneal, summarize_cells
 from kanon_db.algorithms.freeform.partitions import PARTITION_SIZE, lexicographic_order
 from kanon_db.algorithms.freeform.ring import ring
-from kanon_db.algorithms.generalization.greedy_search import finished
 from kanon_db.algorithms.ground.arrays import CodeArray
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
-from kanon_db.algorithms.recoding.classes import Classes
-from kanon_db.algorithms.recoding.growth import Pool
+from kanon_db.algorithms.recoding.class_annealing import annealed_classes
+from kanon_db.algorithms.recoding.class_summaries import ClassSummaries
+from kanon_db.algorithms.recoding.cooling import Schedule, random_state
 from kanon_db.algorithms.recoding.ncp import Ncp
-from kanon_db.algorithms.recoding.type_annealing import (
-    RowTypes,
-    Schedule,
-    annealed_classes,
-    random_state,
-)
+from kanon_db.algorithms.recoding.pool import grown_classes
+from kanon_db.algorithms.recoding.typed_records import TypedRecords
 
 EFFORT = 300
 """Exchanges that are proposed for each match of each record, at least."""
@@ -73,7 +69,8 @@ def improved_matches(ncp: Ncp, matches: CodeArray, *, pulse: Pulse = UNLIMITED) 
     rank[order] = np.arange(n)
     # Chance decides here how much is lost, not who is who.
     random = np.random.default_rng(0)
-    types = RowTypes.of(ncp.of_records(order), random, pulse.beat)
+    in_order = ncp.of_records(order)
+    typed = TypedRecords.of(in_order, random, pulse)
     n_proposals = EFFORT * n * k
     raised = int(n_proposals * min((_SMALL / n) ** 2, 4.0))
     n_proposals = max(n_proposals, min(raised, _FEW_PROPOSALS))
@@ -81,24 +78,24 @@ def improved_matches(ncp: Ncp, matches: CodeArray, *, pulse: Pulse = UNLIMITED) 
     of_classes = Schedule(n_proposals * min(k, _LARGE_K) // _LARGE_K)
     found = [
         start,
-        ring(types.ncp, k, pulse=pulse),
-        _ring_of_classes(types, k, of_classes, random, pulse),
+        ring(in_order, k, pulse=pulse),
+        _ring_of_classes(in_order, typed, k, of_classes, random, pulse),
     ]
     if k < _LARGE_K:
         hot = Schedule(n_proposals, _HOTTEST, _COLDEST)
-        found.append(_annealed(types, start, hot, random, pulse))
-    rows = min(found, key=partial(units_lost, types.ncp))
+        found.append(_annealed(typed, start, hot, random, pulse))
+    rows = min(found, key=partial(units_lost, in_order))
     if rows is not found[-1] or k >= _LARGE_K:
         # Heat would make it worse: only make exchanges that lose less.
         cold = Schedule(n_proposals // _COLD_PART, hottest=0.0)
-        rows = _annealed(types, rows, cold, random, pulse)
+        rows = _annealed(typed, rows, cold, random, pulse)
     result = np.empty_like(rows)
     result[order] = order[named_after_originals(rows, pulse=pulse)]
     return result
 
 
 def _annealed(
-    types: RowTypes,
+    typed: TypedRecords,
     start: CodeArray,
     schedule: Schedule,
     random: np.random.Generator,
@@ -106,43 +103,39 @@ def _annealed(
 ) -> CodeArray:
     """Anneal a graph."""
     n, k = start.shape
-    shape = (n, types.records.n_words)
+    shape = (n, typed.records.n_words)
     rows = start.copy()
-    cells = Classes(
+    cells = ClassSummaries(
         np.zeros(0, dtype=np.int64), rows.reshape(-1), np.arange(n + 1) * k,
         np.zeros(0, dtype=np.int32), np.full(n, k), np.zeros(shape, dtype=np.uint64),
         np.zeros(shape, dtype=np.uint64),
-        np.zeros((n, types.records.whole.size, 4), dtype=np.int32), np.zeros(n, dtype=np.int64),
+        np.zeros((n, typed.records.whole.size, 4), dtype=np.int32), np.zeros(n, dtype=np.int64),
     )  # fmt: skip
-    summarize_cells(types.records, cells)
+    summarize_cells(typed.records, cells)
     cells_of = (np.argsort(rows.ravel(), kind="stable") // k).astype(np.int32).reshape(n, k)
     mean_loss = float(cells.losses.sum()) / (n * k)
     state = random_state(random)
-    for n_proposals, temperature in schedule.steps(mean_loss, pulse.beat):
+    for n_proposals, temperature in schedule.steps(mean_loss, pulse):
         anneal(
-            types.records, cells, cells_of, types.near, types.first_of_type,
-            types.type_of_record, n_proposals, temperature, state,
+            typed.records, cells, cells_of, typed.near, typed.first_of_type,
+            typed.type_of_record, n_proposals, temperature, state,
         )  # fmt: skip
     return rows
 
 
 def _ring_of_classes(
-    types: RowTypes,
+    ncp: Ncp,
+    typed: TypedRecords,
     k: int,
     schedule: Schedule,
     random: np.random.Generator,
     pulse: Pulse,
 ) -> CodeArray:
     """Anneal equivalence classes, and let records match their successors in them."""
-    n = types.type_of_record.size
-    values = types.ncp.values
-    by_variance = np.argsort(values.var(axis=0), kind="stable")
-    pool = Pool(types.ncp, np.lexsort(values.T[by_variance[::-1]]), k)
-    while pool.n_left >= k:
-        pulse.beat()
-        pool.grow_from_first()
-    grown = finished(pool, "least_increase", pulse.beat).class_of_record
-    classes = annealed_classes(types, grown, k, schedule, random, pulse.beat)
+    n = typed.type_of_record.size
+    by_variance = np.argsort(ncp.values.var(axis=0), kind="stable")
+    grown = grown_classes(ncp, np.lexsort(ncp.values.T[by_variance[::-1]]), k, pulse=pulse)
+    classes = annealed_classes(typed, grown, k, schedule, random, pulse=pulse)
     # In the order of their rows, records are close to their successors.
     order = np.argsort(classes, kind="stable")
     in_order = classes[order]

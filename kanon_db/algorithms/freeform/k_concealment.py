@@ -11,10 +11,9 @@ import numpy as np
 from kanon_db.algorithms.freeform.boxes import FAR, Boxes, Originals, take_in, weight
 from kanon_db.algorithms.freeform.graph import NONE, Graph, build, is_matched
 from kanon_db.algorithms.freeform.strong_components import strong_components
-from kanon_db.algorithms.generalization.initial import check_k
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
-from kanon_db.algorithms.recoding.microdata import Microdata
+from kanon_db.algorithms.recoding.microdata import Microdata, check_k
 from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.errors import InvalidParameterError
 

@@ -6,14 +6,14 @@ import numba
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, Integer, WordArray
-from kanon_db.algorithms.recoding.classes import (
-    Classes,
-    PackedRecords,
+from kanon_db.algorithms.recoding.class_summaries import (
+    ClassSummaries,
     exchange,
     summarize,
     union_loss,
 )
-from kanon_db.algorithms.recoding.record_annealing import random_bits, scaled, threshold_of
+from kanon_db.algorithms.recoding.cooling import random_bits, scaled, threshold_of
+from kanon_db.algorithms.recoding.packed_records import PackedRecords
 
 _TRIES = 5  # originals of the other cell that one may change places with, at each proposal
 
@@ -21,7 +21,7 @@ _TRIES = 5  # originals of the other cell that one may change places with, at ea
 @numba.njit(cache=True, nogil=True)
 def anneal(
     records: PackedRecords,
-    cells: Classes,
+    cells: ClassSummaries,
     cells_of: CodeArray,
     neighbors: CodeArray,
     first_of_type: IntArray,
@@ -36,7 +36,7 @@ def anneal(
     ----------
     records : PackedRecords
         In order of their row types.
-    cells : Classes
+    cells : ClassSummaries
         Changed in place. Its members are the k matches of each cell, cell after cell; records
         are in several.
     cells_of : ndarray of int32, shape (n, k)
@@ -101,13 +101,13 @@ def anneal(
 
 
 @numba.njit(cache=True, nogil=True)
-def summarize_cells(records: PackedRecords, cells: Classes) -> None:
+def summarize_cells(records: PackedRecords, cells: ClassSummaries) -> None:
     """Find the sets, ends and losses of all cells from their members.
 
     Parameters
     ----------
     records : PackedRecords
-    cells : Classes
+    cells : ClassSummaries
         Changed in place.
     """
     for cell in range(cells.sizes.size):

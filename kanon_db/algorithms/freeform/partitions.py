@@ -11,10 +11,9 @@ from typing import Protocol
 import numpy as np
 
 from kanon_db.algorithms.freeform.result import Freeform
-from kanon_db.algorithms.generalization.initial import check_k
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
-from kanon_db.algorithms.recoding.microdata import Microdata
+from kanon_db.algorithms.recoding.microdata import Microdata, check_k
 from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.errors import InvalidParameterError
 

@@ -1,1 +1,29 @@
-"""Generalization [OB]: equivalence classes of at least k records, with as little loss as can be."""
+"""Equivalence classes of records with generalized values: methods that find and improve them."""
+
+from kanon_db.algorithms.generalization.enforce import enforce
+from kanon_db.algorithms.generalization.greedy_search import greedy_search
+from kanon_db.algorithms.generalization.initial import initial
+from kanon_db.algorithms.generalization.k_member import k_member
+from kanon_db.algorithms.generalization.mondrian import mondrian
+from kanon_db.algorithms.generalization.optimal import OptimalGeneralization, optimal
+from kanon_db.algorithms.generalization.recommend import Recommendation, recommend
+from kanon_db.algorithms.generalization.refine import refine
+from kanon_db.algorithms.generalization.result import Generalization
+from kanon_db.algorithms.generalization.split_carry import split_carry
+from kanon_db.algorithms.generalization.suppress import suppress
+
+__all__ = [
+    "Generalization",
+    "OptimalGeneralization",
+    "Recommendation",
+    "enforce",
+    "greedy_search",
+    "initial",
+    "k_member",
+    "mondrian",
+    "optimal",
+    "recommend",
+    "refine",
+    "split_carry",
+    "suppress",
+]

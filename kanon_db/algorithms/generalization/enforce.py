@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import NamedTuple
 
 import numba
 import numpy as np
 import numpy.typing as npt
 
+from kanon_db.algorithms.generalization.checked_classes import checked_classes
 from kanon_db.algorithms.generalization.result import Generalization
-from kanon_db.algorithms.generalization.split import checked_classes
 from kanon_db.algorithms.ground.arrays import BoolArray, CodeArray, IntArray, Integer
-from kanon_db.algorithms.ground.pulse import no_heartbeat
-from kanon_db.algorithms.recoding.classes import (
-    Classes,
-    PackedRecords,
-    bits_loss,
-    union_loss,
-)
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
+from kanon_db.algorithms.recoding.class_summaries import ClassSummaries, union_loss
 from kanon_db.algorithms.recoding.constraints import Constraint, Rules, counts_hold
 from kanon_db.algorithms.recoding.microdata import Microdata
 from kanon_db.algorithms.recoding.ncp import Ncp
+from kanon_db.algorithms.recoding.packed_records import PackedRecords, bits_loss
 
 _PAIRS_PER_CALL = 2**17  # of classes, compared between two heartbeats: some milliseconds
 _MAX_SEEDS = 16  # records of a class that a part may be nearest to
@@ -33,13 +29,14 @@ def enforce(
     k: int,
     constraint: Constraint,
     *,
-    heartbeat: Callable[[], None] = no_heartbeat,
+    pulse: Pulse = UNLIMITED,
 ) -> Generalization:
-    """Merge classes until the constraint holds for each, then split where it lets.
+    """Merge classes until the constraint holds for each of them, then split where it allows that.
 
-    A class that the constraint does not hold for is united with the class by which the loss grows
-    least, if one makes the constraint hold, among these. In the end each class that grew is split
-    again, as long as both parts keep ``k`` records and fulfil the constraint.
+    A class that the constraint does not hold for is united with another one: with that by which the
+    loss grows least among those with which the constraint holds, or among all if there are none. In
+    the end each class that grew is split again, as long as both parts keep ``k`` records and fulfil
+    the constraint.
 
     Parameters
     ----------
@@ -49,13 +46,13 @@ def enforce(
     k : int
         Fewest records of a class, at least 1.
     constraint : Constraint
-    heartbeat : callable
-        Called every few milliseconds; what it raises ends the work.
+    pulse : Pulse
+        Only its heartbeat is used.
 
     Returns
     -------
     Generalization
-        Classes numbered from 0, anew; the given ones, if the constraint holds for all of them.
+        Classes numbered from 0, anew; those given if the constraint holds for all of them.
 
     Raises
     ------
@@ -79,26 +76,45 @@ def enforce(
     if holds.all():
         return Generalization(classes)
     records, rules = PackedRecords.of(Ncp.of(microdata)), constraint.rules
-    state = Classes.of(records, classes)
+    state = ClassSummaries.of(records, classes)
     counts = np.zeros((holds.size, constraint.n_values), dtype=np.int32)
     np.add.at(counts, (classes[published], rules.codes[published]), 1)
+    parent = np.arange(holds.size)
+    unions = _Unions(holds, parent, counts)
     failing = np.flatnonzero(~holds)
     # Those that lose least are the cheapest to unite.
     failing = failing[np.argsort(state.losses[failing], kind="stable")]
-    parent = np.arange(holds.size)
     n_per_call = max(_PAIRS_PER_CALL // holds.size, 1)
     for start in range(0, failing.size, n_per_call):
-        heartbeat()
-        _unite_failing(
-            records, state, rules, failing[start : start + n_per_call], holds, parent, counts
-        )
+        pulse.beat()
+        _unite_failing(records, state, rules, failing[start : start + n_per_call], unions)
     while (parent != parent[parent]).any():
         parent = parent[parent]
     classes[published] = parent[classes[published]]
     grown = np.flatnonzero(np.bincount(parent, minlength=holds.size) > 1)
-    classes = _split_grown(records, rules, classes, grown, k, heartbeat)
+    classes = _split_grown(records, rules, classes, grown, k, pulse)
     classes[published] = np.unique(classes[published], return_inverse=True)[1]
     return Generalization(classes)
+
+
+class _Unions(NamedTuple):
+    """Which classes have been united.
+
+    Of a union only a summary is kept, in the place of one of its classes.
+
+    Parameters
+    ----------
+    holds : ndarray of bool, shape (n_classes,)
+        Whether the constraint holds for it.
+    parent : ndarray of int64, shape (n_classes,)
+        The class that it went into; itself where its place is in use.
+    counts : ndarray of int32, shape (n_classes, v)
+        Records of each sensitive value.
+    """
+
+    holds: BoolArray
+    parent: IntArray
+    counts: CodeArray
 
 
 def _split_grown(
@@ -107,7 +123,7 @@ def _split_grown(
     class_of_record: IntArray,
     grown: IntArray,
     k: int,
-    heartbeat: Callable[[], None],
+    pulse: Pulse,
 ) -> IntArray:
     """Split classes, and their parts, in two as long as both parts are allowed."""
     classes = class_of_record.copy()
@@ -124,7 +140,7 @@ def _split_grown(
         least: Integer = -1
         n_seeds = min(members.size, _MAX_SEEDS)
         for seed in members[np.arange(n_seeds) * members.size // n_seeds].tolist():
-            heartbeat()
+            pulse.beat()
             least = _split_near(records, rules, members, seed, k, near, least)
         if near.any():
             classes[members[near]] = number
@@ -136,53 +152,60 @@ def _split_grown(
 @numba.njit(cache=True, nogil=True)
 def _unite_failing(
     records: PackedRecords,
-    classes: Classes,
+    classes: ClassSummaries,
     rules: Rules,
     failing: IntArray,
-    holds: BoolArray,
-    parent: IntArray,
-    counts: CodeArray,
+    unions: _Unions,
 ) -> None:
-    """Unite classes with others until the constraint holds for them.
-
-    Of a union, only summaries are kept, in the place of one of the two; ``parent`` tells which.
-    """
-    joint = np.zeros(counts.shape[1], dtype=np.int64)
+    """Unite classes with others until the constraint holds for them."""
     for first in failing:
         g = first
-        while parent[g] != g:
-            g = parent[g]
-        while not holds[g]:
-            best, best_more, best_holds = -1, 0, False
-            for h in range(holds.size):
-                if h == g or parent[h] != h:
-                    continue
-                size = classes.sizes[g] + classes.sizes[h]
-                more = union_loss(records, classes, g, h) * size
-                more -= classes.losses[g] * classes.sizes[g]
-                more -= classes.losses[h] * classes.sizes[h]
-                if best >= 0 and best_holds and more >= best_more:
-                    continue
-                for i in range(joint.size):
-                    joint[i] = counts[g, i] + counts[h, i]
-                is_enough = counts_hold(rules, joint)
-                if (
-                    best < 0
-                    or (is_enough and not best_holds)
-                    or (is_enough == best_holds and more < best_more)
-                ):
-                    best, best_more, best_holds = h, more, is_enough
-            classes.losses[best] = union_loss(records, classes, g, best)
-            classes.sizes[best] += classes.sizes[g]
-            counts[best] += counts[g]
-            for word in range(records.bit_loss.size // 64):
-                classes.present[best, word] |= classes.present[g, word]
-            for j in range(records.whole.size):
-                ends, others = classes.ends[best, j], classes.ends[g, j]
-                ends[0], ends[2] = min(ends[0], others[0]), max(ends[2], others[2])
-            parent[g] = best
+        while unions.parent[g] != g:
+            g = unions.parent[g]
+        while not unions.holds[g]:
+            best = _best_partner(records, classes, rules, unions, g)
+            _unite(records, classes, unions, g, best)
+            unions.holds[best] = counts_hold(rules, unions.counts[best])
             g = best
-            holds[g] = best_holds
+
+
+@numba.njit(cache=True, nogil=True)
+def _best_partner(
+    records: PackedRecords, classes: ClassSummaries, rules: Rules, unions: _Unions, g: Integer
+) -> Integer:
+    """Find the class to unite with class g."""
+    joint = np.empty(unions.counts.shape[1], dtype=np.int64)
+    best, least, best_holds = -1, 0, False
+    for h in range(unions.holds.size):
+        if h == g or unions.parent[h] != h:
+            continue
+        size = classes.sizes[g] + classes.sizes[h]
+        more = union_loss(records, classes, g, h) * size
+        more -= classes.losses[g] * classes.sizes[g]
+        more -= classes.losses[h] * classes.sizes[h]
+        if best_holds and more >= least:
+            continue
+        for i in range(joint.size):
+            joint[i] = unions.counts[g, i] + unions.counts[h, i]
+        holds = counts_hold(rules, joint)
+        if best < 0 or (holds and not best_holds) or (holds == best_holds and more < least):
+            best, least, best_holds = h, more, holds
+    return best
+
+
+@numba.njit(cache=True, nogil=True)
+def _unite(
+    records: PackedRecords, classes: ClassSummaries, unions: _Unions, g: Integer, h: Integer
+) -> None:
+    """Let class g go into class h."""
+    classes.losses[h] = union_loss(records, classes, g, h)
+    classes.sizes[h] += classes.sizes[g]
+    classes.present[h] |= classes.present[g]
+    for j in range(records.whole.size):
+        ends, others = classes.ends[h, j], classes.ends[g, j]
+        ends[0], ends[2] = min(ends[0], others[0]), max(ends[2], others[2])
+    unions.counts[h] += unions.counts[g]
+    unions.parent[g] = h
 
 
 @numba.njit(cache=True, nogil=True)
@@ -203,25 +226,17 @@ def _split_near(
         Least loss so far, and in ``best`` which members to split off for it; -1 if there is no
         allowed split.
     """
-    stride = max((members.size - 2 * k) // _MAX_SIZES, 1)
+    order = np.argsort(_distances(records, members, seed), kind="mergesort")
     near_counts = np.zeros(rules.totals.size, dtype=np.int64)
     far_counts = np.zeros(rules.totals.size, dtype=np.int64)
-    distances = np.empty(members.size, dtype=np.int64)
-    pair = np.empty(2, dtype=np.int64)
-    pair[0] = seed
-    for i in range(members.size):
-        pair[1] = members[i]
-        distances[i] = _set_loss(records, pair)
-    order = np.argsort(distances, kind="mergesort")
-    for i in range(members.size):
-        far_counts[rules.codes[members[i]]] += 1
+    for record in members:
+        far_counts[rules.codes[record]] += 1
     n_near = 0
-    for size in range(k, members.size - k + 1, stride):
-        while n_near < size:
-            code = rules.codes[members[order[n_near]]]
-            near_counts[code] += 1
-            far_counts[code] -= 1
-            n_near += 1
+    for size in range(k, members.size - k + 1, max((members.size - 2 * k) // _MAX_SIZES, 1)):
+        for record in members[order[n_near:size]]:
+            near_counts[rules.codes[record]] += 1
+            far_counts[rules.codes[record]] -= 1
+        n_near = size
         if not counts_hold(rules, near_counts) or not counts_hold(rules, far_counts):
             continue
         loss = _set_loss(records, members[order[:size]]) * size
@@ -231,6 +246,15 @@ def _split_near(
             best[:] = False
             best[order[:size]] = True
     return least
+
+
+@numba.njit(cache=True, nogil=True)
+def _distances(records: PackedRecords, members: IntArray, seed: Integer) -> IntArray:
+    """Loss, in units, of a class of one record and each of some others."""
+    distances = np.empty(members.size, dtype=np.int64)
+    for i in range(members.size):
+        distances[i] = _set_loss(records, np.array([seed, members[i]]))
+    return distances
 
 
 @numba.njit(cache=True, nogil=True)

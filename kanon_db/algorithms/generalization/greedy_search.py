@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from kanon_db.algorithms.generalization.initial import check_k, sort_order
 from kanon_db.algorithms.generalization.result import Generalization
-from kanon_db.algorithms.ground.pulse import no_heartbeat
-from kanon_db.algorithms.recoding.classes import LeftOverRule, place_left_over
-from kanon_db.algorithms.recoding.growth import Pool
-from kanon_db.algorithms.recoding.microdata import Microdata
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
+from kanon_db.algorithms.recoding.left_over import LeftOverRule
+from kanon_db.algorithms.recoding.microdata import Microdata, check_k
 from kanon_db.algorithms.recoding.ncp import Ncp
+from kanon_db.algorithms.recoding.order import sort_order
+from kanon_db.algorithms.recoding.pool import grown_classes
 from kanon_db.errors import InvalidParameterError
 
 
@@ -20,13 +18,13 @@ def greedy_search(
     *,
     block_size: int | None = None,
     left_over: LeftOverRule = "least_increase",
-    heartbeat: Callable[[], None] = no_heartbeat,
+    pulse: Pulse = UNLIMITED,
 ) -> Generalization:
     """Grow classes of k records, each from the first record that is left.
 
-    Takes the records in sorted order. The first that is left begins a class; then the record that
-    the class loses least by joins it, of several the first, until there are k. Fewer than k
-    records remain in the end; each joins a class.
+    Takes the records in sorted order. The first one that is left begins a class. Then the record
+    joins it that adds least to its loss, or the first of several, until it has k records. In the
+    end fewer than k records remain; each of them joins a class.
 
     Parameters
     ----------
@@ -34,12 +32,13 @@ def greedy_search(
     k : int
         Fewest records of a class, at least 1.
     block_size : int, optional
-        Most row types to search among, at least 2: the next ones in sorted order. None: all. It
-        makes the time linear in the number of records, not quadratic, at some loss.
+        How many row types to search among, at least 2: the next ones in sorted order. None: all.
+        A limit makes the time linear in the number of records, not quadratic, at some loss.
     left_over : {"least_increase", "least_result"}
-        Which class a left-over record joins: that whose loss grows least, or is least afterwards.
-    heartbeat : callable
-        Called every few milliseconds; what it raises ends the work.
+        Which class a left-over record joins: the one whose loss grows least, or the one whose loss
+        is least afterwards.
+    pulse : Pulse
+        Only its heartbeat is used.
 
     Returns
     -------
@@ -80,28 +79,7 @@ def greedy_search(
         raise InvalidParameterError(
             "block_size must be at least 2", detail=f"block_size = {block_size}"
         )
-    order = sort_order(microdata)
-    pool = Pool(Ncp.of(microdata), order, k, block_size=block_size)
-    while pool.n_left >= k:
-        heartbeat()
-        pool.grow_from_first()
-    return finished(pool, left_over, heartbeat)
-
-
-def finished(pool: Pool, left_over: LeftOverRule, heartbeat: Callable[[], None]) -> Generalization:
-    """Place the left-over records.
-
-    Parameters
-    ----------
-    pool : Pool
-        With fewer than k records left.
-    left_over : {"least_increase", "least_result"}
-    heartbeat : callable
-
-    Returns
-    -------
-    Generalization
-    """
+    ncp, order = Ncp.of(microdata), sort_order(microdata)
     return Generalization(
-        place_left_over(pool.ncp, pool.class_of_record, pool.left_over(), left_over, heartbeat)
+        grown_classes(ncp, order, k, block_size=block_size, left_over=left_over, pulse=pulse)
     )

@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
-from kanon_db.algorithms.generalization.initial import check_k, sort_order
 from kanon_db.algorithms.generalization.result import Generalization
 from kanon_db.algorithms.ground.arrays import Integer
-from kanon_db.algorithms.ground.pulse import no_heartbeat
-from kanon_db.algorithms.recoding.classes import place_left_over
-from kanon_db.algorithms.recoding.growth import Pool
-from kanon_db.algorithms.recoding.microdata import Microdata
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
+from kanon_db.algorithms.recoding.microdata import Microdata, check_k
 from kanon_db.algorithms.recoding.ncp import Ncp
+from kanon_db.algorithms.recoding.order import sort_order
+from kanon_db.algorithms.recoding.pool import Pool
 
 
 def k_member(
-    microdata: Microdata,
-    k: int,
-    *,
-    random: np.random.Generator,
-    heartbeat: Callable[[], None] = no_heartbeat,
+    microdata: Microdata, k: int, *, random: np.random.Generator, pulse: Pulse = UNLIMITED
 ) -> Generalization:
     """Grow classes of k records, each from the record furthest from the last one that was placed.
 
-    The record that a class loses least by joins it, of several the first in sorted order, until
-    there are k. Fewer than k records remain in the end; each joins the class whose loss grows
-    least.
+    The record joins a class that adds least to its loss, or the first of several in sorted order,
+    until the class has k records. In the end fewer than k records remain; each of them joins the
+    class whose loss grows least.
 
     Parameters
     ----------
@@ -36,8 +29,8 @@ def k_member(
         Fewest records of a class, at least 1.
     random : numpy.random.Generator
         Draws the record that the first class begins far from.
-    heartbeat : callable
-        Called before each class; what it raises ends the work.
+    pulse : Pulse
+        Only its heartbeat is used.
 
     Returns
     -------
@@ -61,14 +54,11 @@ def k_member(
     Cost: one pass over the row types that are left for each class.
     """
     check_k(k, microdata.n_records)
-    pool = Pool(Ncp.of(microdata), sort_order(microdata), k)
     if not microdata.n_records:
-        return Generalization(pool.class_of_record)
+        return Generalization(np.zeros(0, dtype=np.int64))
+    pool = Pool(Ncp.of(microdata), sort_order(microdata), k)
     last: Integer = pool.type_of_record(int(random.integers(microdata.n_records)))
     while pool.n_left >= k:
-        heartbeat()
-        pool.grow_from(pool.furthest(last))
-        last = pool.last
-    return Generalization(
-        place_left_over(pool.ncp, pool.class_of_record, pool.left_over(), heartbeat=heartbeat)
-    )
+        pulse.beat()
+        last = pool.grow_from(pool.furthest(last))
+    return Generalization(pool.finished("least_increase", pulse))

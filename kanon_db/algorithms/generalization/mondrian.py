@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numba
 import numpy as np
 
-from kanon_db.algorithms.generalization.initial import check_k
 from kanon_db.algorithms.generalization.result import Generalization
-from kanon_db.algorithms.ground.arrays import BoolArray, CodeArray, IntArray, Integer
-from kanon_db.algorithms.ground.pulse import no_heartbeat
-from kanon_db.algorithms.recoding.microdata import Microdata
-from kanon_db.algorithms.recoding.ncp import Ncp
+from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, Integer
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
+from kanon_db.algorithms.recoding.microdata import Microdata, check_k
+from kanon_db.algorithms.recoding.ncp import Ncp, Units
 from kanon_db.errors import InvalidParameterError
 
 Cut = Literal["strict", "relaxed"]
 
 _VALUES_PER_CALL = 2**20  # looked at between two heartbeats: some milliseconds
+_BEYOND = 2**31
 
 
 def mondrian(
-    microdata: Microdata,
-    k: int,
-    *,
-    cut: Cut = "strict",
-    heartbeat: Callable[[], None] = no_heartbeat,
+    microdata: Microdata, k: int, *, cut: Cut = "strict", pulse: Pulse = UNLIMITED
 ) -> Generalization:
     """Cut the table in two, and each part again, as long as parts keep k records.
 
     A part is cut at the median of the attribute in which it loses most; where that would leave
-    fewer than ``k`` records on one side, at that of the next. It ends as a class if no attribute
-    is left.
+    fewer than ``k`` records on one side, at that of the next attribute. A part that cannot be cut
+    in any attribute becomes a class.
 
     Parameters
     ----------
@@ -40,10 +35,10 @@ def mondrian(
     k : int
         Fewest records of a class, at least 1.
     cut : {"strict", "relaxed"}
-        Whether all records with the median value go to the same side, or as many to the lower one
-        as halve the part, so that classes overlap there.
-    heartbeat : callable
-        Called every few milliseconds; what it raises ends the work.
+        Whether all records with the median value go to the same side, or as many of them to the
+        lower side as it takes to halve the part, so that classes overlap there.
+    pulse : Pulse
+        Only its heartbeat is used.
 
     Returns
     -------
@@ -83,86 +78,138 @@ def mondrian(
     n_values = np.array([attribute.n_values for attribute in microdata.attributes])
     offsets = np.cumsum(n_values) - n_values
     ncp = Ncp.of(microdata)
-    position_of_code = np.zeros(int(n_values.sum()), dtype=np.int64)
+    positions = np.zeros(int(n_values.sum()), dtype=np.int64)
     for j in range(n_values.size):
-        position_of_code[offsets[j] + microdata.codes[:, j]] = ncp.values[:, j]
-    order = np.arange(n_records)
-    class_of_record = np.empty(n_records, dtype=np.int64)
-    # Parts still to be cut, as first and last record in order; each cut replaces one by two.
-    parts = np.zeros((n_records // max(k, 1) + 2, 2), dtype=np.int64)
-    parts[0] = 0, n_records
+        positions[offsets[j] + microdata.codes[:, j]] = ncp.values[:, j]
+    table = _Table(microdata.codes, ncp.units, offsets, positions)
+    state = _Parts(
+        np.arange(n_records),
+        np.empty(n_records, dtype=np.int64),
+        np.zeros((n_records // max(k, 1) + 2, 2), dtype=np.int64),
+    )
+    state.stack[0] = 0, n_records
     n_parts: Integer = int(n_records > 0)
     n_classes: Integer = 0
     while n_parts:
-        heartbeat()
-        n_parts, n_classes = _cut(
-            microdata.codes, ncp.step, ncp.whole, ncp.numeric, offsets, position_of_code, k,
-            cut == "relaxed", order, class_of_record, parts, n_parts, n_classes,
-        )  # fmt: skip
-    return Generalization(class_of_record)
+        pulse.beat()
+        n_parts, n_classes = _cut(table, state, n_parts, n_classes, k, cut == "relaxed")
+    return Generalization(state.class_of_record)
+
+
+class _Table(NamedTuple):
+    """The records as compiled code reads them.
+
+    Parameters
+    ----------
+    codes : ndarray of int32, shape (n_records, m)
+    units : Units
+    offsets : ndarray of int64, shape (m,)
+        Where the codes of each attribute begin among those of all.
+    positions : ndarray of int64
+        Position in units of each code of a numeric attribute.
+    """
+
+    codes: CodeArray
+    units: Units
+    offsets: IntArray
+    positions: IntArray
+
+
+class _Parts(NamedTuple):
+    """Into which parts the records have been cut.
+
+    Parameters
+    ----------
+    order : ndarray of int64, shape (n_records,)
+        Records, part by part.
+    class_of_record : ndarray of int64, shape (n_records,)
+    stack : ndarray of int64, shape (n, 2)
+        Parts still to be cut: where each begins and ends in ``order``.
+    """
+
+    order: IntArray
+    class_of_record: IntArray
+    stack: IntArray
+
+
+class _Spread(NamedTuple):
+    """How far a part spreads in each attribute.
+
+    Parameters
+    ----------
+    low, high : ndarray of int64, shape (m,)
+        Least and greatest code.
+    width : ndarray of int64, shape (m,)
+        Loss in units.
+    seen_in : ndarray of int64
+        The last part in which each code of a categorical attribute was seen.
+    """
+
+    low: IntArray
+    high: IntArray
+    width: IntArray
+    seen_in: IntArray
 
 
 @numba.njit(cache=True, nogil=True)
 def _cut(
-    codes: CodeArray,
-    step: IntArray,
-    whole: IntArray,
-    numeric: BoolArray,
-    offsets: IntArray,
-    position_of_code: IntArray,
-    k: Integer,
-    is_relaxed: bool,
-    order: IntArray,
-    class_of_record: IntArray,
-    parts: IntArray,
+    table: _Table,
+    parts: _Parts,
     n_parts: Integer,
     n_classes: Integer,
+    k: Integer,
+    is_relaxed: bool,
 ) -> tuple[Integer, Integer]:
     """Cut some parts, the last one first; those that cannot be cut become classes."""
-    m = codes.shape[1]
-    seen_in = np.full(position_of_code.size, -1, dtype=np.int64)
-    low, high = np.empty(m, dtype=np.int64), np.empty(m, dtype=np.int64)
-    width, n_distinct = np.empty(m, dtype=np.int64), np.empty(m, dtype=np.int64)
+    low, high, width = np.empty((3, table.offsets.size), dtype=np.int64)
+    spread = _Spread(low, high, width, np.full(table.positions.size, -1, dtype=np.int64))
     n_looked_at, number = 0, 0
     while n_parts and n_looked_at < _VALUES_PER_CALL:
         n_parts -= 1
         number += 1
-        start, end = parts[n_parts, 0], parts[n_parts, 1]
+        start, end = parts.stack[n_parts]
+        part = parts.order[start:end]
         n_lower: Integer = 0
-        if end - start >= 2 * k:
-            low[:], high[:], n_distinct[:] = codes.shape[0] + position_of_code.size, -1, 0
-            for i in range(start, end):
-                row = codes[order[i]]
-                for j in range(m):
-                    code = row[j]
-                    low[j], high[j] = min(low[j], code), max(high[j], code)
-                    if not numeric[j] and seen_in[offsets[j] + code] != number:
-                        seen_in[offsets[j] + code] = number
-                        n_distinct[j] += 1
-            for j in range(m):
-                if numeric[j]:
-                    span = position_of_code[offsets[j] + high[j]]
-                    span -= position_of_code[offsets[j] + low[j]]
-                    width[j] = min(span, whole[j])
-                else:
-                    width[j] = (n_distinct[j] - 1) * step[j]
-            n_looked_at += (end - start) * m
+        if part.size >= 2 * k:
+            _measure(table, part, spread, number)
+            n_looked_at += part.size * table.offsets.size
             while n_lower == 0 and width.max() > 0:
                 widest = np.argmax(width)
                 n_lower = _cut_at_median(
-                    codes[:, widest], order[start:end], low[widest], high[widest], k, is_relaxed
+                    table.codes[:, widest], part, low[widest], high[widest], k, is_relaxed
                 )
-                n_looked_at += 2 * (end - start)
+                n_looked_at += 2 * part.size
                 width[widest] = 0
         if n_lower:
             # The lower side is to be cut next.
-            parts[n_parts, 0], parts[n_parts, 1] = start + n_lower, end
-            parts[n_parts + 1, 0], parts[n_parts + 1, 1] = start, start + n_lower
+            parts.stack[n_parts] = start + n_lower, end
+            parts.stack[n_parts + 1] = start, start + n_lower
             n_parts += 2
         else:
-            class_of_record[order[start:end]] = n_classes
+            parts.class_of_record[part] = n_classes
             n_classes += 1
     return n_parts, n_classes
+
+
+@numba.njit(cache=True, nogil=True)
+def _measure(table: _Table, part: IntArray, spread: _Spread, number: Integer) -> None:
+    """Find how far a part spreads; it has the ``number`` by which its codes are marked as seen."""
+    units, width = table.units, spread.width
+    spread.low[:], spread.high[:], width[:] = _BEYOND, -1, -units.step
+    for record in part:
+        row = table.codes[record]
+        for j in range(row.size):
+            spread.low[j] = min(spread.low[j], row[j])
+            spread.high[j] = max(spread.high[j], row[j])
+            place = table.offsets[j] + row[j]
+            if not units.numeric[j] and spread.seen_in[place] != number:
+                spread.seen_in[place] = number
+                width[j] += units.step[j]
+    for j in range(width.size):
+        if units.numeric[j]:
+            span = table.positions[table.offsets[j] + spread.high[j]]
+            span -= table.positions[table.offsets[j] + spread.low[j]]
+            width[j] = min(span, units.whole[j])
 
 
 @numba.njit(cache=True, nogil=True)

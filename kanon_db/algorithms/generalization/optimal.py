@@ -11,13 +11,13 @@ from kanon_db.algorithms.generalization.exact.neighborhoods import improve_neigh
 from kanon_db.algorithms.generalization.exact.pairwise import solve_pairwise
 from kanon_db.algorithms.generalization.exact.set_partition import check_size, set_partition
 from kanon_db.algorithms.generalization.greedy_search import greedy_search
-from kanon_db.algorithms.generalization.initial import check_k, sort_order
 from kanon_db.algorithms.generalization.split_carry import split_carry
 from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.algorithms.ground.proof import Proof
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.recoding.exact_loss import ExactLoss, Loss
-from kanon_db.algorithms.recoding.microdata import Microdata
+from kanon_db.algorithms.recoding.microdata import Microdata, check_k
+from kanon_db.algorithms.recoding.order import sort_order
 from kanon_db.errors import InvalidParameterError
 
 Formulation = Literal["set_partition", "bigm"]
@@ -115,7 +115,7 @@ def optimal(
     seconds = pulse.seconds * _SHARE_OF_START
     classes = split_carry(microdata, k, loss=loss, pulse=pulse.within(seconds)).class_of_record
     bound = n_classes = 0
-    greedy = greedy_search(microdata, k, heartbeat=pulse.beat).class_of_record
+    greedy = greedy_search(microdata, k, pulse=pulse).class_of_record
     if exact.units_of(greedy) < exact.units_of(classes):
         classes = greedy
     if k > 1 and n_records and formulation == "set_partition":

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.generalization.initial import sort_order
+from kanon_db.algorithms.generalization.checked_classes import checked_classes
 from kanon_db.algorithms.generalization.result import Generalization
-from kanon_db.algorithms.generalization.split import checked_classes, split
+from kanon_db.algorithms.generalization.split import split
 from kanon_db.algorithms.ground.arrays import IntArray
-from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
+from kanon_db.algorithms.recoding.class_annealing import annealed_classes
 from kanon_db.algorithms.recoding.constraints import Constraint
+from kanon_db.algorithms.recoding.cooling import Schedule
 from kanon_db.algorithms.recoding.microdata import Microdata
 from kanon_db.algorithms.recoding.ncp import Ncp
-from kanon_db.algorithms.recoding.type_annealing import RowTypes, Schedule, annealed_classes
+from kanon_db.algorithms.recoding.order import sort_order
+from kanon_db.algorithms.recoding.typed_records import TypedRecords
 from kanon_db.errors import InvalidParameterError
-
-
-def _unlimited() -> float:
-    return 0.0
 
 
 def refine(
@@ -30,9 +27,8 @@ def refine(
     *,
     random: np.random.Generator,
     effort: int = 1000,
-    spent: Callable[[], float] = _unlimited,
     constraint: Constraint | None = None,
-    heartbeat: Callable[[], None] = no_heartbeat,
+    pulse: Pulse = UNLIMITED,
 ) -> Generalization:
     """Lower the loss of equivalence classes.
 
@@ -50,13 +46,11 @@ def refine(
         Draws the changes that are tried.
     effort : int
         Changes to be proposed for each record, at least 0.
-    spent : callable
-        Called every few milliseconds; tells the share of the time limit that has passed. The work
-        is planned by it and by ``effort``, whichever is further, and ends at 1.
     constraint : Constraint, optional
         On the sensitive values of each class.
-    heartbeat : callable
-        Called every few milliseconds; what it raises ends the work.
+    pulse : Pulse
+        The work is planned by the share of its time that has passed or by ``effort``, whichever is
+        further along, and ends when either is used up.
 
     Returns
     -------
@@ -80,9 +74,10 @@ def refine(
     than k records and moves are possible.
 
     Losses after a change follow from summaries of the classes, not from their records
-    (:mod:`~kanon_db.algorithms.recoding.classes`), so that a proposal takes about a
-    microsecond; only a change that is made takes time that grows with k. The memory grows with the
-    records, and with the classes times the number of categorical values, two bits each.
+    (:mod:`~kanon_db.algorithms.recoding.class_summaries`), so a proposal takes about a
+    microsecond; only a change that is made takes time that grows with k. Memory grows with the
+    number of records, and with the number of classes times that of categorical values, two bits
+    each.
     """
     classes = checked_classes(microdata, class_of_record, k, constraint)
     if effort < 0:
@@ -91,15 +86,12 @@ def refine(
     if not published.size:
         return Generalization(classes)
     if published.size < classes.size:
-        part = Microdata(microdata.codes[published], microdata.attributes)
-        classes[published] = _refined(
-            part, classes[published], k, random, effort, spent,
-            constraint and constraint.restricted_to(published), heartbeat,
-        )  # fmt: skip
-        return Generalization(classes)
-    return Generalization(
-        _refined(microdata, classes, k, random, effort, spent, constraint, heartbeat)
+        microdata = Microdata(microdata.codes[published], microdata.attributes)
+        constraint = constraint and constraint.restricted_to(published)
+    classes[published] = _refined(
+        microdata, classes[published], k, random, effort, constraint, pulse
     )
+    return Generalization(classes)
 
 
 def _refined(
@@ -108,22 +100,21 @@ def _refined(
     k: int,
     random: np.random.Generator,
     effort: int,
-    spent: Callable[[], float],
     constraint: Constraint | None,
-    heartbeat: Callable[[], None],
+    pulse: Pulse,
 ) -> IntArray:
     """Refine classes of all records."""
     before = class_of_record
     if constraint is None:
-        before = split(microdata, class_of_record, k, heartbeat=heartbeat)
+        before = split(microdata, class_of_record, k, pulse=pulse)
     ncp = Ncp.of(microdata)
     if ncp.total(before) == 0:
         return before
     order = sort_order(microdata)
-    types = RowTypes.of(ncp.of_records(order), random, heartbeat)
+    typed = TypedRecords.of(ncp.of_records(order), random, pulse)
     after = np.empty_like(before)
     after[order] = annealed_classes(
-        types, before[order], k, Schedule(effort * order.size, spent=spent), random, heartbeat,
-        constraint and constraint.restricted_to(order),
+        typed, before[order], k, Schedule(effort * order.size), random,
+        constraint=constraint and constraint.restricted_to(order), pulse=pulse,
     )  # fmt: skip
     return after if ncp.total(after) < ncp.total(before) else before

@@ -8,11 +8,12 @@ import numpy as np
 
 from kanon_db.algorithms.generalization.exact.distinct_records import DistinctRecords
 from kanon_db.algorithms.generalization.exact.set_partition import set_partition
-from kanon_db.algorithms.generalization.initial import check_k, classes_of_k, sort_order
+from kanon_db.algorithms.generalization.initial import classes_of_k
 from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.recoding.exact_loss import ExactLoss, Loss
-from kanon_db.algorithms.recoding.microdata import Microdata
+from kanon_db.algorithms.recoding.microdata import Microdata, check_k
+from kanon_db.algorithms.recoding.order import sort_order
 from kanon_db.errors import InvalidParameterError
 
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.ground.arrays import BoolArray, IntArray, Integer
-from kanon_db.algorithms.recoding.classes import Classes
+from kanon_db.algorithms.recoding.class_summaries import ClassSummaries, members_of
 from kanon_db.errors import IneligibleError, InvalidParameterError
 
 _LARGEST_INTEGER = 2**62
@@ -30,7 +30,7 @@ class Rules(NamedTuple):
     Parameters
     ----------
     codes : ndarray of int64, shape (n_records,)
-        Sensitive value of each record.
+        Sensitive value of each record; empty where there is no constraint.
     totals : ndarray of int64, shape (v,)
         Records of each value in the whole table.
     distinct : int
@@ -294,16 +294,21 @@ def counts_hold(rules: Rules, counts: IntArray) -> bool:
 @numba.njit(cache=True, nogil=True)
 def holds_after(
     rules: Rules,
-    classes: Classes,
+    classes: ClassSummaries,
     g: Integer,
     leaving: Integer,
     entering: Integer,
     counts: IntArray,
 ) -> bool:
-    """Whether class g fulfils the constraint if one record leaves and another enters; -1: none."""
+    """Whether class g fulfils the constraint if one record leaves and another enters; -1: none.
+
+    ``counts`` is room for the number of records of each value.
+    """
+    if not rules.codes.size:
+        return True
     counts[:] = 0
-    for i in range(classes.starts[g], classes.starts[g] + classes.sizes[g]):
-        counts[rules.codes[classes.members[i]]] += 1
+    for record in members_of(classes, g):
+        counts[rules.codes[record]] += 1
     if leaving >= 0:
         counts[rules.codes[leaving]] -= 1
     if entering >= 0:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray
-from kanon_db.errors import InvalidParameterError
+from kanon_db.errors import InfeasibleError, InvalidParameterError
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,3 +83,27 @@ class Microdata:
     def n_records(self) -> int:
         """Number of records."""
         return int(self.codes.shape[0])
+
+
+def check_k(k: int, n_records: int) -> None:
+    """Refuse a number of records that no class, or not even one class, can have.
+
+    Parameters
+    ----------
+    k, n_records : int
+
+    Raises
+    ------
+    InfeasibleError
+        If there are records, but fewer than ``k``.
+    InvalidParameterError
+        If ``k`` is less than 1.
+    """
+    if k < 1:
+        raise InvalidParameterError("k must be at least 1", detail=f"k = {k}")
+    if 0 < n_records < k:
+        raise InfeasibleError(
+            "k must not exceed the number of records",
+            detail=f"k = {k}, n_records = {n_records}",
+            hint="lower k, or add records",
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,20 @@ from kanon_db.algorithms.recoding.exact_loss import (
 from kanon_db.algorithms.recoding.microdata import Microdata
 
 _MAX_UNITS = 2**29  # loss of a record: positions, NULL's included, and their sums fit 32 bits
+
+
+class Units(NamedTuple):
+    """What an attribute loses, as compiled code reads it; see :class:`Ncp`.
+
+    Parameters
+    ----------
+    numeric : ndarray of bool, shape (m,)
+    whole, step : ndarray of int64, shape (m,)
+    """
+
+    numeric: BoolArray
+    whole: IntArray
+    step: IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +115,11 @@ class Ncp:
             unit,
             sum(weights, Fraction(0)) / unit,
         )
+
+    @property
+    def units(self) -> Units:
+        """The loss of each attribute, as compiled code reads it."""
+        return Units(self.numeric, self.whole, self.step)
 
     def of_records(self, records: IntArray) -> Ncp:
         """Take some records, in some order.

@@ -14,11 +14,11 @@ from kanon_db.algorithms.generalization.exact.candidate_classes import (
 from kanon_db.algorithms.generalization.exact.class_search import ClassSearch
 from kanon_db.algorithms.generalization.exact.distinct_records import DistinctRecords, loss_of_pair
 from kanon_db.algorithms.generalization.exact.set_partition import nearest_neighbor_duals
-from kanon_db.algorithms.generalization.initial import sort_order
 from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.recoding.exact_loss import ExactLoss
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
+from kanon_db.algorithms.recoding.order import sort_order
 from tests.unit.generalization.exhaustive import loss_of_class, random_microdata
 
 

@@ -10,14 +10,15 @@ import pytest
 
 from kanon_db.algorithms.generalization.enforce import enforce
 from kanon_db.algorithms.generalization.greedy_search import greedy_search
-from kanon_db.algorithms.generalization.initial import sort_order
 from kanon_db.algorithms.generalization.k_member import k_member
 from kanon_db.algorithms.generalization.mondrian import mondrian
 from kanon_db.algorithms.generalization.refine import refine
 from kanon_db.algorithms.generalization.suppress import suppress
+from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.algorithms.recoding.constraints import Constraint
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.algorithms.recoding.ncp import Ncp
+from kanon_db.algorithms.recoding.order import sort_order
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
 Method = Callable[..., np.ndarray]
@@ -87,7 +88,7 @@ def test_identical_records_lose_nothing(method: Method) -> None:
 @every_method
 def test_the_heartbeat_can_stop_it(method: Method) -> None:
     with pytest.raises(StoppedError):
-        method(random_table(30, [3, 5]), 2, heartbeat=stop)
+        method(random_table(30, [3, 5]), 2, pulse=Pulse(heartbeat=stop))
 
 
 @every_method
@@ -205,13 +206,15 @@ def test_refine_ends_when_the_time_is_spent() -> None:
     before = greedy_search(table, 3).class_of_record
     calls = 0
 
-    def spent() -> float:
-        nonlocal calls
-        calls += 1
-        return calls / 4
+    class Quarters(Pulse):
+        @property
+        def spent(self) -> float:
+            nonlocal calls
+            calls += 1
+            return calls / 4
 
     random = np.random.default_rng(0)
-    found = refine(table, before, 3, random=random, effort=10**9, spent=spent)
+    found = refine(table, before, 3, random=random, effort=10**9, pulse=Quarters())
     assert calls == 4
     assert Ncp.of(table).total(found.class_of_record) <= Ncp.of(table).total(before)
 
@@ -220,7 +223,7 @@ def test_refine_can_be_stopped() -> None:
     table = random_table(60, [3, 4, 9])
     before = greedy_search(table, 3).class_of_record
     with pytest.raises(StoppedError):
-        refine(table, before, 3, random=np.random.default_rng(0), heartbeat=stop)
+        refine(table, before, 3, random=np.random.default_rng(0), pulse=Pulse(heartbeat=stop))
 
 
 def test_refine_refuses_what_is_not_k_anonymous() -> None:
@@ -269,8 +272,8 @@ def test_suppress_and_enforce_can_be_stopped() -> None:
     table = random_table(40, [3, 9])
     classes = mondrian(table, 5).class_of_record
     with pytest.raises(StoppedError):
-        suppress(table, classes, 4, Fraction(1, 2), heartbeat=stop)
+        suppress(table, classes, 4, Fraction(1, 2), pulse=Pulse(heartbeat=stop))
     values = np.arange(40) % 4
     broken = np.argsort(np.argsort(values, kind="stable"), kind="stable") // 5
     with pytest.raises(StoppedError):
-        enforce(table, broken, 5, Constraint(values, 4, l=2), heartbeat=stop)
+        enforce(table, broken, 5, Constraint(values, 4, l=2), pulse=Pulse(heartbeat=stop))

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kanon_db.algorithms.generalization.initial import classes_of_k
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
+from kanon_db.algorithms.recoding.class_annealing import annealed_classes
+from kanon_db.algorithms.recoding.cooling import Schedule
+from kanon_db.algorithms.recoding.ncp import Ncp
+from kanon_db.algorithms.recoding.order import sort_order
+from kanon_db.algorithms.recoding.typed_records import TypedRecords
+from tests.unit.generalization.exhaustive import random_microdata
+
+
+def in_order(seed: int, n_records: int = 60) -> tuple[Ncp, TypedRecords]:
+    table = random_microdata(np.random.default_rng(seed), n_records, "n0c", 3)
+    ncp = Ncp.of(table).of_records(sort_order(table))
+    return ncp, TypedRecords.of(ncp, np.random.default_rng(seed), UNLIMITED)
+
+
+def test_row_types_by_the_definition() -> None:
+    ncp, typed = in_order(4)
+    rows = list(dict.fromkeys(map(tuple, ncp.values.tolist())))
+    assert [rows[t] for t in typed.type_of_record] == list(map(tuple, ncp.values.tolist()))
+    sizes = np.bincount(typed.type_of_record)
+    assert np.array_equal(np.diff(typed.first_of_type), sizes)
+    assert len(rows) < sizes.sum()
+    assert typed.near.shape[0] == len(rows)
+    itself = (typed.near == np.arange(len(rows))[:, np.newaxis]).any(axis=1)
+    assert np.array_equal(itself, sizes > 1)
+
+
+def test_steps_propose_as_much_as_was_asked_for() -> None:
+    beats = []
+    steps = list(Schedule(100_000).steps(50.0, Pulse(heartbeat=lambda: beats.append(1))))
+    assert sum(n_proposals for n_proposals, _ in steps) == 100_000
+    assert len(beats) > len(steps)
+    temperatures = [temperature for _, temperature in steps]
+    assert temperatures[0] == 50.0 * 0.4
+    assert temperatures == sorted(temperatures, reverse=True)
+    assert temperatures[-1] == 0.0
+    cold = Schedule(10**5, hottest=0.0).steps(50.0, UNLIMITED)
+    assert all(not temperature for _, temperature in cold)
+    assert not list(Schedule(0).steps(50.0, UNLIMITED))
+
+
+def test_the_time_spent_cools_and_ends_the_work() -> None:
+    shares = iter([0.0, 0.5, 0.96, 1.0])
+
+    class Shares(Pulse):
+        @property
+        def spent(self) -> float:
+            return next(shares)
+
+    steps = Schedule(10**9, 1.0, 0.25).steps(1.0, Shares())
+    temperatures = [temperature for _, temperature in steps]
+    assert temperatures == pytest.approx([1.0, 0.25 ** (0.5 / 0.95), 0.0])
+
+
+def test_annealed_classes_keep_k_records_and_lose_less() -> None:
+    for seed in range(5):
+        ncp, typed = in_order(seed, 200)
+        before = classes_of_k(200, 4)
+        random = np.random.default_rng(seed)
+        after = annealed_classes(typed, before, 4, Schedule(50_000), random)
+        assert np.bincount(after).min() >= 4
+        assert ncp.total(after) < ncp.total(before)
