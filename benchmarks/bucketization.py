@@ -27,7 +27,7 @@ from kanon_db.algorithms.bucketization.two_size import two_size
 from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray
 from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.errors import KanonError
-from kanon_db.metrics.workload import count_errors
+from kanon_db.metrics.count_errors import count_errors
 
 FIGURES = Path(__file__).parents[1] / "docs" / "figures"
 THETAS = (2, 4, 8, 16, 32)

@@ -29,13 +29,8 @@ from kanon_db.algorithms.bucketization.specification import PrivacySpecification
 from kanon_db.algorithms.bucketization.two_size import two_size
 from kanon_db.algorithms.ground.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from kanon_db.algorithms.ground.pulse import Pulse
-from kanon_db.metrics.workload import (
-    CountErrors,
-    CountQuery,
-    estimated_counts,
-    exact_counts,
-    random_queries,
-)
+from kanon_db.metrics.count_errors import CountErrors, estimated_counts, exact_counts
+from kanon_db.metrics.workload import CountQuery, random_queries
 from kanon_db.randomness import SecureRandom
 
 DATA = Path(os.environ.get("KANON_SHARED", Path(__file__).resolve().parents[2] / "shared"), "data")

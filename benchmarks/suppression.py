@@ -87,7 +87,8 @@ def _exact(adult: pd.DataFrame) -> str:
         found, taken = _timed_optimal(codes, patterns, k)
         rows.append(
             [k, f"{greedy(codes, patterns, k).n_suppressed:,}", f"{quick:.2f} s",
-             f"{float(found.proof.objective):,.0f}", found.proof.status, f"{100 * found.proof.gap:.2f} %",
+             f"{float(found.proof.objective):,.0f}", found.proof.status,
+             f"{100 * found.proof.gap:.2f} %",
              f"{taken:.0f} s", f"{paper_s:,}", f"{paper:.0f} s"]
         )  # fmt: skip
     return (

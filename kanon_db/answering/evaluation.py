@@ -14,13 +14,8 @@ from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.catalog.entries import Publication, find_publication, published_schema
 from kanon_db.catalog.sources import open_source
 from kanon_db.errors import InvalidParameterError
-from kanon_db.metrics.workload import (
-    CountErrors,
-    CountQuery,
-    estimated_counts,
-    exact_counts,
-    random_queries,
-)
+from kanon_db.metrics.count_errors import CountErrors, estimated_counts, exact_counts
+from kanon_db.metrics.workload import CountQuery, random_queries
 from kanon_db.publications.buckets.tables import SUFFIXES, BucketTables, tables_of
 from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.transfer.columns import Relation

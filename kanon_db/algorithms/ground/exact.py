@@ -137,12 +137,13 @@ def exact_text(number: Fraction) -> str:
     >>> exact_text(Fraction(1, 50)), exact_text(Fraction(8)), exact_text(Fraction(1, 3))
     ('0.02', '8', '1/3')
     """
+    numerator, denominator = number.as_integer_ratio()
+    exactly = Context(prec=_MAX_LENGTH, traps=[Inexact])
     try:
-        exactly = Context(prec=_MAX_LENGTH, traps=[Inexact])
-        text = f"{exactly.divide(Decimal(number.numerator), Decimal(number.denominator)):f}"
+        text = f"{exactly.divide(Decimal(numerator), Decimal(denominator)):f}"
     except Inexact:
-        return str(number)
-    return text if len(text) <= _MAX_LENGTH else str(number)
+        text = ""
+    return text if 0 < len(text) <= _MAX_LENGTH else f"{numerator}/{denominator}"
 
 
 def rounded_up(number: Fraction) -> str:

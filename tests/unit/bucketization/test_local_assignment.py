@@ -15,7 +15,8 @@ from kanon_db.algorithms.bucketization.sort_keys import sort_keys
 from kanon_db.algorithms.bucketization.sorted_sweep import UNPLACED, place_left_over, sweep
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.errors import IneligibleError, InfeasibleError, InvalidParameterError
-from kanon_db.metrics.workload import count_errors, random_queries
+from kanon_db.metrics.count_errors import count_errors
+from kanon_db.metrics.workload import random_queries
 from kanon_db.randomness import SecureRandom
 
 module = importlib.import_module("kanon_db.algorithms.bucketization.local_assignment")

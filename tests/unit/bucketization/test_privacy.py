@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from fractions import Fraction
 
 import numpy as np
@@ -278,3 +279,47 @@ class TestCheckEligible:
         with pytest.raises(IneligibleError) as caught:
             check_eligible(spec, ["a", "b"], [1, 1])
         assert caught.value.hint == "raise theta to 1 or base to 0.000005"
+
+
+class TestDecodedSpecification:
+    def test_text_and_decoded_are_the_same(self) -> None:
+        text = '{"theta": 8, "base": 0.02, "null": "1/3", "values": {"HIV": 0.1}}'
+        assert PrivacySpecification.parse(json.loads(text)) == PrivacySpecification.parse(text)
+        as_text = json.loads(text, parse_float=str)
+        assert PrivacySpecification.parse(as_text) == PrivacySpecification.parse(text)
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            '{"theta": 8, "base": 0.02}',
+            '{"l": 4, "default": "1/3", "null": 1e-40}',
+            '{"values": {"HIV": "0.05", "": 1}}',
+        ],
+    )
+    def test_as_json_is_read_again(self, text: str) -> None:
+        spec = PrivacySpecification.parse(text)
+        document = spec.as_json()
+        assert PrivacySpecification.parse(document) == spec
+        assert PrivacySpecification.parse(json.dumps(document)) == spec
+
+    def test_the_mapping_given_stays_as_it_is(self) -> None:
+        given = {"default": "1/2", "values": {"a": "1/4"}}
+        PrivacySpecification.parse(given)
+        assert given == {"default": "1/2", "values": {"a": "1/4"}}
+
+    @pytest.mark.parametrize(
+        "given",
+        [{}, {"l": True}, {"l": None}, {"l": float("nan")}, {"x": 1}, {"values": [1]}, [1], 3],
+    )
+    def test_refusals(self, given: object) -> None:
+        with pytest.raises(InvalidParameterError):
+            PrivacySpecification.parse(given)  # type: ignore[arg-type]
+
+    def test_descriptions_name_no_value(self) -> None:
+        spec = PrivacySpecification.parse(
+            '{"theta": 8, "base": 0.02, "values": {"HIV": 0.1, "Flu": "1/3"}}'
+        )
+        assert spec.describe() == "theta 8, base 0.02, 2 values with a threshold of their own"
+        assert PrivacySpecification.parse('{"values": {"HIV": 1}}').describe() == (
+            "1 value with a threshold of its own"
+        )

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import threading
 from fractions import Fraction
 
@@ -7,12 +8,13 @@ import numpy as np
 import pytest
 
 from kanon_db.algorithms.ground.pulse import Pulse
-from kanon_db.algorithms.suppression import optimal as module
 from kanon_db.algorithms.suppression.optimal import optimal
 from kanon_db.algorithms.suppression.patterns import all_patterns, parse_patterns
 from kanon_db.algorithms.suppression.two_anonymity import two_anonymity
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 from kanon_db.metrics.suppression import output_row_types
+
+module = importlib.import_module("kanon_db.algorithms.suppression.optimal")
 
 
 class StoppedError(RuntimeError):
