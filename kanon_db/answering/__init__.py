@@ -12,7 +12,7 @@ from kanon_db.answering.estimates import (
     estimate_counts,
     explain_count,
     rewrite_count,
-)
+)  # fmt: skip
 
 __all__ = [
     "Answer", "Explained", "estimate", "estimate_count", "estimate_counts", "explain_count",

@@ -5,16 +5,9 @@ publication. Errors of count queries are calculated in :mod:`.count_errors`, whi
 here: it brings a compiler along.
 """
 
-from kanon_db.metrics.loss import bucket_size_loss, mean_squared_bucket_size
 from kanon_db.metrics.suppression import output_row_types, suppression_count, usefulness_loss
 from kanon_db.metrics.workload import CountQuery, random_queries
 
 __all__ = [
-    "CountQuery",
-    "bucket_size_loss",
-    "mean_squared_bucket_size",
-    "output_row_types",
-    "random_queries",
-    "suppression_count",
-    "usefulness_loss",
-]
+    "CountQuery", "output_row_types", "random_queries", "suppression_count", "usefulness_loss",
+]  # fmt: skip

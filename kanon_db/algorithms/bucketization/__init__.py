@@ -15,16 +15,7 @@ from kanon_db.algorithms.bucketization.specification import PrivacySpecification
 from kanon_db.algorithms.bucketization.two_size import two_size
 
 __all__ = [
-    "BucketSetting",
-    "FPrimePrivacy",
-    "OptimalSetting",
-    "PrivacySpecification",
-    "anatomy",
-    "assign_randomly",
-    "check_eligible",
-    "is_valid",
-    "multi_size",
-    "optimal",
-    "partition_records",
-    "two_size",
-]
+    "BucketSetting", "FPrimePrivacy", "OptimalSetting", "PrivacySpecification", "anatomy",
+    "assign_randomly", "check_eligible", "is_valid", "multi_size", "optimal",
+    "partition_records", "two_size",
+]  # fmt: skip

@@ -16,28 +16,11 @@ from kanon_db.algorithms.freeform.verification import (
     MatchingChecks,
     least_coverage,
     verify_matching,
-)
+)  # fmt: skip
 
 __all__ = [
-    "PARTITION_SIZE",
-    "Assignments",
-    "Concealment",
-    "Freeform",
-    "MatchingChecks",
-    "Method",
-    "OptimalFreeform",
-    "cells",
-    "draw_assignments",
-    "greedy",
-    "hungarian",
-    "improved_matches",
-    "k_concealment",
-    "least_coverage",
-    "min_cost_flow",
-    "optimal",
-    "partitioned",
-    "ring",
-    "sort_greedy",
-    "symmetric",
-    "verify_matching",
-]
+    "PARTITION_SIZE", "Assignments", "Concealment", "Freeform", "MatchingChecks", "Method",
+    "OptimalFreeform", "cells", "draw_assignments", "greedy", "hungarian", "improved_matches",
+    "k_concealment", "least_coverage", "min_cost_flow", "optimal", "partitioned", "ring",
+    "sort_greedy", "symmetric", "verify_matching",
+]  # fmt: skip

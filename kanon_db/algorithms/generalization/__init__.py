@@ -13,17 +13,7 @@ from kanon_db.algorithms.generalization.split_carry import split_carry
 from kanon_db.algorithms.generalization.suppress import suppress
 
 __all__ = [
-    "Generalization",
-    "OptimalGeneralization",
-    "Recommendation",
-    "enforce",
-    "greedy_search",
-    "initial",
-    "k_member",
-    "mondrian",
-    "optimal",
-    "recommend",
-    "refine",
-    "split_carry",
+    "Generalization", "OptimalGeneralization", "Recommendation", "enforce", "greedy_search",
+    "initial", "k_member", "mondrian", "optimal", "recommend", "refine", "split_carry",
     "suppress",
-]
+]  # fmt: skip

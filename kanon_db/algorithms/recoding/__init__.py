@@ -8,15 +8,6 @@ from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.algorithms.recoding.order import attribute_order, sort_order
 
 __all__ = [
-    "Attribute",
-    "Constraint",
-    "ExactLoss",
-    "Microdata",
-    "Ncp",
-    "Ranges",
-    "Sets",
-    "attribute_order",
-    "cells_of_classes",
-    "check_k",
-    "sort_order",
-]
+    "Attribute", "Constraint", "ExactLoss", "Microdata", "Ncp", "Ranges", "Sets",
+    "attribute_order", "cells_of_classes", "check_k", "sort_order",
+]  # fmt: skip

@@ -1,23 +1,17 @@
 """Pattern-guided k-anonymity by suppression [PG]: which cells to suppress, of allowed patterns."""
 
-from kanon_db.algorithms.suppression.greedy import Suppression, greedy
+from kanon_db.algorithms.suppression.greedy import LEFT_OVER, Suppression, greedy
 from kanon_db.algorithms.suppression.optimal import OptimalSuppression, optimal
 from kanon_db.algorithms.suppression.patterns import (
     PatternSet,
     all_patterns,
     expand_rules,
     parse_patterns,
-)
+)  # fmt: skip
+from kanon_db.algorithms.suppression.row_types import identical_rows
 from kanon_db.algorithms.suppression.two_anonymity import two_anonymity
 
 __all__ = [
-    "OptimalSuppression",
-    "PatternSet",
-    "Suppression",
-    "all_patterns",
-    "expand_rules",
-    "greedy",
-    "optimal",
-    "parse_patterns",
-    "two_anonymity",
-]
+    "LEFT_OVER", "OptimalSuppression", "PatternSet", "Suppression", "all_patterns",
+    "expand_rules", "greedy", "identical_rows", "optimal", "parse_patterns", "two_anonymity",
+]  # fmt: skip

@@ -6,9 +6,5 @@ from kanon_db.algorithms.generalization.exact.pairwise import solve_pairwise
 from kanon_db.algorithms.generalization.exact.set_partition import Partition, set_partition
 
 __all__ = [
-    "DistinctRecords",
-    "Partition",
-    "improve_neighborhoods",
-    "set_partition",
-    "solve_pairwise",
-]
+    "DistinctRecords", "Partition", "improve_neighborhoods", "set_partition", "solve_pairwise",
+]  # fmt: skip
