@@ -288,20 +288,6 @@ class TestDecodedSpecification:
         as_text = json.loads(text, parse_float=str)
         assert PrivacySpecification.parse(as_text) == PrivacySpecification.parse(text)
 
-    @pytest.mark.parametrize(
-        "text",
-        [
-            '{"theta": 8, "base": 0.02}',
-            '{"l": 4, "default": "1/3", "null": 1e-40}',
-            '{"values": {"HIV": "0.05", "": 1}}',
-        ],
-    )
-    def test_as_json_is_read_again(self, text: str) -> None:
-        spec = PrivacySpecification.parse(text)
-        document = spec.as_json()
-        assert PrivacySpecification.parse(document) == spec
-        assert PrivacySpecification.parse(json.dumps(document)) == spec
-
     def test_the_mapping_given_stays_as_it_is(self) -> None:
         given = {"default": "1/2", "values": {"a": "1/4"}}
         PrivacySpecification.parse(given)
