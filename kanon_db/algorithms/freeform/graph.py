@@ -9,7 +9,7 @@ import numpy as np
 
 from kanon_db.algorithms.freeform.arrangement import count_leaves, side_by_side
 from kanon_db.algorithms.freeform.boxes import FAR, Boxes, Originals, take_in
-from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray, Integer
+from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, Integer
 from kanon_db.algorithms.recoding.ncp import Ncp
 
 NONE = -1
@@ -90,29 +90,6 @@ def matches_of_records(graph: Graph) -> CodeArray:
     matches = np.empty_like(graph.matches)
     matches[graph.record] = graph.record[graph.matches]
     return matches
-
-
-def pair_units(graph: Graph, ones: Integer | AnyIntArray, others: AnyIntArray) -> IntArray:
-    """Find what a cell of two records loses in all attributes.
-
-    Parameters
-    ----------
-    graph : Graph
-    ones : int, or ndarray of int, shape (c,)
-        Position of the first record, of all cells or of each.
-    others : ndarray of int, shape (c,)
-        Positions of the second ones.
-
-    Returns
-    -------
-    ndarray of int64, shape (c,)
-        In units.
-    """
-    numbers, bits, whole, step = graph.originals
-    ranges = np.abs(numbers[ones].astype(np.int64) - numbers[others])
-    units: IntArray = np.minimum(ranges, whole).sum(axis=1)
-    units += ((bits[ones] != bits[others]) * step).sum(axis=1)
-    return units
 
 
 def _no_boxes(n: int, n_numeric: int, n_words: int) -> Boxes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import AnyIntArray, IntArray
+from kanon_db.algorithms.ground.arrays import AnyIntArray, IntArray, Integer
 from kanon_db.algorithms.recoding.ncp import Ncp
 
 
@@ -47,4 +47,26 @@ def cell_units(ncp: Ncp, matches: AnyIntArray) -> IntArray:
             units += np.minimum(values[:, -1] - values[:, 0], ncp.whole[j])
         else:
             units += (values[:, 1:] != values[:, :-1]).sum(axis=1) * ncp.step[j]
+    return units
+
+
+def pair_units(ncp: Ncp, ones: Integer | AnyIntArray, others: AnyIntArray) -> IntArray:
+    """Find what a cell of two records loses in all attributes.
+
+    Parameters
+    ----------
+    ncp : Ncp
+    ones : int, or ndarray of int, shape (c,)
+        The first record, of all cells or of each.
+    others : ndarray of int, shape (c,)
+        The second ones.
+
+    Returns
+    -------
+    ndarray of int64, shape (c,)
+        In units.
+    """
+    apart = np.abs(ncp.values[others].astype(np.int64) - ncp.values[ones])
+    by_attribute = np.where(ncp.numeric, np.minimum(apart, ncp.whole), (apart > 0) * ncp.step)
+    units: IntArray = by_attribute.sum(axis=1)
     return units

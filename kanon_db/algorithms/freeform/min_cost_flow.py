@@ -14,8 +14,8 @@ from kanon_db.algorithms.freeform.graph import (
     Graph,
     build,
     matches_of_records,
-    pair_units,
 )
+from kanon_db.algorithms.freeform.losses import pair_units
 from kanon_db.algorithms.freeform.sort_greedy import sort_greedy
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
@@ -86,7 +86,7 @@ def min_cost_flow(ncp: Ncp, k: int, *, pulse: Pulse = UNLIMITED) -> CodeArray:
     first = position[sort_greedy(ncp, k, improve=False, pulse=pulse)[graph.record, 1:]]
     cell = np.repeat(np.arange(n), k - 1)
     edges = np.union1d(first.ravel() * n + cell, _lightest(graph, k, pulse))
-    program = _Program(graph, k)
+    program = _Program(ncp.of_records(graph.record), k)
     new = edges
     while new.size:
         program.add(new)
@@ -126,12 +126,12 @@ def _search(
 class _Program:
     """The linear program over the edges so far, an edge being original times n plus cell."""
 
-    def __init__(self, graph: Graph, k: int) -> None:
-        n = graph.record.size
+    def __init__(self, ncp: Ncp, k: int) -> None:
+        self._n = n = ncp.values.shape[0]
         self.edges = np.empty(0, dtype=np.int64)
-        self._graph = graph
+        self._ncp = ncp
         # The solver is given weights up to 1.
-        self._scale = max(int(graph.originals.whole.sum() + graph.originals.step.sum()), 1)
+        self._scale = max(int(ncp.whole[ncp.numeric].sum() + ncp.step.sum()), 1)
         self._highs = highs = new_solver()
         highs.setOptionValue("solver", "simplex")
         degrees = np.full(2 * n, k - 1.0)
@@ -140,27 +140,25 @@ class _Program:
 
     def add(self, edges: IntArray) -> None:
         """Add edges, each of capacity 1."""
-        n = self._graph.record.size
-        original, cell = np.divmod(edges, n)
-        weights = pair_units(self._graph, original, cell)
+        original, cell = np.divmod(edges, self._n)
+        weights = pair_units(self._ncp, original, cell)
         if self.edges.size:
             # The last solution remains feasible: primal simplex goes on from it.
             self._highs.setOptionValue("simplex_strategy", _PRIMAL)
         self._highs.addCols(
             edges.size, weights / self._scale, np.zeros(edges.size), np.ones(edges.size),
             2 * edges.size, np.arange(0, 2 * edges.size, 2, dtype=np.int32),
-            np.column_stack([original, n + cell]).ravel().astype(np.int32),
+            np.column_stack([original, self._n + cell]).ravel().astype(np.int32),
             np.ones(2 * edges.size),
         )  # fmt: skip
         self.edges = np.append(self.edges, edges)
 
     def solve(self, pulse: Pulse) -> tuple[IntArray, IntArray]:
         """Find prices of the cells, and what each original may pay at most, in units."""
-        n = self._graph.record.size
         run(self._highs, pulse)
         duals = np.array(self._highs.getSolution().row_dual) * self._scale
         whole = np.rint(duals).astype(np.int64)
-        return -whole[n:], whole[:n]
+        return -whole[self._n :], whole[: self._n]
 
     @property
     def taken(self) -> IntArray:

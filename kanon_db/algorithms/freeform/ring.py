@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from kanon_db.algorithms.freeform.losses import pair_units
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.recoding.ncp import Ncp
@@ -62,9 +63,9 @@ def ring(ncp: Ncp, k: int, *, pulse: Pulse = UNLIMITED) -> CodeArray:
 
 def _halves(ncp: Ncp, part: IntArray, k: int) -> list[IntArray]:
     """Cut a partition of at least 2k records in two, of at least k records each."""
-    first = part[np.argmax(_distances(ncp, part[0], part))]
-    to_first = _distances(ncp, first, part)
-    to_second = _distances(ncp, part[np.argmax(to_first)], part)
+    first = part[np.argmax(pair_units(ncp, part[0], part))]
+    to_first = pair_units(ncp, first, part)
+    to_second = pair_units(ncp, part[np.argmax(to_first)], part)
     closer = to_first - to_second
     order = np.argsort(closer, kind="stable")
     cut = int(np.count_nonzero(closer < 0))
@@ -77,14 +78,6 @@ def _tour(ncp: Ncp, part: IntArray) -> IntArray:
     left = list(range(part.size))
     tour = [left.pop(0)]
     while left:
-        distances = _distances(ncp, part[tour[-1]], part[left])
+        distances = pair_units(ncp, part[tour[-1]], part[left])
         tour.append(left.pop(int(np.argmin(distances))))
     return part[tour]
-
-
-def _distances(ncp: Ncp, record: np.integer | int, others: IntArray) -> IntArray:
-    """Loss of a class of two, in units."""
-    apart = np.abs(ncp.values[others].astype(np.int64) - ncp.values[record])
-    by_attribute = np.where(ncp.numeric, np.minimum(apart, ncp.whole), (apart > 0) * ncp.step)
-    distances: IntArray = by_attribute.sum(axis=1)
-    return distances

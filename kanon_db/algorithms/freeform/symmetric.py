@@ -9,12 +9,11 @@ from kanon_db.algorithms.freeform.box_tree import open_round
 from kanon_db.algorithms.freeform.descent import search_for
 from kanon_db.algorithms.freeform.graph import (
     NONE,
-    Graph,
     build,
     extend,
     matches_of_records,
-    pair_units,
 )
+from kanon_db.algorithms.freeform.losses import pair_units
 from kanon_db.algorithms.freeform.sort_greedy import take_lightest
 from kanon_db.algorithms.ground.arrays import CodeArray
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
@@ -80,12 +79,12 @@ def symmetric(ncp: Ncp, k: int, *, pulse: Pulse = UNLIMITED) -> CodeArray:
         take_lightest(graph, search_for(1, n_rounds, mutual=True), partner, pulse)
         extend(graph, partner, n_rounds)
     rows = graph.matches
-    if not _make_up(graph, rows, pulse):
+    if not _make_up(ncp.of_records(graph.record), rows, pulse):
         rows[:] = _neighbors(n, k)
     return as_assignments(matches_of_records(graph), pulse=pulse)
 
 
-def _make_up(graph: Graph, rows: CodeArray, pulse: Pulse) -> bool:
+def _make_up(ncp: Ncp, rows: CodeArray, pulse: Pulse) -> bool:
     """Give all records their number of matches; tell whether that worked."""
     n = rows.shape[0]
     lacking = np.repeat(np.arange(n), (rows == NONE).sum(axis=1)).tolist()
@@ -107,8 +106,8 @@ def _make_up(graph: Graph, rows: CodeArray, pulse: Pulse) -> bool:
         if not free.any():
             return False
         one, other = one[free], other[free]
-        increase = pair_units(graph, first, one) + pair_units(graph, second, other)
-        best = int(np.argmin(increase - pair_units(graph, one, other)))
+        increase = pair_units(ncp, first, one) + pair_units(ncp, second, other)
+        best = int(np.argmin(increase - pair_units(ncp, one, other)))
         a, b = int(one[best]), int(other[best])
         rows[a][rows[a] == b] = NONE
         rows[b][rows[b] == a] = NONE
