@@ -32,7 +32,7 @@ from kanon_db.algorithms.freeform.symmetric import symmetric
 from kanon_db.algorithms.generalization.greedy_search import greedy_search
 from kanon_db.algorithms.generalization.refine import refine
 from kanon_db.algorithms.ground.arrays import CodeArray
-from kanon_db.algorithms.ground.pulse import no_heartbeat
+from kanon_db.algorithms.ground.pulse import Pulse, no_heartbeat
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.metrics.freeform import measure
@@ -113,10 +113,9 @@ def _warm() -> None:
 def _refined(data: Microdata, k: int, seconds: float) -> float:
     """GCP of the best homogeneous method: Greedy Search, refined for so many seconds."""
     classes = greedy_search(data, k).class_of_record
-    started = time.perf_counter()
     refined = refine(
         data, classes, k, random=np.random.default_rng(1), effort=10**9,
-        spent=lambda: (time.perf_counter() - started) / seconds,
+        pulse=Pulse(seconds),
     ).class_of_record  # fmt: skip
     return measure_classes(data, refined).gcp
 
