@@ -128,7 +128,7 @@ def is_used_up(left: Left, k: Integer) -> bool:
     return bool(left.n_left[0] < k or left.n_left[1] <= left.types.size * 3 // 4)
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, inline="always")
 def _first_left(left: Left, first: Integer) -> Integer:
     while left.following[first] == left.ends[first]:
         first += 1
@@ -175,7 +175,7 @@ def _grow(
     return int(members[-1])
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, inline="always")
 def _join(left: Left, units: Units, growing: Growing, i: Integer, number: Integer) -> None:
     """Let the next record of a row type join the class."""
     left.class_in_order[left.following[i]] = number
@@ -190,7 +190,7 @@ def _join(left: Left, units: Units, growing: Growing, i: Integer, number: Intege
             growing.present[growing.offsets[j] + value] = True
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, inline="always")
 def _closest(
     left: Left, units: Units, growing: Growing, first: Integer, loss: Integer
 ) -> tuple[Integer, Integer]:
