@@ -23,6 +23,7 @@ from kanon_db.algorithms.generalization.greedy_search import greedy_search
 from kanon_db.algorithms.generalization.k_member import k_member
 from kanon_db.algorithms.generalization.mondrian import mondrian
 from kanon_db.algorithms.generalization.refine import refine
+from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.metrics.generalization import GeneralizationMetrics, measure
 
@@ -128,10 +129,9 @@ def _mondrian_relaxed(microdata: Microdata, k: int) -> np.ndarray:
 def _refined(microdata: Microdata, k: int) -> np.ndarray:
     """Greedy Search, then refinement."""
     classes = greedy_search(microdata, k).class_of_record
-    started = time.perf_counter()
     return refine(
         microdata, classes, k, random=np.random.default_rng(1), effort=10**9,
-        spent=lambda: (time.perf_counter() - started) / REFINE_SECONDS,
+        pulse=Pulse(REFINE_SECONDS),
     ).class_of_record  # fmt: skip
 
 

@@ -229,7 +229,7 @@ def _freed(
 ) -> Integer:
     """Tell what class g and a record that leaves it lose less, all together."""
     less = _departure(records, classes, g, leaving)
-    return classes.losses[g] - less * (classes.sizes[g] - 1)
+    return int(classes.losses[g] - less * (classes.sizes[g] - 1))
 
 
 @numba.njit(cache=True, nogil=True)

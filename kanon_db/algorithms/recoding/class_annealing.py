@@ -144,7 +144,7 @@ def _best_other_class(
 @numba.njit(cache=True, nogil=True)
 def _room(classes: ClassSummaries, g: Integer) -> Integer:
     """Tell how many more records class g can take."""
-    return classes.starts[g + 1] - classes.starts[g] - classes.sizes[g]
+    return int(classes.starts[g + 1] - classes.starts[g] - classes.sizes[g])
 
 
 @numba.njit(cache=True, nogil=True)

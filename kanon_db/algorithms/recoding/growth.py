@@ -103,7 +103,8 @@ def grow_from_first(
     left: Left, units: Units, growing: Growing, k: Integer, number: Integer
 ) -> Integer:
     """Grow classes until it is time for a heartbeat, or to read on; return how many."""
-    n_grown, first = 0, 0
+    n_grown = 0
+    first: Integer = 0
     growing.n_compared[0] = 0
     while not is_used_up(left, k) and growing.n_compared[0] < _COMPARISONS_PER_CALL:
         first = _first_left(left, first)
@@ -118,16 +119,16 @@ def grow_from(
 ) -> Integer:
     """Grow a class from a record of a row type; return the row type that joined last."""
     seed = np.searchsorted(left.types, row_type)
-    return left.types[_grow(left, units, growing, k, number, seed, _first_left(left, 0))]
+    return int(left.types[_grow(left, units, growing, k, number, seed, _first_left(left, 0))])
 
 
 @numba.njit(cache=True, nogil=True)
 def is_used_up(left: Left, k: Integer) -> bool:
     """Whether too few records, or too few of the row types, are left to search on."""
-    return left.n_left[0] < k or left.n_left[1] <= left.types.size * 3 // 4
+    return bool(left.n_left[0] < k or left.n_left[1] <= left.types.size * 3 // 4)
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, inline="always")
 def _first_left(left: Left, first: Integer) -> Integer:
     while left.following[first] == left.ends[first]:
         first += 1
@@ -171,10 +172,10 @@ def _grow(
         if not units.numeric[j]:
             for chosen in members:
                 growing.present[growing.offsets[j] + left.columns[j, chosen]] = False
-    return members[-1]
+    return int(members[-1])
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, inline="always")
 def _join(left: Left, units: Units, growing: Growing, i: Integer, number: Integer) -> None:
     """Let the next record of a row type join the class."""
     left.class_in_order[left.following[i]] = number
@@ -189,7 +190,7 @@ def _join(left: Left, units: Units, growing: Growing, i: Integer, number: Intege
             growing.present[growing.offsets[j] + value] = True
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, inline="always")
 def _closest(
     left: Left, units: Units, growing: Growing, first: Integer, loss: Integer
 ) -> tuple[Integer, Integer]:
