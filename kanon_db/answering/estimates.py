@@ -48,7 +48,7 @@ class Answer:
     @property
     def shown(self) -> list[tuple[int, Measure]]:
         """The measures of the select list, with their places in each group's estimates."""
-        return [pair for pair in enumerate(self.query.measures) if pair[1].is_shown]
+        return self.query.shown
 
     @property
     def rows(self) -> list[AnswerRow]:
@@ -87,7 +87,7 @@ def estimate_count(session: Session, query: str) -> Estimated:
             hint="ask kanon.estimate_counts",
         )
     _require_one_count(opened.query, "kanon.estimate")
-    (group,) = _groups(opened)
+    ((group,), _) = _answered(opened)
     return group.estimates[0]
 
 
@@ -106,7 +106,7 @@ def estimate_counts(session: Session, query: str) -> list[AnswerRow]:
     """
     opened = open_query(session, query)
     _require_one_count(opened.query, "kanon.estimate")
-    return Answer(opened.query, _groups(opened)).rows
+    return Answer(opened.query, _answered(opened)[0]).rows
 
 
 def estimate(session: Session, query: str) -> list[AnswerRow]:
@@ -129,7 +129,7 @@ def answer(session: Session, query: str) -> Answer:
         As :func:`estimate_count`.
     """
     opened = open_query(session, query)
-    return Answer(opened.query, _groups(opened))
+    return Answer(opened.query, _answered(opened)[0])
 
 
 def rewrite_count(session: Session, query: str) -> str:
@@ -190,18 +190,12 @@ def explain_count(session: Session, query: str) -> list[Explained]:
     lines += [line("condition", part) for part in parts_of(checked.where)]
     lines += [line("group", key.expression) for key in checked.keys]
     groups, method = _answered(opened)
-    for place, measure in enumerate(checked.measures):
-        if measure.is_shown:
-            errors = [
-                error for group in groups if (error := group.estimates[place].std_error) is not None
-            ]
-            expected = max(errors, default=0.0)
-            is_exact = all(
-                group.estimates[place].lower_bound == group.estimates[place].upper_bound
-                for group in groups
-            )
-            accuracy = _EXACT if is_exact else _ESTIMATED[isinstance(opened.layout, BucketLayout)]
-            lines.append(Explained("aggregate", measure.label, accuracy, expected))
+    for place, measure in checked.shown:
+        found = [group.estimates[place] for group in groups]
+        expected = max((e.std_error for e in found if e.std_error is not None), default=0.0)
+        is_exact = all(e.lower_bound == e.upper_bound for e in found)
+        accuracy = _EXACT if is_exact else _ESTIMATED[isinstance(opened.layout, BucketLayout)]
+        lines.append(Explained("aggregate", measure.label, accuracy, expected))
     lines.append(Explained("method", method))
     return lines + [Explained("statement", text) for text in _statements(opened)]
 
@@ -239,21 +233,15 @@ def _plain_name(opened: OpenQuery) -> Callable[[Column], str]:
 
 
 def _require_one_count(query: Query, other: str) -> None:
-    shown = [measure for measure in query.measures if measure.is_shown]
-    if len(shown) != 1 or shown[0].aggregate.function != "count":
+    if [measure.aggregate.function for _, measure in query.shown] != ["count"]:
         raise refusal(
             "the select list is not one COUNT, after what GROUP BY names",
             hint=f"SUM, AVG and several aggregates are answered by {other}",
         )
 
 
-def _groups(opened: OpenQuery) -> list[Group]:
-    """Estimate all groups, then apply HAVING, ORDER BY and LIMIT."""
-    return _answered(opened)[0]
-
-
 def _answered(opened: OpenQuery) -> tuple[list[Group], str]:
-    """Return the groups, and what they were counted with."""
+    """Return the groups that HAVING and LIMIT leave, in order, and what they were counted with."""
     groups, method = count_with_bitmaps(opened), "bitmaps of each attribute's values"
     if groups is None:
         groups, method = _run(opened), "the statement"
@@ -275,17 +263,12 @@ def _run(opened: OpenQuery) -> list[Group]:
         Estimated(0.0, 0.0, 0, 0) if aggregate.function == "count" else NOTHING
         for aggregate in aggregates
     ]
-    return [
-        Group(
-            key,
-            ranks,
-            tuple(
-                rows[key][1] if key in rows else nothing
-                for rows, nothing in zip(found, empty, strict=False)
-            ),
-        )
-        for key, (ranks, _) in listed.items()
-    ]
+
+    def estimates(key: str) -> tuple[Estimated, ...]:
+        pairs = zip(found, empty, strict=False)  # without the count of everybody
+        return tuple(rows[key][1] if key in rows else nothing for rows, nothing in pairs)
+
+    return [Group(key, ranks, estimates(key)) for key, (ranks, _) in listed.items()]
 
 
 def _refuse_wide_groups(opened: OpenQuery, layout: CellLayout) -> None:
@@ -299,12 +282,11 @@ def _refuse_wide_groups(opened: OpenQuery, layout: CellLayout) -> None:
             f" FROM {layout.relation} AS c"
         )
         if row["wide"]:
-            error = refusal(
+            raise refusal(
                 f"GROUP BY takes ranges of at most {MOST_GROUPED} values",
                 hint="ask for each interval by WHERE",
+                detail=f'column "{cell.column.name}"',
             )
-            error.detail = f'column "{cell.column.name}"'
-            raise error
 
 
 def _rows(opened: OpenQuery, aggregate: Aggregate) -> dict[str, tuple[tuple[int, ...], Estimated]]:
@@ -330,7 +312,5 @@ def _statements(opened: OpenQuery) -> list[str]:
     """Write the statement of each aggregate that is shown, constants included."""
     literal = opened.session.literal
     return [
-        _statement(opened, measure.aggregate, literal).text
-        for measure in opened.query.measures
-        if measure.is_shown
+        _statement(opened, measure.aggregate, literal).text for _, measure in opened.query.shown
     ]

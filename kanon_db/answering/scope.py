@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -87,12 +85,11 @@ class OpenQuery:
             return self.session.fetch(statement, *values)
         except DatabaseError as error:
             if error.sqlstate.startswith(DATA_EXCEPTION_CLASS):
-                failed = refusal(
+                raise refusal(
                     "the query's arithmetic fails on some value",
                     hint="leave such values out by CASE or another condition",
-                )
-                failed.detail = f"SQLSTATE {error.sqlstate}, as for a division by zero"
-                raise failed from None
+                    detail=f"SQLSTATE {error.sqlstate}, as for a division by zero",
+                ) from None
             if error.sqlstate == UNDEFINED_FUNCTION:
                 raise refusal(
                     "the query compares values of types that do not compare",
@@ -259,31 +256,11 @@ def _require_unique(query: OpenQuery, lookup: Lookup) -> None:
         f" GROUP BY l.{lookup.key.sql} HAVING count(*) > 1) AS repeats"
     )
     if rows[0]["repeats"]:
-        error = refusal(
+        raise refusal(
             "the lookup table has several rows for one value of its join column",
             hint="join a table that has each value once",
+            detail=f'column "{lookup.key.name}"',
         )
-        error.detail = f'column "{lookup.key.name}"'
-        raise error
-
-
-@contextmanager
-def _unread(type_name: str) -> Iterator[None]:
-    try:
-        yield
-    except DatabaseError as error:
-        if error.sqlstate == INSUFFICIENT_PRIVILEGE:
-            raise PermissionDeniedError(
-                "the role may not use a column's type",
-                detail=f"type {type_name}",
-                hint="the type's owner can GRANT USAGE ON its SCHEMA to kanon_analyst",
-            ) from None
-        if not error.sqlstate.startswith(DATA_EXCEPTION_CLASS):
-            raise
-        raise refusal(
-            f"a constant does not read as {type_name}",
-            hint="write it as PostgreSQL prints values of this type",
-        ) from None
 
 
 def _require_readable_constants(opened: OpenQuery) -> None:
@@ -294,8 +271,22 @@ def _require_readable_constants(opened: OpenQuery) -> None:
         if constant.text is not None and not _reads_for_certain(constant):
             by_type.setdefault(constant.type.name, []).append(constant.text)
     for type_name, texts in sorted(by_type.items()):
-        with _unread(type_name), session.savepoint():
-            session.fetch(f"SELECT count(c::{type_name}) FROM unnest($1::text[]) AS c", texts)
+        try:
+            with session.savepoint():
+                session.fetch(f"SELECT count(c::{type_name}) FROM unnest($1::text[]) AS c", texts)
+        except DatabaseError as error:
+            if error.sqlstate == INSUFFICIENT_PRIVILEGE:
+                raise PermissionDeniedError(
+                    "the role may not use a column's type",
+                    detail=f"type {type_name}",
+                    hint="the type's owner can GRANT USAGE ON its SCHEMA to kanon_analyst",
+                ) from None
+            if not error.sqlstate.startswith(DATA_EXCEPTION_CLASS):
+                raise
+            raise refusal(
+                f"a constant does not read as {type_name}",
+                hint="write it as PostgreSQL prints values of this type",
+            ) from None
 
 
 def _reads_for_certain(constant: Constant) -> bool:

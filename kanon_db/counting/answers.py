@@ -59,12 +59,9 @@ def selected(groups: Sequence[Group], query: Query) -> list[Group]:
     Without ORDER BY, groups come in the order of their values.
     """
     places = {measure.aggregate: i for i, measure in enumerate(query.measures)}
-    kept = [
-        group
-        for group in groups
-        if query.having is None or _holds(query.having, group, places) is True
-    ]
-    kept.sort(key=lambda group: group.ranks)
+    kept = sorted(groups, key=lambda group: group.ranks)
+    if query.having is not None:
+        kept = [group for group in kept if _holds(query.having, group, places)]
     for order in reversed(query.order):
         kept = _ordered(kept, order, query)
     end = None if query.limit is None else query.offset + query.limit
@@ -79,11 +76,10 @@ def _ordered(groups: list[Group], order: Order, query: Query) -> list[Group]:
         is_null = json.loads(group.key)[query.keys[place].name] is None
         return None if is_null else group.ranks[place]
 
-    known = [(v, group) for group in groups if (v := value(group)) is not None]
     unknown = [group for group in groups if value(group) is None]
-    known.sort(key=lambda pair: pair[0], reverse=order.is_descending)
-    listed = [group for _, group in known]
-    return unknown + listed if order.nulls_first else listed + unknown
+    known = [group for group in groups if value(group) is not None]
+    known.sort(key=lambda group: value(group) or 0, reverse=order.is_descending)
+    return unknown + known if order.nulls_first else known + unknown
 
 
 _OPERATORS: Final[Mapping[str, Callable[[Decimal, Decimal], Decimal]]] = {

@@ -34,22 +34,15 @@ def is_readable(condition: ex.Expression, with_bitmaps: frozenset[str]) -> bool:
     mentioned = ex.attributes(condition)
     if len(mentioned) <= 1:
         return bool(with_bitmaps) and mentioned <= with_bitmaps
-    match condition:
-        case ex.And(parts) | ex.Or(parts):
-            return all(is_readable(part, with_bitmaps) for part in parts)
-        case ex.Not(part) | ex.TruthTest(part):
-            return is_readable(part, with_bitmaps)
-        case ex.Case():
-            # What a branch keeps from a division by zero, would be evaluated without it.
-            divides = any(
-                isinstance(inner, ex.Arithmetic) and inner.operator in "/%"
-                for inner in ex.walk(condition)
-            )
-            return not divides and all(
-                is_readable(part, with_bitmaps) for part in ex.children(condition)
-            )
-        case _:
-            return False
+    if not isinstance(condition, ex.And | ex.Or | ex.Not | ex.TruthTest | ex.Case):
+        return False
+    if isinstance(condition, ex.Case) and any(map(_divides, ex.walk(condition))):
+        return False  # what a branch keeps from a division by zero would be evaluated without it
+    return all(is_readable(part, with_bitmaps) for part in ex.children(condition))
+
+
+def _divides(expression: ex.Expression) -> bool:
+    return isinstance(expression, ex.Arithmetic) and expression.operator in "/%"
 
 
 def evaluate(

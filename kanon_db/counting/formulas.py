@@ -154,12 +154,9 @@ def all_but(n_records: int, neither: Estimated) -> Estimated:
 
 def all_but_answer(n_records: int) -> dict[str, str]:
     """Return the SQL of :func:`all_but`."""
-    return {
-        "estimate": f"{n_records} - estimate",
-        "std_error": "std_error",
-        "lower_bound": f"{n_records} - upper_bound",
-        "upper_bound": f"{n_records} - lower_bound",
-    }
+    changed = {"estimate": "estimate", "lower_bound": "upper_bound", "upper_bound": "lower_bound"}
+    rest = {name: f"{n_records} - {other}" for name, other in changed.items()}
+    return {"estimate": "", "std_error": "std_error", **rest}
 
 
 # -- sums and averages ------------------------------------------------------------------------
@@ -206,11 +203,7 @@ class Weighed:
     most: FloatArray
 
 
-REACHED: Final = {
-    "*": "*",
-    "lo": "greatest(q + s - size, 0)::float8",
-    "hi": "least(q, s)::float8",
-}
+REACHED: Final = {"*": "*", "lo": "greatest(q + s - size, 0)", "hi": "least(q, s)"}
 """How many of the q are meant, at least and at most."""
 
 _REST: Final = "(s - s * s / size) / greatest(size - 1, 1)"

@@ -13,7 +13,9 @@ ALLOWED: Final = (
 )
 
 
-def refusal(what: str, position: int | None = None, hint: str = ALLOWED) -> UnsupportedQueryError:
+def refusal(
+    what: str, position: int | None = None, hint: str = ALLOWED, *, detail: str = ""
+) -> UnsupportedQueryError:
     """Make the error for a query that is not answered.
 
     Parameters
@@ -24,6 +26,9 @@ def refusal(what: str, position: int | None = None, hint: str = ALLOWED) -> Unsu
         Where it starts in the query, counted in characters from 1.
     hint : str
         What to write instead.
+    detail : str
+        What there is to say beside the position.
     """
-    detail = "" if position is None else f"at character {position} of the query"
+    if position is not None:
+        detail = f"at character {position} of the query"
     return UnsupportedQueryError(what, detail=detail, hint=hint)

@@ -315,6 +315,33 @@ def test_continuous_ranges(
     assert answer[2:] == (lower, upper)
 
 
+@pytest.mark.parametrize(
+    ("condition", "estimate", "lower", "upper"),
+    [
+        ("at IS NULL", 1, 1, 2),
+        ("at IS NOT NULL", 2, 1, 2),
+        ("at < '2020-01-02 00:00+00'", 0.5, 0, 1),
+    ],
+)
+def test_ranges_of_instants(
+    parties: Parties, condition: str, estimate: float, lower: int, upper: int
+) -> None:
+    """They are looked at in points, which leave the bounds open."""
+    fetch(
+        parties.publisher,
+        "CREATE MATERIALIZED VIEW IF NOT EXISTS published.instants AS SELECT * FROM (VALUES"
+        " (tstzrange('2020-01-01+00', '2020-01-03+00', '[]')),"
+        " (tstzrange('2020-01-02+00', '2020-01-02+00', '[]')), (NULL)) AS v (at)",
+    )
+    if not value(parties.publisher, "SELECT count(*) FROM kanon.publication WHERE name='instants'"):
+        layout = {"quasi_identifiers": [{"name": "at", "cell": "range"}], "sensitive": None,
+                  "others": []}  # fmt: skip
+        enter(parties, "instants", "freeform", layout)
+    answer = Functions(parties.analyst).estimate(f"SELECT COUNT(*) FROM instants WHERE {condition}")
+    assert answer[0] == pytest.approx(estimate)
+    assert answer[2:] == (lower, upper)
+
+
 def test_sum_of_continuous_ranges(parties: Parties, continuous: None) -> None:
     rows = fetch(
         parties.analyst,

@@ -113,12 +113,11 @@ def _join_columns(
         or (is_whole and key.type.category in ("integer", "numeric"))
         or ({own.type.name, key.type.name} <= {"text", "character varying"})
     ):
-        error = refusal(
+        raise refusal(
             f"a column of type {own.type.name} is not joined with one of type {key.type.name}",
             hint="give the lookup table's column the type of the publication's",
+            detail=f'columns "{own.name}" and "{key.name}"',
         )
-        error.detail = f'columns "{own.name}" and "{key.name}"'
-        raise error
     return own, key
 
 

@@ -47,6 +47,11 @@ class Query:
     offset: int = 0
 
     @property
+    def shown(self) -> list[tuple[int, Measure]]:
+        """The measures of the select list, with their places among all."""
+        return [pair for pair in enumerate(self.measures) if pair[1].is_shown]
+
+    @property
     def expressions(self) -> tuple[Expression, ...]:
         """Everything that is evaluated on records."""
         where = () if self.where is None else (self.where,)

@@ -26,13 +26,10 @@ _RANKS: Final = ("smallint", "integer", "bigint", "numeric", "real", "double pre
 _MOMENT_RANKS: Final = (DATE.name, TIMESTAMP.name, TIMESTAMPTZ.name)
 
 _HINTS: Final[dict[Category, str]] = {
-    "integer": "write a number",
-    "numeric": "write a number",
-    "float": "write a number",
-    "text": "write the constant in single quotes",
+    **dict.fromkeys(NUMBERS, "write a number"),
     "boolean": "write TRUE or FALSE",
     "moment": "write DATE '…', TIMESTAMP '…' or the date in single quotes",
-    "other": "write the constant in single quotes",
+    **dict.fromkeys(("text", "other"), "write the constant in single quotes"),
 }
 
 
@@ -73,15 +70,14 @@ def misfit(
     one: Expression, one_type: Type | None, other: Expression, other_type: Type | None
 ) -> UnsupportedQueryError:
     """Make the refusal of a comparison of types that do not compare."""
-    constant, column = (one, other) if isinstance(one, Constant) else (other, one)
-    types = (one_type, other_type) if isinstance(one, Constant) else (other_type, one_type)
-    names = [("text" if type_ is None else type_.name) for type_ in types]
-    error = refusal(
+    if not isinstance(one, Constant):
+        one, one_type, other, other_type = other, other_type, one, one_type
+    names = ["text" if type_ is None else type_.name for type_ in (one_type, other_type)]
+    hint = "compare values of the same kind"
+    if isinstance(one, Constant) and other_type is not None:
+        hint = _HINTS[other_type.category]
+    return refusal(
         f"a value of type {names[0]} does not compare with one of type {names[1]}",
-        hint="compare values of the same kind"
-        if not isinstance(constant, Constant) or types[1] is None
-        else _HINTS[types[1].category],
+        hint=hint,
+        detail=f'column "{other.name}"' if isinstance(other, Column) else "",
     )
-    if isinstance(column, Column):
-        error.detail = f'column "{column.name}"'
-    return error

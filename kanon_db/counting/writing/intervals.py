@@ -50,7 +50,7 @@ def covered(condition: ex.Expression, constants: Constants) -> str | None:
 
 
 def _compared(operator: str, constant: ex.Constant, constants: Constants) -> str | None:
-    place = _place(constant, constants)
+    place = _place(constant.type, constants.write(constant))
     if place is None:
         return None
     if operator == "<>":
@@ -58,18 +58,14 @@ def _compared(operator: str, constant: ex.Constant, constants: Constants) -> str
     return f"nummultirange({_RANGES[operator].format(place)})"
 
 
-def _place(constant: ex.Constant, constants: Constants) -> str | None:
-    """Write a constant's place on the axis."""
-    value = constants.write(constant)
-    if constant.type.category in ex.NUMBERS:
-        return f"{value}::numeric"
-    match constant.type.name:
+def _place(type_: ex.Type, value: str) -> str | None:
+    """Write a value's place on the axis; None for types that are not on it."""
+    match type_.name:
         case "date":
             return f"({value} - '2000-01-01'::date)::numeric"
         case "timestamp without time zone":
             return f"EXTRACT(epoch FROM {value} - '2000-01-01'::timestamp)"
-        case _:
-            return None
+    return f"{value}::numeric" if type_.category in ex.NUMBERS else None
 
 
 def share(cell: Cell, sql: str, covered_sql: str) -> tuple[str, str, str]:
@@ -118,24 +114,15 @@ def can_cover(cell: Cell, condition: ex.Expression) -> bool:
         return constant.type.name == type_.name
 
     constants = (part for part in ex.walk(condition) if isinstance(part, ex.Constant))
-    return all(map(fits, constants)) and covered(condition, Constants()) is not None
+    is_on_axis = _place(type_, "") is not None
+    return is_on_axis and all(map(fits, constants)) and covered(condition, Constants()) is not None
 
 
 def _on_axis(cell: Cell, sql: str) -> str:
-    match cell.column.type.name:
-        case "integer" | "bigint":
-            return f"numrange(lower({sql})::numeric, upper({sql})::numeric - 1, '[]')"
-        case "date":
-            lowest, beyond = (
-                f"({end}({sql}) - '2000-01-01'::date)::numeric" for end in ("lower", "upper")
-            )
-            return f"numrange({lowest}, {beyond} - 1, '[]')"
-        case "timestamp without time zone":
-            lowest, highest = (
-                f"EXTRACT(epoch FROM {end}({sql}) - '2000-01-01'::timestamp)"
-                for end in ("lower", "upper")
-            )
-            bounds = f"CASE WHEN upper_inc({sql}) THEN '[]' ELSE '[)' END"
-            return f"numrange({lowest}, {highest}, {bounds})"
-        case _:
-            return sql
+    type_ = cell.column.type
+    low, high = (_place(type_, f"{end}({sql})") for end in ("lower", "upper"))
+    if cell.is_discrete:
+        return f"numrange({low}, {high} - 1, '[]')"
+    if type_.category == "moment":
+        return f"numrange({low}, {high}, CASE WHEN upper_inc({sql}) THEN '[]' ELSE '[)' END)"
+    return sql

@@ -35,12 +35,11 @@ def statement(request: Request, layout: BucketLayout | CellLayout) -> Statement:
         return _over_buckets(request, layout)
     for cell in grouped_ranges(request.query, layout):
         if not cell.is_discrete:
-            error = refusal(
+            raise refusal(
                 "GROUP BY does not take a column of continuous ranges",
                 hint="ask for each interval by WHERE",
+                detail=f'column "{cell.column.name}"',
             )
-            error.detail = f'column "{cell.column.name}"'
-            raise error
     writer = CellWriter(request, layout)
     writer.estimated()
     return writer.statement()

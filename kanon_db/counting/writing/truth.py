@@ -60,12 +60,8 @@ def leaves(condition: ex.Expression | None) -> list[ex.Expression]:
         return []
     if is_leaf(condition):
         return [condition]
-    match ex.by_attribute(condition):
-        case ex.And(parts) | ex.Or(parts):
-            return [leaf for part in parts for leaf in leaves(part)]
-        case ex.Not(part) | ex.TruthTest(part):
-            return leaves(part)
-    return []
+    parts = ex.children(ex.by_attribute(condition))
+    return [leaf for part in parts for leaf in leaves(part)]
 
 
 def likelihood(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from kanon_db.counting.checking.query import Query
 from kanon_db.counting.checking.types import TEXT
@@ -47,7 +47,7 @@ class Request:
     query: Query
     aggregate: Aggregate
     lookups: Sequence[Lookup] = ()
-    literal: Callable[[str], str] | None = field(default=None)
+    literal: Callable[[str], str] | None = None
 
 
 class Writer:
