@@ -5,13 +5,7 @@
 """
 
 from kanon_db.answering.estimates import (
-    Answer,
-    Explained,
-    estimate,
-    estimate_count,
-    estimate_counts,
-    explain_count,
-    rewrite_count,
+    Answer, Explained, estimate, estimate_count, estimate_counts, explain_count, rewrite_count,
 )  # fmt: skip
 
 __all__ = [

@@ -1,39 +1,14 @@
 """How an operation is declared: parameters with their types, and what is derived from them."""
 
 from kanon_db.declaration.operation import (
-    EVERYBODY,
-    PUBLISHERS,
-    Column,
-    Operation,
-    columns,
-    value,
+    EVERYBODY, PUBLISHERS, Column, Operation, columns, value,
 )  # fmt: skip
 from kanon_db.declaration.parameters import (
-    REQUIRED,
-    Parameter,
-    parameter,
-    parameters_of,
-    read_request,
+    REQUIRED, Parameter, parameter, parameters_of, read_request,
 )  # fmt: skip
 from kanon_db.declaration.types import (
-    FLAG,
-    MAX_NAME_BYTES,
-    NAMES,
-    RELATION,
-    SECONDS,
-    SHARE,
-    TEXT,
-    WEIGHTS,
-    Type,
-    choice,
-    json_list,
-    json_object,
-    numbers,
-    options,
-    pair,
-    unknown,
-    whole,
-    wholes,
+    FLAG, MAX_NAME_BYTES, NAMES, RELATION, SECONDS, SHARE, TEXT, WEIGHTS, Type, choice,
+    json_list, json_object, numbers, options, pair, unknown, whole, wholes,
 )  # fmt: skip
 
 __all__ = [

@@ -3,10 +3,7 @@
 from kanon_db.algorithms.suppression.greedy import LEFT_OVER, Suppression, greedy
 from kanon_db.algorithms.suppression.optimal import OptimalSuppression, optimal
 from kanon_db.algorithms.suppression.patterns import (
-    PatternSet,
-    all_patterns,
-    expand_rules,
-    parse_patterns,
+    PatternSet, all_patterns, expand_rules, parse_patterns,
 )  # fmt: skip
 from kanon_db.algorithms.suppression.row_types import identical_rows
 from kanon_db.algorithms.suppression.two_anonymity import two_anonymity
