@@ -310,6 +310,8 @@ def test_interrupt_cancels_and_publishes_nothing(database: str, people: Path) ->
             "--privacy",
             '{"l": 4}',
         ]
+        # A run in the background may ignore SIGINT, and the command would inherit that.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         with subprocess.Popen(
             [*arguments, "--dsn", database], stderr=subprocess.PIPE, text=True
         ) as publisher:
