@@ -25,6 +25,7 @@ from tests.integration.parties import (
     sqlstate_of,
 )
 from tests.integration.test_generalized import covers
+from tests.profiles import examples
 
 INVALID, INFEASIBLE, DUPLICATE = "22023", "KN002", "42710"
 
@@ -378,7 +379,9 @@ def test_example_of_the_contract(parties: Parties) -> None:
     method=st.sampled_from(METHODS),
 )
 @settings(
-    max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+    max_examples=examples(25),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None,
 )
 def test_random_tables(parties: Parties, cells: list[tuple[Any, ...]], k: int, method: str) -> None:
     """NULLs, ties, duplicates, and hardly more records than k."""

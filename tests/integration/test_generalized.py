@@ -27,6 +27,7 @@ from tests.integration.parties import (
     sqlstate_of,
     value,
 )
+from tests.profiles import examples
 
 INVALID, INELIGIBLE, DUPLICATE = "22023", "KN001", "42710"
 QUICK = '{"time_limit": 2}'
@@ -359,7 +360,9 @@ def test_example_of_the_contract(parties: Parties) -> None:
     method=st.sampled_from(["greedy_search", "mondrian", "k_member", "split_carry", "initial"]),
 )
 @settings(
-    max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+    max_examples=examples(25),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None,
 )
 def test_random_tables(parties: Parties, cells: list[tuple[Any, ...]], k: int, method: str) -> None:
     kanon = Functions(parties.publisher)

@@ -31,6 +31,7 @@ from tests.integration.parties import (
     sqlstate_of,
     value,
 )
+from tests.profiles import examples
 
 ROWS = [(i % 30, "mf"[i % 2], f"disease {i % 5 if i < 350 else 0}") for i in range(370)]
 DUPLICATE, INVALID, UNKNOWN = "42710", "22023", "42704"
@@ -379,7 +380,9 @@ def test_refused(kanon: Functions | Package, options: dict[str, Any], sqlstate: 
 
 
 SETTINGS = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(25),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 TABLES = st.lists(
     st.tuples(

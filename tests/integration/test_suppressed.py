@@ -24,6 +24,7 @@ from tests.integration.parties import (
     sqlstate_of,
     value,
 )
+from tests.profiles import examples
 
 DUPLICATE, INVALID, UNKNOWN, INFEASIBLE, MISMATCH = "42710", "22023", "42704", "KN002", "42804"
 FORBIDDEN = "42501"
@@ -341,7 +342,9 @@ def test_values_without_order(kanon: Functions | Package, parties: Parties) -> N
     method=st.sampled_from(["greedy", "optimal"]),
 )
 @settings(
-    max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+    max_examples=examples(30),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None,
 )
 def test_random_tables(parties: Parties, cells: list[tuple[Any, ...]], k: int, method: str) -> None:
     kanon = Functions(parties.publisher)
