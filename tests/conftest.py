@@ -76,22 +76,23 @@ def pytest_configure(config: pytest.Config) -> None:
     """Before any worker starts, make room for compiled code that every process can use."""
     if not hasattr(config, "workerinput"):
         compileall.compile_dir(PACKAGE, quiet=1)
-        _lend_compiled_code(host.server_account() if os.geteuid() == 0 else None)
+        accounts = map(host.find_account, ("postgres", host.OWN_ACCOUNT))
+        _hand_compiled_code_to(next(filter(None, accounts), None))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Take the compiled code back."""
     if not hasattr(config, "workerinput"):
-        _lend_compiled_code(pwd.getpwuid(0) if os.geteuid() == 0 else None)
+        _hand_compiled_code_to(pwd.getpwuid(os.geteuid()))
 
 
-def _lend_compiled_code(account: pwd.struct_passwd | None) -> None:
-    """Give the folders of compiled code to an OS user, when root runs the tests.
+def _hand_compiled_code_to(account: pwd.struct_passwd | None) -> None:
+    """Give the folders of compiled code to an OS user, if root runs the tests.
 
     Numba keeps its code beside Python's, in folders that it may write to. The server of a cluster
     that root made runs as another user: it would compile every kernel once more.
     """
-    if account is None:
+    if account is None or os.geteuid() != 0:
         return
     for folder in PACKAGE.rglob("__pycache__"):
         for path in (folder, *folder.iterdir()):
