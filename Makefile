@@ -1,7 +1,7 @@
 # Each target works alone on a fresh clone, and is quick when there is nothing to do.
 #   make PYTHON=/path/to/python3    another interpreter than Debian's, if PL/Python embeds another
 
-.PHONY: setup demo test lint generate bench clean
+.PHONY: setup demo test test-full coverage lint generate bench clean
 
 # .venv with the command kanon.
 setup:
@@ -14,10 +14,26 @@ demo:
 	@scripts/environment demo
 	@.venv/bin/kanon demo
 
+# A worker for each core, each with a cluster of its own.
+workers = -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+
 test:
 	@scripts/debian-packages
 	@scripts/environment demo dev
-	@.venv/bin/pytest
+	@.venv/bin/pytest $(workers)
+
+# The same tests, with many more random examples.
+test-full:
+	@KANON_EXAMPLES=full $(MAKE) --no-print-directory test
+
+# Lines and branches that the tests reach outside the server.
+coverage:
+	@scripts/debian-packages
+	@scripts/environment demo dev
+	@.venv/bin/coverage erase
+	@.venv/bin/coverage run -m pytest $(workers)
+	@.venv/bin/coverage combine --quiet
+	@.venv/bin/coverage report
 
 lint:
 	@scripts/debian-packages
@@ -40,7 +56,7 @@ bench:
 # The private cluster and its data go too.
 clean:
 	@if [ -e .kanon ]; then scripts/environment && .venv/bin/kanon local destroy --yes; fi
-	@rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 export PYTHON

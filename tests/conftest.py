@@ -1,5 +1,8 @@
 """Fixtures for tests that need a server.
 
+Under pytest-xdist each worker is a session with a cluster of its own: roles belong to a cluster,
+and no test sees what another worker does.
+
 ``cluster_dsn`` (session)
     Superuser's connection string of a private cluster, made for the run and destroyed after it.
     ``KANON_TEST_DSN`` names a server to use instead: superuser, local trust authentication.
@@ -22,8 +25,10 @@
 
 from __future__ import annotations
 
+import compileall
 import contextlib
 import os
+import pwd
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
@@ -32,20 +37,76 @@ from typing import Any
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, settings
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from kanon_db.cluster import host
 from kanon_db.cluster.local import LocalCluster
+from tests import profiles
 
-# Times are measured in benchmarks/, never asserted: a loaded machine fails no test.
-settings.register_profile(
-    "kanon",
-    deadline=None,
-    derandomize="CI" in os.environ,
-    suppress_health_check=[HealthCheck.too_slow],
+profiles.load()
+
+PACKAGE = Path(__file__).parents[1] / "kanon_db"
+
+SERVER_SETTINGS = {
+    # The data need not survive a crash of the machine.
+    "fsync": "off",
+    "full_page_writes": "off",
+    "synchronous_commit": "off",
+    # Plans do not depend on when a background process came by.
+    "autovacuum": "off",
+}
+"""What the tests' clusters change in the settings of a private cluster."""
+
+FIRST = (
+    "kanon_db/",
+    "tests/unit/",
+    "tests/property/",
+    "tests/acceptance/test_commands.py",
+    "tests/integration/test_estimates.py",
+    "tests/attacks/test_hostile_names.py",
+    "tests/attacks/test_canaries.py",
+    "tests/integration/",
 )
-settings.load_profile("kanon")
+"""What runs first: the examples compile the kernels that all other tests then load, and a long
+module at the end would leave the other workers idle."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Before any worker starts, make room for compiled code that every process can use."""
+    if not hasattr(config, "workerinput"):
+        compileall.compile_dir(PACKAGE, quiet=1)
+        accounts = map(host.find_account, ("postgres", host.OWN_ACCOUNT))
+        _hand_compiled_code_to(next(filter(None, accounts), None))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Take the compiled code back."""
+    if not hasattr(config, "workerinput"):
+        _hand_compiled_code_to(pwd.getpwuid(os.geteuid()))
+
+
+def _hand_compiled_code_to(account: pwd.struct_passwd | None) -> None:
+    """Give the folders of compiled code to an OS user, if root runs the tests.
+
+    Numba keeps its code beside Python's, in folders that it may write to. The server of a cluster
+    that root made runs as another user: it would compile every kernel once more.
+    """
+    if account is None or os.geteuid() != 0:
+        return
+    for folder in PACKAGE.rglob("__pycache__"):
+        for path in (folder, *folder.iterdir()):
+            os.chown(path, account.pw_uid, account.pw_gid)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests of `FIRST` first, in its order."""
+    items.sort(
+        key=lambda item: next(
+            (place for place, start in enumerate(FIRST) if item.nodeid.startswith(start)),
+            len(FIRST),
+        )
+    )
 
 
 def _execute(dsn: str, statement: sql.Composed) -> None:
@@ -81,9 +142,9 @@ def cluster_dsn() -> Iterator[str]:
     cluster = LocalCluster(Path(tempfile.gettempdir(), f"kanon-test-{uuid.uuid4().hex[:12]}"))
     try:
         dsn = cluster.start()
-        # Its data need not survive the machine: the tests take half the time.
         with psycopg.connect(dsn, autocommit=True) as connection:
-            connection.execute("ALTER SYSTEM SET fsync = off")
+            for setting, value in SERVER_SETTINGS.items():
+                connection.execute(f"ALTER SYSTEM SET {setting} = {value}".encode())
             connection.execute("SELECT pg_reload_conf()")
         yield dsn
     finally:

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 import kanon_db
-from tests.acceptance.commands import KANON, kanon
+from tests.acceptance.commands import KANON, installed_kanon, kanon
 
 N_RECORDS = 400
 OCCUPATIONS = ("Sales", "Teaching", "Farming", "Repair", "Cooking")
@@ -104,7 +104,7 @@ def test_query(published: str) -> None:
     with psycopg.connect(published) as connection:
         row = connection.execute(COUNT.replace("people_b", "people")).fetchone()
     assert row is not None
-    answer = kanon("query", COUNT, "--json", dsn=published).json()
+    answer = installed_kanon("query", COUNT, "--json", dsn=published).json()
     assert set(answer) == {"estimate", "std_error", "lower_bound", "upper_bound"}
     assert answer["lower_bound"] <= row[0] <= answer["upper_bound"]
     assert answer["lower_bound"] <= answer["estimate"] <= answer["upper_bound"]
@@ -264,6 +264,7 @@ def test_hostile_names(database: str, tmp_path: Path) -> None:
 
 
 def test_drop(database: str, people: Path) -> None:
+    """From the file to the drop, each step in a process of its own."""
     for arguments in (
         ["load", str(people), "people"],
         ["register", "public.people", "--quasi-identifiers", "age", "--sensitive", "occupation"],
@@ -271,8 +272,11 @@ def test_drop(database: str, people: Path) -> None:
         ["publish", "buckets", "public.people", "people_b", "--privacy", '{"l": 3}', "--replace"],
         ["drop", "people_b"],
     ):
-        assert kanon(*arguments, dsn=database).returncode == 0, arguments
+        assert installed_kanon(*arguments, dsn=database).returncode == 0, arguments
     assert kanon("publications", "--json", dsn=database).json() == {"publications": []}
+    refused = installed_kanon("drop", "people_b", "--json", dsn=database)
+    assert refused.returncode == 1
+    assert refused.json()["error"]["sqlstate"] == "42704"
 
 
 def test_uninstall_keeps_publications_unless_told(database: str, people: Path) -> None:
@@ -310,6 +314,8 @@ def test_interrupt_cancels_and_publishes_nothing(database: str, people: Path) ->
             "--privacy",
             '{"l": 4}',
         ]
+        # A run in the background may ignore SIGINT, and the command would inherit that.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         with subprocess.Popen(
             [*arguments, "--dsn", database], stderr=subprocess.PIPE, text=True
         ) as publisher:

@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.acceptance.commands import KANON, kanon
+from tests.acceptance.commands import KANON, installed_kanon, kanon
 
 
 @pytest.fixture
@@ -107,8 +107,12 @@ def test_wrong_usage(arguments: list[str]) -> None:
     assert kanon(*arguments).returncode == 2
 
 
+def test_wrong_usage_of_the_installed_command() -> None:
+    assert installed_kanon("local", "sart").returncode == 2
+
+
 def test_version() -> None:
     from kanon_db import __version__
 
-    assert __version__ in kanon("--version").stdout
+    assert __version__ in installed_kanon("--version").stdout
     assert kanon("version", "--json").json() == {"version": __version__}

@@ -16,6 +16,7 @@ from kanon_db.session.psycopg_session import PsycopgSession
 from tests.corpus.oracle import expected_counts
 from tests.corpus.tables import make_tables
 from tests.integration.parties import Functions, Parties, fetch, sqlstate_of
+from tests.profiles import examples
 
 FOLDER = Path(__file__).parent
 ANSWERED = [
@@ -195,7 +196,9 @@ PIECES = [
                     min_size=1, max_size=3),
 )  # fmt: skip
 @settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(200),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_mutated_queries_reach_nothing_else(
     parties: Parties, query: str, pieces: list[tuple[str, float, int]]

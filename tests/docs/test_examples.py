@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,10 +12,10 @@ import pytest
 
 import kanon_db
 from kanon_db.interfaces.demo import write_fair
+from tests.acceptance.commands import kanon
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-KANON = Path(sys.executable).with_name("kanon")
 
 
 def _blocks(page: Path, language: str) -> list[str]:
@@ -44,13 +42,7 @@ def fair_csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_console_examples_run(page: Path, database: str, fair_csv: Path) -> None:
     for words in _commands(page):
-        answer = subprocess.run(
-            [KANON, *words[1:], "--dsn", database],
-            cwd=fair_csv.parent,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        answer = kanon(*words[1:], "--dsn", database, cwd=fair_csv.parent)
         assert answer.returncode == 0, f"{shlex.join(words)}\n{answer.stderr}"
 
 

@@ -1,5 +1,5 @@
 """Fixtures of the integration tests."""
 
-from tests.integration.parties import parties
+from tests.integration.parties import kanon, parties
 
-__all__ = ["parties"]
+__all__ = ["kanon", "parties"]

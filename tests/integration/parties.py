@@ -274,6 +274,19 @@ WAYS: dict[str, Callable[[Connection], Functions | Package]] = {
 }
 """Both ways to the same operations."""
 
+both_ways = pytest.mark.parametrize("kanon", WAYS, indirect=True)
+"""Marks a test whose ``kanon`` is each way in turn: what is translated, not only computed."""
+
+
+@pytest.fixture
+def kanon(request: pytest.FixtureRequest, parties: Parties) -> Iterator[Functions | Package]:
+    """The publisher's operations; what a test published is dropped after it, without remains."""
+    kanon = WAYS[getattr(request, "param", "python")](parties.publisher)
+    yield kanon
+    for name in kanon.publications():
+        kanon.drop(name)
+    assert remains(parties.admin) == []
+
 
 def sqlstate_of(call: Callable[[], object]) -> str | None:
     """Return the SQLSTATE of the error that a call raises, either way; None if it raises none."""

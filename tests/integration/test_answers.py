@@ -22,6 +22,7 @@ from tests.integration.parties import (
     sqlstate_of,
     value,
 )
+from tests.profiles import examples
 
 COLUMNS: dict[str, tuple[str, list[object], list[str]]] = {
     # Type, values that occur, constants to compare with as SQL writes them.
@@ -213,7 +214,9 @@ def random_table(request: pytest.FixtureRequest, parties: Parties) -> str:
 
 @given(records=RECORDS, values=VALUES, way=st.sampled_from(list(WAYS)))
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(40),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_formula(parties: Parties, random_table: str, records: str, values: str, way: str) -> None:
     query = f"SELECT COUNT(*) FROM {random_table} WHERE {records} AND {values}"

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from kanon_db.errors import UnsupportedQueryError
 from tests.integration.parties import WAYS, Functions, Package, Parties, create_table, fetch, value
+from tests.profiles import examples
 
 N_RECORDS = 60
 COLUMNS = "age int, height numeric, born date, sex text, zip int, illness text, cost int"
@@ -166,7 +167,9 @@ def test_one_condition(parties: Parties, condition: str) -> None:
 
 @given(predicate=PREDICATE)
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(150),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_any_condition(parties: Parties, predicate: str) -> None:
     query = f"SELECT COUNT(*) FROM general WHERE {predicate}"

@@ -84,7 +84,7 @@ class Question:
         if n_columns == 0 or random.random() < 0.9:
             columns.append(case.sensitive)
         for column in columns:
-            values = np.sort(case.source[column].unique())
+            values, _ = _distinct(case.source, column)
             chosen = random.choice(values, size=int(random.integers(1, 5)))
             kinds = ["IN", "NOT IN", "<", ">=", "="]
             kinds += ["BETWEEN", "NOT BETWEEN"] if len(chosen) > 1 else []
@@ -112,7 +112,7 @@ class Question:
         held = np.ones(len(frame), dtype=bool)
         for column, kind, values in self.parts:
             if column in frame:
-                cells = frame[column].to_numpy()
+                cells, places = _distinct(frame, column)
                 held &= {
                     "IN": lambda c=cells, v=values: np.isin(c, v),
                     "NOT IN": lambda c=cells, v=values: ~np.isin(c, v),
@@ -121,8 +121,19 @@ class Question:
                     "=": lambda c=cells, v=values: c == v[0],
                     "BETWEEN": lambda c=cells, v=values: (c >= v[0]) & (c <= v[-1]),
                     "NOT BETWEEN": lambda c=cells, v=values: ~((c >= v[0]) & (c <= v[-1])),
-                }[kind]()
+                }[kind]()[places]
         return held
+
+
+_KNOWN: dict[tuple[int, str], tuple[np.ndarray, np.ndarray]] = {}
+
+
+def _distinct(frame: pd.DataFrame, column: str) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct values of a column, and the place of each cell's value among them."""
+    key = id(frame), column  # the frames live as long as the module's fixtures
+    if key not in _KNOWN:
+        _KNOWN[key] = np.unique(frame[column].to_numpy(), return_inverse=True)
+    return _KNOWN[key]
 
 
 def _expected(case: Case, question: Question) -> tuple[float, float, int, int]:

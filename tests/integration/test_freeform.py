@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -13,19 +13,19 @@ from hypothesis import strategies as st
 from psycopg.types.range import Range
 
 from tests.integration.parties import (
-    WAYS,
     Connection,
     Functions,
     Package,
     Parties,
+    both_ways,
     columns_of,
     create_table,
     fetch,
     quoted,
-    remains,
     sqlstate_of,
 )
 from tests.integration.test_generalized import covers
+from tests.profiles import examples
 
 INVALID, INFEASIBLE, DUPLICATE = "22023", "KN002", "42710"
 
@@ -50,15 +50,6 @@ def people(parties: Parties) -> None:
         PEOPLE,
     )
     Functions(parties.publisher).register("data.people", QUASI_IDENTIFIERS, "sick", ["name"])
-
-
-@pytest.fixture(params=WAYS)
-def kanon(request: pytest.FixtureRequest, parties: Parties) -> Iterator[Functions | Package]:
-    kanon = WAYS[request.param](parties.publisher)
-    yield kanon
-    for name in kanon.publications():
-        kanon.drop(name)
-    assert remains(parties.admin) == []
 
 
 def most_matches(possible: Sequence[Sequence[int]], k: int) -> int:
@@ -138,6 +129,7 @@ def test_less_is_lost_than_in_classes(kanon: Functions | Package) -> None:
     assert freeform < classes
 
 
+@both_ways
 def test_view(kanon: Functions | Package, parties: Parties) -> None:
     kanon.freeform("data.people", "people", k=5)
     assert columns_of(parties.publisher, "published.people") == [
@@ -248,6 +240,7 @@ def test_tampering_is_found(kanon: Functions | Package, parties: Parties, case: 
     assert all(holds for *_, holds in Functions(parties.analyst).verify("people"))
 
 
+@both_ways
 def test_optimal(kanon: Functions | Package, parties: Parties) -> None:
     fetch(parties.publisher, "DROP TABLE IF EXISTS data.few")
     fetch(parties.publisher, "CREATE TABLE data.few AS SELECT * FROM data.people LIMIT 9")
@@ -271,6 +264,7 @@ def test_symmetric(kanon: Functions | Package, parties: Parties, method: str) ->
     check_freeform(parties.publisher, "data.few", "few", QUASI_IDENTIFIERS, 3)
 
 
+@both_ways
 def test_partitions(kanon: Functions | Package, parties: Parties) -> None:
     """Two at a time or one after the other: the same cells."""
     loss = []
@@ -303,6 +297,7 @@ def test_weights(kanon: Functions | Package) -> None:
     assert of_age[0] < of_age[1] / 2
 
 
+@both_ways
 def test_types(kanon: Functions | Package, parties: Parties) -> None:
     """Each type has its kind of cell, at its largest values, too."""
     fetch(parties.publisher, "DROP TABLE IF EXISTS data.typed")
@@ -349,6 +344,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
+@both_ways
 def test_refused(kanon: Functions | Package, case: str) -> None:
     given, expected = REFUSED[case]
     options = {"k": 5, **given}
@@ -383,7 +379,9 @@ def test_example_of_the_contract(parties: Parties) -> None:
     method=st.sampled_from(METHODS),
 )
 @settings(
-    max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+    max_examples=examples(25),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None,
 )
 def test_random_tables(parties: Parties, cells: list[tuple[Any, ...]], k: int, method: str) -> None:
     """NULLs, ties, duplicates, and hardly more records than k."""

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from fractions import Fraction
 
 import pytest
 
 from tests.integration.parties import (
-    WAYS,
     Functions,
     Package,
     Parties,
+    both_ways,
     check_published,
     create_table,
     fetch,
-    remains,
     sqlstate_of,
 )
 
@@ -37,15 +35,7 @@ def people(parties: Parties) -> None:
     Functions(parties.publisher).register("data.people", ["age", "sex"], "sick")
 
 
-@pytest.fixture(params=WAYS)
-def kanon(request: pytest.FixtureRequest, parties: Parties) -> Iterator[Functions | Package]:
-    kanon = WAYS[request.param](parties.publisher)
-    yield kanon
-    for name in kanon.publications():
-        kanon.drop(name)
-    assert remains(parties.admin) == []
-
-
+@both_ways
 def test_methods(kanon: Functions | Package, parties: Parties) -> None:
     """Each is valid, the optimum is proven, and more freedom never loses more."""
     losses = []
@@ -121,6 +111,7 @@ def test_local_has_its_own_sizes(kanon: Functions | Package) -> None:
         ("optimal", "[]"),
     ],
 )
+@both_ways
 def test_refused(kanon: Functions | Package, method: str, options: str) -> None:
     publish = lambda: kanon.publish(
         "data.people", "people", privacy=PRIVACY, method=method, options=options

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -15,19 +15,19 @@ from hypothesis import strategies as st
 from psycopg.types.range import Range
 
 from tests.integration.parties import (
-    WAYS,
     Connection,
     Functions,
     Package,
     Parties,
+    both_ways,
     columns_of,
     create_table,
     fetch,
     quoted,
-    remains,
     sqlstate_of,
     value,
 )
+from tests.profiles import examples
 
 INVALID, INELIGIBLE, DUPLICATE = "22023", "KN001", "42710"
 QUICK = '{"time_limit": 2}'
@@ -54,15 +54,6 @@ def people(parties: Parties) -> None:
         PEOPLE,
     )
     Functions(parties.publisher).register("data.people", QUASI_IDENTIFIERS, "sick", ["name"])
-
-
-@pytest.fixture(params=WAYS)
-def kanon(request: pytest.FixtureRequest, parties: Parties) -> Iterator[Functions | Package]:
-    kanon = WAYS[request.param](parties.publisher)
-    yield kanon
-    for name in kanon.publications():
-        kanon.drop(name)
-    assert remains(parties.admin) == []
 
 
 def covers(cell: Any, original: Any) -> bool:
@@ -111,6 +102,7 @@ def test_methods(kanon: Functions | Package, parties: Parties, method: str) -> N
     assert all(holds for *_, holds in kanon.verify("people"))
 
 
+@both_ways
 def test_view(kanon: Functions | Package, parties: Parties) -> None:
     kanon.generalize("data.people", "people", k=5, options=QUICK)
     assert columns_of(parties.publisher, "published.people") == [
@@ -148,6 +140,7 @@ def test_cells_are_tight(kanon: Functions | Package, parties: Parties) -> None:
             assert (age.lower, age.upper) == (min(known), max(known) + 1)
 
 
+@both_ways
 def test_optimal(kanon: Functions | Package, parties: Parties) -> None:
     fetch(parties.publisher, "DROP TABLE IF EXISTS data.few")
     fetch(parties.publisher, "CREATE TABLE data.few AS SELECT * FROM data.people LIMIT 18")
@@ -277,6 +270,7 @@ def test_suppression(kanon: Functions | Package, parties: Parties) -> None:
     assert all(holds for *_, holds in kanon.verify("odd"))
 
 
+@both_ways
 def test_types(kanon: Functions | Package, parties: Parties) -> None:
     """Each type has its kind of cell, at its largest values, too."""
     fetch(parties.publisher, "DROP TABLE IF EXISTS data.typed")
@@ -330,6 +324,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
+@both_ways
 def test_refused(kanon: Functions | Package, case: str) -> None:
     given, expected = REFUSED[case]
     options = {"k": 5, **given}
@@ -365,7 +360,9 @@ def test_example_of_the_contract(parties: Parties) -> None:
     method=st.sampled_from(["greedy_search", "mondrian", "k_member", "split_carry", "initial"]),
 )
 @settings(
-    max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+    max_examples=examples(25),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None,
 )
 def test_random_tables(parties: Parties, cells: list[tuple[Any, ...]], k: int, method: str) -> None:
     kanon = Functions(parties.publisher)

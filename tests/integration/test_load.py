@@ -19,6 +19,7 @@ from kanon_db.errors import DuplicateError, InvalidParameterError, KanonError, N
 from kanon_db.session.psycopg_session import PsycopgSession
 from kanon_db.transfer.load import LoadReport, load_csv
 from tests.integration.parties import Parties, columns_of, fetch, quoted, value
+from tests.profiles import examples
 
 
 def load(parties: Parties, path: Path, table: str = "data.loaded", **options: Any) -> LoadReport:
@@ -265,7 +266,9 @@ CELLS = st.text(
 
 @given(st.lists(st.tuples(CELLS, CELLS), max_size=12))
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_every_cell_comes_through(
     parties: Parties, tmp_path: Path, rows: list[tuple[str, str]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -12,19 +12,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.integration.parties import (
-    WAYS,
     Connection,
     Functions,
     Package,
     Parties,
+    both_ways,
     columns_of,
     create_table,
     fetch,
     quoted,
-    remains,
     sqlstate_of,
     value,
 )
+from tests.profiles import examples
 
 DUPLICATE, INVALID, UNKNOWN, INFEASIBLE, MISMATCH = "42710", "22023", "42704", "KN002", "42804"
 FORBIDDEN = "42501"
@@ -47,15 +47,6 @@ def people(parties: Parties) -> None:
         PEOPLE,
     )
     Functions(parties.publisher).register("data.people", QUASI_IDENTIFIERS, "sick", ["name"])
-
-
-@pytest.fixture(params=WAYS)
-def kanon(request: pytest.FixtureRequest, parties: Parties) -> Iterator[Functions | Package]:
-    kanon = WAYS[request.param](parties.publisher)
-    yield kanon
-    for name in kanon.publications():
-        kanon.drop(name)
-    assert remains(parties.admin) == []
 
 
 def check_suppressed(
@@ -94,6 +85,7 @@ def of_people(*columns: int) -> list[tuple[Any, ...]]:
     return [tuple(row[column] for column in (0, *columns)) for row in PEOPLE]
 
 
+@both_ways
 def test_view(kanon: Functions | Package, parties: Parties) -> None:
     published = kanon.suppress("data.people", "people", k=5)
     assert published["records"] == len(PEOPLE)
@@ -154,6 +146,7 @@ def test_listed_patterns(kanon: Functions | Package, parties: Parties, patterns:
     assert set(found) <= set(patterns)
 
 
+@both_ways
 def test_rules(kanon: Functions | Package, parties: Parties) -> None:
     rules = '[{"at_most": 1}, {"never": ["sex"]}, {"outliers": "suppress"}]'
     shown = kanon.patterns("data.people", rules=rules)
@@ -193,6 +186,7 @@ def test_registered_weights(kanon: Functions | Package, parties: Parties) -> Non
     assert (cheapest["pattern"], cheapest["cost"]) == ("..*", 0.25)
 
 
+@both_ways
 def test_optimal(kanon: Functions | Package, parties: Parties) -> None:
     heuristic = kanon.suppress("data.people", "greedy", k=7)
     published = kanon.suppress(
@@ -220,6 +214,7 @@ def test_left_over_records(kanon: Functions | Package, parties: Parties) -> None
     assert sqlstate_of(refused) == INFEASIBLE
 
 
+@both_ways
 def test_equal_values_look_equal(kanon: Functions | Package, parties: Parties) -> None:
     """1.0 and 1.00 are equal: written apart, they would tell two rows of one class apart."""
     fetch(parties.publisher, "DROP TABLE IF EXISTS data.scales")
@@ -267,6 +262,7 @@ def test_taken_column_names(kanon: Functions | Package, parties: Parties) -> Non
     assert all(holds for *_, holds in kanon.verify("taken"))
 
 
+@both_ways
 def test_replace_and_drop(kanon: Functions | Package, parties: Parties) -> None:
     kanon.suppress("data.people", "people", k=5)
     again = lambda **options: kanon.suppress("data.people", "people", k=6, **options)
@@ -314,6 +310,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
+@both_ways
 def test_refused(kanon: Functions | Package, case: str) -> None:
     given, expected = REFUSED[case]
     options = {"k": 30, **given}
@@ -345,7 +342,9 @@ def test_values_without_order(kanon: Functions | Package, parties: Parties) -> N
     method=st.sampled_from(["greedy", "optimal"]),
 )
 @settings(
-    max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+    max_examples=examples(30),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None,
 )
 def test_random_tables(parties: Parties, cells: list[tuple[Any, ...]], k: int, method: str) -> None:
     kanon = Functions(parties.publisher)

@@ -28,6 +28,7 @@ from kanon_db.algorithms.bucketization.specification import PrivacySpecification
 from kanon_db.algorithms.bucketization.two_size import two_size
 from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.errors import IneligibleError, InfeasibleError, InvalidParameterError
+from tests.profiles import examples
 from tests.property import strategies
 
 two_size_module = importlib.import_module("kanon_db.algorithms.bucketization.two_size")
@@ -99,7 +100,7 @@ def two_size_or_none(table: Table, max_size: int) -> BucketSetting | None:
 
 
 @given(strategies.tables(4, 4), st.integers(1, 9))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_two_size_loss_is_that_of_exhaustive_assignment(table: Table, max_size: int) -> None:
     found = two_size_or_none(table, max_size)
     best = next(
@@ -116,7 +117,7 @@ def test_two_size_loss_is_that_of_exhaustive_assignment(table: Table, max_size: 
 
 
 @given(strategies.tables(6, 30), st.integers(1, 14))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_two_size_is_the_first_valid_setting_of_a_sequential_scan(
     table: Table, max_size: int
 ) -> None:
@@ -136,7 +137,7 @@ def test_two_size_is_the_first_valid_setting_of_a_sequential_scan(
 # Buckets of 5 cannot be filled, although every value would fit in.
 @example(([3, 3, 3, 2], (Fraction(1, 3),) * 4), 3, 5)
 @given(strategies.tables(5, 25), st.integers(1, 9), st.integers(1, 9))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_the_first_valid_candidate_of_each_size_pair(table: Table, size: int, other: int) -> None:
     n_records, (size1, size2) = sum(table[0]), sorted((size, other))
     gamma = [
@@ -159,7 +160,7 @@ def test_the_first_valid_candidate_of_each_size_pair(table: Table, size: int, ot
 # Two settings of loss 16, of which the second is found first.
 @example(([3, 6, 1, 7], (Fraction(1, 3), Fraction(1), Fraction(1), Fraction(2, 3))), 8)
 @given(strategies.tables(6, 1000, eligible=True), st.integers(1, 40))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_pruning_blocks_and_the_order_of_values_do_not_change_the_result(
     table: Table, max_size: int
 ) -> None:
@@ -178,7 +179,7 @@ def test_pruning_blocks_and_the_order_of_values_do_not_change_the_result(
 
 
 @given(strategies.tables(5, 25, eligible=True), st.integers(1, 12))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_the_hint_names_the_smallest_sufficient_size(table: Table, max_size: int) -> None:
     counts, privacy = table[0], FPrimePrivacy(table[1])
     try:
@@ -200,7 +201,7 @@ def test_the_hint_names_the_smallest_sufficient_size(table: Table, max_size: int
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_theorem_1_holds_exactly_if_an_assignment_exists(data: st.DataObject) -> None:
     table = data.draw(strategies.counts(4, 4))
     setting = data.draw(strategies.settings_for(sum(table), 8))
@@ -245,7 +246,7 @@ def check_assignment(table: list[int], limits: IntArray, setting: BucketSetting)
 
 
 @given(strategies.tables(6, 40, eligible=True), st.integers(2, 30))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_two_size_assignments_keep_every_bucket_within_its_thresholds(
     table: Table, max_size: int
 ) -> None:
@@ -257,7 +258,7 @@ def test_two_size_assignments_keep_every_bucket_within_its_thresholds(
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_any_valid_setting_has_an_assignment(data: st.DataObject) -> None:
     table, thresholds = data.draw(strategies.tables(5, 12, eligible=True))
     setting = data.draw(strategies.settings_for(sum(table), 20))
@@ -270,7 +271,7 @@ def test_any_valid_setting_has_an_assignment(data: st.DataObject) -> None:
 
 
 @given(strategies.counts(8, 15), st.integers(1, 9))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_anatomy_puts_each_value_at_most_once_in_each_bucket(table: list[int], l: int) -> None:
     n_records = sum(table)
     if max(table) * l > n_records:
@@ -328,7 +329,7 @@ def remedied(
 
 
 @given(specifications(), st.lists(st.integers(1, 50), min_size=4, max_size=7), st.booleans())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_a_refused_specification_passes_with_the_suggested_numbers(
     document: dict[str, object], table: list[int], null: bool
 ) -> None:

@@ -26,6 +26,7 @@ from kanon_db.algorithms.recoding.microdata import Microdata
 from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.errors import InfeasibleError
 from kanon_db.metrics.freeform import measure
+from tests.profiles import examples
 from tests.property.test_generalization_optimal import microdata
 from tests.unit.freeform.plain import (
     assert_valid,
@@ -47,7 +48,7 @@ def _few_proposals() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("method", METHODS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(table=microdata(40), k=st.integers(1, 40))
 def test_k_disjoint_assignments(method: Method, table: Microdata, k: int) -> None:
     """With ties, NULLs and repeated rows, and k up to the number of records."""
@@ -55,7 +56,7 @@ def test_k_disjoint_assignments(method: Method, table: Microdata, k: int) -> Non
     assert_valid(table, run(method, table, k), k)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(table=microdata(30), k=st.integers(1, 12))
 def test_improvement_never_loses_more(table: Microdata, k: int) -> None:
     k = min(k, table.n_records)
@@ -67,14 +68,14 @@ def test_improvement_never_loses_more(table: Microdata, k: int) -> None:
 
 
 @pytest.mark.parametrize("method", [greedy, sort_greedy, hungarian])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(table=microdata(30), k=st.integers(2, 8))
 def test_the_algorithms_as_printed(method: Method, table: Microdata, k: int) -> None:
     k = min(k, table.n_records)
     assert_valid(table, run(method, table, k, improve=False), k)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(table=microdata(30), k=st.integers(1, 30))
 def test_reciprocal_graphs(table: Microdata, k: int) -> None:
     k = min(k, table.n_records)
@@ -88,7 +89,7 @@ def test_reciprocal_graphs(table: Microdata, k: int) -> None:
     assert edges == {(i, j) for j, i in edges}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(table=microdata(9), k=st.integers(1, 5))
 def test_concealed_records_have_k_possible_matches(table: Microdata, k: int) -> None:
     """Each of k cells that cover an original is its match in some assignment of all."""
@@ -129,7 +130,7 @@ def has_assignment(covers: np.ndarray[tuple[int, int], np.dtype[np.bool_]]) -> b
     return all(place(original, set()) for original in range(covers.shape[0]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(table=microdata(20), k=st.integers(1, 6))
 def test_losses_by_the_definition(table: Microdata, k: int) -> None:
     matches = run(sort_greedy, table, min(k, table.n_records))
@@ -138,7 +139,7 @@ def test_losses_by_the_definition(table: Microdata, k: int) -> None:
     assert measure(table, cells(table, matches)).weighted_loss == pytest.approx(float(expected))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(table=microdata(7), n_rounds=st.integers(1, 3))
 def test_each_round_of_hungarian_is_the_best_of_all_assignments(
     table: Microdata, n_rounds: int
@@ -148,7 +149,7 @@ def test_each_round_of_hungarian_is_the_best_of_all_assignments(
     assert graph_loss(table, matches) == least_assignment(table, matches[:, :n_rounds])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(table=microdata(6), k=st.integers(1, 4))
 def test_optimal_is_the_least_of_all_graphs(table: Microdata, k: int) -> None:
     k = min(k, table.n_records)
@@ -158,7 +159,7 @@ def test_optimal_is_the_least_of_all_graphs(table: Microdata, k: int) -> None:
     assert found.proof.objective == graph_loss(table, found.matches) == least_graph(table, k)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(table=microdata(9), k=st.integers(2, 4))
 def test_no_method_is_better_than_the_optimum(table: Microdata, k: int) -> None:
     k = min(k, table.n_records)
@@ -169,7 +170,7 @@ def test_no_method_is_better_than_the_optimum(table: Microdata, k: int) -> None:
 
 
 @pytest.mark.parametrize("method", [greedy, sort_greedy, hungarian, ring])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(table=microdata(60), k=st.integers(1, 5), size=st.integers(5, 20))
 def test_partitions_do_not_mix(method: Method, table: Microdata, k: int, size: int) -> None:
     k = min(k, table.n_records)
@@ -186,7 +187,7 @@ def test_partitions_do_not_mix(method: Method, table: Microdata, k: int, size: i
     assert (part_of[matches] == part_of[:, np.newaxis]).all()
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(table=microdata(60), k=st.integers(1, 5), workers=st.integers(2, 4))
 def test_the_number_of_workers_does_not_matter(table: Microdata, k: int, workers: int) -> None:
     k = min(k, table.n_records)
@@ -195,7 +196,7 @@ def test_the_number_of_workers_does_not_matter(table: Microdata, k: int, workers
     assert np.array_equal(alone.matches, together.matches)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(table=microdata(40), k=st.integers(1, 12), seed=st.integers(0, 2**32))
 def test_drawn_assignments_are_disjoint_and_of_the_graph(
     table: Microdata, k: int, seed: int
@@ -211,7 +212,7 @@ def test_drawn_assignments_are_disjoint_and_of_the_graph(
     assert np.array_equal(drawn.cells, drawn.cell_of_original[drawn.chosen])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(table=microdata(30), k=st.integers(2, 5), seed=st.integers(0, 2**32))
 def test_the_order_of_records_does_not_matter(table: Microdata, k: int, seed: int) -> None:
     k = min(k, table.n_records)

@@ -24,6 +24,7 @@ from kanon_db.algorithms.bucketization.setting import BucketSetting
 from kanon_db.algorithms.bucketization.two_size import two_size
 from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.errors import IneligibleError, InfeasibleError
+from tests.profiles import examples
 from tests.property import strategies
 
 Table = tuple[list[int], tuple[Fraction, ...]]
@@ -83,7 +84,7 @@ def wide_settings(draw: st.DrawFn, n_records: int, max_size: int) -> BucketSetti
 
 
 @given(st.data())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_a_setting_is_valid_if_no_set_of_values_is_crowded(data: st.DataObject) -> None:
     table = data.draw(strategies.tables(5, 12, eligible=True))
     setting = data.draw(wide_settings(sum(table[0]), 14))
@@ -130,7 +131,7 @@ def test_a_partition_does_not_depend_on_chance() -> None:
 
 @example(([19, 26, 25, 20], tuple(map(Fraction, ("52/225", "139/450", "67/225", "109/450")))), 7)
 @given(strategies.tables(4, 6), st.integers(1, 7))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_the_optimum_is_that_of_exhaustive_search(table: Table, max_size: int) -> None:
     if sum(table[0]) > 30:
         max_size = min(max_size, 4)

@@ -23,6 +23,7 @@ from kanon_db.algorithms.recoding.order import sort_order
 from kanon_db.errors import IneligibleError
 from kanon_db.metrics.generalization import measure
 from tests import generalization_plain as plain
+from tests.profiles import examples
 from tests.property.generalization_tables import tables
 
 Case = tuple[Microdata, int]
@@ -34,7 +35,7 @@ def assert_k_anonymous(class_of_record: np.ndarray, k: int) -> None:
     assert np.bincount(class_of_record).min() >= k
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(tables(), st.sampled_from(["least_increase", "least_result"]))
 def test_greedy_search_is_algorithm_2(case: Case, rule: str) -> None:
     table, k = case
@@ -45,7 +46,7 @@ def test_greedy_search_is_algorithm_2(case: Case, rule: str) -> None:
     assert (table.codes == before).all()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(tables(), st.integers(2, 8))
 def test_greedy_search_in_blocks(case: Case, block_size: int) -> None:
     table, k = case
@@ -55,7 +56,7 @@ def test_greedy_search_in_blocks(case: Case, block_size: int) -> None:
         assert (found == greedy_search(table, k).class_of_record).all()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(tables(), st.integers(0, 2**32))
 def test_k_member_is_the_plain_algorithm(case: Case, seed: int) -> None:
     table, k = case
@@ -65,7 +66,7 @@ def test_k_member_is_the_plain_algorithm(case: Case, seed: int) -> None:
     assert plain.as_classes(found) == [sorted(members) for members in expected]
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(tables(), st.sampled_from(["strict", "relaxed"]))
 def test_mondrian_is_the_plain_algorithm(case: Case, cut: str) -> None:
     table, k = case
@@ -75,7 +76,7 @@ def test_mondrian_is_the_plain_algorithm(case: Case, cut: str) -> None:
     assert plain.as_classes(found) == [sorted(members) for members in expected]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(tables(), st.integers(0, 2**32))
 def test_loss_and_metrics_are_the_plain_ones(case: Case, seed: int) -> None:
     table, _ = case
@@ -87,7 +88,7 @@ def test_loss_and_metrics_are_the_plain_ones(case: Case, seed: int) -> None:
     assert measure(table, classes).weighted_loss == pytest.approx(float(expected))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(tables(40), st.integers(0, 2**32), st.sampled_from(["mondrian", "random"]))
 def test_refining_never_loses_more(case: Case, seed: int, start: str) -> None:
     table, k = case
@@ -119,7 +120,7 @@ def constraints(draw: st.DrawFn, n_records: int) -> Constraint:
     )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.data())
 def test_constraints_hold_whatever_is_done(data: st.DataObject) -> None:
     table, k = data.draw(tables(40))
@@ -145,7 +146,7 @@ def test_constraints_hold_whatever_is_done(data: st.DataObject) -> None:
             assert plain.holds(constraint, constraint.codes[members].tolist())
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(tables(40), st.fractions(0, 1, max_denominator=10), st.integers(0, 2**32))
 def test_suppressing_never_loses_more(case: Case, share: Fraction, seed: int) -> None:
     table, k = case

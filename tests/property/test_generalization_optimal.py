@@ -10,6 +10,7 @@ from kanon_db.algorithms.generalization.split_carry import split_carry
 from kanon_db.algorithms.recoding.exact_loss import ExactLoss
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.algorithms.recoding.order import sort_order
+from tests.profiles import examples
 from tests.unit.generalization.exhaustive import assert_valid, exhaustive_optimum, total_loss
 
 LOSSES = st.sampled_from(["ncp", "binary"])
@@ -37,7 +38,7 @@ def microdata(draw: st.DrawFn, max_records: int) -> Microdata:
     return Microdata(np.array(rows), tuple(attributes))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(microdata(8), st.integers(1, 3), LOSSES)
 def test_optimal_is_the_least_of_all_partitions(table: Microdata, k: int, loss: str) -> None:
     k = min(k, table.n_records)
@@ -48,7 +49,7 @@ def test_optimal_is_the_least_of_all_partitions(table: Microdata, k: int, loss: 
     assert_valid(found.class_of_record, table.n_records, k)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(microdata(24), st.integers(2, 4), st.integers(1, 4), st.integers(1, 6), LOSSES)
 def test_split_carry_lies_between_optimum_and_initial_classes(
     table: Microdata, k: int, s: int, carry: int, loss: str
@@ -67,7 +68,7 @@ def test_split_carry_lies_between_optimum_and_initial_classes(
     assert best.proof.objective <= exact.total(found.class_of_record)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(microdata(12), st.randoms(use_true_random=False))
 def test_the_order_of_records_does_not_matter(table: Microdata, random: object) -> None:
     order = np.arange(table.n_records)

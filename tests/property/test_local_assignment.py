@@ -17,6 +17,7 @@ from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.two_size import two_size
 from kanon_db.algorithms.ground.pulse import UNLIMITED
 from kanon_db.errors import IneligibleError, InfeasibleError
+from tests.profiles import examples
 from tests.property import strategies
 
 Table = tuple[list[int], tuple[Fraction, ...]]
@@ -36,7 +37,7 @@ def microdata(counts: list[int], n_codes: list[int], seed: int) -> tuple[np.ndar
     st.lists(st.integers(1, 5), max_size=3),
     st.integers(0, 2**32),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_a_private_bucket_for_each_record_wherever_two_size_works(
     table: Table, max_size: int, n_codes: list[int], seed: int
 ) -> None:
@@ -63,7 +64,7 @@ def test_a_private_bucket_for_each_record_wherever_two_size_works(
 
 
 @given(strategies.counts(5, 15), st.integers(1, 12), st.integers(0, 2**32))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_refinement_keeps_the_values_of_buckets_and_lowers_the_objective(
     counts: list[int], n_buckets: int, seed: int
 ) -> None:

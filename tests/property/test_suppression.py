@@ -16,6 +16,7 @@ from kanon_db.algorithms.suppression.patterns import PatternSet, all_patterns
 from kanon_db.algorithms.suppression.two_anonymity import two_anonymity
 from kanon_db.errors import InfeasibleError
 from kanon_db.metrics.suppression import output_row_types, suppression_count, usefulness_loss
+from tests.profiles import examples
 
 Rows = list[list[int]]
 
@@ -128,7 +129,7 @@ def naive_greedy(rows: Rows, patterns: PatternSet, k: int) -> list[int]:
     return chosen
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(tables())
 def test_greedy_is_algorithm_1(table: tuple[Rows, PatternSet, int]) -> None:
     rows, patterns, k = table
@@ -137,7 +138,7 @@ def test_greedy_is_algorithm_1(table: tuple[Rows, PatternSet, int]) -> None:
     assert found.n_left_over < k
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(tables(), st.integers(0, 2**32))
 def test_order_of_records_does_not_matter(table: tuple[Rows, PatternSet, int], seed: int) -> None:
     rows, patterns, k = table
@@ -149,7 +150,7 @@ def test_order_of_records_does_not_matter(table: tuple[Rows, PatternSet, int], s
     assert shuffled.pattern_of_record.tolist() == found.pattern_of_record[order].tolist()
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(tables())
 def test_metrics_of_suppression(table: tuple[Rows, PatternSet, int]) -> None:
     rows, patterns, k = table
