@@ -5,8 +5,14 @@
 """
 
 from kanon_db.answering.estimates import (
-    Answer, Explained, estimate, estimate_count, estimate_counts, explain_count, rewrite_count,
-)  # fmt: skip
+    Answer,
+    Explained,
+    estimate,
+    estimate_count,
+    estimate_counts,
+    explain_count,
+    rewrite_count,
+)
 
 __all__ = [
     "Answer", "Explained", "estimate", "estimate_count", "estimate_counts", "explain_count",

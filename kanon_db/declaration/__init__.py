@@ -1,15 +1,40 @@
 """How an operation is declared: parameters with their types, and what is derived from them."""
 
 from kanon_db.declaration.operation import (
-    EVERYBODY, PUBLISHERS, Column, Operation, columns, value,
-)  # fmt: skip
+    EVERYBODY,
+    PUBLISHERS,
+    Column,
+    Operation,
+    columns,
+    value,
+)
 from kanon_db.declaration.parameters import (
-    REQUIRED, Parameter, parameter, parameters_of, read_request,
-)  # fmt: skip
+    REQUIRED,
+    Parameter,
+    parameter,
+    parameters_of,
+    read_request,
+)
 from kanon_db.declaration.types import (
-    FLAG, MAX_NAME_BYTES, NAMES, RELATION, SECONDS, SHARE, TEXT, WEIGHTS, Type, choice,
-    json_list, json_object, numbers, options, pair, unknown, whole, wholes,
-)  # fmt: skip
+    FLAG,
+    MAX_NAME_BYTES,
+    NAMES,
+    RELATION,
+    SECONDS,
+    SHARE,
+    TEXT,
+    WEIGHTS,
+    Type,
+    choice,
+    json_list,
+    json_object,
+    numbers,
+    options,
+    pair,
+    unknown,
+    whole,
+    wholes,
+)
 
 __all__ = [
     "EVERYBODY", "FLAG", "MAX_NAME_BYTES", "NAMES", "PUBLISHERS", "RELATION", "REQUIRED",

@@ -13,8 +13,10 @@ from kanon_db.algorithms.freeform.ring import ring
 from kanon_db.algorithms.freeform.sort_greedy import sort_greedy
 from kanon_db.algorithms.freeform.symmetric import symmetric
 from kanon_db.algorithms.freeform.verification import (
-    MatchingChecks, least_coverage, verify_matching,
-)  # fmt: skip
+    MatchingChecks,
+    least_coverage,
+    verify_matching,
+)
 
 __all__ = [
     "PARTITION_SIZE", "Assignments", "Concealment", "Freeform", "MatchingChecks", "Method",

@@ -3,8 +3,11 @@
 from kanon_db.algorithms.suppression.greedy import LEFT_OVER, Suppression, greedy
 from kanon_db.algorithms.suppression.optimal import OptimalSuppression, optimal
 from kanon_db.algorithms.suppression.patterns import (
-    PatternSet, all_patterns, expand_rules, parse_patterns,
-)  # fmt: skip
+    PatternSet,
+    all_patterns,
+    expand_rules,
+    parse_patterns,
+)
 from kanon_db.algorithms.suppression.row_types import identical_rows
 from kanon_db.algorithms.suppression.two_anonymity import two_anonymity
 
