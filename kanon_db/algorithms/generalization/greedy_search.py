@@ -68,6 +68,7 @@ def greedy_search(
 
     Examples
     --------
+    >>> import numpy as np
     >>> from kanon_db.algorithms.recoding.microdata import Attribute
     >>> age = Attribute(5, numbers=np.array([20.0, 30, 31, 52, 60]), lower=20, upper=60)
     >>> table = Microdata([[0], [2], [4], [1], [3]], (age,))
