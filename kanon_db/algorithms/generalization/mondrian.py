@@ -201,9 +201,8 @@ def _measure(table: _Table, part: IntArray, spread: _Spread, number: Integer) ->
         for j in range(row.size):
             spread.low[j] = min(spread.low[j], row[j])
             spread.high[j] = max(spread.high[j], row[j])
-            place = table.offsets[j] + row[j]
-            if not units.numeric[j] and spread.seen_in[place] != number:
-                spread.seen_in[place] = number
+            if not units.numeric[j] and spread.seen_in[table.offsets[j] + row[j]] != number:
+                spread.seen_in[table.offsets[j] + row[j]] = number
                 width[j] += units.step[j]
     for j in range(width.size):
         if units.numeric[j]:

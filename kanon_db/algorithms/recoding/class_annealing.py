@@ -132,19 +132,14 @@ def _best_other_class(
             break
         for other in range(typed.first_of_type[near], typed.first_of_type[near + 1]):
             h = classes.class_of_record[other]
-            if is_given_up[h] or _room(classes, h) < room:
+            space = classes.starts[h + 1] - classes.starts[h] - classes.sizes[h]
+            if is_given_up[h] or space < room:
                 continue
             after = classes.losses[h] + entry(typed.records, classes, h, record)
             more = after * (classes.sizes[h] + 1) - classes.losses[h] * classes.sizes[h]
             if best < 0 or more < least:
                 best, least = h, more
     return best
-
-
-@numba.njit(cache=True, nogil=True)
-def _room(classes: ClassSummaries, g: Integer) -> Integer:
-    """Tell how many more records class g can take."""
-    return int(classes.starts[g + 1] - classes.starts[g] - classes.sizes[g])
 
 
 @numba.njit(cache=True, nogil=True)
@@ -162,7 +157,7 @@ def _anneal(
     A change that loses ``temperature`` units more is made with a chance of 1 / e. The rules keep
     holding for all classes.
     """
-    # One loop, and arrays taken out of the tuple: a call that makes calls costs as much as these.
+    # All in one loop: calls of steps that make calls themselves would double its time.
     records, near, first_of_type = typed.records, typed.near, typed.first_of_type
     type_of_record = typed.type_of_record
     is_constrained = rules.codes.size > 0

@@ -74,15 +74,12 @@ class Growing(NamedTuple):
     n_compared: IntArray
 
     @classmethod
-    def of(cls, ncp: Ncp, n_types: int, reach: IntArray) -> Growing:
-        """Make room for a class without records.
+    def of(cls, ncp: Ncp) -> Growing:
+        """Make room for a class without records or candidates.
 
         Parameters
         ----------
         ncp : Ncp
-        n_types : int
-            Row types of the block.
-        reach : ndarray of int64, shape (1,)
 
         Returns
         -------
@@ -90,12 +87,26 @@ class Growing(NamedTuple):
         """
         n_codes = np.where(ncp.numeric, 0, ncp.values.max(axis=0, initial=-1).astype(np.int64) + 1)
         low, high = np.empty((2, n_codes.size), dtype=np.int64)
+        present, offsets = np.zeros(n_codes.sum(), dtype=np.bool_), np.cumsum(n_codes) - n_codes
+        n_candidates, reach, n_compared = np.zeros((3, 1), dtype=np.int64)
+        none = np.empty(0, dtype=np.int64)
+        loss = np.empty(0, dtype=np.int32)
+        return cls(low, high, present, offsets, loss, none, none, n_candidates, reach, n_compared)
+
+    def among(self, n_types: int) -> Growing:
+        """Make room for so many candidates.
+
+        Parameters
+        ----------
+        n_types : int
+
+        Returns
+        -------
+        Growing
+        """
         candidates, bound = np.empty((2, n_types), dtype=np.int64)
-        n_candidates, n_compared = np.zeros((2, 1), dtype=np.int64)
-        return cls(
-            low, high, np.zeros(n_codes.sum(), dtype=np.bool_), np.cumsum(n_codes) - n_codes,
-            np.empty(n_types, dtype=np.int32), candidates, bound, n_candidates, reach, n_compared,
-        )  # fmt: skip
+        loss = np.empty(n_types, dtype=np.int32)
+        return self._replace(loss=loss, candidates=candidates, bound=bound)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -255,11 +266,11 @@ def _joint_loss(left: Left, units: Units, growing: Growing, i: Integer, loss: In
     total = loss
     for j in range(units.numeric.size):
         value = left.columns[j, i]
-        low, high = growing.low[j], growing.high[j]
         if not units.numeric[j]:
             if not growing.present[growing.offsets[j] + value]:
                 total += units.step[j]
-        elif value < low or value > high:
+        elif value < growing.low[j] or value > growing.high[j]:
+            low, high = growing.low[j], growing.high[j]
             total += min(max(high, value) - min(low, value), units.whole[j])
             total -= min(high - low, units.whole[j])
     return total

@@ -76,7 +76,7 @@ class Pool:
         self._n_classes: Integer = 0
         self._block_size = block_size or max(self._starts.size, 1)
         self._n_read = 0
-        self._reach = np.zeros(1, dtype=np.int64)
+        self._growing = Growing.of(ncp)
         self._read(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 
     def grow_from_first(self) -> None:
@@ -183,4 +183,4 @@ class Pool:
             np.ascontiguousarray(self._values[types].T), types, following, ends,
             np.array([(ends - following).sum(), types.size]), self._class_in_order,
         )  # fmt: skip
-        self._growing = Growing.of(self._ncp, types.size, self._reach)
+        self._growing = self._growing.among(types.size)
