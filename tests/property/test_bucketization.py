@@ -27,6 +27,7 @@ from kanon_db.algorithms.bucketization.setting import BucketSetting
 from kanon_db.algorithms.bucketization.specification import PrivacySpecification, check_eligible
 from kanon_db.algorithms.bucketization.two_size import two_size
 from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.ground.pulse import UNLIMITED
 from kanon_db.errors import IneligibleError, InfeasibleError, InvalidParameterError
 from tests.profiles import examples
 from tests.property import strategies
@@ -151,9 +152,9 @@ def test_the_first_valid_candidate_of_each_size_pair(table: Table, size: int, ot
         if passes_theorem_1(*table, pairs)
     ]
     types = Counter(zip(*table, strict=True))
-    instance = two_size_module._Instance.of(types, size1, size2, lambda: None)
+    instance = two_size_module._Instance.of(types, size1, size2, UNLIMITED)
     pair = (np.array([size1]), np.array([size2]))
-    found = two_size_module._search(instance, [pair], "none", lambda: None)
+    found = two_size_module._search(instance, [pair], "none", UNLIMITED)
     assert (found and found.pairs) == (scanned[0] if scanned else None)
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import combinations
+from typing import NamedTuple
 
 import numba
 import numpy as np
 
 from kanon_db.algorithms.bucketization.random_assignment import Permuter
 from kanon_db.algorithms.bucketization.sort_keys import sort_keys
-from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray
+from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray, Integer
 from kanon_db.algorithms.ground.pulse import Pulse
 
 _LEAST_RECORDS = 100  # fewer records of a cell could be moved for the sake of one of them
@@ -20,8 +20,7 @@ _PROPOSALS_PER_BLOCK = 2**14  # some ten milliseconds of work
 _MOST_PASSES = 40
 
 
-@dataclass(frozen=True, eq=False)
-class Marginals:
+class Marginals(NamedTuple):
     """Errors of all estimates on one or two quasi-identifiers and the sensitive attribute.
 
     Parameters
@@ -53,8 +52,7 @@ class Marginals:
         return float(self.weights @ np.square(self.errors).sum(axis=1))
 
 
-@dataclass(frozen=True, eq=False)
-class Shares:
+class Shares(NamedTuple):
     """Share of each sensitive value in each bucket; values of a bucket follow each other.
 
     Parameters
@@ -143,7 +141,9 @@ def refine(
     # Each proposal looks at two cells of each marginal, for each value in either bucket.
     terms_per_pass = 8 * marginals.widths.size * int(np.diff(shares.ends)[buckets].sum())
     n_passes = min(max(1, n_terms // max(1, terms_per_pass)), _MOST_PASSES)
-    _add_errors(marginals, shares, buckets, sa_codes, pulse)
+    for start in range(0, sa_codes.size, _PROPOSALS_PER_BLOCK):
+        pulse.beat()
+        _add_errors(start, start + _PROPOSALS_PER_BLOCK, sa_codes, buckets, shares, marginals)
     for number in range(n_passes if n_qi and sa_codes.size else 0):
         pulse.beat()
         shuffled = random.permutation(sa_codes.size).astype(np.int64, copy=False)
@@ -158,21 +158,7 @@ def refine(
             for start in range(0, first.size, _PROPOSALS_PER_BLOCK):
                 pulse.beat()
                 block = slice(start, start + _PROPOSALS_PER_BLOCK)
-                _swap(
-                    first[block],
-                    second[block],
-                    sa_codes,
-                    buckets,
-                    shares.ends,
-                    shares.values,
-                    shares.shares,
-                    marginals.codes,
-                    marginals.pairs,
-                    marginals.widths,
-                    marginals.first_cell,
-                    marginals.weights,
-                    marginals.errors,
-                )
+                _swap(first[block], second[block], sa_codes, buckets, shares, marginals)
     return marginals
 
 
@@ -207,52 +193,34 @@ def _marginals(qi_codes: CodeArray, n_values: int) -> Marginals:
     return Marginals(codes, pairs, widths, first_cell, weights, errors)
 
 
-def _add_errors(
-    marginals: Marginals,
-    shares: Shares,
-    buckets: IntArray,
-    sa_codes: CodeArray,
-    pulse: Pulse,
-) -> None:
-    for start in range(0, sa_codes.size, _PROPOSALS_PER_BLOCK):
-        pulse.beat()
-        block = slice(start, start + _PROPOSALS_PER_BLOCK)
-        _add_errors_of(
-            sa_codes[block],
-            buckets[block],
-            shares.ends,
-            shares.values,
-            shares.shares,
-            marginals.codes[block],
-            marginals.pairs,
-            marginals.widths,
-            marginals.first_cell,
-            marginals.errors,
-        )
+@numba.njit(cache=True, nogil=True)
+def _cell(marginals: Marginals, record: int, t: int) -> Integer:
+    """Find the cell of marginal t that a record is in."""
+    codes, (a, b), width = marginals.codes, marginals.pairs[t], marginals.widths[t]
+    cell: Integer = marginals.first_cell[t] + codes[record, a] * max(1, width)
+    if width:
+        cell += codes[record, b]
+    return cell
 
 
 @numba.njit(cache=True, nogil=True)
-def _add_errors_of(
+def _add_errors(
+    start: int,
+    end: int,
     sa_codes: CodeArray,
     buckets: IntArray,
-    ends: IntArray,
-    values: IntArray,
-    shares: FloatArray,
-    codes: CodeArray,
-    pairs: IntArray,
-    widths: IntArray,
-    first_cell: IntArray,
-    errors: FloatArray,
+    shares: Shares,
+    marginals: Marginals,
 ) -> None:
-    for record in range(sa_codes.size):
+    """Add what some of the records contribute to the errors."""
+    errors = marginals.errors
+    for record in range(start, min(end, sa_codes.size)):
         g = buckets[record]
-        for t in range(widths.size):
-            v = first_cell[t] + codes[record, pairs[t, 0]] * max(1, widths[t])
-            if widths[t]:
-                v += codes[record, pairs[t, 1]]
+        for t in range(marginals.widths.size):
+            v = _cell(marginals, record, t)
             errors[v, sa_codes[record]] += 1
-            for k in range(ends[g], ends[g + 1]):
-                errors[v, values[k]] -= shares[k]
+            for k in range(shares.ends[g], shares.ends[g + 1]):
+                errors[v, shares.values[k]] -= shares.shares[k]
 
 
 @numba.njit(cache=True, nogil=True)
@@ -261,17 +229,12 @@ def _swap(
     second: IntArray,
     sa_codes: CodeArray,
     buckets: IntArray,
-    ends: IntArray,
-    values: IntArray,
-    shares: FloatArray,
-    codes: CodeArray,
-    pairs: IntArray,
-    widths: IntArray,
-    first_cell: IntArray,
-    weights: FloatArray,
-    errors: FloatArray,
+    shares_of_buckets: Shares,
+    marginals: Marginals,
 ) -> None:
     """Make those of the proposed swaps that lower the objective."""
+    ends, values, shares = shares_of_buckets
+    codes, pairs, widths, _, weights, errors = marginals
     dense = np.zeros(errors.shape[1])  # p_g - p_h, for the values listed
     listed = np.empty(errors.shape[1], dtype=np.int64)
     cells = np.empty((2, widths.size), dtype=np.int64)
@@ -301,12 +264,7 @@ def _swap(
                 a, b = pairs[t]
                 if codes[r, a] == codes[x, a] and codes[r, b] == codes[x, b]:
                     continue
-                if widths[t]:
-                    v = first_cell[t] + codes[r, a] * widths[t] + codes[r, b]
-                    y = first_cell[t] + codes[x, a] * widths[t] + codes[x, b]
-                else:
-                    v = first_cell[t] + codes[r, a]
-                    y = first_cell[t] + codes[x, a]
+                v, y = _cell(marginals, r, t), _cell(marginals, x, t)
                 # Record r takes the shares p_h instead of p_g: row v gains p_g - p_h, row y loses.
                 with_v, with_y = 0.0, 0.0
                 for k in range(n_listed):
