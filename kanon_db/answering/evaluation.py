@@ -117,7 +117,7 @@ def evaluate_counts(
     if publication.kind != "buckets":
         raise InvalidParameterError(
             "only buckets can be evaluated with count queries",
-            detail=f'publication "{name}" is {publication.kind}',
+            detail=f'publication "{name}" is of the kind {publication.kind}',
         )
     if not 1 <= queries <= MAX_QUERIES:
         raise InvalidParameterError(

@@ -77,9 +77,7 @@ def refuse_unlisted(tree: exp.Expr) -> None:
         kind = type(node)
         unlisted = [""] if kind not in ALLOWED else sorted(_filled(node) - ALLOWED[kind])
         for argument in unlisted:
-            raise refusal(
-                _REASONS.get((kind, argument), "the query is not a SELECT that can be read")
-            )
+            raise refusal(_REASONS.get((kind, argument), "the query cannot be read as a SELECT"))
 
 
 def _filled(node: exp.Expr) -> set[str]:

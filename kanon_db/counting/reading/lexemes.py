@@ -146,7 +146,9 @@ def scan(query: str) -> list[Lexeme]:
             case "word" if any(map(str.isspace, text)):
                 # To PostgreSQL these are letters, to people they are space.
                 raise refusal(
-                    "spaces other than ASCII's are not supported", position, "write plain spaces"
+                    "spaces other than ASCII spaces are not supported",
+                    position,
+                    "write plain spaces",
                 )
             case "word":
                 lexemes.append(Lexeme("word", fold(text), position))
