@@ -122,11 +122,11 @@ class Explained:
     part : str
         ``publication``, ``condition``, ``group``, ``aggregate``, ``method`` or ``statement``.
     description : str
-        The part itself, as SQL where it is some.
+        The part itself, as SQL where it is SQL.
     accuracy : str or None
         ``exact: …`` or ``estimated: …`` with the reason.
     std_error : float or None
-        Of an aggregate: expected from the published tables; the largest one of its groups.
+        Expected standard error of an aggregate; the largest one of its groups.
     """
 
     part: str

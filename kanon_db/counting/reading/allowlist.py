@@ -59,7 +59,7 @@ _REASONS: Final[dict[tuple[type[exp.Expr], str], str]] = {
     (exp.Column, "catalog"): "a column has too many qualifiers",
     (exp.Table, "catalog"): "a relation of another database is not supported",
 }
-"""Of a node, or of an argument, where there is more to say than that it cannot be read."""
+"""Reasons for nodes and arguments of which there is more to say than that they cannot be read."""
 
 
 def refuse_unlisted(tree: exp.Expr) -> None:

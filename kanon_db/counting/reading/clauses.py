@@ -17,7 +17,7 @@ from kanon_db.counting.reading.tree import ExpressionReader
 from kanon_db.counting.refusals import refusal
 
 MAX_ROWS: Final = 10**9
-"""That LIMIT and OFFSET may name."""
+"""The most rows that LIMIT and OFFSET may name."""
 
 
 def read_tree(tree: exp.Expr | None, lexemes: Sequence[Lexeme], published_schema: str) -> QueryText:
@@ -26,10 +26,10 @@ def read_tree(tree: exp.Expr | None, lexemes: Sequence[Lexeme], published_schema
     Parameters
     ----------
     tree : sqlglot's Expr or None
-        Of the query, with the number of its lexeme for each name and constant, and without the
+        The parsed query, with the number of its lexeme for each name and constant, and without the
         NOTs that negate a test.
     lexemes : sequence of Lexeme
-        Of the query; their parentheses are balanced.
+        Those of the query; their parentheses are balanced.
     published_schema : str
         The only schema that the publication may be qualified with.
 

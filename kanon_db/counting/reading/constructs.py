@@ -1,4 +1,4 @@
-"""What SQL can say and a count query may not, told by the words and symbols where it begins.
+"""What SQL allows and a count query does not, recognized by the words and symbols it begins with.
 
 Runs before the parser: what is refused here has a reason of its own, and the parser never sees it.
 """
@@ -13,7 +13,7 @@ from kanon_db.counting.refusals import ALLOWED, refusal
 from kanon_db.errors import UnsupportedQueryError
 
 MAX_NESTING: Final = 40
-"""Parentheses, NOTs, CASEs … inside each other; reading and rewriting recurse with them."""
+"""How deep parentheses, NOTs and CASEs may nest: reading and rewriting recurse with them."""
 
 KEYWORDS: Final = frozenset(
     "and as asc between by case desc distinct else end false from group having ilike in inner is"
@@ -23,7 +23,7 @@ KEYWORDS: Final = frozenset(
 """The words that a count query is made of and that cannot be names where a name belongs."""
 
 FUNCTIONS: Final = frozenset("avg cast count date_part date_trunc extract sum".split())
-"""Names elsewhere than before a parenthesis."""
+"""The functions of a count query; these words are names unless a parenthesis follows."""
 
 LITERAL_TYPES: Final = frozenset({"date", "timestamp"})
 
@@ -63,10 +63,10 @@ _CONSTRUCTS: Final = {
         "function calls are not supported",
     ),
 }
-"""Words that PostgreSQL reserves, by what they begin (and EXISTS, hardly ever a column's name)."""
+"""Words that PostgreSQL reserves (and EXISTS, hardly ever a column's name): what each begins."""
 
 _ONLY_AFTER_PARENTHESIS: Final = frozenset({"over", "filter", "within"})
-"""Of these, names elsewhere."""
+"""Those of them that are names anywhere else."""
 
 _HINTS: Final = {
     "any": "write IN (…)",
@@ -86,7 +86,7 @@ _BEFORE_PARENTHESIS: Final = {
         ("rollup", "cube", "grouping", "sets"), "GROUP BY only accepts columns and expressions"
     ),
 }
-"""Words that PostgreSQL does not reserve, that begin something else than a function call."""
+"""Words that PostgreSQL does not reserve, but that begin something other than a function call."""
 
 _OTHER_RESERVED: Final = frozenset(
     "analyse analyze authorization binary both cast check collation column concurrently constraint"
@@ -99,12 +99,12 @@ _NEEDS_AS: Final = frozenset(
     "char character day filter hour minute month over precision second varying within without"
     " year".split()
 )
-"""Names that an item of the select list has after AS only."""
+"""Names that an item of the select list can only have after AS."""
 
 _TESTED: Final = frozenset("distinct false not null true unknown".split())
 _VALUES: Final = frozenset("end false null true".split())
 _LAST: Final = _VALUES | {"asc", "desc"}
-"""Of the keywords, those with which a query may end."""
+"""The keywords that a query may end with."""
 
 _TYPE_HINT: Final = (
     "write DATE '…', TIMESTAMP '…' or a plain quoted string, which takes the type of what it is"
@@ -208,7 +208,7 @@ def refuse_constructs(lexemes: Sequence[Lexeme]) -> None:
     Parameters
     ----------
     lexemes : sequence of Lexeme
-        Of the whole query, without a semicolon at its end.
+        Those of the whole query, without a semicolon at its end.
 
     Raises
     ------

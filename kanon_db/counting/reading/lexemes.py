@@ -16,7 +16,7 @@ from kanon_db.counting.refusals import ALLOWED, refusal
 from kanon_db.errors import UnsupportedQueryError
 
 MAX_LENGTH: Final = 100_000
-"""Characters of a query."""
+"""The most characters that a query may have."""
 
 MAX_NAME_BYTES: Final = 63
 """PostgreSQL cuts longer names off, so that two spellings mean one thing."""
@@ -36,7 +36,7 @@ class Lexeme:
     text : str
         Without its quotes; words in lower case.
     position : int
-        Of its first character in the query, from 1.
+        Where its first character stands in the query, counted from 1.
     """
 
     kind: Kind

@@ -23,7 +23,7 @@ from kanon_db.counting.reading.query import QueryText
 from kanon_db.counting.refusals import refusal
 
 MAX_HEIGHT: Final = 100
-"""Of an expression's tree."""
+"""How high the tree of an expression may be."""
 
 
 def parse_query(query: str, published_schema: str = "published") -> QueryText:
