@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     _Find = Callable[[Counts], Estimated]
 
 _MOST_WORK: Final = 500_000_000
-"""Groups times buckets: above it, one statement over QIT and SAT is faster."""
+"""Groups times buckets, above which one statement over QIT and SAT is faster."""
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ def estimate_count(session: Session, query: str) -> Estimated:
     text = opened.text
     if text.group or text.having is not None or text.order or text.limit is not None or text.offset:
         raise refusal(
-            "GROUP BY, HAVING, ORDER BY and LIMIT are answered by rows",
+            "kanon.estimate_count takes no GROUP BY, HAVING, ORDER BY or LIMIT",
             hint="ask kanon.estimate_counts",
         )
     _require_one_count(opened.query, "kanon.estimate")
@@ -154,11 +154,11 @@ class Explained:
     part : str
         ``publication``, ``condition``, ``group``, ``aggregate``, ``method`` or ``statement``.
     description : str
-        The part itself, as SQL where it is some.
+        The part itself, as SQL where it is SQL.
     accuracy : str or None
         ``exact: …`` or ``estimated: …`` with the reason.
     std_error : float or None
-        Of an aggregate: expected from the published tables; the largest one of its groups.
+        Expected standard error of an aggregate; the largest one of its groups.
     """
 
     part: str
@@ -213,7 +213,7 @@ def _accuracy(expression: Expression, opened: OpenQuery) -> str:
     if isinstance(layout, BucketLayout):
         side = side_of(expression, layout)
         if side is None:
-            return "estimated: it joins quasi-identifiers with the sensitive attribute"
+            return "estimated: it combines quasi-identifiers with the sensitive attribute"
         if side == 1:
             return "exact: the sensitive values are published as they are"
         return "exact: the quasi-identifiers are published as they are"
@@ -235,8 +235,8 @@ def _plain_name(opened: OpenQuery) -> Callable[[Column], str]:
 def _require_one_count(query: Query, other: str) -> None:
     if [measure.aggregate.function for _, measure in query.shown] != ["count"]:
         raise refusal(
-            "the select list is not one COUNT, after what GROUP BY names",
-            hint=f"SUM, AVG and several aggregates are answered by {other}",
+            "the select list must be what GROUP BY names, followed by one COUNT",
+            hint=f"for SUM, AVG or several aggregates, use {other}",
         )
 
 
@@ -283,8 +283,8 @@ def _refuse_wide_groups(opened: OpenQuery, layout: CellLayout) -> None:
         )
         if row["wide"]:
             raise refusal(
-                f"GROUP BY takes ranges of at most {MOST_GROUPED} values",
-                hint="ask for each interval by WHERE",
+                f"GROUP BY accepts ranges of at most {MOST_GROUPED} values",
+                hint="ask for each interval in a query of its own, with WHERE",
                 detail=f'column "{cell.column.name}"',
             )
 

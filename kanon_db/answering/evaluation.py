@@ -46,7 +46,7 @@ class CountAccuracy:
     undefined : int
         Those that no record matches: their relative error is undefined, and left out.
     mean_relative_error, median_relative_error : float
-        Of |estimate - count| / count; NaN where all are undefined.
+        Mean and median of |estimate - count| / count; NaN where all are undefined.
     """
 
     expected_selectivity: float | None
@@ -75,7 +75,7 @@ def evaluate_counts(
     Parameters
     ----------
     session : Session
-        Of a role that may read both.
+        The session of a role that may read both.
     name : str
         The publication.
     queries : int
@@ -92,7 +92,7 @@ def evaluate_counts(
     Returns
     -------
     list of CountAccuracy
-        Of each selectivity, then of all queries.
+        One for each selectivity, then one for all queries.
 
     Raises
     ------
@@ -112,7 +112,7 @@ def evaluate_counts(
     if publication.kind != "buckets":
         raise InvalidParameterError(
             "only buckets can be evaluated with count queries",
-            detail=f'publication "{name}" is {publication.kind}',
+            detail=f'publication "{name}" is of the kind {publication.kind}',
         )
     if not 1 <= queries <= MAX_QUERIES:
         raise InvalidParameterError(

@@ -87,12 +87,12 @@ class OpenQuery:
             if error.sqlstate.startswith(DATA_EXCEPTION_CLASS):
                 raise refusal(
                     "the query's arithmetic fails on some value",
-                    hint="leave such values out by CASE or another condition",
+                    hint="exclude such values with CASE or another condition",
                     detail=f"SQLSTATE {error.sqlstate}, as for a division by zero",
                 ) from None
             if error.sqlstate == UNDEFINED_FUNCTION:
                 raise refusal(
-                    "the query compares values of types that do not compare",
+                    "the query compares values whose types cannot be compared",
                     hint="compare values of the same kind",
                 ) from None
             if self.lookups:
@@ -196,7 +196,7 @@ def _cell_layout(session: Session, schema: str, publication: Publication) -> Cel
             original = _ORIGINAL_TYPES.get(column.type.name)
             if original is None:
                 raise NotFoundError(
-                    "a published column holds no cells that can be read",
+                    "the cells of a published column cannot be read",
                     detail=f'column "{column.name}" of {publication.name}, type {column.type.name}',
                     hint="publish the source again",
                 )
@@ -224,20 +224,20 @@ def _lookup_table(session: Session, relation: RelationText, published: str) -> L
     schema = relation.schema or ""
     if schema in (published, "kanon", "information_schema") or schema.startswith("pg_"):
         raise refusal(
-            "a relation of this schema is no lookup table",
+            "relations in this schema cannot be lookup tables",
             hint="join a table of yours that describes values, like regions by zip code",
         )
     rows = session.fetch(_LOOKUP, schema, relation.name)
     if not rows:
         raise NotFoundError(
-            "there is no such lookup table, or it is not yours to read",
+            "there is no such lookup table, or you may not read it",
             detail=f'name "{relation.name}" in schema "{schema}"',
             hint="name a table that you may SELECT from, with its schema",
         )
     if rows[0]["kind"] not in ("r", "p", "m"):
         raise refusal(
             "only a table or a materialized view can be a lookup table",
-            hint="make a table of what the view shows",
+            hint="copy what the view shows into a table",
         )
     return LookupTable(
         session.identifier(schema, relation.name),
@@ -279,12 +279,12 @@ def _require_readable_constants(opened: OpenQuery) -> None:
                 raise PermissionDeniedError(
                     "the role may not use a column's type",
                     detail=f"type {type_name}",
-                    hint="the type's owner can GRANT USAGE ON its SCHEMA to kanon_analyst",
+                    hint="the schema's owner can GRANT USAGE on it to kanon_analyst",
                 ) from None
             if not error.sqlstate.startswith(DATA_EXCEPTION_CLASS):
                 raise
             raise refusal(
-                f"a constant does not read as {type_name}",
+                f"a constant cannot be read as {type_name}",
                 hint="write it as PostgreSQL prints values of this type",
             ) from None
 

@@ -138,7 +138,7 @@ def weigh(parts: Sequence[tuple[float, Counts]], n_buckets: Sequence[int]) -> li
     parts : sequence of (float, list of ndarray)
         Values with their matching records in each bucket.
     n_buckets : sequence of int
-        Of each size.
+        How many buckets of each size there are.
     """
     import numpy as np
 

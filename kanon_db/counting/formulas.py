@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     """For each bucket size, the number of bits that each bucket of it has."""
 
 FLAT: Final = 1e-9
-"""Share of the matching values that their uneven spread must exceed to tell anything."""
+"""How much of the matching values their uneven spread must exceed to tell us anything."""
 
 # -- counts -----------------------------------------------------------------------------------
 
@@ -96,7 +96,7 @@ def count_buckets(records: Counts, values: Counts, sizes: Sequence[int]) -> Esti
 
     Notes
     -----
-    Of a bucket, q s / size records are expected to match both; their number is hypergeometric,
+    In a bucket, q s / size records are expected to match both; their number is hypergeometric,
     with variance q (s / size) (1 - s / size) (size - q) / (size - 1), and lies between
     max(q + s - size, 0) and min(q, s).
 
@@ -223,7 +223,7 @@ BUCKET_SUMS: Final = {
     "least_x": "least_x",
     "most_x": "most_x",
 }
-"""Of each bucket: the sum t and the count c, variances, covariance and bounds.
+"""Each bucket's sum t and count c, with their variances, covariance and bounds.
 
 See :func:`sum_buckets`.
 """
@@ -277,7 +277,7 @@ def sum_buckets(
 
     Notes
     -----
-    Of a bucket, the q values of x are drawn at random, s of size: their expected sum is
+    In a bucket, s of size records are drawn at random; for the q values of x, the expected sum is
     t = s sum(x) / size, their expected number c = q s / size, with the variances and the
     covariance of drawing without replacement. Between lo = max(q + s - size, 0) and
     hi = min(q, s) of the q are drawn; each bound of the sum is the extreme that so many can reach.

@@ -13,7 +13,7 @@ CellKind = OneOf["range", "set", "value"]
 
 
 SUFFIXES: Final = ("", "_qit", "_sat", "_bit")
-"""Of the weighted view, the quasi-identifier table, the sensitive table, and their bitmaps."""
+"""Suffixes of the weighted view, the quasi-identifier table, the sensitive table, the bitmaps."""
 
 
 class Quotes(Protocol):

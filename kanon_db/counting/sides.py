@@ -1,4 +1,4 @@
-"""What of a query is on a bucketization's quasi-identifiers, what on its sensitive attribute.
+"""The two sides of a bucketization, and which side each part of a query is on.
 
 Side 0 are the records with their quasi-identifiers, side 1 the sensitive values.
 """

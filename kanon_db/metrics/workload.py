@@ -1,6 +1,6 @@
 """Random count queries ([GB] Section 7.2).
 
-Queries are drawn from the numbers of values alone and evaluated on codes, so the same ones can be
+Queries are drawn knowing only the numbers of values and evaluated on codes, so the same ones can be
 put to any publication of a table. A query has one condition on each of some quasi-identifiers and
 one on the sensitive attribute; a condition is a set of values.
 """

@@ -51,7 +51,7 @@ class Measures:
             return ex.Aggregate("count", self._binder.value(aggregate.operand)[0])
         operand, type_ = self._binder.bind(aggregate.operand)
         if type_ is None or type_.category not in ex.NUMBERS:
-            raise refusal("SUM and AVG are only supported on numbers")
+            raise refusal("SUM and AVG are only supported for numbers")
         return ex.Aggregate(aggregate.function, operand)
 
     def _condition(self, expression: ex.Expression) -> ex.Expression:
@@ -94,5 +94,6 @@ def _label(alias: str | None, aggregate: ex.Aggregate, others: Sequence[Measure]
 
 def _beyond_having() -> UnsupportedQueryError:
     return refusal(
-        "HAVING compares aggregates with numbers only", hint="put conditions on columns into WHERE"
+        "HAVING can only compare aggregates with numbers",
+        hint="put conditions on columns into WHERE",
     )

@@ -61,7 +61,7 @@ class Binder:
             case ex.Arithmetic(operator, left, right):
                 (one, one_type), (other, other_type) = self._number(left), self._number(right)
                 if operator == "%" and "float" in (one_type.category, other_type.category):
-                    raise refusal("% is not supported on floating-point numbers")
+                    raise refusal("% is not supported for floating-point numbers")
                 return ex.Arithmetic(operator, one, other), result_type(one_type, other_type)
             case ex.DatePart():
                 return self._date_part(expression)
@@ -69,8 +69,8 @@ class Binder:
                 return self._case(expression)
             case ex.Aggregate():
                 raise refusal(
-                    "an aggregate stands where it cannot",
-                    hint="COUNT, SUM and AVG stand in the select list, HAVING and ORDER BY",
+                    "an aggregate is not allowed here",
+                    hint="use COUNT, SUM and AVG in the select list, HAVING and ORDER BY",
                 )
             case _:
                 return self.condition(expression), BOOLEAN
@@ -79,7 +79,7 @@ class Binder:
         bound, type_ = self.bind(expression)
         if type_ is None or type_.category not in ex.NUMBERS:
             raise refusal(
-                "arithmetic is only supported on numbers", hint="write numbers without quotes"
+                "arithmetic is only supported for numbers", hint="write numbers without quotes"
             )
         return bound, type_
 
@@ -87,10 +87,10 @@ class Binder:
         operand, type_ = self.bind(part.operand)
         if type_ is None or type_.category != "moment":
             raise refusal(
-                "parts are taken of dates and timestamps only", hint="write the column, or DATE '…'"
+                "only dates and timestamps have parts", hint="write the column, or DATE '…'"
             )
         if part.function == "extract" and type_ == DATE and part.field in _TIMES:
-            raise refusal("a date has no such part", hint="a timestamp has")
+            raise refusal("a date has no such part", hint="only a timestamp has it")
         found = ex.DatePart(part.function, part.field, operand)
         match part.function:
             case "extract":
@@ -109,7 +109,7 @@ class Binder:
         known = [type_ for _, type_ in results if type_ is not None]
         type_ = common_type(known) if known else TEXT
         if type_ is None or type_.operator_schema is not None:
-            raise refusal("the results of a CASE have types that do not go together")
+            raise refusal("the results of a CASE have incompatible types")
         given = [self._given(result, type_) for result, _ in results]
         default = given.pop() if case.default is not None else None
         return ex.Case(tuple(zip(conditions, given, strict=True)), default), type_
@@ -150,8 +150,8 @@ class Binder:
         if type_ is None or type_.category != "boolean":
             what = "a column" if isinstance(bound, ex.Column) else "a value"
             raise refusal(
-                f"{what} stands where a condition is needed",
-                hint="compare it with a constant; strings go into single quotes, not double",
+                f"a condition is needed here, not {what}",
+                hint="compare it with a constant; strings need single quotes, not double quotes",
             )
         return bound
 
@@ -180,7 +180,7 @@ class Binder:
             for item, item_type in found:
                 if type_ is None or (item_type is not None and not common_type((type_, item_type))):
                     raise misfit(bound, type_, item, item_type)
-            raise refusal("the items of a list have types that do not go together")
+            raise refusal("the items of a list have incompatible types")
         return ex.Membership(
             self._given(bound, common),
             tuple(self._given(item, common) for item, _ in found),
@@ -191,7 +191,7 @@ class Binder:
         operand, type_ = self.value(pattern.operand)
         if type_.category != "text":
             raise refusal(
-                f"LIKE does not compare a value of type {type_.name}", hint="LIKE takes texts"
+                f"LIKE cannot compare a value of type {type_.name}", hint="LIKE compares texts"
             )
         escape = None if pattern.escape is None else self._given(pattern.escape, TEXT)
         return ex.Pattern(

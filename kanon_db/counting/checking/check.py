@@ -66,10 +66,10 @@ class _Checker:
         for written in self._text.group:
             expression = self._meant(written)
             if isinstance(expression, ex.Aggregate):
-                raise refusal("an aggregate stands in GROUP BY")
+                raise refusal("GROUP BY contains an aggregate")
             bound, _ = self._binder.value(expression)
             if not ex.columns(bound):
-                raise refusal("GROUP BY names a constant", hint="name columns in GROUP BY")
+                raise refusal("GROUP BY contains a constant", hint="name columns in GROUP BY")
             if any(key.expression == bound for key in keys):
                 continue
             name = self._name_of(bound)
@@ -98,7 +98,7 @@ class _Checker:
             bound, _ = self._binder.value(self._meant(item.expression))
             if all(key.expression != bound for key in keys):
                 raise refusal(
-                    "the select list holds columns that no GROUP BY names",
+                    "the select list has columns that GROUP BY does not name",
                     hint="list what GROUP BY names, and COUNT(*), COUNT(…), SUM(…) or AVG(…)",
                 )
         if not self._measures.found:
@@ -117,7 +117,7 @@ class _Checker:
             key = next((i for i, other in enumerate(keys) if other.expression == bound), None)
             if key is None:
                 raise refusal(
-                    "ORDER BY names something that is neither grouped by nor counted",
+                    "ORDER BY names something that is neither in GROUP BY nor an aggregate",
                     hint="order by what GROUP BY names, or by COUNT(*)",
                 )
         return Order(key, measure, ordered.is_descending, ordered.nulls_first)
@@ -129,7 +129,7 @@ class _Checker:
             case ex.Literal("number", digits) if digits.isdecimal():
                 if not 1 <= int(digits[:9]) <= len(items):
                     raise refusal(
-                        "a number in GROUP BY or ORDER BY names no item of the select list"
+                        "a number in GROUP BY or ORDER BY is not the position of a selected item"
                     )
                 return items[int(digits[:9]) - 1].expression
             case ex.Name((name,)) if by_alias or not self._scopes.has(name):

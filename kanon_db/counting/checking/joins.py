@@ -104,7 +104,7 @@ def _join_columns(
         raise refusal(
             "the join does not compare a column of the publication with one of the lookup table",
             hint="write ON <publication>.<column> = <lookup table>.<column>; the lookup table's"
-            " column has an ordinary type",
+            " column must have an ordinary type",
         )
     own, key = pairs[0]
     is_whole = own.type.category in ("integer", "numeric")
@@ -114,7 +114,7 @@ def _join_columns(
         or ({own.type.name, key.type.name} <= {"text", "character varying"})
     ):
         raise refusal(
-            f"a column of type {own.type.name} is not joined with one of type {key.type.name}",
+            f"a column of type {own.type.name} cannot be joined with one of type {key.type.name}",
             hint="give the lookup table's column the type of the publication's",
             detail=f'columns "{own.name}" and "{key.name}"',
         )

@@ -54,8 +54,8 @@ class Scopes:
         if not found:
             raise refusal(
                 "the query names a column that the publication does not have",
-                hint=f"its columns are {', '.join(self._scopes[0].columns)}; strings go into"
-                " single quotes, not double",
+                hint=f"its columns are {', '.join(self._scopes[0].columns)}; strings need"
+                " single quotes, not double quotes",
             )
         if len(found) > 1:
             raise refusal(
@@ -70,6 +70,6 @@ class Scopes:
         if not scopes:
             raise refusal(
                 "a column is qualified with a name that FROM does not have",
-                hint="write the column's name without a qualifier",
+                hint="write only the column's name",
             )
         return scopes

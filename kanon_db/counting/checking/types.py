@@ -77,7 +77,7 @@ def misfit(
     if isinstance(one, Constant) and other_type is not None:
         hint = _HINTS[other_type.category]
     return refusal(
-        f"a value of type {names[0]} does not compare with one of type {names[1]}",
+        f"a value of type {names[0]} cannot be compared with one of type {names[1]}",
         hint=hint,
         detail=f'column "{other.name}"' if isinstance(other, Column) else "",
     )

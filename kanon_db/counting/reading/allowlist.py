@@ -59,7 +59,7 @@ _REASONS: Final[dict[tuple[type[exp.Expr], str], str]] = {
     (exp.Column, "catalog"): "a column has too many qualifiers",
     (exp.Table, "catalog"): "a relation of another database is not supported",
 }
-"""Of a node, or of an argument, where there is more to say than that it cannot be read."""
+"""Reasons for nodes and arguments of which there is more to say than that they cannot be read."""
 
 
 def refuse_unlisted(tree: exp.Expr) -> None:
@@ -77,9 +77,7 @@ def refuse_unlisted(tree: exp.Expr) -> None:
         kind = type(node)
         unlisted = [""] if kind not in ALLOWED else sorted(_filled(node) - ALLOWED[kind])
         for argument in unlisted:
-            raise refusal(
-                _REASONS.get((kind, argument), "the query is not a SELECT that can be read")
-            )
+            raise refusal(_REASONS.get((kind, argument), "the query cannot be read as a SELECT"))
 
 
 def _filled(node: exp.Expr) -> set[str]:

@@ -17,7 +17,7 @@ from kanon_db.counting.reading.tree import ExpressionReader
 from kanon_db.counting.refusals import refusal
 
 MAX_ROWS: Final = 10**9
-"""That LIMIT and OFFSET may name."""
+"""The most rows that LIMIT and OFFSET may name."""
 
 
 def read_tree(tree: exp.Expr | None, lexemes: Sequence[Lexeme], published_schema: str) -> QueryText:
@@ -26,10 +26,10 @@ def read_tree(tree: exp.Expr | None, lexemes: Sequence[Lexeme], published_schema
     Parameters
     ----------
     tree : sqlglot's Expr or None
-        Of the query, with the number of its lexeme for each name and constant, and without the
+        The parsed query, with the number of its lexeme for each name and constant, and without the
         NOTs that negate a test.
     lexemes : sequence of Lexeme
-        Of the query; their parentheses are balanced.
+        Those of the query; their parentheses are balanced.
     published_schema : str
         The only schema that the publication may be qualified with.
 
@@ -62,9 +62,9 @@ class _QueryReader(ExpressionReader):
         publication = self.relation(clauses["from_"].this)
         if publication.schema not in (None, published_schema):
             raise refusal(
-                "only published relations can be counted",
-                hint="name the publication by its name alone, or with the schema"
-                f" {published_schema}",
+                "only publications can be queried",
+                hint="write only the publication's name, or put the schema"
+                f" {published_schema} before it",
             )
         if publication.schema is None:
             publication = RelationText(published_schema, publication.name, publication.alias)
@@ -127,7 +127,7 @@ class _QueryReader(ExpressionReader):
             raise refusal(
                 "several relations in FROM are not supported",
                 self.here.position,
-                "join a lookup table by JOIN … ON …",
+                "join a lookup table with JOIN … ON …",
             )
         side, kind = str(node.args.get("side") or ""), str(node.args.get("kind") or "")
         is_outer = side == "LEFT"
@@ -184,7 +184,7 @@ class _QueryReader(ExpressionReader):
     def row_count(self, node: exp.Expr) -> int:
         lexeme = self.leaf(node, "number")
         if not lexeme.text.isdecimal() or len(lexeme.text) > 10:
-            raise refusal("LIMIT and OFFSET take a whole number", lexeme.position)
+            raise refusal("LIMIT and OFFSET need a whole number", lexeme.position)
         if int(lexeme.text) > MAX_ROWS:
             raise refusal(f"LIMIT and OFFSET go up to {MAX_ROWS}", lexeme.position)
         return int(lexeme.text)

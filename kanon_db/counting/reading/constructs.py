@@ -1,4 +1,4 @@
-"""What SQL can say and a count query may not, told by the words and symbols where it begins.
+"""What SQL allows and a count query does not, recognized by the words and symbols it begins with.
 
 Runs before the parser: what is refused here has a reason of its own, and the parser never sees it.
 """
@@ -13,7 +13,7 @@ from kanon_db.counting.refusals import ALLOWED, refusal
 from kanon_db.errors import UnsupportedQueryError
 
 MAX_NESTING: Final = 40
-"""Parentheses, NOTs, CASEs … inside each other; reading and rewriting recurse with them."""
+"""How deep parentheses, NOTs and CASEs may nest: reading and rewriting recurse with them."""
 
 KEYWORDS: Final = frozenset(
     "and as asc between by case desc distinct else end false from group having ilike in inner is"
@@ -23,7 +23,7 @@ KEYWORDS: Final = frozenset(
 """The words that a count query is made of and that cannot be names where a name belongs."""
 
 FUNCTIONS: Final = frozenset("avg cast count date_part date_trunc extract sum".split())
-"""Names elsewhere than before a parenthesis."""
+"""The functions of a count query; these words are names unless a parenthesis follows."""
 
 LITERAL_TYPES: Final = frozenset({"date", "timestamp"})
 
@@ -63,10 +63,10 @@ _CONSTRUCTS: Final = {
         "function calls are not supported",
     ),
 }
-"""Words that PostgreSQL reserves, by what they begin (and EXISTS, hardly ever a column's name)."""
+"""Words that PostgreSQL reserves (and EXISTS, hardly ever a column's name): what each begins."""
 
 _ONLY_AFTER_PARENTHESIS: Final = frozenset({"over", "filter", "within"})
-"""Of these, names elsewhere."""
+"""Those of them that are names anywhere else."""
 
 _HINTS: Final = {
     "any": "write IN (…)",
@@ -83,10 +83,10 @@ _BEFORE_PARENTHESIS: Final = {
     "operator": "OPERATOR(…) is not supported",
     "row": "comparisons of rows are not supported",
     **dict.fromkeys(
-        ("rollup", "cube", "grouping", "sets"), "GROUP BY takes columns and expressions only"
+        ("rollup", "cube", "grouping", "sets"), "GROUP BY only accepts columns and expressions"
     ),
 }
-"""Words that PostgreSQL does not reserve, that begin something else than a function call."""
+"""Words that PostgreSQL does not reserve, but that begin something other than a function call."""
 
 _OTHER_RESERVED: Final = frozenset(
     "analyse analyze authorization binary both cast check collation column concurrently constraint"
@@ -99,12 +99,12 @@ _NEEDS_AS: Final = frozenset(
     "char character day filter hour minute month over precision second varying within without"
     " year".split()
 )
-"""Names that an item of the select list has after AS only."""
+"""Names that an item of the select list can only have after AS."""
 
 _TESTED: Final = frozenset("distinct false not null true unknown".split())
 _VALUES: Final = frozenset("end false null true".split())
 _LAST: Final = _VALUES | {"asc", "desc"}
-"""Of the keywords, those with which a query may end."""
+"""The keywords that a query may end with."""
 
 _TYPE_HINT: Final = (
     "write DATE '…', TIMESTAMP '…' or a plain quoted string, which takes the type of what it is"
@@ -208,7 +208,7 @@ def refuse_constructs(lexemes: Sequence[Lexeme]) -> None:
     Parameters
     ----------
     lexemes : sequence of Lexeme
-        Of the whole query, without a semicolon at its end.
+        Those of the whole query, without a semicolon at its end.
 
     Raises
     ------
@@ -232,7 +232,7 @@ def unexpected(lexeme: Lexeme) -> UnsupportedQueryError:
     """Make the refusal of a lexeme that does not belong where it stands."""
     if lexeme.kind == "end":
         return refusal("the query ends too early", lexeme.position)
-    return refusal("the query is not a SELECT that can be read", lexeme.position)
+    return refusal("the query cannot be read as a SELECT", lexeme.position)
 
 
 def _refuse_deep_nesting(lexemes: Sequence[Lexeme]) -> None:
@@ -248,7 +248,7 @@ def _refuse_deep_nesting(lexemes: Sequence[Lexeme]) -> None:
             depth -= opened.pop()[1]
         signs = signs + 1 if lexeme.is_word("not") or lexeme.is_symbol("+", "-") else 0
         if depth + signs > MAX_NESTING:
-            raise refusal(f"more than {MAX_NESTING} parentheses inside each other", lexeme.position)
+            raise refusal(f"parentheses are nested more than {MAX_NESTING} deep", lexeme.position)
     if opened:
         raise refusal("the query ends too early", lexemes[-1].position)
 
@@ -276,14 +276,14 @@ def _check_word(place: Place) -> None:
     if place.is_tested:
         if word not in _TESTED:
             raise place.refusal(
-                "IS is supported with NULL, TRUE, FALSE, UNKNOWN and DISTINCT FROM only"
+                "IS is only supported with NULL, TRUE, FALSE, UNKNOWN and DISTINCT FROM"
             )
     elif word in ("limit", "offset") and after.kind != "number":
-        raise place.refusal("LIMIT and OFFSET take a whole number")
+        raise place.refusal("LIMIT and OFFSET need a whole number")
     elif word in ("like", "ilike") and after.kind != "string":
-        raise place.refusal("a pattern is a quoted string", "write it in single quotes")
+        raise place.refusal("a pattern must be a quoted string", "write it in single quotes")
     elif word == "escape" and place.is_keyword and after.kind != "string":
-        raise place.refusal("ESCAPE takes a quoted character", "write it in single quotes")
+        raise place.refusal("ESCAPE needs a quoted character", "write it in single quotes")
     elif word == "select" and before.kind == "end":
         pass
     elif word == "distinct" and before.is_symbol("("):
@@ -297,7 +297,7 @@ def _check_word(place: Place) -> None:
     elif word in _CONSTRUCTS and (word not in _ONLY_AFTER_PARENTHESIS or before.is_symbol(")")):
         raise place.refusal(_CONSTRUCTS[word], _HINTS.get(word, ALLOWED))
     elif word in _OTHER_RESERVED:
-        raise place.refusal("a reserved word stands for a name", "put a name into double quotes")
+        raise place.refusal("a reserved word is used as a name", "put a name into double quotes")
     elif word not in LITERAL_TYPES and (
         place.is_type
         or (after.kind == "string" and not place.is_keyword and not _ends_operand(before))
@@ -308,9 +308,11 @@ def _check_word(place: Place) -> None:
 def _check_function(place: Place) -> None:
     word, argument = place.lexeme.text, place.neighbor(2)
     if word == "cast" and argument.kind != "string":
-        raise place.refusal("casts are supported of quoted strings only", _TYPE_HINT)
+        raise place.refusal("casts are only supported for quoted strings", _TYPE_HINT)
     if word in ("date_part", "date_trunc") and argument.kind != "string":
-        raise refusal("the part of a date is a quoted constant", argument.position, "write 'year'")
+        raise refusal(
+            "the part of a date must be a quoted constant", argument.position, "write 'year'"
+        )
 
 
 def _called(place: Place) -> UnsupportedQueryError:
@@ -331,20 +333,20 @@ def _check_symbol(place: Place) -> None:
         case ";":
             raise place.refusal("several statements are not supported", "ask one query at a time")
         case "::" if before.kind != "string":
-            raise place.refusal("casts are supported of quoted strings only", _TYPE_HINT)
+            raise place.refusal("casts are only supported for quoted strings", _TYPE_HINT)
         case "::" if (end := place.neighbor(2)).is_symbol("(", "::") or end.is_word(
             "with", "without"
         ):
             raise refusal("a type with modifiers is not supported", end.position)
         case "*" if before.is_word("select") or before.is_symbol(","):
-            raise place.refusal("the select list holds columns that no GROUP BY names")
+            raise place.refusal("the select list has columns that GROUP BY does not name")
         case "*" if before.is_symbol("."):
-            raise place.refusal("a whole row stands for a column")
+            raise place.refusal("a whole row is used as a column")
         case "*" if not (
             (before.is_symbol("(") and place.neighbor(-2).is_word("count"))
             or (_ends_operand(before) and after.kind != "end" and not after.is_symbol(")", ","))
         ):
-            raise place.refusal("* is supported in COUNT(*) and between numbers only")
+            raise place.refusal("* is only supported in COUNT(*) and between numbers")
 
 
 def _ends_operand(lexeme: Lexeme) -> bool:

@@ -17,7 +17,7 @@ from kanon_db.declaration import MAX_NAME_BYTES
 from kanon_db.errors import UnsupportedQueryError
 
 MAX_LENGTH: Final = 100_000
-"""Characters of a query."""
+"""The most characters that a query may have."""
 
 Kind = OneOf["word", "name", "number", "string", "symbol", "end"]
 
@@ -34,7 +34,7 @@ class Lexeme:
     text : str
         Without its quotes; words in lower case.
     position : int
-        Of its first character in the query, from 1.
+        Where its first character stands in the query, counted from 1.
     """
 
     kind: Kind
@@ -144,7 +144,9 @@ def scan(query: str) -> list[Lexeme]:
             case "word" if any(map(str.isspace, text)):
                 # To PostgreSQL these are letters, to people they are space.
                 raise refusal(
-                    "spaces other than ASCII's are not supported", position, "write plain spaces"
+                    "spaces other than ASCII spaces are not supported",
+                    position,
+                    "write plain spaces",
                 )
             case "word":
                 lexemes.append(Lexeme("word", fold(text), position))

@@ -23,7 +23,7 @@ from kanon_db.counting.reading.query import QueryText
 from kanon_db.counting.refusals import refusal
 
 MAX_HEIGHT: Final = 100
-"""Of an expression's tree."""
+"""How high the tree of an expression may be."""
 
 
 def parse_query(query: str, published_schema: str = "published") -> QueryText:
@@ -72,7 +72,7 @@ def parse_query(query: str, published_schema: str = "published") -> QueryText:
     for expression in (text.where, *text.group):
         if any(isinstance(part, Aggregate) for part in walk(expression)):
             raise refusal(
-                "an aggregate stands in WHERE or GROUP BY",
+                "WHERE or GROUP BY contains an aggregate",
                 hint="put conditions on counts into HAVING",
             )
     for expression in (
@@ -120,5 +120,5 @@ def _refuse_tall(expression: Expression | None) -> None:
     while level:
         height += 1
         if height > MAX_HEIGHT:
-            raise refusal(f"an expression is more than {MAX_HEIGHT} operators high")
+            raise refusal(f"an expression nests more than {MAX_HEIGHT} operators")
         level = [inner for part in level for inner in children(part)]

@@ -85,7 +85,7 @@ class ExpressionReader(Cursor):
                 if level == _TEST and binding in (_IS, _COMPARE)
                 else "parentheses are needed",
                 self.here.position,
-                "join conditions by AND, OR and NOT, with parentheses",
+                "combine conditions with AND, OR and NOT, using parentheses",
             )
         return found
 
@@ -173,7 +173,7 @@ class ExpressionReader(Cursor):
         self.require_words("escape")
         character = self.string(escape)
         if len(character.text) > 1:
-            raise refusal("ESCAPE takes one character or none", self.here.position)
+            raise refusal("ESCAPE needs one character or none", self.here.position)
         return ex.Pattern(left, pattern, character, is_case_sensitive, negated)
 
     def tested(self, node: parsed.Expr, left: ex.Expression) -> ex.Expression:
@@ -211,7 +211,7 @@ class ExpressionReader(Cursor):
             number = self.expression(node, _SIGN)
             if isinstance(number, ex.Literal) and number.kind == "number":
                 return number
-            raise refusal("a plus sign stands before something else than a number", sign.position)
+            raise refusal("a plus sign stands before something other than a number", sign.position)
         if not isinstance(node, parsed.Neg):
             raise unexpected(sign)
         match self.expression(node.this, _SIGN):
@@ -341,7 +341,7 @@ class ExpressionReader(Cursor):
         else:
             operand = self.expression(node.this)
             if any(isinstance(part, ex.Aggregate) for part in ex.walk(operand)):
-                raise refusal("an aggregate stands inside another", self.here.position)
+                raise refusal("an aggregate contains another aggregate", self.here.position)
         self.require(")")
         return ex.Aggregate(function, operand)
 

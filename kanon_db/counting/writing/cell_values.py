@@ -17,10 +17,10 @@ from kanon_db.counting.writing.truth import COLUMNS
 from kanon_db.counting.writing.writer import same
 
 MOST_VALUES: Final = 1000
-"""Of a discrete range that are looked at one by one; of wider ones, so many at equal distances."""
+"""The most values of a discrete range that are listed; wider ones give so many, evenly spaced."""
 
 _POINTS: Final = 100
-"""At which a continuous range is looked at where its condition is no comparison."""
+"""How many points of a continuous range are tried where its condition is no comparison."""
 
 
 def is_vague(cell: Cell) -> bool:

@@ -24,7 +24,7 @@ from kanon_db.counting.writing.truth import COLUMNS, leaves, likelihood, of_subq
 from kanon_db.counting.writing.writer import Request, Writer, numbered, same
 
 MOST_GROUPED: Final = 20_000
-"""Values of a range that GROUP BY spreads out."""
+"""The most values of a range that GROUP BY spreads out."""
 
 
 def spread_attributes(query: Query, aggregate: ex.Aggregate, layout: CellLayout) -> list[str]:

@@ -137,4 +137,4 @@ class FactoredWriter(SideWriter):
         total, packed = (f"(sum({x}) {over})::float8" for x in ("n", "n * n / size::float8"))
         self.step(f"{name}_sized", "A bucket's size follows from its number.", size)
         sums = {"*": "*", "total": total, "packed": packed}
-        self.step(f"{name}_in_all", "The group's sums of n and n² / size over all buckets.", sums)
+        self.step(f"{name}_in_all", "The group's sums of n and n^2 / size over all buckets.", sums)

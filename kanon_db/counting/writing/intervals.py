@@ -74,11 +74,11 @@ def share(cell: Cell, sql: str, covered_sql: str) -> tuple[str, str, str]:
     Parameters
     ----------
     cell : Cell
-        Of kind ``range``.
+        One of kind ``range``.
     sql : str
         The range; not NULL.
     covered_sql : str
-        Of :func:`covered`.
+        What :func:`covered` returned.
     """
     range_ = _on_axis(cell, sql)
     pieces = f"unnest({covered_sql} * nummultirange({range_})) AS piece"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from kanon_db.counting import expressions as ex
 
 Spelling = Callable[[ex.Column], str]
-"""Says how a statement names a column, with the alias of its relation."""
+"""Names a column as a statement does, with the alias of its relation."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,8 +36,8 @@ def statement(request: Request, layout: BucketLayout | CellLayout) -> Statement:
     for cell in grouped_ranges(request.query, layout):
         if not cell.is_discrete:
             raise refusal(
-                "GROUP BY does not take a column of continuous ranges",
-                hint="ask for each interval by WHERE",
+                "GROUP BY does not accept a column of continuous ranges",
+                hint="ask for each interval in a query of its own, with WHERE",
                 detail=f'column "{cell.column.name}"',
             )
     writer = CellWriter(request, layout)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 _WIDTH = 88
-"""Of a list that stays in one line."""
+"""The most characters of a list that stays on one line."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """How likely a condition holds for a record whose values are not known exactly, as SQL.
 
 Conditions on different columns are taken as independent within a record; what surely or possibly
-holds follows from three-valued logic alone.
+holds follows from three-valued logic only.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Likelihood:
 
 
 COLUMNS = ("t", "f", "st", "pt", "sf", "pf")
-"""What a subquery calls these."""
+"""The names of these columns in a subquery."""
 
 
 def of_subquery(alias: str) -> Likelihood:

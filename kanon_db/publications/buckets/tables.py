@@ -9,7 +9,7 @@ from kanon_db.catalog.names import free_column_name
 from kanon_db.counting.layout import SUFFIXES, BucketTables
 from kanon_db.session.protocol import Session
 
-if TYPE_CHECKING:  # the estimator comes here, too, and has no use for numpy
+if TYPE_CHECKING:
     from kanon_db.algorithms.bucketization.setting import BucketSetting
 
 __all__ = ["SUFFIXES", "BucketTables", "first_bucket_ids", "layout_of", "tables_of"]

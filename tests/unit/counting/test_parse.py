@@ -60,7 +60,7 @@ def test_the_relation() -> None:
 def test_the_published_schema_is_a_setting() -> None:
     query = 'SELECT COUNT(*) FROM "Release".b'
     assert parse_query(query, "Release").publication.schema == "Release"
-    with pytest.raises(UnsupportedQueryError, match="published relations"):
+    with pytest.raises(UnsupportedQueryError, match="only publications"):
         parse_query(query)
 
 
@@ -198,14 +198,14 @@ def test_deep_nesting_is_refused(opening: str) -> None:
 
 
 def test_tall_sums_are_refused() -> None:
-    with pytest.raises(UnsupportedQueryError, match="operators high"):
+    with pytest.raises(UnsupportedQueryError, match="nests more than"):
         where(" + ".join(["a"] * 5_000) + " = 1")
     assert where(" + ".join(["a"] * 90) + " = 1")
 
 
 def test_the_deepest_parentheses() -> None:
     assert where("(" * MAX_NESTING + "a = 1" + ")" * MAX_NESTING) == is_one("a")
-    with pytest.raises(UnsupportedQueryError, match="inside each other"):
+    with pytest.raises(UnsupportedQueryError, match="nested more than"):
         where("(" * (MAX_NESTING + 1) + "a = 1" + ")" * (MAX_NESTING + 1))
 
 

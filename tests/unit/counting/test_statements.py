@@ -1,0 +1,116 @@
+"""Which form a statement takes, and what its text holds."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from kanon_db.counting.checking import Scope, check
+from kanon_db.counting.checking.types import INTEGER, NUMERIC, TEXT
+from kanon_db.counting.expressions import Column
+from kanon_db.counting.layout import BucketLayout, Cell, CellLayout
+from kanon_db.counting.reading import RelationText, parse_query
+from kanon_db.counting.writing import Request, Statement, statement
+from kanon_db.errors import UnsupportedQueryError
+from tests.unit.counting.layouts import bucket_tables
+
+AGE, ILLNESS = Column("age", '"age"', INTEGER), Column("illness", '"illness"', TEXT)
+HEIGHT, SEX = Column("height", '"height"', NUMERIC), Column("sex", '"sex"', TEXT)
+BUCKETS = BucketLayout(bucket_tables([2, 3], [4, 1]), {"age": AGE, "sex": SEX}, ILLNESS)
+CELLS = CellLayout(
+    {
+        "age": Cell(AGE, "range"),
+        "height": Cell(HEIGHT, "range", is_discrete=False),
+        "sex": Cell(SEX, "value", mark=1),
+        "illness": Cell(ILLNESS, "value"),
+    },
+    '"published"."t"',
+    '"pattern"',
+)
+
+
+def written(
+    text: str, layout: BucketLayout | CellLayout = BUCKETS, *, shown: bool = False
+) -> Statement:
+    query = check(parse_query(text), [Scope(RelationText("published", "t"), layout.columns)])
+    literal = (lambda value: f"<{value}>") if shown else None
+    return statement(Request(query, query.measures[0].aggregate, (), literal), layout)
+
+
+def steps(found: Statement) -> list[str]:
+    """The names of the steps but for the last one, which has none."""
+    return re.findall(r"^(\w+) AS \($", found.text, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("query", "first", "last"),
+    [
+        ("SELECT COUNT(*) FROM t", "counted", "counted"),
+        ("SELECT COUNT(*) FROM t WHERE age > 7", "counted", "counted"),
+        ("SELECT AVG(age) FROM t WHERE sex = 'x'", "counted", "counted"),
+        ("SELECT illness, COUNT(*) FROM t GROUP BY illness", "counted", "answers"),
+        ("SELECT COUNT(*) FROM t WHERE age > 7 AND illness = 'x'", "records_matching",
+         "correlation"),
+        ("SELECT COUNT(*) FROM t WHERE age > 7 OR illness = 'x'", "records_matching", "answers"),
+        ("SELECT SUM(age) FROM t WHERE illness = 'x'", "records_matching", "totals"),
+        ("SELECT age, COUNT(*) FROM t WHERE illness = 'x' GROUP BY age", "records_matching",
+         "answers"),
+        ("SELECT COUNT(*) FROM t WHERE sex = illness", "alike_records", "buckets"),
+        ("SELECT sex, COUNT(*) FROM t WHERE age > 7 OR illness = 'x' GROUP BY sex",
+         "alike_records", "answers"),
+        ("SELECT SUM(age) FROM t WHERE age > 7 OR illness = 'x'", "alike_records", "totals"),
+    ],
+)  # fmt: skip
+def test_forms(query: str, first: str, last: str) -> None:
+    names = steps(written(query))
+    assert (names[0], names[-1]) == (first, last)
+    assert len(set(names)) == len(names)
+    assert written(query).text.isascii(), "a server's encoding may have nothing else"
+
+
+@pytest.mark.parametrize("layout", [BUCKETS, CELLS])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT COUNT(*) FROM t WHERE age > 77117 AND illness = 'canary'",
+        "SELECT sex, AVG(age + 77117) FROM t WHERE age = 77117 OR illness = 'canary' GROUP BY sex",
+        "SELECT sex AS \"canary\", COUNT(*) FROM t WHERE sex IN ('canary', '77117') GROUP BY sex",
+    ],
+)
+def test_constants_are_bound(query: str, layout: BucketLayout | CellLayout) -> None:
+    """Nothing that the analyst wrote is part of the text, unless it is to be shown."""
+    found = written(query, layout)
+    assert "77117" not in found.text
+    assert "canary" not in found.text
+    assert {"77117", "canary"} <= set(*found.bound)
+    shown = written(query, layout, shown=True)
+    assert "<77117>" in shown.text
+    assert "<canary>" in shown.text
+    assert shown.bound == ()
+
+
+def test_every_step_says_what_it_does() -> None:
+    for layout in (BUCKETS, CELLS):
+        found = written("SELECT sex, SUM(age) FROM t WHERE illness = 'x' GROUP BY sex", layout)
+        assert found.text.isascii()
+        lines = found.text.splitlines()
+        for number, line in enumerate(lines):
+            if re.fullmatch(r"\w+ AS \(|SELECT.*", line):
+                assert lines[number - 1].startswith("-- ")
+
+
+def test_what_is_spread() -> None:
+    def spread(query: str) -> bool:
+        return "is_open" in written(query, CELLS).text.split("likelihoods AS")[0]
+
+    assert not spread("SELECT COUNT(*) FROM t WHERE age > 7 AND sex = 'x'")
+    assert spread("SELECT COUNT(*) FROM t WHERE age > height")
+    assert spread("SELECT SUM(age) FROM t")
+    assert spread("SELECT COUNT(*) FROM t WHERE (age > 7 AND sex = 'x') OR age < 3")
+
+
+def test_continuous_ranges_are_not_grouped() -> None:
+    with pytest.raises(UnsupportedQueryError, match="continuous ranges") as refused:
+        written("SELECT height, COUNT(*) FROM t GROUP BY height", CELLS)
+    assert refused.value.detail == 'column "height"'
