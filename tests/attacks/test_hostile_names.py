@@ -64,9 +64,11 @@ NAMES = {
             "kanon_bits",
             "kanon_number",
             "kanon_pairs",
+            "kanon_pattern",
             "kanon_positions",
             "n",
             "number",
+            "pattern",
             "positions",
             "record",
             "records",
@@ -245,6 +247,7 @@ def test_hostile_names_side_by_side(
     kanon = way(parties.publisher)
     columns = ", ".join(f"{quoted(name)} int" for name in names)
     rows = [[(i * (j + 1)) % 3 for j in range(len(names))] for i in range(40)]
+    fetch(parties.publisher, "DROP TABLE IF EXISTS data.all")
     create_table(parties.publisher, "data.all", columns, rows)
     for qi in (names[:8], names[-8:]):
         kanon.register("data.all", qi, None)
@@ -255,7 +258,6 @@ def test_hostile_names_side_by_side(
             left, right = (f"SELECT {others} FROM {x}.all" for x in ("data", "published"))
             for missing in (f"{left} EXCEPT ALL {right}", f"{right} EXCEPT ALL {left}"):
                 assert fetch(parties.publisher, missing) == []
-    fetch(parties.publisher, "DROP TABLE data.all")
 
 
 @pytest.mark.parametrize("operation", ["verify", "metrics", "drop"])
