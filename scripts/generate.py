@@ -13,11 +13,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from kanon_db.declaration import Operation, Parameter, parameters_of
-from kanon_db.installation import functions as sql
-from kanon_db.operations import operations
-
 ROOT: Final = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))  # this checkout's package, whichever is installed
+
+from kanon_db.declaration import Operation, Parameter, parameters_of  # noqa: E402
+from kanon_db.installation import functions as sql  # noqa: E402
+from kanon_db.operations import operations  # noqa: E402
+
 _METHODS: Final = "kanon_db/interfaces/python_methods.pyi"
 _REFERENCE: Final = "docs/reference.md"
 

@@ -1,5 +1,5 @@
 """How operations reach PostgreSQL: from inside through PL/Python, from outside through psycopg."""
 
-from kanon_db.session.protocol import SETTINGS, Row, Session, Value, fetch_one
+from kanon_db.session.protocol import SETTINGS, Row, Session, Value, fetch_one, undone
 
-__all__ = ["SETTINGS", "Row", "Session", "Value", "fetch_one"]
+__all__ = ["SETTINGS", "Row", "Session", "Value", "fetch_one", "undone"]

@@ -6,8 +6,8 @@ An operation is written once against :class:`Session`; `plpy_session` runs it in
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final, Protocol
 
 Value = str | bytes | None | Sequence[str]
@@ -61,6 +61,21 @@ class Session(Protocol):
 
     def warn(self, message: str) -> None:
         """Tell the caller something that does not stop the operation."""
+
+
+class _UndoneError(Exception):
+    """Ends a savepoint whose work must not stay."""
+
+
+@contextmanager
+def undone(session: Session) -> Iterator[None]:
+    """Run the block, and undo what it did in the database; an error goes on."""
+    try:
+        with session.savepoint():
+            yield
+            raise _UndoneError  # noqa: TRY301  # the one way to leave a savepoint undone
+    except _UndoneError:
+        pass
 
 
 def fetch_one(session: Session, statement: str, *values: Value) -> Row:
