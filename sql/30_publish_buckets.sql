@@ -21,7 +21,8 @@ CREATE OR REPLACE FUNCTION kanon.publish_buckets(
     assignment text DEFAULT 'random',
     readers text[] DEFAULT NULL,
     replace boolean DEFAULT false,
-    options jsonb DEFAULT NULL
+    options jsonb DEFAULT NULL,
+    dry_run boolean DEFAULT false
 ) RETURNS TABLE(publication_id bigint, name text, guarantee text, records bigint, metrics jsonb, seconds double precision)
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -37,7 +38,8 @@ DECLARE
         'assignment', publish_buckets.assignment,
         'readers', publish_buckets.readers,
         'replace', publish_buckets.replace,
-        'options', publish_buckets.options::text));
+        'options', publish_buckets.options::text,
+        'dry_run', publish_buckets.dry_run));
     _error  CONSTANT jsonb := _answer -> 'error';
 BEGIN
     -- RAISE takes no NULL: a statement for each combination of detail and hint.
@@ -60,10 +62,10 @@ $function$;
 COMMENT ON FUNCTION kanon.publish_buckets IS 'publish a registered source as buckets under F''-privacy';
 
 REVOKE ALL ON FUNCTION
-    kanon.publish_buckets(regclass, text, text, jsonb, integer, text, text[], boolean, jsonb),
+    kanon.publish_buckets(regclass, text, text, jsonb, integer, text, text[], boolean, jsonb, boolean),
     kanon.python_publish_buckets(jsonb)
 FROM PUBLIC, kanon_publisher, kanon_analyst;
 GRANT EXECUTE ON FUNCTION
-    kanon.publish_buckets(regclass, text, text, jsonb, integer, text, text[], boolean, jsonb),
+    kanon.publish_buckets(regclass, text, text, jsonb, integer, text, text[], boolean, jsonb, boolean),
     kanon.python_publish_buckets(jsonb)
 TO kanon_publisher;

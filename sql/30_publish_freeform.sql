@@ -20,7 +20,8 @@ CREATE OR REPLACE FUNCTION kanon.publish_freeform(
     weights jsonb DEFAULT NULL,
     options jsonb DEFAULT NULL,
     readers text[] DEFAULT NULL,
-    replace boolean DEFAULT false
+    replace boolean DEFAULT false,
+    dry_run boolean DEFAULT false
 ) RETURNS TABLE(publication_id bigint, name text, guarantee text, records bigint, metrics jsonb, seconds double precision)
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -35,7 +36,8 @@ DECLARE
         'weights', publish_freeform.weights::text,
         'options', publish_freeform.options::text,
         'readers', publish_freeform.readers,
-        'replace', publish_freeform.replace));
+        'replace', publish_freeform.replace,
+        'dry_run', publish_freeform.dry_run));
     _error  CONSTANT jsonb := _answer -> 'error';
 BEGIN
     -- RAISE takes no NULL: a statement for each combination of detail and hint.
@@ -58,10 +60,10 @@ $function$;
 COMMENT ON FUNCTION kanon.publish_freeform IS 'publish a registered source k-anonymously, each row with ranges and sets of its own';
 
 REVOKE ALL ON FUNCTION
-    kanon.publish_freeform(regclass, text, integer, text, jsonb, jsonb, text[], boolean),
+    kanon.publish_freeform(regclass, text, integer, text, jsonb, jsonb, text[], boolean, boolean),
     kanon.python_publish_freeform(jsonb)
 FROM PUBLIC, kanon_publisher, kanon_analyst;
 GRANT EXECUTE ON FUNCTION
-    kanon.publish_freeform(regclass, text, integer, text, jsonb, jsonb, text[], boolean),
+    kanon.publish_freeform(regclass, text, integer, text, jsonb, jsonb, text[], boolean, boolean),
     kanon.python_publish_freeform(jsonb)
 TO kanon_publisher;

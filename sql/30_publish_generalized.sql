@@ -23,7 +23,8 @@ CREATE OR REPLACE FUNCTION kanon.publish_generalized(
     max_suppressed numeric DEFAULT 0,
     refine boolean DEFAULT true,
     readers text[] DEFAULT NULL,
-    replace boolean DEFAULT false
+    replace boolean DEFAULT false,
+    dry_run boolean DEFAULT false
 ) RETURNS TABLE(publication_id bigint, name text, guarantee text, records bigint, metrics jsonb, seconds double precision)
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -41,7 +42,8 @@ DECLARE
         'max_suppressed', publish_generalized.max_suppressed::text,
         'refine', publish_generalized.refine,
         'readers', publish_generalized.readers,
-        'replace', publish_generalized.replace));
+        'replace', publish_generalized.replace,
+        'dry_run', publish_generalized.dry_run));
     _error  CONSTANT jsonb := _answer -> 'error';
 BEGIN
     -- RAISE takes no NULL: a statement for each combination of detail and hint.
@@ -64,10 +66,10 @@ $function$;
 COMMENT ON FUNCTION kanon.publish_generalized IS 'publish a registered source k-anonymously, with ranges and sets that rows share';
 
 REVOKE ALL ON FUNCTION
-    kanon.publish_generalized(regclass, text, integer, text, jsonb, jsonb, jsonb, numeric, boolean, text[], boolean),
+    kanon.publish_generalized(regclass, text, integer, text, jsonb, jsonb, jsonb, numeric, boolean, text[], boolean, boolean),
     kanon.python_publish_generalized(jsonb)
 FROM PUBLIC, kanon_publisher, kanon_analyst;
 GRANT EXECUTE ON FUNCTION
-    kanon.publish_generalized(regclass, text, integer, text, jsonb, jsonb, jsonb, numeric, boolean, text[], boolean),
+    kanon.publish_generalized(regclass, text, integer, text, jsonb, jsonb, jsonb, numeric, boolean, text[], boolean, boolean),
     kanon.python_publish_generalized(jsonb)
 TO kanon_publisher;

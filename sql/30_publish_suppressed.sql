@@ -22,7 +22,8 @@ CREATE OR REPLACE FUNCTION kanon.publish_suppressed(
     weights jsonb DEFAULT NULL,
     options jsonb DEFAULT NULL,
     readers text[] DEFAULT NULL,
-    replace boolean DEFAULT false
+    replace boolean DEFAULT false,
+    dry_run boolean DEFAULT false
 ) RETURNS TABLE(publication_id bigint, name text, guarantee text, records bigint, metrics jsonb, seconds double precision)
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -39,7 +40,8 @@ DECLARE
         'weights', publish_suppressed.weights::text,
         'options', publish_suppressed.options::text,
         'readers', publish_suppressed.readers,
-        'replace', publish_suppressed.replace));
+        'replace', publish_suppressed.replace,
+        'dry_run', publish_suppressed.dry_run));
     _error  CONSTANT jsonb := _answer -> 'error';
 BEGIN
     -- RAISE takes no NULL: a statement for each combination of detail and hint.
@@ -62,10 +64,10 @@ $function$;
 COMMENT ON FUNCTION kanon.publish_suppressed IS 'publish a registered source k-anonymously, with suppressed cells';
 
 REVOKE ALL ON FUNCTION
-    kanon.publish_suppressed(regclass, text, integer, text[], text, jsonb, jsonb, jsonb, text[], boolean),
+    kanon.publish_suppressed(regclass, text, integer, text[], text, jsonb, jsonb, jsonb, text[], boolean, boolean),
     kanon.python_publish_suppressed(jsonb)
 FROM PUBLIC, kanon_publisher, kanon_analyst;
 GRANT EXECUTE ON FUNCTION
-    kanon.publish_suppressed(regclass, text, integer, text[], text, jsonb, jsonb, jsonb, text[], boolean),
+    kanon.publish_suppressed(regclass, text, integer, text[], text, jsonb, jsonb, jsonb, text[], boolean, boolean),
     kanon.python_publish_suppressed(jsonb)
 TO kanon_publisher;

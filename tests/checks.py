@@ -143,6 +143,20 @@ def check_replaced(parties: Parties, case: Case) -> None:
     assert remains(parties.admin) == []
 
 
+def check_dry_run(parties: Parties, case: Case) -> None:
+    """A dry run says what publishing would, and leaves nothing: not beside an older one either."""
+    tried = case.publish(parties, "battery", dry_run=True)
+    assert remains(parties.admin) == []
+    assert tried["publication_id"] is None
+    published = case.publish(parties, "battery")
+    assert tried["guarantee"] == published["guarantee"]
+    assert tried["metrics"].keys() == published["metrics"].keys()
+    before = remains(parties.admin), fetch(parties.admin, "TABLE kanon.publication")
+    case.publish(parties, "battery", dry_run=True, replace=True)
+    assert sqlstate_of(lambda: case.publish(parties, "battery", dry_run=True)) == DUPLICATE
+    assert before == (remains(parties.admin), fetch(parties.admin, "TABLE kanon.publication"))
+
+
 def check_readers(parties: Parties, case: Case) -> None:
     """Only the readers read."""
     case.publish(parties, "battery", readers=[])
@@ -213,6 +227,7 @@ CHECKS: Final[tuple[Callable[[Parties, Case], None], ...]] = (
     check_source_is_unchanged,
     check_row_order_tells_nothing,
     check_replaced,
+    check_dry_run,
     check_readers,
     check_refused,
     check_strangers,

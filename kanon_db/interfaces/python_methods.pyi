@@ -63,6 +63,7 @@ class Methods:
         readers: Sequence[str] | None = ...,
         replace: bool = ...,
         options: str | Mapping[str, Any] | None = ...,
+        dry_run: bool = ...,
     ) -> Published: ...
     def publish_generalized(
         self,
@@ -78,6 +79,7 @@ class Methods:
         refine: bool = ...,
         readers: Sequence[str] | None = ...,
         replace: bool = ...,
+        dry_run: bool = ...,
     ) -> Published: ...
     def publish_freeform(
         self,
@@ -90,6 +92,7 @@ class Methods:
         options: str | Mapping[str, Any] | None = ...,
         readers: Sequence[str] | None = ...,
         replace: bool = ...,
+        dry_run: bool = ...,
     ) -> Published: ...
     def publish_suppressed(
         self,
@@ -104,4 +107,5 @@ class Methods:
         options: str | Mapping[str, Any] | None = ...,
         readers: Sequence[str] | None = ...,
         replace: bool = ...,
+        dry_run: bool = ...,
     ) -> Published: ...

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kanon_db.algorithms.ground.proof import Proof
 from kanon_db.catalog.entries import Publication, record_publication
@@ -24,13 +25,13 @@ from kanon_db.publications.readers import (
 from kanon_db.publications.registry import kind_of
 from kanon_db.publications.request import PublishRequest
 from kanon_db.publications.results import Check, Published
-from kanon_db.session import Session
+from kanon_db.session import Session, undone
 from kanon_db.transfer.columns import check_comparable
 from kanon_db.transfer.snapshot import take_snapshot
 
 
 def publish(session: Session, request: PublishRequest) -> Published:
-    """Publish a source, verified before it is visible.
+    """Publish a source, verified before it is visible; a dry run leaves nothing.
 
     Parameters
     ----------
@@ -56,6 +57,14 @@ def publish(session: Session, request: PublishRequest) -> Published:
     -----
     Rows are published in a random order from the operating system's cryptographic source.
     """
+    if not request.dry_run:
+        return _publish(session, request)
+    with undone(session):
+        published = _publish(session, request)
+    return replace(published, publication_id=None)
+
+
+def _publish(session: Session, request: PublishRequest) -> Published:
     started = time.perf_counter()
     declared = kind_of(request)
     kind = declared.load()

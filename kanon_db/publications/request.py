@@ -37,7 +37,7 @@ class PublishRequest:
     A request has ``method``, and ``options`` if its methods have any.
     """
 
-    NOT_RECORDED: ClassVar = ("source", "publication", "method", "readers", "replace")
+    NOT_RECORDED: ClassVar = ("source", "publication", "method", "readers", "replace", "dry_run")
     """Parameters that the catalog has elsewhere, or as something else."""
 
     source: str = parameter(
@@ -52,6 +52,10 @@ class PublishRequest:
     replace: bool = parameter(
         FLAG, "Replace the publication if it exists, in the same transaction.", default=False,
         follows=1,
+    )  # fmt: skip
+    dry_run: bool = parameter(
+        FLAG, "Compute, verify and measure, return the same row, and leave nothing.",
+        default=False, follows=3,
     )  # fmt: skip
     given: Mapping[str, Any] = field(default_factory=dict)
     if TYPE_CHECKING:

@@ -11,7 +11,8 @@ class Published:
 
     Attributes
     ----------
-    publication_id : int
+    publication_id : int or None
+        None of a dry run.
     name : str
     guarantee : str
         The privacy guarantee in words.
@@ -22,7 +23,7 @@ class Published:
         Wall-clock time of the call.
     """
 
-    publication_id: int
+    publication_id: int | None
     name: str
     guarantee: str
     records: int

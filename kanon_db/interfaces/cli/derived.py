@@ -96,7 +96,7 @@ def _print_registered(given: Mapping[str, Any], found: int, as_json: bool) -> No
         click.echo(f"Registered {given['source']} as source {found}.")
 
 
-def _print_published(_given: Mapping[str, Any], found: Any, as_json: bool) -> None:
+def _print_published(given: Mapping[str, Any], found: Any, as_json: bool) -> None:
     if as_json:
         console.print_json(found)
         return
@@ -108,7 +108,10 @@ def _print_published(_given: Mapping[str, Any], found: Any, as_json: bool) -> No
             **found.metrics,
         }
     )
-    click.echo(f"Published and verified in {found.seconds:.2f} seconds.")
+    done = (
+        "Tried and verified, nothing kept," if given["dry_run"] else "Published and verified"
+    )
+    click.echo(f"{done} in {found.seconds:.2f} seconds.")
 
 
 def _print_checks(given: Mapping[str, Any], found: Any, as_json: bool) -> None:
