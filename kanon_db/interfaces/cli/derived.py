@@ -108,9 +108,7 @@ def _print_published(given: Mapping[str, Any], found: Any, as_json: bool) -> Non
             **found.metrics,
         }
     )
-    done = (
-        "Tried and verified, nothing kept," if given["dry_run"] else "Published and verified"
-    )
+    done = "Tried and verified, nothing kept," if given["dry_run"] else "Published and verified"
     click.echo(f"{done} in {found.seconds:.2f} seconds.")
 
 
