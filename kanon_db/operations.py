@@ -9,14 +9,18 @@ from typing import Any, Final
 import kanon_db
 import kanon_db.publications.kinds  # registers them
 from kanon_db.declaration import (
+    BOUND,
     EVERYBODY,
     NAMES,
     RELATION,
     TEXT,
     Operation,
+    choice,
     columns,
     json_object,
+    number,
     numbers,
+    options,
     parameter,
     value,
     whole,
@@ -30,6 +34,25 @@ from kanon_db.session import Session
 @dataclass(frozen=True, kw_only=True)
 class NoParameters:
     """Parameters of an operation without any."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttributeDescription:
+    """What may be said of a quasi-identifier when it is registered."""
+
+    kind: str | None = parameter(
+        choice("kind", numeric="cells are ranges", categorical="cells are sets"),
+        "What its cells are.", default=None,
+    )  # fmt: skip
+    lower: str | float | None = parameter(BOUND, "Least value of its domain.", default=None)
+    upper: str | float | None = parameter(BOUND, "Largest value of its domain.", default=None)
+    weight: float = parameter(number(most=1e9), "What a cell of it costs.", default=1)
+
+
+def _read_attributes(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    for described in given.values():
+        options(AttributeDescription, "key").read(described, "an attribute's description")
+    return given
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +71,7 @@ class RegisterRequest:
     sensitive: str | None = parameter(TEXT, "Column to protect.", default=None, metavar="NAME")
     identifiers: tuple[str, ...] = parameter(NAMES, "Columns never to publish.", default=())
     attributes: Mapping[str, Any] | None = parameter(
-        json_object(dict, is_exact=False),
+        json_object(_read_attributes, is_exact=False),
         "Kinds, bounds and weights of quasi-identifiers, such as"
         ' \'{"age": {"kind": "numeric", "lower": 0, "upper": 120, "weight": 0.4}}\'.',
         default=None,
@@ -108,135 +131,96 @@ def version(_session: Session) -> str:
     return kanon_db.__version__
 
 
+_VALUE_OF_A_QUERY: Final[dict[str, Any]] = {
+    "request": QueryRequest,
+    "audience": EVERYBODY,
+    "is_stable": True,
+}
+_ROWS_OF_A_QUERY: Final[dict[str, Any]] = {**_VALUE_OF_A_QUERY, "is_many": True}
+_ROWS_OF_A_NAME: Final[dict[str, Any]] = {
+    "request": NameRequest,
+    "audience": EVERYBODY,
+    "is_many": True,
+}
+
+# A table: what an operation is called, what it does, where it is written, what it returns.
+# fmt: off
 _OTHERS: Final = (
     Operation(
-        name="version",
-        request=NoParameters,
-        help="version of kanon_db",
-        function="kanon_db.operations:version",
-        result=value("text"),
-        audience=EVERYBODY,
-        is_stable=True,
+        "version", "version of kanon_db",
+        "kanon_db.operations:version", value("text"),
+        request=NoParameters, audience=EVERYBODY, is_stable=True,
     ),
     Operation(
-        name="register_source",
-        request=RegisterRequest,
-        help="describe microdata: quasi-identifiers, sensitive attribute, identifiers; returns its"
-        " id",
+        "register_source",
+        "describe microdata: quasi-identifiers, sensitive attribute, identifiers; returns its id",
+        "kanon_db.catalog.sources:register_source", value("bigint"),
+        request=RegisterRequest, command=("register",),
         details="A source that is registered again gets the new description, unless it has"
         " publications.",
-        function="kanon_db.catalog.sources:register_source",
-        result=value("bigint"),
-        command=("register",),
     ),
     Operation(
-        name="suppression_patterns",
-        request=PatternsRequest,
-        help="the pattern vectors that a list or rules allow, in the order in which they are tried",
-        function="kanon_db.publications.suppressed.patterns:suppression_patterns",
-        result=columns(
-            position="integer", pattern="text", suppressed="text[]", cost="double precision"
+        "suppression_patterns",
+        "the pattern vectors that a list or rules allow, in the order in which they are tried",
+        "kanon_db.publications.suppressed.patterns:suppression_patterns",
+        columns(position="integer", pattern="text", suppressed="text[]", cost="double precision"),
+        request=PatternsRequest, is_many=True, is_stable=True, command=("patterns",),
+    ),
+    Operation(
+        "verify", "check a publication from its published relations alone",
+        "kanon_db.publications.examination:verify",
+        columns(check="text", bound="text", measured="text", holds="boolean"),
+        command=("verify",), **_ROWS_OF_A_NAME,
+    ),
+    Operation(
+        "metrics", "measure a publication from its published relations",
+        "kanon_db.publications.examination:metrics",
+        columns(metric="text", value="double precision"),
+        command=("metrics",), **_ROWS_OF_A_NAME,
+    ),
+    Operation(
+        "evaluate_counts",
+        "relative errors of a bucketization's answers to random count queries, beside its source",
+        "kanon_db.answering.evaluation:evaluate_counts",
+        columns(
+            expected_selectivity="double precision", n_queries="bigint", undefined="bigint",
+            mean_relative_error="double precision", median_relative_error="double precision",
         ),
-        is_many=True,
-        is_stable=True,
-        command=("patterns",),
+        request=EvaluateRequest, is_many=True, command=("evaluate",),
     ),
     Operation(
-        name="verify",
-        request=NameRequest,
-        help="check a publication from its published relations alone",
-        function="kanon_db.publications.examination:verify",
-        result=columns(check="text", bound="text", measured="text", holds="boolean"),
-        is_many=True,
-        audience=EVERYBODY,
-        command=("verify",),
+        "drop_publication", "drop a publication: its relations and its entry in the catalog",
+        "kanon_db.publications.lifecycle:drop_publication", (),
+        request=NameRequest, command=("drop",),
     ),
     Operation(
-        name="metrics",
-        request=NameRequest,
-        help="measure a publication from its published relations",
-        function="kanon_db.publications.examination:metrics",
-        result=columns(metric="text", value="double precision"),
-        is_many=True,
-        audience=EVERYBODY,
-        command=("metrics",),
+        "estimate_count", "estimate a COUNT query from a publication, with certain bounds",
+        "kanon_db.answering.estimates:estimate_count", columns(**_ESTIMATED),
+        row_class="kanon_db.counting.answers:Estimated", **_VALUE_OF_A_QUERY,
     ),
     Operation(
-        name="evaluate_counts",
-        request=EvaluateRequest,
-        help="relative errors of a bucketization's answers to random count queries, beside its"
-        " source",
-        function="kanon_db.answering.evaluation:evaluate_counts",
-        result=columns(
-            expected_selectivity="double precision",
-            n_queries="bigint",
-            undefined="bigint",
-            mean_relative_error="double precision",
-            median_relative_error="double precision",
-        ),
-        is_many=True,
-        command=("evaluate",),
+        "estimate_counts", "estimate a COUNT query with GROUP BY, a row for each group",
+        "kanon_db.answering.estimates:estimate_counts",
+        columns(group_key="jsonb", **_ESTIMATED), **_ROWS_OF_A_QUERY,
     ),
     Operation(
-        name="drop_publication",
-        request=NameRequest,
-        help="drop a publication: its relations and its entry in the catalog",
-        function="kanon_db.publications.lifecycle:drop_publication",
-        command=("drop",),
+        "estimate",
+        "estimate the counts, sums and averages of a query, a row for each group and aggregate",
+        "kanon_db.answering.estimates:estimate",
+        columns(group_key="jsonb", aggregate="text", **_UNBOUNDED), **_ROWS_OF_A_QUERY,
     ),
     Operation(
-        name="estimate_count",
-        request=QueryRequest,
-        help="estimate a COUNT query from a publication, with certain bounds",
-        function="kanon_db.answering.estimates:estimate_count",
-        result=columns(**_ESTIMATED),
-        row_class="kanon_db.counting.answers:Estimated",
-        audience=EVERYBODY,
-        is_stable=True,
+        "explain_count", "say what of a query's answer is exact, what is estimated, and how",
+        "kanon_db.answering.estimates:explain_count",
+        columns(part="text", description="text", accuracy="text", std_error="double precision"),
+        **_ROWS_OF_A_QUERY,
     ),
     Operation(
-        name="estimate_counts",
-        request=QueryRequest,
-        help="estimate a COUNT query with GROUP BY, a row for each group",
-        function="kanon_db.answering.estimates:estimate_counts",
-        result=columns(group_key="jsonb", **_ESTIMATED),
-        is_many=True,
-        audience=EVERYBODY,
-        is_stable=True,
-    ),
-    Operation(
-        name="estimate",
-        request=QueryRequest,
-        help="estimate the counts, sums and averages of a query, a row for each group and"
-        " aggregate",
-        function="kanon_db.answering.estimates:estimate",
-        result=columns(group_key="jsonb", aggregate="text", **_UNBOUNDED),
-        is_many=True,
-        audience=EVERYBODY,
-        is_stable=True,
-    ),
-    Operation(
-        name="explain_count",
-        request=QueryRequest,
-        help="say what of a query's answer is exact, what is estimated, and how",
-        function="kanon_db.answering.estimates:explain_count",
-        result=columns(
-            part="text", description="text", accuracy="text", std_error="double precision"
-        ),
-        is_many=True,
-        audience=EVERYBODY,
-        is_stable=True,
-    ),
-    Operation(
-        name="rewrite_count",
-        request=QueryRequest,
-        help="the SQL that answers a COUNT query, as text",
-        function="kanon_db.answering.estimates:rewrite_count",
-        result=value("text"),
-        audience=EVERYBODY,
-        is_stable=True,
+        "rewrite_count", "the SQL that answers a COUNT query, as text",
+        "kanon_db.answering.estimates:rewrite_count", value("text"), **_VALUE_OF_A_QUERY,
     ),
 )
+# fmt: on
 
 
 def operations() -> dict[str, Operation]:

@@ -35,8 +35,6 @@ _KINDS: Final = {
 _NUMERIC_CATEGORIES: Final = "NDT"
 """`pg_type.typcategory`: numbers, dates and times, intervals."""
 
-_ATTRIBUTE_KEYS: Final = {"kind", "lower", "upper", "weight"}
-
 
 def register_source(
     session: Session,
@@ -267,19 +265,8 @@ def _check_attributes(
         _check_attribute(session, types[column], described)
 
 
-def _check_attribute(session: Session, column: ColumnType, described: object) -> None:
+def _check_attribute(session: Session, column: ColumnType, described: Mapping[str, Any]) -> None:
     where = f'attributes of column "{column.name}"'
-    if not isinstance(described, dict) or not described.keys() <= _ATTRIBUTE_KEYS:
-        raise InvalidParameterError(
-            "an attribute's description has keys that are not known",
-            detail=where,
-            hint=f"use {', '.join(sorted(_ATTRIBUTE_KEYS))}",
-        )
-    kind = described.get("kind", "numeric")
-    if kind not in ("numeric", "categorical"):
-        raise InvalidParameterError(
-            "an attribute's kind is numeric or categorical", detail=f"{where}: kind"
-        )
     is_numeric = column.type_category in _NUMERIC_CATEGORIES
     if not is_numeric and (
         described.get("kind") == "numeric" or {"lower", "upper"} & described.keys()
@@ -290,9 +277,6 @@ def _check_attribute(session: Session, column: ColumnType, described: object) ->
             hint="leave out kind, lower and upper, or say categorical",
         )
     _check_bounds(session, column, described, where)
-    weight = described.get("weight", 1)
-    if isinstance(weight, bool) or not isinstance(weight, int | float) or not weight > 0:
-        raise InvalidParameterError("a weight is a number above 0", detail=where)
 
 
 def _check_bounds(
@@ -300,10 +284,6 @@ def _check_bounds(
 ) -> None:
     """Let the server read the bounds as values of the column's type."""
     bounds = [described[key] for key in ("lower", "upper") if key in described]
-    if any(isinstance(bound, bool) or not isinstance(bound, int | float | str) for bound in bounds):
-        raise InvalidParameterError(
-            "a bound is a number, or the text of a date or time", detail=where
-        )
     if not bounds:
         return
     try:

@@ -16,6 +16,7 @@ from kanon_db.declaration.parameters import (
     read_request,
 )
 from kanon_db.declaration.types import (
+    BOUND,
     FLAG,
     MAX_NAME_BYTES,
     NAMES,
@@ -28,6 +29,7 @@ from kanon_db.declaration.types import (
     choice,
     json_list,
     json_object,
+    number,
     numbers,
     options,
     pair,
@@ -37,8 +39,8 @@ from kanon_db.declaration.types import (
 )
 
 __all__ = [
-    "EVERYBODY", "FLAG", "MAX_NAME_BYTES", "NAMES", "PUBLISHERS", "RELATION", "REQUIRED",
+    "BOUND", "EVERYBODY", "FLAG", "MAX_NAME_BYTES", "NAMES", "PUBLISHERS", "RELATION", "REQUIRED",
     "SECONDS", "SHARE", "TEXT", "WEIGHTS", "Column", "Operation", "Parameter", "Type", "choice",
-    "columns", "json_list", "json_object", "numbers", "options", "pair", "parameter",
+    "columns", "json_list", "json_object", "number", "numbers", "options", "pair", "parameter",
     "parameters_of", "read_request", "unknown", "value", "whole", "wholes",
 ]  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,8 +33,6 @@ class Operation:
     ----------
     name : str
         Of the SQL function and the Python method.
-    request : type
-        Dataclass of its parameters.
     help : str
         What it does, as a sentence in lower case without a stop: the comment of the SQL function.
     function : str
@@ -42,6 +40,8 @@ class Operation:
         returns a value, a row, a list of rows or nothing, as `result` says.
     result : tuple of Column
         Of a row. One column without a name is a value, no column nothing.
+    request : type
+        Dataclass of its parameters.
     is_many : bool
         Whether it returns rows, or a single one.
     audience : tuple of str
@@ -59,10 +59,10 @@ class Operation:
     """
 
     name: str
-    request: type
     help: str
     function: str
-    result: tuple[Column, ...] = ()
+    result: tuple[Column, ...]
+    request: type = field(kw_only=True)
     is_many: bool = False
     audience: Audience = PUBLISHERS
     is_stable: bool = False

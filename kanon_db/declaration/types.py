@@ -102,6 +102,13 @@ def read_exact(value: Any, name: str) -> Fraction:
     return number
 
 
+def read_bound(value: Any, name: str) -> str | float:
+    """Take a number or a text, for the server to read as the column's type."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise refused(name, "a number, or the text of a date or time")
+    return value
+
+
 def elements(read: Reader) -> Reader:
     """Make the reader of a list from that of its elements."""
 
@@ -191,6 +198,9 @@ FLAG: Final = Type("boolean", "bool", read_flag)
 NAMES: Final = Type("text[]", "Sequence[str]", elements(read_text), "NAME,…")
 SHARE: Final = Type("numeric", "float | Decimal | str", _read_share, "SHARE")
 WEIGHTS: Final = Type("jsonb", "str | Mapping[str, Any]", _read_weights, "JSON")
+BOUND: Final = Type("text", "str | float", read_bound)
+"""Of a domain: a number, or the text of a date or time."""
+
 SECONDS: Final = Type("double precision", "float", above(0.0, 86_400.0), "SECONDS")
 """At most a day, which keeps typing errors out."""
 
@@ -205,6 +215,11 @@ def whole(
 def wholes(*, least: int = 1) -> Type:
     """Return the type of lists of whole numbers."""
     return Type("integer[]", "Sequence[int]", elements(between(least, None)))
+
+
+def number(*, most: float) -> Type:
+    """Return the type of numbers above 0."""
+    return Type("double precision", "float", above(0.0, most))
 
 
 def numbers(*, most: float) -> Type:
@@ -260,11 +275,14 @@ def json_list() -> Type:
     return Type("jsonb", "str | Sequence[Any]", read, "JSON")
 
 
-def options(declared: type) -> Type:
-    """Return the type of options: a JSON object of the fields of `declared`, all with defaults."""
+def options(declared: type, what: str = "option") -> Type:
+    """Return the type of options: a JSON object of the fields of `declared`, all with defaults.
+
+    `what` one of them is called in a refusal.
+    """
     from kanon_db.declaration.parameters import read_request
 
     def read(value: Any, name: str) -> Any:
-        return read_request(declared, _read_object(value, name), what="option")
+        return read_request(declared, _read_object(value, name), what=what)
 
     return Type("jsonb", "str | Mapping[str, Any]", read, "JSON", options=declared)
