@@ -131,7 +131,7 @@ def run(highs: highspy.Highs, pulse: Pulse) -> None:
     # Signals are for the thread that knows what to do about them: new threads block them.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
-        highs.startSolve()
+        thread = highs.startSolve()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     try:
@@ -139,7 +139,7 @@ def run(highs: highspy.Highs, pulse: Pulse) -> None:
             pulse.beat()
     finally:
         highs.cancelSolve()  # type: ignore[no-untyped-call]
-        highs.wait()
+        thread.join()  # it ends a little later than the solver
 
 
 def solve(highs: highspy.Highs, pulse: Pulse, start: list[float] | None = None) -> Answer:
