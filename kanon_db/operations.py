@@ -26,6 +26,7 @@ from kanon_db.declaration import (
     whole,
     wholes,
 )
+from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.registry import KINDS
 from kanon_db.publications.suppressed.request import PatternsRequest
 from kanon_db.session import Session
@@ -52,6 +53,9 @@ class AttributeDescription:
 def _read_attributes(given: Mapping[str, Any]) -> Mapping[str, Any]:
     for described in given.values():
         options(AttributeDescription, "key").read(described, "an attribute's description")
+        for key, what in described.items():
+            if what is None or (key == "weight" and isinstance(what, str)):
+                raise InvalidParameterError(f"{key} of an attribute is NULL or a text")
     return given
 
 

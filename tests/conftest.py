@@ -46,6 +46,9 @@ from tests import profiles
 
 profiles.load()
 
+collect_ignore = ["toy_kind"]
+"""Not to be imported when tests are collected: that registers it."""
+
 PACKAGE = Path(__file__).parents[1] / "kanon_db"
 
 SERVER_SETTINGS = {

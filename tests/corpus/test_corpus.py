@@ -77,7 +77,7 @@ def test_answered(
     monkeypatch.setattr(estimates, "count_with_bitmaps", lambda _: None)
     session = PsycopgSession(parties.analyst)
     with session.transaction():
-        answer = estimates.estimate(session, query)
+        answer = estimates.answer(session, query)
     by_statement = [
         [json.loads(group.key), estimated.estimate, estimated.std_error, estimated.lower_bound,
          estimated.upper_bound]
@@ -152,7 +152,7 @@ def _plain(value: Any) -> Any:
 def test_refused(parties: Parties, query: str, reason: str) -> None:
     session = PsycopgSession(parties.analyst)
     with pytest.raises(KanonError) as refused, session.transaction():
-        estimates.estimate(session, query)
+        estimates.answer(session, query)
     assert reason in refused.value.message
     assert refused.value.hint
     by_function = sqlstate_of(lambda: Functions(parties.analyst).estimate(query))

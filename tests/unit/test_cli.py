@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from kanon_db.interfaces import cli
+from kanon_db.interfaces.cli import base
 
 
 def commands(group: click.Group) -> Iterator[click.Command]:
@@ -35,7 +36,7 @@ def test_names(given: list[str], names: list[str]) -> None:
     seen: list[list[str]] = []
 
     @click.command()
-    @cli.names_option("--columns", text="")
+    @click.option("--columns", type=base.Names(), multiple=True, callback=base.flattened)
     def command(columns: list[str]) -> None:
         seen.append(columns)
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import doctest
 import importlib
 from collections import Counter
 from fractions import Fraction
@@ -23,13 +22,6 @@ module = importlib.import_module("kanon_db.algorithms.bucketization.local_assign
 refinement = importlib.import_module("kanon_db.algorithms.bucketization.marginal_refinement")
 
 ANY, HALF, THIRD = Fraction(1), Fraction(1, 2), Fraction(1, 3)
-
-
-@pytest.mark.parametrize("name", ["local_assignment", "sort_keys", "sorted_sweep"])
-def test_examples(name: str) -> None:
-    results = doctest.testmod(importlib.import_module(f"kanon_db.algorithms.bucketization.{name}"))
-    assert results.attempted
-    assert not results.failed
 
 
 class CanceledError(Exception):

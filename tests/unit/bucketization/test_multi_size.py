@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import doctest
-import importlib
 from fractions import Fraction
 
 import numpy as np
@@ -15,14 +13,6 @@ from kanon_db.errors import IneligibleError, InfeasibleError, InvalidParameterEr
 
 def privacy(*thresholds: str) -> FPrimePrivacy:
     return FPrimePrivacy(tuple(Fraction(threshold) for threshold in thresholds))
-
-
-def test_examples() -> None:
-    results = doctest.testmod(
-        importlib.import_module("kanon_db.algorithms.bucketization.multi_size")
-    )
-    assert results.attempted
-    assert not results.failed
 
 
 def test_an_empty_table() -> None:

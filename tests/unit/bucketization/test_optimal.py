@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import doctest
 import importlib
 import threading
 from fractions import Fraction
@@ -23,12 +22,6 @@ HARD_COUNTS = [40, 53, 99, 101, 135, 202, 233, 477]
 
 def privacy(*thresholds: str) -> FPrimePrivacy:
     return FPrimePrivacy(tuple(Fraction(threshold) for threshold in thresholds))
-
-
-def test_examples() -> None:
-    results = doctest.testmod(module)
-    assert results.attempted
-    assert not results.failed
 
 
 def test_an_empty_table() -> None:

@@ -1,19 +1,10 @@
 from __future__ import annotations
 
-import doctest
-
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.bucketization import transportation
 from kanon_db.algorithms.bucketization.transportation import in_shares, transport
 from kanon_db.algorithms.ground.pulse import Pulse
-
-
-def test_examples() -> None:
-    results = doctest.testmod(transportation)
-    assert results.attempted
-    assert not results.failed
 
 
 def test_in_shares() -> None:

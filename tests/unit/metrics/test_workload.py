@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import doctest
 import math
 
 import numpy as np
@@ -8,15 +7,8 @@ import pytest
 
 from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.errors import InvalidParameterError
-from kanon_db.metrics import workload
 from kanon_db.metrics.count_errors import CountErrors, count_errors, estimated_counts, exact_counts
 from kanon_db.metrics.workload import CountQuery, random_queries
-
-
-def test_examples() -> None:
-    results = doctest.testmod(workload)
-    assert results.attempted
-    assert not results.failed
 
 
 class CanceledError(Exception):
