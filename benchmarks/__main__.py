@@ -19,6 +19,7 @@ SECTIONS = {
     "publication": "Publishing buckets, and answering from them",
     "row_publication": "Publishing rows through SQL",
     "counting": "Answering counts",
+    "calls": "What a call of a SQL function costs",
     "generalization": "Generalization: loss and speed beside other tools",
     "optimal_generalization": "Generalization: the optimum",
     "generalization_figures": "Generalization: the paper's figures",
