@@ -6,6 +6,7 @@ without a line here; what a kind needs to be called at all is :data:`NEEDED`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -158,8 +159,14 @@ def check_dry_run(parties: Parties, case: Case) -> None:
 
 
 def check_readers(parties: Parties, case: Case) -> None:
-    """Only the readers read."""
-    case.publish(parties, "battery", readers=[])
+    """Only the readers read; what the view is made from, nobody does."""
+    case.publish(parties, "battery")
+    assert fetch(parties.analyst, "TABLE published.battery LIMIT 1")
+    for suffix in KINDS[case.kind].load().suffixes:
+        relation = f"published.battery{suffix}"
+        read = lambda: fetch(parties.analyst, f"TABLE {relation} LIMIT 1")
+        assert sqlstate_of(read) == (FORBIDDEN if suffix == "_row" else None)
+    case.publish(parties, "battery", readers=[], replace=True)
     assert Functions(parties.analyst).publications() == []
     assert sqlstate_of(lambda: fetch(parties.analyst, "TABLE published.battery")) == FORBIDDEN
     assert sqlstate_of(lambda: Functions(parties.analyst).verify("battery")) == UNKNOWN
@@ -211,10 +218,8 @@ def check_direct_call_leaves_nothing(parties: Parties, case: Case) -> None:
     before = remains(parties.admin)
     inner = f"SELECT kanon.python_{case.function}($1::text::jsonb)"
     # Refused when the name is reserved already, and the older publication dropped.
-    given = {"source": "data.people", "publication": "battery", "replace": True,
-             "readers": ["no such role"], **case.given}  # fmt: skip
-    import json
-
+    given = {"source": "data.people", "publication": "battery", **case.given}
+    given |= {"replace": True, "readers": ["no such role"]}
     answer = value(parties.publisher, inner, json.dumps(given))
     assert answer["error"]["sqlstate"] == UNKNOWN
     assert remains(parties.admin) == before

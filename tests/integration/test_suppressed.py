@@ -117,17 +117,6 @@ def test_other_columns_are_unchanged(kanon: Functions | Package, parties: Partie
     assert found == of_people(5)
 
 
-def test_readers(kanon: Functions | Package, parties: Parties) -> None:
-    """Readers read the view; the table beside it, which a dump needs, is nobody's."""
-    kanon.suppress("data.people", "people", k=5)
-    fetch(parties.analyst, "SELECT * FROM published.people LIMIT 1")
-    read = "SELECT * FROM published.people_row LIMIT 1"
-    assert sqlstate_of(lambda: fetch(parties.analyst, read)) == FORBIDDEN
-    kanon.suppress("data.people", "people", k=5, readers=[], replace=True)
-    read = "SELECT * FROM published.people LIMIT 1"
-    assert sqlstate_of(lambda: fetch(parties.analyst, read)) == FORBIDDEN
-
-
 def test_null_and_suppressed_differ(kanon: Functions | Package, parties: Parties) -> None:
     kanon.suppress("data.people", "people", k=2, patterns=["...", "***"])
     kept = fetch(
@@ -260,17 +249,6 @@ def test_taken_column_names(kanon: Functions | Package, parties: Parties) -> Non
         "pattern", "kanon_pattern", "position", "kanon_pattern_",
     ]  # fmt: skip
     assert all(holds for *_, holds in kanon.verify("taken"))
-
-
-@both_ways
-def test_replace_and_drop(kanon: Functions | Package, parties: Parties) -> None:
-    kanon.suppress("data.people", "people", k=5)
-    again = lambda **options: kanon.suppress("data.people", "people", k=6, **options)
-    assert sqlstate_of(again) == DUPLICATE
-    again(replace=True)
-    kanon.publish("data.people", "people", privacy='{"l": 2}', replace=True)
-    kanon.suppress("data.people", "people", k=5, replace=True)
-    assert kanon.publications() == ["people"]
 
 
 def test_unchanged_columns_are_named(parties: Parties) -> None:
