@@ -77,7 +77,7 @@ def test_answered(
     monkeypatch.setattr(estimates, "count_with_bitmaps", lambda _: None)
     session = PsycopgSession(parties.analyst)
     with session.transaction():
-        answer = estimates.estimate(session, query)
+        answer = estimates.answer(session, query)
     by_statement = [
         [json.loads(group.key), estimated.estimate, estimated.std_error, estimated.lower_bound,
          estimated.upper_bound]
