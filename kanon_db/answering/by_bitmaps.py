@@ -77,13 +77,11 @@ def count_with_bitmaps(opened: OpenQuery) -> list[Group] | None:
         return None if sides is None else counter.either(sides)
     records, values = map(counter.true, split)
     if weighed is not None:
-        return counter.summed(
-            records, values, query.keys, weighed, is_average=aggregate.function == "avg"
-        )
+        return counter.summed(records, values, weighed, is_average=aggregate.function == "avg")
     is_two_sided = {side_of(key.expression, layout) for key in query.keys} | {
         side for side, part in enumerate(split) if part is not None
     } == {0, 1}
-    return counter.grouped(records, values, query.keys, is_two_sided=is_two_sided)
+    return counter.grouped(records, values, is_two_sided=is_two_sided)
 
 
 class _Counter:
@@ -92,6 +90,7 @@ class _Counter:
     def __init__(self, opened: OpenQuery, layout: BucketLayout) -> None:
         self._opened = opened
         self._layout = layout
+        self._keys = opened.query.keys
         self._tables = layout.tables
         self._sizes = self._tables.sizes
         self._n_buckets = self._tables.buckets_of_sizes
@@ -108,37 +107,29 @@ class _Counter:
         neither = count_buckets(in_records, in_values, self._sizes)
         return [Group("{}", (), (all_but(self._tables.n_records, neither),))]
 
-    def grouped(
-        self, records: int, values: int, keys: Sequence[Key], *, is_two_sided: bool
-    ) -> list[Group] | None:
+    def grouped(self, records: int, values: int, *, is_two_sided: bool) -> list[Group] | None:
         """Count for each group that can have records."""
-        slices = self._slices(records, keys, 0), self._slices(values, keys, 1)
+        slices = self._slices(records, 0), self._slices(values, 1)
         n_groups = len(slices[0]) * len(slices[1])
         if n_groups > 1 and n_groups * self._tables.n_buckets > _MOST_WORK:
             return None
         if not is_two_sided:
-            side = 1 if any(side_of(key.expression, self._layout) for key in keys) else 0
-            if not keys:
+            side = int(any(side_of(key.expression, self._layout) for key in self._keys))
+            if not self._keys:
                 side = int(records == self._everything)
-            return [_group(keys, part.values, count_exactly(part.bits)) for part in slices[side]]
+            return [self._group(part.values, count_exactly(part.bits)) for part in slices[side]]
 
         def count(_part: _Slice, in_records: Counts) -> _Find:
             return lambda in_values: count_buckets(in_records, in_values, self._sizes)
 
-        return self._meeting(slices[0], slices[1], keys, count)
+        return self._meeting(slices[0], slices[1], count)
 
     def summed(
-        self,
-        records: int,
-        values: int,
-        keys: Sequence[Key],
-        operand: Expression,
-        *,
-        is_average: bool,
+        self, records: int, values: int, operand: Expression, *, is_average: bool
     ) -> list[Group] | None:
         """Sum, or average, for each group that can have records."""
         side = side_of(operand, self._layout) or 0
-        slices = self._slices(records, keys, 0), self._slices(values, keys, 1)
+        slices = self._slices(records, 0), self._slices(values, 1)
         parts = self._values(operand)
         if len(slices[side]) * len(parts) * self._everything.bit_count() > _MOST_WORK:
             return None
@@ -148,13 +139,12 @@ class _Counter:
             weighed = weigh(each, self._n_buckets)
             return lambda counts: sum_buckets(weighed, counts, self._sizes, is_average=is_average)
 
-        return self._meeting(slices[side], slices[1 - side], keys, total)
+        return self._meeting(slices[side], slices[1 - side], total)
 
     def _meeting(
         self,
         own: Sequence[_Slice],
         others: Sequence[_Slice],
-        keys: Sequence[Key],
         finder: Callable[[_Slice, Counts], _Find],
     ) -> list[Group]:
         """Answer for each part of one side with each of the other that it has a bucket with."""
@@ -165,9 +155,15 @@ class _Counter:
             find = finder(part, in_own)
             for other, counts in counted:
                 self._opened.session.heartbeat()
-                if not keys or can_meet(in_own, counts):
-                    groups.append(_group(keys, part.values + other.values, find(counts)))
+                if not self._keys or can_meet(in_own, counts):
+                    groups.append(self._group(part.values + other.values, find(counts)))
         return groups
+
+    def _group(self, values: tuple[tuple[int, str, int], ...], counted: Estimated) -> Group:
+        ordered = sorted(values)
+        named = [(json.dumps(self._keys[number].name), text) for number, text, _ in ordered]
+        key = ", ".join(f"{name}: {text}" for name, text in named)
+        return Group(f"{{{key}}}", tuple(rank for _, _, rank in ordered), (counted,))
 
     def _values(self, operand: Expression) -> list[tuple[float, int]]:
         """Read the values of an expression on one attribute, each with its records."""
@@ -201,26 +197,24 @@ class _Counter:
     def _in_buckets(self, bits: int) -> Counts:
         return in_buckets(bits, self._sizes, self._n_buckets)
 
-    def _slices(self, bits: int, keys: Sequence[Key], side: Side) -> list[_Slice]:
+    def _slices(self, bits: int, side: Side) -> list[_Slice]:
         """Divide records, or values, by the keys of their side."""
         slices = [_Slice((), bits)]
         numbered = [
             (number, key)
-            for number, key in enumerate(keys)
+            for number, key in enumerate(self._keys)
             if side_of(key.expression, self._layout) == side
         ]
         for attribute in dict.fromkeys(
             name for _, key in numbered for name in attributes(key.expression)
         ):
             own = [pair for pair in numbered if attributes(pair[1].expression) == {attribute}]
-            divided = []
-            for part in self._divide(attribute, own):
-                divided += [
-                    _Slice(before.values + part.values, both)
-                    for before in slices
-                    if (both := before.bits & part.bits)
-                ]
-            slices = divided
+            slices = [
+                _Slice(before.values + part.values, both)
+                for part in self._divide(attribute, own)
+                for before in slices
+                if (both := before.bits & part.bits)
+            ]
         return slices
 
     def _divide(self, attribute: str, keys: Sequence[tuple[int, Key]]) -> list[_Slice]:
@@ -256,11 +250,3 @@ class _Counter:
 
 def _constants() -> Constants:
     return Constants(array="$2")
-
-
-def _group(
-    keys: Sequence[Key], values: tuple[tuple[int, str, int], ...], counted: Estimated
-) -> Group:
-    ordered = sorted(values)
-    key = ", ".join(f"{json.dumps(keys[number].name)}: {text}" for number, text, _ in ordered)
-    return Group(f"{{{key}}}", tuple(rank for _, _, rank in ordered), (counted,))

@@ -29,7 +29,6 @@ from kanon_db.transfer.snapshot import (
     take_snapshot,
 )
 
-MAX_QUERIES: Final = 100_000
 SELECTIVITY: Final = (0.01, 0.05, 0.1)
 
 
@@ -114,12 +113,6 @@ def evaluate_counts(
             "only buckets can be evaluated with count queries",
             detail=f'publication "{name}" is of the kind {publication.kind}',
         )
-    if not 1 <= queries <= MAX_QUERIES:
-        raise InvalidParameterError(
-            f"queries must lie in [1, {MAX_QUERIES:,}]", detail=f"queries = {queries}"
-        )
-    if seed is not None and seed < 0:
-        raise InvalidParameterError("a seed must be at least 0")
     shares = SELECTIVITY if selectivity is None else tuple(map(float, selectivity))
     registered, types = open_source(session, _source_of(session, name).quoted(session))
     sensitive_column = publication.layout["sensitive"]

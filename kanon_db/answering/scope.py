@@ -51,15 +51,6 @@ WHERE n.nspname = $1::text AND c.relname = $2::text
 
 
 @dataclass(frozen=True)
-class Named:
-    """What the names of a query mean, before the query is checked."""
-
-    publication: Publication
-    layout: BucketLayout | CellLayout
-    tables: tuple[LookupTable, ...]
-
-
-@dataclass(frozen=True)
 class OpenQuery:
     """A query that can be answered, with all that its names mean."""
 
@@ -113,53 +104,24 @@ def open_query(session: Session, query: str) -> OpenQuery:
     schema = published_schema(session)
     text = parse_query(query, schema)
     check_relations(text)
-    named = look_up(session, text, schema)
-    joined = join(text, named.layout.columns, named.tables)
+    publication = find_publication(session, text.publication.name)
+    layout_of = _bucket_layout if publication.kind == "buckets" else _cell_layout
+    layout = layout_of(session, schema, publication)
+    tables = [_lookup_table(session, written.relation, schema) for written in text.lookups]
+    joined = join(text, layout.columns, tables)
     checked = check(text, joined.scopes, joined.matches)
-    opened = OpenQuery(session, text, checked, named.publication, named.layout, joined.lookups)
+    opened = OpenQuery(session, text, checked, publication, layout, joined.lookups)
     _require_readable_constants(opened)
     for lookup in joined.lookups:
         _require_unique(opened, lookup)
     return opened
 
 
-def look_up(session: Session, text: QueryText, schema: str) -> Named:
-    """Look up the publication and the lookup tables of a query, with their columns and types.
-
-    Parameters
-    ----------
-    schema : str
-        That of the published relations.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        When a lookup table is no table.
-    NotFoundError
-        When one does not exist, or the role may not read it.
-    """
-    publication = find_publication(session, text.publication.name)
-    layout_of = _bucket_layout if publication.kind == "buckets" else _cell_layout
-    return Named(
-        publication,
-        layout_of(session, schema, publication),
-        tuple(_lookup_table(session, written.relation, schema) for written in text.lookups),
-    )
-
-
-def make_type(session: Session, column: ColumnType) -> Type:
-    """Describe a column's type for the estimator."""
-    schema = column.operator_schema
-    return Type(
-        column.type_name,
-        CATEGORIES.get(column.type_name, "other"),
-        None if schema is None else session.identifier(schema),
-        column.has_constant_input,
-    )
-
-
 def _column(session: Session, column: ColumnType) -> Column:
-    return Column(column.name, session.identifier(column.name), make_type(session, column))
+    name, schema = column.type_name, column.operator_schema
+    quoted = None if schema is None else session.identifier(schema)
+    type_ = Type(name, CATEGORIES.get(name, "other"), quoted, column.has_constant_input)
+    return Column(column.name, session.identifier(column.name), type_)
 
 
 def _bucket_layout(session: Session, schema: str, publication: Publication) -> BucketLayout:

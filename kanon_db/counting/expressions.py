@@ -22,6 +22,7 @@ ComparisonOperator = OneOf["=", "<>", "<", "<=", ">", ">="]
 ArithmeticOperator = OneOf["+", "-", "*", "/", "%"]
 Truth = OneOf["true", "false", "unknown"]
 AggregateFunction = OneOf["count", "sum", "avg"]
+DateFunction = OneOf["extract", "date_part", "date_trunc"]
 
 Part = TypeVar("Part", bound="Expression")
 
@@ -150,7 +151,7 @@ class Arithmetic(Expression):
 class DatePart(Expression):
     """``EXTRACT(field FROM operand)``, ``date_part('field', operand)`` or ``date_trunc``."""
 
-    function: OneOf["extract", "date_part", "date_trunc"]
+    function: DateFunction
     field: str
     operand: Expression
 
@@ -328,11 +329,8 @@ def spelled_out(test: Range | Membership) -> Expression:
     """Write BETWEEN as two comparisons, IN as one for each item: joined, and maybe negated."""
     found: Expression
     if isinstance(test, Range):
-        bounds = (
-            Comparison(">=", test.operand, test.low),
-            Comparison("<=", test.operand, test.high),
-        )
-        found = And(bounds)
+        operand, low, high = test.operand, test.low, test.high
+        found = And((Comparison(">=", operand, low), Comparison("<=", operand, high)))
     else:
         found = Or(tuple(Comparison("=", test.operand, item) for item in test.items))
     return Not(found) if test.negated else found
@@ -348,16 +346,6 @@ def attributes(expression: Expression | None) -> frozenset[str]:
     return frozenset(column.attribute for column in columns(expression))
 
 
-def conjoin(parts: Sequence[Expression]) -> Expression | None:
-    """Join parts by AND, flat; None for no part at all."""
-    return _chained(And, parts)
-
-
-def disjoin(parts: Sequence[Expression]) -> Expression | None:
-    """Join parts by OR, flat; None for no part at all."""
-    return _chained(Or, parts)
-
-
 def flat(kind: type[And] | type[Or], parts: Sequence[Expression]) -> tuple[Expression, ...]:
     """Put the parts of a part that is itself a chain of this kind in its place."""
     return tuple(
@@ -365,7 +353,8 @@ def flat(kind: type[And] | type[Or], parts: Sequence[Expression]) -> tuple[Expre
     )
 
 
-def _chained(kind: type[And] | type[Or], parts: Sequence[Expression]) -> Expression | None:
+def joined(kind: type[And] | type[Or], parts: Sequence[Expression]) -> Expression | None:
+    """Join parts by AND or OR, flat; None for no part at all."""
     pieces = flat(kind, parts)
     return kind(pieces) if len(pieces) > 1 else next(iter(pieces), None)
 
@@ -379,5 +368,5 @@ def by_attribute(condition: Expression) -> Expression:
         mentioned = attributes(part)
         grouped.setdefault(mentioned if len(mentioned) == 1 else number, []).append(part)
     kind = type(condition)
-    parts = [joined for parts in grouped.values() if (joined := _chained(kind, parts)) is not None]
+    parts = [one for group in grouped.values() if (one := joined(kind, group)) is not None]
     return parts[0] if len(parts) == 1 else kind(tuple(parts))

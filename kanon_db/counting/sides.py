@@ -22,7 +22,7 @@ def condition_of(query: Query, aggregate: ex.Aggregate) -> ex.Expression | None:
     parts = [] if query.where is None else [query.where]
     if aggregate.operand is not None:
         parts.append(ex.NullTest(aggregate.operand, negated=True))
-    return ex.conjoin(parts)
+    return ex.joined(ex.And, parts)
 
 
 def parts_of(condition: ex.Expression | None) -> tuple[ex.Expression, ...]:
@@ -64,7 +64,7 @@ def by_side(
 def factors(condition: ex.Expression | None, layout: BucketLayout) -> Sides | None:
     """Split a conjunction by side; None where a part of it mentions both."""
     records, values, both = by_side(parts_of(condition), layout)
-    return None if both else (ex.conjoin(records), ex.conjoin(values))
+    return None if both else (ex.joined(ex.And, records), ex.joined(ex.And, values))
 
 
 def disjoint_sides(
@@ -78,5 +78,5 @@ def disjoint_sides(
     if query.keys or aggregate.function != "count" or not isinstance(condition, ex.Or):
         return None
     on_records, on_values, both = by_side(condition.parts, layout)
-    records, values = ex.disjoin(on_records), ex.disjoin(on_values)
+    records, values = ex.joined(ex.Or, on_records), ex.joined(ex.Or, on_values)
     return None if both or records is None or values is None else (records, values)

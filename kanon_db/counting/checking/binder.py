@@ -22,6 +22,7 @@ from kanon_db.counting.checking.types import (
 )
 from kanon_db.counting.refusals import refusal
 
+_LITERALS: Final = {"boolean": BOOLEAN, "date": DATE, "timestamp": TIMESTAMP}
 _TIMES: Final = frozenset({"hour", "minute", "second"})
 
 
@@ -42,16 +43,11 @@ class Binder:
         """Bind an expression; a plain string and NULL come back as they are, without a type."""
         match expression:
             case ex.Literal("number", text):
-                type_ = number_type(text)
-                return ex.Constant(text, type_), type_
-            case ex.Literal("boolean", text):
-                return ex.Constant(text, BOOLEAN), BOOLEAN
-            case ex.Literal("date", text):
-                return ex.Constant(text, DATE), DATE
-            case ex.Literal("timestamp", text):
-                return ex.Constant(text, TIMESTAMP), TIMESTAMP
-            case ex.Literal():
-                return expression, None
+                of_number = number_type(text)
+                return ex.Constant(text, of_number), of_number
+            case ex.Literal(kind, text):
+                type_ = _LITERALS.get(kind)
+                return (expression if type_ is None else ex.Constant(text, type_)), type_
             case ex.Name():
                 column = self._scopes.column(expression)
                 return column, column.type
@@ -92,13 +88,8 @@ class Binder:
         if part.function == "extract" and type_ == DATE and part.field in _TIMES:
             raise refusal("a date has no such part", hint="only a timestamp has it")
         found = ex.DatePart(part.function, part.field, operand)
-        match part.function:
-            case "extract":
-                return found, NUMERIC
-            case "date_part":
-                return found, DOUBLE
-            case _:
-                return found, TIMESTAMPTZ if type_.name == DATE.name else type_
+        truncated = TIMESTAMPTZ if type_.name == DATE.name else type_
+        return found, {"extract": NUMERIC, "date_part": DOUBLE}.get(part.function, truncated)
 
     def _case(self, case: ex.Case) -> tuple[ex.Expression, ex.Type]:
         conditions = [self.condition(when) for when, _ in case.branches]

@@ -56,7 +56,7 @@ class _Checker:
         having = self._measures.having(text.having)
         order = tuple(self._order(ordered, keys) for ordered in text.order)
         return Query(
-            ex.conjoin(conditions), keys, tuple(self._measures.found), having, order,
+            ex.joined(ex.And, conditions), keys, tuple(self._measures.found), having, order,
             text.limit, text.offset,
         )  # fmt: skip
 

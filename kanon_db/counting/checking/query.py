@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kanon_db.counting.expressions import Aggregate, Column, Constant, Expression, columns, walk
+from kanon_db.counting.expressions import Aggregate, Constant, Expression, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,24 +52,10 @@ class Query:
         return [pair for pair in enumerate(self.measures) if pair[1].is_shown]
 
     @property
-    def expressions(self) -> tuple[Expression, ...]:
-        """Everything that is evaluated on records."""
-        where = () if self.where is None else (self.where,)
-        operands = (measure.aggregate.operand for measure in self.measures)
-        keys = tuple(key.expression for key in self.keys)
-        return (*where, *keys, *(operand for operand in operands if operand is not None))
-
-    @property
-    def columns(self) -> frozenset[Column]:
-        """The columns that the query mentions."""
-        return frozenset(column for part in self.expressions for column in columns(part))
-
-    @property
     def constants(self) -> frozenset[Constant]:
         """The constants that are compared with, or part of what is grouped or summed."""
-        return frozenset(
-            inner
-            for part in self.expressions
-            for inner in walk(part)
-            if isinstance(inner, Constant)
-        )
+        evaluated = [self.where]
+        evaluated += [key.expression for key in self.keys]
+        evaluated += [measure.aggregate.operand for measure in self.measures]
+        parts = (inner for part in evaluated for inner in walk(part))
+        return frozenset(inner for inner in parts if isinstance(inner, Constant))

@@ -54,11 +54,11 @@ class _QueryReader(ExpressionReader):
 
     def query(self, select: exp.Select, published_schema: str) -> QueryText:
         clauses = select.args
-        self.require_words("select")
+        self.require("select")
         items = self.listed(select.expressions, self.item)
         if clauses.get("from_") is None:
             raise refusal("a query without FROM is not supported")
-        self.require_words("from")
+        self.require("from")
         publication = self.relation(clauses["from_"].this)
         if publication.schema not in (None, published_schema):
             raise refusal(
@@ -89,7 +89,7 @@ class _QueryReader(ExpressionReader):
         """Read a clause after its words, if the query has it."""
         if node is None:
             return None
-        self.require_words(*words.split())
+        self.require(*words.split())
         return read(node)
 
     def condition(self, node: exp.Expr) -> Expression:
@@ -105,7 +105,7 @@ class _QueryReader(ExpressionReader):
         if not isinstance(node, exp.Alias):
             return ItemText(self.expression(node))
         expression = self.expression(node.this)
-        if not self.takes_words("as") and not is_bare_alias(self.here):
+        if not self.takes("as") and not is_bare_alias(self.here):
             raise unexpected(self.here)
         return ItemText(expression, self.name(node.args.get("alias")))
 
@@ -119,7 +119,7 @@ class _QueryReader(ExpressionReader):
         alias = node.args.get("alias")
         if alias is None:
             return RelationText(schema, name)
-        self.takes_words("as")
+        self.takes("as")
         return RelationText(schema, name, self.name(alias.this))
 
     def lookup(self, node: exp.Join) -> LookupText:
@@ -133,7 +133,7 @@ class _QueryReader(ExpressionReader):
         is_outer = side == "LEFT"
         if kind not in ("", "OUTER" if is_outer else "INNER"):  # sqlglot reads other pairs too
             raise unexpected(self.here)
-        self.require_words(*side.lower().split(), *kind.lower().split(), "join")
+        self.require(*side.lower().split(), *kind.lower().split(), "join")
         at = self.here.position
         relation = self.relation(node.this)
         if relation.schema is None:
@@ -144,7 +144,7 @@ class _QueryReader(ExpressionReader):
             )
         if node.args.get("using"):
             return self.merging(relation, node.args["using"], is_outer=is_outer)
-        self.require_words("on")
+        self.require("on")
         match self.expression(node.args.get("on")):
             case Comparison("=", Name() as left, Name() as right):
                 return LookupText(relation, left, right, is_outer)
@@ -158,8 +158,7 @@ class _QueryReader(ExpressionReader):
         self, relation: RelationText, columns: Sequence[exp.Expr], *, is_outer: bool
     ) -> LookupText:
         """Read what follows USING."""
-        self.require_words("using")
-        self.require("(")
+        self.require("using", "(")
         if len(columns) > 1:
             raise refusal("a join on several columns is not supported", self.here.position)
         column = Name((self.name(columns[0]),))
@@ -172,12 +171,12 @@ class _QueryReader(ExpressionReader):
         expression = self.expression(node.this)
         is_descending = bool(node.args.get("desc"))
         if is_descending:
-            self.require_words("desc")
+            self.require("desc")
         else:
-            self.takes_words("asc")
-        if self.takes_words("nulls", "first"):
+            self.takes("asc")
+        if self.takes("nulls", "first"):
             return OrderText(expression, is_descending, nulls_first=True)
-        if self.takes_words("nulls", "last"):
+        if self.takes("nulls", "last"):
             return OrderText(expression, is_descending, nulls_first=False)
         return OrderText(expression, is_descending, nulls_first=is_descending)
 

@@ -28,35 +28,25 @@ FUNCTIONS: Final = frozenset("avg cast count date_part date_trunc extract sum".s
 LITERAL_TYPES: Final = frozenset({"date", "timestamp"})
 
 _CONSTRUCTS: Final = {
-    "select": "subqueries are not supported",
-    "with": "WITH is not supported",
-    "exists": "subqueries are not supported",
+    **{
+        word: f"{word.upper()} is not supported"
+        for word in "all any collate fetch filter isnull lateral notnull only overlaps some"
+        " tablesample with".split()
+    },
+    **dict.fromkeys(("exists", "select"), "subqueries are not supported"),
     **dict.fromkeys(("union", "intersect", "except"), "set operations (UNION …) are not supported"),
     **dict.fromkeys(
         ("cross", "full", "natural", "right"),
         "only JOIN and LEFT JOIN with a condition on one column each are supported",
     ),
-    "lateral": "LATERAL is not supported",
-    "only": "ONLY is not supported",
-    "tablesample": "TABLESAMPLE is not supported",
-    "fetch": "FETCH is not supported",
-    "window": "window functions are not supported",
-    "over": "window functions are not supported",
-    "filter": "FILTER is not supported",
+    **dict.fromkeys(("over", "window"), "window functions are not supported"),
     "within": "WITHIN GROUP is not supported",
     "for": "row locks (FOR UPDATE …) are not supported",
     "into": "SELECT INTO is not supported",
     "distinct": "SELECT DISTINCT is not supported",
-    "all": "ALL is not supported",
-    "any": "ANY is not supported",
-    "some": "SOME is not supported",
     "array": "arrays are not supported",
-    "collate": "COLLATE is not supported",
     **dict.fromkeys(("asymmetric", "symmetric"), "BETWEEN SYMMETRIC is not supported"),
-    "isnull": "ISNULL is not supported",
-    "notnull": "NOTNULL is not supported",
     "similar": "SIMILAR TO is not supported",
-    "overlaps": "OVERLAPS is not supported",
     **dict.fromkeys(
         "current_catalog current_date current_role current_schema current_time current_timestamp"
         " current_user localtime localtimestamp session_user system_user user".split(),
@@ -69,9 +59,7 @@ _ONLY_AFTER_PARENTHESIS: Final = frozenset({"over", "filter", "within"})
 """Those of them that are names anywhere else."""
 
 _HINTS: Final = {
-    "any": "write IN (…)",
-    "some": "write IN (…)",
-    "array": "write IN (…)",
+    **dict.fromkeys(("any", "array", "some"), "write IN (…)"),
     "isnull": "write IS NULL",
     "notnull": "write IS NOT NULL",
     "fetch": "write LIMIT",

@@ -45,29 +45,18 @@ class Cursor:
         self._at += 1
         return lexeme
 
-    def takes(self, symbol: str) -> bool:
-        """Pass over a symbol, if it comes next."""
-        if self.here.is_symbol(symbol):
-            self._at += 1
+    def takes(self, *texts: str) -> bool:
+        """Pass over these words and symbols, if they come next."""
+        if all(self.ahead(i).reads(text) for i, text in enumerate(texts)):
+            self._at += len(texts)
             return True
         return False
 
-    def takes_words(self, *words: str) -> bool:
-        """Pass over these words, if they come next."""
-        if all(self.ahead(i).is_word(word) for i, word in enumerate(words)):
-            self._at += len(words)
-            return True
-        return False
-
-    def require(self, symbol: str) -> None:
-        """Pass over a symbol; refuse the query if it does not come next."""
-        if not self.takes(symbol):
-            raise unexpected(self.here)
-
-    def require_words(self, *words: str) -> None:
-        """Pass over these words; refuse the query if they do not come next."""
-        if not self.takes_words(*words):
-            raise unexpected(self.here)
+    def require(self, *texts: str) -> None:
+        """Pass over these words and symbols; refuse the query at the first that does not come."""
+        for text in texts:
+            if not self.takes(text):
+                raise unexpected(self.here)
 
     def leaf(self, node: exp.Expr | None, *kinds: str) -> Lexeme:
         """Pass over the lexeme that a leaf of the tree stands for, by its number: the next one."""

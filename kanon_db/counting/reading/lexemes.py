@@ -49,6 +49,10 @@ class Lexeme:
         """Whether it is one of these symbols."""
         return self.kind == "symbol" and self.text in texts
 
+    def reads(self, text: str) -> bool:
+        """Whether this is a word or a symbol with this text."""
+        return self.kind in ("word", "symbol") and self.text == text
+
 
 _LETTER: Final = r"A-Za-z_\u0080-\U0010FFFF"  # every byte above 127 is one, whatever it means
 

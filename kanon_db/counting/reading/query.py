@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kanon_db.counting.expressions import Aggregate, Expression, Name
+from kanon_db.counting.expressions import Expression, Name
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +72,3 @@ class QueryText:
     order: tuple[OrderText, ...] = ()
     limit: int | None = None
     offset: int = 0
-
-    @property
-    def aggregates(self) -> tuple[Aggregate, ...]:
-        """The aggregates of the select list, in their order."""
-        return tuple(
-            item.expression for item in self.items if isinstance(item.expression, Aggregate)
-        )

@@ -100,7 +100,7 @@ class ExpressionReader(Cursor):
             return self.test(node, start), _TESTS[kind]
         self._at = self.within(start)
         if isinstance(node, parsed.Not):
-            self.require_words("not")
+            self.require("not")
             return ex.Not(self.expression(node.this, _NOT)), _NOT
         if self.here.is_symbol("+", "-"):
             return self.signed(node), _SIGN
@@ -119,7 +119,7 @@ class ExpressionReader(Cursor):
             self.closes(start)  # what encloses the part of the chain up to here
             operator = _ARITHMETIC.get(type(link))
             if operator is None:
-                self.require_words("and" if binding == _AND else "or")
+                self.require("and" if binding == _AND else "or")
                 parts.append(self.expression(link.expression, binding + 1))
             else:
                 self.require(operator)
@@ -150,27 +150,26 @@ class ExpressionReader(Cursor):
         left = self.expression(node.this, binding + 1, start)
         if binding == _IS:
             return self.tested(node, left)
-        negated = self.takes_words("not")
+        negated = self.takes("not")
         match node:
             case parsed.Between():
-                self.require_words("between")
+                self.require("between")
                 low = self.expression(node.args.get("low"), _ADD)
-                self.require_words("and")
+                self.require("and")
                 return ex.Range(left, low, self.expression(node.args.get("high"), _ADD), negated)
             case parsed.In():
-                self.require_words("in")
-                self.require("(")
+                self.require("in", "(")
                 items = self.listed(node.expressions, self.expression)
                 self.require(")")
                 if len(items) == 1:
                     return ex.Comparison("<>" if negated else "=", left, items[0])
                 return ex.Membership(left, items, negated)
         is_case_sensitive = isinstance(node, parsed.Like)
-        self.require_words("like" if is_case_sensitive else "ilike")
+        self.require("like" if is_case_sensitive else "ilike")
         pattern = self.string(node.expression)
         if escape is None:
             return ex.Pattern(left, pattern, None, is_case_sensitive, negated)
-        self.require_words("escape")
+        self.require("escape")
         character = self.string(escape)
         if len(character.text) > 1:
             raise refusal("ESCAPE needs one character or none", self.here.position)
@@ -178,23 +177,23 @@ class ExpressionReader(Cursor):
 
     def tested(self, node: parsed.Expr, left: ex.Expression) -> ex.Expression:
         """Read what follows the operand of IS."""
-        self.require_words("is")
-        negated = self.takes_words("not")
+        self.require("is")
+        negated = self.takes("not")
         if isinstance(node, parsed.NullSafeNEQ):
-            self.require_words("distinct", "from")
+            self.require("distinct", "from")
             right = self.expression(node.expression, _COMPARE)
             if right == ex.Literal("null", ""):
                 return ex.NullTest(left, not negated)
             return ex.Distinct(left, right, negated)
         match node.expression:
             case parsed.Null():
-                if self.takes_words("unknown"):
+                if self.takes("unknown"):
                     return ex.TruthTest(left, "unknown", negated)
-                self.require_words("null")
+                self.require("null")
                 return ex.NullTest(left, negated)
             case parsed.Boolean(this=value):
                 truth: ex.Truth = "true" if value else "false"
-                self.require_words(truth)
+                self.require(truth)
                 return ex.TruthTest(left, truth, negated)
         raise unexpected(self.here)
 
@@ -228,10 +227,10 @@ class ExpressionReader(Cursor):
             case parsed.Literal():
                 return ex.Literal("number", self.leaf(node, "number").text)
             case parsed.Boolean(this=value):
-                self.require_words("true" if value else "false")
+                self.require("true" if value else "false")
                 return ex.Literal("boolean", "true" if value else "false")
             case parsed.Null():
-                self.require_words("null")
+                self.require("null")
                 return ex.Literal("null", "")
             case parsed.Column():
                 return self.column(node)
@@ -261,60 +260,44 @@ class ExpressionReader(Cursor):
         if not isinstance(to, parsed.DataType) or to.this not in _TYPES:
             raise unexpected(self.here)
         kind = _TYPES[to.this]
-        if self.takes_words(kind):
-            return ex.Literal(kind, self.string(node.this).text)
-        if self.takes_words("cast"):
-            self.require("(")
-            text = self.string(node.this).text
-            self.require_words("as", kind)
-            self.require(")")
-            return ex.Literal(kind, text)
+        ending: tuple[str, ...] = ()
+        if not self.takes(kind):
+            ending = ("as", kind, ")") if self.takes("cast", "(") else ("::", kind)
         text = self.string(node.this).text
-        self.require("::")
-        self.require_words(kind)
+        self.require(*ending)
         return ex.Literal(kind, text)
 
     def case(self, node: parsed.Case) -> ex.Case:
         """Read either form of CASE."""
-        self.require_words("case")
+        self.require("case")
         subject = None if node.this is None else self.expression(node.this)
         branches: list[tuple[ex.Expression, ex.Expression]] = []
         for branch in node.args.get("ifs") or ():
-            self.require_words("when")
+            self.require("when")
             when = self.expression(branch.this)
-            self.require_words("then")
-            branches.append(
-                (
-                    when if subject is None else ex.Comparison("=", subject, when),
-                    self.expression(branch.args.get("true")),
-                )
-            )
+            self.require("then")
+            if subject is not None:
+                when = ex.Comparison("=", subject, when)
+            branches.append((when, self.expression(branch.args.get("true"))))
         default = None
         if node.args.get("default") is not None:
-            self.require_words("else")
+            self.require("else")
             default = self.expression(node.args["default"])
-        self.require_words("end")
+        self.require("end")
         return ex.Case(tuple(branches), default)
 
     def date_part(self, node: parsed.Extract | parsed.TimestampTrunc) -> ex.DatePart:
         """Read EXTRACT, date_part or date_trunc."""
+        is_extract = self.here.is_word("extract")
+        function: ex.DateFunction = "extract" if is_extract else "date_part"
+        unit, operand, fields = node.this, node.expression, _DATE_FIELDS
         if isinstance(node, parsed.TimestampTrunc):
-            self.require_words("date_trunc")
-            self.require("(")
-            field = self.field(node.args.get("unit"), _TRUNCATED, "string")
-            self.require(",")
-            found = ex.DatePart("date_trunc", field, self.expression(node.this))
-        elif self.takes_words("extract"):
-            self.require("(")
-            field = self.field(node.this, _DATE_FIELDS, "word", "name", "string")
-            self.require_words("from")
-            found = ex.DatePart("extract", field, self.expression(node.expression))
-        else:
-            self.require_words("date_part")
-            self.require("(")
-            field = self.field(node.this, _DATE_FIELDS, "string")
-            self.require(",")
-            found = ex.DatePart("date_part", field, self.expression(node.expression))
+            function, fields = "date_trunc", _TRUNCATED
+            unit, operand = node.args.get("unit"), node.this
+        self.require(function, "(")
+        field = self.field(unit, fields, *(("word", "name") if is_extract else ()), "string")
+        self.require("from" if is_extract else ",")
+        found = ex.DatePart(function, field, self.expression(operand))
         self.require(")")
         return found
 
@@ -333,8 +316,7 @@ class ExpressionReader(Cursor):
     def aggregate(self, node: parsed.Count | parsed.Sum | parsed.Avg) -> ex.Aggregate:
         """Read ``COUNT(*)``, or COUNT, SUM or AVG of an expression."""
         function = _AGGREGATES[type(node)]
-        self.require_words(function)
-        self.require("(")
+        self.require(function, "(")
         operand = None
         if isinstance(node, parsed.Count) and isinstance(node.this, parsed.Star):
             self.require("*")

@@ -113,22 +113,10 @@ class FactoredWriter(SideWriter):
     def _matching(
         self, side: Side, condition: Expression | None, weighed: Expression | None = None
     ) -> None:
-        keys = self.keys_of(side)
-        columns = {"bucket_id": self.bucket_id(side)}
-        columns |= {name: self.write(key, side) for name, key in keys.items()}
-        columns["n"] = self.number(side)
-        if weighed is not None:
-            columns |= weights(f"({self.write(weighed, side)})::float8", self.times(side))
-        self.steps.add(
-            f"{_SIDES[side]}_matching",
-            f"The {'sensitive values' if side else 'records'} of each bucket that match.",
-            Select(
-                columns,
-                self.source(side, condition, weighed, *keys.values()),
-                self.where(condition, side),
-                numbered(1 + len(keys)),
-            ),
-        )
+        """Count, in each bucket, what matches on one side; or also sum x."""
+        comment = f"The {'sensitive values' if side else 'records'} of each bucket that match."
+        name, keys = f"{_SIDES[side]}_matching", self.keys_of(side)
+        self.count_in_buckets(name, comment, side, keys, condition, weighed)
 
     def _in_all(self, side: Side) -> None:
         keys = list(self.keys_of(side))

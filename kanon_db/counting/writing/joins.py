@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from kanon_db.counting.expressions import Column, Expression, columns
 from kanon_db.counting.layout import Lookup
@@ -47,19 +47,10 @@ def joined(
     asks is a condition of its own (:class:`~kanon_db.counting.expressions.Matched`).
     """
     found = [f"{relation} AS {alias}"]
-    for number in sorted(_numbers(expressions)):
+    numbers = {column.lookup for expression in expressions for column in columns(expression)}
+    for number in sorted(number for number in numbers if number is not None):
         lookup = lookups[number]
         own = (on or {}).get(lookup.on.name, f"{alias}.{lookup.on.sql}")
         table = f"l{number}"
         found.append(f"LEFT JOIN {lookup.relation} AS {table} ON {table}.{lookup.key.sql} = {own}")
     return found
-
-
-def _numbers(expressions: Collection[Expression | None]) -> set[int]:
-    """Return the lookup tables that the expressions mention."""
-    return {
-        column.lookup
-        for expression in expressions
-        for column in columns(expression)
-        if column.lookup is not None
-    }

@@ -12,7 +12,7 @@ from kanon_db.counting.formulas import EXTREMES
 from kanon_db.counting.sides import Side, by_side, parts_of, side_of
 from kanon_db.counting.writing.sql import write
 from kanon_db.counting.writing.steps import Select
-from kanon_db.counting.writing.writer import SideWriter, numbered, same
+from kanon_db.counting.writing.writer import SideWriter, same
 
 _SIDES = ("record", "value")
 _ALIASES = ("r", "v")
@@ -32,8 +32,8 @@ class PairWriter(SideWriter):
         features: tuple[Features, Features] = ({}, {})
         for expression in (*both, *self.keys.values(), *weighed):
             self._collect(expression, features)
-        self._classes(0, ex.conjoin(on_records), features[0])
-        self._classes(1, ex.conjoin(on_values), features[1])
+        self._classes(0, ex.joined(ex.And, on_records), features[0])
+        self._classes(1, ex.joined(ex.And, on_values), features[1])
         self._pairs(both, features)
         if self.weighed is None:
             self._count()
@@ -54,19 +54,9 @@ class PairWriter(SideWriter):
 
     def _classes(self, side: Side, condition: ex.Expression | None, features: Features) -> None:
         name = _SIDES[side]
-        columns = {"bucket_id": self.bucket_id(side)}
-        columns |= {column: self.write(feature, side) for feature, column in features.items()}
-        columns["n"] = self.number(side)
-        self.steps.add(
-            f"alike_{name}s",
-            f"The {name}s of each bucket; those alike in all that both sides need, together.",
-            Select(
-                columns,
-                self.source(side, condition, *features),
-                self.where(condition, side),
-                numbered(1 + len(features)),
-            ),
-        )
+        comment = f"The {name}s of each bucket; those alike in all that both sides need, together."
+        parts = {column: feature for feature, column in features.items()}
+        self.count_in_buckets(f"alike_{name}s", comment, side, parts, condition)
         numbers = {"*": "*", "size": self.tables.size(), "id": "row_number() OVER ()"}
         self.step(f"{name}_classes", "A bucket's size follows from its number.", numbers)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kanon_db.counting.checking.query import Query
 from kanon_db.counting.checking.types import TEXT
 from kanon_db.counting.expressions import Aggregate, Constant, Expression
-from kanon_db.counting.formulas import TOTALS, sum_answer
+from kanon_db.counting.formulas import TOTALS, sum_answer, weights
 from kanon_db.counting.layout import BucketLayout, Lookup
 from kanon_db.counting.sides import Side, condition_of, parts_of, side_of
 from kanon_db.counting.writing.joins import joined, speller
@@ -128,10 +128,6 @@ class SideWriter(Writer):
         """Return the group's values that one side decides."""
         return {name: key for name, key in self.keys.items() if side_of(key, self.layout) == side}
 
-    def bucket_id(self, side: Side) -> str:
-        """Name the bucket's number."""
-        return f"{'qs'[side]}.{self.tables.bucket_id}"
-
     def number(self, side: Side) -> str:
         """Count the rows of a side; a row of the SAT stands for several records."""
         return f"sum(s.{self.tables.count})::int8" if side else "count(*)"
@@ -139,6 +135,35 @@ class SideWriter(Writer):
     def times(self, side: Side) -> str:
         """Multiply by how often a row counts."""
         return f" * s.{self.tables.count}" if side else ""
+
+    def count_in_buckets(
+        self,
+        name: str,
+        comment: str,
+        side: Side,
+        parts: Mapping[str, Expression],
+        condition: Expression | None,
+        weighed: Expression | None = None,
+    ) -> None:
+        """Add a step that counts the rows of a side in each bucket.
+
+        Parameters
+        ----------
+        parts : mapping of str to Expression
+            What rows are put together by, beside the bucket, by the names of the columns.
+        condition : Expression or None
+            What the rows must meet.
+        weighed : Expression, optional
+            What to add up beside them.
+        """
+        columns = {"bucket_id": f"{'qs'[side]}.{self.tables.bucket_id}"}
+        columns |= {column: self.write(part, side) for column, part in parts.items()}
+        columns["n"] = self.number(side)
+        if weighed is not None:
+            columns |= weights(f"({self.write(weighed, side)})::float8", self.times(side))
+        source = self.source(side, condition, weighed, *parts.values())
+        by = numbered(1 + len(parts))
+        self.steps.add(name, comment, Select(columns, source, self.where(condition, side), by))
 
     def sum_totals(self) -> None:
         """Add up buckets' sums and counts, in each group, to a sum or an average."""
