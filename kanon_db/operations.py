@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import kanon_db
-import kanon_db.publications.kinds  # registers them
 from kanon_db.declaration import (
     BOUND,
     EVERYBODY,
@@ -27,7 +26,7 @@ from kanon_db.declaration import (
     wholes,
 )
 from kanon_db.errors import InvalidParameterError
-from kanon_db.publications.registry import KINDS
+from kanon_db.publications import KINDS
 from kanon_db.publications.suppressed.request import PatternsRequest
 from kanon_db.session import Session
 

@@ -279,7 +279,7 @@ def _refuse_wide_groups(opened: OpenQuery, layout: CellLayout) -> None:
         name = cell.column.sql
         (row,) = opened.fetch(
             f"SELECT coalesce(max(upper(c.{name}) - lower(c.{name})), 0) > {MOST_GROUPED} AS wide"
-            f" FROM {layout.relation} AS c"
+            f" FROM {layout.view.view} AS c"
         )
         if row["wide"]:
             raise refusal(

@@ -17,6 +17,7 @@ from kanon_db.errors import InvalidParameterError
 from kanon_db.metrics.count_errors import CountErrors, estimated_counts, exact_counts
 from kanon_db.metrics.workload import CountQuery, random_queries
 from kanon_db.publications.buckets.tables import SUFFIXES, BucketTables, tables_of
+from kanon_db.publications.registry import kind_named
 from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.transfer.columns import Relation
 from kanon_db.transfer.snapshot import (
@@ -108,7 +109,7 @@ def evaluate_counts(
     The estimates are computed from QIT and SAT as `estimate_count` defines them.
     """
     publication = find_publication(session, name)
-    if publication.kind != "buckets":
+    if kind_named(publication.kind).shape != "buckets":
         raise InvalidParameterError(
             "only buckets can be evaluated with count queries",
             detail=f'publication "{name}" is of the kind {publication.kind}',

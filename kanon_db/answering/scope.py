@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kanon_db.catalog.entries import Publication, find_publication, published_schema
 from kanon_db.counting.checking import LookupTable, Query, check, check_relations, join
 from kanon_db.counting.expressions import Category, Column, Constant, Type
-from kanon_db.counting.layout import BucketLayout, BucketTables, Cell, CellLayout, Lookup
+from kanon_db.counting.layout import BucketLayout, BucketTables, Cell, CellLayout, Lookup, RowView
 from kanon_db.counting.reading import QueryText, RelationText, parse_query
 from kanon_db.counting.refusals import refusal
 from kanon_db.errors import DatabaseError, NotFoundError, PermissionDeniedError
+from kanon_db.publications.registry import kind_named
 from kanon_db.session.protocol import Row, Session, Value, fetch_one
 from kanon_db.session.server_errors import (
     DATA_EXCEPTION_CLASS,
@@ -105,8 +107,7 @@ def open_query(session: Session, query: str) -> OpenQuery:
     text = parse_query(query, schema)
     check_relations(text)
     publication = find_publication(session, text.publication.name)
-    layout_of = _bucket_layout if publication.kind == "buckets" else _cell_layout
-    layout = layout_of(session, schema, publication)
+    layout = _LAYOUTS[kind_named(publication.kind).shape](session, schema, publication)
     tables = [_lookup_table(session, written.relation, schema) for written in text.lookups]
     joined = join(text, layout.columns, tables)
     checked = check(text, joined.scopes, joined.matches)
@@ -146,11 +147,10 @@ def _bucket_layout(session: Session, schema: str, publication: Publication) -> B
 
 
 def _cell_layout(session: Session, schema: str, publication: Publication) -> CellLayout:
-    relation = session.identifier(schema, publication.name)
-    row = fetch_one(session, "SELECT to_regclass($1::text)::oid::text AS oid", relation)
+    view = RowView.of(session, schema, publication.name, publication.layout)
+    row = fetch_one(session, "SELECT to_regclass($1::text)::oid::text AS oid", view.view)
     types = column_types(session, row["oid"])
     described: dict[str, Any] = dict(publication.layout)
-    pattern = described.get("pattern")
     cells: dict[str, Cell] = {}
     for position, written in enumerate(described["quasi_identifiers"], start=1):
         column = _column(session, types[written["name"]])
@@ -168,11 +168,18 @@ def _cell_layout(session: Session, schema: str, publication: Publication) -> Cel
             column,
             written["cell"],
             is_discrete=column.type.name in ("integer", "bigint", "date"),
-            mark=None if pattern is None else position,
+            mark=None if view.pattern is None else position,
         )
     for name in described["others"]:
         cells[name] = Cell(_column(session, types[name]), "value")
-    return CellLayout(cells, relation, None if pattern is None else session.identifier(pattern))
+    return CellLayout(view, cells)
+
+
+_LAYOUTS: Final[Mapping[str, Callable[[Session, str, Publication], BucketLayout | CellLayout]]] = {
+    "buckets": _bucket_layout,
+    "rows": _cell_layout,
+}
+"""How a publication is read, by the shape of its kind."""
 
 
 def _lookup_table(session: Session, relation: RelationText, published: str) -> LookupTable:

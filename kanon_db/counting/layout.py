@@ -11,6 +11,8 @@ from kanon_db.counting.expressions import Column
 
 CellKind = OneOf["range", "set", "value"]
 
+ROW_SUFFIXES: Final = ("", "_row")
+"""Suffixes of the materialized view, and of the table that it is made from."""
 
 SUFFIXES: Final = ("", "_qit", "_sat", "_bit")
 """Suffixes of the weighted view, the quasi-identifier table, the sensitive table, the bitmaps."""
@@ -141,22 +143,57 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class CellLayout:
-    """The published relation of a generalized, freeform or suppressed table; names are quoted.
+class RowView:
+    """The published relations of generalized, freeform or suppressed rows; names are quoted.
+
+    The table has the same rows and columns as the view. Readers have no right on it; a dump needs
+    it, since it refreshes a materialized view where it is restored.
 
     Attributes
     ----------
-    cells : mapping of str to Cell
-        Every column that a query may name.
-    relation : str
-        Schema-qualified.
+    view, rows : str
+        The materialized view, and the table that it is made from.
+    quasi_identifiers : tuple of str
     pattern : str or None
-        The column of marks.
+        The column that marks suppressed cells.
+    columns : tuple of str
+        All columns, in their order and not quoted.
     """
 
+    view: str
+    rows: str
+    quasi_identifiers: tuple[str, ...]
+    pattern: str | None
+    columns: tuple[str, ...]
+
+    @classmethod
+    def of(cls, quotes: Quotes, schema: str, name: str, layout: Mapping[str, Any]) -> Self:
+        """Read a publication's layout as the catalog holds it."""
+        view, rows = (quotes.identifier(schema, name + suffix) for suffix in ROW_SUFFIXES)
+        quasi_identifiers = [cell["name"] for cell in layout["quasi_identifiers"]]
+        pattern = layout.get("pattern")
+        return cls(
+            view=view,
+            rows=rows,
+            quasi_identifiers=tuple(map(quotes.identifier, quasi_identifiers)),
+            pattern=None if pattern is None else quotes.identifier(pattern),
+            columns=tuple(layout["columns"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CellLayout:
+    """Published rows with what their cells may stand for.
+
+    Attributes
+    ----------
+    view : RowView
+    cells : mapping of str to Cell
+        Every column that a query may name.
+    """
+
+    view: RowView
     cells: Mapping[str, Cell]
-    relation: str
-    pattern: str | None = None
 
     @property
     def columns(self) -> dict[str, Column]:

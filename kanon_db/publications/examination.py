@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kanon_db.catalog.entries import Publication, find_publication
 from kanon_db.errors import VerificationError
-from kanon_db.publications.registry import KINDS
+from kanon_db.publications.registry import kind_named
 from kanon_db.publications.results import Check, Examination, Metric
 from kanon_db.session import Session
 
@@ -45,4 +45,4 @@ def metrics(session: Session, name: str) -> list[Metric]:
 
 
 def _examine(session: Session, publication: Publication) -> Examination:
-    return KINDS[publication.kind].load().examine(session, publication)
+    return kind_named(publication.kind).load().examine(session, publication)

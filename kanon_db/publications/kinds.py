@@ -15,6 +15,7 @@ register_kind(
         help="publish a registered source as buckets under F'-privacy",
         details="Makes tables NAME_qit and NAME_sat, and the view NAME, which joins them.",
         room="kanon_db.publications.buckets",
+        shape="buckets",
     )
 )
 register_kind(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from kanon_db.declaration import Operation
+from kanon_db.errors import NotFoundError
 from kanon_db.publications.request import RESULT, PublishRequest
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ class DeclaredKind:
         Package with a module ``kind`` that has ``KIND``, a
         :class:`~kanon_db.publications.kind.Kind`; and ``methods``, with a function for each
         method.
+    shape : {"buckets", "rows"}
+        How counts are answered: from QIT and SAT, or from rows with cells.
     """
 
     name: str
@@ -37,6 +40,7 @@ class DeclaredKind:
     help: str
     details: str
     room: str
+    shape: Literal["buckets", "rows"] = "rows"
 
     @property
     def operation(self) -> Operation:
@@ -65,6 +69,23 @@ KINDS: dict[str, DeclaredKind] = {}
 def register_kind(kind: DeclaredKind) -> None:
     """Make a kind known to every way in."""
     KINDS[kind.name] = kind
+
+
+def kind_named(name: str) -> DeclaredKind:
+    """Return the kind of a publication.
+
+    Raises
+    ------
+    NotFoundError
+        When it is not registered here.
+    """
+    if name not in KINDS:
+        raise NotFoundError(
+            "the publication is of a kind that this kanon_db does not have",
+            detail=f'kind "{name}"',
+            hint="upgrade kanon_db, or install the package that brings this kind",
+        )
+    return KINDS[name]
 
 
 def kind_of(request: PublishRequest) -> DeclaredKind:

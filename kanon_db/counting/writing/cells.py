@@ -131,14 +131,14 @@ class CellWriter(Writer):
             cell = self._cell(name)
             selected[f"c{place}"] = f"c.{cell.column.sql}"
             if cell.mark is not None:
-                mark = f"substr(c.{self._layout.pattern}, {cell.mark}, 1)"
+                mark = f"substr(c.{self._layout.view.pattern}, {cell.mark}, 1)"
                 selected[f"m{place}"] = f"{mark} = '*'"
         self.steps.add(
             "alike",
             "Records with the same cells are one type.",
             Select(
                 {**selected, "n": "count(*)::float8"},
-                [f"{self._layout.relation} AS c"],
+                [f"{self._layout.view.view} AS c"],
                 group=numbered(len(selected)),
             ),
         )

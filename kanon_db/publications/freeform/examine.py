@@ -7,8 +7,9 @@ to check afterwards is that the view is still the one that was published: by a d
 
 from __future__ import annotations
 
+from kanon_db.counting.layout import RowView
 from kanon_db.publications.results import Check, Examination
-from kanon_db.publications.rows.view import CellTable, RowView, check_row_view
+from kanon_db.publications.rows.view import CellTable, check_row_view
 from kanon_db.session import Session, fetch_one
 from kanon_db.session.settings import grouping_by_hash
 from kanon_db.transfer.labels import fixed_labels

@@ -24,7 +24,7 @@ from kanon_db.publications.freeform.request import FreeformRequest
 from kanon_db.publications.kind import Found, Job, Written, run_method
 from kanon_db.publications.results import Check, Examination
 from kanon_db.publications.rows.recoding import RecodedRows, loss_metrics
-from kanon_db.publications.rows.view import RowKind, RowView
+from kanon_db.publications.rows.view import RowKind, view_of
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session
 
@@ -98,7 +98,7 @@ class Freeform(RowKind):
         """See :func:`examine_freeform`."""
         return examine_freeform(
             session,
-            RowView.of_publication(session, publication),
+            view_of(session, publication),
             records=publication.records,
             digest=publication.layout["digest"],
         )

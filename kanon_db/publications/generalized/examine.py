@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kanon_db.counting.layout import RowView
 from kanon_db.publications.exposure import measure_exposure
 from kanon_db.publications.generalized.constraints import ClassConstraints
 from kanon_db.publications.results import Check, Examination
-from kanon_db.publications.rows.view import RowView, check_row_view
+from kanon_db.publications.rows.view import check_row_view
 from kanon_db.session import Session, fetch_one
 from kanon_db.session.settings import grouping_by_hash
 

@@ -19,7 +19,7 @@ from kanon_db.publications.generalized.request import GeneralizedRequest
 from kanon_db.publications.kind import Found, Job, Written, run_method
 from kanon_db.publications.results import Check, Examination
 from kanon_db.publications.rows.recoding import RecodedRows, loss_metrics
-from kanon_db.publications.rows.view import RowKind, RowView
+from kanon_db.publications.rows.view import RowKind, view_of
 from kanon_db.session import Session
 from kanon_db.transfer.snapshot import distinct_values, read_codes
 
@@ -115,7 +115,7 @@ class Generalized(RowKind):
         """See :func:`examine_generalized`."""
         return examine_generalized(
             session,
-            RowView.of_publication(session, publication),
+            view_of(session, publication),
             publication.parameters,
             records=publication.records,
             sensitive=publication.layout["sensitive"],

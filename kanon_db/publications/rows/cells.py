@@ -13,7 +13,8 @@ from kanon_db.algorithms.ground.arrays import AnyIntArray
 from kanon_db.algorithms.recoding.cells import Ranges, Sets
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.catalog.entries import Source
-from kanon_db.publications.rows.view import CellTable, RowView
+from kanon_db.counting.layout import RowView
+from kanon_db.publications.rows.view import CellTable
 from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.session.settings import roomy
 from kanon_db.transfer.columns import ColumnType, int4_bytes, with_numbers

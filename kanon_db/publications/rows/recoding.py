@@ -10,6 +10,7 @@ from typing import Any, Protocol, Self
 from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray
 from kanon_db.algorithms.recoding import Microdata, Ranges, Sets
 from kanon_db.catalog.entries import Source
+from kanon_db.counting.layout import RowView
 from kanon_db.publications.kind import Job, Written
 from kanon_db.publications.rows.cells import (
     GeneralizedColumn,
@@ -19,7 +20,6 @@ from kanon_db.publications.rows.cells import (
 )
 from kanon_db.publications.rows.view import (
     CellTable,
-    RowView,
     check_k,
     finish_rows,
     layout_of,

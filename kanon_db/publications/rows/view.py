@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final, Self
+from typing import Any
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray
 from kanon_db.catalog.entries import Publication, Source, published_schema
 from kanon_db.catalog.names import free_column_name
+from kanon_db.counting.layout import ROW_SUFFIXES, RowView
 from kanon_db.declaration import unknown
 from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.kind import Job, Kind
@@ -22,50 +23,12 @@ from kanon_db.publications.results import Check
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session, fetch_one
 from kanon_db.session.settings import roomy
-from kanon_db.transfer.columns import (
-    ColumnType,
-    int4_bytes,
-    inverse_permutation,
-    with_numbers,
-)
-
-SUFFIXES: Final = ("", "_row")
-"""Of the materialized view, and of the table that it is made from."""
+from kanon_db.transfer.columns import ColumnType, int4_bytes, inverse_permutation, with_numbers
 
 
-@dataclass(frozen=True)
-class RowView:
-    """The relations of one publication; every name is quoted, safe in statements.
-
-    The table has the same rows and columns as the view. Readers have no right on it; a dump needs
-    it, since it refreshes a materialized view where it is restored.
-    """
-
-    view: str
-    rows: str
-    quasi_identifiers: tuple[str, ...]
-    pattern: str | None
-    columns: tuple[str, ...]
-
-    @classmethod
-    def of(cls, session: Session, schema: str, name: str, layout: Mapping[str, Any]) -> Self:
-        """Read a publication's layout as the catalog holds it."""
-        view, rows = (session.identifier(schema, name + suffix) for suffix in SUFFIXES)
-        pattern = layout.get("pattern")
-        return cls(
-            view=view,
-            rows=rows,
-            quasi_identifiers=tuple(
-                session.identifier(cell["name"]) for cell in layout["quasi_identifiers"]
-            ),
-            pattern=None if pattern is None else session.identifier(pattern),
-            columns=tuple(layout["columns"]),
-        )
-
-    @classmethod
-    def of_publication(cls, session: Session, publication: Publication) -> Self:
-        """Find the relations of a publication."""
-        return cls.of(session, published_schema(session), publication.name, publication.layout)
+def view_of(session: Session, publication: Publication) -> RowView:
+    """Find the relations of a publication."""
+    return RowView.of(session, published_schema(session), publication.name, publication.layout)
 
 
 @dataclass(frozen=True)
@@ -79,7 +42,7 @@ class CellTable:
 class RowKind(Kind):
     """A kind that publishes all columns but the identifiers, in a materialized view."""
 
-    suffixes = SUFFIXES
+    suffixes = ROW_SUFFIXES
 
     def prepare(self, request: Any, source: Source) -> None:
         """Weights are for quasi-identifiers only."""

@@ -11,16 +11,17 @@ import numpy as np
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
 from kanon_db.algorithms.suppression import LEFT_OVER, PatternSet, Suppression, identical_rows
 from kanon_db.catalog.entries import Publication, Source
+from kanon_db.counting.layout import RowView
 from kanon_db.metrics.suppression import usefulness_loss
 from kanon_db.publications.kind import Found, Job, Written, run_method
 from kanon_db.publications.results import Examination
 from kanon_db.publications.rows.view import (
     CellTable,
     RowKind,
-    RowView,
     check_k,
     finish_rows,
     layout_of,
+    view_of,
     write_row_view,
 )
 from kanon_db.publications.suppressed import methods
@@ -104,7 +105,7 @@ class Suppressed(RowKind):
         """See :func:`examine_suppressed`."""
         return examine_suppressed(
             session,
-            RowView.of_publication(session, publication),
+            view_of(session, publication),
             publication.parameters,
             records=publication.records,
         )

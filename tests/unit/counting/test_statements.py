@@ -9,7 +9,7 @@ import pytest
 from kanon_db.counting.checking import Scope, check
 from kanon_db.counting.checking.types import INTEGER, NUMERIC, TEXT
 from kanon_db.counting.expressions import Column
-from kanon_db.counting.layout import BucketLayout, Cell, CellLayout
+from kanon_db.counting.layout import BucketLayout, Cell, CellLayout, RowView
 from kanon_db.counting.reading import RelationText, parse_query
 from kanon_db.counting.writing import Request, Statement, statement
 from kanon_db.errors import UnsupportedQueryError
@@ -19,14 +19,13 @@ AGE, ILLNESS = Column("age", '"age"', INTEGER), Column("illness", '"illness"', T
 HEIGHT, SEX = Column("height", '"height"', NUMERIC), Column("sex", '"sex"', TEXT)
 BUCKETS = BucketLayout(bucket_tables([2, 3], [4, 1]), {"age": AGE, "sex": SEX}, ILLNESS)
 CELLS = CellLayout(
+    RowView('"published"."t"', '"published"."t_row"', ('"age"',), '"pattern"', ("age",)),
     {
         "age": Cell(AGE, "range"),
         "height": Cell(HEIGHT, "range", is_discrete=False),
         "sex": Cell(SEX, "value", mark=1),
         "illness": Cell(ILLNESS, "value"),
     },
-    '"published"."t"',
-    '"pattern"',
 )
 
 
