@@ -38,8 +38,8 @@ BUCKET_SHARE: Final = "(s / size::float8)"
 
 COUNTS: Final = {
     "estimate": f"coalesce(sum(n * q * {BUCKET_SHARE}), 0)::float8",
-    "variance": f"coalesce(sum(n * q * {BUCKET_SHARE} * (1 - {BUCKET_SHARE}) * (size - q)"
-    " / greatest(size - 1, 1)), 0)::float8",
+    "variance": f"coalesce(sum(n * q * {BUCKET_SHARE} * (1 - {BUCKET_SHARE})"
+    "\n      * (size - q) / greatest(size - 1, 1)), 0)::float8",
     "lower_bound": "coalesce(sum(n * greatest(q + s - size, 0)), 0)::int8",
     "upper_bound": "coalesce(sum(n * least(q, s)), 0)::int8",
     **{name: f"max({name})" for name in ("n_q", "packed_q", "n_s", "packed_s")},
@@ -71,14 +71,17 @@ def count_correlation(n_records: int, n_buckets: int) -> dict[str, str]:
 
 
 _MISS: Final = (
-    "((n_s - packed_s) * within_q) ^ 2 * (slope ^ 2 + share * (1 - share) / nullif(spread_s, 0))"
+    "((n_s - packed_s) * within_q) ^ 2"
+    "\n      * (slope ^ 2 + share * (1 - share) / nullif(spread_s, 0))"
 )
 
 COUNT_ANSWER: Final = {
     "estimate": "estimate",
-    "std_error": "(CASE WHEN half_width = 0 OR variance <= 0 THEN 0"
-    f" WHEN spread_s <= {FLAT} * n_s THEN half_width"
-    f" ELSE least(half_width, sqrt(variance + {_MISS})) END)::float8",
+    "std_error": "(CASE"
+    "\n    WHEN half_width = 0 OR variance <= 0 THEN 0"
+    f"\n    WHEN spread_s <= {FLAT} * n_s THEN half_width"
+    f"\n    ELSE least(half_width, sqrt(variance + {_MISS}))"
+    "\n  END)::float8",
     "lower_bound": "lower_bound",
     "upper_bound": "upper_bound",
 }

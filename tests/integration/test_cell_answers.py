@@ -52,7 +52,7 @@ def enter(parties: Parties, name: str, kind: str, layout: dict[str, Any]) -> Non
         " ARRAY[$1::text])",
         name,
         kind,
-        json.dumps(layout),
+        json.dumps({"columns": [], **layout}),
         N_RECORDS,
     )
 
