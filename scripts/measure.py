@@ -55,17 +55,23 @@ def modules(package: Path) -> dict[str, Path]:
     return found
 
 
-def imports(text: str, known: set[str], *, at_start: bool) -> Iterator[str]:
-    """Name the modules of the package that a module imports, when it starts or at any time."""
-    tree = ast.parse(text)
-    nodes = tree.body if at_start else list(ast.walk(tree))
-    for node in nodes:
+def imports(text: str, known: set[str]) -> Iterator[str]:
+    """Name the modules of the package that a module imports, at its start or later."""
+    for node in _run(ast.parse(text)):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("kanon_db"):
             base = (node.module or "").removeprefix("kanon_db").lstrip(".")
             for alias in node.names:
                 whole = f"{base}.{alias.name}".lstrip(".")
                 if whole in known or base:
                     yield whole if whole in known else base
+
+
+def _run(tree: ast.AST) -> Iterator[ast.AST]:
+    """Walk through what runs: not what only a type checker reads."""
+    for node in ast.iter_child_nodes(tree):
+        if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+            yield node
+            yield from _run(node)
 
 
 def room(module: str) -> int:
@@ -82,7 +88,7 @@ def upward_arrows(package: Path = ROOT / "kanon_db") -> list[str]:
     return [
         f"{module} -> {other}"
         for module, path in known.items()
-        for other in imports(path.read_text(encoding="utf-8"), set(known), at_start=False)
+        for other in imports(path.read_text(encoding="utf-8"), set(known))
         if room(other) > room(module)
     ]
 
@@ -91,7 +97,7 @@ def circles(package: Path = ROOT / "kanon_db") -> list[str]:
     """List the modules that import themselves, through others."""
     known = modules(package)
     arrows = {
-        module: set(imports(path.read_text(encoding="utf-8"), set(known), at_start=True))
+        module: set(imports(path.read_text(encoding="utf-8"), set(known)))
         for module, path in known.items()
     }
     found = []
@@ -118,6 +124,7 @@ def long_files(package: Path = ROOT / "kanon_db") -> list[str]:
 
 def public_parameters() -> dict[str, list[str]]:
     """Return where each public parameter and option is declared: operations by its name."""
+    sys.path.insert(0, str(ROOT))  # this checkout's package, whichever is installed
     from kanon_db.declaration import parameters_of
     from kanon_db.operations import operations
 

@@ -11,6 +11,7 @@ from kanon_db.declaration.operation import (
 from kanon_db.declaration.parameters import (
     REQUIRED,
     Parameter,
+    options,
     parameter,
     parameters_of,
     read_request,
@@ -31,7 +32,6 @@ from kanon_db.declaration.types import (
     json_object,
     number,
     numbers,
-    options,
     pair,
     unknown,
     whole,

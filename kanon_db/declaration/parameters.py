@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field
 from typing import Any, Final, TypeVar
 
-from kanon_db.declaration.types import Type, decoded, plain, unknown
+from kanon_db.declaration.types import Type, decoded, plain, read_object, unknown
 from kanon_db.errors import InvalidParameterError
 
 _Request = TypeVar("_Request")
@@ -147,3 +147,15 @@ def read_request(
         else:
             values[name] = parameter.read(parameter.default)  # written as a caller would
     return request(**values)
+
+
+def options(declared: type, what: str = "option") -> Type:
+    """Return the type of options: a JSON object of the fields of `declared`, all with defaults.
+
+    `what` one of them is called in a refusal.
+    """
+
+    def read(value: Any, name: str) -> Any:
+        return read_request(declared, read_object(value, name), what=what)
+
+    return Type("jsonb", "str | Mapping[str, Any]", read, "JSON", options=declared)

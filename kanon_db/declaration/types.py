@@ -169,7 +169,8 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-def _read_object(value: Any, name: str, *, is_exact: bool = True) -> Mapping[str, Any]:
+def read_object(value: Any, name: str, *, is_exact: bool = True) -> Mapping[str, Any]:
+    """Take a JSON object."""
     found = decoded(value, name, is_exact=is_exact)
     if not isinstance(found, Mapping) or not all(isinstance(key, str) for key in found):
         raise refused(name, "a JSON object")
@@ -178,7 +179,7 @@ def _read_object(value: Any, name: str, *, is_exact: bool = True) -> Mapping[str
 
 def _read_weights(value: Any, name: str) -> dict[str, Fraction]:
     weights = {
-        key: read_exact(weight, "a weight") for key, weight in _read_object(value, name).items()
+        key: read_exact(weight, "a weight") for key, weight in read_object(value, name).items()
     }
     if not all(weight > 0 for weight in weights.values()):
         raise refused("a weight", "a number above 0")
@@ -259,7 +260,7 @@ def json_object(read: Callable[[Mapping[str, Any]], Any], *, is_exact: bool = Tr
     return Type(
         "jsonb",
         "str | Mapping[str, Any]",
-        lambda value, name: read(_read_object(value, name, is_exact=is_exact)),
+        lambda value, name: read(read_object(value, name, is_exact=is_exact)),
         "JSON",
     )
 
@@ -273,16 +274,3 @@ def json_list() -> Type:
         return found
 
     return Type("jsonb", "str | Sequence[Any]", read, "JSON")
-
-
-def options(declared: type, what: str = "option") -> Type:
-    """Return the type of options: a JSON object of the fields of `declared`, all with defaults.
-
-    `what` one of them is called in a refusal.
-    """
-    from kanon_db.declaration.parameters import read_request
-
-    def read(value: Any, name: str) -> Any:
-        return read_request(declared, _read_object(value, name), what=what)
-
-    return Type("jsonb", "str | Mapping[str, Any]", read, "JSON", options=declared)
