@@ -81,8 +81,7 @@ def min_cost_flow(ncp: Ncp, k: int, *, pulse: Pulse = UNLIMITED) -> CodeArray:
         return np.arange(n, dtype=np.int32)[:, np.newaxis]
     graph = build(ncp, k)
     open_round(graph)
-    position = np.empty(n, dtype=np.int64)
-    position[graph.record] = np.arange(n)
+    position = np.argsort(graph.record)
     first = position[sort_greedy(ncp, k, improve=False, pulse=pulse)[graph.record, 1:]]
     cell = np.repeat(np.arange(n), k - 1)
     edges = np.union1d(first.ravel() * n + cell, _lightest(graph, k, pulse))

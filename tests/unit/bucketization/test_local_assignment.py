@@ -11,9 +11,9 @@ import pytest
 from kanon_db.algorithms.bucketization.local_assignment import LocalAssignment, assign_locally
 from kanon_db.algorithms.bucketization.marginal_refinement import refine
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
-from kanon_db.algorithms.bucketization.sort_keys import sort_keys
 from kanon_db.algorithms.bucketization.sorted_sweep import UNPLACED, place_left_over, sweep
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
+from kanon_db.algorithms.ground.sort_keys import sort_keys
 from kanon_db.errors import IneligibleError, InfeasibleError, InvalidParameterError
 from kanon_db.metrics.count_errors import count_errors
 from kanon_db.metrics.workload import random_queries
@@ -25,9 +25,12 @@ refinement = importlib.import_module("kanon_db.algorithms.bucketization.marginal
 ANY, HALF, THIRD = Fraction(1), Fraction(1, 2), Fraction(1, 3)
 
 
-@pytest.mark.parametrize("name", ["local_assignment", "sort_keys", "sorted_sweep"])
+@pytest.mark.parametrize(
+    "name",
+    ["bucketization.local_assignment", "bucketization.sorted_sweep", "ground.sort_keys"],
+)
 def test_examples(name: str) -> None:
-    results = doctest.testmod(importlib.import_module(f"kanon_db.algorithms.bucketization.{name}"))
+    results = doctest.testmod(importlib.import_module(f"kanon_db.algorithms.{name}"))
     assert results.attempted
     assert not results.failed
 
