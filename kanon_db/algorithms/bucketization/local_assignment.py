@@ -208,19 +208,16 @@ def _reopen(
         records = np.flatnonzero((buckets >= kept) | (buckets == UNPLACED))
         codes = sa_codes[records]
         counts = np.bincount(codes, minlength=len(privacy.thresholds))
-        if kept and privacy.ineligible(counts).any():
-            n_reopened *= 4
-            continue
         try:
-            setting = two_size(counts, privacy, max_bucket_size, pulse=pulse)
+            if not kept or not privacy.ineligible(counts).any():
+                setting = two_size(counts, privacy, max_bucket_size, pulse=pulse)
+                break
         except InfeasibleError:
             if not kept:
                 raise
-            n_reopened *= 4
-            continue
-        limits = privacy.occurrence_limits(setting.sizes)
-        buckets[records] = kept + assign_randomly(codes, counts, limits, setting, random)
-        return
+        n_reopened *= 4
+    limits = privacy.occurrence_limits(setting.sizes)
+    buckets[records] = kept + assign_randomly(codes, counts, limits, setting, random)
 
 
 def _by_size(buckets: IntArray) -> LocalAssignment:

@@ -9,12 +9,7 @@ from kanon_db.algorithms.freeform.assignments import as_assignments
 from kanon_db.algorithms.freeform.box_tree import open_round, refresh
 from kanon_db.algorithms.freeform.boxes import FAR
 from kanon_db.algorithms.freeform.descent import Search, find_cheapest, search_for
-from kanon_db.algorithms.freeform.graph import (
-    NONE,
-    Graph,
-    build,
-    matches_of_records,
-)
+from kanon_db.algorithms.freeform.graph import NONE, Graph, build, matches_of_records
 from kanon_db.algorithms.freeform.losses import pair_units
 from kanon_db.algorithms.freeform.sort_greedy import sort_greedy
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
