@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import importlib
 import threading
 
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.generalization.exact import pairwise, set_partition
+from kanon_db.algorithms.generalization.exact import pairwise
 from kanon_db.algorithms.generalization.optimal import optimal
 from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
@@ -16,6 +17,9 @@ from tests.unit.generalization.exhaustive import (
     random_microdata,
     total_loss,
 )
+
+# The package's attribute of this name is the function.
+set_partition = importlib.import_module("kanon_db.algorithms.generalization.exact.set_partition")
 
 
 class StoppedError(RuntimeError):
