@@ -24,11 +24,11 @@ from kanon_db.algorithms.bucketization.optimal import optimal
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.random_assignment import assign_randomly
 from kanon_db.algorithms.bucketization.setting import BucketSetting
-from kanon_db.algorithms.bucketization.sort_keys import sort_keys
 from kanon_db.algorithms.bucketization.specification import PrivacySpecification
 from kanon_db.algorithms.bucketization.two_size import two_size
 from kanon_db.algorithms.ground.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.ground.sort_keys import sort_keys
 from kanon_db.metrics.count_errors import CountErrors, estimated_counts, exact_counts
 from kanon_db.metrics.workload import CountQuery, random_queries
 from kanon_db.randomness import SecureRandom

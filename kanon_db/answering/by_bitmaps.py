@@ -167,7 +167,7 @@ class _Counter:
 
     def _values(self, operand: Expression) -> list[tuple[float, int]]:
         """Read the values of an expression on one attribute, each with its records."""
-        constants = _constants()
+        constants = Constants(array="$2")
         sql = write(operand, speller("b"), constants)
         (attribute,) = attributes(operand)
         found: dict[float, int] = {}
@@ -219,7 +219,7 @@ class _Counter:
 
     def _divide(self, attribute: str, keys: Sequence[tuple[int, Key]]) -> list[_Slice]:
         """Read the bitmaps of an attribute's values, those of one group together."""
-        constants, expressions = _constants(), [key.expression for _, key in keys]
+        constants, expressions = Constants(array="$2"), [key.expression for _, key in keys]
         written = [write(expression, speller("b"), constants) for expression in expressions]
         columns = ", ".join(
             f"to_jsonb({sql})::text AS j{i}, dense_rank() OVER (ORDER BY {sql}) AS r{i}"
@@ -237,7 +237,7 @@ class _Counter:
 
     def _read(self, condition: Expression) -> Truth:
         """Find the records for which a condition on one attribute is true, or unknown."""
-        constants = _constants()
+        constants = Constants(array="$2")
         sql = write(condition, speller("b"), constants)
         # A condition without any column is read once for each value of some attribute.
         (attribute,) = attributes(condition) or {self._tables.with_bitmaps[0]}
@@ -246,7 +246,3 @@ class _Counter:
         for row, bits in self._rows(columns, attribute, [condition], constants, possible):
             truth[row["holds"]] |= bits
         return Truth(truth[True], truth[False])
-
-
-def _constants() -> Constants:
-    return Constants(array="$2")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +11,6 @@ from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.algorithms.ground.distinct import distinct
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.errors import InvalidParameterError
-
-Normalization = Literal["n-1", "n", "binary"]
-"""What the number of values in a categorical set is related to; see :func:`class_ncp`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,16 +92,20 @@ def measure(microdata: Microdata, class_of_record: npt.ArrayLike) -> Generalizat
     >>> measured.gcp, measured.ob_gcp, measured.loss_by_attribute.tolist()
     (0.1875, 1.1666666666666665, [0.125, 0.25])
     """
-    classes = _checked(microdata, class_of_record)
+    classes = np.asarray(class_of_record, dtype=np.int64)
     n_records, m = microdata.codes.shape
+    if classes.shape != (n_records,) or (classes < -1).any():
+        raise InvalidParameterError(
+            "each record must have a class, or -1",
+            detail=f"classes: shape {classes.shape}, records: {n_records}",
+        )
     sizes = np.bincount(classes + 1, minlength=1)
     n_suppressed, occupied = int(sizes[0]), sizes[1:][sizes[1:] > 0]
     weights = np.array([attribute.weight for attribute in microdata.attributes])
 
     # Loss of all cells of each attribute.
     ncp, ob_ncp, binary = (
-        sizes[1:] @ of_classes + n_suppressed
-        for of_classes in _class_ncp(microdata, classes, get_args(Normalization))
+        sizes[1:] @ of_classes + n_suppressed for of_classes in class_ncp(microdata, classes)
     )
     return GeneralizationMetrics(
         n_records,
@@ -123,74 +122,46 @@ def measure(microdata: Microdata, class_of_record: npt.ArrayLike) -> Generalizat
     )
 
 
-def class_ncp(
-    microdata: Microdata,
-    class_of_record: npt.ArrayLike,
-    *,
-    normalization: Normalization = "n-1",
-) -> FloatArray:
+def class_ncp(microdata: Microdata, class_of_record: IntArray) -> FloatArray:
     """Find the normalized certainty penalty of each class in each attribute. Lower is better.
 
     Parameters
     ----------
     microdata : Microdata
-    class_of_record : array_like of int, shape (n_records,)
+    class_of_record : ndarray of int64, shape (n_records,)
         Equivalence class of each record, numbered from 0; -1 for a suppressed one.
-    normalization : {"n-1", "n", "binary"}
-        A set of c of the n values of a categorical attribute loses (c - 1) / (n - 1), in [0, 1];
-        (c - 1) / n; or c / n, but nothing if c = 1.
 
     Returns
     -------
-    ndarray of float64, shape (n_classes, m)
-        Without weights; 0 for a number that no record has as its class.
-
-    Raises
-    ------
-    InvalidParameterError
-        If there is not one class for each record, or the normalization is unknown.
+    ndarray of float64, shape (3, n_classes, m)
+        By each of three normalizations: a set of c of the n values of a categorical attribute
+        loses (c - 1) / (n - 1), in [0, 1]; (c - 1) / n; or c / n, but nothing if c = 1. Without
+        weights; 0 for a number that no record has as its class.
 
     Notes
     -----
-    **Source:** ``n-1``: [FF] Eq. (2). ``n``: [OB] Definition 8. ``binary``: [OB] Section 2.5, n
-    binary attributes of weight 1 / n each, of which those of the values in the set are not kept.
+    **Source:** [FF] Eq. (2); [OB] Definition 8; [OB] Section 2.5, n binary attributes of weight
+    1 / n each, of which those of the values in the set are not kept.
 
     A numeric class loses (max - min) / (U - L), and 1 if it holds NULL and numbers. NULL is one of
     the values of a categorical attribute.
     """
-    classes = _checked(microdata, class_of_record)
-    if normalization not in get_args(Normalization):
-        raise InvalidParameterError(
-            "the normalization is unknown", hint="take one of n-1, n, binary"
-        )
-    return _class_ncp(microdata, classes, [normalization])[0]
-
-
-def _class_ncp(
-    microdata: Microdata, classes: IntArray, normalizations: Sequence[Normalization]
-) -> list[FloatArray]:
-    """NCP of each class in each attribute, by each normalization."""
-    n_classes = int(classes.max(initial=-1)) + 1
-    order = np.argsort(classes, kind="stable")
-    order = order[np.searchsorted(classes[order], 0) :]
-    ordered = classes[order]
+    n_classes = int(class_of_record.max(initial=-1)) + 1
+    order = np.argsort(class_of_record, kind="stable")
+    order = order[np.searchsorted(class_of_record[order], 0) :]
+    ordered = class_of_record[order]
     starts = np.flatnonzero(np.diff(ordered, prepend=-1))
-    occupied = ordered[starts]
-    results = [np.zeros((n_classes, len(microdata.attributes))) for _ in normalizations]
-    if not occupied.size:
-        return results
-    for j, attribute in enumerate(microdata.attributes):
+    result = np.zeros((3, n_classes, len(microdata.attributes)))
+    for j, attribute in enumerate(microdata.attributes if starts.size else ()):
         codes = microdata.codes[order, j].astype(np.int64)
-        if attribute.numbers is not None:
+        if attribute.numbers is None:
+            keys = distinct(ordered * attribute.n_values + codes)
+            counts = np.bincount(keys // attribute.n_values, minlength=n_classes)
+            result[:, :, j] = _set_loss(counts, attribute.n_values)
+        else:
             loss = _range_loss(attribute, attribute.numbers[codes], starts)
-            for ncp in results:
-                ncp[occupied, j] = loss
-            continue
-        keys = distinct(ordered * attribute.n_values + codes)
-        counts = np.bincount(keys // attribute.n_values, minlength=n_classes)
-        for normalization, ncp in zip(normalizations, results, strict=True):
-            ncp[:, j] = _set_loss(counts, attribute.n_values, normalization)
-    return results
+            result[:, ordered[starts], j] = loss
+    return result
 
 
 def _range_loss(attribute: Attribute, numbers: FloatArray, starts: IntArray) -> FloatArray:
@@ -209,21 +180,7 @@ def _range_loss(attribute: Attribute, numbers: FloatArray, starts: IntArray) -> 
     return loss
 
 
-def _set_loss(counts: IntArray, n_values: int, normalization: Normalization) -> FloatArray:
-    """NCP of classes with so many distinct values."""
+def _set_loss(counts: IntArray, n: int) -> FloatArray:
+    """Loss of sets of so many of n values, by each normalization."""
     others = np.maximum(counts - 1, 0)
-    if normalization == "n-1":
-        return others / max(n_values - 1, 1)
-    if normalization == "n":
-        return others / n_values
-    return np.where(counts > 1, counts, 0) / n_values
-
-
-def _checked(microdata: Microdata, class_of_record: npt.ArrayLike) -> IntArray:
-    classes = np.asarray(class_of_record, dtype=np.int64)
-    if classes.shape != (microdata.n_records,) or (classes < -1).any():
-        raise InvalidParameterError(
-            "each record must have a class, or -1",
-            detail=f"classes: shape {classes.shape}, records: {microdata.n_records}",
-        )
-    return classes
+    return np.stack([others / max(n - 1, 1), others / n, np.where(counts > 1, counts, 0) / n])

@@ -10,15 +10,14 @@ from kanon_db.algorithms.bucketization.marginal_refinement import refine
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.random_assignment import Permuter, assign_randomly
 from kanon_db.algorithms.bucketization.setting import BucketSetting
-from kanon_db.algorithms.bucketization.sort_keys import sort_keys
 from kanon_db.algorithms.bucketization.sorted_sweep import UNPLACED, place_left_over, sweep
 from kanon_db.algorithms.bucketization.two_size import MAX_BUCKET_SIZE, two_size
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, SmallIntArray
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
+from kanon_db.algorithms.ground.sort_keys import sort_keys
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
 _MAX_CELLS = 2**26  # occurrence limits held at once: 128 MB
-_SIZES_PER_BLOCK = 64
 _LEAST_LARGEST = 64
 _FIRST_REOPENED = 4
 _TERMS_OF_REFINEMENT = 2 * 10**9  # a few seconds
@@ -177,12 +176,7 @@ def _limits(
             detail=f"{n_values:,} sensitive values, max_bucket_size = {max_bucket_size}",
             hint=f"lower max_bucket_size to at most {_MAX_CELLS // n_values - 1}",
         )
-    limits = np.empty((n_values, largest + 1), dtype=np.int16)
-    for start in range(0, largest + 1, _SIZES_PER_BLOCK):
-        pulse.beat()
-        sizes = np.arange(start, min(start + _SIZES_PER_BLOCK, largest + 1))
-        limits[:, sizes] = privacy.occurrence_limits(sizes)
-    return limits
+    return privacy.limits_of_many(np.arange(largest + 1), pulse)
 
 
 def _similar_order(qi_codes: CodeArray, random: Permuter) -> IntArray:
@@ -214,19 +208,16 @@ def _reopen(
         records = np.flatnonzero((buckets >= kept) | (buckets == UNPLACED))
         codes = sa_codes[records]
         counts = np.bincount(codes, minlength=len(privacy.thresholds))
-        if kept and privacy.ineligible(counts).any():
-            n_reopened *= 4
-            continue
         try:
-            setting = two_size(counts, privacy, max_bucket_size, pulse=pulse)
+            if not kept or not privacy.ineligible(counts).any():
+                setting = two_size(counts, privacy, max_bucket_size, pulse=pulse)
+                break
         except InfeasibleError:
             if not kept:
                 raise
-            n_reopened *= 4
-            continue
-        limits = privacy.occurrence_limits(setting.sizes)
-        buckets[records] = kept + assign_randomly(codes, counts, limits, setting, random)
-        return
+        n_reopened *= 4
+    limits = privacy.occurrence_limits(setting.sizes)
+    buckets[records] = kept + assign_randomly(codes, counts, limits, setting, random)
 
 
 def _by_size(buckets: IntArray) -> LocalAssignment:

@@ -9,9 +9,9 @@ import numba
 import numpy as np
 
 from kanon_db.algorithms.bucketization.random_assignment import Permuter
-from kanon_db.algorithms.bucketization.sort_keys import sort_keys
 from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray, Integer
 from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.ground.sort_keys import sort_keys
 
 _LEAST_RECORDS = 100  # fewer records of a cell could be moved for the sake of one of them
 _MAX_MARGINALS = 36  # as many as 8 quasi-identifiers have: more take time and add little

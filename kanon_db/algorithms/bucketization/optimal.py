@@ -27,7 +27,6 @@ MAX_CELLS = 2**22
 MAX_RECORDS = 2**32
 """Largest table: the solver has been seen to run on and on with numbers of ten times that."""
 
-_SIZES_PER_BLOCK = 64
 _MAX_SINGLE_TYPES = 256  # added at once
 _LARGEST_SUPPLY = 2**31  # of fractional settings, in fractions of a record
 _TOLERANCE = 1e-4  # of the solver, in records and in loss, both of which are whole
@@ -179,12 +178,7 @@ class _Table:
             )
         n_values = np.array(list(types.values()))
         of_types = FPrimePrivacy(tuple(threshold for _, threshold in types))
-        limits = np.empty((n_values.size, sizes.size), dtype=np.int64)
-        for start in range(0, sizes.size, _SIZES_PER_BLOCK):
-            pulse.beat()
-            block = slice(start, start + _SIZES_PER_BLOCK)
-            limits[:, block] = of_types.occurrence_limits(sizes[block])
-        limits *= n_values[:, np.newaxis]
+        limits = of_types.limits_of_many(sizes, pulse) * n_values[:, np.newaxis]
         return cls(
             sizes,
             np.array([count for count, _ in types]) * n_values,

@@ -37,11 +37,6 @@ class SettingProgram:
     room: IntArray
     needed: IntArray
 
-    @property
-    def losses(self) -> IntArray:
-        """Loss of one bucket of each size."""
-        return (self.sizes - 1) ** 2
-
 
 def solve_setting(
     program: SettingProgram, near: IntArray, start: IntArray | None, *, whole: bool, pulse: Pulse
@@ -73,7 +68,7 @@ def solve_setting(
     most = lacking.astype(np.float64)
     most[1:] = np.inf  # all records are held exactly once, and those of a set at least once
     model = Model(
-        costs=program.losses,
+        costs=(program.sizes - 1) ** 2,
         lower=-near,
         upper=program.n_records // program.sizes - near,
         is_whole=np.full(near.size, whole),

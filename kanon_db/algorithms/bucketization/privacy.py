@@ -13,8 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from kanon_db.algorithms.bucketization.setting import record_counts
-from kanon_db.algorithms.ground.arrays import BoolArray, IntArray
+from kanon_db.algorithms.ground.arrays import BoolArray, IntArray, SmallIntArray
+from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.errors import InvalidParameterError
+
+_SIZES_PER_BLOCK = 64
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,15 @@ class FPrimePrivacy:
         products = np.array(numerators, dtype=integer)[:, np.newaxis] * columns.astype(integer)
         limits: IntArray = products // np.array(denominators, dtype=integer)[:, np.newaxis]
         return limits.astype(np.int64)
+
+    def limits_of_many(self, sizes: IntArray, pulse: Pulse) -> SmallIntArray:
+        """Return the occurrence limits of sizes up to 2^15 - 1, a block of sizes at a time."""
+        limits = np.empty((len(self.thresholds), sizes.size), dtype=np.int16)
+        for start in range(0, sizes.size, _SIZES_PER_BLOCK):
+            pulse.beat()
+            block = slice(start, start + _SIZES_PER_BLOCK)
+            limits[:, block] = self.occurrence_limits(sizes[block])
+        return limits
 
     def smallest_bucket_size(self) -> int:
         """Smallest bucket that may hold any record: M = min_i ceil(1 / f'_i).

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.bucketization.loss import bucket_size_loss, mean_squared_bucket_size
 from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.errors import InvalidParameterError
 
@@ -107,13 +106,21 @@ class BucketSetting:
 
     @property
     def loss(self) -> int:
-        """Loss, [GB] Eq. (2); see :func:`~.loss.bucket_size_loss`."""
-        return bucket_size_loss(self.sizes, self.counts)
+        """Loss, [GB] Eq. (2): the sum over the buckets of (size - 1) squared, exact.
+
+        Lower is better: 0 when every record is a bucket of its own, (n_records - 1) squared when
+        all records share one bucket.
+        """
+        return sum(count * (size - 1) ** 2 for size, count in self.pairs)
 
     @property
     def msbs(self) -> float:
-        """MSBS, [GB] Eq. (1); see :func:`~.loss.mean_squared_bucket_size`."""
-        return mean_squared_bucket_size(self.sizes, self.counts)
+        """Mean squared bucket size, [GB] Definition 2: the loss per record. Lower is better.
+
+        It is loss / (n_records - 1), and 0.0 for fewer than two records. For equal buckets of size
+        l it is close to (l - 1)² / l, not "between l - 1 and l" as [GB] Section 3.2 says.
+        """
+        return self.loss / (self.n_records - 1) if self.n_records > 1 else 0.0
 
 
 def record_counts(counts: npt.ArrayLike, n_values: int | None = None) -> tuple[IntArray, int]:

@@ -153,7 +153,8 @@ class PrivacySpecification:
         >>> PrivacySpecification.parse('{"base": 0.02, "values": {"HIV": "1/3"}}').describe()
         'base 0.02, 1 value with a threshold of its own'
         """
-        rules = [f"{rule} {text}" for rule, text in self._written_rules.items()]
+        numbers = {rule: getattr(self, rule) for rule in _RULES}
+        rules = [f"{rule} {exact_text(x)}" for rule, x in numbers.items() if x is not None]
         if self.values:
             n_values = len(self.values)
             rules.append(
@@ -162,11 +163,6 @@ class PrivacySpecification:
                 else "1 value with a threshold of its own"
             )
         return ", ".join(rules)
-
-    @property
-    def _written_rules(self) -> dict[str, str]:
-        rules = {rule: getattr(self, rule) for rule in _RULES}
-        return {rule: exact_text(number) for rule, number in rules.items() if number is not None}
 
     def thresholds(self, values: Sequence[str | None], counts: npt.ArrayLike) -> FPrimePrivacy:
         """Apply the rules to the sensitive values of a table.

@@ -25,7 +25,6 @@ MAX_BUCKET_SIZE = 5000
 _MAX_SUGGESTED_SIZE = 1000
 _MAX_CELLS = 2**26  # occurrence limits held at once: 128 MB
 # Each of these is a few milliseconds of work.
-_SIZES_PER_BLOCK = 64
 _PAIRS_PER_BLOCK = 2**14
 _CELLS_PER_CHUNK = 2**16
 _FIRST_CHUNK = 32
@@ -173,11 +172,7 @@ class _Instance:
         counts = np.array([count for count, _ in types], dtype=np.int64)
         privacy = FPrimePrivacy(tuple(threshold for _, threshold in types))
         n_values = np.array(list(types.values()), dtype=np.int64)
-        limits = np.empty((counts.size, largest + 1), dtype=np.int16)
-        for start in range(0, largest + 1, _SIZES_PER_BLOCK):
-            pulse.beat()
-            sizes = np.arange(start, min(start + _SIZES_PER_BLOCK, largest + 1))
-            limits[:, sizes] = privacy.occurrence_limits(sizes)
+        limits = privacy.limits_of_many(np.arange(largest + 1), pulse)
         capacity = np.zeros(largest + 1, dtype=np.int64)
         for size in range(smallest, largest + 1):
             pulse.beat()

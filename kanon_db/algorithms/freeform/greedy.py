@@ -56,8 +56,7 @@ def greedy(ncp: Ncp, k: int, *, improve: bool = True, pulse: Pulse = UNLIMITED) 
     >>> greedy(Ncp.of(table), 2).tolist()
     [[0, 1], [1, 0], [2, 3], [3, 2]]
     """
-    rank = np.empty(ncp.values.shape[0], dtype=np.int64)
-    rank[lexicographic_order(ncp.values)] = np.arange(rank.size)
+    rank = np.argsort(lexicographic_order(ncp.values))
     return run_rounds(ncp, k, partial(_assign, rank), greedily=True, improve=improve, pulse=pulse)
 
 

@@ -65,8 +65,7 @@ def improved_matches(ncp: Ncp, matches: CodeArray, *, pulse: Pulse = UNLIMITED) 
     if k == 1 or n <= k or not units_lost(ncp, matches):
         return matches
     order = lexicographic_order(ncp.values)
-    rank = np.empty(n, dtype=np.int64)
-    rank[order] = np.arange(n)
+    rank = np.argsort(order)
     # Chance decides here how much is lost, not who is who.
     random = np.random.default_rng(0)
     in_order = ncp.of_records(order)

@@ -9,12 +9,7 @@ from kanon_db.algorithms.freeform.assignments import as_assignments
 from kanon_db.algorithms.freeform.box_tree import open_round, refresh
 from kanon_db.algorithms.freeform.boxes import FAR
 from kanon_db.algorithms.freeform.descent import Search, find_cheapest, search_for
-from kanon_db.algorithms.freeform.graph import (
-    NONE,
-    Graph,
-    build,
-    matches_of_records,
-)
+from kanon_db.algorithms.freeform.graph import NONE, Graph, build, matches_of_records
 from kanon_db.algorithms.freeform.losses import pair_units
 from kanon_db.algorithms.freeform.sort_greedy import sort_greedy
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
@@ -81,8 +76,7 @@ def min_cost_flow(ncp: Ncp, k: int, *, pulse: Pulse = UNLIMITED) -> CodeArray:
         return np.arange(n, dtype=np.int32)[:, np.newaxis]
     graph = build(ncp, k)
     open_round(graph)
-    position = np.empty(n, dtype=np.int64)
-    position[graph.record] = np.arange(n)
+    position = np.argsort(graph.record)
     first = position[sort_greedy(ncp, k, improve=False, pulse=pulse)[graph.record, 1:]]
     cell = np.repeat(np.arange(n), k - 1)
     edges = np.union1d(first.ravel() * n + cell, _lightest(graph, k, pulse))

@@ -7,12 +7,7 @@ import numpy as np
 from kanon_db.algorithms.freeform.assignments import as_assignments
 from kanon_db.algorithms.freeform.box_tree import open_round
 from kanon_db.algorithms.freeform.descent import search_for
-from kanon_db.algorithms.freeform.graph import (
-    NONE,
-    build,
-    extend,
-    matches_of_records,
-)
+from kanon_db.algorithms.freeform.graph import NONE, build, extend, matches_of_records
 from kanon_db.algorithms.freeform.losses import pair_units
 from kanon_db.algorithms.freeform.sort_greedy import take_lightest
 from kanon_db.algorithms.ground.arrays import CodeArray

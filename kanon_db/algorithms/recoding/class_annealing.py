@@ -17,12 +17,7 @@ from kanon_db.algorithms.recoding.class_summaries import (
     move,
     summarize,
 )
-from kanon_db.algorithms.recoding.constraints import (
-    NO_RULES,
-    Constraint,
-    Rules,
-    holds_after,
-)
+from kanon_db.algorithms.recoding.constraints import NO_RULES, Constraint, Rules, holds_after
 from kanon_db.algorithms.recoding.cooling import (
     Schedule,
     random_bits,

@@ -11,11 +11,7 @@ import numpy.typing as npt
 
 from kanon_db.algorithms.ground.arrays import BoolArray, CodeArray, IntArray
 from kanon_db.algorithms.ground.distinct import distinct
-from kanon_db.algorithms.recoding.exact_loss import (
-    NULL,
-    ExactLoss,
-    simplest_fraction,
-)
+from kanon_db.algorithms.recoding.exact_loss import NULL, ExactLoss, simplest_fraction
 from kanon_db.algorithms.recoding.microdata import Microdata
 
 _MAX_UNITS = 2**29  # loss of a record: positions, NULL's included, and their sums fit 32 bits
@@ -95,17 +91,14 @@ class Ncp:
         whole = np.where(
             exact.numeric, exact.whole, exact.of_count[np.arange(n_values.size), n_values]
         )
-        divisor = -(-int(whole.sum()) // _MAX_UNITS)
-        if divisor > 1:
-            whole = whole // divisor
+        divisor = max(-(-int(whole.sum()) // _MAX_UNITS), 1)
+        whole = whole // divisor
         step = np.where(exact.numeric, 0, whole // np.maximum(n_values - 1, 1))
         values = exact.values
         for j in np.flatnonzero(exact.numeric):
-            positions = values[:, j]
-            if divisor > 1:
-                positions = np.where(positions == NULL, NULL, positions // divisor)
-            values[:, j] = np.where(positions == NULL, 2 * whole[j], positions)
-        unit = exact.unit * max(divisor, 1)
+            is_null = values[:, j] == NULL
+            values[:, j] = np.where(is_null, 2 * whole[j], values[:, j] // divisor)
+        unit = exact.unit * divisor
         weights = [simplest_fraction(attribute.weight) for attribute in microdata.attributes]
         return cls(
             np.ascontiguousarray(values, dtype=np.int32),

@@ -58,11 +58,6 @@ class Suppression:
         return Fraction(int(costs @ self._n_records), self.patterns.cost_unit)
 
     @property
-    def records_of_pattern(self) -> IntArray:
-        """Number of records of each pattern, without the left-over ones; shape (p,)."""
-        return self._n_records[:-1]
-
-    @property
     def _n_records(self) -> IntArray:
         """Number of records of each pattern, and of left-over ones."""
         n_patterns = len(self.patterns)

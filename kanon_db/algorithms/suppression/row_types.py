@@ -8,9 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.ground.sort_keys import sort_keys
 from kanon_db.errors import InvalidParameterError
-
-_LARGEST_KEY = 2**62
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,8 +94,8 @@ def identical_rows(codes: IntArray) -> IntArray:
 
     Notes
     -----
-    The codes of a row are packed into one integer, column by column; where that would overflow,
-    what is packed so far is numbered anew. So equal numbers mean equal rows, without collisions.
+    The codes of a row are packed into one integer, so that equal numbers mean equal rows, without
+    collisions.
     Cost: one sort of n_records integers, as a rule.
 
     Examples
@@ -104,14 +103,7 @@ def identical_rows(codes: IntArray) -> IntArray:
     >>> identical_rows(np.array([[5, 2], [0, 9], [5, 2]])).tolist()
     [1, 0, 1]
     """
-    keys = np.zeros(codes.shape[0], dtype=np.int64)
-    n_keys = 1
-    for column in codes.T:
-        n_codes = int(column.max(initial=0)) + 1
-        if n_keys * n_codes > _LARGEST_KEY:
-            keys = np.unique(keys, return_inverse=True)[1]
-            n_keys = int(keys.max(initial=0)) + 1
-        keys = keys * n_codes + column
-        n_keys *= n_codes
-    labels: IntArray = np.unique(keys, return_inverse=True)[1]
+    if not codes.shape[1]:
+        return np.zeros(codes.shape[0], dtype=np.int64)
+    labels: IntArray = np.unique(sort_keys(list(codes.T)), return_inverse=True)[1]
     return labels

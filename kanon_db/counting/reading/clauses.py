@@ -174,11 +174,9 @@ class _QueryReader(ExpressionReader):
             self.require("desc")
         else:
             self.takes("asc")
-        if self.takes("nulls", "first"):
-            return OrderText(expression, is_descending, nulls_first=True)
-        if self.takes("nulls", "last"):
-            return OrderText(expression, is_descending, nulls_first=False)
-        return OrderText(expression, is_descending, nulls_first=is_descending)
+        nulls_last = self.takes("nulls", "last")
+        nulls_first = not nulls_last and (self.takes("nulls", "first") or is_descending)
+        return OrderText(expression, is_descending, nulls_first)
 
     def row_count(self, node: exp.Expr) -> int:
         lexeme = self.leaf(node, "number")

@@ -10,9 +10,9 @@ import pytest
 from kanon_db.algorithms.bucketization.local_assignment import LocalAssignment, assign_locally
 from kanon_db.algorithms.bucketization.marginal_refinement import refine
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
-from kanon_db.algorithms.bucketization.sort_keys import sort_keys
 from kanon_db.algorithms.bucketization.sorted_sweep import UNPLACED, place_left_over, sweep
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
+from kanon_db.algorithms.ground.sort_keys import sort_keys
 from kanon_db.errors import IneligibleError, InfeasibleError, InvalidParameterError
 from kanon_db.metrics.count_errors import count_errors
 from kanon_db.metrics.workload import random_queries

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+import importlib
 import threading
-from importlib import import_module
 
 import numpy as np
 import pytest
@@ -18,8 +18,8 @@ from tests.unit.generalization.exhaustive import (
     total_loss,
 )
 
-set_partition = import_module("kanon_db.algorithms.generalization.exact.set_partition")
-"""The module; the face of its package has the function of that name."""
+# The package's attribute of this name is the function.
+set_partition = importlib.import_module("kanon_db.algorithms.generalization.exact.set_partition")
 
 
 class StoppedError(RuntimeError):

@@ -22,18 +22,15 @@ def test_examples() -> None:
 
 
 def test_numbers_and_null_lose_the_whole_range_and_null_alone_nothing() -> None:
-    ncp = class_ncp(TABLE, [0, 0, 1, 1, 2, 2])
+    ncp = class_ncp(TABLE, np.array([0, 0, 1, 1, 2, 2]))[0]
     assert ncp.tolist() == [[0.25, 0.5], [1.0, 0.0], [0.0, 0.0]]
 
 
 def test_normalizations_of_sets() -> None:
-    sets = {
-        normalization: class_ncp(TABLE, [0, 0, 0, 1, 1, 2], normalization=normalization)[:, 1]
-        for normalization in ("n-1", "n", "binary")
-    }
-    assert sets["n-1"].tolist() == [1.0, 0.5, 0.0]
-    assert sets["n"] == pytest.approx([2 / 3, 1 / 3, 0])
-    assert sets["binary"] == pytest.approx([1, 2 / 3, 0])
+    by_pairs, by_values, binary = class_ncp(TABLE, np.array([0, 0, 0, 1, 1, 2]))[:, :, 1]
+    assert by_pairs.tolist() == [1.0, 0.5, 0.0]
+    assert by_values == pytest.approx([2 / 3, 1 / 3, 0])
+    assert binary == pytest.approx([1, 2 / 3, 0])
 
 
 def test_measures_of_classes_and_suppressed_records() -> None:
@@ -65,5 +62,3 @@ def test_an_attribute_of_one_value_loses_nothing() -> None:
 def test_refusals() -> None:
     with pytest.raises(InvalidParameterError, match="must have a class"):
         measure(TABLE, [0, 0])
-    with pytest.raises(InvalidParameterError, match="normalization is unknown"):
-        class_ncp(TABLE, [0] * 6, normalization="n+1")  # type: ignore[arg-type]

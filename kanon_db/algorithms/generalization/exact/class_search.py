@@ -74,8 +74,7 @@ class ClassSearch:
     ) -> None:
         self._order = np.argsort(-duals, kind="stable")
         cuts = PairCuts.none(duals.size) if cuts is None else cuts
-        rank = np.empty_like(self._order)
-        rank[self._order] = np.arange(duals.size)
+        rank = np.argsort(self._order)
         self._types = types.take(self._order)
         self._cuts = PairCuts.of(rank[cuts.members], cuts.prices, duals.size)
         self._goal = Goal(duals[self._order], k, limit, quota)

@@ -61,13 +61,9 @@ class DistinctRecords(NamedTuple):
     def scaled(self, factor: int) -> DistinctRecords:
         """Return the same types with losses in units smaller by a factor."""
         positions = self.numeric & (self.values != NULL)
-        return DistinctRecords(
-            np.where(positions, self.values * factor, self.values),
-            self.copies,
-            self.numeric,
-            self.whole * factor,
-            self.of_count * factor,
-        )
+        values = np.where(positions, self.values * factor, self.values)
+        whole, of_count = self.whole * factor, self.of_count * factor
+        return self._replace(values=values, whole=whole, of_count=of_count)
 
     @property
     def largest_loss(self) -> int:

@@ -44,8 +44,7 @@ def improve_neighborhoods(
     -----
     The neighbors of a class are those that lose least when joined with it.
     """
-    rank = np.empty_like(order)
-    rank[order] = np.arange(order.size)
+    rank = np.argsort(order)
     classes = [np.sort(rank[class_of_record == number]) for number in np.unique(class_of_record)]
     for n_groups in _GROUPS:
         _improve(exact, order, classes, k, n_groups * k, pulse)

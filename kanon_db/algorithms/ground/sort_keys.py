@@ -6,18 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
+from kanon_db.algorithms.ground.arrays import AnyIntArray, IntArray
 
 _LARGEST_KEY = 2**62
 
 
-def sort_keys(columns: Sequence[CodeArray], *, reflected: bool = False) -> IntArray:
+def sort_keys(columns: Sequence[AnyIntArray], *, reflected: bool = False) -> IntArray:
     """Pack the codes of each record, the first attribute foremost.
 
     Parameters
     ----------
-    columns : sequence of ndarray of int32, shape (n_records,)
-        Codes of each attribute, at least 0; at least one attribute.
+    columns : sequence of ndarray of int, shape (n_records,)
+        Codes of each attribute, in [0, 2^31); at least one attribute.
     reflected : bool
         Let the order within an attribute turn back and forth, as in a reflected Gray code, so
         that records on either side of a change in one attribute tend to agree in the next.
