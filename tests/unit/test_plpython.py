@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kanon_db.interfaces.plpython import _choose_cache
+import kanon_db
+from kanon_db.declaration import columns
+from kanon_db.errors import InUseError
+from kanon_db.interfaces import plpython
+from kanon_db.interfaces.plpython import _choose_cache, call
+from kanon_db.operations import operations
 
 
 @pytest.mark.parametrize("writable", [True, False])
@@ -30,3 +40,92 @@ def test_a_place_that_is_given_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/nonexistent")
     _choose_cache()
     assert os.environ["NUMBA_CACHE_DIR"] == "/given"
+
+
+class Server:
+    """What a call sees of PL/Python: whether the work was undone."""
+
+    def __init__(self) -> None:
+        self.ends: list[str] = []
+
+    @contextmanager
+    def subtransaction(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.ends.append("undone")
+            raise
+        self.ends.append("kept")
+
+
+def answer(operation: str, **given: Any) -> Any:
+    return json.loads(call(Server(), operation, json.dumps(given)))
+
+
+def test_a_value_is_returned() -> None:
+    assert answer("version") == {"value": kanon_db.__version__}
+
+
+def test_a_refusal_is_returned() -> None:
+    refused = answer("verify", name=None)["error"]
+    assert refused == {"message": "name must not be NULL", "sqlstate": "22023"}
+    refused = answer("verify", nam="a")["error"]
+    assert refused["message"] == "the parameter is not known"
+    assert refused["hint"].startswith("did you mean name?")
+
+
+class Row:
+    text, number, infinite, key, many = "a", 1.5, float("inf"), '{"a": [1]}', {"x": float("nan")}
+
+
+@pytest.fixture
+def performed(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """An operation that does as it is told."""
+    told: dict[str, Any] = {}
+    operation = replace(
+        operations()["metrics"],
+        function="tests.unit.test_plpython:perform",
+        result=columns(text="text", number="numeric", infinite="float8", key="jsonb", many="jsonb"),
+    )
+    monkeypatch.setattr(plpython, "operations", lambda: {"told": operation})
+    monkeypatch.setattr("tests.unit.test_plpython.perform", lambda *_, **__: told["does"]())
+    return told
+
+
+def perform(*_: object, **__: object) -> None:
+    """Replaced by each test."""
+
+
+def test_rows_are_json(performed: dict[str, Any]) -> None:
+    performed["does"] = lambda: [Row]
+    server = Server()
+    found = json.loads(call(server, "told", '{"name": "a"}'))
+    row = {"text": "a", "number": 1.5, "infinite": "inf", "key": {"a": [1]}, "many": {"x": "nan"}}
+    assert found == {"rows": [row]}
+    assert server.ends == ["kept"]
+
+
+def test_a_refusal_undoes_what_was_done(performed: dict[str, Any]) -> None:
+    def refuse() -> None:
+        raise InUseError("taken", detail="where", hint="what to do")
+
+    performed["does"] = refuse
+    server = Server()
+    found = json.loads(call(server, "told", '{"name": "a"}'))
+    assert found["error"] == {
+        "message": "taken", "sqlstate": "55006", "detail": "where", "hint": "what to do",
+    }  # fmt: skip
+    assert server.ends == ["undone"]
+
+
+def test_a_defect_says_where_and_no_more(performed: dict[str, Any]) -> None:
+    def fail() -> None:
+        raise ValueError("the data of a person")
+
+    performed["does"] = fail
+    server = Server()
+    error = json.loads(call(server, "told", '{"name": "a"}'))["error"]
+    assert error["message"] == "kanon_db failed by a defect of its own"
+    assert "ValueError" in error["detail"]
+    assert "person" not in json.dumps(error)
+    assert server.ends == ["undone"]
