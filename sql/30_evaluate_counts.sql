@@ -1,5 +1,5 @@
 -- Written by `make generate` from what kanon_db/operations.py declares: change it there.
--- evaluate_counts(): relative errors of a bucketization's answers to random count queries, beside its source.
+-- evaluate_counts(): relative errors of a bucketization's answers to random count queries, against its source.
 CREATE OR REPLACE FUNCTION kanon.python_evaluate_counts(arguments jsonb) RETURNS jsonb
 LANGUAGE plpython3u VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -49,7 +49,7 @@ BEGIN
         AS found (expected_selectivity double precision, n_queries bigint, undefined bigint, mean_relative_error double precision, median_relative_error double precision);
 END
 $function$;
-COMMENT ON FUNCTION kanon.evaluate_counts IS 'relative errors of a bucketization''s answers to random count queries, beside its source';
+COMMENT ON FUNCTION kanon.evaluate_counts IS 'relative errors of a bucketization''s answers to random count queries, against its source';
 
 REVOKE ALL ON FUNCTION
     kanon.evaluate_counts(text, integer, integer[], double precision[], bigint),

@@ -1,5 +1,5 @@
 -- Written by `make generate` from what kanon_db/operations.py declares: change it there.
--- explain_count(): say what of a query's answer is exact, what is estimated, and how.
+-- explain_count(): say which parts of a query are exact, which are estimated, and how.
 CREATE OR REPLACE FUNCTION kanon.python_explain_count(arguments jsonb) RETURNS jsonb
 LANGUAGE plpython3u STABLE
 SET search_path = pg_catalog, pg_temp
@@ -41,7 +41,7 @@ BEGIN
         AS found (part text, description text, accuracy text, std_error double precision);
 END
 $function$;
-COMMENT ON FUNCTION kanon.explain_count IS 'say what of a query''s answer is exact, what is estimated, and how';
+COMMENT ON FUNCTION kanon.explain_count IS 'say which parts of a query are exact, which are estimated, and how';
 
 REVOKE ALL ON FUNCTION
     kanon.explain_count(text),

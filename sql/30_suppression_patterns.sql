@@ -1,5 +1,5 @@
 -- Written by `make generate` from what kanon_db/operations.py declares: change it there.
--- suppression_patterns(): the pattern vectors that a list or rules allow, in the order in which they are tried.
+-- suppression_patterns(): the pattern vectors that patterns or rules allow, in the order in which they are tried.
 CREATE OR REPLACE FUNCTION kanon.python_suppression_patterns(arguments jsonb) RETURNS jsonb
 LANGUAGE plpython3u STABLE
 SET search_path = pg_catalog, pg_temp
@@ -47,7 +47,7 @@ BEGIN
         AS found ("position" integer, pattern text, suppressed text[], cost double precision);
 END
 $function$;
-COMMENT ON FUNCTION kanon.suppression_patterns IS 'the pattern vectors that a list or rules allow, in the order in which they are tried';
+COMMENT ON FUNCTION kanon.suppression_patterns IS 'the pattern vectors that patterns or rules allow, in the order in which they are tried';
 
 REVOKE ALL ON FUNCTION
     kanon.suppression_patterns(regclass, text[], jsonb, jsonb),

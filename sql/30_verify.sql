@@ -1,5 +1,5 @@
 -- Written by `make generate` from what kanon_db/operations.py declares: change it there.
--- verify(): check a publication from its published relations alone.
+-- verify(): check a publication, using only its published relations.
 CREATE OR REPLACE FUNCTION kanon.python_verify(arguments jsonb) RETURNS jsonb
 LANGUAGE plpython3u VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -41,7 +41,7 @@ BEGIN
         AS found ("check" text, bound text, measured text, holds boolean);
 END
 $function$;
-COMMENT ON FUNCTION kanon.verify IS 'check a publication from its published relations alone';
+COMMENT ON FUNCTION kanon.verify IS 'check a publication, using only its published relations';
 
 REVOKE ALL ON FUNCTION
     kanon.verify(text),

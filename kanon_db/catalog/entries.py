@@ -107,7 +107,7 @@ def find_publication(session: Session, name: str) -> Publication:
     )
     if not rows:
         raise NotFoundError(
-            "there is no such publication, or it is not yours to read",
+            "there is no such publication, or you may not read it",
             detail=f'name "{name}"',
             hint="TABLE kanon.publications lists the ones that you may read",
         )

@@ -18,20 +18,22 @@ def check_publication_name(name: str) -> None:
     Raises
     ------
     InvalidNameError
-        When it is empty, holds a character that no name can, or leaves no room for the suffixes.
+        When it is empty, contains a character that no name can, or leaves no room for suffixes.
     """
     limit = MAX_NAME_BYTES - len(_LONGEST_SUFFIX)
     if not name:
         raise InvalidNameError("a publication needs a name", hint="give a name like census_b")
     if "\0" in name:
-        raise InvalidNameError("a publication's name holds a NUL character")
+        raise InvalidNameError("a publication's name contains a NUL character")
     if any("\ud800" <= character <= "\udfff" for character in name):
-        raise InvalidNameError("a publication's name holds half a character, a lone surrogate")
+        raise InvalidNameError(
+            "a publication's name contains a lone surrogate, which is not a character"
+        )
     if (n_bytes := len(name.encode())) > limit:
         raise InvalidNameError(
             "a publication's name is too long",
-            detail=f"it has {n_bytes} bytes; {limit} are allowed, since its tables add "
-            f"{_LONGEST_SUFFIX} and PostgreSQL names end at {MAX_NAME_BYTES} bytes",
+            detail=f"it has {n_bytes} bytes; {limit} are allowed, since the names of its tables"
+            f" end in {_LONGEST_SUFFIX}, and PostgreSQL names have at most {MAX_NAME_BYTES} bytes",
             hint="choose a shorter name",
         )
 

@@ -120,7 +120,7 @@ def register_source(
         raise PermissionDeniedError(
             "the source's description cannot be written",
             detail=f"relation {relation}: {error.message}",
-            hint="ask the role that registered it, or be granted kanon_publisher",
+            hint="ask the role that registered it, or ask for the role kanon_publisher",
         ) from None
     return int(row["source_id"])
 
@@ -213,7 +213,7 @@ def _check_roles(
                 )
             if column in roles:
                 raise InvalidParameterError(
-                    "a column can have one role only",
+                    "a column can have only one role",
                     detail=f'column "{column}" of {relation} is named as {roles[column]}'
                     f" and as {role}",
                 )
@@ -230,7 +230,7 @@ def _check_readable(session: Session, relation: Relation, oid: str, columns: Seq
     if rows:
         raise PermissionDeniedError(
             "the source cannot be read",
-            detail=f"no SELECT on {len(rows)} of the columns named of {relation}",
+            detail=f"no SELECT on {len(rows)} of the named columns of {relation}",
             hint="its owner can GRANT SELECT on it to the publishing role",
         )
 
@@ -259,7 +259,7 @@ def _check_attributes(
     for column, described in attributes.items():
         if column not in quasi_identifiers:
             raise InvalidParameterError(
-                "attributes describe quasi-identifiers only",
+                "attributes can only describe quasi-identifiers",
                 detail=f'"{column}" is not one of {", ".join(quasi_identifiers)}',
             )
         _check_attribute(session, types[column], described)
@@ -272,9 +272,9 @@ def _check_attribute(session: Session, column: ColumnType, described: Mapping[st
         described.get("kind") == "numeric" or {"lower", "upper"} & described.keys()
     ):
         raise SchemaMismatchError(
-            "only columns of numbers, dates or times are numeric",
+            "only columns of numbers, dates or times can be numeric",
             detail=f"{where}: its type is {column.type_name}",
-            hint="leave out kind, lower and upper, or say categorical",
+            hint="leave out kind, lower and upper, or use categorical",
         )
     _check_bounds(session, column, described, where)
 

@@ -161,7 +161,7 @@ def class_ncp(
     classes = _checked(microdata, class_of_record)
     if normalization not in get_args(Normalization):
         raise InvalidParameterError(
-            "the normalization is unknown", hint="take one of n-1, n, binary"
+            "the normalization is unknown", hint="use one of n-1, n, binary"
         )
     return _class_ncp(microdata, classes, [normalization])[0]
 
@@ -223,7 +223,7 @@ def _checked(microdata: Microdata, class_of_record: npt.ArrayLike) -> IntArray:
     classes = np.asarray(class_of_record, dtype=np.int64)
     if classes.shape != (microdata.n_records,) or (classes < -1).any():
         raise InvalidParameterError(
-            "each record must have a class, or -1",
+            "each record must have a class number, or -1",
             detail=f"classes: shape {classes.shape}, records: {microdata.n_records}",
         )
     return classes

@@ -59,5 +59,6 @@ def withheld(sqlstate: str) -> DatabaseError:
     return DatabaseError(
         _OWN_WORDS.get(sqlstate[:2], "the server refused a statement"),
         sqlstate=sqlstate,
-        detail=f"SQLSTATE {sqlstate}; the server's own words are withheld, they can quote data",
+        detail=f"SQLSTATE {sqlstate}; the server's own message is withheld, because it may quote"
+        " data",
     )

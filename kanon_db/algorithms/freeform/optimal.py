@@ -99,7 +99,7 @@ def optimal(
     if n_columns > MAX_COLUMNS:
         raise InvalidParameterError(
             "the table is too large for the method optimal",
-            detail=f"{n:,} records, k = {k}: {n_columns:,} sets of k matches, limited to "
+            detail=f"{n:,} records, k = {k}: {n_columns:,} sets of k matches, limit = "
             f"{MAX_COLUMNS:,}",
             hint="use the method hungarian or sort_greedy",
         )
@@ -159,11 +159,13 @@ def _solve(
         found.append(as_assignments(matches[np.rint(answer.values) == 1]))
     if not found:
         raise InfeasibleError(
-            "no reciprocal graph exists" if answer.is_infeasible else "no graph was found in time",
-            detail=f"n_records = {n}, k = {k}, time_limit = {pulse.seconds:g} s",
-            hint="n_records * (k - 1) must be even: take another k"
+            "no reciprocal graph exists"
             if answer.is_infeasible
-            else "allow more time",
+            else "no graph was found within the time limit",
+            detail=f"n_records = {n}, k = {k}, time_limit = {pulse.seconds:g} s",
+            hint="n_records * (k - 1) must be even: choose another k"
+            if answer.is_infeasible
+            else "raise time_limit",
         )
     totals = [units_lost(ncp, graph) for graph in found]
     total = min(totals)
