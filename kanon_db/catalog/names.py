@@ -13,7 +13,7 @@ _LONGEST_SUFFIX: Final = "_qit"
 
 
 def check_publication_name(name: str) -> None:
-    """Refuse a name from which the published relations' names cannot be made.
+    """Refuse a name from which no valid names of published relations can be made.
 
     Raises
     ------
@@ -45,13 +45,13 @@ def _read_publication_name(value: Any, parameter: str) -> str:
 
 
 PUBLICATION: Final[Type] = replace(TEXT, read=_read_publication_name)
-"""The type of a parameter that names a publication to be made."""
+"""The type of a parameter that names a new publication."""
 
 
 def free_column_name(wanted: str, taken: Iterable[str]) -> str:
-    """Return `wanted`, or ``kanon_<wanted>`` (then with more underscores) when it is taken.
+    """Return `wanted` or, if it is taken, ``kanon_<wanted>`` (with underscores added if needed).
 
-    A source may well have a column of its own called ``weight`` or ``count``.
+    A source may well have its own column called ``weight`` or ``count``.
     """
     names = set(taken)
     candidate = wanted if wanted not in names else f"kanon_{wanted}"
