@@ -26,9 +26,7 @@ def check_publication_name(name: str) -> None:
     if "\0" in name:
         raise InvalidNameError("a publication's name contains a NUL character")
     if any("\ud800" <= character <= "\udfff" for character in name):
-        raise InvalidNameError(
-            "a publication's name contains a lone surrogate, which is not a character"
-        )
+        raise InvalidNameError("a publication's name contains a lone surrogate, half a character")
     if (n_bytes := len(name.encode())) > limit:
         raise InvalidNameError(
             "a publication's name is too long",

@@ -159,9 +159,7 @@ def _solve(
         found.append(as_assignments(matches[np.rint(answer.values) == 1]))
     if not found:
         raise InfeasibleError(
-            "no reciprocal graph exists"
-            if answer.is_infeasible
-            else "no graph was found within the time limit",
+            "no reciprocal graph exists" if answer.is_infeasible else "no graph was found in time",
             detail=f"n_records = {n}, k = {k}, time_limit = {pulse.seconds:g} s",
             hint="n_records * (k - 1) must be even: choose another k"
             if answer.is_infeasible

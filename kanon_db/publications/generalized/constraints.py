@@ -60,9 +60,7 @@ class ClassConstraints:
             raise InvalidParameterError("l must be a whole number of at least 1", hint=_HINT)
         distance = given.get("distance", "equal")
         if distance not in ("equal", "ordered") or ("distance" in given and "t" not in given):
-            raise InvalidParameterError(
-                "distance must be equal or ordered, and needs t", hint=_HINT
-            )
+            raise InvalidParameterError("distance must be equal or ordered and needs t", hint=_HINT)
         rest = {key: value for key, value in given.items() if key not in _OWN}
         return cls(
             l=l,

@@ -52,9 +52,8 @@ class GeneralizedOptions:
         default=None, methods=("split_carry",),
     )  # fmt: skip
     block_size: int | None = parameter(
-        whole(least=2), "Size of the blocks of sorted records to search in; all by default.",
-        default=None,
-        methods=("greedy_search",),
+        whole(least=2), "How many row types to search among, in sorted order; all by default.",
+        default=None, methods=("greedy_search",),
     )  # fmt: skip
     left_over: Literal["least_increase", "least_result"] = parameter(
         choice(
