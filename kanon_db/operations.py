@@ -1,4 +1,4 @@
-"""The operations, each declared once: the SQL functions, Python methods and commands follow."""
+"""All operations, each declared once; SQL functions, Python methods and commands follow from it."""
 
 from __future__ import annotations
 
@@ -33,25 +33,26 @@ from kanon_db.session import Session
 
 @dataclass(frozen=True, kw_only=True)
 class NoParameters:
-    """Parameters of an operation without any."""
+    """Parameters of an operation that has none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttributeDescription:
-    """What may be said of a quasi-identifier when it is registered."""
+    """What a publisher may say about a quasi-identifier when registering it."""
 
     kind: str | None = parameter(
         choice("kind", numeric="cells are ranges", categorical="cells are sets"),
-        "What its cells are.", default=None,
+        "Whether its cells are ranges or sets.", default=None,
     )  # fmt: skip
     lower: str | float | None = parameter(BOUND, "Least value of its domain.", default=None)
     upper: str | float | None = parameter(BOUND, "Largest value of its domain.", default=None)
-    weight: float = parameter(number(most=1e9), "What a cell of it costs.", default=1)
+    weight: float = parameter(number(most=1e9), "What one of its cells costs.", default=1)
 
 
 def _read_attributes(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    description = options(AttributeDescription, "key", is_shown=False)
     for described in given.values():
-        options(AttributeDescription, "key").read(described, "an attribute's description")
+        description.read(described, "an attribute's description")
         for key, what in described.items():
             if what is None or (key == "weight" and isinstance(what, str)):
                 raise InvalidParameterError(f"{key} of an attribute is NULL or a text")
@@ -69,10 +70,10 @@ class RegisterRequest:
         is_positional=True,
     )
     quasi_identifiers: tuple[str, ...] = parameter(
-        NAMES, "Columns that others may know of a person."
+        NAMES, "Columns that others may know about a person."
     )
     sensitive: str | None = parameter(TEXT, "Column to protect.", default=None, metavar="NAME")
-    identifiers: tuple[str, ...] = parameter(NAMES, "Columns never to publish.", default=())
+    identifiers: tuple[str, ...] = parameter(NAMES, "Columns never to be published.", default=())
     attributes: Mapping[str, Any] | None = parameter(
         json_object(_read_attributes, is_exact=False),
         "Kinds, bounds and weights of quasi-identifiers, such as"
@@ -93,7 +94,7 @@ class QueryRequest:
     """The text of a query."""
 
     query: str = parameter(
-        TEXT, "Such as SELECT COUNT(*) FROM name WHERE age > 30.", is_positional=True
+        TEXT, "A query, such as SELECT COUNT(*) FROM name WHERE age > 30.", is_positional=True
     )
 
 
@@ -101,18 +102,18 @@ class QueryRequest:
 class EvaluateRequest:
     """Parameters of `evaluate_counts`."""
 
-    name: str = parameter(TEXT, "The publication: buckets.", is_positional=True)
+    name: str = parameter(TEXT, "The publication, of the kind buckets.", is_positional=True)
     queries: int = parameter(whole(most=100_000), "How many queries.", default=1000)
     dimensionality: tuple[int, ...] | None = parameter(
         wholes(),
-        "Numbers of quasi-identifiers with a condition, of which each query draws one; any number"
-        " by default.",
+        "How many quasi-identifiers may have a condition: each query draws one of these numbers,"
+        " any number by default.",
         default=None,
     )
     selectivity: tuple[float, ...] | None = parameter(
         numbers(most=1),
-        "Expected shares of matching records, of which each query draws one; 0.01, 0.05 and 0.1 by"
-        " default.",
+        "Expected shares of matching records: each query draws one of these, by default one of"
+        " 0.01, 0.05 and 0.1.",
         default=None,
     )
     seed: int | None = parameter(
@@ -146,7 +147,7 @@ _ROWS_OF_A_NAME: Final[dict[str, Any]] = {
     "is_many": True,
 }
 
-# A table: what an operation is called, what it does, where it is written, what it returns.
+# A table: each operation's name, what it does, where its code is, and what it returns.
 # fmt: off
 _OTHERS: Final = (
     Operation(
@@ -164,13 +165,13 @@ _OTHERS: Final = (
     ),
     Operation(
         "suppression_patterns",
-        "the pattern vectors that a list or rules allow, in the order in which they are tried",
+        "the pattern vectors that patterns or rules allow, in the order in which they are tried",
         "kanon_db.publications.suppressed.patterns:suppression_patterns",
         columns(position="integer", pattern="text", suppressed="text[]", cost="double precision"),
         request=PatternsRequest, is_many=True, is_stable=True, command=("patterns",),
     ),
     Operation(
-        "verify", "check a publication from its published relations alone",
+        "verify", "check a publication, using only its published relations",
         "kanon_db.publications.examination:verify",
         columns(check="text", bound="text", measured="text", holds="boolean"),
         command=("verify",), **_ROWS_OF_A_NAME,
@@ -183,7 +184,7 @@ _OTHERS: Final = (
     ),
     Operation(
         "evaluate_counts",
-        "relative errors of a bucketization's answers to random count queries, beside its source",
+        "relative errors of a bucketization's answers to random count queries, against its source",
         "kanon_db.answering.evaluation:evaluate_counts",
         columns(
             expected_selectivity="double precision", n_queries="bigint", undefined="bigint",
@@ -213,7 +214,7 @@ _OTHERS: Final = (
         columns(group_key="jsonb", aggregate="text", **_UNBOUNDED), **_ROWS_OF_A_QUERY,
     ),
     Operation(
-        "explain_count", "say what of a query's answer is exact, what is estimated, and how",
+        "explain_count", "say which parts of a query are exact, which are estimated, and how",
         "kanon_db.answering.estimates:explain_count",
         columns(part="text", description="text", accuracy="text", std_error="double precision"),
         **_ROWS_OF_A_QUERY,
@@ -227,6 +228,6 @@ _OTHERS: Final = (
 
 
 def operations() -> dict[str, Operation]:
-    """Return all operations by name, those of the registered kinds among them."""
+    """Return all operations by name, including those that publish the registered kinds."""
     publishing = [kind.operation for kind in KINDS.values()]
     return {operation.name: operation for operation in (*_OTHERS, *publishing)}

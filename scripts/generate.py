@@ -1,6 +1,6 @@
-"""Write what is derived from the declared operations and committed: ``make generate``.
+"""Write the committed files that are derived from the declared operations: ``make generate``.
 
-The SQL functions, the methods of the Python interface, and the tables of the reference.
+These are the SQL functions, the methods of the Python interface, and the reference's tables.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))  # this checkout's package, whichever is installed
+sys.path.insert(0, str(ROOT))  # this checkout's package, no matter which one is installed
 
 from kanon_db.declaration import Operation, Parameter, parameters_of  # noqa: E402
 from kanon_db.installation import functions as sql  # noqa: E402
@@ -25,7 +25,7 @@ _REFERENCE: Final = "docs/reference.md"
 
 
 def generated(root: Path) -> dict[Path, str]:
-    """Return every generated file of a checkout, with its text."""
+    """Return all generated files of a checkout, with their text."""
     declared = list(operations().values())
     files = {
         root / "sql" / f"30_{operation.name}.sql": sql.function_sql(operation)
@@ -41,7 +41,7 @@ def generated(root: Path) -> dict[Path, str]:
 
 
 def python_methods(declared: Iterable[Operation]) -> str:
-    """Write the types of the methods that the Python interface has."""
+    """Write the stub of the Python interface's methods."""
     declared = list(declared)
     rows = sorted({operation.row_class for operation in declared if operation.row_class})
     imports = [f"from {module} import {name}" for module, name in (row.split(":") for row in rows)]
@@ -49,7 +49,7 @@ def python_methods(declared: Iterable[Operation]) -> str:
         [
             '"""The operations as methods.',
             "",
-            "Written by `make generate` from what kanon_db/operations.py declares.",
+            "Written by `make generate` from the declarations in kanon_db/operations.py.",
             '"""',
             "",
             "from __future__ import annotations",
@@ -72,7 +72,7 @@ def python_methods(declared: Iterable[Operation]) -> str:
 
 
 def formatted(text: str) -> str:
-    """Return Python as the rest of the project is formatted."""
+    """Return Python code, formatted like the rest of the project."""
     command = [sys.executable, "-m", "ruff", "format", "--quiet", "--stdin-filename", _METHODS, "-"]
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=True, cwd=ROOT)
     return done.stdout
@@ -105,7 +105,7 @@ def _returned(operation: Operation) -> str:
 
 
 def with_tables(text: str, declared: Iterable[Operation]) -> str:
-    """Put the tables into the page, each between its two comments."""
+    """Put the tables into the page, each of them between its two comments."""
     declared = list(declared)
     tables = {"functions": _functions(declared), "commands": _commands(declared)}
     tables |= {operation.name: _parameters(operation) for operation in declared}
@@ -146,7 +146,7 @@ def _parameters(operation: Operation) -> str:
 def _meaning(parameter: Parameter) -> str:
     choices = "; ".join(f"`{name}`: {text}" for name, text in parameter.type.choices.items())
     methods = ", ".join(f"`{method}`" for method in parameter.methods)
-    parts = [parameter.help, f"{choices}." if choices else "", f"Of {methods}." if methods else ""]
+    parts = [parameter.help, choices and f"{choices}.", methods and f"Only for {methods}."]
     return _cell(" ".join(part for part in parts if part))
 
 

@@ -1,8 +1,8 @@
-"""Measure the house: lines of code by room, long files, circles, and public parameters.
+"""Measure the package: lines of code in each room, long files, circles, and public parameters.
 
     .venv/bin/python scripts/measure.py [FOLDER]
 
-FOLDER is the package of another checkout, to compare with; parameters are counted here only.
+FOLDER is the package of another checkout to compare with; there, parameters are not counted.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LAYOUT = {
 
 
 def code_lines(text: str) -> int:
-    """Count the lines that hold code: not those of docstrings, comments and blank ones."""
+    """Count the lines of code, without docstrings, comments and blank lines."""
     texts: set[int] = set()
     for node in ast.walk(ast.parse(text)):
         body = getattr(node, "body", None)
@@ -47,7 +47,7 @@ def code_lines(text: str) -> int:
 
 
 def modules(package: Path) -> dict[str, Path]:
-    """Return the modules of a package by their names, without the package's."""
+    """Return the modules of a package by their names, without the name of the package."""
     found = {}
     for path in sorted(package.rglob("*.py")):
         parts = path.relative_to(package).with_suffix("").parts
@@ -75,7 +75,7 @@ def _run(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def room(module: str) -> int:
-    """Return the floor of a module's room, the length of ORDER for the package itself."""
+    """Return the place of a module's room in ORDER; the package itself comes after all rooms."""
     for floor, name in sorted(enumerate(ORDER), key=lambda pair: -len(pair[1])):
         if module == name or module.startswith(f"{name}."):
             return floor
@@ -83,7 +83,7 @@ def room(module: str) -> int:
 
 
 def upward_arrows(package: Path = ROOT / "kanon_db") -> list[str]:
-    """List the imports that run up, from a room to one above it."""
+    """List the imports that go up, from a room to one above it."""
     known = modules(package)
     return [
         f"{module} -> {other}"
@@ -94,7 +94,7 @@ def upward_arrows(package: Path = ROOT / "kanon_db") -> list[str]:
 
 
 def circles(package: Path = ROOT / "kanon_db") -> list[str]:
-    """List the modules that import themselves, through others."""
+    """List the modules that import themselves through others."""
     known = modules(package)
     arrows = {
         module: set(imports(path.read_text(encoding="utf-8"), set(known)))
@@ -138,7 +138,7 @@ def public_parameters() -> dict[str, list[str]]:
 
 
 def main() -> None:
-    """Print it all."""
+    """Print all measures."""
     package = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "kanon_db"
     by_room: Counter[str] = Counter()
     for module, path in modules(package).items():

@@ -1,4 +1,4 @@
--- Written by `make generate` from what kanon_db/operations.py declares: change it there.
+-- Written by `make generate` from the declarations in kanon_db/operations.py: change those.
 -- drop_publication(): drop a publication: its relations and its entry in the catalog.
 CREATE OR REPLACE FUNCTION kanon.python_drop_publication(arguments jsonb) RETURNS jsonb
 LANGUAGE plpython3u VOLATILE
@@ -10,7 +10,7 @@ AS $python$
 from kanon_db.interfaces.plpython import call
 return call(plpy, 'drop_publication', arguments)
 $python$;
-COMMENT ON FUNCTION kanon.python_drop_publication IS 'what kanon.drop_publication calls: no interface for people';
+COMMENT ON FUNCTION kanon.python_drop_publication IS 'called by kanon.drop_publication; not meant to be used directly';
 
 CREATE OR REPLACE FUNCTION kanon.drop_publication(
     name text
@@ -24,7 +24,7 @@ DECLARE
         'name', drop_publication.name));
     _error  CONSTANT jsonb := _answer -> 'error';
 BEGIN
-    -- RAISE takes no NULL: a statement for each combination of detail and hint.
+    -- RAISE does not accept NULL, so each combination of detail and hint has its own statement.
     IF _error ? 'detail' AND _error ? 'hint' THEN
         RAISE EXCEPTION USING MESSAGE = _error ->> 'message', DETAIL = _error ->> 'detail',
             HINT = _error ->> 'hint', ERRCODE = _error ->> 'sqlstate';

@@ -1,4 +1,4 @@
--- Written by `make generate` from what kanon_db/operations.py declares: change it there.
+-- Written by `make generate` from the declarations in kanon_db/operations.py: change those.
 -- estimate_count(): estimate a COUNT query from a publication, with certain bounds.
 CREATE OR REPLACE FUNCTION kanon.python_estimate_count(arguments jsonb) RETURNS jsonb
 LANGUAGE plpython3u STABLE
@@ -10,7 +10,7 @@ AS $python$
 from kanon_db.interfaces.plpython import call
 return call(plpy, 'estimate_count', arguments)
 $python$;
-COMMENT ON FUNCTION kanon.python_estimate_count IS 'what kanon.estimate_count calls: no interface for people';
+COMMENT ON FUNCTION kanon.python_estimate_count IS 'called by kanon.estimate_count; not meant to be used directly';
 
 CREATE OR REPLACE FUNCTION kanon.estimate_count(
     query text
@@ -24,7 +24,7 @@ DECLARE
         'query', estimate_count.query));
     _error  CONSTANT jsonb := _answer -> 'error';
 BEGIN
-    -- RAISE takes no NULL: a statement for each combination of detail and hint.
+    -- RAISE does not accept NULL, so each combination of detail and hint has its own statement.
     IF _error ? 'detail' AND _error ? 'hint' THEN
         RAISE EXCEPTION USING MESSAGE = _error ->> 'message', DETAIL = _error ->> 'detail',
             HINT = _error ->> 'hint', ERRCODE = _error ->> 'sqlstate';

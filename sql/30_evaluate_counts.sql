@@ -1,5 +1,5 @@
--- Written by `make generate` from what kanon_db/operations.py declares: change it there.
--- evaluate_counts(): relative errors of a bucketization's answers to random count queries, beside its source.
+-- Written by `make generate` from the declarations in kanon_db/operations.py: change those.
+-- evaluate_counts(): relative errors of a bucketization's answers to random count queries, against its source.
 CREATE OR REPLACE FUNCTION kanon.python_evaluate_counts(arguments jsonb) RETURNS jsonb
 LANGUAGE plpython3u VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -10,7 +10,7 @@ AS $python$
 from kanon_db.interfaces.plpython import call
 return call(plpy, 'evaluate_counts', arguments)
 $python$;
-COMMENT ON FUNCTION kanon.python_evaluate_counts IS 'what kanon.evaluate_counts calls: no interface for people';
+COMMENT ON FUNCTION kanon.python_evaluate_counts IS 'called by kanon.evaluate_counts; not meant to be used directly';
 
 CREATE OR REPLACE FUNCTION kanon.evaluate_counts(
     name text,
@@ -32,7 +32,7 @@ DECLARE
         'seed', evaluate_counts.seed));
     _error  CONSTANT jsonb := _answer -> 'error';
 BEGIN
-    -- RAISE takes no NULL: a statement for each combination of detail and hint.
+    -- RAISE does not accept NULL, so each combination of detail and hint has its own statement.
     IF _error ? 'detail' AND _error ? 'hint' THEN
         RAISE EXCEPTION USING MESSAGE = _error ->> 'message', DETAIL = _error ->> 'detail',
             HINT = _error ->> 'hint', ERRCODE = _error ->> 'sqlstate';
@@ -49,7 +49,7 @@ BEGIN
         AS found (expected_selectivity double precision, n_queries bigint, undefined bigint, mean_relative_error double precision, median_relative_error double precision);
 END
 $function$;
-COMMENT ON FUNCTION kanon.evaluate_counts IS 'relative errors of a bucketization''s answers to random count queries, beside its source';
+COMMENT ON FUNCTION kanon.evaluate_counts IS 'relative errors of a bucketization''s answers to random count queries, against its source';
 
 REVOKE ALL ON FUNCTION
     kanon.evaluate_counts(text, integer, integer[], double precision[], bigint),

@@ -1,5 +1,5 @@
--- Written by `make generate` from what kanon_db/operations.py declares: change it there.
--- explain_count(): say what of a query's answer is exact, what is estimated, and how.
+-- Written by `make generate` from the declarations in kanon_db/operations.py: change those.
+-- explain_count(): say which parts of a query are exact, which are estimated, and how.
 CREATE OR REPLACE FUNCTION kanon.python_explain_count(arguments jsonb) RETURNS jsonb
 LANGUAGE plpython3u STABLE
 SET search_path = pg_catalog, pg_temp
@@ -10,7 +10,7 @@ AS $python$
 from kanon_db.interfaces.plpython import call
 return call(plpy, 'explain_count', arguments)
 $python$;
-COMMENT ON FUNCTION kanon.python_explain_count IS 'what kanon.explain_count calls: no interface for people';
+COMMENT ON FUNCTION kanon.python_explain_count IS 'called by kanon.explain_count; not meant to be used directly';
 
 CREATE OR REPLACE FUNCTION kanon.explain_count(
     query text
@@ -24,7 +24,7 @@ DECLARE
         'query', explain_count.query));
     _error  CONSTANT jsonb := _answer -> 'error';
 BEGIN
-    -- RAISE takes no NULL: a statement for each combination of detail and hint.
+    -- RAISE does not accept NULL, so each combination of detail and hint has its own statement.
     IF _error ? 'detail' AND _error ? 'hint' THEN
         RAISE EXCEPTION USING MESSAGE = _error ->> 'message', DETAIL = _error ->> 'detail',
             HINT = _error ->> 'hint', ERRCODE = _error ->> 'sqlstate';
@@ -41,7 +41,7 @@ BEGIN
         AS found (part text, description text, accuracy text, std_error double precision);
 END
 $function$;
-COMMENT ON FUNCTION kanon.explain_count IS 'say what of a query''s answer is exact, what is estimated, and how';
+COMMENT ON FUNCTION kanon.explain_count IS 'say which parts of a query are exact, which are estimated, and how';
 
 REVOKE ALL ON FUNCTION
     kanon.explain_count(text),

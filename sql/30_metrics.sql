@@ -1,4 +1,4 @@
--- Written by `make generate` from what kanon_db/operations.py declares: change it there.
+-- Written by `make generate` from the declarations in kanon_db/operations.py: change those.
 -- metrics(): measure a publication from its published relations.
 CREATE OR REPLACE FUNCTION kanon.python_metrics(arguments jsonb) RETURNS jsonb
 LANGUAGE plpython3u VOLATILE
@@ -10,7 +10,7 @@ AS $python$
 from kanon_db.interfaces.plpython import call
 return call(plpy, 'metrics', arguments)
 $python$;
-COMMENT ON FUNCTION kanon.python_metrics IS 'what kanon.metrics calls: no interface for people';
+COMMENT ON FUNCTION kanon.python_metrics IS 'called by kanon.metrics; not meant to be used directly';
 
 CREATE OR REPLACE FUNCTION kanon.metrics(
     name text
@@ -24,7 +24,7 @@ DECLARE
         'name', metrics.name));
     _error  CONSTANT jsonb := _answer -> 'error';
 BEGIN
-    -- RAISE takes no NULL: a statement for each combination of detail and hint.
+    -- RAISE does not accept NULL, so each combination of detail and hint has its own statement.
     IF _error ? 'detail' AND _error ? 'hint' THEN
         RAISE EXCEPTION USING MESSAGE = _error ->> 'message', DETAIL = _error ->> 'detail',
             HINT = _error ->> 'hint', ERRCODE = _error ->> 'sqlstate';

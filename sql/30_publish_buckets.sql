@@ -1,4 +1,4 @@
--- Written by `make generate` from what kanon_db/operations.py declares: change it there.
+-- Written by `make generate` from the declarations in kanon_db/operations.py: change those.
 -- publish_buckets(): publish a registered source as buckets under F'-privacy.
 CREATE OR REPLACE FUNCTION kanon.python_publish_buckets(arguments jsonb) RETURNS jsonb
 LANGUAGE plpython3u VOLATILE
@@ -10,7 +10,7 @@ AS $python$
 from kanon_db.interfaces.plpython import call
 return call(plpy, 'publish_buckets', arguments)
 $python$;
-COMMENT ON FUNCTION kanon.python_publish_buckets IS 'what kanon.publish_buckets calls: no interface for people';
+COMMENT ON FUNCTION kanon.python_publish_buckets IS 'called by kanon.publish_buckets; not meant to be used directly';
 
 CREATE OR REPLACE FUNCTION kanon.publish_buckets(
     source regclass,
@@ -42,7 +42,7 @@ DECLARE
         'dry_run', publish_buckets.dry_run));
     _error  CONSTANT jsonb := _answer -> 'error';
 BEGIN
-    -- RAISE takes no NULL: a statement for each combination of detail and hint.
+    -- RAISE does not accept NULL, so each combination of detail and hint has its own statement.
     IF _error ? 'detail' AND _error ? 'hint' THEN
         RAISE EXCEPTION USING MESSAGE = _error ->> 'message', DETAIL = _error ->> 'detail',
             HINT = _error ->> 'hint', ERRCODE = _error ->> 'sqlstate';

@@ -1,4 +1,4 @@
--- Written by `make generate` from what kanon_db/operations.py declares: change it there.
+-- Written by `make generate` from the declarations in kanon_db/operations.py: change those.
 -- publish_freeform(): publish a registered source k-anonymously, each row with ranges and sets of its own.
 CREATE OR REPLACE FUNCTION kanon.python_publish_freeform(arguments jsonb) RETURNS jsonb
 LANGUAGE plpython3u VOLATILE
@@ -10,7 +10,7 @@ AS $python$
 from kanon_db.interfaces.plpython import call
 return call(plpy, 'publish_freeform', arguments)
 $python$;
-COMMENT ON FUNCTION kanon.python_publish_freeform IS 'what kanon.publish_freeform calls: no interface for people';
+COMMENT ON FUNCTION kanon.python_publish_freeform IS 'called by kanon.publish_freeform; not meant to be used directly';
 
 CREATE OR REPLACE FUNCTION kanon.publish_freeform(
     source regclass,
@@ -40,7 +40,7 @@ DECLARE
         'dry_run', publish_freeform.dry_run));
     _error  CONSTANT jsonb := _answer -> 'error';
 BEGIN
-    -- RAISE takes no NULL: a statement for each combination of detail and hint.
+    -- RAISE does not accept NULL, so each combination of detail and hint has its own statement.
     IF _error ? 'detail' AND _error ? 'hint' THEN
         RAISE EXCEPTION USING MESSAGE = _error ->> 'message', DETAIL = _error ->> 'detail',
             HINT = _error ->> 'hint', ERRCODE = _error ->> 'sqlstate';

@@ -1,4 +1,4 @@
--- Written by `make generate` from what kanon_db/operations.py declares: change it there.
+-- Written by `make generate` from the declarations in kanon_db/operations.py: change those.
 -- register_source(): describe microdata: quasi-identifiers, sensitive attribute, identifiers; returns its id.
 CREATE OR REPLACE FUNCTION kanon.python_register_source(arguments jsonb) RETURNS jsonb
 LANGUAGE plpython3u VOLATILE
@@ -10,7 +10,7 @@ AS $python$
 from kanon_db.interfaces.plpython import call
 return call(plpy, 'register_source', arguments)
 $python$;
-COMMENT ON FUNCTION kanon.python_register_source IS 'what kanon.register_source calls: no interface for people';
+COMMENT ON FUNCTION kanon.python_register_source IS 'called by kanon.register_source; not meant to be used directly';
 
 CREATE OR REPLACE FUNCTION kanon.register_source(
     source regclass,
@@ -32,7 +32,7 @@ DECLARE
         'attributes', register_source.attributes::text));
     _error  CONSTANT jsonb := _answer -> 'error';
 BEGIN
-    -- RAISE takes no NULL: a statement for each combination of detail and hint.
+    -- RAISE does not accept NULL, so each combination of detail and hint has its own statement.
     IF _error ? 'detail' AND _error ? 'hint' THEN
         RAISE EXCEPTION USING MESSAGE = _error ->> 'message', DETAIL = _error ->> 'detail',
             HINT = _error ->> 'hint', ERRCODE = _error ->> 'sqlstate';

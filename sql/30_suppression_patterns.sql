@@ -1,5 +1,5 @@
--- Written by `make generate` from what kanon_db/operations.py declares: change it there.
--- suppression_patterns(): the pattern vectors that a list or rules allow, in the order in which they are tried.
+-- Written by `make generate` from the declarations in kanon_db/operations.py: change those.
+-- suppression_patterns(): the pattern vectors that patterns or rules allow, in the order in which they are tried.
 CREATE OR REPLACE FUNCTION kanon.python_suppression_patterns(arguments jsonb) RETURNS jsonb
 LANGUAGE plpython3u STABLE
 SET search_path = pg_catalog, pg_temp
@@ -10,7 +10,7 @@ AS $python$
 from kanon_db.interfaces.plpython import call
 return call(plpy, 'suppression_patterns', arguments)
 $python$;
-COMMENT ON FUNCTION kanon.python_suppression_patterns IS 'what kanon.suppression_patterns calls: no interface for people';
+COMMENT ON FUNCTION kanon.python_suppression_patterns IS 'called by kanon.suppression_patterns; not meant to be used directly';
 
 CREATE OR REPLACE FUNCTION kanon.suppression_patterns(
     source regclass,
@@ -30,7 +30,7 @@ DECLARE
         'weights', suppression_patterns.weights::text));
     _error  CONSTANT jsonb := _answer -> 'error';
 BEGIN
-    -- RAISE takes no NULL: a statement for each combination of detail and hint.
+    -- RAISE does not accept NULL, so each combination of detail and hint has its own statement.
     IF _error ? 'detail' AND _error ? 'hint' THEN
         RAISE EXCEPTION USING MESSAGE = _error ->> 'message', DETAIL = _error ->> 'detail',
             HINT = _error ->> 'hint', ERRCODE = _error ->> 'sqlstate';
@@ -47,7 +47,7 @@ BEGIN
         AS found ("position" integer, pattern text, suppressed text[], cost double precision);
 END
 $function$;
-COMMENT ON FUNCTION kanon.suppression_patterns IS 'the pattern vectors that a list or rules allow, in the order in which they are tried';
+COMMENT ON FUNCTION kanon.suppression_patterns IS 'the pattern vectors that patterns or rules allow, in the order in which they are tried';
 
 REVOKE ALL ON FUNCTION
     kanon.suppression_patterns(regclass, text[], jsonb, jsonb),

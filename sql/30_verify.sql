@@ -1,5 +1,5 @@
--- Written by `make generate` from what kanon_db/operations.py declares: change it there.
--- verify(): check a publication from its published relations alone.
+-- Written by `make generate` from the declarations in kanon_db/operations.py: change those.
+-- verify(): check a publication, using only its published relations.
 CREATE OR REPLACE FUNCTION kanon.python_verify(arguments jsonb) RETURNS jsonb
 LANGUAGE plpython3u VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -10,7 +10,7 @@ AS $python$
 from kanon_db.interfaces.plpython import call
 return call(plpy, 'verify', arguments)
 $python$;
-COMMENT ON FUNCTION kanon.python_verify IS 'what kanon.verify calls: no interface for people';
+COMMENT ON FUNCTION kanon.python_verify IS 'called by kanon.verify; not meant to be used directly';
 
 CREATE OR REPLACE FUNCTION kanon.verify(
     name text
@@ -24,7 +24,7 @@ DECLARE
         'name', verify.name));
     _error  CONSTANT jsonb := _answer -> 'error';
 BEGIN
-    -- RAISE takes no NULL: a statement for each combination of detail and hint.
+    -- RAISE does not accept NULL, so each combination of detail and hint has its own statement.
     IF _error ? 'detail' AND _error ? 'hint' THEN
         RAISE EXCEPTION USING MESSAGE = _error ->> 'message', DETAIL = _error ->> 'detail',
             HINT = _error ->> 'hint', ERRCODE = _error ->> 'sqlstate';
@@ -41,7 +41,7 @@ BEGIN
         AS found ("check" text, bound text, measured text, holds boolean);
 END
 $function$;
-COMMENT ON FUNCTION kanon.verify IS 'check a publication from its published relations alone';
+COMMENT ON FUNCTION kanon.verify IS 'check a publication, using only its published relations';
 
 REVOKE ALL ON FUNCTION
     kanon.verify(text),

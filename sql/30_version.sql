@@ -1,4 +1,4 @@
--- Written by `make generate` from what kanon_db/operations.py declares: change it there.
+-- Written by `make generate` from the declarations in kanon_db/operations.py: change those.
 -- version(): version of kanon_db.
 CREATE OR REPLACE FUNCTION kanon.python_version(arguments jsonb) RETURNS jsonb
 LANGUAGE plpython3u STABLE
@@ -10,7 +10,7 @@ AS $python$
 from kanon_db.interfaces.plpython import call
 return call(plpy, 'version', arguments)
 $python$;
-COMMENT ON FUNCTION kanon.python_version IS 'what kanon.version calls: no interface for people';
+COMMENT ON FUNCTION kanon.python_version IS 'called by kanon.version; not meant to be used directly';
 
 CREATE OR REPLACE FUNCTION kanon.version() RETURNS text
 LANGUAGE plpgsql STABLE
@@ -21,7 +21,7 @@ DECLARE
     _answer CONSTANT jsonb := kanon.python_version(jsonb_build_object());
     _error  CONSTANT jsonb := _answer -> 'error';
 BEGIN
-    -- RAISE takes no NULL: a statement for each combination of detail and hint.
+    -- RAISE does not accept NULL, so each combination of detail and hint has its own statement.
     IF _error ? 'detail' AND _error ? 'hint' THEN
         RAISE EXCEPTION USING MESSAGE = _error ->> 'message', DETAIL = _error ->> 'detail',
             HINT = _error ->> 'hint', ERRCODE = _error ->> 'sqlstate';

@@ -1,7 +1,7 @@
 """One battery of checks for every kind of publication and every method.
 
-A kind is listed by its registration and a method by its declaration, so a new one is checked
-without a line here; what a kind needs to be called at all is :data:`NEEDED`.
+Kinds are listed by their registration and methods by their declaration, so that a new one is
+checked without any change here; what a kind needs to be called at all is in :data:`NEEDED`.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ NEEDED: Final[dict[str, dict[str, Any]]] = {"buckets": {"privacy": '{"l": 2}'}}
 """What a kind must be given; the others take ``k``."""
 
 ALSO: Final[dict[str, list[dict[str, Any]]]] = {"buckets": [{"assignment": "local"}]}
-"""Choices of a kind beside its methods."""
+"""Choices that a kind has in addition to its methods."""
 
 ALLOWED: Final[dict[str, dict[str, Any]]] = {"k_concealment": {"options": '{"allow_weaker": true}'}}
-"""What a method must be given to be allowed."""
+"""What a method must be given so that it is allowed."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ class Case:
 
     @property
     def function(self) -> str:
-        """The SQL function."""
+        """The name of the SQL function."""
         return f"publish_{self.kind}"
 
     def publish(self, parties: Parties, name: str, **given: Any) -> dict[str, Any]:
-        """Publish the table of the battery."""
+        """Publish the battery's table."""
         return Functions(parties.publisher).call(
             self.function, "data.people", name, **self.given, **given
         )
@@ -69,7 +69,7 @@ def cases() -> Iterator[Case]:
 
 
 def check_verified(parties: Parties, case: Case) -> None:
-    """Every record is published or counted, and every promise holds, for analysts, too."""
+    """Every record is published or counted, and analysts, too, see that every promise holds."""
     published = case.publish(parties, "battery")
     (n_source,) = fetch(parties.publisher, "SELECT count(*) FROM data.people")
     assert published["records"] == n_source[0]
@@ -84,7 +84,7 @@ def check_verified(parties: Parties, case: Case) -> None:
 
 
 def check_catalog(parties: Parties, case: Case) -> None:
-    """The catalog tells what was asked for."""
+    """The catalog says what was asked for."""
     case.publish(parties, "battery")
     kind, method, parameters, rows = fetch(
         parties.analyst, "SELECT kind, method, parameters, rows FROM kanon.publications"
@@ -102,7 +102,7 @@ def check_catalog(parties: Parties, case: Case) -> None:
 
 
 def check_identifiers_stay(parties: Parties, case: Case) -> None:
-    """No identifier is published, in no relation."""
+    """No identifier is published in any relation."""
     case.publish(parties, "battery")
     columns = fetch(
         parties.admin,
@@ -113,7 +113,7 @@ def check_identifiers_stay(parties: Parties, case: Case) -> None:
 
 
 def check_source_is_unchanged(parties: Parties, case: Case) -> None:
-    """Publishing changes nothing in the source."""
+    """Publishing does not change the source."""
     digest = "SELECT md5(string_agg(p::text, '' ORDER BY p::text)) FROM data.people AS p"
     before = value(parties.publisher, digest)
     case.publish(parties, "battery")
@@ -121,7 +121,7 @@ def check_source_is_unchanged(parties: Parties, case: Case) -> None:
 
 
 def check_row_order_tells_nothing(parties: Parties, case: Case) -> None:
-    """Two publications of one table come in different orders."""
+    """Two publications of the same table have different orders."""
     orders = []
     for name in ("battery", "battery_again"):
         case.publish(parties, name)
@@ -133,7 +133,7 @@ def check_row_order_tells_nothing(parties: Parties, case: Case) -> None:
 
 
 def check_replaced(parties: Parties, case: Case) -> None:
-    """A name is taken; replacing and dropping leave nothing behind."""
+    """A name that is taken is refused; replacing and dropping leave nothing behind."""
     case.publish(parties, "battery")
     before = remains(parties.admin)
     assert sqlstate_of(lambda: case.publish(parties, "battery")) == DUPLICATE
@@ -145,7 +145,7 @@ def check_replaced(parties: Parties, case: Case) -> None:
 
 
 def check_dry_run(parties: Parties, case: Case) -> None:
-    """A dry run says what publishing would, and leaves nothing: not beside an older one either."""
+    """A dry run says what publishing would, and leaves no trace, also next to an older one."""
     tried = case.publish(parties, "battery", dry_run=True)
     assert remains(parties.admin) == []
     assert tried["publication_id"] is None
@@ -159,7 +159,7 @@ def check_dry_run(parties: Parties, case: Case) -> None:
 
 
 def check_readers(parties: Parties, case: Case) -> None:
-    """Only the readers read; what the view is made from, nobody does."""
+    """Only the readers can read a publication; nobody can read what its view is made from."""
     case.publish(parties, "battery")
     assert fetch(parties.analyst, "TABLE published.battery LIMIT 1")
     for suffix in KINDS[case.kind].load().suffixes:
@@ -173,7 +173,7 @@ def check_readers(parties: Parties, case: Case) -> None:
 
 
 def check_refused(parties: Parties, case: Case) -> None:
-    """Whatever is mistaken is refused before anything is read, and leaves nothing."""
+    """Every mistake is refused before anything is read, and leaves no trace."""
     mistakes: list[tuple[dict[str, Any], str]] = [
         ({"method": "no such method"}, INVALID),
         ({"readers": ["no such role"]}, UNKNOWN),
@@ -202,7 +202,7 @@ def check_refused(parties: Parties, case: Case) -> None:
 
 
 def check_strangers(parties: Parties, case: Case) -> None:
-    """Neither analysts nor strangers publish, not by the inner function either."""
+    """Neither analysts nor strangers can publish, not even through the inner function."""
     names = ("data.people", "battery")
     for connection in (parties.analyst, parties.stranger):
         call = lambda: Functions(connection).call(case.function, *names, **case.given)
@@ -213,11 +213,11 @@ def check_strangers(parties: Parties, case: Case) -> None:
 
 
 def check_direct_call_leaves_nothing(parties: Parties, case: Case) -> None:
-    """The inner function returns its refusal, having undone what was done."""
+    """The inner function returns its error after undoing everything that it did."""
     case.publish(parties, "battery")
     before = remains(parties.admin)
     inner = f"SELECT kanon.python_{case.function}($1::text::jsonb)"
-    # Refused when the name is reserved already, and the older publication dropped.
+    # It is refused after the name was reserved and the older publication was dropped.
     given = {"source": "data.people", "publication": "battery", **case.given}
     given |= {"replace": True, "readers": ["no such role"]}
     answer = value(parties.publisher, inner, json.dumps(given))

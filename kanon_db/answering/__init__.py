@@ -1,7 +1,7 @@
-"""Answering queries about publications, from what is published and with the caller's own rights.
+"""Answering queries from publications, with the caller's own rights.
 
-`scope` looks up what a query's names mean, `estimates` answers it by a statement or, faster,
-`by_bitmaps`; `evaluation` compares answers with the source, and loads a compiler.
+`scope` looks up what a query's names mean, `estimates` answers it with a statement or, faster,
+with `by_bitmaps`; `evaluation` compares answers with the source, and loads numba to do so.
 """
 
 from kanon_db.answering.estimates import (

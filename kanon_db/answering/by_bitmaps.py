@@ -33,23 +33,23 @@ if TYPE_CHECKING:
     _Find = Callable[[Counts], Estimated]
 
 _MOST_WORK: Final = 500_000_000
-"""Groups times buckets, above which one statement over QIT and SAT is faster."""
+"""Groups times buckets; above this, one statement over QIT and SAT is faster."""
 
 
 @dataclass(frozen=True)
 class _Slice:
-    """A group's part of the records or values, with the group's values so far."""
+    """A group's part of the records or values, with the values of its keys so far."""
 
     values: tuple[tuple[int, str, int], ...]  # number of the key, JSON, rank
     bits: int
 
 
 def count_with_bitmaps(opened: OpenQuery) -> list[Group] | None:
-    """Answer a count, sum or average, of groups too, from bitmaps; None where they cannot.
+    """Answer a count, sum or average, also with groups, from bitmaps; None if that is not possible.
 
-    They can where each condition, each group and what is summed depends on one attribute with
-    bitmaps, and the condition is a conjunction of its two sides (a disjunction too, for a count
-    without groups).
+    It is possible if each condition, each key of the groups and what is summed depends on one
+    attribute with bitmaps, and the condition is a conjunction of its two sides (for a count without
+    groups, also a disjunction).
 
     Notes
     -----
@@ -61,7 +61,7 @@ def count_with_bitmaps(opened: OpenQuery) -> list[Group] | None:
     aggregate = query.measures[0].aggregate
     with_bitmaps = frozenset(layout.tables.with_bitmaps)
     weighed = None if aggregate.function == "count" else aggregate.operand
-    # A sum takes its NULLs out by itself: a group that has nothing else is a group.
+    # A sum ignores NULLs by itself, and a group with nothing but NULLs is still a group.
     condition = query.where if weighed is not None else condition_of(query, aggregate)
     if condition is not None and not is_readable(condition, with_bitmaps):
         return None
@@ -85,7 +85,7 @@ def count_with_bitmaps(opened: OpenQuery) -> list[Group] | None:
 
 
 class _Counter:
-    """Reads and counts bitmaps of one publication."""
+    """Reads and counts the bitmaps of one publication."""
 
     def __init__(self, opened: OpenQuery, layout: BucketLayout) -> None:
         self._opened = opened
@@ -101,7 +101,7 @@ class _Counter:
         return evaluate(condition, self._read, self._everything).true
 
     def either(self, sides: tuple[Expression, Expression]) -> list[Group]:
-        """Count what meets a condition of one side or the other: all records but the rest."""
+        """Count what meets the condition of either side: all records except those of neither."""
         records, values = (self.true(TruthTest(side, "true", negated=True)) for side in sides)
         in_records, in_values = map(self._in_buckets, (records, values))
         neither = count_buckets(in_records, in_values, self._sizes)
@@ -147,7 +147,7 @@ class _Counter:
         others: Sequence[_Slice],
         finder: Callable[[_Slice, Counts], _Find],
     ) -> list[Group]:
-        """Answer for each part of one side with each of the other that it has a bucket with."""
+        """Answer for each pair of parts, one from each side, that have a bucket in common."""
         counted = [(other, self._in_buckets(other.bits)) for other in others]
         groups = []
         for part in own:
@@ -184,7 +184,7 @@ class _Counter:
         constants: Constants,
         condition: str = "true",
     ) -> Iterator[tuple[Row, int]]:
-        """Read the bitmaps of an attribute's values, with columns of the values."""
+        """Read the bitmaps of an attribute's values, with columns that depend on the value."""
         source = joined(self._tables.bit, "b", expressions, self._opened.lookups)
         rows = self._opened.fetch(
             f"SELECT {columns}, b.{self._tables.bits} AS bits FROM {' '.join(source)}"
@@ -239,7 +239,7 @@ class _Counter:
         """Find the records for which a condition on one attribute is true, or unknown."""
         constants = Constants(array="$2")
         sql = write(condition, speller("b"), constants)
-        # A condition without any column is read once for each value of some attribute.
+        # A condition without columns is evaluated for each value of an arbitrary attribute.
         (attribute,) = attributes(condition) or {self._tables.with_bitmaps[0]}
         truth = {True: 0, False: 0}
         columns, possible = f"{sql} IS TRUE AS holds", f"{sql} IS NOT FALSE"

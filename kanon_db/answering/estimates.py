@@ -1,4 +1,4 @@
-"""Answering queries from published tables, with the caller's own rights."""
+"""Answering queries from published relations, with the caller's own rights."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class AnswerRow:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a query gives.
+    """The answer to a query.
 
     Attributes
     ----------
     query : Query
     groups : list of Group
-        In the query's order; a query without GROUP BY has one.
+        The groups in the query's order; a query without GROUP BY has exactly one.
     """
 
     query: Query
@@ -70,21 +70,21 @@ def estimate_count(session: Session, query: str) -> Estimated:
     Raises
     ------
     UnsupportedQueryError
-        With the reason, and what is allowed.
+        It gives the reason, and what is allowed.
     NotFoundError
         When there is no such publication, or the role may not read it.
 
     Notes
     -----
-    Counts with bitmaps where every attribute of the query has them: some milliseconds for a
-    million records, where joining QIT and SAT takes some hundred. Both give the same numbers.
+    If every attribute of the query has bitmaps, it counts with these, which takes some milliseconds
+    for a million records; joining QIT and SAT takes hundreds. Both give the same numbers.
     """
     opened = open_query(session, query)
     text = opened.text
     if text.group or text.having is not None or text.order or text.limit is not None or text.offset:
         raise refusal(
-            "kanon.estimate_count takes no GROUP BY, HAVING, ORDER BY or LIMIT",
-            hint="ask kanon.estimate_counts",
+            "kanon.estimate_count accepts no GROUP BY, HAVING, ORDER BY or LIMIT",
+            hint="use kanon.estimate_counts",
         )
     _require_one_count(opened.query, "kanon.estimate")
     ((group,), _) = _answered(opened)
@@ -97,7 +97,7 @@ def estimate_counts(session: Session, query: str) -> list[AnswerRow]:
     Returns
     -------
     list of AnswerRow
-        Every group that can have records, unless HAVING or LIMIT leave it out.
+        A row for every group that can have records, unless HAVING or LIMIT leaves it out.
 
     Raises
     ------
@@ -110,7 +110,7 @@ def estimate_counts(session: Session, query: str) -> list[AnswerRow]:
 
 
 def estimate(session: Session, query: str) -> list[AnswerRow]:
-    """Answer a query with any aggregates, a row for each group and aggregate.
+    """Answer a query with any aggregates, with a row for each group and aggregate.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def estimate(session: Session, query: str) -> list[AnswerRow]:
 
 
 def answer(session: Session, query: str) -> Answer:
-    """Answer a query with any aggregates: COUNT, SUM and AVG, with groups or without.
+    """Answer a query with any aggregates: COUNT, SUM and AVG, with or without groups.
 
     Raises
     ------
@@ -133,9 +133,9 @@ def answer(session: Session, query: str) -> Answer:
 
 
 def rewrite_count(session: Session, query: str) -> str:
-    """Return the SQL over published tables that answers a query, constants included.
+    """Return the SQL over published tables that answers a query, including its constants.
 
-    One statement for each aggregate. HAVING, ORDER BY and LIMIT are applied to its rows.
+    There is one statement for each aggregate. HAVING, ORDER BY and LIMIT are not part of it.
 
     Raises
     ------
@@ -147,18 +147,18 @@ def rewrite_count(session: Session, query: str) -> str:
 
 @dataclass(frozen=True)
 class Explained:
-    """A line of what `explain_count` tells.
+    """A line of the result of `explain_count`.
 
     Attributes
     ----------
     part : str
         ``publication``, ``condition``, ``group``, ``aggregate``, ``method`` or ``statement``.
     description : str
-        The part itself, as SQL where it is SQL.
+        The part itself, as SQL if it is SQL.
     accuracy : str or None
         ``exact: …`` or ``estimated: …`` with the reason.
     std_error : float or None
-        Expected standard error of an aggregate; the largest one of its groups.
+        Expected standard error of an aggregate, the largest one of all groups.
     """
 
     part: str
@@ -168,7 +168,7 @@ class Explained:
 
 
 def explain_count(session: Session, query: str) -> list[Explained]:
-    """Say how a query is answered: which parts exactly, which by an estimate, and how well.
+    """Say how a query is answered: which parts are exact, which are estimated, and how well.
 
     Raises
     ------
@@ -208,7 +208,7 @@ _ESTIMATED: Final = {
 
 
 def _accuracy(expression: Expression, opened: OpenQuery) -> str:
-    """Say what is known of an expression, record by record."""
+    """Say what is known about an expression, record by record."""
     layout = opened.layout
     if isinstance(layout, BucketLayout):
         side = side_of(expression, layout)
@@ -221,7 +221,7 @@ def _accuracy(expression: Expression, opened: OpenQuery) -> str:
 
 
 def _plain_name(opened: OpenQuery) -> Callable[[Column], str]:
-    """Name columns as a person would: those of lookup tables by their relation."""
+    """Name columns as a person would, and qualify those of lookup tables."""
 
     def spell(column: Column) -> str:
         if column.lookup is None:
@@ -241,7 +241,7 @@ def _require_one_count(query: Query, other: str) -> None:
 
 
 def _answered(opened: OpenQuery) -> tuple[list[Group], str]:
-    """Return the groups that HAVING and LIMIT leave, in order, and what they were counted with."""
+    """Return the groups that HAVING and LIMIT leave, in order, and how they were counted."""
     groups, method = count_with_bitmaps(opened), "bitmaps of each attribute's values"
     if groups is None:
         groups, method = _run(opened), "the statement"
@@ -249,13 +249,13 @@ def _answered(opened: OpenQuery) -> tuple[list[Group], str]:
 
 
 def _run(opened: OpenQuery) -> list[Group]:
-    """Run a statement for each measure, and bring each group's answers together."""
+    """Run a statement for each measure, and collect the answers for each group."""
     query = opened.query
     if isinstance(opened.layout, CellLayout):
         _refuse_wide_groups(opened, opened.layout)
     aggregates = [measure.aggregate for measure in query.measures]
     everybody = Aggregate("count", None)
-    # A group whose values are all NULL has no sum, but it is a group.
+    # A group whose values are all NULL has no sum, but it is still a group.
     asked = aggregates if everybody in aggregates or not query.keys else [*aggregates, everybody]
     found = [_rows(opened, aggregate) for aggregate in asked]
     listed = found[asked.index(everybody)] if query.keys else found[0]
@@ -272,7 +272,7 @@ def _run(opened: OpenQuery) -> list[Group]:
 
 
 def _refuse_wide_groups(opened: OpenQuery, layout: CellLayout) -> None:
-    """Refuse to group by ranges of so many values that not all can be listed."""
+    """Refuse to group by ranges with too many values to list all of them."""
     for cell in grouped_ranges(opened.query, layout):
         if not cell.is_discrete:
             continue
@@ -290,7 +290,7 @@ def _refuse_wide_groups(opened: OpenQuery, layout: CellLayout) -> None:
 
 
 def _rows(opened: OpenQuery, aggregate: Aggregate) -> dict[str, tuple[tuple[int, ...], Estimated]]:
-    """Run the statement of one aggregate: ranks and answer of each group."""
+    """Run the statement of one aggregate, and return the ranks and the answer of each group."""
     written = _statement(opened, aggregate)
     ranks = [f"rank_{i}" for i in range(len(opened.query.keys))]
     return {
@@ -309,7 +309,7 @@ def _statement(
 
 
 def _statements(opened: OpenQuery) -> list[str]:
-    """Write the statement of each aggregate that is shown, constants included."""
+    """Write the statement of each aggregate that is shown, including constants."""
     literal = opened.session.literal
     return [
         _statement(opened, measure.aggregate, literal).text for _, measure in opened.query.shown

@@ -1,4 +1,4 @@
-"""How well a bucketization answers random count queries, beside its source."""
+"""How well a bucketization answers random count queries, compared with its source."""
 
 from __future__ import annotations
 
@@ -40,13 +40,14 @@ class CountAccuracy:
     Attributes
     ----------
     expected_selectivity : float or None
-        Expected share of matching records, if attributes were uniform and independent; None for
+        Share of matching records to expect if attributes were uniform and independent; None for
         all queries together.
     n_queries : int
     undefined : int
-        Those that no record matches: their relative error is undefined, and left out.
+        The number of queries that no record matches. Their relative errors are undefined, and left
+        out.
     mean_relative_error, median_relative_error : float
-        Mean and median of |estimate - count| / count; NaN where all are undefined.
+        Mean and median of |estimate - count| / count; NaN if all of them are undefined.
     """
 
     expected_selectivity: float | None
@@ -70,7 +71,7 @@ def evaluate_counts(
     selectivity: Sequence[float] | None = None,
     seed: int | None = None,
 ) -> list[CountAccuracy]:
-    """Put random count queries to a bucketization and to its source, and compare the answers.
+    """Answer random count queries from a bucketization and from its source, and compare them.
 
     Parameters
     ----------
@@ -79,15 +80,15 @@ def evaluate_counts(
     name : str
         The publication.
     queries : int
-        How many, up to 100,000.
+        How many queries, up to 100,000.
     dimensionality : sequence of int, optional
-        Numbers of quasi-identifiers that a query has conditions on, from which each draws one;
-        by default all from 1 to the number of quasi-identifiers.
+        Each query draws one of these numbers, and has conditions on as many quasi-identifiers; by
+        default any number.
     selectivity : sequence of float, optional
-        Expected selectivities, in (0, 1], from which each query draws one; by default 0.01, 0.05
-        and 0.1.
+        Each query draws one of these expected selectivities, which lie in (0, 1]; by default 0.01,
+        0.05 and 0.1.
     seed : int, optional
-        The same seed, at least 0, draws the same queries, if the source is the same.
+        At least 0. The same seed draws the same queries for the same source.
 
     Returns
     -------
@@ -99,14 +100,14 @@ def evaluate_counts(
     NotFoundError
         When there is no such publication, or its source is gone.
     InvalidParameterError
-        When it is no bucketization, or a parameter lies outside its range.
+        When it is not a bucketization, or a parameter is outside its range.
     PermissionDeniedError
-        When the role cannot read the source whole.
+        When the role cannot read all of the source.
 
     Notes
     -----
     **Source:** [GB] Sections 3.2 and 7.2; see :func:`~kanon_db.metrics.workload.random_queries`.
-    The estimates are computed from QIT and SAT as `estimate_count` defines them.
+    The estimates are computed from QIT and SAT, and are those of `estimate_count`.
     """
     publication = find_publication(session, name)
     if kind_named(publication.kind).shape != "buckets":
@@ -166,7 +167,7 @@ def _estimates(
     sensitive: DistinctValues,
     queries: Sequence[CountQuery],
 ) -> FloatArray:
-    """Estimate from QIT and SAT, whose values are known by the codes of the source's."""
+    """Estimate from QIT and SAT, whose values get the same codes as in the source."""
     tables = tables_of(session, publication)
     qit_name = publication.name + SUFFIXES[1]
     columns = [*publication.layout["quasi_identifiers"], publication.layout["bucket_id"]]
@@ -187,7 +188,7 @@ def _estimates(
 
 
 def _known(codes: CodeArray, columns: Sequence[DistinctValues]) -> CodeArray:
-    """Give values that the source has lost since a code of their own, which no query asks for."""
+    """Give values that the source no longer has a code of their own, which no query asks for."""
     n_values = np.array([len(values.labels) for values in columns], dtype=np.int32)
     return np.where(codes < 0, n_values, codes)
 

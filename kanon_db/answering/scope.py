@@ -1,4 +1,4 @@
-"""What a query's names mean: the publication, the lookup tables, their columns and types."""
+"""What a query's names mean: the publication, the lookup tables, and their columns and types."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _ORIGINAL_TYPES: Final = {
     "tstzrange": "timestamp with time zone",
     "text[]": "text",
 }
-"""The type of what a range or a set of texts holds."""
+"""The original type of values whose cells are ranges of this type, or sets of texts."""
 
 _LOOKUP = """
 SELECT c.oid::text AS oid, c.relkind::text AS kind
@@ -54,7 +54,7 @@ WHERE n.nspname = $1::text AND c.relname = $2::text
 
 @dataclass(frozen=True)
 class OpenQuery:
-    """A query that can be answered, with all that its names mean."""
+    """A query that can be answered, with everything that its names refer to."""
 
     session: Session
     text: QueryText
@@ -64,15 +64,15 @@ class OpenQuery:
     lookups: tuple[Lookup, ...]
 
     def fetch(self, statement: str, *values: Value) -> list[Row]:
-        """Run a statement of this query; where its data make it fail, say so in words of ours.
+        """Run a statement of this query; if it fails because of the data, say so in our own words.
 
         Raises
         ------
         UnsupportedQueryError
             When its arithmetic fails on a value, or an operator does not exist for its types.
         DatabaseError
-            For anything else; without the server's words where a lookup table takes part: its
-            owner decides what its policies say.
+            For anything else. If there is a lookup table, without the server's message, since the
+            table's owner decides what its policies raise.
         """
         try:
             return self.session.fetch(statement, *values)
@@ -94,12 +94,12 @@ class OpenQuery:
 
 
 def open_query(session: Session, query: str) -> OpenQuery:
-    """Read a query, look up what it names, and check it.
+    """Read a query, look up its names, and check it.
 
     Raises
     ------
     UnsupportedQueryError
-        With the reason, and what is allowed.
+        It gives the reason, and what is allowed.
     NotFoundError
         When there is no such publication or lookup table, or the role may not read it.
     """
@@ -188,13 +188,13 @@ def _lookup_table(session: Session, relation: RelationText, published: str) -> L
     Raises
     ------
     NotFoundError
-        When there is none, or the role may not read it: the two look the same.
+        When there is none, or the role may not read it; both look the same.
     """
     schema = relation.schema or ""
     if schema in (published, "kanon", "information_schema") or schema.startswith("pg_"):
         raise refusal(
             "relations in this schema cannot be lookup tables",
-            hint="join a table of yours that describes values, like regions by zip code",
+            hint="join your own table that describes values, like regions by zip code",
         )
     rows = session.fetch(_LOOKUP, schema, relation.name)
     if not rows:
@@ -219,7 +219,7 @@ def _lookup_table(session: Session, relation: RelationText, published: str) -> L
 
 
 def _require_unique(query: OpenQuery, lookup: Lookup) -> None:
-    """Refuse a lookup table that would repeat records."""
+    """Refuse a lookup table that would duplicate records."""
     rows = query.fetch(
         f"SELECT EXISTS (SELECT FROM {lookup.relation} AS l WHERE l.{lookup.key.sql} IS NOT NULL"
         f" GROUP BY l.{lookup.key.sql} HAVING count(*) > 1) AS repeats"
@@ -233,7 +233,7 @@ def _require_unique(query: OpenQuery, lookup: Lookup) -> None:
 
 
 def _require_readable_constants(opened: OpenQuery) -> None:
-    """Make sure that every constant reads as its type; the server's complaint would quote it."""
+    """Make sure that every constant can be read as its type; the server's error would quote it."""
     session = opened.session
     by_type: dict[str, list[str]] = {}
     for constant in opened.query.constants:
@@ -248,7 +248,7 @@ def _require_readable_constants(opened: OpenQuery) -> None:
                 raise PermissionDeniedError(
                     "the role may not use a column's type",
                     detail=f"type {type_name}",
-                    hint="the schema's owner can GRANT USAGE on it to kanon_analyst",
+                    hint="the owner of the type's schema can GRANT USAGE on it to kanon_analyst",
                 ) from None
             if not error.sqlstate.startswith(DATA_EXCEPTION_CLASS):
                 raise

@@ -38,9 +38,9 @@ class Publication:
         What the publisher asked for, as plain JSON.
     layout : dict
         What the estimator and the verification need to read the published relations: column
-        names and, for buckets, the ranges of bucket numbers by size.
+        names and, for buckets, the range of bucket numbers for each size.
     metrics : dict
-        As measured when it was published; some need the source.
+        The metrics that were measured when it was published; some need the source.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Publication:
 
 
 def published_schema(session: Session) -> str:
-    """Return the schema that holds all published relations (chosen at `kanon install`)."""
+    """Return the schema of all published relations, which `kanon install` has chosen."""
     row = fetch_one(session, "SELECT value FROM kanon.setting WHERE name = 'published_schema'")
     return str(row["value"])
 
@@ -97,7 +97,7 @@ def find_publication(session: Session, name: str) -> Publication:
     Raises
     ------
     NotFoundError
-        When there is none of that name, or the role may not read it: the two look the same.
+        When there is none of that name, or the role may not read it; both look the same.
     """
     rows = session.fetch(
         "SELECT name, kind, method, source, parameters::text AS parameters,"
@@ -107,7 +107,7 @@ def find_publication(session: Session, name: str) -> Publication:
     )
     if not rows:
         raise NotFoundError(
-            "there is no such publication, or it is not yours to read",
+            "there is no such publication, or you may not read it",
             detail=f'name "{name}"',
             hint="TABLE kanon.publications lists the ones that you may read",
         )
@@ -124,7 +124,7 @@ def record_publication(
     metrics: Mapping[str, float],
     relations: Sequence[str],
 ) -> int:
-    """Enter a publication into the catalog; return its id."""
+    """Enter a publication into the catalog, and return its id."""
     row = fetch_one(
         session,
         "INSERT INTO kanon.publication (name, kind, method, source_schema, source_relation,"

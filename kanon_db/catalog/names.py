@@ -13,25 +13,25 @@ _LONGEST_SUFFIX: Final = "_qit"
 
 
 def check_publication_name(name: str) -> None:
-    """Refuse a name from which the published relations' names cannot be made.
+    """Refuse a name from which no valid names of published relations can be made.
 
     Raises
     ------
     InvalidNameError
-        When it is empty, holds a character that no name can, or leaves no room for the suffixes.
+        When it is empty, contains a character that no name can, or leaves no room for suffixes.
     """
     limit = MAX_NAME_BYTES - len(_LONGEST_SUFFIX)
     if not name:
         raise InvalidNameError("a publication needs a name", hint="give a name like census_b")
     if "\0" in name:
-        raise InvalidNameError("a publication's name holds a NUL character")
+        raise InvalidNameError("a publication's name contains a NUL character")
     if any("\ud800" <= character <= "\udfff" for character in name):
-        raise InvalidNameError("a publication's name holds half a character, a lone surrogate")
+        raise InvalidNameError("a publication's name contains a lone surrogate, half a character")
     if (n_bytes := len(name.encode())) > limit:
         raise InvalidNameError(
             "a publication's name is too long",
-            detail=f"it has {n_bytes} bytes; {limit} are allowed, since its tables add "
-            f"{_LONGEST_SUFFIX} and PostgreSQL names end at {MAX_NAME_BYTES} bytes",
+            detail=f"it has {n_bytes} bytes; {limit} are allowed, since the names of its tables"
+            f" end in {_LONGEST_SUFFIX}, and PostgreSQL names have at most {MAX_NAME_BYTES} bytes",
             hint="choose a shorter name",
         )
 
@@ -43,13 +43,13 @@ def _read_publication_name(value: Any, parameter: str) -> str:
 
 
 PUBLICATION: Final[Type] = replace(TEXT, read=_read_publication_name)
-"""The type of a parameter that names a publication to be made."""
+"""The type of a parameter that names a new publication."""
 
 
 def free_column_name(wanted: str, taken: Iterable[str]) -> str:
-    """Return `wanted`, or ``kanon_<wanted>`` (then with more underscores) when it is taken.
+    """Return `wanted` or, if it is taken, ``kanon_<wanted>`` (with underscores added if needed).
 
-    A source may well have a column of its own called ``weight`` or ``count``.
+    A source may well have its own column called ``weight`` or ``count``.
     """
     names = set(taken)
     candidate = wanted if wanted not in names else f"kanon_{wanted}"

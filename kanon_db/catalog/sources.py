@@ -44,7 +44,7 @@ def register_source(
     identifiers: Sequence[str] = (),
     attributes: Mapping[str, Any] | None = None,
 ) -> int:
-    """Describe microdata once; the description is kept in the database.
+    """Describe microdata once, and keep the description in the database.
 
     Parameters
     ----------
@@ -52,28 +52,28 @@ def register_source(
         The relation as SQL text, like ``public.census``: a table, partitioned table, foreign
         table, view or materialized view.
     quasi_identifiers : sequence of str
-        Columns that others may know of a person, at least one.
+        Columns that others may know about a person, at least one.
     sensitive : str, optional
         The column to protect.
     identifiers : sequence of str
-        Columns that name a person; never published.
-    attributes : str, optional
-        JSON object by quasi-identifier: ``kind`` (``numeric`` or ``categorical``), ``lower``,
-        ``upper``, ``weight``.
+        Columns that name a person, which are never published.
+    attributes : mapping, optional
+        For each quasi-identifier a mapping with ``kind`` (``numeric`` or ``categorical``),
+        ``lower``, ``upper`` and ``weight``, or some of them.
 
     Returns
     -------
     int
-        The source's id. Registering again replaces the description.
+        The source's id. Registering it again replaces the description.
 
     Raises
     ------
     NotFoundError, InvalidParameterError, SchemaMismatchError
-        When relation, columns or attributes are not as described above.
+        When the relation, the columns or the attributes are not as described above.
     PermissionDeniedError
         When the current role cannot read the columns.
     InUseError
-        When publications of the source are live.
+        When there are publications of the source.
     """
     relation, oid, kind = find_relation(session, source)
     if kind == "t":
@@ -120,13 +120,13 @@ def register_source(
         raise PermissionDeniedError(
             "the source's description cannot be written",
             detail=f"relation {relation}: {error.message}",
-            hint="ask the role that registered it, or be granted kanon_publisher",
+            hint="ask the role that registered it, or ask for the role kanon_publisher",
         ) from None
     return int(row["source_id"])
 
 
 def open_source(session: Session, source: str) -> tuple[Source, dict[str, ColumnType]]:
-    """Look up a registered source to be published, and keep its description as it is.
+    """Look up a registered source, and keep its description from changing until the end.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def open_source(session: Session, source: str) -> tuple[Source, dict[str, Column
     NotFoundError
         When there is no such relation, or it was not registered.
     SchemaMismatchError
-        When it has lost a quasi-identifier or the sensitive attribute since.
+        When it has since lost a quasi-identifier or the sensitive attribute.
     """
     relation, oid, _ = find_relation(session, source)
     _lock_source(session, relation, exclusive=False)
@@ -167,7 +167,7 @@ def require_sensitive(source: Source, message: str) -> str:
     Raises
     ------
     InvalidParameterError
-        With the message, when it has none.
+        With this message, when it has none.
     """
     if source.sensitive is None:
         raise InvalidParameterError(
@@ -179,7 +179,7 @@ def require_sensitive(source: Source, message: str) -> str:
 
 
 def _lock_source(session: Session, relation: Relation, *, exclusive: bool) -> None:
-    """Keep registering and publishing one source apart until the transaction ends."""
+    """Keep others from registering the source while it is published; lasts for the transaction."""
     function = "pg_advisory_xact_lock" if exclusive else "pg_advisory_xact_lock_shared"
     session.fetch(
         f"SELECT {function}(hashtextextended($1::text, 0))::text",
@@ -213,7 +213,7 @@ def _check_roles(
                 )
             if column in roles:
                 raise InvalidParameterError(
-                    "a column can have one role only",
+                    "a column can have only one role",
                     detail=f'column "{column}" of {relation} is named as {roles[column]}'
                     f" and as {role}",
                 )
@@ -230,7 +230,7 @@ def _check_readable(session: Session, relation: Relation, oid: str, columns: Seq
     if rows:
         raise PermissionDeniedError(
             "the source cannot be read",
-            detail=f"no SELECT on {len(rows)} of the columns named of {relation}",
+            detail=f"no SELECT on {len(rows)} of the named columns of {relation}",
             hint="its owner can GRANT SELECT on it to the publishing role",
         )
 
@@ -259,7 +259,7 @@ def _check_attributes(
     for column, described in attributes.items():
         if column not in quasi_identifiers:
             raise InvalidParameterError(
-                "attributes describe quasi-identifiers only",
+                "attributes can only describe quasi-identifiers",
                 detail=f'"{column}" is not one of {", ".join(quasi_identifiers)}',
             )
         _check_attribute(session, types[column], described)
@@ -272,9 +272,9 @@ def _check_attribute(session: Session, column: ColumnType, described: Mapping[st
         described.get("kind") == "numeric" or {"lower", "upper"} & described.keys()
     ):
         raise SchemaMismatchError(
-            "only columns of numbers, dates or times are numeric",
+            "only columns of numbers, dates or times can be numeric",
             detail=f"{where}: its type is {column.type_name}",
-            hint="leave out kind, lower and upper, or say categorical",
+            hint="leave out kind, lower and upper, or use categorical",
         )
     _check_bounds(session, column, described, where)
 
@@ -282,7 +282,7 @@ def _check_attribute(session: Session, column: ColumnType, described: Mapping[st
 def _check_bounds(
     session: Session, column: ColumnType, described: Mapping[str, Any], where: str
 ) -> None:
-    """Let the server read the bounds as values of the column's type."""
+    """Check that the server can read the bounds as values of the column's type, in order."""
     bounds = [described[key] for key in ("lower", "upper") if key in described]
     if not bounds:
         return

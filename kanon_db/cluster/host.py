@@ -1,4 +1,4 @@
-"""The machine that a private cluster runs on: PostgreSQL's programs, the OS user, the memory."""
+"""The machine on which a private cluster runs: PostgreSQL's programs, the OS user, the memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEBIAN_ROOT = Path("/usr/lib/postgresql")
 """Where Debian keeps each major version of PostgreSQL."""
 
 OWN_ACCOUNT = "kanon"
-"""System user made for the server when root starts it and Debian's ``postgres`` is absent."""
+"""System user created for the server if root starts it and Debian's ``postgres`` is absent."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class ServerPrograms:
     major: int
 
     def path(self, program: str) -> str:
-        """Full path of one program."""
+        """Return the full path of a program."""
         return str(self.directory / program)
 
     def version(self) -> str:
-        """Full version of the server, such as ``17.6``."""
+        """Return the full version of the server, such as ``17.6``."""
         answer = run([self.path("postgres"), "--version"])
         match = re.search(r"\d+(\.\d+|\w+)*", answer.stdout)
         return match.group() if match else str(self.major)
@@ -70,8 +70,8 @@ def find_programs(major: int | None = None) -> ServerPrograms:
     Parameters
     ----------
     major : int, optional
-        The version wanted; by default the highest one under ``/usr/lib/postgresql``, or else the
-        one whose ``pg_config`` is on the path.
+        The wanted version. By default, the highest one under ``/usr/lib/postgresql`` or, if there
+        is none, the one whose ``pg_config`` is on the path.
 
     Returns
     -------
@@ -81,7 +81,7 @@ def find_programs(major: int | None = None) -> ServerPrograms:
     Raises
     ------
     ServerError
-        PostgreSQL, or the version wanted, is not installed.
+        PostgreSQL, or the wanted version, is not installed.
     """
     found = {
         int(initdb.parts[-3]): ServerPrograms(initdb.parent, int(initdb.parts[-3]))
@@ -106,13 +106,13 @@ def find_programs(major: int | None = None) -> ServerPrograms:
 
 
 def server_account() -> pwd.struct_passwd:
-    """Choose the OS user that the server runs as, and create it if need be.
+    """Choose the OS user that the server runs as, and create it if necessary.
 
     Returns
     -------
     pwd.struct_passwd
-        The caller; or, since PostgreSQL refuses to run as root, Debian's ``postgres`` or a system
-        user ``kanon`` where the caller is root.
+        The caller. If that is root, as which PostgreSQL refuses to run, Debian's ``postgres`` or a
+        system user ``kanon``.
 
     Raises
     ------
@@ -197,7 +197,7 @@ def run(
         answer = subprocess.run(  # noqa: S603
             list(arguments),
             cwd=cwd,
-            # Nothing of the caller's environment: PL/Python in the server would obey PYTHON*.
+            # Nothing from the caller's environment, since PL/Python would obey PYTHON*.
             env={
                 "PATH": os.defpath,
                 "HOME": account.pw_dir if account else "/",
@@ -232,14 +232,14 @@ def run(
 
 
 def can_enter(account: pwd.struct_passwd, directory: Path) -> bool:
-    """Whether an OS user can reach a directory through all of its parents."""
+    """Return whether an OS user can reach a directory through all of its parents."""
     return (
         run(["/usr/bin/test", "-x", str(directory)], account=account, check=False).returncode == 0
     )
 
 
 def memory() -> int:
-    """Memory that the server may count on, in bytes: the machine's or the control group's."""
+    """Return the bytes of memory that the server can count on: the machine's or the cgroup's."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = Path("/sys/fs/cgroup/memory.max")
     text = limit.read_text().strip() if limit.exists() else "max"
@@ -247,7 +247,7 @@ def memory() -> int:
 
 
 def shared_memory() -> int:
-    """Size of ``/dev/shm``, in bytes; 0 if absent."""
+    """Return the size of ``/dev/shm`` in bytes, 0 if it is absent."""
     try:
         volume = os.statvfs("/dev/shm")  # noqa: S108  # measured, not written to
     except FileNotFoundError:
@@ -256,7 +256,7 @@ def shared_memory() -> int:
 
 
 def _install_command(major: int | None) -> str:
-    """Give the Debian command that installs a server with PL/Python."""
+    """Return the Debian command that installs a server with PL/Python."""
     if major is None and (apt_cache := shutil.which("apt-cache")):
         answer = run([apt_cache, "depends", "postgresql"], check=False)
         default = re.search(r"Depends: postgresql-(\d+)$", answer.stdout, re.MULTILINE)

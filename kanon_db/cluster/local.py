@@ -32,7 +32,7 @@ DEFAULT_DIRECTORY = Path(".kanon")
 
 @dataclass(frozen=True)
 class ClusterStatus:
-    """What is known of a private cluster.
+    """The state of a private cluster.
 
     Parameters
     ----------
@@ -67,9 +67,9 @@ class LocalCluster:
     Parameters
     ----------
     directory : Path
-        The cluster's folder, made at the first start. When root starts a cluster in a folder that
-        the server's OS user cannot reach, the data is kept under ``/var/lib/kanon_db`` and the
-        folder holds only ``cluster.json``, which says where.
+        The cluster's folder, created at the first start. If root starts a cluster in a folder that
+        the server's OS user cannot reach, the data is kept under ``/var/lib/kanon_db``, and the
+        folder only contains ``cluster.json``, which says where.
     """
 
     def __init__(self, directory: Path = DEFAULT_DIRECTORY) -> None:
@@ -81,7 +81,7 @@ class LocalCluster:
         return self._folder.path
 
     def start(self) -> str:
-        """Start the cluster, and make it first if it does not exist; a running one stays as it is.
+        """Start the cluster unless it is running already, and create it first if necessary.
 
         Returns
         -------
@@ -91,7 +91,7 @@ class LocalCluster:
         Raises
         ------
         ServerError
-            PostgreSQL or its PL/Python is not installed, the folder holds something else or
+            PostgreSQL or its PL/Python is not installed, the folder contains something else or
             belongs to another user, or the server does not start.
         """
         if not Path("/proc/self").exists():
@@ -137,12 +137,12 @@ class LocalCluster:
             return server is not None and server.stop("fast")
 
     def status(self) -> ClusterStatus:
-        """Tell whether the cluster runs, its version, places and size.
+        """Tell whether the cluster is running, its version, where its files are, and their size.
 
         Returns
         -------
         ClusterStatus
-            As found now.
+            The current state.
 
         Raises
         ------
@@ -167,12 +167,12 @@ class LocalCluster:
         )
 
     def dsn(self) -> str:
-        """Give the connection string of the running cluster.
+        """Return the connection string of the running cluster.
 
         Returns
         -------
         str
-            Of the superuser ``postgres`` in database ``kanon``.
+            Connection string of the superuser ``postgres`` in database ``kanon``.
 
         Raises
         ------
@@ -189,9 +189,9 @@ class LocalCluster:
         return server.places.dsn
 
     def destroy(self) -> bool:
-        """Stop the server and remove the cluster with all its data.
+        """Stop the server, and remove the cluster with all its data.
 
-        Whatever else lies in the folder stays; the folder goes if that leaves it empty.
+        Other files in the folder are kept; if there are none, the folder is removed, too.
 
         Returns
         -------
@@ -201,7 +201,7 @@ class LocalCluster:
         Raises
         ------
         ServerError
-            The folder holds something other than a cluster, or belongs to another user.
+            The folder contains something other than a cluster, or belongs to another user.
         """
         if self._server() is None:
             self._folder.refuse_foreign()
@@ -215,7 +215,7 @@ class LocalCluster:
             return True
 
     def _server(self) -> Postmaster | None:
-        """Give the server of the cluster, if the cluster exists."""
+        """Return the server of the cluster, if the cluster exists."""
         places = self._folder.find()
         return Postmaster(self._folder, places) if places else None
 
@@ -223,10 +223,10 @@ class LocalCluster:
 def _initialize(
     home: Path, account: pwd.struct_passwd, programs: host.ServerPrograms, lock: int
 ) -> None:
-    """Make the data directory under another name, so that nobody takes a half-made one for it.
+    """Create the data directory under another name, so that an unfinished one is never used.
 
-    The programs inherit the lock: even if the caller is killed, nobody clears the directory while
-    they work.
+    The programs inherit the lock, so that nobody clears the directory while they are working, even
+    if the caller is killed.
     """
     unfinished = home / (DATA + NEW)
     if unfinished.exists():
@@ -253,7 +253,7 @@ def _initialize(
 
 
 def _size(data: Path) -> int:
-    """Disk space of a directory, in bytes, while files in it may come and go."""
+    """Return the disk space of a directory in bytes; files in it may come and go meanwhile."""
     total = 0
     for folder, _, names in os.walk(data):
         for name in names:

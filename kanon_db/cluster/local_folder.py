@@ -1,4 +1,4 @@
-"""The folder of a private cluster: what lies where, who may touch it, and its lock."""
+"""The folder of a private cluster: where everything is, who may access it, and its lock."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PORT = 5432
 SHARED_HOME = Path("/var/lib/kanon_db")
 """Where root keeps the data of clusters whose folder the server's OS user cannot reach."""
 
-TEMPORARY = Path("/tmp")  # noqa: S108  # names come from mkdtemp; short, as $TMPDIR may not be
+TEMPORARY = Path("/tmp")  # noqa: S108  # names come from mkdtemp; $TMPDIR may be too long
 SOCKET_PREFIX = "kanon-"
 SOCKET_NAME = f".s.PGSQL.{PORT}"
 SOCKET_PATH_LIMIT = 107
@@ -38,10 +38,10 @@ SOCKET_PATH_LIMIT = 107
 STATE, LOCK = "cluster.json", "lock"
 DATA, SOCKET, LOG, CONFIGURATION = "data", "socket", "server.log", "kanon.conf"
 ENVIRONMENT = "python"
-"""The server's copy of the Python environment, where it cannot read the caller's."""
+"""The server's copy of the Python environment, if it cannot read the caller's."""
 
 NEW = ".new"
-"""Suffix of a file or directory that is not finished; it is renamed when it is."""
+"""Suffix of a file or directory that is not finished yet; it is renamed afterwards."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ class Places:
     Parameters
     ----------
     home : Path
-        Holds the data, the log and the configuration.
+        The folder with the data, the log and the configuration.
     socket : Path
-        Directory of the Unix socket: inside ``home`` if its path is short and plain enough.
+        Directory of the Unix socket: inside ``home`` if that path is short and simple enough.
     account : str
         OS user that the server runs as.
     """
@@ -82,7 +82,7 @@ class Places:
 
 
 class ClusterFolder:
-    """The folder given with ``--dir`` and all that belongs to it elsewhere.
+    """The folder given with ``--dir``, and everything elsewhere that belongs to it.
 
     Parameters
     ----------
@@ -91,8 +91,8 @@ class ClusterFolder:
 
     Notes
     -----
-    When the caller is root, no file is ever written inside a directory that the server's OS user
-    can write to: that user could have put a link there.
+    If the caller is root, no file is ever written in a directory to which the server's OS user can
+    write, since that user could have put a link there.
     """
 
     def __init__(self, path: Path) -> None:
@@ -104,17 +104,17 @@ class ClusterFolder:
     def locked(self) -> Iterator[int]:
         """Keep other processes from starting, stopping or destroying the same cluster.
 
-        Makes the folder if it does not exist.
+        The folder is created if it does not exist.
 
         Yields
         ------
         int
-            File descriptor that holds the lock; a child that inherits it holds it too.
+            File descriptor that holds the lock; a child process that inherits it holds it, too.
 
         Raises
         ------
         ServerError
-            The folder holds something else, or the operating system refuses.
+            The folder contains something else, or the operating system refuses.
         """
         with self._os_errors():
             lock = self._open_lock()
@@ -145,7 +145,7 @@ class ClusterFolder:
             places = Places(home, home / state["socket"], str(state["account"]))
         except (KeyError, TypeError):
             raise self._malformed() from None
-        # destroy removes these places: accept none that this class would not have made.
+        # Since destroy removes these places, accept only those that this class would create.
         temporary = re.escape(f"{TEMPORARY}/{SOCKET_PREFIX}") + r"\w+"
         if home not in (self.path, self._shared_home) or not (
             places.socket == home / SOCKET or re.fullmatch(temporary, str(places.socket))
@@ -154,7 +154,7 @@ class ClusterFolder:
         return places
 
     def prepare(self, account: pwd.struct_passwd) -> Places:
-        """Make what a server needs besides its data, and note in the state file where that is.
+        """Create what a server needs besides its data, and write to the state file where that is.
 
         Parameters
         ----------
@@ -164,7 +164,7 @@ class ClusterFolder:
         Returns
         -------
         Places
-            Those of the existing cluster, or of the one to be made.
+            The places of the existing cluster, or of the one that will be created.
         """
         found = self.find()
         home = found.home if found else self._choose_home(account)
@@ -178,7 +178,7 @@ class ClusterFolder:
         return places
 
     def remove(self, places: Places) -> None:
-        """Remove a stopped cluster, and its folder if nothing else lies in it."""
+        """Remove a stopped cluster, and its folder if nothing else is in it."""
         if _is_private(places.socket, host.find_account(places.account)):
             shutil.rmtree(places.socket)
         for name in (DATA, DATA + NEW, SOCKET, ENVIRONMENT, ENVIRONMENT + NEW):
@@ -194,24 +194,24 @@ class ClusterFolder:
         try:
             self.path.rmdir()
         except OSError as error:
-            # It holds somebody else's files, is a mount point, or is not ours to remove.
+            # It contains other files, is a mount point, or we may not remove it.
             if error.errno not in (errno.ENOTEMPTY, errno.EBUSY, errno.EACCES, errno.EPERM):
                 raise
 
     def refuse_foreign(self) -> None:
-        """Refuse a folder that holds something other than a cluster.
+        """Refuse a folder that contains something other than a cluster.
 
         Raises
         ------
         ServerError
-            The folder is such a folder.
+            The folder contains something else.
         """
         if (self.path / STATE).exists() or not self.path.exists():
             return
         own = {LOCK, STATE + NEW}
         if not self.path.is_dir() or any(entry.name not in own for entry in self.path.iterdir()):
             raise ServerError(
-                "the directory holds no private cluster",
+                "the directory contains no private cluster",
                 detail=f"{self.path} is not empty",
                 hint="choose another directory with --dir",
             )
@@ -227,10 +227,10 @@ class ClusterFolder:
             try:
                 lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             except FileNotFoundError:
-                continue  # destroyed meanwhile
+                continue  # destroyed in the meantime
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX)
-                # Whoever held the lock may have destroyed the cluster, lock and all.
+                # Whoever held the lock may have destroyed the cluster, including the lock.
                 if path.exists() and os.path.samestat(os.fstat(lock), path.stat()):
                     return lock
             except BaseException:
@@ -243,7 +243,7 @@ class ClusterFolder:
         try:
             file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except (FileNotFoundError, NotADirectoryError):
-            # If the folder was removed by hand, its name still leads to what lies elsewhere.
+            # If the folder was removed by hand, its name still leads to what is elsewhere.
             data = self._shared_home / DATA
             if os.geteuid() != 0 or not data.exists():
                 return None
@@ -281,7 +281,7 @@ class ClusterFolder:
     def _socket_directory(
         self, home: Path, found: Places | None, account: pwd.struct_passwd
     ) -> Path:
-        """Make the socket's directory: in the cluster's home, or in /tmp if that path is unfit."""
+        """Create the socket's directory: inside the cluster's home, or in /tmp if that is unfit."""
         inside = home / SOCKET
         if _fits(inside):
             if not inside.is_dir():
@@ -289,7 +289,7 @@ class ClusterFolder:
             return inside
         if found and _is_private(found.socket, account):
             return found.socket
-        # A fresh name, not the old one: somebody may have taken that after a reboot emptied /tmp.
+        # Not the old name, which somebody may have taken after a reboot emptied /tmp.
         made = Path(tempfile.mkdtemp(prefix=SOCKET_PREFIX, dir=TEMPORARY))
         give(made, account)
         return made
@@ -314,7 +314,7 @@ class ClusterFolder:
 
 
 def make_private(directory: Path, account: pwd.struct_passwd) -> None:
-    """Make a directory that only the server's OS user can use."""
+    """Create a directory that only the server's OS user can use."""
     directory.mkdir(mode=0o700)
     give(directory, account)
 
@@ -326,7 +326,7 @@ def give(path: Path, account: pwd.struct_passwd) -> None:
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Write a file completely or not at all, so that the server's OS user can read it."""
+    """Write a file that the server's OS user can read, completely or not at all."""
     unfinished = path.with_name(path.name + NEW)
     unfinished.write_text(text, encoding="utf-8")
     unfinished.chmod(0o644)
@@ -334,9 +334,9 @@ def replace_file(path: Path, text: str) -> None:
 
 
 def _fits(directory: Path) -> bool:
-    """Whether PostgreSQL and libpq can be given the path of a Unix socket in a directory.
+    """Return whether PostgreSQL and libpq accept the path of a Unix socket in this directory.
 
-    Both take lists of directories, separated by commas, and limit the length.
+    Both accept lists of directories, separated by commas, and limit the length.
     """
     path = str(directory / SOCKET_NAME)
     plain = re.fullmatch(r"[\w/.+@:= -]+", path, re.ASCII) is not None
@@ -344,7 +344,7 @@ def _fits(directory: Path) -> bool:
 
 
 def _is_private(directory: Path, account: pwd.struct_passwd | None) -> bool:
-    """Whether a directory exists, is not a link, and is open only to the account."""
+    """Return whether a directory exists, is not a link, and is accessible only to the account."""
     try:
         found = directory.lstat()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Settings of a private cluster, fitted to the machine."""
+"""Settings of a private cluster, chosen for the machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def settings(memory: int, shared_memory: int, socket: str) -> dict[str, str]:
     Parameters
     ----------
     memory : int
-        Memory that the server may count on, in bytes.
+        Memory that the server can count on, in bytes.
     shared_memory : int
         Size of the system's shared memory file system, in bytes.
     socket : str
@@ -22,7 +22,7 @@ def settings(memory: int, shared_memory: int, socket: str) -> dict[str, str]:
     Returns
     -------
     dict of str to str
-        Setting to value.
+        The values of the settings, by name.
 
     Examples
     --------
@@ -38,7 +38,7 @@ def settings(memory: int, shared_memory: int, socket: str) -> dict[str, str]:
         "effective_cache_size": _megabytes(memory // 2),
         "work_mem": "64MB",
         "maintenance_work_mem": "256MB",
-        # Nobody replicates a private cluster: bulk loads then need no write-ahead log.
+        # Nobody replicates a private cluster, so bulk loads need no write-ahead log.
         "wal_level": "minimal",
         "max_wal_senders": "0",
         "max_wal_size": "4GB",
@@ -46,7 +46,7 @@ def settings(memory: int, shared_memory: int, socket: str) -> dict[str, str]:
         "synchronous_commit": "on",
         # Compiling costs more than it saves on sums over one publication.
         "jit": "off",
-        # Data must not reach the log: an error's text, its detail and its statement may quote rows.
+        # No data in the log: an error's message, its detail and its statement may quote rows.
         "log_min_messages": "log",
         "log_min_error_statement": "panic",
         "log_error_verbosity": "terse",

@@ -27,21 +27,21 @@ STOP_TIMEOUT = 30
 DATA_LOCK, SOCKET_LOCK = "postmaster.pid", f"{SOCKET_NAME}.lock"
 
 ANSWER_TIMEOUT = 10.0
-"""Seconds that a server gets to answer."""
+"""Seconds that a server has to answer."""
 
 SSL_REQUEST = bytes.fromhex("0000000804d2162f")
-"""The shortest question of the protocol: encryption? Any answer comes from a living server."""
+"""The shortest question of the protocol, about encryption; only a live server answers it."""
 
 ORPHAN_GRACE = 5.0
-"""Seconds that backends get to notice that their server has died."""
+"""Seconds that backends have to notice that their server has died."""
 
 LOG_LIMIT = 1 << 20
-"""Size in bytes beyond which a start begins a new log."""
+"""Size in bytes beyond which the next start begins a new log."""
 
 
 @dataclass(frozen=True)
 class Postmaster:
-    """The server of an existing cluster, whether it runs or not.
+    """The server of an existing cluster, whether it is running or not.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class Postmaster:
 
     @property
     def name(self) -> str:
-        """What the command line of every process of the server shows, so that they are found."""
+        """A name in the command line of each of the server's processes, by which we find them."""
         return f"kanon_{self.folder.digest}"
 
     @property
@@ -95,7 +95,7 @@ class Postmaster:
             client.settimeout(ANSWER_TIMEOUT)
             try:
                 client.connect(str(self.places.socket / SOCKET_NAME))
-                # The system accepts connections even for a server that is just dying: ask it
+                # The system still accepts connections for a server that is dying, so ask it
                 # something.
                 client.sendall(SSL_REQUEST)
                 return client.recv(1) != b""
@@ -108,7 +108,7 @@ class Postmaster:
         Raises
         ------
         ServerError
-            It does not start; the detail gives the reason that the log names.
+            It does not start; the detail has the reason from the log.
         """
         home = self.places.home
         log = home / LOG
@@ -128,12 +128,12 @@ class Postmaster:
             )
 
     def stop(self, mode: Literal["fast", "immediate"]) -> bool:
-        """Stop the server and whatever is left of it.
+        """Stop the server, and any processes that are left of it.
 
         Parameters
         ----------
         mode : {"fast", "immediate"}
-            Whether running statements get `STOP_TIMEOUT` seconds to end.
+            Whether running statements have `STOP_TIMEOUT` seconds to end, or are stopped at once.
 
         Returns
         -------
@@ -148,8 +148,8 @@ class Postmaster:
         processes = self._processes()
         if _lock_holder(self.places.data / DATA_LOCK) in processes:
             patience = f"--timeout={STOP_TIMEOUT}"
-            # A backend deep in a computation does not hear a fast shutdown; an immediate one kills
-            # it, and the next start replays the log.
+            # A backend in a long computation does not notice a fast shutdown; an immediate one
+            # kills it, and the next start replays the log.
             if mode == "immediate" or self._pg_ctl("stop", "--mode=fast", patience).returncode:
                 self._pg_ctl("stop", "--mode=immediate", patience, check=True)
         elif self.answers():
@@ -174,13 +174,13 @@ class Postmaster:
         for lock in (self.places.data / DATA_LOCK, self.places.socket / SOCKET_LOCK):
             holder = _lock_holder(lock)
             if holder is not None and Path("/proc", str(holder)).exists():
-                # PostgreSQL itself overcomes the lock file of a dead process, unless another
-                # process got its number after a reboot, or nobody has reaped the dead one yet.
+                # PostgreSQL itself ignores the lock file of a dead process, unless another process
+                # got its number after a reboot, or nobody has reaped the dead one yet.
                 lock.unlink()
 
     def _pg_ctl(self, command: str, *options: str, check: bool = False) -> CompletedProcess[str]:
-        # pg_ctl passes its options to a shell. The name of the data directory may hold any
-        # character, so it travels in the environment, and the log is named by a relative path.
+        # pg_ctl passes its options to a shell. The data directory's name may contain any character,
+        # so it is passed in the environment, and the log has a relative path.
         return host.run(
             [self.programs.path("pg_ctl"), command, "--silent", "--wait", *options],
             account=self.account,
@@ -203,7 +203,7 @@ class Postmaster:
                 command = (entry / "cmdline").read_bytes()
                 user = entry.stat().st_uid
             except OSError:
-                continue  # ended meanwhile
+                continue  # it has ended in the meantime
             program = os.fsdecode(command.split(b"\0")[0]).partition(":")[0]
             if (
                 owner is not None
@@ -215,7 +215,7 @@ class Postmaster:
         return found
 
     def _end_orphans(self) -> None:
-        """End backends that outlive their server because a long computation keeps them deaf."""
+        """End backends that outlive their server because they do not interrupt a computation."""
         deadline = time.monotonic() + ORPHAN_GRACE
         while processes := self._processes():
             if time.monotonic() > deadline:
@@ -226,7 +226,7 @@ class Postmaster:
 
 
 def _lock_holder(lock: Path) -> int | None:
-    """Process number in a server's lock file."""
+    """Return the process number in a server's lock file."""
     try:
         first = lock.read_text().partition("\n")[0].strip()
     except FileNotFoundError:

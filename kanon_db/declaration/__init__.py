@@ -1,4 +1,4 @@
-"""How an operation is declared: parameters with their types, and what is derived from them."""
+"""How an operation is declared: its parameters with their types, its results, and its callers."""
 
 from kanon_db.declaration.operation import (
     EVERYBODY,

@@ -1,4 +1,4 @@
-"""An operation: what every way in knows of it."""
+"""An operation: what SQL, Python and the command line know about it."""
 
 from __future__ import annotations
 
@@ -32,28 +32,29 @@ class Operation:
     Attributes
     ----------
     name : str
-        Of the SQL function and the Python method.
+        The name of the SQL function and of the Python method.
     help : str
-        What it does, as a sentence in lower case without a stop: the comment of the SQL function.
+        What it does, as a sentence without a capital or a full stop. It is the comment of the SQL
+        function.
     function : str
         ``module:function``, imported when it is called. It takes a session and the parameters, and
         returns a value, a row, a list of rows or nothing, as `result` says.
     result : tuple of Column
-        Of a row. One column without a name is a value, no column nothing.
+        The columns of a row. One column without a name means a single value, no columns nothing.
     request : type
-        Dataclass of its parameters.
+        A dataclass with its parameters.
     is_many : bool
-        Whether it returns rows, or a single one.
+        Whether it returns any number of rows, or exactly one.
     audience : tuple of str
         Roles that may call it.
     is_stable : bool
-        Whether it changes nothing, so that all of it sees one state of the database.
+        Whether it changes nothing; then everything in it sees the same state of the database.
     command : tuple of str
-        Of the command line, such as ``publish buckets``; empty where there is none of its own.
+        Its words on the command line, such as ``publish buckets``; empty if it has no command.
     details : str
-        More for the command's help and the method's docstring.
+        More text for the command's help and the method's docstring.
     takes_request : bool
-        Whether the function takes the request as it is, or its values by name.
+        Whether the function takes the request itself, or its values by name.
     row_class : str
         ``module:class`` of the row that an operation with a single row returns.
     """
@@ -78,7 +79,7 @@ class Operation:
 
     @property
     def signature(self) -> str:
-        """Its types, as PostgreSQL writes a function's."""
+        """The types of its parameters, as PostgreSQL writes a function's signature."""
         return ", ".join(parameter.type.sql for parameter in self.parameters)
 
     @property
@@ -96,7 +97,7 @@ class Operation:
         Raises
         ------
         KanonError
-            The transaction, or the subtransaction around the call, must then be rolled back.
+            The caller must then roll back the transaction, or the subtransaction around the call.
         """
         module, _, function = self.function.partition(":")
         called = getattr(import_module(module), function)

@@ -1,7 +1,7 @@
-"""Parameters, declared as the fields of a dataclass: the request that an operation gets.
+"""Parameters, declared as the fields of a dataclass: the request that an operation receives.
 
-An operation's parameters are written once, here: name, type, default, bounds, help, and the methods
-that they belong to. What SQL, Python and the command line take is derived from that.
+Each parameter is written once, with its name, type, default, bounds, help, and the methods that it
+belongs to. What SQL, Python and the command line accept is derived from that.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ class Parameter:
     name : str
     type : Type
     help : str
-        One sentence or more, for all ways in.
+        One sentence or more, shown by SQL, Python and the command line.
     default : object
-        :data:`REQUIRED` where there is none. None is NULL in SQL.
+        :data:`REQUIRED` if there is no default. None is NULL in SQL.
     is_positional : bool
-        Whether Python and the command line take it by position.
+        Whether Python and the command line accept it by position.
     follows : int
-        Parameters of an SQL function come in the order of this number, then in that of their
-        declaration: one that is added to a function later comes last, so that calls by position
-        keep their meaning.
+        Parameters of an SQL function are ordered by this number, and then as they are declared. A
+        parameter that is added later goes to the end, so that calls by position keep their
+        meaning.
     methods : tuple of str
-        Those that an option belongs to; empty for all.
+        The methods that an option belongs to; empty if it belongs to all of them.
     is_strict : bool
-        Whether other methods refuse the option. If not, a warning says that they do not use it.
+        Whether other methods refuse the option. Otherwise they warn that it has no effect.
     metavar : str or None
-        What the command line calls a value, where its type's word does not fit.
+        What the command line calls a value, if the word of its type does not fit.
     """
 
     name: str
@@ -58,11 +58,11 @@ class Parameter:
 
     @property
     def is_required(self) -> bool:
-        """Whether callers must give it."""
+        """Whether callers must pass it."""
         return self.default is REQUIRED
 
     def plain(self, given: Any) -> Any:
-        """Return what was given as plain JSON."""
+        """Return what the caller passed, as plain JSON."""
         return plain(decoded(given, self.name) if self.type.is_json else given)
 
     def read(self, given: Any) -> Any:
@@ -92,7 +92,7 @@ def parameter(
     is_strict: bool = False,
     metavar: str | None = None,
 ) -> Any:
-    """Declare a parameter: the field of a request."""
+    """Declare a parameter, as a field of a request."""
     declared = (type_, text, default, is_positional, follows, methods, is_strict, metavar)
     return field(metadata={_KEY: declared})
 
@@ -108,34 +108,40 @@ def parameters_of(request: type) -> list[Parameter]:
 
 
 def read_request(
-    request: type[_Request], given: Mapping[str, Any], *, what: str = "parameter"
+    request: type[_Request],
+    given: Mapping[str, Any],
+    *,
+    what: str = "parameter",
+    is_shown: bool = True,
 ) -> _Request:
-    """Check all that a caller gave, before anything else happens.
+    """Check everything that a caller passed, before anything else happens.
 
     Parameters
     ----------
     request : type
         A dataclass of parameters.
     given : mapping
-        Values by name; those that are left out have their defaults.
+        Values by name; parameters that are left out have their defaults.
     what : str
-        What one of the names is called in a refusal.
+        What an error message calls one of the names.
+    is_shown : bool
+        Whether the message repeats an unknown name.
 
     Returns
     -------
     object
-        The request. If it has a field ``given``, that holds what was given, as plain JSON.
+        The request. A field ``given``, if it has one, holds what was passed, as plain JSON.
 
     Raises
     ------
     InvalidParameterError
-        For a name that is not known (with the nearest one that is), a missing value, or one that
-        its type refuses.
+        For an unknown name (the hint has the most similar known one), a missing value, or a value
+        that its type refuses.
     """
     declared = {parameter.name: parameter for parameter in parameters_of(request)}
     for name in given:
         if name not in declared:
-            raise unknown(what, name, sorted(declared))
+            raise unknown(what, name, sorted(declared), is_shown=is_shown)
     values: dict[str, Any] = {}
     if any(item.name == "given" for item in dataclasses.fields(request)):  # type: ignore[arg-type]
         values["given"] = {name: declared[name].plain(value) for name, value in given.items()}
@@ -145,17 +151,18 @@ def read_request(
         elif parameter.is_required:
             raise InvalidParameterError(f"{name} is missing", hint=parameter.help)
         else:
-            values[name] = parameter.read(parameter.default)  # written as a caller would
+            values[name] = parameter.read(parameter.default)  # declared as a caller would pass it
     return request(**values)
 
 
-def options(declared: type, what: str = "option") -> Type:
-    """Return the type of options: a JSON object of the fields of `declared`, all with defaults.
+def options(declared: type, what: str = "option", *, is_shown: bool = True) -> Type:
+    """Return the type of options: a JSON object with fields of `declared`, which have defaults.
 
-    `what` one of them is called in a refusal.
+    `what` is what an error message calls one of them, and `is_shown` whether it repeats an unknown
+    one.
     """
 
     def read(value: Any, name: str) -> Any:
-        return read_request(declared, read_object(value, name), what=what)
+        return read_request(declared, read_object(value, name), what=what, is_shown=is_shown)
 
     return Type("jsonb", "str | Mapping[str, Any]", read, "JSON", options=declared)

@@ -1,8 +1,8 @@
-"""The types that parameters have: how SQL calls them, and how what a caller gives is read.
+"""The types of parameters: what SQL calls them, and how a caller's value is read.
 
-Every way in hands a value over as it comes: SQL as JSON, the command line as text or what click
-made of it, Python as Python's own. One reader for each type takes them all and refuses the rest,
-in one wording. A refusal never repeats a value, which can be data.
+A value is passed on as it arrives: from SQL as JSON, from the command line as text or as what click
+made of it, from Python as a Python object. Each type has one reader, which accepts all of these and
+refuses everything else with the same message. A message never repeats a value, which may be data.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any, Final
 from kanon_db.errors import InvalidParameterError
 
 Reader = Callable[[Any, str], Any]
-"""Takes what was given and the parameter's name; returns what the operation works with."""
+"""Takes a caller's value and the parameter's name; returns the value the operation works with."""
 
 MAX_NAME_BYTES: Final = 63
-"""PostgreSQL's limit; it cuts longer names off without a word, so they are refused."""
+"""PostgreSQL's limit; it would silently truncate longer names, so we refuse them."""
 
 
 @dataclass(frozen=True)
@@ -30,16 +30,16 @@ class Type:
     Attributes
     ----------
     sql : str
-        PostgreSQL's name of it.
+        PostgreSQL's name for it.
     python : str
-        Annotation of what Python callers may give.
+        The annotation of what Python callers may pass.
     read : callable
     metavar : str or None
         What the command line's help calls a value.
     choices : mapping of str to str
-        What each value means, where they can be listed.
+        What each value means, if the values can be listed.
     options : type or None
-        The declared options, where the value is an object of those.
+        The declared options, if the value is an object with options.
     """
 
     sql: str
@@ -51,16 +51,16 @@ class Type:
 
     @property
     def is_json(self) -> bool:
-        """Whether SQL and the command line give JSON."""
+        """Whether SQL and the command line pass JSON."""
         return self.sql == "jsonb"
 
 
 def unknown(
-    what: str, name: str, known: Collection[str], *, is_name: bool = True
+    what: str, name: str, known: Collection[str], *, is_shown: bool = True
 ) -> InvalidParameterError:
-    """Make the refusal of a word that is not known, with the nearest one that is.
+    """Make the error for an unknown word; its hint has the most similar known one.
 
-    What stands in the place of a value is not repeated.
+    A word that was passed as a value is not repeated.
     """
     near = get_close_matches(name, known, n=1)
     if not known:
@@ -69,31 +69,31 @@ def unknown(
         hint = f"did you mean {near[0]}? The {what}s here are {', '.join(known)}"
     else:
         hint = f"the {what}s here are {', '.join(known)}"
-    detail = f'{what} "{name}"' if is_name else ""
+    detail = f'{what} "{name}"' if is_shown else ""
     return InvalidParameterError(f"the {what} is not known", detail=detail, hint=hint)
 
 
 def refused(name: str, must: str) -> InvalidParameterError:
-    """Make the refusal of a value."""
+    """Make the error for a value that is not allowed."""
     return InvalidParameterError(f"{name} must be {must}")
 
 
 def read_text(value: Any, name: str) -> str:
-    """Take a text."""
+    """Accept text."""
     if not isinstance(value, str):
         raise refused(name, "a text")
     return value
 
 
 def read_flag(value: Any, name: str) -> bool:
-    """Take true or false."""
+    """Accept true or false."""
     if not isinstance(value, bool):
         raise refused(name, "true or false")
     return value
 
 
 def read_exact(value: Any, name: str) -> Fraction:
-    """Take a number exactly as it is written; of a Python float, its shortest text counts."""
+    """Accept a number, exactly as it is written; a Python float counts as its shortest text."""
     from kanon_db.algorithms.ground.exact import exact_number
 
     if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal | Fraction):
@@ -103,14 +103,14 @@ def read_exact(value: Any, name: str) -> Fraction:
 
 
 def read_bound(value: Any, name: str) -> str | float:
-    """Take a number or a text, for the server to read as the column's type."""
+    """Accept a number or text, which the server will read as the column's type."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise refused(name, "a number, or the text of a date or time")
     return value
 
 
 def elements(read: Reader) -> Reader:
-    """Make the reader of a list from that of its elements."""
+    """Make the reader of a list from the reader of its elements."""
 
     def read_all(value: Any, name: str) -> tuple[Any, ...]:
         if isinstance(value, str | bytes | Mapping) or not isinstance(value, Sequence):
@@ -152,14 +152,14 @@ def above(least: float, most: float) -> Reader:
 
 
 def decoded(value: Any, name: str, *, is_exact: bool = True) -> Any:
-    """Read JSON from text; what Python gave as an object already goes through unchanged."""
+    """Read JSON from text; anything that is not text, such as a Python dict, is left unchanged."""
     from kanon_db.algorithms.ground.exact import read_json
 
     return read_json(value, name, is_exact=is_exact) if isinstance(value, str) else value
 
 
 def plain(value: Any) -> Any:
-    """Return what a caller gave as JSON for the catalog; numbers with a fraction become texts."""
+    """Return a caller's value as JSON for the catalog; numbers that are not whole become text."""
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -200,10 +200,10 @@ NAMES: Final = Type("text[]", "Sequence[str]", elements(read_text), "NAME,…")
 SHARE: Final = Type("numeric", "float | Decimal | str", _read_share, "SHARE")
 WEIGHTS: Final = Type("jsonb", "str | Mapping[str, Any]", _read_weights, "JSON")
 BOUND: Final = Type("text", "str | float", read_bound)
-"""Of a domain: a number, or the text of a date or time."""
+"""A bound of a domain: a number, or a date or time as text."""
 
 SECONDS: Final = Type("double precision", "float", above(0.0, 86_400.0), "SECONDS")
-"""At most a day, which keeps typing errors out."""
+"""At most a day, which catches typing errors."""
 
 
 def whole(
@@ -242,21 +242,21 @@ def pair() -> Type:
 
 
 def choice(what: str, **choices: str) -> Type:
-    """Return the type of one word of several, each with what it means.
+    """Return the type of one of several words, each with what it means.
 
-    `what` they are called in a refusal.
+    `what` is what an error message calls them.
     """
 
     def read(value: Any, name: str) -> str:
         if read_text(value, name) not in choices:
-            raise unknown(what, value, list(choices), is_name=False)
+            raise unknown(what, value, list(choices), is_shown=False)
         return str(value)
 
     return Type("text", "str", read, None, choices)
 
 
 def json_object(read: Callable[[Mapping[str, Any]], Any], *, is_exact: bool = True) -> Type:
-    """Return the type of what is read from a JSON object, with exact numbers or doubles."""
+    """Return the type of a value that is read from a JSON object, with exact numbers or doubles."""
     return Type(
         "jsonb",
         "str | Mapping[str, Any]",
@@ -266,7 +266,7 @@ def json_object(read: Callable[[Mapping[str, Any]], Any], *, is_exact: bool = Tr
 
 
 def json_list() -> Type:
-    """Return the type of JSON lists, whose elements the operation reads."""
+    """Return the type of JSON lists, whose elements the operation itself reads."""
 
     def read(value: Any, name: str) -> list[Any]:
         if not isinstance(found := decoded(value, name), list):

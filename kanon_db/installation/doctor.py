@@ -1,4 +1,4 @@
-"""Examining an installation: what is there, what is wrong, and the command that fixes it."""
+"""Examining an installation: what is there, what is wrong, and which command fixes it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Finding:
 
 
 def examine(dsn: str) -> list[Finding]:
-    """Examine server, interpreter, installation and roles, changing nothing.
+    """Examine the server, its Python, the installation and the roles, without changing anything.
 
     Raises
     ------
@@ -105,7 +105,7 @@ def _examine_server(session: PsycopgSession) -> Iterator[Finding]:
 
 
 def _examine_installation(session: PsycopgSession) -> Iterator[Finding]:
-    # Not to_regclass(): it fails where the role may not use the schema.
+    # Not to_regclass(), which fails if the role may not use the schema.
     rows = session.fetch(
         "SELECT has_schema_privilege(n.oid, 'USAGE') AS usable FROM pg_namespace AS n"
         " JOIN pg_class AS c ON c.relnamespace = n.oid"
@@ -117,7 +117,7 @@ def _examine_installation(session: PsycopgSession) -> Iterator[Finding]:
     try:
         require_trusted(session)
     except PermissionDeniedError as error:
-        # None of its functions may run here: they would run with the rights of the examiner.
+        # We must not call its functions, which would run with the rights of the current role.
         yield Finding("schema kanon", "broken", f"{error.message}: {error.detail}", error.hint)
         return
     yield from _examine_functions(session)
@@ -129,7 +129,7 @@ def _examine_installation(session: PsycopgSession) -> Iterator[Finding]:
     yield _examine_version(session)
     yield from _examine_catalog(session)
     n = fetch_one(session, "SELECT count(*) AS n FROM kanon.publications")["n"]
-    yield Finding("publications", "ok", f"{n} readable to this role")
+    yield Finding("publications", "ok", f"{n} readable by this role")
 
 
 def _examine_functions(session: PsycopgSession) -> Iterator[Finding]:
@@ -160,7 +160,7 @@ def _examine_functions(session: PsycopgSession) -> Iterator[Finding]:
 
 
 def _functions() -> set[str]:
-    """Names of the SQL functions that this package has."""
+    """Return the names of the SQL functions in this package."""
     files = resource_directory("sql").glob("*.sql")
     created = re.compile(r"^CREATE OR REPLACE FUNCTION kanon\.(\w+)", re.MULTILINE)
     return {name for file in files for name in created.findall(file.read_text(encoding="utf-8"))}
@@ -226,7 +226,7 @@ def _examine_role(session: PsycopgSession, role: str) -> Finding:
 
 
 def _schema_of_publications(session: PsycopgSession) -> list[str]:
-    """Return the schema's name, or nothing if the role may not know it."""
+    """Return the schema's name, or nothing if the role may not read it."""
     try:
         with session.savepoint():
             return [published_schema(session)]

@@ -1,8 +1,8 @@
-"""The SQL functions, written from the declared operations.
+"""The SQL functions, generated from the declared operations.
 
-Each operation has two functions. One in PL/Python imports, calls and returns JSON. The one that
-people call is in PL/pgSQL: it hands its parameters over as JSON, and returns rows, or raises the
-error that came back, so that its message, detail, hint and SQLSTATE are all that a client sees.
+Each operation has two functions. One in PL/Python imports the package, calls it and returns JSON.
+The one that people call is in PL/pgSQL: it passes its parameters on as JSON, and returns rows or
+raises the error that came back. So a client sees only its message, detail, hint and SQLSTATE.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from kanon_db.declaration import Column, Operation, Parameter
 from kanon_db.session import SETTINGS
 
 HEADER: Final = (
-    "-- Written by `make generate` from what kanon_db/operations.py declares: change it there."
+    "-- Written by `make generate` from the declarations in kanon_db/operations.py: change those."
 )
 ENVIRONMENT_MARK: Final = "# environment\n"
-"""A line of every PL/Python body, where the installation puts the path to the package."""
+"""A line of every PL/Python body, which the installation replaces by the path to the package."""
 
 _ROLES: Final = ("kanon_publisher", "kanon_analyst")
 _RESERVED: Final = {"check", "position"}
@@ -30,7 +30,7 @@ AS $python$
 {environment}from kanon_db.interfaces.plpython import call
 return call(plpy, '{name}', arguments)
 $python$;
-COMMENT ON FUNCTION kanon.python_{name} IS 'what kanon.{name} calls: no interface for people';
+COMMENT ON FUNCTION kanon.python_{name} IS 'called by kanon.{name}; not meant to be used directly';
 """
 
 _OUTER: Final = """\
@@ -43,7 +43,7 @@ DECLARE
     _answer CONSTANT jsonb := kanon.python_{name}(jsonb_build_object({arguments}));
     _error  CONSTANT jsonb := _answer -> 'error';
 BEGIN
-    -- RAISE takes no NULL: a statement for each combination of detail and hint.
+    -- RAISE does not accept NULL, so each combination of detail and hint has its own statement.
     IF _error ? 'detail' AND _error ? 'hint' THEN
         RAISE EXCEPTION USING MESSAGE = _error ->> 'message', DETAIL = _error ->> 'detail',
             HINT = _error ->> 'hint', ERRCODE = _error ->> 'sqlstate';
@@ -70,7 +70,7 @@ TO {audience};
 
 
 def function_sql(operation: Operation) -> str:
-    """Write both functions of an operation, with their privileges."""
+    """Write both functions of an operation, and their privileges."""
     names = {
         "name": operation.name,
         "volatility": "STABLE" if operation.is_stable else "VOLATILE",
@@ -99,9 +99,9 @@ def function_sql(operation: Operation) -> str:
 
 
 def sql_default(parameters: list[Parameter], parameter: Parameter) -> str | None:
-    """Return a parameter's default as SQL; None where it has none.
+    """Return a parameter's default as SQL; None if it has none.
 
-    What follows a parameter with a default needs one, too: NULL, which is then refused.
+    A required parameter after one with a default needs a default, too: NULL, which is refused.
     """
     before = parameters[: parameters.index(parameter)]
     default = parameter.default
@@ -145,7 +145,7 @@ def _parameters(operation: Operation) -> str:
 
 def _argument(operation: Operation, parameter: Parameter) -> str:
     value = f"{operation.name}.{parameter.name}"
-    # As texts: a number in JSON may have more digits than Python reads by itself.
+    # As text, since a number in JSON may have more digits than Python keeps.
     text = "::text" if parameter.type.sql in ("regclass", "jsonb", "numeric") else ""
     return f"\n        '{parameter.name}', {value}{text}"
 

@@ -1,4 +1,4 @@
-"""Installing kanon_db into a database, and taking it out again."""
+"""Installing kanon_db into a database, and removing it again."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class InstallReport:
     ----------
     version : str
     actions : list of str
-        In order, for people.
+        What was done, in order, for people to read.
     """
 
     version: str
@@ -46,7 +46,7 @@ def install(dsn: str, *, published_schema: str = "published") -> InstallReport:
     Parameters
     ----------
     dsn : str
-        Of a superuser: PL/Python functions can be made by superusers only.
+        Connection string of a superuser: only superusers can create PL/Python functions.
     published_schema : str
         Schema for published relations; fixed by the first installation.
 
@@ -59,7 +59,7 @@ def install(dsn: str, *, published_schema: str = "published") -> InstallReport:
     ServerError
         When the server lacks PL/Python, or its interpreter cannot import kanon_db.
     PermissionDeniedError
-        When the role is no superuser, or a schema of ours exists in other hands.
+        When the role is not a superuser, or a schema of ours belongs to somebody else.
     """
     actions: list[str] = []
     with open_connection(dsn) as connection:
@@ -92,12 +92,13 @@ def install(dsn: str, *, published_schema: str = "published") -> InstallReport:
 
 
 def uninstall(dsn: str, *, drop_publications: bool = False) -> None:
-    """Remove kanon_db from the database; publications go only when asked for.
+    """Remove kanon_db from the database, and its publications only when asked to.
 
     Raises
     ------
     InUseError
-        When publications, or other relations beside them, exist and `drop_publications` is false.
+        When there are publications, or other relations in their schema, and `drop_publications`
+        is false.
     """
     with open_connection(dsn) as connection:
         session = PsycopgSession(connection)
@@ -106,7 +107,7 @@ def uninstall(dsn: str, *, drop_publications: bool = False) -> None:
             require_trusted(session)
             if not session.fetch("SELECT 1 WHERE to_regclass('kanon.setting') IS NOT NULL"):
                 raise ServerError(
-                    "kanon_db is not installed in this database", hint="nothing is to be done"
+                    "kanon_db is not installed in this database", hint="there is nothing to do"
                 )
             schema = _chosen_schema(session, "published")
             rows = session.fetch("SELECT name FROM kanon.publication ORDER BY name")
@@ -126,14 +127,14 @@ def uninstall(dsn: str, *, drop_publications: bool = False) -> None:
             )["n"]
             if others and not drop_publications:
                 raise InUseError(
-                    "the schema of publications holds relations that are none",
+                    "the schema of publications holds relations that are not publications",
                     detail=f'{others} in schema "{schema}"',
                     hint="move them elsewhere, or pass --drop-publications",
                 )
             session.fetch("DROP SCHEMA kanon CASCADE")
             session.fetch(f"DROP SCHEMA {session.identifier(schema)} CASCADE")
             for role in ROLES:
-                # DROP OWNED takes away rights, but would also drop whatever else the role owns.
+                # DROP OWNED revokes privileges, but would also drop whatever else the role owns.
                 session.fetch(f"REASSIGN OWNED BY {session.identifier(role)} TO CURRENT_USER")
                 session.fetch(f"DROP OWNED BY {session.identifier(role)}")
         for role in ROLES:
@@ -145,8 +146,8 @@ def _require_superuser(session: PsycopgSession) -> None:
     if row["value"] != "on":
         raise PermissionDeniedError(
             "installing needs a superuser",
-            detail="functions in PL/Python can be made by superusers only",
-            hint="connect as the server's administrator; publishing later needs none",
+            detail="only superusers can create functions in PL/Python",
+            hint="connect as the server's administrator; publishing does not need a superuser",
         )
 
 
@@ -173,12 +174,13 @@ def _create_role(session: PsycopgSession, role: str) -> None:
         raise PermissionDeniedError(
             "a role of this name exists and is too powerful",
             detail=f'role "{role}" is superuser, bypasses row security or creates roles',
-            hint="ALTER ROLE it to NOSUPERUSER NOBYPASSRLS NOCREATEROLE, or rename it",
+            hint=f"ALTER ROLE {session.identifier(role)} NOSUPERUSER NOBYPASSRLS NOCREATEROLE, or"
+            " rename it",
         )
 
 
 def _chosen_schema(session: PsycopgSession, wanted: str) -> str:
-    """Return the schema of publications: the first installation's choice stays."""
+    """Return the schema of publications, which the first installation chose for good."""
     if session.fetch("SELECT 1 WHERE to_regclass('kanon.setting') IS NULL"):
         return wanted
     rows = session.fetch("SELECT value FROM kanon.setting WHERE name = 'published_schema'")
@@ -186,9 +188,9 @@ def _chosen_schema(session: PsycopgSession, wanted: str) -> str:
 
 
 def _create_schema(session: PsycopgSession, schema: str, *, is_ours: bool) -> None:
-    """Create a schema; take one that exists only if it is empty, or from an installation.
+    """Create a schema; take an existing one only if it is empty or kanon_db's own.
 
-    What else is in it, uninstalling would drop.
+    Uninstalling would drop whatever else is in it.
     """
     require_trusted_owner(session, schema)
     rows = session.fetch(

@@ -1,4 +1,4 @@
-"""The Python inside the server, and the environment that it imports kanon_db from."""
+"""The Python inside the server, and the environment from which it imports kanon_db."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def server_paths(session: PsycopgSession) -> list[str]:
     """Find folders from which the server's own interpreter can import kanon_db.
 
     The server embeds the interpreter that PostgreSQL was built with, and runs as an operating
-    system user of its own. Ours serves it when the minor versions agree and that user can read
-    it; a private cluster gets a copy inside its data directory when only the latter fails.
+    system user of its own. It can use our environment if the minor versions agree and that user
+    can read it. If it cannot be read, a private cluster gets a copy beside its data.
 
     Raises
     ------
@@ -61,7 +61,7 @@ class ServerInterpreter:
 
 
 def server_interpreter(session: PsycopgSession) -> ServerInterpreter:
-    """Ask the server which Python it embeds and as whom it runs."""
+    """Ask the server which Python it embeds, and as which user it runs."""
     row = _ask_python(
         session,
         "import os, pwd, sys\n"
@@ -98,9 +98,9 @@ def _ask_python(session: PsycopgSession, body: str) -> str:
 
 
 def _copy_environment(data_directory: Path, paths: list[str]) -> list[str] | None:
-    """Copy the environment beside a private cluster's data; None for any other server.
+    """Copy the environment beside a private cluster's data; return None for any other server.
 
-    The copy stays ours (root's): the server's user may read it, not change it.
+    The copy still belongs to us (to root): the server's user may read it, but not change it.
     """
     home = data_directory.parent
     if not (home / CONFIGURATION).exists() or not os.access(home, os.W_OK):
@@ -111,21 +111,21 @@ def _copy_environment(data_directory: Path, paths: list[str]) -> list[str] | Non
         shutil.copytree(path, unfinished, dirs_exist_ok=True, ignore=_not_for_the_server)
     for file in (unfinished, *unfinished.rglob("*")):
         file.chmod(0o755 if file.is_dir() else 0o644)
-    # Never over the old files: running backends have its libraries mapped.
+    # Never overwrite the old files, since running backends have its libraries mapped.
     shutil.rmtree(target, ignore_errors=True)
     unfinished.rename(target)
     return [str(target)]
 
 
 def _not_for_the_server(folder: str, names: list[str]) -> set[str]:
-    """Leave out of the copy what no import needs; of a checkout, take the package only."""
+    """Leave out what no import needs; from a checkout, copy only the package."""
     if (Path(folder) / "pyproject.toml").exists():
         return set(names) - {"kanon_db", "sql", "migrations"}
     return {name for name in names if name == "__pycache__"}
 
 
 def preamble(paths: list[str]) -> str:
-    """First lines of every PL/Python body: this environment first, and no other version of it."""
+    """Return the first lines of every PL/Python body: use this environment, and this version."""
     refused = {
         "message": "this session holds an older kanon_db",
         "hint": "start a new session",

@@ -27,7 +27,7 @@ def replace_objects(session: PsycopgSession, paths: list[str]) -> int:
     Parameters
     ----------
     paths : list of str
-        Folders that PL/Python imports kanon_db from.
+        Folders from which PL/Python imports kanon_db.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def replace_objects(session: PsycopgSession, paths: list[str]) -> int:
 
 
 def _drop_outdated(session: PsycopgSession) -> None:
-    """Drop functions of other parameters or results, which CREATE OR REPLACE would leave."""
+    """Drop functions with other parameters or results, which CREATE OR REPLACE would keep."""
     declared = list(operations().values())
     outdated = session.fetch(
         _OUTDATED,
@@ -62,7 +62,7 @@ def _drop_outdated(session: PsycopgSession) -> None:
             raise InUseError(
                 "other objects depend on a function whose parameters have changed",
                 detail=f"function {row['function']}",
-                hint="drop the views that call it first, and make them again afterwards",
+                hint="first drop the views that call it, and create them again afterwards",
             ) from None
 
 

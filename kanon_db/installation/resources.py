@@ -1,4 +1,4 @@
-"""Where the SQL objects and migrations lie: in the wheel, or beside the package in a checkout."""
+"""Where the SQL objects and migrations are: in the wheel, or beside the package in a checkout."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def resource_directory(name: str) -> Path:
 
 
 def import_paths() -> list[str]:
-    """Return the folders that the server must have on its path to import what we import."""
+    """Return the folders that the server needs on its path to import the same packages as we do."""
     import numpy as np
 
     paths = [_PACKAGE.parent, Path(np.__file__).resolve().parents[1]]

@@ -10,10 +10,10 @@ from kanon_db.session.psycopg_session import PsycopgSession
 
 
 def require_trusted(session: PsycopgSession) -> None:
-    """Make sure that the schema kanon, if there is one, and all in it belong to superusers.
+    """Make sure that the schema kanon, if it exists, and everything in it belong to superusers.
 
-    Whoever owns an object can replace it, even after CREATE OR REPLACE; and a view or function of
-    somebody else runs with the rights of whoever reads or calls it. So this comes first.
+    The owner of an object can change it, even after CREATE OR REPLACE, and somebody else's view or
+    function can run with the rights of whoever reads or calls it. So this check comes first.
 
     Raises
     ------
@@ -31,7 +31,7 @@ def require_trusted(session: PsycopgSession) -> None:
     )["n"]
     if n:
         raise PermissionDeniedError(
-            "the schema kanon holds objects that no superuser owns",
+            "the schema kanon contains objects that are not owned by a superuser",
             detail=f"{n} functions, relations or types",
             hint=NOT_ADOPTED,
         )

@@ -1,1 +1,1 @@
-"""The ways in: SQL, Python, the command line. Each is derived from the declared operations."""
+"""SQL, Python and the command line, all derived from the declared operations."""

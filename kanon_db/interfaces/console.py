@@ -19,7 +19,7 @@ from rich.table import Table
 from kanon_db.errors import KanonError
 
 PIPE_WIDTH = 160
-"""Columns to use when the output is no terminal; otherwise rich folds tables at 80."""
+"""Width to use when the output is not a terminal; otherwise rich folds tables at 80 columns."""
 
 
 def make_console(*, stderr: bool = False) -> Console:
@@ -30,14 +30,14 @@ def make_console(*, stderr: bool = False) -> Console:
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON document on a line of its own."""
+    """Print one JSON document on a single line."""
     click.echo(json.dumps(plain(value), ensure_ascii=False, allow_nan=False))
 
 
 def plain(value: Any) -> Any:
     """Reduce a result to what JSON can express.
 
-    Data frames become lists of objects; what JSON lacks (NaN, infinities) becomes null.
+    Data frames become lists of objects; numbers that JSON lacks (NaN, infinities) become null.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def print_fields(fields: Mapping[str, Any]) -> None:
 
 
 def cell(value: Any) -> str:
-    """Write one value for a reader.
+    """Format one value for people to read.
 
     Examples
     --------
@@ -140,7 +140,7 @@ def cell(value: Any) -> str:
 
 @contextmanager
 def progress(*, quiet: bool) -> Iterator[Callable[[str], None] | None]:
-    """Show the current step on a terminal; yields the callback that names it."""
+    """Show the current step on a terminal; yield the callback that sets it."""
     if quiet or not sys.stderr.isatty():
         yield None
         return

@@ -27,7 +27,7 @@ from kanon_db.session.protocol import fetch_one
 from kanon_db.session.psycopg_session import PsycopgSession, open_connection
 
 FAIR_PRIVACY: Final = '{"default": 0.1, "values": {"0.0": 0.8}}'
-"""Any number of affairs may be inferred with at most 10 %, having had none with at most 80 %."""
+"""Nobody may infer a number of affairs with more than 10 %, or that there were none with 80 %."""
 
 DEFAULT_PRIVACY: Final = '{"theta": 2, "base": 0.05}'
 N_QUERIES: Final = 10
@@ -46,7 +46,7 @@ class _Data:
 
     @property
     def publication(self) -> str:
-        """Name of the publication."""
+        """The name of the publication."""
         return f"{self.table}_b"
 
 
@@ -57,9 +57,9 @@ class Inference:
     Attributes
     ----------
     certain : float
-        Share of people whose sensitive value is certain.
+        Share of the people whose sensitive value is certain.
     own_value : float
-        Probability that they give to a person's own value, on average.
+        Probability of a person's true value, as seen by someone like that, on average.
     """
 
     certain: float
@@ -85,17 +85,17 @@ def run(
     privacy: str | None,
     as_json: bool,
 ) -> None:
-    """Load, register, publish and verify a table, and ask count queries of it.
+    """Load, register, publish and verify a table, and run count queries on it.
 
     Parameters
     ----------
     directory : Path, optional
-        The private cluster's folder, started here when no `dsn` is given.
+        The private cluster's folder; the cluster is started if no `dsn` is given.
     dsn : str, optional
-        Another server, of a superuser.
+        Connection string of a superuser of another server.
     csv : Path, optional
-        The data, with `sensitive` and `quasi_identifiers`; by default 6,366 real people from
-        `statsmodels.datasets.fair`.
+        The data, which needs `sensitive` and `quasi_identifiers`; by default 6,366 real people
+        from `statsmodels.datasets.fair`.
     sensitive : str, optional
         The column to protect.
     quasi_identifiers : sequence of str
@@ -103,7 +103,7 @@ def run(
     privacy : str, optional
         JSON, as for `publish_buckets`.
     as_json : bool
-        Print one JSON object instead of tables.
+        Whether to print one JSON object instead of tables.
 
     Raises
     ------
@@ -157,7 +157,7 @@ def run(
     click.echo(f"  SELECT * FROM kanon.publish_buckets('{loaded.table}', '{published.name}',"
                f" privacy => '{data.privacy}');")  # fmt: skip
     click.echo(f"Guarantee: {published.guarantee}.")
-    click.echo(f"Verified from the published tables alone: {int(checks['holds'].sum())} of "
+    click.echo(f"Verified, using only the published tables: {int(checks['holds'].sum())} of "
                f"{len(checks)} checks hold.\n")  # fmt: skip
     _print_inference(data, before, after)
     _print_answers(answers)
@@ -181,7 +181,7 @@ def _data(
 
 
 def write_fair(path: Path) -> list[str]:
-    """Write as CSV the survey of Redbook magazine (1974; Fair 1978) that statsmodels includes.
+    """Write the survey of Redbook magazine (1974; Fair 1978) from statsmodels as a CSV file.
 
     Returns
     -------
@@ -208,7 +208,7 @@ def write_fair(path: Path) -> list[str]:
 
 
 def _publish(owner: PsycopgSession, table: str, data: _Data) -> Published:
-    """Publish through the SQL function, as a data owner does."""
+    """Publish with the SQL function, as a data owner would."""
     with owner.transaction():
         row = fetch_one(
             owner,
@@ -222,7 +222,7 @@ def _publish(owner: PsycopgSession, table: str, data: _Data) -> Published:
 
 
 def _infer(owner: PsycopgSession, table: str, data: _Data) -> tuple[Inference, Inference]:
-    """Compare what quasi-identifiers give away in the source and in the publication.
+    """Compare what quasi-identifiers reveal in the source and in the publication.
 
     In the source, a person's group is everyone with the same quasi-identifiers; in the
     publication it is their bucket.

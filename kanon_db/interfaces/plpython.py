@@ -1,7 +1,7 @@
 """What the PL/Python functions call: one function for all operations.
 
-Imports of the heavier parts wait for the call that needs them, so that a session's first
-estimate does not pay for numpy.
+Heavier parts are imported by the call that needs them, so that a session's first estimate does not
+have to wait for numpy.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from kanon_db.session.plpy_session import PlpySession
 
 
 def _choose_cache() -> None:
-    """Let compiled code be kept where the server's user may write: numba insists on a place.
+    """Let numba, which insists on it, keep compiled code where the server's user may write.
 
-    That is the user's home as a rule; a service may have none. The working directory of a server
-    process is its data directory, closed to everybody else.
+    This is usually the user's home, but a service may have none. The working directory of a server
+    process is its data directory, which nobody else can read.
     """
     if "NUMBA_CACHE_DIR" not in os.environ and not os.access(Path("~").expanduser(), os.W_OK):
         os.environ["NUMBA_CACHE_DIR"] = str(Path.cwd() / "kanon_db_cache")
@@ -39,23 +39,23 @@ def call(plpy: Any, name: str, arguments: str) -> str:
     Parameters
     ----------
     plpy : module
-        Of the PL/Python call.
+        The module ``plpy`` of the PL/Python call.
     name : str
-        The operation.
+        The name of the operation.
     arguments : str
         Its parameters as a JSON object.
 
     Returns
     -------
     str
-        A JSON object with either ``value``, ``rows`` or ``error``. The SQL function around this
-        one raises the error in PostgreSQL's own way, with no trace of Python in it.
+        A JSON object with ``value``, ``rows`` or ``error``. The SQL function around this one
+        raises the error as one of PostgreSQL's own, without any trace of Python.
     """
     try:
         return json.dumps(_reply(plpy, name, arguments), ensure_ascii=False, allow_nan=False)
     except KanonError as error:
         refused = error
-    except Exception as error:  # noqa: BLE001  # the one edge: a defect's words can quote data
+    except Exception as error:  # noqa: BLE001  # the outermost frame: a bug's text may quote data
         refused = _defect(error)
     fields = {"message": refused.message, "sqlstate": refused.sqlstate}
     fields |= {key: text for key in ("detail", "hint") if (text := getattr(refused, key))}
@@ -65,7 +65,7 @@ def call(plpy: Any, name: str, arguments: str) -> str:
 def _reply(plpy: Any, name: str, arguments: str) -> dict[str, Any]:
     operation = operations()[name]
     request = operation.read(json.loads(arguments, parse_float=str))
-    # An error is returned, not raised, so what was done until then must be undone here.
+    # Errors are returned, not raised, so everything that was done before must be undone here.
     with nullcontext() if operation.is_stable else plpy.subtransaction():
         found = operation.perform(PlpySession(plpy), request)
     if operation.is_value:
@@ -86,7 +86,7 @@ def _row(operation: Operation, found: Any) -> dict[str, Any]:
 
 
 def _finite(value: Any) -> Any:
-    """Write what JSON has no number for as PostgreSQL's text of it."""
+    """Write numbers that JSON does not have as the text that PostgreSQL reads."""
     if isinstance(value, Mapping):
         return {key: _finite(item) for key, item in value.items()}
     if hasattr(value, "item"):  # a numpy scalar
@@ -103,7 +103,7 @@ def _defect(error: Exception) -> KanonError:
         code = traceback.tb_frame.f_code
         where = f"{code.co_qualname}, line {traceback.tb_lineno}"
     return KanonError(
-        "kanon_db failed by a defect of its own",
+        "kanon_db failed because of a bug",
         detail=f"{type(error).__name__} in {where}",
         hint="please report it; nothing was changed",
     )

@@ -1,4 +1,4 @@
-"""The Python interface: the operations of the SQL functions, with pandas frames for results."""
+"""The Python interface: the same operations as in SQL, with results as pandas frames."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def connect(
     Returns
     -------
     Kanon
-        To be closed, or used in a `with` statement.
+        Close it when done, or use it in a `with` statement.
 
     Raises
     ------
@@ -108,8 +108,8 @@ class Kanon(Methods):
         if not self._session.fetch("SELECT 1 WHERE to_regclass('kanon.publications') IS NOT NULL"):
             raise ServerError(
                 "kanon_db is not installed in this database, or not open to this role",
-                hint="run `kanon install` as the server's administrator, or be granted"
-                " kanon_publisher or kanon_analyst",
+                hint="run `kanon install` as the server's administrator, or ask for"
+                " the role kanon_publisher or kanon_analyst",
             )
 
     def load(
@@ -120,15 +120,15 @@ class Kanon(Methods):
             return load_csv(self._session, Path(path), table, replace=replace, null=null)
 
     def count(self, query: str) -> pd.DataFrame:
-        """Estimate COUNT, SUM and AVG, with GROUP BY or without.
+        """Estimate COUNT, SUM and AVG, with or without GROUP BY.
 
         Returns
         -------
         DataFrame
-            A row for each group, and for each aggregate where there are several: the group's
-            values, then ``aggregate`` (unless the query is one COUNT), ``estimate``,
-            ``std_error``, ``lower_bound``, ``upper_bound``. Bounds of sums and averages that are
-            not certain are missing.
+            A row for each group, and for each aggregate if there are several: the group's values,
+            then ``aggregate`` (unless the query has just one COUNT), ``estimate``, ``std_error``,
+            ``lower_bound``, ``upper_bound``. Where sums or averages have no certain bounds, these
+            are missing.
         """
         with self._operation() as session:
             answer = estimates.answer(session, query)
@@ -151,7 +151,7 @@ class Kanon(Methods):
         return pd.DataFrame(rows, columns=columns)
 
     def publications(self) -> pd.DataFrame:
-        """List the publications that the role may read, one row each."""
+        """List the publications that the role may read, one row for each."""
         columns = (
             "publication_id", "name", "kind", "source", "method", "parameters", "rows",
             "guarantee", "metrics", "published_at", "published_by",

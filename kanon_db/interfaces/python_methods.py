@@ -1,4 +1,4 @@
-"""The operations as methods; the stub beside this, from `make generate`, has their types."""
+"""The operations as methods; the stub beside this file, from `make generate`, has their types."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kanon_db.operations import operations
 
 
 class Methods:
-    """A method for each operation; :meth:`perform` does the work of all."""
+    """A method for each operation; :meth:`perform` does the work for all of them."""
 
     def perform(self, name: str, given: Mapping[str, Any]) -> Any:
         """Perform an operation by its name."""
@@ -19,7 +19,7 @@ class Methods:
 
 
 def _method(operation: Operation) -> Callable[..., Any]:
-    """Make the method of an operation: parameters that are required may come by position."""
+    """Make the method of an operation; some of its parameters may be passed by position."""
     signature = inspect.Signature(
         [
             inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD),

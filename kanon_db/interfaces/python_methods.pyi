@@ -1,6 +1,6 @@
 """The operations as methods.
 
-Written by `make generate` from what kanon_db/operations.py declares.
+Written by `make generate` from the declarations in kanon_db/operations.py.
 """
 
 from __future__ import annotations

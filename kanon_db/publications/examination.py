@@ -10,7 +10,7 @@ from kanon_db.session import Session
 
 
 def verify(session: Session, name: str) -> list[Check]:
-    """Check a publication from its published relations alone.
+    """Check a publication, using only its published relations.
 
     Raises
     ------
@@ -23,20 +23,20 @@ def verify(session: Session, name: str) -> list[Check]:
 def metrics(session: Session, name: str) -> list[Metric]:
     """Measure a publication from its published relations.
 
-    What only the source can tell is repeated as it was measured when publishing.
+    Metrics that need the source are repeated as they were measured when publishing.
 
     Raises
     ------
     NotFoundError
         When there is no such publication, or the role may not read it.
     VerificationError
-        When its relations are gone, or others stand in their place.
+        When its relations are gone, or have been replaced by others.
     """
     publication = find_publication(session, name)
     measured = _examine(session, publication).metrics
     if not measured:
         raise VerificationError(
-            "the published relations are not the ones that were published",
+            "the published relations have changed since they were published",
             detail=f'publication "{name}"',
             hint="kanon.verify names the check that fails; publish again with replace => true",
         )

@@ -1,4 +1,4 @@
-"""How much of a group a sensitive value makes up, compared with its threshold by the server."""
+"""How frequent sensitive values are in each group; the server compares that with thresholds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kanon_db.transfer.labels import fixed_labels, label
 def measure_exposure(
     session: Session, privacy: PrivacySpecification, profile: str, *, l: str = "1"
 ) -> Row:
-    """Count the pairs of a group (a bucket, an equivalence class) and a value above its threshold.
+    """Count the pairs of a group (bucket or equivalence class) and a value above its threshold.
 
     Each distinct (value, count, size) is judged once. Thresholds are fractions written as
     numerator and denominator, so that no comparison is rounded.
@@ -21,16 +21,16 @@ def measure_exposure(
     ----------
     privacy : PrivacySpecification
     profile : str
-        SELECT of ``value, count, size, buckets``: in how many groups of a size the value occurs
-        so often.
+        A SELECT of ``value, count, size, buckets``: the number of groups of this size in which
+        the value occurs this often.
     l : str
-        Diversity, to be compared apart from the specification.
+        Diversity to compare with, independently of the specification.
 
     Returns
     -------
     mapping
-        ``above`` and ``not_diverse``, pairs above threshold and above 1/l; ``ratio`` and
-        ``frequency``, the largest; ``values``, the number of distinct ones.
+        ``above`` and ``not_diverse``: the numbers of pairs above the threshold and above 1/l;
+        ``ratio`` and ``frequency``: the largest ones; ``values``: how many distinct values.
     """
     labels = list(privacy.values)
     own = list(privacy.values.values())
@@ -76,7 +76,7 @@ def measure_exposure(
 
 
 def _general_rules(privacy: PrivacySpecification) -> list[tuple[str, str]]:
-    """Return SQL of each general rule: is a frequency above its bound, and their quotient."""
+    """Return SQL for each general rule: whether a frequency exceeds the bound, and the quotient."""
     rules = [_rule(Fraction(1))]  # no threshold exceeds 1
     if privacy.default is not None:
         rules.append(_rule(privacy.default))
@@ -84,7 +84,7 @@ def _general_rules(privacy: PrivacySpecification) -> list[tuple[str, str]]:
         rules.append(_rule(1 / privacy.l))
     if privacy.theta is not None or privacy.base is not None:
         theta, base = privacy.theta or Fraction(0), privacy.base or Fraction(0)
-        # The threshold theta * records / total + base, over one denominator.
+        # The threshold theta * records / total + base, with a common denominator.
         bound = (
             f"({theta.numerator * base.denominator} * records"
             f" + {base.numerator * theta.denominator} * total)"

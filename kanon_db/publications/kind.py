@@ -1,4 +1,4 @@
-"""What a kind of publication does, step by step; the pipeline runs the steps."""
+"""The steps of a kind of publication, which the pipeline runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Request = TypeVar("Request", bound=PublishRequest)
 
 @dataclass(frozen=True, eq=False)
 class Job(Generic[Request]):
-    """A publication under way: everything that was declared, validated and read.
+    """A publication in the making: what was asked for, and what has been read so far.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class Job(Generic[Request]):
     types : dict of str to ColumnType
         All columns of the source, in their order.
     schema : str
-        Of published relations.
+        The schema of published relations.
     snapshot : Snapshot
         The columns that the kind asked for.
     """
@@ -45,7 +45,7 @@ class Job(Generic[Request]):
     snapshot: Snapshot
 
     def pulse(self, seconds: float = float("inf")) -> Pulse:
-        """Return the session's heartbeat with a time limit from now on."""
+        """Return the session's heartbeat, with a time limit that starts now."""
         return Pulse(seconds, self.session.heartbeat)
 
 
@@ -58,9 +58,9 @@ class Found:
     result : object
         What the kind writes: a bucket setting, classes, matches, a suppression.
     proof : Proof or None
-        Of exact methods: how far from the optimum it can be.
+        From an exact method: how far from the optimum the result can be.
     method : str or None
-        The method that was chosen, where the one asked for chooses among others.
+        The method that was used, if the one asked for chooses among others.
     """
 
     result: Any
@@ -70,21 +70,21 @@ class Found:
 
 @dataclass(frozen=True, eq=False)
 class Written:
-    """What was written, and what only its making can tell.
+    """What was written, and what can only be known while writing it.
 
     Attributes
     ----------
     guarantee : str
     readable, closed : sequence of str
-        Relations for readers, and relations that nobody else may read; quoted.
+        Quoted names of the relations that readers may read, and of those that nobody else may.
     layout : dict
         What the catalog keeps for the estimator and the verification.
     checks : sequence of Check
-        Those that need the source.
+        The checks that need the source.
     metrics : dict of str to float
-        Those that need the source.
+        The metrics that need the source.
     parameters : dict
-        What the catalog keeps beside the request's.
+        What the catalog keeps in addition to the parameters of the request.
     """
 
     guarantee: str
@@ -104,13 +104,13 @@ def run_method(
     Parameters
     ----------
     methods : module
-        With a function of the name of each method: ``method(data, request, pulse) -> Found``.
+        It has a function named like each method: ``method(data, request, pulse) -> Found``.
     data : object
-        What the methods of the kind search in.
+        What the methods of this kind search in.
     pulse : Pulse, optional
-        With a time limit, where the kind has one for all methods.
+        Given if the kind has one time limit for all of its methods.
     method : str
-        Another method than the request's.
+        The method to call instead of the request's.
     """
     search = getattr(methods, method or job.request.method)
     found: Found = search(data, job.request, pulse or job.pulse())
@@ -118,10 +118,10 @@ def run_method(
 
 
 class Kind(ABC):
-    """A kind of publication: the steps that are its own, in the order of the pipeline."""
+    """A kind of publication: the steps that are particular to it, in the order of the pipeline."""
 
     suffixes: Sequence[str]
-    """Of the names of the published relations; the first is that which readers query."""
+    """Suffixes of the published relations' names; readers query the relation of the first."""
 
     def prepare(self, request: Any, source: Source) -> None:  # noqa: B027  # nothing by default
         """Refuse what does not fit the source's description, before anything is read."""
@@ -131,7 +131,7 @@ class Kind(ABC):
         """Name the columns of the source that publishing reads."""
 
     def comparable(self, source: Source) -> Sequence[str]:
-        """Name the columns whose values must have an equality and an order."""
+        """Name the columns whose types must have an equality and an order."""
         return source.quasi_identifiers
 
     @abstractmethod
@@ -146,4 +146,4 @@ class Kind(ABC):
     def examine(
         self, session: Session, publication: Publication, *, is_new: bool = False
     ) -> Examination:
-        """Check the published relations, and measure them, from themselves alone."""
+        """Check and measure the published relations, using nothing else."""

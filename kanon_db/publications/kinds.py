@@ -1,4 +1,4 @@
-"""The kinds that kanon_db has, each declared in its own room and registered here."""
+"""The kinds of publications that kanon_db has, each declared in its own room, registered here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ register_kind(
         name="buckets",
         request=BucketRequest,
         help="publish a registered source as buckets under F'-privacy",
-        details="Makes tables NAME_qit and NAME_sat, and the view NAME, which joins them.",
+        details="Creates the tables NAME_qit and NAME_sat, and the view NAME, which joins them.",
         room="kanon_db.publications.buckets",
         shape="buckets",
     )
@@ -23,7 +23,7 @@ register_kind(
         name="generalized",
         request=GeneralizedRequest,
         help="publish a registered source k-anonymously, with ranges and sets that rows share",
-        details="Makes the materialized view NAME.",
+        details="Creates the materialized view NAME.",
         room="kanon_db.publications.generalized",
     )
 )
@@ -32,7 +32,7 @@ register_kind(
         name="freeform",
         request=FreeformRequest,
         help="publish a registered source k-anonymously, each row with ranges and sets of its own",
-        details="Makes the materialized view NAME.",
+        details="Creates the materialized view NAME.",
         room="kanon_db.publications.freeform",
     )
 )
@@ -41,7 +41,7 @@ register_kind(
         name="suppressed",
         request=SuppressedRequest,
         help="publish a registered source k-anonymously, with suppressed cells",
-        details="Makes the materialized view NAME. Without patterns and rules, any cells may be"
+        details="Creates the materialized view NAME. Without patterns or rules, any cells may be"
         " suppressed; `kanon patterns` shows which combinations they allow.",
         room="kanon_db.publications.suppressed",
     )

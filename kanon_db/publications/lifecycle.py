@@ -25,7 +25,7 @@ def reserve_name(session: Session, name: str, suffixes: Sequence[str], *, replac
     Raises
     ------
     DuplicateError
-        When a publication, or any other relation, has the name and `replace` does not apply.
+        When a publication has the name and `replace` is false, or any other relation has it.
     """
     session.fetch(
         "SELECT pg_advisory_xact_lock(hashtextextended($1::text, 0))::text",
@@ -37,7 +37,7 @@ def reserve_name(session: Session, name: str, suffixes: Sequence[str], *, replac
             raise DuplicateError(
                 "a publication of this name exists",
                 detail=f'name "{name}"',
-                hint="choose another name, or pass replace => true (--replace) to publish anew",
+                hint="choose another name, or pass replace => true (--replace) to replace it",
             )
         drop_publication(session, name)
     rows = session.fetch(
@@ -49,7 +49,7 @@ def reserve_name(session: Session, name: str, suffixes: Sequence[str], *, replac
     )
     if rows:
         raise DuplicateError(
-            "a relation of this name exists and is not kanon_db's to replace",
+            "a relation of this name exists, and kanon_db may not replace it",
             detail=f'schema "{schema}", relation "{rows[0]["name"]}"',
             hint="choose another name, or drop the relation yourself",
         )
@@ -65,7 +65,7 @@ def drop_publication(session: Session, name: str) -> None:
     PermissionDeniedError
         When another role published it.
     InUseError
-        When somebody made views or other objects of it.
+        When views or other objects depend on it.
     """
     rows = session.fetch(
         "SELECT published_by::text, relations FROM kanon.publication WHERE name = $1::text", name
@@ -78,7 +78,7 @@ def drop_publication(session: Session, name: str) -> None:
         )
     (publication,) = rows
     refused = PermissionDeniedError(
-        "only the role that published can drop or replace a publication",
+        "only the role that published a publication can drop or replace it",
         detail=f'publication "{name}" belongs to role "{publication["published_by"]}"',
     )
     if not session.fetch(
@@ -96,7 +96,7 @@ def drop_publication(session: Session, name: str) -> None:
             relation,
         )
         if not rows:
-            continue  # somebody dropped it by hand: the entry must go all the same
+            continue  # somebody dropped it by hand; the entry must go anyway
         try:
             session.fetch(f"DROP {rows[0]['kind']} {session.identifier(schema, relation)}")
         except DatabaseError as error:
@@ -106,6 +106,6 @@ def drop_publication(session: Session, name: str) -> None:
                 raise InUseError(
                     "other objects depend on the publication",
                     detail=f'relation "{schema}.{relation}"',
-                    hint="drop the views or tables that were made of it first",
+                    hint="first drop the views or tables that were made from it",
                 ) from None
             raise

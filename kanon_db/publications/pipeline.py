@@ -1,8 +1,8 @@
-"""Publishing: one way through for all kinds.
+"""Publishing, in the same steps for all kinds.
 
-Declared and validated before this begins; then the name is reserved, the data is read once,
-searched, written, examined and recorded. Whatever is refused leaves no trace, since the caller's
-transaction, or subtransaction, is rolled back.
+The request has been validated when this begins. Then the name is reserved, the data is read once,
+searched, written, examined and recorded. If anything is refused, no trace remains, since the
+caller's transaction, or subtransaction, is rolled back.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from kanon_db.transfer.snapshot import take_snapshot
 
 
 def publish(session: Session, request: PublishRequest) -> Published:
-    """Publish a source, verified before it is visible; a dry run leaves nothing.
+    """Publish a source, verified before anybody sees it; a dry run leaves nothing behind.
 
     Parameters
     ----------
     session : Session
         In a transaction of the publishing role, which needs SELECT on the source.
     request : PublishRequest
-        Of a kind that is registered.
+        The request of a registered kind.
 
     Returns
     -------
@@ -47,15 +47,15 @@ def publish(session: Session, request: PublishRequest) -> Published:
     Raises
     ------
     IneligibleError
-        When no publication at all can satisfy what is asked for.
+        When no publication at all can satisfy the request.
     InfeasibleError
-        When none exists within the limits given.
+        When no publication exists within the given limits.
     KanonError
-        For everything else that is refused; the transaction must then be rolled back.
+        For everything else that is refused. The transaction must then be rolled back.
 
     Notes
     -----
-    Rows are published in a random order from the operating system's cryptographic source.
+    Rows are published in a random order, drawn from the operating system's cryptographic source.
     """
     if not request.dry_run:
         return _publish(session, request)
@@ -128,7 +128,7 @@ def _warn_of_unused_options(session: Session, request: PublishRequest) -> None:
 def _warn_of_gap(session: Session, proof: Proof | None) -> None:
     if proof is not None and not proof.is_optimal:
         session.warn(
-            "time ran out: what is published is not proven optimal, the optimum may lose up to"
+            "time ran out: what is published is not proven optimal; the optimum may lose up to"
             f" {proof.gap:.2%} less"
         )
 
@@ -138,7 +138,7 @@ def _require(checks: Sequence[Check]) -> None:
     failed = [check.check for check in checks if not check.holds]
     if failed:
         raise VerificationError(
-            "the published relations fail their verification; nothing was published",
+            "the published relations failed their verification; nothing was published",
             detail=f"failed: {', '.join(failed)}",
-            hint="this is a defect of kanon_db: please report it with the method and parameters",
+            hint="this is a bug in kanon_db: please report it with the method and parameters",
         )

@@ -13,7 +13,7 @@ DEFAULT_READERS: Final = ("kanon_analyst",)
 
 
 def check_readers(session: Session, readers: Sequence[str] | None, schema: str) -> tuple[str, ...]:
-    """Return the roles that may read a publication, refusing those that could not reach it.
+    """Return the roles that may read a publication; refuse roles that could not reach it.
 
     Raises
     ------
@@ -36,14 +36,14 @@ def check_readers(session: Session, readers: Sequence[str] | None, schema: str) 
             raise InvalidParameterError(
                 "a reader cannot use the schema of publications",
                 detail=f'role "{role}" has no USAGE on schema "{schema}"',
-                hint="GRANT kanon_analyst TO it first",
+                hint="grant it kanon_analyst first",
             )
     return roles
 
 
 def grant_select(session: Session, relations: Sequence[str], roles: Sequence[str]) -> None:
     """Let the readers, and nobody else, read the quoted relations."""
-    # ALTER DEFAULT PRIVILEGES gives rights on new relations to whomever it names.
+    # ALTER DEFAULT PRIVILEGES may have granted rights on new relations to others.
     others = session.fetch(
         "SELECT DISTINCT r.rolname::text AS role FROM unnest($1::text[]) AS name"
         " JOIN pg_class AS c ON c.oid = to_regclass(name) CROSS JOIN aclexplode(c.relacl) AS a"
@@ -59,9 +59,9 @@ def grant_select(session: Session, relations: Sequence[str], roles: Sequence[str
 
 
 def warn_of_other_publications(session: Session, source: Relation, roles: Sequence[str]) -> None:
-    """Warn when a reader can set the new publication against an older one of the same rows.
+    """Warn when a reader can combine the new publication with an older one of the same source.
 
-    Two publications of one source, each private alone, can together tell more than either.
+    Two publications, each of them private by itself, can together reveal more than either.
     """
     rows = session.fetch(
         "SELECT p.name FROM kanon.publication AS p"
@@ -78,6 +78,6 @@ def warn_of_other_publications(session: Session, source: Relation, roles: Sequen
     if rows:
         session.warn(
             "the same readers can read other publications of this source"
-            f" ({', '.join(row['name'] for row in rows)}): set against each other they can tell"
-            " more about a person than each bound allows"
+            f" ({', '.join(row['name'] for row in rows)}): combined, they can reveal more"
+            " about a person than the bound of each allows"
         )

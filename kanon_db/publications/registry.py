@@ -1,4 +1,4 @@
-"""The kinds of publications. Everything above a kind finds it here, and branches on none."""
+"""The kinds of publications. All other code finds them here, and does not branch on the kind."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DeclaredKind:
-    """A kind, as it is declared: without what it takes to publish, which is imported when needed.
+    """The declaration of a kind, without the code that publishes, which is imported when needed.
 
     Attributes
     ----------
     name : str
-        In the catalog, the SQL function ``publish_<name>`` and the command ``publish <name>``.
+        Its name in the catalog, in ``publish_<name>`` (SQL) and ``publish <name>`` (command).
     request : type of PublishRequest
     help : str
-        Of the SQL function's comment.
+        The comment of the SQL function.
     details : str
-        More, for the command's help.
+        More text for the command's help.
     room : str
-        Package with a module ``kind`` that has ``KIND``, a
-        :class:`~kanon_db.publications.kind.Kind`; and ``methods``, with a function for each
-        method.
+        A package with a module ``kind``, whose ``KIND`` is a
+        :class:`~kanon_db.publications.kind.Kind`, and a module ``methods`` with a function for
+        each method.
     shape : {"buckets", "rows"}
         How counts are answered: from QIT and SAT, or from rows with cells.
     """
@@ -58,16 +58,16 @@ class DeclaredKind:
         )
 
     def load(self) -> Kind:
-        """Import what it takes to publish and examine."""
+        """Import the code that publishes and examines it."""
         return cast("Kind", import_module(f"{self.room}.kind").KIND)
 
 
 KINDS: dict[str, DeclaredKind] = {}
-"""By name, in the order of their registration."""
+"""The kinds by name, in the order of their registration."""
 
 
 def register_kind(kind: DeclaredKind) -> None:
-    """Make a kind known to every way in."""
+    """Make a kind known to SQL, Python and the command line."""
     KINDS[kind.name] = kind
 
 
@@ -89,5 +89,5 @@ def kind_named(name: str) -> DeclaredKind:
 
 
 def kind_of(request: PublishRequest) -> DeclaredKind:
-    """Return the kind that a request asks for."""
+    """Return the kind that a request belongs to."""
     return next(kind for kind in KINDS.values() if type(request) is kind.request)

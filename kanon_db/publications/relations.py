@@ -1,4 +1,4 @@
-"""What the published relations are, as the server's catalogs tell it."""
+"""What the server's catalogs say about the published relations."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ FROM (SELECT) AS one LEFT JOIN pg_class AS v ON v.oid = to_regclass($1::text)
 def check_relations(
     session: Session, promise: str, view: str, tables: Sequence[str], *, materialized: bool = False
 ) -> Check:
-    """Look at what the published relations are, reading the server's catalogs alone.
+    """Check what the published relations are, reading only the server's catalogs.
 
     Parameters
     ----------
     promise : str
         What the check is called.
     view : str
-        A view, quoted, that reads nothing but the tables.
+        Quoted name of a view that may read nothing but the tables.
     tables : sequence of str
-        Tables without row-level security, quoted.
+        Quoted names of tables that may not have row-level security.
     materialized : bool
         Whether the view is materialized.
     """

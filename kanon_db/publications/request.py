@@ -1,4 +1,4 @@
-"""What every kind of publication can be asked for."""
+"""The parameters that all kinds of publications share."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ RESULT: tuple[Column, ...] = columns(
 
 @dataclass(frozen=True, kw_only=True)
 class PublishRequest:
-    """Parameters of all kinds; those of a kind are added by its own request.
+    """Parameters of all kinds; the request of each kind adds its own.
 
-    A request has ``method``, and ``options`` if its methods have any.
+    A kind's request has ``method``, and ``options`` if its methods have any.
     """
 
     NOT_RECORDED: ClassVar = ("source", "publication", "method", "readers", "replace", "dry_run")
-    """Parameters that the catalog has elsewhere, or as something else."""
+    """Parameters that the catalog keeps elsewhere or in another form, or does not need."""
 
     source: str = parameter(
         RELATION, "A registered relation, such as 'public.census'.", is_positional=True
@@ -54,12 +54,12 @@ class PublishRequest:
         follows=1,
     )  # fmt: skip
     dry_run: bool = parameter(
-        FLAG, "Compute, verify and measure, return the same row, and leave nothing.",
+        FLAG, "Compute, verify, measure and return the same row, but keep nothing.",
         default=False, follows=3,
     )  # fmt: skip
     given: Mapping[str, Any] = field(default_factory=dict)
     if TYPE_CHECKING:
-        # Each kind declares it as a parameter, with its methods.
+        # Each kind declares this parameter itself, with its methods.
         method: str
 
     def __post_init__(self) -> None:
@@ -69,7 +69,7 @@ class PublishRequest:
 
     @property
     def recorded(self) -> dict[str, Any]:
-        """What was asked for, as plain JSON for the catalog; defaults where nothing was given."""
+        """What was asked for, as plain JSON for the catalog, with the defaults filled in."""
         recorded = {}
         for item in parameters_of(type(self)):
             if item.name not in self.NOT_RECORDED:
@@ -80,7 +80,7 @@ class PublishRequest:
 
     @property
     def unused_options(self) -> list[Parameter]:
-        """The options given that belong to other methods than the one asked for."""
+        """The given options that belong only to other methods than the one asked for."""
         return [
             option
             for option in self._declared_options

@@ -1,4 +1,4 @@
-"""What publishing and examining a publication give."""
+"""The results of publishing and examining a publication."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Published:
     Attributes
     ----------
     publication_id : int or None
-        None of a dry run.
+        None for a dry run.
     name : str
     guarantee : str
         The privacy guarantee in words.
@@ -33,7 +33,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Check:
-    """One line of a verification: what must hold, its bound, what was measured."""
+    """One line of a verification: what must hold, the bound, and what was measured."""
 
     check: str
     bound: str
@@ -49,8 +49,8 @@ class Examination:
     ----------
     checks : list of Check
     metrics : dict of str to float
-        Empty where the relations are not of the kinds that were published: what stands in their
-        place is not read, since that would run it with the rights of whoever verifies.
+        Empty if the relations are not those that were published: whatever has taken their place
+        is not read, since reading it could run code with the rights of whoever verifies.
     """
 
     checks: list[Check]

@@ -1,4 +1,4 @@
-"""A session inside the server: statements run through PL/Python's `plpy`."""
+"""A session inside the server, which runs statements through PL/Python's `plpy`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from kanon_db.session.server_errors import database_error
 class PlpySession:
     """:class:`~kanon_db.session.protocol.Session` over the `plpy` module of a PL/Python call.
 
-    The calling function fixes ``search_path``; its transaction is the caller's. Nothing is kept
-    from one call to the next: a backend may serve several users.
+    The calling function fixes ``search_path``, and runs in the caller's transaction. Nothing is
+    kept from one call to the next, since a backend may serve several users.
     """
 
     def __init__(self, plpy: Any) -> None:
@@ -47,11 +47,11 @@ class PlpySession:
             yield
 
     def heartbeat(self) -> None:
-        """Run an empty statement: the server looks for a cancel there (about 3 microseconds)."""
+        """Run an empty statement, so that the server checks for a cancel (about 3 microseconds)."""
         self.fetch("SELECT 1")
 
-    def step(self, name: str) -> None:  # noqa: ARG002  # a function call has nobody to tell
-        """Notice a cancel; inside the server nobody watches the steps."""
+    def step(self, name: str) -> None:  # noqa: ARG002  # a function call cannot show progress
+        """Check for a cancel; inside the server, nobody sees the steps."""
         self.heartbeat()
 
     def warn(self, message: str) -> None:

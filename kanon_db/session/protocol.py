@@ -16,32 +16,32 @@ Value = str | bytes | None | Sequence[str]
 Row = Mapping[str, Any]
 
 SETTINGS: Final = {
-    "search_path": "pg_catalog, pg_temp",  # pg_temp last, or it would be searched first
-    "datestyle": "ISO, YMD",  # constants of dates do not depend on the caller's settings
-    "row_security": "on",  # off, our own tables would refuse whoever may not bypass it
+    "search_path": "pg_catalog, pg_temp",  # pg_temp explicitly last; otherwise it comes first
+    "datestyle": "ISO, YMD",  # date constants must not depend on the caller's settings
+    "row_security": "on",  # if off, our own tables refuse everybody who may not bypass it
 }
-"""Settings under which every statement runs. The functions in `sql/` carry the same as SET."""
+"""Settings for every statement. The functions in `sql/` have the same ones as SET clauses."""
 
 
 class Session(Protocol):
     """One open transaction of one role.
 
-    Statements use ``$1 … $n``; their text holds identifiers only as :meth:`identifier` returns
-    them, and values never. Every implementation runs statements with
-    ``search_path = pg_catalog, pg_temp``, so that each own object must be schema-qualified and
-    nobody's look-alike is picked up.
+    Statements use ``$1 … $n``. Their text contains identifiers only as :meth:`identifier` returns
+    them, and never values. Every implementation runs statements with
+    ``search_path = pg_catalog, pg_temp``, so that our own objects must be schema-qualified and
+    nobody can put a look-alike in their place.
     """
 
     def fetch(self, statement: str, *values: Value) -> list[Row]:
-        """Run one statement; its rows, empty for a statement that returns none.
+        """Run one statement, and return its rows; an empty list if it returns none.
 
-        Columns arrive as ``int``, ``float``, ``bool``, ``str``, ``bytes``, ``Decimal``, ``None``
-        or lists of those; cast anything else to ``text`` in the statement.
+        Values are ``int``, ``float``, ``bool``, ``str``, ``bytes``, ``Decimal``, ``None`` or lists
+        of these; the statement must cast anything else to ``text``.
 
         Raises
         ------
         DatabaseError
-            With the server's SQLSTATE, without any text that may quote data.
+            With the server's SQLSTATE, but without any text that may quote data.
         """
 
     def identifier(self, *parts: str) -> str:
@@ -51,29 +51,29 @@ class Session(Protocol):
         """Quote a value, for statements that are shown or that take no parameters."""
 
     def savepoint(self) -> AbstractContextManager[object]:
-        """Undo what the block did if it raises; the error goes on."""
+        """Undo what the block did if it raises; the error is passed on."""
 
     def heartbeat(self) -> None:
-        """Notice a cancel or a timeout; cheap, to be called every few milliseconds of work."""
+        """Check for a cancel or a timeout; cheap enough to call every few milliseconds."""
 
     def step(self, name: str) -> None:
-        """Say what the operation does next, for whoever shows progress."""
+        """Say what the operation does next, so that progress can be shown."""
 
     def warn(self, message: str) -> None:
         """Tell the caller something that does not stop the operation."""
 
 
 class _UndoneError(Exception):
-    """Ends a savepoint whose work must not stay."""
+    """Ends a savepoint whose work must be undone."""
 
 
 @contextmanager
 def undone(session: Session) -> Iterator[None]:
-    """Run the block, and undo what it did in the database; an error goes on."""
+    """Run the block, and undo what it did in the database; an error is passed on."""
     try:
         with session.savepoint():
             yield
-            raise _UndoneError  # noqa: TRY301  # the one way to leave a savepoint undone
+            raise _UndoneError  # noqa: TRY301  # the only way to undo a savepoint's work
     except _UndoneError:
         pass
 

@@ -1,4 +1,4 @@
-"""A session from outside the server, through psycopg."""
+"""A session outside the server, through psycopg."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Listener = Callable[[str], None]
 class PsycopgSession:
     """:class:`~kanon_db.session.protocol.Session` over one psycopg connection.
 
-    Use :meth:`transaction` around each operation: it fixes the settings and makes the
-    operation all or nothing.
+    Use :meth:`transaction` around each operation: it fixes the settings and makes the operation
+    atomic.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class PsycopgSession:
         """Run the block in one transaction, under the settings that statements rely on."""
         with self.translated_errors(), self.connection.transaction():
             for name, value in SETTINGS.items():
-                # All qualified: this runs under the caller's search path still.
+                # Everything is qualified, since this still runs with the caller's search path.
                 self.fetch(
                     "SELECT pg_catalog.set_config($1::pg_catalog.text, $2::pg_catalog.text, true)",
                     name,
@@ -47,12 +47,12 @@ class PsycopgSession:
             yield
 
     def qualified(self, relation: str) -> str:
-        """Find a relation as the connection's own search path does; to be called outside.
+        """Find a relation with the connection's own search path, so outside of a transaction.
 
         Returns
         -------
         str
-            Its schema-qualified name, or the name as given where there is none.
+            Its schema-qualified name, or the given name if there is no such relation.
         """
         rows = self.fetch(
             "SELECT pg_catalog.format('%I.%I', n.nspname, c.relname) AS name"
@@ -69,13 +69,13 @@ class PsycopgSession:
             self.translated_errors(),
             psycopg.RawCursor(self.connection, row_factory=dict_row) as cursor,
         ):
-            # The text is put together from quoted identifiers and our own words only.
+            # The text consists only of quoted identifiers and of our own words.
             cursor.execute(statement.encode(), values or None)
             return list(cursor.fetchall()) if cursor.description else []
 
     @contextmanager
     def translated_errors(self) -> Iterator[None]:
-        """Translate what the driver raises within the block; see `server_errors`."""
+        """Translate errors that the driver raises within the block; see `server_errors`."""
         try:
             yield
         except psycopg.Error as error:
@@ -94,7 +94,7 @@ class PsycopgSession:
         return self.connection.transaction()
 
     def heartbeat(self) -> None:
-        """Do nothing: this process hears Ctrl-C by itself."""
+        """Do nothing, since this process is interrupted by Ctrl-C anyway."""
 
     def step(self, name: str) -> None:
         """Pass the step's name to the listener."""
@@ -108,13 +108,13 @@ class PsycopgSession:
 
 
 def open_connection(dsn: str) -> psycopg.Connection:
-    """Connect, in autocommit mode so that each operation decides on its own transaction.
+    """Connect in autocommit mode, so that each operation has its own transaction.
 
     Raises
     ------
     ServerError
-        When no connection can be made. The driver's text is not repeated: it can hold the DSN
-        with its password.
+        When no connection can be made. Most of the driver's text is not repeated, since it may
+        contain the DSN with its password.
     """
     try:
         return psycopg.connect(dsn, autocommit=True, application_name="kanon_db")
@@ -132,5 +132,5 @@ def open_connection(dsn: str) -> psycopg.Connection:
 
 
 def _without_password(text: str) -> str:
-    """Keep the first line of libpq's reason; libpq itself never repeats a password there."""
+    """Return the first line of libpq's reason, in which libpq never repeats a password."""
     return text.strip().splitlines()[0] if text.strip() else ""

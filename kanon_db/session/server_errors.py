@@ -1,8 +1,8 @@
-"""What may be repeated of an error that PostgreSQL reports.
+"""What we may repeat of an error that PostgreSQL reports.
 
-A server's message can quote data: `invalid input syntax for type integer: "HIV"`, or a DETAIL
-with a whole row. Only the primary message of SQLSTATE classes whose messages name objects and
-limits is passed on; DETAIL, HINT and CONTEXT never are.
+A server's message may quote data: `invalid input syntax for type integer: "HIV"`, or a DETAIL
+with a whole row. We pass on the primary message only for SQLSTATE classes whose messages name
+objects and limits, and never DETAIL, HINT or CONTEXT.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ DATA_EXCEPTION_CLASS: Final = "22"
 
 
 def database_error(sqlstate: str | None, primary: str | None) -> DatabaseError:
-    """Make the error that a caller may see from a server's SQLSTATE and primary message."""
+    """Make the error that a caller may see, from the server's SQLSTATE and primary message."""
     state = sqlstate or "XX000"
     if primary and state[:2] in _CLASSES_WITHOUT_DATA:
         return DatabaseError(primary.strip().splitlines()[0], sqlstate=state)
@@ -53,11 +53,12 @@ def database_error(sqlstate: str | None, primary: str | None) -> DatabaseError:
 def withheld(sqlstate: str) -> DatabaseError:
     """Make an error without any of the server's words.
 
-    For statements that run other people's functions over data, as views do: those may raise what
-    they like under any SQLSTATE, and casts to ``regclass`` quote a value in a message of class 42.
+    It is for statements that run other people's functions over data, as views do: these may raise
+    anything with any SQLSTATE, and casts to ``regclass`` quote a value in a message of class 42.
     """
     return DatabaseError(
         _OWN_WORDS.get(sqlstate[:2], "the server refused a statement"),
         sqlstate=sqlstate,
-        detail=f"SQLSTATE {sqlstate}; the server's own words are withheld, they can quote data",
+        detail=f"SQLSTATE {sqlstate}; the server's own message is withheld, because it may quote"
+        " data",
     )

@@ -1,4 +1,4 @@
-"""Settings of the server that hold for a few statements only."""
+"""Settings of the server that are only used for a few statements."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ _WORK_MEMORY: Final = "64MB"
 
 @contextmanager
 def settings(session: Session, values: Mapping[str, str]) -> Iterator[None]:
-    """Run the block under other settings, by name; then put the caller's back."""
+    """Run the block with other settings, given by name, and then restore the caller's."""
     rows = session.fetch(
         "SELECT name, current_setting(name) AS value FROM unnest($1::text[]) AS name",
         list(values),
     )
     _set(session, values)
     yield
-    # After an error the server itself puts them back, with the rest of the transaction.
+    # After an error, the server itself restores them, with the rest of the transaction.
     _set(session, {row["name"]: row["value"] for row in rows})
 
 
 def roomy(session: Session) -> AbstractContextManager[None]:
     """Run the block with enough memory to join a million rows with the cells of their classes.
 
-    The server's default of 4 MB a sort or hash table makes it write them to disk.
+    With the server's default of 4 MB for each sort or hash table, it would write them to disk.
     """
     (more,) = session.fetch(
         "SELECT pg_size_bytes(current_setting('work_mem')) < pg_size_bytes($1::text) AS needed",
@@ -38,10 +38,10 @@ def roomy(session: Session) -> AbstractContextManager[None]:
 
 @contextmanager
 def grouping_by_hash(session: Session) -> Iterator[None]:
-    """Run the block with GROUP BY on hash tables, which go to disk where memory ends.
+    """Run the block with GROUP BY by hashing, which spills to disk if memory does not suffice.
 
-    The planner takes columns to be independent, so it expects a group for each row where there is
-    one for each class, and sorts: two to three times as long.
+    The planner assumes that columns are independent. So it expects a group for each row, where
+    there is only one for each class, and sorts, which takes two to three times as long.
     """
     with roomy(session), settings(session, {"enable_sort": "off"}):
         yield

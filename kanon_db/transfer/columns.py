@@ -1,4 +1,4 @@
-"""What the catalogs know of a relation's columns, and columns of numbers in bulk."""
+"""What the catalogs know about a relation's columns, and passing columns of numbers in bulk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kanon_db.errors import DatabaseError, NotFoundError, SchemaMismatchError
 from kanon_db.session.protocol import Session
 from kanon_db.session.server_errors import UNDEFINED_FUNCTION
 
-if TYPE_CHECKING:  # the estimator comes here, too, and has no use for numpy
+if TYPE_CHECKING:  # the estimator imports this module, too, and does not need numpy
     from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
 
 
@@ -23,7 +23,7 @@ class Relation:
     name: str
 
     def __str__(self) -> str:
-        """Spell it for people; statements use :meth:`quoted`."""
+        """Write it for people; statements use :meth:`quoted`."""
         return f"{self.schema}.{self.name}"
 
     def quoted(self, session: Session) -> str:
@@ -33,7 +33,7 @@ class Relation:
 
 @dataclass(frozen=True)
 class ColumnType:
-    """A column and the base type behind its domains.
+    """A column, and the base type behind its domains.
 
     Attributes
     ----------
@@ -45,9 +45,9 @@ class ColumnType:
     type_category : str
         PostgreSQL's ``pg_type.typcategory``: ``N`` numeric, ``S`` string, ``D`` date/time, ...
     operator_schema : str or None
-        Schema of the type's own comparison operators; None where PostgreSQL's built-in ones serve.
+        Schema of the type's own comparison operators; None if it uses PostgreSQL's built-in ones.
     has_constant_input : bool
-        Whether the type's text input is immutable: it depends on no setting.
+        Whether the type's text input is immutable, so that it does not depend on any setting.
     """
 
     name: str
@@ -57,13 +57,13 @@ class ColumnType:
     has_constant_input: bool
 
     def operator(self, session: Session, symbol: str) -> str:
-        """Spell a comparison operator so that `search_path` cannot change its meaning."""
+        """Write a comparison operator so that `search_path` cannot change its meaning."""
         if self.operator_schema is None:
             return f"OPERATOR(pg_catalog.{symbol})"
         return f"OPERATOR({session.identifier(self.operator_schema)}.{symbol})"
 
     def number(self, value: str) -> str | None:
-        """Return SQL for a value, an expression, as a float8; None for types of no number."""
+        """Return SQL for an expression's value as a float8; None for types without numbers."""
         if self.type_name in _NUMBERS:
             return f"{value}::float8"
         if self.type_name in _TIMES:
@@ -71,9 +71,9 @@ class ColumnType:
         return None
 
     def range_type(self, largest: float) -> str | None:
-        """Return the type of ranges of the column's values; None where PostgreSQL has none.
+        """Return the type of ranges of the column's values; None if PostgreSQL has no such type.
 
-        Ranges of whole numbers end before the next number, which the largest one has not.
+        Ranges of whole numbers end before the next number, and the largest number has no next one.
         """
         name = _RANGES.get(self.type_name)
         if name == "int4range" and largest > _LARGEST_INT4 - 1:
@@ -89,7 +89,7 @@ class ColumnType:
 
 
 _LARGEST_INT4: Final = 2**31 - 1
-_LARGEST_EXACT: Final = 2**53  # of doubles, which the largest value is compared as
+_LARGEST_EXACT: Final = 2**53  # largest exact double; the largest value is compared as a double
 _RANGES: Final = {
     "smallint": "int4range",
     "integer": "int4range",
@@ -138,7 +138,7 @@ def find_relation(session: Session, name: str) -> tuple[Relation, str, str]:
     oid : str
         Its object identifier.
     kind : str
-        ``pg_class.relkind``; ``t`` stands for a temporary relation of any kind.
+        ``pg_class.relkind``, or ``t`` for a temporary relation of any kind.
 
     Raises
     ------
@@ -162,17 +162,17 @@ def find_relation(session: Session, name: str) -> tuple[Relation, str, str]:
 
 
 def column_types(session: Session, oid: str) -> dict[str, ColumnType]:
-    """Return a relation's columns in their order, by name."""
+    """Return a relation's columns by name, in their order."""
     return {row["name"]: ColumnType(**row) for row in session.fetch(_COLUMNS, oid)}
 
 
 def check_comparable(session: Session, relation: Relation, columns: Sequence[str]) -> None:
-    """Refuse columns whose values cannot be told equal or put in order.
+    """Refuse columns whose values cannot be compared or sorted.
 
     Raises
     ------
     SchemaMismatchError
-        Naming the first such column (types like json, xml or point).
+        It names the first such column (of types like json, xml or point).
     """
     for column in columns:
         name = session.identifier(column)
@@ -195,24 +195,25 @@ def check_comparable(session: Session, relation: Relation, columns: Sequence[str
 def with_numbers(
     session: Session, relation: str, *columns: tuple[int, str]
 ) -> tuple[str, list[str]]:
-    """Give the rows of a relation columns of numbers that were bound by :func:`int4_bytes`.
+    """Add columns of numbers, passed as parameters made by :func:`int4_bytes`, to a relation.
 
-    A column of a million numbers travels as one `bytea`, copied once; as `int4[]` it would go
-    through a million Python objects (0.1 s instead of 1.1 s, and a tenth of the memory).
+    A column of a million numbers is passed as one `bytea`, copied once; as `int4[]` it would become
+    a million Python objects (1.1 s instead of 0.1 s, and ten times the memory).
 
     Parameters
     ----------
     relation : str
-        SQL; it has the alias ``r``.
+        The relation as SQL; expressions refer to it as ``r``.
     columns : tuples of int and str
-        Number of the parameter, 1 for ``$1``; SQL expression, the 0-based position in it.
+        The number of the parameter, 1 for ``$1``, and an SQL expression for the 0-based position
+        of a row's number in it.
 
     Returns
     -------
     relation : str
-        SQL, to be given an alias.
+        SQL, without an alias.
     names : list of str
-        The new columns', quoted.
+        Quoted names of the new columns.
     """
     suffix = secrets.token_hex(8)
     names = [session.identifier(f"kanon_number_{i}_{suffix}") for i in range(len(columns))]
@@ -221,9 +222,9 @@ def with_numbers(
         for name, (parameter, index) in zip(names, columns, strict=True)
     )
     bound = ", ".join(f"${i}::bytea AS b{i}" for i in sorted({i for i, _ in columns}))
-    # The planner makes a constant of every mention of a parameter, a copy each of many megabytes:
-    # here each is mentioned once. OFFSET 0 keeps it from putting that elsewhere, and the bytes
-    # from going on with the rows, into sorts and hash tables.
+    # The planner turns every mention of a parameter into a constant, a copy of many megabytes, so
+    # each is mentioned only once here. OFFSET 0 keeps the planner from copying it elsewhere, and
+    # the bytes from travelling with the rows into sorts and hash tables.
     numbered = (
         f"(SELECT r.*, {values} FROM (SELECT {bound} OFFSET 0) AS bound CROSS JOIN {relation} AS r"
         " OFFSET 0)"
@@ -242,7 +243,7 @@ def int4_bytes(values: AnyIntArray) -> bytes:
 
 
 def inverse_permutation(order: AnyIntArray) -> CodeArray:
-    """Return each record's place in an order of fewer than 2^31 records."""
+    """Return each record's place in an order; there must be fewer than 2^31 records."""
     import numpy as np
 
     places = np.empty(order.size, dtype=np.int32)

@@ -1,4 +1,4 @@
-"""The texts of sensitive values, by which thresholds are given: the same in every session."""
+"""Sensitive values as text, by which thresholds name them: the same in every session."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _SETTINGS: Final = {
 
 
 def fixed_labels(session: Session) -> AbstractContextManager[None]:
-    """Run the block under fixed settings of how values are written.
+    """Run the block with fixed settings for how values are written.
 
-    An analyst's time zone must not decide whether a threshold is found when verifying. Reading
-    the source keeps the caller's own settings: a view may depend on them.
+    Otherwise an analyst's time zone would decide whether verifying finds a threshold. The source is
+    read with the caller's own settings, since a view may depend on them.
     """
     return settings(session, _SETTINGS)
 
 
 def label(value: str) -> str:
-    """Return SQL for the text of a value, an expression; NULL where it is NULL.
+    """Return SQL for the text of an expression's value; NULL if the value is NULL.
 
-    num_nulls() tells a NULL from a row of NULLs, which IS NULL does not; format() uses the type's
+    Unlike IS NULL, num_nulls() distinguishes a NULL from a row of NULLs. format() uses the type's
     output function, which a cast to text may not.
     """
     return f"CASE WHEN num_nulls({value}) = 0 THEN format('%s', {value}) END"

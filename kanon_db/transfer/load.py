@@ -1,4 +1,4 @@
-"""Loading a CSV file into a new table, with the types that its values show."""
+"""Loading a CSV file into a new table, with types inferred from its values."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _CHUNK: Final = 1 << 20
 _END_OF_DATA: Final = re.compile(r"(?:^|[\r\n])\\\.(?:[\r\n]|$)")
 
 _TYPES: Final[tuple[tuple[str, str], ...]] = (
-    # Types from narrow to wide, each with the pattern that all values of a column must match.
-    # A leading zero, as in a postal code, makes it text; so does anything a cast might refuse.
+    # Types from narrow to wide, each with a pattern that all values of a column must match. With a
+    # leading zero, as in a postal code, a column becomes text; also if a cast might refuse a value.
     ("boolean", r"^(t|f|true|false|TRUE|FALSE|True|False)$"),
     ("integer", r"^-?(0|[1-9][0-9]{0,8})$"),
     ("bigint", r"^-?(0|[1-9][0-9]{0,17})$"),
@@ -74,13 +74,13 @@ def load_csv(
     session : PsycopgSession
         In a transaction.
     path : Path
-        A ``.csv`` file, or ``.csv.gz``; UTF-8.
+        A ``.csv`` or ``.csv.gz`` file in UTF-8.
     table : str
         The new table as SQL text, like ``census`` or ``public.census``.
     replace : bool
-        Drop a table of this name first.
+        Whether to drop a table of this name first.
     null : str
-        The unquoted text that stands for NULL; by default an empty field.
+        The unquoted text that means NULL; by default an empty field.
 
     Returns
     -------
@@ -150,7 +150,7 @@ def _opened(path: Path) -> Iterator[TextIO]:
 def _header(file: TextIO, path: Path) -> list[str]:
     where = f"{path}, line 1"
     try:
-        # The header takes several lines where a name holds a line break.
+        # The header has several lines if a name contains a line break.
         header = next(csv.reader(file, strict=True), [])
     except csv.Error:
         raise InvalidParameterError("the header cannot be read as CSV", detail=where) from None
@@ -170,7 +170,7 @@ def _header(file: TextIO, path: Path) -> list[str]:
 
 
 def _new_table(session: PsycopgSession, table: str) -> tuple[str, str]:
-    """Split the name as SQL does; without a schema, the table goes to ``public``."""
+    """Split the name as SQL does; without a schema, the table goes into ``public``."""
     try:
         row = fetch_one(session, "SELECT parse_ident($1::text) AS parts", table)
     except DatabaseError:
@@ -208,7 +208,7 @@ def _copy(session: PsycopgSession, staging: str, file: TextIO, null: str) -> Non
 def _infer_types(session: PsycopgSession, staging: str, names: Sequence[str]) -> list[str]:
     """Return the narrowest type of each column.
 
-    A sample rules out most types, so each column of the whole copy is matched about once.
+    A sample rules out most types, so that each complete column is matched about once.
     """
     sample = f"(SELECT * FROM {staging} LIMIT 1000) AS sample"
     candidates = dict.fromkeys(names, _TYPES)
@@ -239,7 +239,7 @@ def _write(
     names: Sequence[str],
     types: Sequence[str],
 ) -> list[str]:
-    """Create the table; a column with dates that no calendar has (2023-02-30) becomes text."""
+    """Create the table; a column with impossible dates, such as 2023-02-30, becomes text."""
     try:
         with session.savepoint():
             _create(session, target, staging, names, types)

@@ -23,7 +23,7 @@ from kanon_db.transfer.columns import ColumnType, Relation
 from kanon_db.transfer.labels import fixed_labels, label
 
 MAX_RECORDS = 50_000_000
-"""Columns cross into numpy whole; a record takes about 150 bytes in the backend at the peak."""
+"""Whole columns go into numpy arrays; at the peak, a record takes about 150 bytes of memory."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def take_snapshot(session: Session, source: Relation, columns: Sequence[str]) ->
     PermissionDeniedError
         When the role lacks SELECT, or row-level security would hide rows from it.
     InfeasibleError
-        When the source holds no rows, or more than :data:`MAX_RECORDS`.
+        When the source has no rows, or more than :data:`MAX_RECORDS`.
     """
     session.step("reading the source")
     suffix = secrets.token_hex(8)
@@ -98,28 +98,28 @@ def take_snapshot(session: Session, source: Relation, columns: Sequence[str]) ->
         if error.sqlstate != INSUFFICIENT_PRIVILEGE:
             raise withheld(error.sqlstate) from None
         raise PermissionDeniedError(
-            "the source cannot be read whole",
+            "not all of the source can be read",
             detail=f"relation {source}",
-            hint="publishing needs SELECT on its columns, no row-level security policy in the "
-            "way (BYPASSRLS or ownership), and TEMPORARY on the database",
+            hint="publishing needs SELECT on the columns, TEMPORARY on the database, and no "
+            "row-level security policy that applies to the role (be the owner, or have BYPASSRLS)",
         ) from None
     session.fetch("SELECT set_config('row_security', $1::text, true)", before["value"])
     n_records = int(fetch_one(session, f"SELECT count(*) AS n FROM {table}")["n"])
     if not 0 < n_records <= MAX_RECORDS:
         raise InfeasibleError(
-            "the source cannot be published for its number of rows",
-            detail=f"{source} has {n_records} rows; 1 to {MAX_RECORDS} are possible",
+            "the source has too many rows, or none",
+            detail=f"{source} has {n_records} rows; it may have 1 to {MAX_RECORDS}",
         )
     return Snapshot(session, table, record, n_records)
 
 
 def distinct_values(snapshot: Snapshot, column: ColumnType) -> DistinctValues:
-    """Count the values of a column of a snapshot and number them in their order, NULL last."""
+    """Count the distinct values of a snapshot's column, and number them in order, NULL last."""
     session = snapshot.session
     session.step("counting values")
     name = session.identifier(column.name)
     table = session.identifier("pg_temp", f"kanon_values_{secrets.token_hex(8)}")
-    # GROUP BY and ORDER BY use the type's own equality and order whatever the search path.
+    # GROUP BY and ORDER BY use the type's own equality and order, whatever the search path is.
     with fixed_labels(session):
         session.fetch(
             f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS"
@@ -152,15 +152,15 @@ def read_codes(snapshot: Snapshot, columns: Sequence[DistinctValues]) -> CodeArr
 
 
 def read_known_codes(snapshot: Snapshot, columns: Sequence[DistinctValues]) -> CodeArray:
-    """Return the codes of each record's values, -1 where it is none of those.
+    """Return the code of each record's value in each column, -1 for a value that is not listed.
 
-    The values may be those of another relation's columns of these names and types.
+    The listed values may come from another relation, whose columns have these names and types.
     """
     codes = np.empty((snapshot.n_records, len(columns)), dtype=np.int32)
     start = 0
     while start < len(columns):
         end = start + 1
-        # As many columns as fit are the digits of one number: one pass, and a few bytes a record.
+        # As many columns as fit become digits of one number: one pass, a few bytes for each record.
         while end < len(columns) and _n_numbers(columns[start : end + 1]) <= _MOST_NUMBERS:
             end += 1
         _read_digits(snapshot, columns[start:end], codes[:, start:end])
@@ -172,7 +172,7 @@ _MOST_NUMBERS: Final = 2**63
 
 
 def _n_numbers(columns: Sequence[DistinctValues]) -> int:
-    """Numbers that the codes of several columns make together, where 0 stands for none."""
+    """Return how many numbers the codes of several columns can form; a digit 0 means no code."""
     return prod(len(values.labels) + 1 for values in columns)
 
 
@@ -194,9 +194,9 @@ def _read_digits(snapshot: Snapshot, columns: Sequence[DistinctValues], codes: C
 
 
 def coalesced_codes(value: str, values: DistinctValues, alias: str) -> str:
-    """Return SQL for the code of a value, an expression, -1 where it has none.
+    """Return SQL for the code of the value that an expression gives, -1 if it has none.
 
-    ``alias`` is that of the table of codes, of which the value's row, if any, is joined.
+    ``alias`` is the alias of the table of codes, joined with the row of the value, if it has one.
     """
     null_code = values.labels.index(None) if None in values.labels else -1
     return f"coalesce({alias}.code, CASE WHEN num_nulls({value}) = 0 THEN -1 ELSE {null_code} END)"
@@ -212,7 +212,7 @@ def read_integers(
     """Return a whole number for each record of the snapshot ``s``, shape (n_records,)."""
     row = fetch_one(
         snapshot.session,
-        # Record and number travel together: no order of rows is relied upon.
+        # Record and number are sent together, so that nothing depends on the order of rows.
         f"SELECT string_agg(int4send(s.{snapshot.record}) || {kind}send({expression}), ''::bytea)"
         f" AS pairs FROM {snapshot.table} AS s {joins}",
     )
@@ -227,8 +227,8 @@ def read_integers(
 def read_numbers(values: DistinctValues) -> FloatArray | None:
     """Return each distinct value of a column as a number, shape (n_values,).
 
-    Dates and times count in seconds; NULL, which comes last, is NaN. None for a column of another
-    type, and for one with an infinite value.
+    Dates and times are in seconds; NULL, which comes last, is NaN. The result is None for columns
+    of other types, and for columns with an infinite value.
     """
     expression = values.column.number("value")
     if expression is None:

@@ -10,12 +10,12 @@ import pytest
 from tests.integration.parties import Functions, Parties, create_table, fetch
 
 RECORDS = "every record is published once"
-QIT_SIZES = "QIT: every bucket has the size that its number says"
-SAT_SIZES = "SAT: every bucket has the size that its number says"
+QIT_SIZES = "QIT: every bucket has the size that follows from its number"
+SAT_SIZES = "SAT: every bucket has the size that follows from its number"
 BITMAPS = "bitmaps repeat QIT and SAT (all buckets)"
 COUNTS = "SAT counts each value of a bucket once"
 F_PRIME = "F'-privacy: frequency in bucket <= threshold"
-RELATIONS = "QIT and SAT are tables, the view reads them alone"
+RELATIONS = "QIT and SAT are tables, and the view reads nothing else"
 
 # What is done to the tables, and the check that must name it.
 TAMPERINGS: dict[str, tuple[str, str]] = {

@@ -290,7 +290,7 @@ def test_destroy_leaves_what_it_did_not_make(folders: Callable[..., Path]) -> No
 def test_foreign_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "note.txt").write_text("mine")
     for action in (LocalCluster(tmp_path).start, LocalCluster(tmp_path).destroy):
-        with pytest.raises(ServerError, match="holds no private cluster") as caught:
+        with pytest.raises(ServerError, match="contains no private cluster") as caught:
             action()
         assert "--dir" in caught.value.hint
     assert [path.name for path in tmp_path.iterdir()] == ["note.txt"]

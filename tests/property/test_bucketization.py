@@ -315,7 +315,7 @@ def remedied(
     """Follow a hint; where it offers a choice, each way."""
     alternatives = [document]
     for remedy in hint.split("; "):
-        if own := re.fullmatch(r"raise (\d+) entries of values to (\S+)", remedy):
+        if own := re.fullmatch(r"raise (\d+) of the values' thresholds to (\S+)", remedy):
             listed = document["values"]
             assert isinstance(listed, dict)
             low = [v for v, failed in zip(values, broken, strict=True) if failed and v in listed]

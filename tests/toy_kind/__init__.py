@@ -1,6 +1,6 @@
-"""A kind that a test adds: how many people share their quasi-identifiers, where at least k do.
+"""A kind that a test adds: it counts people who share their quasi-identifiers, if at least k do.
 
-One folder, and this registration.
+It takes one folder, and this registration.
 """
 
 from kanon_db.publications.registry import DeclaredKind, register_kind
@@ -11,7 +11,7 @@ TALLY = DeclaredKind(
     name="tally",
     request=TallyRequest,
     help="publish how many people share their quasi-identifiers",
-    details="Makes the table NAME.",
+    details="Creates the table NAME.",
     room=f"{__name__}",
 )
 register_kind(TALLY)

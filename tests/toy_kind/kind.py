@@ -15,14 +15,14 @@ class Tally:
     suffixes = ("",)
 
     def prepare(self, request, source):
-        """Any source will do."""
+        """Accept any source."""
 
     def columns(self, source, types):
-        """Only what is counted."""
+        """Read only what is counted."""
         return list(source.quasi_identifiers)
 
     def comparable(self, source):
-        """All of it."""
+        """Name all of these columns."""
         return source.quasi_identifiers
 
     def search(self, job):
@@ -30,7 +30,7 @@ class Tally:
         return run_method(methods, job, job.snapshot)
 
     def write(self, job, found):
-        """Count, and keep what reaches k."""
+        """Count, and keep counts of at least k."""
         session = job.session
         snapshot, order = found.result
         table = session.identifier(job.schema, job.request.publication)
@@ -42,7 +42,7 @@ class Tally:
         return Written(f"at least {job.request.k} people in each line", [table])
 
     def examine(self, session, publication, *, is_new=False):
-        """Look for the smallest number."""
+        """Look for the smallest count."""
         table = session.identifier("published", publication.name)
         least = fetch_one(session, f"SELECT min(people) AS n FROM {table}")["n"]
         k = publication.parameters["k"]

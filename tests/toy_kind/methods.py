@@ -6,12 +6,12 @@ from kanon_db.publications.kind import Found
 
 
 def count(data, request, pulse):
-    """Count from one up."""
+    """Put the smallest counts first."""
     pulse.beat()
     return Found((data, "ASC"))
 
 
 def count_down(data, request, pulse):
-    """Count from the top."""
+    """Put the largest counts first."""
     pulse.beat()
     return Found((data, "DESC"))

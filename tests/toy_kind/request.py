@@ -1,4 +1,4 @@
-"""What can be asked of a tally."""
+"""The parameters of a tally."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from kanon_db.publications.request import PublishRequest
 class TallyRequest(PublishRequest):
     """Parameters of `publish_tally`."""
 
-    k: int = parameter(whole(least=2), "Fewest people that are counted.")
+    k: int = parameter(whole(least=2), "Smallest count to publish.")
     method: Literal["count", "count_down"] = parameter(
-        choice("method", count="from one up", count_down="from the top"),
+        choice("method", count="smallest counts first", count_down="largest counts first"),
         "How it is counted.",
         default="count",
     )

@@ -61,7 +61,7 @@ def test_dsn_and_dir_exclude_each_other(tmp_path: Path) -> None:
     arguments = ["metrics", "b", "--dsn", "host=/nowhere", "--dir", str(tmp_path)]
     answer = CliRunner().invoke(cli.main, arguments)
     assert answer.exit_code == 2
-    assert "exclude each other" in answer.output
+    assert "either --dsn or --dir" in answer.output
 
 
 def test_dir_beats_the_dsn_of_the_environment(tmp_path: Path) -> None:

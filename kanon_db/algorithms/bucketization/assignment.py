@@ -116,7 +116,7 @@ def partition_records(
             "the bucket setting is not valid",
             detail=f"{setting.n_buckets:,} buckets for {setting.n_records:,} records, table of "
             f"{int(checked.sum()):,} records and {checked.size} sensitive values",
-            hint="search a setting for these counts and limits",
+            hint="search for a setting with these counts and limits",
         )
     if setting.sizes.size == 0:
         return available
@@ -188,7 +188,7 @@ class Allotment:
         known[known] = self.value[entry[known]] == value[known]
         if not known.all():
             raise InvalidParameterError(
-                "a record lies outside the allotment",
+                "a record is not part of the allotment",
                 detail=f"{int((~known).sum())} of {known.size} records",
             )
         steps = self.start[entry] + rank - self.first_rank[entry]

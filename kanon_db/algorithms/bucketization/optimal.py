@@ -173,7 +173,7 @@ class _Table:
             raise InvalidParameterError(
                 "the table is too large for the method optimal",
                 detail=f"{len(types):,} distinct pairs of count and threshold, {sizes.size:,} "
-                f"bucket sizes; their product is limited to {MAX_CELLS:,}",
+                f"bucket sizes; the limit for their product is {MAX_CELLS:,}",
                 hint="use the method multi_size, or lower max_bucket_size",
             )
         n_values = np.array(list(types.values()))

@@ -57,7 +57,7 @@ class BucketSetting:
         if (sizes < 1).any() or (np.diff(sizes) < 1).any() or (counts < 1).any():
             raise InvalidParameterError(
                 "a bucket setting needs increasing sizes and counts of at least 1",
-                hint="BucketSetting.of sorts the sizes and drops those without a bucket",
+                hint="BucketSetting.of sorts the sizes and drops those that have no bucket",
             )
         for name, array in (("sizes", sizes), ("counts", counts)):
             array.setflags(write=False)

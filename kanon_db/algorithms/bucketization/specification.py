@@ -82,7 +82,7 @@ class PrivacySpecification:
         if outside:
             raise InvalidParameterError(
                 "a privacy threshold must lie in (0, 1]",
-                detail=f"{outside} of {len(self.values)} entries of values lie outside",
+                detail=f"{outside} of the {len(self.values)} thresholds in values lie outside",
             )
         if not self.values and all(getattr(self, rule) is None for rule in _RULES):
             raise InvalidParameterError("the privacy specification is empty", hint=_EXAMPLE)
@@ -192,7 +192,7 @@ class PrivacySpecification:
         if absent:
             raise InvalidParameterError(
                 "the privacy specification has a threshold for a value that does not occur",
-                detail=f"{absent} of {len(self.values)} entries of values do not occur in the "
+                detail=f"{absent} of the {len(self.values)} values named do not occur in the "
                 "sensitive attribute",
                 hint="write each value exactly as PostgreSQL prints it as text",
             )
@@ -256,7 +256,7 @@ class PrivacySpecification:
             remedies.append(f"raise theta to {rounded_up(theta)} or base to {rounded_up(base)}")
         low = [f for value, f in table if value is not None and self.values.get(value, 1) < f]
         if low:
-            remedies.append(f"raise {len(low)} entries of values to {rounded_up(max(low))}")
+            remedies.append(f"raise {len(low)} of the values' thresholds to {rounded_up(max(low))}")
         low = [f for value, f in table if value is None and (self.null or 1) < f]
         if low:
             remedies.append(f"raise null to {rounded_up(max(low))}")

@@ -133,7 +133,7 @@ def two_size(
     smallest = privacy.smallest_bucket_size()
     if max_bucket_size < smallest:
         raise InfeasibleError(
-            "max_bucket_size is below the smallest bucket that may hold any record",
+            "max_bucket_size is smaller than the smallest possible bucket",
             detail=f"max_bucket_size = {max_bucket_size}, smallest bucket = {smallest}",
             hint=f"raise max_bucket_size to at least {smallest}"
             if smallest <= MAX_BUCKET_SIZE

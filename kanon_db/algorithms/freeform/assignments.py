@@ -136,7 +136,9 @@ def as_assignments(rows: AnyIntArray, *, pulse: Pulse = UNLIMITED) -> CodeArray:
     n, k = rows.shape
     others = rows[rows != np.arange(n)[:, np.newaxis]]
     if others.size != n * (k - 1):
-        raise InvalidParameterError("each record must match itself once", detail=f"n_records = {n}")
+        raise InvalidParameterError(
+            "each record must match itself exactly once", detail=f"n_records = {n}"
+        )
     matches = np.empty((n, k), dtype=np.int32)
     matches[:, 0] = np.arange(n)
     if k > 1:
@@ -199,7 +201,7 @@ def _cells_of_originals(matches: CodeArray) -> CodeArray:
     cells: CodeArray = (by_original // max(k, 1)).astype(np.int32).reshape(n, k)
     if (cells[:, 1:] == cells[:, :-1]).any():
         raise InvalidParameterError(
-            "the matches of a record must be different ones", detail=f"n_records = {n}, k = {k}"
+            "the matches of a record must all be different", detail=f"n_records = {n}, k = {k}"
         )
     return cells
 

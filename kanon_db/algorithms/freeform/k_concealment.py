@@ -89,7 +89,7 @@ def k_concealment(microdata: Microdata, k: int, *, pulse: Pulse = UNLIMITED) -> 
     if n > MAX_RECORDS:
         raise InvalidParameterError(
             "the table is too large for the method k_concealment",
-            detail=f"{n:,} records, limited to {MAX_RECORDS:,}",
+            detail=f"{n:,} records, limit = {MAX_RECORDS:,}",
         )
     if not n:
         return Concealment(np.empty((0, k), dtype=np.int32))

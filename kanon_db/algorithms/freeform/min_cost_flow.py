@@ -69,7 +69,7 @@ def min_cost_flow(ncp: Ncp, k: int, *, pulse: Pulse = UNLIMITED) -> CodeArray:
     if n * k > MAX_MATCHES:
         raise InvalidParameterError(
             "too many matches for the method min_cost_flow",
-            detail=f"{n:,} records, k = {k}; records times k are limited to {MAX_MATCHES:,}",
+            detail=f"{n:,} records, k = {k}; the limit for records times k is {MAX_MATCHES:,}",
             hint="use the method sort_greedy, or a smaller partition_size",
         )
     if k == 1:

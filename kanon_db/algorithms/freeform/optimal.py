@@ -99,7 +99,7 @@ def optimal(
     if n_columns > MAX_COLUMNS:
         raise InvalidParameterError(
             "the table is too large for the method optimal",
-            detail=f"{n:,} records, k = {k}: {n_columns:,} sets of k matches, limited to "
+            detail=f"{n:,} records, k = {k}: {n_columns:,} sets of k matches, limit = "
             f"{MAX_COLUMNS:,}",
             hint="use the method hungarian or sort_greedy",
         )
@@ -161,9 +161,9 @@ def _solve(
         raise InfeasibleError(
             "no reciprocal graph exists" if answer.is_infeasible else "no graph was found in time",
             detail=f"n_records = {n}, k = {k}, time_limit = {pulse.seconds:g} s",
-            hint="n_records * (k - 1) must be even: take another k"
+            hint="n_records * (k - 1) must be even: choose another k"
             if answer.is_infeasible
-            else "allow more time",
+            else "raise time_limit",
         )
     totals = [units_lost(ncp, graph) for graph in found]
     total = min(totals)

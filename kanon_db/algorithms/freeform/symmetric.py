@@ -65,7 +65,7 @@ def symmetric(ncp: Ncp, k: int, *, pulse: Pulse = UNLIMITED) -> CodeArray:
         raise InfeasibleError(
             "no reciprocal graph exists",
             detail=f"n_records = {n}, k = {k}: n_records * (k - 1) must be even",
-            hint="take another k",
+            hint="choose another k",
         )
     graph = build(ncp, k)
     for n_rounds in range(1, k):

@@ -44,7 +44,7 @@ def checked_classes(
     classes = np.array(class_of_record, dtype=np.int64)
     if classes.shape != (microdata.n_records,) or (classes < -1).any():
         raise InvalidParameterError(
-            "each record must have a class, or -1",
+            "each record must have a class number, or -1",
             detail=f"classes: shape {classes.shape}, records: {microdata.n_records}",
         )
     published = classes >= 0
@@ -53,7 +53,7 @@ def checked_classes(
     if n_small:
         raise InvalidParameterError(
             "each class must have at least k records",
-            detail=f"{n_small:,} classes have fewer, k = {k}",
+            detail=f"{n_small:,} classes have fewer than k = {k}",
         )
     if constraint is not None:
         constraint.check_matches(microdata.n_records)
@@ -61,7 +61,7 @@ def checked_classes(
         if n_broken:
             raise InvalidParameterError(
                 "the constraint must hold for each class",
-                detail=f"{n_broken:,} classes break it",
+                detail=f"{n_broken:,} classes violate it",
                 hint="enforce it first",
             )
     return classes

@@ -73,7 +73,7 @@ def mondrian(
     """
     check_k(k, microdata.n_records)
     if cut not in get_args(Cut):
-        raise InvalidParameterError("the kind of cut is unknown", hint="take strict or relaxed")
+        raise InvalidParameterError("the kind of cut is unknown", hint="use strict or relaxed")
     n_records = microdata.n_records
     n_values = np.array([attribute.n_values for attribute in microdata.attributes])
     offsets = np.cumsum(n_values) - n_values

@@ -62,9 +62,11 @@ def recommend(n_records: int, n_attributes: int, k: int, *, refined: bool = True
     table = f"{n_records:,} records, {n_attributes} attributes, k = {k}"
     if refined and n_attributes <= _FEW_ATTRIBUTES and k <= _SMALL_K:
         return Recommendation(
-            "mondrian", None, f"{table}: refined, its classes lose least for few attributes"
+            "mondrian",
+            None,
+            f"{table}: after refinement, its classes lose least when there are few attributes",
         )
-    search = f"{table}: as a rule its classes lose little for the time it takes"
+    search = f"{table}: its classes usually lose little for the time it takes"
     if n_records <= _MOST_FOR_SEARCH:
         return Recommendation("greedy_search", None, search)
     return Recommendation(

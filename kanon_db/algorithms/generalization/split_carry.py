@@ -126,7 +126,7 @@ def _check(k: int, s: int, carry: int, bubble: tuple[int, int] | None) -> None:
         raise InvalidParameterError("s and carry must be at least 1", detail=f"{s = }, {carry = }")
     if bubble is not None and not (bubble[0] >= 2 * k and bubble[1] >= 1):
         raise InvalidParameterError(
-            "bubble must be a number of at least 2k records and one of at least 1 class",
+            "bubble must be two numbers: of records, at least 2k, and of classes, at least 1",
             detail=f"{bubble = }, {k = }",
         )
 

@@ -85,7 +85,7 @@ def suppress(
     """
     classes = checked_classes(microdata, class_of_record, k, constraint)
     if not 0 <= max_suppressed <= 1:
-        raise InvalidParameterError("max_suppressed must be in [0, 1]")
+        raise InvalidParameterError("max_suppressed must lie in [0, 1]")
     limit = int(max_suppressed * classes.size) - int((classes < 0).sum())
     if limit <= 0 or not classes.size:
         return Generalization(classes)

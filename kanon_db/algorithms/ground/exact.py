@@ -51,7 +51,7 @@ def exact_number(number: str | float) -> Fraction:
         return Fraction(text)
     if len(text) > _MAX_FRACTION_LENGTH or not _FRACTION.fullmatch(text):
         raise InvalidParameterError(
-            "a number is malformed or overlong",
+            "a number is malformed or too long",
             detail=f"at most {_MAX_LENGTH} characters, exponents up to {_MAX_EXPONENT}",
             hint='write a number such as 0.05, or a fraction such as "1/3"',
         )

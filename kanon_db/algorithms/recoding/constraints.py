@@ -118,14 +118,14 @@ class Constraint:
         object.__setattr__(self, "codes", codes)
         if codes.ndim != 1 or (codes < 0).any() or (codes >= self.n_values).any():
             raise InvalidParameterError(
-                "each record must have the known code of a sensitive value",
+                "each record must have a valid code for its sensitive value",
                 detail=f"codes: shape {codes.shape}, values: {self.n_values}",
             )
         if not self.totals.size:
             object.__setattr__(self, "totals", np.bincount(codes, minlength=self.n_values))
         _check("l must be at least 1", self.l is None or self.l >= 1)
         _check("entropy_l must be at least 1", self.entropy_l is None or self.entropy_l >= 1)
-        _check("t must be in [0, 1]", self.t is None or 0 <= self.t <= 1)
+        _check("t must lie in [0, 1]", self.t is None or 0 <= self.t <= 1)
         _check("distance must be equal or ordered", self.distance in ("equal", "ordered"))
         _check(
             "thresholds must be one for each sensitive value",
@@ -247,8 +247,8 @@ class Constraint:
         ):
             raise IneligibleError(
                 "no equivalence classes can satisfy the constraint on the sensitive attribute",
-                detail=f"one class of all {self.codes.size:,} records, with "
-                f"{np.unique(self.codes).size:,} distinct sensitive values, fails",
+                detail=f"even a single class of all {self.codes.size:,} records, with "
+                f"{np.unique(self.codes).size:,} distinct sensitive values, does not satisfy it",
                 hint="weaken the constraint",
             )
 

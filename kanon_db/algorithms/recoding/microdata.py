@@ -74,7 +74,7 @@ class Microdata:
             or (codes.size and ((codes < 0).any() or (codes >= sizes).any()))
         ):
             raise InvalidParameterError(
-                "codes must hold one row for each record and one known code for each attribute",
+                "codes must hold one row for each record and one valid code for each attribute",
                 detail=f"codes: shape {codes.shape}, attributes: {sizes.size}",
             )
         object.__setattr__(self, "codes", np.ascontiguousarray(codes, dtype=np.int32))

@@ -128,11 +128,11 @@ def greedy(
     n_left_over = int(types.counts[pattern_of_type == LEFT_OVER].sum())
     if n_left_over and not patterns.suppresses_fully:
         raise InfeasibleError(
-            "the patterns leave no place for some records",
-            detail=f"{n_left_over:,} of {types.n_records:,} records are left over, k = {k}, "
-            f"{len(patterns):,} patterns without the all-star one",
-            hint="allow the all-star pattern or others with more stars, lower k, or try the method "
-            "optimal",
+            "some records fit none of the patterns",
+            detail=f"{n_left_over:,} of {types.n_records:,} records are left over with k = {k} and "
+            f"{len(patterns):,} patterns, none of which suppresses every cell",
+            hint="allow the pattern that suppresses every cell, or others with more stars, lower "
+            "k, or try the method optimal",
         )
     return Suppression(patterns, pattern_of_type[types.type_of_record])
 

@@ -113,8 +113,8 @@ def optimal(
     if n_cells > MAX_CELLS:
         raise InvalidParameterError(
             "the table is too large for the method optimal",
-            detail=f"{types.counts.size:,} row types, {len(patterns):,} patterns; their product "
-            f"is limited to {MAX_CELLS:,}",
+            detail=f"{types.counts.size:,} row types, {len(patterns):,} patterns; the limit for "
+            f"their product is {MAX_CELLS:,}",
             hint="use the method greedy, or fewer patterns",
         )
     if not types.n_records:
@@ -130,7 +130,8 @@ def optimal(
         raise InfeasibleError(
             "no suppression was found within the time limit",
             detail=f"time_limit = {pulse.seconds} s, {types.n_records:,} records, k = {k}",
-            hint="raise time_limit, allow the all-star pattern, or use the method greedy",
+            hint="raise time_limit, allow the pattern that suppresses every cell, or use the "
+            "method greedy",
         )
     found = Suppression(patterns, options.pattern_of_record(types, flows))
     unit = Fraction(1, patterns.cost_unit)
@@ -157,10 +158,11 @@ class _Options:
         n_stuck = int(types.counts[(instances == _UNUSABLE).all(axis=1)].sum())
         if n_stuck:
             raise InfeasibleError(
-                "no suppression by these patterns exists",
+                "no suppression with these patterns exists",
                 detail=f"{n_stuck:,} of {types.n_records:,} records share no allowed combination "
                 f"of kept cells with k - 1 others, k = {k}, {len(patterns):,} patterns",
-                hint="allow the all-star pattern or others with more stars, or lower k",
+                hint="allow the pattern that suppresses every cell, or others with more stars, or "
+                "lower k",
             )
         group_of_type = _types_alike(instances, pulse)
         counts = np.zeros(group_of_type.max() + 1, dtype=np.int64)
@@ -311,9 +313,10 @@ def _solve(
     found = solve_suppression(program, None if start is None else start[open_options], pulse)
     if found.is_infeasible:
         raise InfeasibleError(
-            "no suppression by these patterns exists",
+            "no suppression with these patterns exists",
             detail=f"{int(options.counts.sum()):,} records, k = {k}",
-            hint="allow the all-star pattern or others with more stars, or lower k",
+            hint="allow the pattern that suppresses every cell, or others with more stars, or "
+            "lower k",
         )
     fixed = np.where(only, options.counts[options.group], 0)
     best = start

@@ -95,7 +95,8 @@ class PatternSet:
             raise InvalidParameterError("at least one pattern vector is needed")
         if (given < 0).any() or (given >> n_columns).any():
             raise InvalidParameterError(
-                "a pattern vector exceeds the quasi-identifiers", detail=f"columns: {n_columns}"
+                "a pattern vector has more characters than there are quasi-identifiers",
+                detail=f"columns: {n_columns}",
             )
         distinct = given[np.sort(np.unique(given, return_index=True)[1])]
         if distinct.size > MAX_PATTERNS:
@@ -317,7 +318,7 @@ def _bits_of(named: object, bits: Mapping[str, int], position: int) -> Iterator[
     for name in dict.fromkeys(map(str, named)):
         if name not in bits:
             raise InvalidParameterError(
-                "a rule names a column that is no quasi-identifier",
+                "a rule names a column that is not a quasi-identifier",
                 detail=f'rule {position}, column "{name}"',
             )
         yield bits[name]

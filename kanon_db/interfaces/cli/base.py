@@ -1,4 +1,4 @@
-"""What all commands share: --json, how errors end them, which database they use."""
+"""What all commands share: --json, how they report errors, and which database they use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-# Only what every command needs: numpy, pandas and the driver are imported when one needs them.
+# Only what every command needs; numpy, pandas and the driver are imported by those that use them.
 from kanon_db.cluster.local import DEFAULT_DIRECTORY, LocalCluster
 from kanon_db.errors import KanonError, ServerError
 from kanon_db.interfaces import console
@@ -24,7 +24,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Command(click.Command):
-    """A command with ``--json`` which reports a :class:`KanonError` and exits with 1."""
+    """A command with ``--json``, which reports a :class:`KanonError` and exits with 1."""
 
     def __init__(self, *arguments: Any, **attributes: Any) -> None:
         super().__init__(*arguments, **attributes)
@@ -49,7 +49,7 @@ class Group(click.Group):
 
 
 class Names(click.ParamType[list[str]]):
-    """Names separated by commas; one with a comma or a quote in it is quoted as in CSV."""
+    """Names separated by commas; names that contain commas or quotes are quoted as in CSV."""
 
     name = "names"
 
@@ -98,7 +98,7 @@ def database_options(command: Function) -> Function:
 
 
 def given_dsn(dsn: str | None) -> str | None:
-    """Take the DSN given, unless the command line names a private cluster against the environment.
+    """Return the given DSN, unless it is from the environment and the command line has ``--dir``.
 
     Raises
     ------
@@ -109,24 +109,24 @@ def given_dsn(dsn: str | None) -> str | None:
     if dsn is None or ctx.get_parameter_source("directory") is not ParameterSource.COMMANDLINE:
         return dsn
     if ctx.get_parameter_source("dsn") is ParameterSource.COMMANDLINE:
-        raise click.UsageError("--dsn and --dir exclude each other")
+        raise click.UsageError("use either --dsn or --dir, not both")
     return None
 
 
 def chosen_dsn(dsn: str | None, directory: Path) -> str:
-    """Take the DSN given, or that of the running private cluster.
+    """Return the given DSN, or else that of the running private cluster.
 
     Raises
     ------
     ServerError
-        No DSN is given and the private cluster does not run.
+        No DSN is given and the private cluster is not running.
     """
     return given_dsn(dsn) or LocalCluster(directory).dsn()
 
 
 @contextmanager
 def connected(dsn: str | None, directory: Path, *, as_json: bool) -> Iterator[Kanon]:
-    """Connect to the database chosen, showing progress on a terminal."""
+    """Connect to the chosen database, and show progress if there is a terminal."""
     chosen = chosen_dsn(dsn, directory)
     import kanon_db
 

@@ -67,7 +67,7 @@ def _click_parameter(parameter: Parameter) -> click.Parameter:
     return click.Option([flag], default=default, show_default=True, **shared)
 
 
-# -- what is printed; by the first word of the command -----------------------------------------
+# -- what is printed, by the first word of the command -----------------------------------------
 
 
 def _print_rows(_given: Mapping[str, Any], found: Any, as_json: bool) -> None:
@@ -78,7 +78,7 @@ def _print_rows(_given: Mapping[str, Any], found: Any, as_json: bool) -> None:
 
 
 def _rows_under(key: str) -> _Print:
-    """Print rows; as JSON, under a name."""
+    """Print rows; in JSON, they are the value of `key`."""
 
     def show(given: Mapping[str, Any], found: Any, as_json: bool) -> None:
         if as_json:

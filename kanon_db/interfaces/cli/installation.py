@@ -36,7 +36,7 @@ def install_command(dsn: str | None, directory: Path, published_schema: str, as_
 
 @click.command("uninstall", cls=Command)
 @database_options
-@click.option("--drop-publications", is_flag=True, help="Drop the published relations too.")
+@click.option("--drop-publications", is_flag=True, help="Also drop the published relations.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def uninstall_command(
     dsn: str | None, directory: Path, drop_publications: bool, yes: bool, as_json: bool
@@ -81,7 +81,7 @@ def doctor(ctx: click.Context, dsn: str | None, directory: Path, as_json: bool) 
 def version(as_json: bool) -> None:
     """Print the version of this program.
 
-    That of an installation is told by doctor.
+    `kanon doctor` shows the version that is installed in a database.
     """
     if as_json:
         console.print_json({"version": __version__})

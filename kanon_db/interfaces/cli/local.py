@@ -14,13 +14,13 @@ from kanon_db.interfaces.cli.base import Group, confirm, dir_option
 
 @click.group(cls=Group)
 def local() -> None:
-    """Run a private PostgreSQL in a folder, open to you alone."""
+    """Run a private PostgreSQL in a folder that only you can use."""
 
 
 @local.command("start")
 @dir_option
 def local_start(directory: Path, as_json: bool) -> None:
-    """Start the private cluster, making it the first time."""
+    """Start the private cluster, and create it the first time."""
     cluster = LocalCluster(directory)
     with console.progress(quiet=as_json) as step:
         if step:
@@ -36,7 +36,7 @@ def local_start(directory: Path, as_json: bool) -> None:
 @local.command("stop")
 @dir_option
 def local_stop(directory: Path, as_json: bool) -> None:
-    """Stop the private cluster; its data stay."""
+    """Stop the private cluster; its data is kept."""
     cluster = LocalCluster(directory)
     stopped = cluster.stop()
     if as_json:
@@ -44,13 +44,13 @@ def local_stop(directory: Path, as_json: bool) -> None:
     elif stopped:
         click.echo(f"Stopped the private cluster in {cluster.directory}.")
     else:
-        click.echo(f"No private cluster runs in {cluster.directory}.")
+        click.echo(f"No private cluster is running in {cluster.directory}.")
 
 
 @local.command("status")
 @dir_option
 def local_status(directory: Path, as_json: bool) -> None:
-    """Say whether the private cluster runs, and where its data are."""
+    """Say whether the private cluster is running, and where its data is."""
     status = LocalCluster(directory).status()
     if as_json:
         console.print_json(status)

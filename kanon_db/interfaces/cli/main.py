@@ -15,7 +15,7 @@ from kanon_db.operations import operations
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="kanon")
 def main() -> None:
-    """Publish people's data from PostgreSQL privately, and ask counts of what was published.
+    """Publish people's data from PostgreSQL privately, and run count queries on what was published.
 
     Commands use the private cluster under .kanon unless --dsn or KANON_DSN names a database.
     """

@@ -1,4 +1,4 @@
-"""Commands that are no single operation: `kanon load`, `query`, `publications`, `demo`."""
+"""Commands that are more than a single operation: `kanon load`, `query`, `publications`, `demo`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @database_options
 @click.option("--replace", is_flag=True, help="Replace the table if it exists.")
 @click.option(
-    "--null", default="", metavar="TEXT", help="Text that stands for NULL; empty text by default."
+    "--null", default="", metavar="TEXT", help="Text that means NULL; empty text by default."
 )
 def load(
     file: Path,
@@ -60,7 +60,7 @@ def load(
 @click.option(
     "--explain",
     is_flag=True,
-    help="Say too what is exact and what estimated, and print the SQL that answers it.",
+    help="Also say what is exact and what is estimated, and print the SQL that answers the query.",
 )
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
 def query(
@@ -71,13 +71,13 @@ def query(
     as_csv: bool,
     as_json: bool,
 ) -> None:
-    """Answer a query of counts, sums and averages from a publication.
+    """Answer a query for counts, sums and averages from a publication.
 
-    QUERY reads like "SELECT COUNT(*) FROM name WHERE age > 30 AND disease = 'Flu'"; it may join
-    lookup tables and have GROUP BY.
+    QUERY looks like "SELECT COUNT(*) FROM name WHERE age > 30 AND disease = 'Flu'". It may join
+    lookup tables and use GROUP BY.
     """
     if as_csv and (as_json or explain):
-        raise click.UsageError("--csv goes with neither --json nor --explain")
+        raise click.UsageError("--csv cannot be combined with --json or --explain")
     with connected(dsn, directory, as_json=as_json or as_csv) as kanon:
         explained = kanon.explain_count(statement) if explain else None
         answer = kanon.count(statement)
@@ -105,11 +105,11 @@ def query(
 
 
 NUMBERS = ["estimate", "std_error", "lower_bound", "upper_bound"]
-"""Columns of a count without groups."""
+"""The columns of a count without groups."""
 
 
 def answered(answer: pd.DataFrame, explained: pd.DataFrame | None) -> dict[str, Any]:
-    """Put an answer into the form that programs read: one count is an object, else rows."""
+    """Return an answer in the form for programs: one count as an object, anything else as rows."""
     one = list(answer.columns) == NUMBERS and len(answer) == 1
     value = console.plain(answer)
     found: dict[str, Any] = value[0] if one else {"rows": value}
@@ -150,9 +150,9 @@ def publications(dsn: str | None, directory: Path, as_json: bool) -> None:
     multiple=True,
     callback=flattened,
     metavar="NAME,…",
-    help="Columns an attacker may know; needed with a CSV file.",
+    help="Columns that an attacker may know; needed with a CSV file.",
 )
-@click.option("--privacy", metavar="JSON", help='Such as \'{"theta": 8, "base": 0.02}\'.')
+@click.option("--privacy", metavar="JSON", help='Privacy, such as \'{"theta": 8, "base": 0.02}\'.')
 def demo(
     file: Path | None,
     dsn: str | None,
@@ -162,7 +162,7 @@ def demo(
     privacy: str | None,
     as_json: bool,
 ) -> None:
-    """Show it all on 6,366 real people, or on a CSV file of yours."""
+    """Show everything on 6,366 real people, or on your own CSV file."""
     if file is not None and not (sensitive and quasi_identifiers):
         raise click.UsageError("a CSV file needs --sensitive and --quasi-identifiers")
     chosen = given_dsn(dsn)

@@ -1,1 +1,1 @@
-"""Bucketizations [GB]: QIT, SAT and the view that joins them."""
+"""Bucketizations [GB]: the tables QIT and SAT, and the view that joins them."""

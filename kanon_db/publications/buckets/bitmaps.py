@@ -12,29 +12,29 @@ from kanon_db.publications.buckets.tables import BucketTables
 from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.transfer.columns import int4_bytes, with_numbers
 
-if TYPE_CHECKING:  # the estimator comes here, too, and has no use for numpy
+if TYPE_CHECKING:  # the estimator imports this module, too, and does not need numpy
     from kanon_db.algorithms.bucketization.setting import BucketSetting
     from kanon_db.transfer.snapshot import DistinctValues, Snapshot
 
 _MOST_BITS_PER_RECORD: Final = 512
-"""For all bitmaps together: 64 bytes a record, about what a row of the QIT takes."""
+"""For all bitmaps together: 64 bytes for each record, about the size of a row of the QIT."""
 
 _MOST_BITMAP_BYTES: Final = 1 << 30
 _BATCH_BYTES: Final = 1 << 25
-"""Written at once, so that memory does not grow with the number of values."""
+"""Size of what is written at once, so that memory does not grow with the number of values."""
 
 _MOST_OPERATIONS: Final = 100_000
-"""Of one count query: it takes (S + 1)**2 for each bucket size S."""
+"""Operations of one count query, which needs (S + 1)**2 for each bucket size S."""
 
 _SAMPLE: Final = 10_000
-"""Records by which attributes with too many values are told."""
+"""Number of records in which we look for attributes with too many values."""
 
 _MOST_GROUPED: Final = 31
-"""PostgreSQL's GROUPING() takes no more columns."""
+"""The number of columns that PostgreSQL's GROUPING() can take."""
 
 _MOST_GROUPED_BYTES: Final = 1 << 28
-"""Of the positions of all values, which the server collects in memory: 4 bytes each, and as many
-again where its buffers grow by doubling."""
+"""Size of the positions of all values, which the server collects in memory: 4 bytes for each, and
+as much again when its buffers grow by doubling."""
 
 _AUDITED_BUCKETS: Final = 10_000
 
@@ -56,7 +56,7 @@ def write_bitmaps(
     ----------
     order : ndarray of int, shape (n_records,)
         A random permutation: records take the slots of their bucket in this order. Sensitive
-        values take them in the order of the values, so that slots connect nothing.
+        values take theirs in the order of the values, so that a slot does not link the two.
 
     Returns
     -------
@@ -73,7 +73,7 @@ def write_bitmaps(
         f" {', '.join(f's.{column}' for column in columns)}, ''::bytea AS {tables.bits}"
         f" FROM {snapshot.table} AS s WITH NO DATA"
     )
-    # Not compressed: bitmaps are read whole, and often hardly compress.
+    # Not compressed: bitmaps are always read completely, and often hardly shrink.
     session.fetch(f"ALTER TABLE {tables.bit} ALTER {tables.bits} SET STORAGE EXTERNAL")
     if sum((size + 1) ** 2 for size in tables.sizes) > _MOST_OPERATIONS:
         return []
@@ -112,7 +112,7 @@ def write_bitmaps(
 def _with_few_values(
     snapshot: Snapshot, quasi_identifiers: Sequence[str], limit: int
 ) -> dict[str, str]:
-    """Return the attributes, by name and quoted, of which a sample shows at most so many values."""
+    """Return the names, also quoted, of attributes with at most `limit` values in a sample."""
     quoted = {name: snapshot.session.identifier(name) for name in quasi_identifiers}
     counts = ", ".join(f"count(DISTINCT {column})" for column in quoted.values())
     row = fetch_one(
@@ -135,19 +135,19 @@ def _write_quasi_identifiers(
     positions: CodeArray,
     budget: int,
 ) -> dict[str, int]:
-    """Collect the positions of every value of every attribute in one pass, and pack them.
+    """Collect the positions of all values of all attributes in one pass, and pack them.
 
     Returns
     -------
     dict of str to int
-        The attributes written, with their numbers of values.
+        The attributes that were written, with their numbers of values.
     """
     import numpy as np
 
     session = snapshot.session
     collected = session.identifier("pg_temp", f"kanon_positions_{secrets.token_hex(8)}")
     columns = [f"s.{column}" for column in candidates.values()]
-    # GROUPING has a 1 for each column that is *not* grouped by, the first as highest bit.
+    # GROUPING has a 1 for each column that is *not* grouped by; the first is the highest bit.
     everything = (1 << len(columns)) - 1
     numbers = [everything ^ (1 << i) for i in reversed(range(len(columns)))]
     numbered, (position,) = with_numbers(session, snapshot.table, (1, f"r.{snapshot.record}"))
@@ -225,13 +225,13 @@ def _insert(
 
 
 def count_bitmap_differences(session: Session, tables: BucketTables, *, whole: bool) -> int:
-    """Count where bitmaps hold other values in a bucket than QIT or SAT.
+    """Count where the bitmaps have other values in a bucket than QIT or SAT.
 
     Parameters
     ----------
     whole : bool
-        Compare all buckets; else 10,000 of them, a random sample since their numbers are random,
-        in which a mistake of the writing shows up.
+        Compare all buckets. Otherwise compare 10,000 of them, which are a random sample since
+        bucket numbers are random; a bug in writing bitmaps would show up there.
 
     Returns
     -------
@@ -251,9 +251,9 @@ def count_bitmap_differences(session: Session, tables: BucketTables, *, whole: b
 
 
 def _differences(session: Session, tables: BucketTables, low: float, high: float) -> int:
-    """Compare a share of the buckets of each size, from `low` to `high` of their numbers.
+    """Compare a part of the buckets of each size: from the share `low` of their numbers to `high`.
 
-    Only the bits of these buckets are fetched: of each size and slot, one run of bits.
+    Only the bits of these buckets are fetched: one run of bits for each size and slot.
     """
     import numpy as np
 
@@ -262,7 +262,7 @@ def _differences(session: Session, tables: BucketTables, low: float, high: float
     for first, n, size in zip(
         tables.first_bucket_ids, tables.buckets_of_sizes, tables.sizes, strict=True
     ):
-        # Rounded up at both ends: parts that follow each other leave nothing out.
+        # Rounded up at both ends, so that consecutive parts leave nothing out.
         begin, end = math.ceil(low * n), math.ceil(high * n)
         if begin < end:
             ranges.append((first + begin, first + end - 1))
@@ -304,10 +304,10 @@ def _differences(session: Session, tables: BucketTables, low: float, high: float
 
 
 def _both_sides(session: Session, tables: BucketTables, ranges: Sequence[tuple[int, int]]) -> str:
-    """Write the SELECT of parts of each value's bitmap and its (bucket, count) pairs in QIT or SAT.
+    """Select parts of each value's bitmap, with the value's (bucket, count) pairs in QIT or SAT.
 
-    The parts begin at the bytes ``$1``, with lengths ``$2``. GROUP BY brings the sides together,
-    NULL included, whatever a value's type.
+    The parts begin at the bytes ``$1`` and have the lengths ``$2``. GROUP BY brings both sides
+    together for values of any type, including NULL.
     """
     compared = " OR ".join(f"{tables.bucket_id} BETWEEN {low} AND {high}" for low, high in ranges)
     columns = [session.identifier(attribute) for attribute in tables.with_bitmaps]

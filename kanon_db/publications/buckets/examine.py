@@ -1,7 +1,7 @@
-"""Verifying and measuring a bucketization, from its published relations alone.
+"""Verifying and measuring a bucketization, using only its published relations.
 
-Nothing here is shared with the algorithms: buckets are counted row by row, frequencies compared
-with thresholds by SQL that cross-multiplies exact numbers, totals taken from the published table.
+Nothing here is shared with the algorithms: buckets are counted row by row, SQL compares frequencies
+with thresholds by cross-multiplying exact numbers, and totals come from the published table.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ def examine_buckets(
     Parameters
     ----------
     session : Session
-        Of any role that may read the publication.
+        The session of any role that may read the publication.
     tables : BucketTables
     parameters : mapping
         What the publisher asked for, as in the catalog.
     records : int
         Number of records that the source had.
     all_bitmaps : bool
-        Compare the bitmaps with QIT and SAT in all buckets, or in a random sample.
+        Whether to compare the bitmaps with QIT and SAT in all buckets or in a random sample.
 
     Returns
     -------
@@ -50,12 +50,12 @@ def examine_buckets(
         Metrics: ``records``, ``sensitive_values``, ``buckets``, ``buckets_of_size_<S>`` for each
         size S, ``loss`` ([GB] Eq. 2), ``msbs`` ([GB] Eq. 1), ``largest_frequency`` of a value in
         a bucket and ``largest_frequency_ratio``, the largest quotient of such a frequency and
-        its value's threshold f' (at most 1). None, and no further checks, where the relations
-        are not of the kinds that were published.
+        its value's threshold f' (at most 1). If the relations are not those that were published,
+        there are no metrics and no further checks.
     """
     view, *others = tables.relations
     relations = check_relations(
-        session, "QIT and SAT are tables, the view reads them alone", view, others
+        session, "QIT and SAT are tables, and the view reads nothing else", view, others
     )
     if not relations.holds:
         return Examination([relations], {})
@@ -82,7 +82,7 @@ def examine_buckets(
         ),
         *(
             Check(
-                f"{table}: every bucket has the size that its number says",
+                f"{table}: every bucket has the size that follows from its number",
                 f"{tables.n_buckets} buckets, 0 differ",
                 f"{found.differing} differ, {found.unreadable} rows without a bucket or a count",
                 holds=found.differing == found.unreadable == 0,
@@ -91,14 +91,14 @@ def examine_buckets(
         ),
         Check(
             "SAT counts each value of a bucket once",
-            "0 rows break it",
-            f"{sat.repeated} break it",
+            "0 rows violate it",
+            f"{sat.repeated} violate it",
             holds=sat.repeated == 0,
         ),
         Check(
             "F'-privacy: frequency in bucket <= threshold",
-            "0 pairs of bucket and value above",
-            f"{exposure['above']} above, largest ratio {exposure['ratio']:.6g}",
+            "0 pairs of bucket and value exceed it",
+            f"{exposure['above']} exceed it, largest ratio {exposure['ratio']:.6g}",
             holds=exposure["above"] == 0,
         ),
     ]
@@ -116,7 +116,7 @@ def examine_buckets(
             Check(
                 "l-diversity: frequency in bucket <= 1/l",
                 f"l = {parameters['l']}",
-                f"{exposure['not_diverse']} pairs above, largest frequency"
+                f"{exposure['not_diverse']} pairs exceed it, largest frequency"
                 f" {exposure['frequency']:.6g}",
                 holds=exposure["not_diverse"] == 0,
             )
@@ -146,7 +146,7 @@ def examine_buckets(
 
 
 _PAIR = np.dtype([("bucket", ">i4"), ("count", ">i4")])
-_ROWS_PER_BLOCK = 2**20  # conversions stay small beside the table itself
+_ROWS_PER_BLOCK = 2**20  # keeps copies small, compared with the table itself
 
 
 class _Buckets:
@@ -164,9 +164,9 @@ class _Buckets:
         bucket_ids: AnyIntArray,
         counts: AnyIntArray | None = None,
     ) -> None:
-        """Count rows, each of one record or of so many; those without bucket or count are broken.
+        """Count rows, of one record or of `counts` records each; find rows without bucket or count.
 
-        Of rows with counts, no two may have the same bucket.
+        If there are counts, no two of the rows may have the same bucket.
         """
         seen = np.zeros(self._sizes.size, dtype=np.int32)
         for start in range(0, bucket_ids.size, _ROWS_PER_BLOCK):
@@ -187,12 +187,12 @@ class _Buckets:
 
     @property
     def records(self) -> int:
-        """Records in all buckets."""
+        """Number of records in all buckets."""
         return int(self._sizes.sum())
 
     @property
     def differing(self) -> int:
-        """Buckets that are larger or smaller than their number says."""
+        """Number of buckets whose size does not follow from their number."""
         return int((self._sizes != self._expected).sum())
 
     @property

@@ -41,17 +41,17 @@ class Buckets(Kind):
 
     Notes
     -----
-    **Source:** [GB] sections 3 to 5. The setting is found from the values' counts alone, so its
-    cost does not grow with the table. Within a value, records come in random order; the values go
-    round robin over the buckets of a size (RRA, Lemma 2). Bucket numbers are a random permutation
-    within their size, and the rows of the QIT come in a random order of their own, all drawn from
-    the operating system's cryptographic source.
+    **Source:** [GB] sections 3 to 5. The setting depends only on the values' counts, so the cost of
+    finding it does not grow with the table. The records of each value are shuffled, and dealt round
+    robin to the buckets of a size (RRA, Lemma 2). Bucket numbers are a random permutation within
+    each size, and the rows of the QIT are in another random order. All of this is drawn from the
+    operating system's cryptographic source.
     """
 
     suffixes = SUFFIXES
 
     def prepare(self, request: BucketRequest, source: Source) -> None:  # noqa: ARG002
-        """Buckets protect a sensitive attribute."""
+        """Refuse a source without a sensitive attribute, which buckets protect."""
         require_sensitive(source, "buckets need a sensitive attribute")
 
     def columns(self, source: Source, types: Mapping[str, ColumnType]) -> list[str]:  # noqa: ARG002
@@ -59,7 +59,7 @@ class Buckets(Kind):
         return [*source.quasi_identifiers, str(source.sensitive)]
 
     def comparable(self, source: Source) -> Sequence[str]:
-        """All: they are counted."""
+        """Name all published columns, since their values are counted."""
         return [*source.quasi_identifiers, str(source.sensitive)]
 
     def search(self, job: Job[BucketRequest]) -> Found:
@@ -90,7 +90,7 @@ class Buckets(Kind):
         bucket_ids = number_buckets(plan.setting, random)[assigned.slots]
         layout = layout_of(source, plan.setting)
         tables = BucketTables.of(session, job.schema, job.request.publication, layout)
-        # Drawn afresh: in the order of the assignment, records of one value follow each other.
+        # A new random order: in that of the assignment, records of one value follow each other.
         order = random.permutation(snapshot.n_records)
         write_qit(tables, snapshot, bucket_ids, order)
         write_sat(tables, snapshot, values, codes, bucket_ids)
@@ -112,7 +112,7 @@ class Buckets(Kind):
     def examine(
         self, session: Session, publication: Publication, *, is_new: bool = False
     ) -> Examination:
-        """See :func:`examine_buckets`; bitmaps just written are compared in a sample."""
+        """See :func:`examine_buckets`; bitmaps that were just written are only sampled."""
         return examine_buckets(
             session,
             tables_of(session, publication),

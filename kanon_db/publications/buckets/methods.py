@@ -1,4 +1,4 @@
-"""The methods that find a bucket setting, all with one signature."""
+"""The methods that find a bucket setting, all with the same signature."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from kanon_db.publications.kind import Found
 
 @dataclass(frozen=True, eq=False)
 class SensitiveValues:
-    """How often each sensitive value occurs, and how often it may: all that a method looks at.
+    """How often each sensitive value occurs, and how often it may: all that a method needs.
 
     Attributes
     ----------
     labels : sequence of (str or None)
-        Texts of the values; None is NULL.
+        The values as text; None is NULL.
     counts : ndarray of int64, shape (n_values,)
     privacy : FPrimePrivacy
-        Thresholds.
+        The thresholds.
     """
 
     labels: Sequence[str | None]
@@ -39,14 +39,14 @@ class SensitiveValues:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A bucket setting, and how often a value may stand in a bucket of each size.
+    """A bucket setting, and how often each value may occur in a bucket of each size.
 
     Attributes
     ----------
     setting : BucketSetting
     limits : ndarray of int64, shape (n_values, n_sizes)
     l : int or None
-        Diversity that the buckets of Anatomy have.
+        The diversity of Anatomy's buckets; None for other methods.
     """
 
     setting: BucketSetting
@@ -55,7 +55,7 @@ class Plan:
 
 
 def anatomy(data: SensitiveValues, request: BucketRequest, pulse: Pulse) -> Found:  # noqa: ARG001
-    """Make buckets of l and l + 1 records; its sizes and time need no bounds."""
+    """Make buckets of l and l + 1 records; neither sizes nor time need limits."""
     l = data.privacy.corresponding_l()
     setting = anatomy_setting(data.counts, l)
     limits = np.ones((data.counts.size, len(setting.sizes)), dtype=np.int64)
@@ -63,19 +63,19 @@ def anatomy(data: SensitiveValues, request: BucketRequest, pulse: Pulse) -> Foun
 
 
 def two_size(data: SensitiveValues, request: BucketRequest, pulse: Pulse) -> Found:
-    """Find the least loss with two sizes."""
+    """Find the setting of one or two sizes that loses least."""
     setting = two_size_setting(data.counts, data.privacy, request.max_bucket_size, pulse=pulse)
     return Found(plan_of(data, setting))
 
 
 def multi_size(data: SensitiveValues, request: BucketRequest, pulse: Pulse) -> Found:
-    """Find less loss with more sizes."""
+    """Find a setting of more sizes, which loses less."""
     setting = multi_size_setting(data.counts, data.privacy, request.max_bucket_size, pulse=pulse)
     return Found(plan_of(data, setting))
 
 
 def optimal(data: SensitiveValues, request: BucketRequest, pulse: Pulse) -> Found:
-    """Find the least loss of all."""
+    """Find the setting that loses least of all."""
     found = optimal_setting(
         data.counts,
         data.privacy,
@@ -86,5 +86,5 @@ def optimal(data: SensitiveValues, request: BucketRequest, pulse: Pulse) -> Foun
 
 
 def plan_of(data: SensitiveValues, setting: BucketSetting) -> Plan:
-    """Return a setting with the limits that the thresholds give."""
+    """Return a setting with the limits that follow from the thresholds."""
     return Plan(setting, data.privacy.occurrence_limits(setting.sizes))

@@ -1,4 +1,4 @@
-"""What can be asked of a bucketization."""
+"""The parameters of a bucketization."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAX_BUCKET_SIZE: Final = 5000
 
 
 def read_privacy(given: Mapping[str, Any]) -> PrivacySpecification:
-    """Read a privacy specification, with numpy, where one is needed."""
+    """Read a privacy specification, importing numpy only now."""
     from kanon_db.algorithms.bucketization.specification import PrivacySpecification
 
     return PrivacySpecification.parse(given)
@@ -28,7 +28,7 @@ class BucketOptions:
     """Options of the methods."""
 
     time_limit: float = parameter(
-        SECONDS, "Seconds for the search; then the best setting found is published.",
+        SECONDS, "Seconds for the search, after which the best setting found is published.",
         default=60.0, methods=("optimal",), is_strict=True,
     )  # fmt: skip
 
@@ -42,8 +42,8 @@ class BucketRequest(PublishRequest):
             "method",
             two_size="the least loss among settings of one or two bucket sizes",
             anatomy="the buckets of Anatomy, for l-diversity",
-            multi_size="more sizes, less loss",
-            optimal="the least loss of all, by integer programming",
+            multi_size="more bucket sizes, with less loss",
+            optimal="the least loss of all settings, by integer programming",
         ),
         "How the bucket setting is found.",
         default="two_size",
@@ -54,15 +54,15 @@ class BucketRequest(PublishRequest):
     )
     max_bucket_size: int = parameter(
         whole(most=_MAX_BUCKET_SIZE, metavar="RECORDS"),
-        "Largest size of a bucket; Anatomy has its own.",
+        "Largest size of a bucket; the method anatomy has sizes of its own.",
         default=50,
     )
     assignment: Literal["random", "local"] = parameter(
         choice(
             "assignment",
             random="records are drawn into buckets at random",
-            local="similar records share buckets, whose sizes result from them; the method plays"
-            " no part",
+            local="similar records share buckets, whose sizes depend on them; the method is not"
+            " used",
         ),
         "How records are assigned to buckets.",
         default="random",
@@ -76,6 +76,7 @@ class BucketRequest(PublishRequest):
         super().__post_init__()
         if self.assignment == "local" and self.method == "anatomy":
             raise InvalidParameterError(
-                "the assignment local makes buckets of sizes of its own, while Anatomy's are given",
-                hint='leave out the method: {"l": …} holds for local buckets, too',
+                "the assignment local cannot be combined with the method anatomy",
+                detail="local finds bucket sizes of its own, and Anatomy's are fixed",
+                hint='leave out the method: {"l": …} also holds for local buckets',
             )

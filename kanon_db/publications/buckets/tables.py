@@ -1,4 +1,4 @@
-"""The published relations of a bucketization: their layout, chosen once and read from then on."""
+"""The published relations of a bucketization; their layout is chosen when publishing."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from kanon_db.transfer.snapshot import DistinctValues, Snapshot
 
 
 def number_buckets(setting: BucketSetting, random: SecureRandom) -> CodeArray:
-    """Return the published number of each bucket: random within its size."""
+    """Return the published number of each bucket; numbers are random within each size."""
     return np.concatenate(
         [
             np.int32(first) + random.permutation(n_buckets).astype(np.int32)
@@ -31,7 +31,7 @@ def write_qit(
     bucket_ids: CodeArray,
     order: AnyIntArray,
 ) -> None:
-    """Write the quasi-identifiers with their bucket, in the order given."""
+    """Write the quasi-identifiers with their bucket, in the given order."""
     session = snapshot.session
     session.step("writing the quasi-identifier table")
     names = ", ".join(f"s.{name}" for name in tables.quasi_identifiers)
@@ -52,16 +52,16 @@ def write_sat(
     codes: CodeArray,
     bucket_ids: CodeArray,
 ) -> None:
-    """Write how often each sensitive value stands in each bucket, by value and bucket.
+    """Write how often each sensitive value occurs in each bucket, by value and bucket.
 
-    Whatever order the join makes of that, it knows nothing of the records' order.
+    The join may change the order of the rows, but nothing in it depends on the records' order.
     """
     session = snapshot.session
     session.step("writing the sensitive table")
     pairs = codes.astype(np.int64)
     pairs <<= 32
     pairs |= bucket_ids
-    pairs.sort()  # in place: np.unique would hold several copies
+    pairs.sort()  # in place, while np.unique would make several copies
     starts = np.flatnonzero(np.diff(pairs, prepend=-1))
     counts = np.diff(starts, append=pairs.size)
     numbered, (code, bucket_id, count) = with_numbers(

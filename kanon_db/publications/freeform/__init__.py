@@ -1,1 +1,1 @@
-"""Rows with cells of their own [FF]."""
+"""Freeform rows [FF]: each row has cells of its own."""

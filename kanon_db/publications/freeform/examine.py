@@ -1,8 +1,8 @@
 """Verifying and measuring a freeform publication.
 
-Its guarantee lies in the graph of matches, which readers must not have: from the view alone nobody
-can tell how likely each record is a person's. So it is checked when publishing, and what is left
-to check afterwards is that the view is still the one that was published: by a digest of its rows.
+Its guarantee rests on the graph of matches, which readers must not have. The view by itself does
+not show how likely each record belongs to a person. So the guarantee is checked when publishing;
+afterwards, a digest of the rows shows whether the view is still the one that was published.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from kanon_db.transfer.labels import fixed_labels
 
 
 def examine_freeform(session: Session, view: RowView, *, records: int, digest: str) -> Examination:
-    """Check what the view alone can tell, and measure it.
+    """Check what can be checked with the view alone, and measure it.
 
     Parameters
     ----------
     session : Session
-        Of any role that may read the publication.
+        The session of any role that may read the publication.
     view : RowView
     records : int
         Number of records that the source had.
     digest : str
-        Of the rows, when they were published; see :func:`digest_rows`.
+        The digest of the rows when they were published; see :func:`digest_rows`.
 
     Returns
     -------
     Examination
-        Metrics: ``records``, and ``distinct_rows``, the combinations of cells.
+        Metrics: ``records``, and ``distinct_rows``, the number of distinct combinations of cells.
     """
     relations = check_row_view(session, view)
     if not all(check.holds for check in relations):
@@ -59,9 +59,10 @@ def examine_freeform(session: Session, view: RowView, *, records: int, digest: s
 
 
 def digest_rows(session: Session, view: RowView) -> str:
-    """Return a number made of all rows, whatever their order.
+    """Return a number that depends on all rows, but not on their order.
 
-    It adds up 64 bits of each row's SHA-256, so that a change of any row shows but by chance.
+    It is the sum of 64 bits of each row's SHA-256: a change of any row changes it, except by a
+    negligible chance.
     """
     with fixed_labels(session):
         found = fetch_one(
@@ -84,7 +85,7 @@ def _check_digest(session: Session, view: RowView, digest: str) -> Check:
 
 
 def check_cells(session: Session, view: RowView, cells: CellTable) -> Check:
-    """Check that the view shows the cells that were made, each as often."""
+    """Check that the view has the cells that were made, each of them the same number of times."""
     names = ", ".join(view.quasi_identifiers)
     with grouping_by_hash(session):
         found = fetch_one(

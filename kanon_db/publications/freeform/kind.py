@@ -35,10 +35,10 @@ class Freeform(RowKind):
     Notes
     -----
     **Source:** [FF]; see the modules of :mod:`kanon_db.algorithms.freeform`. The other columns of
-    each record are published with the cells that one of k disjoint assignments gives it: these are
-    drawn anew at random, and one of them is chosen uniformly (Section 2.2), from the operating
-    system's cryptographic source. So is the order of the rows. The graph is kept nowhere: someone
-    who had it would know k candidates for each row, and with the assignment every row's person.
+    each record are published with the cells that it has in one of k disjoint assignments. These are
+    drawn at random, and one of them is chosen uniformly (Section 2.2). This and the order of the
+    rows come from the operating system's cryptographic source. The graph is not kept anywhere:
+    someone who had it would know k candidates for each row, and with the assignment, the person.
     """
 
     def search(self, job: Job[FreeformRequest]) -> Found:
@@ -49,7 +49,7 @@ class Freeform(RowKind):
         return Found((rows, found.result), found.proof)
 
     def write(self, job: Job[FreeformRequest], found: Found) -> Written:
-        """Write cells and rows; check the graph, and each original value against all its cells."""
+        """Write cells and rows; check the graph, and every original value with all its cells."""
         session, request = job.session, job.request
         rows: RecodedRows
         matches: CodeArray
@@ -58,7 +58,7 @@ class Freeform(RowKind):
         conceals = request.method == "k_concealment"
         session.step("drawing the assignment")
         if conceals:
-            # No assignment is more than one of many here, so each record keeps its own cells.
+            # There need not be k disjoint assignments here, so each record keeps its own cells.
             own = np.arange(matches.shape[0], dtype=np.int32)
             drawn = Assignments(own[np.newaxis], 0)
         else:
@@ -69,7 +69,7 @@ class Freeform(RowKind):
         checks = [
             check_cells(session, rows.view, table),
             Check(
-                "every original value lies in all the cells that it matches",
+                "every original value lies in all the cells that its record matches",
                 "0 records outside",
                 f"{outside} outside, in {len(drawn.cell_of_original)} assignments",
                 holds=outside == 0,
@@ -128,7 +128,7 @@ def _check_graph(
     drawn: Assignments,
     cells: Sequence[Ranges | Sets],
 ) -> Check:
-    """Check the graph as it was drawn, not as it was found."""
+    """Check the graph that was drawn, rather than the one that was found."""
     edges = np.empty(drawn.cell_of_original.T.shape, dtype=np.int32)
     for number, cell_of_original in enumerate(drawn.cell_of_original):
         edges[cell_of_original, number] = np.arange(cell_of_original.size)

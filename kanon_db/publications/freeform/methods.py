@@ -1,4 +1,4 @@
-"""The methods that find matches, all with one signature."""
+"""The methods that find matches, all with the same signature."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kanon_db.publications.kind import Found
 
 
 def optimal(data: Microdata, request: FreeformRequest, pulse: Pulse) -> Found:
-    """Find the least loss of all."""
+    """Find the matches that lose least of all."""
     found = freeform.optimal(
         data, request.k, symmetric=request.options.symmetric,
         pulse=pulse.within(request.options.time_limit),
@@ -30,17 +30,17 @@ def sort_greedy(data: Microdata, request: FreeformRequest, pulse: Pulse) -> Foun
 
 
 def greedy(data: Microdata, request: FreeformRequest, pulse: Pulse) -> Found:
-    """Take each record's lightest match in turn."""
+    """Give each record its lightest match, in turn."""
     return _refined(freeform.greedy, data, request, pulse)
 
 
 def hungarian(data: Microdata, request: FreeformRequest, pulse: Pulse) -> Found:
-    """Take the assignment of least loss in each round."""
+    """Take the assignment with the least loss in each round."""
     return _refined(freeform.hungarian, data, request, pulse)
 
 
 def min_cost_flow(data: Microdata, request: FreeformRequest, pulse: Pulse) -> Found:
-    """Find the matches of another paper, for comparison."""
+    """Find matches by a method of another paper, for comparison."""
     return _partitioned(freeform.min_cost_flow, data, request, pulse)
 
 

@@ -1,4 +1,4 @@
-"""What can be asked of a freeform publication."""
+"""The parameters of a freeform publication."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class FreeformOptions:
     """Options of the methods."""
 
     partition_size: int | None = parameter(
-        whole(), "Fewest records of a segment that is searched by itself; 2,000 by default.",
-        default=None, methods=_IN_PARTITIONS, is_strict=True,
+        whole(), "Least number of records in a part of the table that is searched by itself; 2,000"
+        " by default.", default=None, methods=_IN_PARTITIONS, is_strict=True,
     )  # fmt: skip
     workers: int | None = parameter(
         whole(most=64),
-        "Partitions searched at the same time; by default 2, where there are as many processors.",
+        "How many partitions to search at the same time; by default 2, or 1 with one processor.",
         default=None, methods=_IN_PARTITIONS,
     )  # fmt: skip
     refine: bool = parameter(
-        FLAG, "Lower the loss of the graph that the method has found.", default=True,
+        FLAG, "Lower the loss of the graph that the method finds.", default=True,
         methods=_REFINED,
     )  # fmt: skip
     symmetric: bool = parameter(
@@ -50,26 +50,26 @@ class FreeformRequest(PublishRequest):
     """Parameters of `publish_freeform`."""
 
     k: int = parameter(
-        whole(), "Originals that each row matches, and rows that each original matches."
+        whole(), "How many originals each row matches, and how many rows each original matches."
     )
     method: Literal[
         "sort_greedy", "greedy", "hungarian", "optimal", "min_cost_flow", "ring", "k_concealment"
     ] = parameter(
         choice(
             "method",
-            sort_greedy="the lightest matches first",
+            sort_greedy="takes the lightest matches first",
             greedy="each record takes its lightest match in turn",
-            hungarian="each round the assignment of least loss",
+            hungarian="takes the assignment with the least loss in each round",
             optimal="the least loss of all, for about ten records",
             min_cost_flow="for comparison",
             ring="for comparison: small partitions, matched in a ring",
-            k_concealment="a weaker guarantee, refused unless options allow_weaker is true",
+            k_concealment="a weaker guarantee, refused unless the option allow_weaker is true",
         ),
         "How matches are found.",
         default="sort_greedy",
     )
     weights: Mapping[str, Fraction] | None = parameter(
-        WEIGHTS, "Factor of the loss, by quasi-identifier.", default=None
+        WEIGHTS, "Factors by which losses count, by quasi-identifier.", default=None
     )
     options: FreeformOptions = parameter(
         options(FreeformOptions), "Options of the method, such as '{\"partition_size\": 2000}'.",
@@ -82,5 +82,5 @@ class FreeformRequest(PublishRequest):
             raise InvalidParameterError(
                 "k_concealment is a weaker guarantee than k-anonymity",
                 detail="the k possible matches of a record are not equally likely",
-                hint='use sort_greedy; to publish all the same, pass {"allow_weaker": true}',
+                hint='use sort_greedy; to publish anyway, pass {"allow_weaker": true}',
             )

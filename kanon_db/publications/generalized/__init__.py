@@ -1,1 +1,1 @@
-"""Rows whose cells at least k of them share [OB]."""
+"""Generalized rows [OB]: at least k rows share all their cells."""

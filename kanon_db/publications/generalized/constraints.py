@@ -1,4 +1,4 @@
-"""What the sensitive values of each equivalence class must fulfil, as it is given in JSON."""
+"""Constraints on the sensitive values of each equivalence class, as they are written in JSON."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HINT: Final = (
 
 @dataclass(frozen=True)
 class ClassConstraints:
-    """Constraints on the sensitive attribute, as given.
+    """Constraints on the sensitive attribute, as the publisher wrote them.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class ClassConstraints:
     entropy_l, t : Fraction or None
         Entropy l-diversity; t-closeness.
     distance : {"equal", "ordered"}
-        Of t-closeness.
+        The distance of t-closeness.
     privacy : PrivacySpecification or None
         F'-privacy.
     """
@@ -60,7 +60,7 @@ class ClassConstraints:
             raise InvalidParameterError("l must be a whole number of at least 1", hint=_HINT)
         distance = given.get("distance", "equal")
         if distance not in ("equal", "ordered") or ("distance" in given and "t" not in given):
-            raise InvalidParameterError("distance is equal or ordered, and goes with t", hint=_HINT)
+            raise InvalidParameterError("distance must be equal or ordered and needs t", hint=_HINT)
         rest = {key: value for key, value in given.items() if key not in _OWN}
         return cls(
             l=l,
@@ -72,7 +72,7 @@ class ClassConstraints:
 
     @property
     def depends_on_frequencies(self) -> bool:
-        """Whether the table's frequencies are part of them."""
+        """Whether they depend on how frequent values are in the table."""
         relative = self.privacy is not None and self.privacy.theta is not None
         return self.t is not None or relative
 
@@ -98,7 +98,7 @@ class ClassConstraints:
         )
 
     def __str__(self) -> str:
-        """Say them without naming a value."""
+        """Describe them without naming a value."""
         said = []
         if self.l is not None:
             said.append(f"distinct {self.l}-diversity")

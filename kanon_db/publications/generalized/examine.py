@@ -1,4 +1,4 @@
-"""Verifying and measuring a generalized publication, from its view alone."""
+"""Verifying and measuring a generalized publication, using only its view."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kanon_db.publications.rows.view import check_row_view
 from kanon_db.session import Session, fetch_one
 from kanon_db.session.settings import grouping_by_hash
 
-_ROUNDING = 1e-9  # of the logarithms in an entropy
+_ROUNDING = 1e-9  # allowed in an entropy, for its logarithms
 
 
 def examine_generalized(
@@ -26,13 +26,13 @@ def examine_generalized(
 ) -> Examination:
     """Check what a generalized publication promises, and measure it.
 
-    That each original value lies within its cell was checked when publishing: it takes the
-    originals.
+    Whether each original value lies within its cell was checked when publishing, since that needs
+    the originals.
 
     Parameters
     ----------
     session : Session
-        Of any role that may read the publication.
+        The session of any role that may read the publication.
     view : RowView
     parameters : mapping
         What the publisher asked for, as in the catalog.
@@ -45,8 +45,8 @@ def examine_generalized(
     -------
     Examination
         Metrics: ``records``, ``suppressed_records``, ``classes`` (rows with the same cells),
-        ``average_class_size``, ``smallest_class``, ``largest_class``, and ``discernibility_loss``,
-        the sum of the squared class sizes and, for each suppressed record, of all records.
+        ``average_class_size``, ``smallest_class``, ``largest_class``, and ``discernibility_loss``:
+        the sum of the squared class sizes, plus the number of all records for each suppressed one.
     """
     relations = check_row_view(session, view)
     if not all(check.holds for check in relations):
@@ -136,8 +136,8 @@ def _check_constraints(
         checks.append(
             Check(
                 "F'-privacy: frequency in class <= threshold",
-                "0 pairs of class and value above",
-                f"{exposure['above']} above, largest ratio {exposure['ratio']:.6g}",
+                "0 pairs of class and value exceed it",
+                f"{exposure['above']} exceed it, largest ratio {exposure['ratio']:.6g}",
                 holds=exposure["above"] == 0,
             )
         )
@@ -149,12 +149,12 @@ def _check_closeness(
 ) -> Check:
     """Compare the distribution in each class with that in the whole view, exactly.
 
-    With n of a class's s records, and N of all S, the distances are sums of |n S - N s|, or of its
-    running totals, over s S.
+    If a value occurs in n of the s records of a class, and in N of all S records, the distances are
+    sums of |n S - N s|, or of the absolute values of its running totals, divided by s S.
     """
     assert constraints.t is not None  # noqa: S101  # for the type checker
     distance = "abs(d)" if constraints.distance == "equal" else "abs(running)"
-    # Half of it for the equal distance; one step of v - 1 for the ordered.
+    # The equal distance is half of the sum; the ordered one divides by its v - 1 steps.
     scale = "2" if constraints.distance == "equal" else "greatest(v - 1, 1)"
     row = fetch_one(
         session,
@@ -185,7 +185,7 @@ def _check(name: str, symbol: str, bound: float, row: Mapping[str, Any], extreme
     measured = "none" if row["least"] is None else f"{row['least']:.6g}"
     return Check(
         f"{name} of every class",
-        f"{symbol} = {bound:g}, 0 classes break it",
-        f"{row['below']} break it, {extreme} {measured}",
+        f"{symbol} = {bound:g}, 0 classes violate it",
+        f"{row['below']} violate it, {extreme} {measured}",
         holds=row["below"] == 0,
     )

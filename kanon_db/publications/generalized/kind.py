@@ -30,17 +30,17 @@ class Generalized(RowKind):
     Notes
     -----
     **Source:** [OB]; see the modules of :mod:`kanon_db.algorithms.generalization`. Ranges and sets
-    are as tight as the values of the class allow.
+    are as tight as the values of their class allow.
     """
 
     def prepare(self, request: GeneralizedRequest, source: Source) -> None:
-        """Weights are for quasi-identifiers; constraints need a sensitive attribute."""
+        """Refuse weights of other columns, and constraints without a sensitive attribute."""
         super().prepare(request, source)
         if request.constraints is not None:
             require_sensitive(source, "constraints need a sensitive attribute")
 
     def search(self, job: Job[GeneralizedRequest]) -> Found:
-        """Find classes, make them satisfy the constraint, lower their loss, leave records out."""
+        """Find classes, enforce the constraints, lower the loss, and leave records out."""
         request, session = job.request, job.session
         rows = RecodedRows.of(job, request.k, request.weights)
         microdata, constraint = rows.microdata, _constraint(job)
@@ -144,7 +144,7 @@ def _constraint(job: Job[GeneralizedRequest]) -> Constraint | None:
 
 
 def _chosen(job: Job[GeneralizedRequest], n_records: int) -> tuple[Job[GeneralizedRequest], str]:
-    """Return the job with the method that `auto` chooses, and its name."""
+    """Return the job with the options that `auto` chooses, and the name of the method to use."""
     request = job.request
     if request.method != "auto":
         return job, request.method

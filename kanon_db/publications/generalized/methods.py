@@ -1,4 +1,4 @@
-"""The methods that find equivalence classes, all with one signature."""
+"""The methods that find equivalence classes, all with the same signature."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_FOR_K_MEMBER: Final = 50_000  # it compares every record with every other
 
 
 def optimal(data: Microdata, request: GeneralizedRequest, pulse: Pulse) -> Found:
-    """Find the least loss of all."""
+    """Find the classes that lose least of all."""
     found = generalization.optimal(
         data, request.k, formulation=request.options.formulation, pulse=pulse
     )
@@ -26,7 +26,7 @@ def optimal(data: Microdata, request: GeneralizedRequest, pulse: Pulse) -> Found
 
 
 def split_carry(data: Microdata, request: GeneralizedRequest, pulse: Pulse) -> Found:
-    """Find the optimum of a few classes at a time."""
+    """Find the optimum for the records of a few classes at a time."""
     options = request.options
     found = generalization.split_carry(
         data, request.k, s=options.s, carry=options.carry, bubble=options.bubble, pulse=pulse
@@ -44,7 +44,7 @@ def greedy_search(data: Microdata, request: GeneralizedRequest, pulse: Pulse) ->
 
 
 def k_member(data: Microdata, request: GeneralizedRequest, pulse: Pulse) -> Found:
-    """Grow classes, each from the record furthest from the last one."""
+    """Grow classes, each from the record that is furthest from the last one placed."""
     if data.n_records > _MOST_FOR_K_MEMBER:
         raise InvalidParameterError(
             "the table is too large for the method k_member",
@@ -56,19 +56,19 @@ def k_member(data: Microdata, request: GeneralizedRequest, pulse: Pulse) -> Foun
 
 
 def mondrian(data: Microdata, request: GeneralizedRequest, pulse: Pulse) -> Found:
-    """Cut the table in halves again and again."""
+    """Cut the table into halves, again and again."""
     found = generalization.mondrian(data, request.k, cut=request.options.cut, pulse=pulse)
     return Found(found.class_of_record)
 
 
 def initial(data: Microdata, request: GeneralizedRequest, pulse: Pulse) -> Found:  # noqa: ARG001
-    """Take groups of k in sorted order."""
+    """Take groups of k consecutive records in sorted order."""
     return Found(generalization.initial(data, request.k).class_of_record)
 
 
 def new_random() -> np.random.Generator:
-    """Return a generator, seeded afresh.
+    """Return a generator with a new seed.
 
-    It decides on losses, not on who can be told from whom.
+    It only influences the loss, not who can be distinguished from whom.
     """
     return np.random.default_rng(secrets.randbits(128))

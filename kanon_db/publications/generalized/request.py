@@ -1,4 +1,4 @@
-"""What can be asked of a generalized publication."""
+"""The parameters of a generalized publication."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ class GeneralizedOptions:
     """Options of the methods."""
 
     time_limit: float = parameter(
-        SECONDS, "Seconds for the search, refinement included.", default=60.0
+        SECONDS, "Seconds for the search, including refinement.", default=60.0
     )
     s: int = parameter(
-        whole(), "Classes' worth of records that are searched at a time.", default=3,
+        whole(), "How many groups of k records to search at a time.", default=3,
         methods=("split_carry",),
     )  # fmt: skip
     carry: int | None = parameter(
-        whole(least=0), "Records carried over to the next search.", default=None,
+        whole(least=0), "How many records to carry over to the next search.", default=None,
         methods=("split_carry",),
     )  # fmt: skip
     bubble: tuple[int, int] | None = parameter(
-        pair(), "[P, A]: passes of bubbling, and the attributes that they sort by.",
+        pair(), "[P, A]: solve P records at a time, and keep the A classes that lose least.",
         default=None, methods=("split_carry",),
     )  # fmt: skip
     block_size: int | None = parameter(
-        whole(least=2), "Most row types to search among; all by default.", default=None,
-        methods=("greedy_search",),
+        whole(least=2), "How many row types to search among, in sorted order; all by default.",
+        default=None, methods=("greedy_search",),
     )  # fmt: skip
     left_over: Literal["least_increase", "least_result"] = parameter(
         choice(
@@ -69,7 +69,7 @@ class GeneralizedOptions:
         choice(
             "cut",
             strict="equal values stay together",
-            relaxed="equal values may be divided, so that halves are even",
+            relaxed="equal values may be separated, so that both halves have the same size",
         ),
         "How Mondrian cuts at the median.",
         default="strict",
@@ -78,10 +78,10 @@ class GeneralizedOptions:
     formulation: Literal["set_partition", "bigm"] = parameter(
         choice(
             "formulation",
-            set_partition="one variable for each class that is worth a look",
-            bigm="one for each pair of records, for tables of some ten records",
+            set_partition="a variable for each class that may be part of the optimum",
+            bigm="a variable for each pair of records, for tables of about ten records",
         ),
-        "The integer program of the optimum.",
+        "The integer program that finds the optimum.",
         default="set_partition",
         methods=("optimal",),
     )
@@ -91,25 +91,25 @@ class GeneralizedOptions:
 class GeneralizedRequest(PublishRequest):
     """Parameters of `publish_generalized`."""
 
-    k: int = parameter(whole(), "Fewest rows that share all their cells.")
+    k: int = parameter(whole(), "Least number of rows that share all their cells.")
     method: Literal[
         "auto", "optimal", "split_carry", "greedy_search", "k_member", "mondrian", "initial"
     ] = parameter(
         choice(
             "method",
-            auto="chooses one for the table, and says which and why",
+            auto="chooses a method for the table, and says which one and why",
             optimal="the least loss of all, for tens of records",
-            split_carry="the optimum of a few classes at a time",
-            greedy_search="classes grown record by record, in sorted order",
-            k_member="classes grown from the record furthest from the last one",
-            mondrian="the table cut in halves again and again: the fastest",
-            initial="groups of k in sorted order",
+            split_carry="the optimum for the records of a few classes at a time",
+            greedy_search="grows classes record by record, in sorted order",
+            k_member="grows each class from the record that is furthest from the last one",
+            mondrian="cuts the table into halves, again and again; the fastest method",
+            initial="takes groups of k records in sorted order",
         ),
         "How classes are found.",
         default="auto",
     )
     weights: Mapping[str, Fraction] | None = parameter(
-        WEIGHTS, "Factor of the loss, by quasi-identifier.", default=None
+        WEIGHTS, "Factors by which losses count, by quasi-identifier.", default=None
     )
     options: GeneralizedOptions = parameter(
         options(GeneralizedOptions), "Options of the method, such as '{\"time_limit\": 60}'.",
@@ -117,14 +117,15 @@ class GeneralizedRequest(PublishRequest):
     )  # fmt: skip
     constraints: ClassConstraints | None = parameter(
         json_object(_read_constraints),
-        "On the sensitive values that share cells, such as '{\"l\": 3}' or '{\"t\": 0.2}'.",
+        "Constraints on the sensitive values of rows that share their cells, such as"
+        " '{\"l\": 3}' or '{\"t\": 0.2}'.",
         default=None,
     )
     max_suppressed: Fraction = parameter(
         SHARE, "Share of the records that may be left out where that lowers the loss.", default="0"
     )
     refine: bool = parameter(
-        FLAG, "Lower the loss of the classes found, until the time limit.", default=True
+        FLAG, "Keep lowering the loss of the classes until the time limit.", default=True
     )
 
     def __post_init__(self) -> None:
@@ -132,7 +133,8 @@ class GeneralizedRequest(PublishRequest):
         constraints = self.constraints
         if constraints is not None and constraints.depends_on_frequencies and self.max_suppressed:
             raise InvalidParameterError(
-                "constraints relative to the table's frequencies go with no suppression",
+                "constraints that depend on the table's frequencies cannot be combined with"
+                " max_suppressed",
                 detail="readers know only the published records, not those that were left out",
                 hint="leave out max_suppressed, or t and theta",
             )

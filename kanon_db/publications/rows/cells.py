@@ -27,20 +27,20 @@ from kanon_db.transfer.snapshot import (
     read_numbers,
 )
 
-_NULL, _ANYTHING = -1, -2  # in place of a code: all values are NULL; NULL and numbers
+_NULL, _ANYTHING = -1, -2  # instead of a code: only NULL, or NULL and numbers together
 
 
 @dataclass(frozen=True, eq=False)
 class GeneralizedColumn:
-    """A quasi-identifier to be generalized.
+    """A quasi-identifier that is to be generalized.
 
     Attributes
     ----------
     values : DistinctValues
     attribute : Attribute
-        Its domain, as the algorithms know it.
+        Its domain, as the algorithms see it.
     range_type : str or None
-        Type of its cells; None for sets of texts.
+        The type of its cells; None if they are sets of texts.
     """
 
     values: DistinctValues
@@ -49,7 +49,7 @@ class GeneralizedColumn:
 
     @property
     def cell(self) -> str:
-        """Kind of its cells, as the layout calls it."""
+        """What the layout calls its kind of cells."""
         return "set" if self.range_type is None else "range"
 
 
@@ -75,7 +75,7 @@ def read_microdata(
             attribute = Attribute(
                 len(values.labels),
                 numbers=numbers,
-                # What lies outside widens the bounds: it must be published all the same.
+                # Values outside widen the bounds, since they must be published, too.
                 lower=float(np.nanmin([*numbers, lower])),
                 upper=float(np.nanmax([*numbers, upper])),
                 weight=weight,
@@ -86,7 +86,7 @@ def read_microdata(
 
 
 def _bounds(values: DistinctValues, source: Source) -> tuple[float, float]:
-    """Return the registered bounds as numbers, NaN where there is none."""
+    """Return the registered bounds as numbers; a missing bound is NaN."""
     described = source.attributes.get(values.column.name, {})
     bounds = [None if (b := described.get(key)) is None else str(b) for key in ("lower", "upper")]
     lower, upper = (values.column.number(f"${i}::text::{values.column.type_name}") for i in (1, 2))
@@ -100,12 +100,12 @@ def write_cells(
     columns: Sequence[GeneralizedColumn],
     cells: Sequence[Ranges | Sets],
 ) -> CellTable:
-    """Write the cells of rows that are to be published, numbered from 0.
+    """Write the cells of the rows that are to be published, numbered from 0.
 
     Parameters
     ----------
     cells : sequence of Ranges or Sets
-        Of each quasi-identifier, as many each.
+        The cells of each quasi-identifier, the same number for each.
     """
     session.step("writing the cells")
     suffix = secrets.token_hex(8)
@@ -131,7 +131,7 @@ def write_cells(
         )
     for part in parts:
         session.fetch(f"DROP TABLE {part}")
-    # Or the planner does not know that a number has one row, and sorts to join.
+    # Otherwise the planner does not know that each number has one row, and sorts before joining.
     session.fetch(f"ANALYZE {table} ({number})")
     return CellTable(table, number)
 
@@ -183,7 +183,10 @@ def count_outside(
     cells: CellTable,
     cell_of_record: AnyIntArray,
 ) -> int:
-    """Count the records with an original value that the cell of this number does not cover."""
+    """Count the records with an original value that is not in their cell.
+
+    The cells of each record are those with the number `cell_of_record`.
+    """
     conditions = []
     for column, name in zip(columns, view.quasi_identifiers, strict=True):
         value = f"s.{name}"

@@ -30,15 +30,15 @@ from kanon_db.publications.rows.view import (
 
 @dataclass(frozen=True, eq=False)
 class RecodedRows:
-    """A source whose quasi-identifiers are about to be published as ranges and sets.
+    """A source whose quasi-identifiers are going to be published as ranges and sets.
 
     Attributes
     ----------
     microdata : Microdata
-        The quasi-identifiers' codes and domains.
+        The codes and domains of the quasi-identifiers.
     view : RowView
     layout : dict
-        Of the publication, as the catalog keeps it.
+        The publication's layout, as the catalog keeps it.
     """
 
     microdata: Microdata
@@ -65,27 +65,27 @@ class RecodedRows:
         return cls(microdata, view, layout, job, columns)
 
     def write(self, cells: Sequence[Ranges | Sets], cell_of_record: AnyIntArray) -> CellTable:
-        """Write the rows, in a random order: each record's other columns with one of the cells.
+        """Write the rows in random order, each with the other columns of a record and its cells.
 
         Parameters
         ----------
         cells : sequence of Ranges or Sets
-            Of each quasi-identifier.
+            The cells of each quasi-identifier.
         cell_of_record : ndarray of int, shape (n_records,)
-            Number of the cells; -1 for a record that is left out.
+            The number of each record's cells; -1 for a record that is left out.
         """
         table = write_cells(self._job.session, self.view, self._columns, cells)
         write_row_view(self._job, self.view, table, cell_of_record)
         return table
 
     def count_outside(self, table: CellTable, cell_of_record: AnyIntArray) -> int:
-        """Count the records with an original value that the cell of this number does not cover."""
+        """Count the records with an original value that is not in the cell of this number."""
         return count_outside(
             self._job.session, self.view, self._job.snapshot, self._columns, table, cell_of_record
         )
 
     def finish(self, table: CellTable, written: Written) -> Written:
-        """Drop what nobody needs any more, and complete what was written."""
+        """Drop what is no longer needed, and complete what was written."""
         for column in self._columns:
             column.values.drop()
         self._job.session.fetch(f"DROP TABLE {table.table}")
@@ -94,7 +94,7 @@ class RecodedRows:
 
 
 class MeasuredLoss(Protocol):
-    """What both kinds measure from the source."""
+    """What both kinds measure with the source."""
 
     @property
     def gcp(self) -> float: ...  # noqa: D102
@@ -105,7 +105,7 @@ class MeasuredLoss(Protocol):
 
 
 def loss_metrics(source: Source, measured: MeasuredLoss, **others: float) -> dict[str, float]:
-    """Return what was measured from the source, as metrics."""
+    """Return what was measured with the source as metrics."""
     by_column = zip(source.quasi_identifiers, measured.loss_by_attribute, strict=True)
     return {
         "gcp": measured.gcp,

@@ -1,7 +1,7 @@
 """Publications of rows: a materialized view with a cell for each quasi-identifier.
 
-Generalized, freeform and suppressed publications differ in what a cell is; names, layout and
-writing are the same.
+Generalized, freeform and suppressed publications differ in what a cell is; their names, their
+layout and the way they are written are the same.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def view_of(session: Session, publication: Publication) -> RowView:
 
 @dataclass(frozen=True)
 class CellTable:
-    """A temporary table of what rows show, one row for each number from 0; names are quoted."""
+    """A temporary table of cells, one row for each number from 0; names are quoted."""
 
     table: str
     number: str
@@ -45,7 +45,7 @@ class RowKind(Kind):
     suffixes = ROW_SUFFIXES
 
     def prepare(self, request: Any, source: Source) -> None:
-        """Weights are for quasi-identifiers only."""
+        """Refuse weights of columns that are not quasi-identifiers."""
         weights_of(source, request.weights)
 
     def columns(self, source: Source, types: Mapping[str, ColumnType]) -> list[str]:
@@ -54,7 +54,7 @@ class RowKind(Kind):
 
 
 def check_k(job: Job[Any], k: int) -> None:
-    """Refuse a k that no class can reach.
+    """Refuse a k that is larger than the table.
 
     Raises
     ------
@@ -72,14 +72,14 @@ def check_k(job: Job[Any], k: int) -> None:
 def weights_of(
     source: Source, weights: Mapping[str, Fraction] | None
 ) -> list[int | float | Fraction] | None:
-    """Return the weight of each quasi-identifier; None where all count alike.
+    """Return the weight of each quasi-identifier; None if all weights are 1.
 
-    Those that were registered hold for attributes that `weights` does not name.
+    An attribute that `weights` does not name has its registered weight.
 
     Raises
     ------
     InvalidParameterError
-        When one is for another column.
+        When `weights` names another column.
     """
     given = weights or {}
     for column in given:
@@ -99,16 +99,16 @@ def layout_of(
     *,
     with_pattern: bool = False,
 ) -> dict[str, Any]:
-    """Choose the layout of a publication: what the catalog keeps for :meth:`RowView.of`.
+    """Choose the layout of a publication, which the catalog keeps for :meth:`RowView.of`.
 
     Parameters
     ----------
     types : mapping of str to ColumnType
         All columns of the source, in their order, which the view keeps.
     cells : sequence of str
-        ``range``, ``set`` or ``value``, for each quasi-identifier.
+        ``range``, ``set`` or ``value`` for each quasi-identifier.
     with_pattern : bool
-        Whether a column says which cells of a row are suppressed.
+        Whether an extra column says which cells of a row are suppressed.
     """
     columns = [column for column in types if column not in source.identifiers]
     layout: dict[str, Any] = {
@@ -135,8 +135,8 @@ def write_row_view(
     ----------
     cells : CellTable
     cell_of_record : ndarray of int, shape (n_records,)
-        Number of the cells that a record's other columns are published with; -1 for a record that
-        is left out.
+        The number of the cells with which the other columns of each record are published; -1 for a
+        record that is left out.
     """
     session, snapshot = job.session, job.snapshot
     order = SecureRandom().permutation(snapshot.n_records)
@@ -160,12 +160,12 @@ def write_row_view(
 
 
 def finish_rows(session: Session, view: RowView, layout: Mapping[str, Any]) -> None:
-    """Gather the planner's statistics, and name the columns that are published as they are."""
+    """Gather the planner's statistics, and warn of columns that are published as they are."""
     session.step("gathering statistics")
     session.fetch(f"ANALYZE {view.view}")
     unchanged = [column for column in layout["others"] if column != layout["sensitive"]]
     if unchanged:
-        session.warn(  # one of them may identify people all the same
+        session.warn(  # such a column may still identify people
             "columns that are neither identifiers nor quasi-identifiers are published unchanged:"
             f" {', '.join(unchanged)}"
         )
@@ -178,13 +178,13 @@ FROM pg_attribute WHERE attrelid = to_regclass($1::text) AND attnum > 0 AND NOT 
 
 
 def check_row_view(session: Session, view: RowView) -> list[Check]:
-    """Check from the server's catalogs that the relations are those that were published."""
+    """Check in the server's catalogs that the relations are those that were published."""
     columns = fetch_one(session, _COLUMNS, view.view)["columns"]
     differing = len(set(columns).symmetric_difference(view.columns))
     return [
         check_relations(
             session,
-            "the materialized view reads the table of its rows alone",
+            "the materialized view reads only the table of its rows",
             view.view,
             [view.rows],
             materialized=True,

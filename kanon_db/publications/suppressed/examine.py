@@ -1,6 +1,6 @@
-"""Verifying and measuring a suppressed publication, from its view alone.
+"""Verifying and measuring a suppressed publication, using only its view.
 
-Nothing here is shared with the algorithms: what each row shows is grouped by SQL, row by row.
+Nothing here is shared with the algorithms: SQL groups the published rows by what they show.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def examine_suppressed(
     Parameters
     ----------
     session : Session
-        Of any role that may read the publication.
+        The session of any role that may read the publication.
     view : RowView
     parameters : mapping
         What the publisher asked for, as in the catalog.
@@ -106,9 +106,9 @@ def examine_suppressed(
 
 
 def _profile(session: Session, view: RowView, k: int) -> list[Row]:
-    """Describe the rows of each pattern: how they fall into classes, what suppressed cells show."""
+    """Describe the rows of each pattern: their classes, and what their suppressed cells show."""
     cells = ", ".join(view.quasi_identifiers)
-    # num_nulls() tells a NULL from a row of NULLs, which IS NULL does not.
+    # Unlike IS NULL, num_nulls() distinguishes a NULL from a row of NULLs.
     shown = " + ".join(
         f"(substr({view.pattern}, {position}, 1) = '*' AND num_nulls({cell}) = 0)::int4"
         for position, cell in enumerate(view.quasi_identifiers, start=1)

@@ -1,4 +1,4 @@
-"""Publishing with suppressed cells [PG]: every row keeps what one of the pattern vectors keeps."""
+"""Publishing with suppressed cells [PG]: each row keeps the cells that a pattern vector keeps."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class Suppressed(RowKind):
     Notes
     -----
     **Source:** [PG] Sections 1 and 2. A kept cell is published as the first of the values that
-    its type calls equal, so that 1.0 and 1.00 do not tell two rows of one class apart.
+    are equal for its type; otherwise 1.0 and 1.00 would distinguish two rows of a class.
     """
 
     def prepare(self, request: SuppressedRequest, source: Source) -> None:
-        """Patterns, rules and weights must fit the quasi-identifiers."""
+        """Refuse patterns, rules and weights that do not fit the quasi-identifiers."""
         _allowed(request, source)
 
     def search(self, job: Job[SuppressedRequest]) -> Found:
@@ -60,7 +60,7 @@ class Suppressed(RowKind):
         return Found((data, values, found.result), found.proof)
 
     def write(self, job: Job[SuppressedRequest], found: Found) -> Written:
-        """Write the rows, each with what it keeps."""
+        """Write the rows, each with the cells that it keeps."""
         session, request, source = job.session, job.request, job.source
         data: CodedRows
         values: list[DistinctValues]
@@ -138,7 +138,7 @@ def _write_cells(
     codes: CodeArray,
     suppression: Suppression,
 ) -> tuple[CellTable, IntArray]:
-    """Write what the rows of each class show of their quasi-identifiers, and by which pattern.
+    """Write which quasi-identifiers the rows of each class show, and by which pattern.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""The methods that choose what each row keeps, all with one signature."""
+"""The methods that choose what each row keeps, all with the same signature."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class CodedRows:
 
 
 def greedy(data: CodedRows, request: SuppressedRequest, pulse: Pulse) -> Found:
-    """Try one pattern after the other, the cheapest first."""
+    """Try one pattern after another, the cheapest first."""
     return Found(suppression.greedy(data.codes, data.patterns, request.k, pulse=pulse))
 
 
 def optimal(data: CodedRows, request: SuppressedRequest, pulse: Pulse) -> Found:
-    """Find the least cost."""
+    """Find the suppression of least cost."""
     found = suppression.optimal(
         data.codes, data.patterns, request.k, pulse=pulse.within(request.options.time_limit)
     )

@@ -23,18 +23,18 @@ from kanon_db.session import Session
 
 @dataclass(frozen=True)
 class SuppressionPattern:
-    """One pattern vector, as it is shown before use.
+    """One pattern vector, as it is shown before publishing.
 
     Attributes
     ----------
     position : int
-        When the greedy method tries it, from 1.
+        Its place in the order in which the greedy method tries patterns, from 1.
     pattern : str
         ``*`` suppresses, ``.`` keeps, in the order of the quasi-identifiers.
     suppressed : list of str
         The quasi-identifiers that it suppresses.
     cost : float
-        Of one record: the sum of their weights.
+        The cost for one record: the sum of the weights of these quasi-identifiers.
     """
 
     position: int
@@ -57,7 +57,7 @@ def suppression_patterns(
     NotFoundError
         When the source is not registered.
     InvalidParameterError
-        When patterns, rules or weights do not fit it.
+        When patterns, rules or weights do not fit the source.
     """
     registered, _ = open_source(session, source)
     allowed = allowed_patterns(registered, patterns, rules, weights)
@@ -76,7 +76,7 @@ def allowed_patterns(
     rules: Sequence[Any] | None,
     weights: Mapping[str, Fraction] | None,
 ) -> PatternSet:
-    """Return the patterns that are listed, or that rules make; all without either.
+    """Return the listed patterns, or those that the rules make; without either, all patterns.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What can be asked of a suppressed publication, and of the patterns before one."""
+"""The parameters of a suppressed publication, and of listing its patterns before."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _patterns() -> Any:
 def _rules() -> Any:
     return parameter(
         json_list(),
-        "Rules that make the patterns, such as"
+        "Rules from which the patterns are made, such as"
         ' \'[{"at_most": 2}, {"never": ["age"]}, {"outliers": "suppress"}]\'.',
         default=None,
     )
@@ -46,7 +46,7 @@ def _weights() -> Any:
 def _check_either(patterns: object, rules: object) -> None:
     if patterns is not None and rules is not None:
         raise InvalidParameterError(
-            "patterns are either listed or made by rules", hint="give patterns or rules, not both"
+            "give either patterns or rules", hint="rules make the patterns by themselves"
         )
 
 
@@ -68,7 +68,7 @@ class SuppressedOptions:
     """Options of the methods."""
 
     time_limit: float = parameter(
-        SECONDS, "Seconds for the search; then the best suppression found is published.",
+        SECONDS, "Seconds for the search, after which the best suppression found is published.",
         default=60.0, methods=("optimal",), is_strict=True,
     )  # fmt: skip
 
@@ -77,15 +77,15 @@ class SuppressedOptions:
 class SuppressedRequest(PublishRequest):
     """Parameters of `publish_suppressed`."""
 
-    k: int = parameter(whole(), "Fewest rows that share what is kept of them.")
+    k: int = parameter(whole(), "Least number of rows that share the values they keep.")
     patterns: tuple[str, ...] | None = _patterns()
     method: Literal["greedy", "optimal"] = parameter(
         choice(
             "method",
-            greedy="fast; fewer than k records may be left over, which are suppressed fully",
+            greedy="fast; fewer than k records may be left over and are suppressed completely",
             optimal="the least cost, with nothing left over",
         ),
-        "How it is chosen what each row keeps.",
+        "How to choose what each row keeps.",
         default="greedy",
     )
     rules: list[Any] | None = _rules()

@@ -171,7 +171,7 @@ class TestRoundRobin:
     )
     def test_records_that_do_not_exist(self, values: list[int], ranks: list[int]) -> None:
         allotment = round_robin([[2], [0], [1]], BucketSetting.of([3], [1]))
-        with pytest.raises(InvalidParameterError, match="outside the allotment"):
+        with pytest.raises(InvalidParameterError, match="not part of the allotment"):
             allotment.bucket_of(values, ranks)
 
     @pytest.mark.parametrize("partition", [[[1], [1]], [[1, 2]], [[4], [-1]], [3]])

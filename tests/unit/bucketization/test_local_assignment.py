@@ -385,7 +385,7 @@ class TestAssignLocally:
         assert caught.value.hint
 
     def test_max_bucket_size_below_the_smallest_bucket(self) -> None:
-        with pytest.raises(InfeasibleError, match="below the smallest bucket"):
+        with pytest.raises(InfeasibleError, match="smaller than the smallest possible bucket"):
             assign_locally(
                 np.zeros((3, 1), np.int32), codes(0, 1, 2), FPrimePrivacy((THIRD,) * 3), 2,
                 SecureRandom(),

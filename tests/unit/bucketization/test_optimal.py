@@ -61,7 +61,7 @@ def test_refusals() -> None:
         optimal([1, 1], half, 0)
     with pytest.raises(InvalidParameterError, match="for each sensitive value"):
         optimal([1, 1, 1], half, 2)
-    with pytest.raises(InfeasibleError, match="below the smallest bucket"):
+    with pytest.raises(InfeasibleError, match="smaller than the smallest possible bucket"):
         optimal([1] * 10, privacy(*["1/10"] * 10), 9)
     with pytest.raises(InvalidParameterError, match="too large for the method optimal"):
         optimal([MAX_RECORDS // 2 + 1] * 2, half, 2)

@@ -110,7 +110,7 @@ class TestRules:
         spec = PrivacySpecification.parse('{"l": 2, "values": {"HVI": 0.1, "Flu": 0.5}}')
         with pytest.raises(InvalidParameterError, match="does not occur") as caught:
             spec.thresholds(["HIV", "Flu", None], [1, 1, 1])
-        assert caught.value.detail.startswith("1 of 2 entries")
+        assert caught.value.detail.startswith("1 of the 2 values named")
         assert "HVI" not in f"{caught.value.detail}{caught.value.hint}"
 
     def test_a_value_without_records(self) -> None:
@@ -156,18 +156,18 @@ class TestParse:
             ('{"theta": NaN}', "not finite"),
             ('{"theta": Infinity}', "not finite"),
             ('{"theta": -Infinity}', "not finite"),
-            ('{"theta": "NaN"}', "malformed or overlong"),
-            ('{"theta": "inf"}', "malformed or overlong"),
-            ('{"theta": ""}', "malformed or overlong"),
-            ('{"theta": " 1"}', "malformed or overlong"),
-            ('{"theta": "1\\n"}', "malformed or overlong"),
-            ('{"theta": "1_0"}', "malformed or overlong"),
-            ('{"theta": "0x10"}', "malformed or overlong"),
-            ('{"theta": "\\u0661"}', "malformed or overlong"),
-            ('{"theta": "1/2/3"}', "malformed or overlong"),
-            ('{"theta": "1.5/2"}', "malformed or overlong"),
+            ('{"theta": "NaN"}', "malformed or too long"),
+            ('{"theta": "inf"}', "malformed or too long"),
+            ('{"theta": ""}', "malformed or too long"),
+            ('{"theta": " 1"}', "malformed or too long"),
+            ('{"theta": "1\\n"}', "malformed or too long"),
+            ('{"theta": "1_0"}', "malformed or too long"),
+            ('{"theta": "0x10"}', "malformed or too long"),
+            ('{"theta": "\\u0661"}', "malformed or too long"),
+            ('{"theta": "1/2/3"}', "malformed or too long"),
+            ('{"theta": "1.5/2"}', "malformed or too long"),
             ('{"theta": "1/0"}', "denominator 0"),
-            ('{"theta": 1e41}', "malformed or overlong"),
+            ('{"theta": 1e41}', "malformed or too long"),
             ('{"theta": -1}', "theta must be at least 0"),
             ('{"theta": 0}', "must not both be 0"),
             ('{"base": 0.0}', "must not both be 0"),
@@ -251,13 +251,13 @@ class TestCheckEligible:
                 '{"default": 1, "values": {"a": 0.1, "b": 0.2}}',
                 [3, 4, 13],
                 "1 of 3",
-                "raise 1 entries of values to 0.15",
+                "raise 1 of the values' thresholds to 0.15",
             ),
             (
                 '{"default": 0.1, "null": 0.01, "values": {"a": 0.1, "b": 0.1}}',
                 [3, 4, 13],
                 "3 of 3",
-                "raise 2 entries of values to 0.2; raise null to 0.65",
+                "raise 2 of the values' thresholds to 0.2; raise null to 0.65",
             ),
         ],
     )

@@ -101,7 +101,7 @@ def test_max_bucket_size_below_the_smallest_bucket() -> None:
 
 def test_smallest_bucket_beyond_the_limit() -> None:
     n_values = 6000
-    with pytest.raises(InfeasibleError, match="below the smallest bucket") as caught:
+    with pytest.raises(InfeasibleError, match="smaller than the smallest") as caught:
         two_size([1] * n_values, privacy(*["1/6000"] * n_values), 5000)
     assert caught.value.hint.startswith("raise the thresholds")
 

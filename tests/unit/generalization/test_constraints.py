@@ -57,7 +57,10 @@ def test_all_that_is_given_must_hold() -> None:
 def test_a_constraint_that_even_one_class_breaks_is_refused() -> None:
     with pytest.raises(IneligibleError, match="no equivalence classes can satisfy") as caught:
         Constraint(VALUES, 4, l=4).check_eligible()
-    assert "one class of all 6 records, with 3 distinct sensitive values" in caught.value.detail
+    assert (
+        "even a single class of all 6 records, with 3 distinct sensitive values"
+        in caught.value.detail
+    )
     Constraint(VALUES, 3, l=3).check_eligible()
 
 
@@ -66,7 +69,7 @@ def test_a_constraint_that_even_one_class_breaks_is_refused() -> None:
     [
         ({"l": 0}, "l must be at least 1"),
         ({"entropy_l": Fraction(1, 2)}, "entropy_l must be at least 1"),
-        ({"t": Fraction(3, 2)}, r"t must be in \[0, 1\]"),
+        ({"t": Fraction(3, 2)}, r"t must lie in \[0, 1\]"),
         ({"t": Fraction(1, 10**18)}, "t has too large a denominator"),
         ({"distance": "hierarchical"}, "distance must be equal or ordered"),
         ({"f_prime": FPrimePrivacy((Fraction(1),))}, "one for each sensitive value"),
@@ -79,7 +82,7 @@ def test_a_constraint_that_even_one_class_breaks_is_refused() -> None:
 def test_refusals(options: dict[str, object], message: str) -> None:
     with pytest.raises(InvalidParameterError, match=message):
         Constraint(VALUES, 3, **options)  # type: ignore[arg-type]
-    with pytest.raises(InvalidParameterError, match="known code"):
+    with pytest.raises(InvalidParameterError, match="valid code"):
         Constraint(VALUES, 2)
 
 
@@ -106,7 +109,7 @@ def test_united_classes_are_split_where_that_loses_less() -> None:
     table = Microdata(codes, (Attribute(6), Attribute(6)))
     values = random.integers(3, size=120)
     constraint = Constraint(values, 3, l=2)
-    # Classes of one value each: all of them break it.
+    # Classes of one value each: all of them violate it.
     classes = np.empty(120, dtype=np.int64)
     first = 0
     for value in range(3):
@@ -127,6 +130,6 @@ def test_refine_refuses_classes_that_break_the_constraint() -> None:
     random = np.random.default_rng(0)
     with pytest.raises(InvalidParameterError, match="must hold for each class") as caught:
         refine(table, VALUES, 2, random=random, constraint=Constraint(VALUES, 3, l=2))
-    assert caught.value.detail == "3 classes break it"
+    assert caught.value.detail == "3 classes violate it"
     with pytest.raises(InvalidParameterError, match="must have a sensitive value"):
         refine(table, VALUES, 2, random=random, constraint=Constraint(VALUES[:3], 3, l=1))

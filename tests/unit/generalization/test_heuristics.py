@@ -230,7 +230,7 @@ def test_refine_refuses_what_is_not_k_anonymous() -> None:
     table, random = random_table(6, [3, 5]), np.random.default_rng(0)
     with pytest.raises(InvalidParameterError, match="at least k records") as caught:
         refine(table, [0, 0, 0, 0, 1, 1], 3, random=random)
-    assert "1 classes have fewer, k = 3" in caught.value.detail
+    assert "1 classes have fewer than k = 3" in caught.value.detail
     with pytest.raises(InvalidParameterError, match="must have a class"):
         refine(table, [0, 0, 0], 3, random=random)
     with pytest.raises(InvalidParameterError, match="effort must be at least 0"):

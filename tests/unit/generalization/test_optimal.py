@@ -191,7 +191,7 @@ def test_refusals(hard: Microdata, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidParameterError, match="too many records for an exact search"):
         optimal(many, 3)
     nulls = random_microdata(np.random.default_rng(1), 12, "0", 2)
-    with pytest.raises(InvalidParameterError, match="has no NULL in numeric columns"):
+    with pytest.raises(InvalidParameterError, match="cannot handle NULL in numeric columns"):
         optimal(nulls, 3, formulation="bigm")
     monkeypatch.setattr(pairwise, "MAX_CELLS", 100)
     with pytest.raises(InvalidParameterError, match="too large for the formulation bigm"):

@@ -57,7 +57,9 @@ def test_weights() -> None:
 
 
 def test_no_instance_has_k_records() -> None:
-    with pytest.raises(InfeasibleError, match="no suppression by these patterns exists") as caught:
+    with pytest.raises(
+        InfeasibleError, match="no suppression with these patterns exists"
+    ) as caught:
         optimal([[0, 0], [0, 1], [71, 2]], parse_patterns([".*"], 2), 2)
     assert "1 of 3 records" in caught.value.detail
     assert "71" not in caught.value.detail
@@ -65,7 +67,7 @@ def test_no_instance_has_k_records() -> None:
 
 def test_instances_that_exclude_each_other() -> None:
     # The middle record would have to join both others.
-    with pytest.raises(InfeasibleError, match="no suppression by these patterns exists"):
+    with pytest.raises(InfeasibleError, match="no suppression with these patterns exists"):
         optimal([[0, 0], [0, 1], [1, 1]], parse_patterns([".*", "*."], 2), 2)
 
 

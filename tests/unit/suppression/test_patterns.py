@@ -68,7 +68,7 @@ def test_refused_patterns(text: Any) -> None:
 def test_no_pattern() -> None:
     with pytest.raises(InvalidParameterError, match="at least one pattern"):
         parse_patterns([], 3)
-    with pytest.raises(InvalidParameterError, match="exceeds the quasi-identifiers"):
+    with pytest.raises(InvalidParameterError, match="more characters than"):
         PatternSet.of([8], 3)
 
 
@@ -133,7 +133,7 @@ def test_malformed_rules(rule: Any) -> None:
 
 
 def test_a_rule_names_an_unknown_column() -> None:
-    with pytest.raises(InvalidParameterError, match="no quasi-identifier") as caught:
+    with pytest.raises(InvalidParameterError, match="not a quasi-identifier") as caught:
         expand_rules([{"never": ["name"]}], COLUMNS)
     assert caught.value.detail == 'rule 1, column "name"'
 

@@ -74,8 +74,8 @@ def solve_pairwise(
     if n_cells > MAX_CELLS:
         raise InvalidParameterError(
             "the table is too large for the formulation bigm",
-            detail=f"{n:,} records, {len(columns):,} columns; pairs of records times columns are "
-            f"limited to {MAX_CELLS:,}",
+            detail=f"{n:,} records, {len(columns):,} columns; the limit for pairs of records times "
+            f"columns is {MAX_CELLS:,}",
             hint="use the formulation set_partition",
         )
     problem = pulp.LpProblem("generalization", pulp.LpMinimize)
@@ -126,7 +126,7 @@ def _columns(exact: ExactLoss, loss: Loss) -> tuple[list[_Column], int]:
         if exact.numeric[j]:
             if (values == NULL).any():
                 raise InvalidParameterError(
-                    "the formulation bigm has no NULL in numeric columns",
+                    "the formulation bigm cannot handle NULL in numeric columns",
                     detail=f"attribute {j + 1} of {exact.numeric.size}",
                     hint="use the formulation set_partition",
                 )
