@@ -77,5 +77,5 @@ class BucketRequest(PublishRequest):
         if self.assignment == "local" and self.method == "anatomy":
             raise InvalidParameterError(
                 "the assignment local makes buckets of sizes of its own, while Anatomy's are given",
-                hint='leave out the method: {"l": …} holds for local buckets, too',
+                hint='leave out the method: {"l": ...} holds for local buckets, too',
             )
