@@ -262,5 +262,8 @@ def _group(
     keys: Sequence[Key], values: tuple[tuple[int, str, int], ...], counted: Estimated
 ) -> Group:
     ordered = sorted(values)
-    key = ", ".join(f"{json.dumps(keys[number].name)}: {text}" for number, text, _ in ordered)
+    key = ", ".join(
+        f"{json.dumps(keys[number].name, ensure_ascii=False)}: {text}"
+        for number, text, _ in ordered
+    )
     return Group(f"{{{key}}}", tuple(rank for _, _, rank in ordered), (counted,))
