@@ -52,6 +52,8 @@ class AttributeDescription:
 def _read_attributes(given: Mapping[str, Any]) -> Mapping[str, Any]:
     description = options(AttributeDescription, "key", is_shown=False)
     for described in given.values():
+        if isinstance(described, str):  # which may itself be JSON
+            raise InvalidParameterError("an attribute's description must be a JSON object")
         description.read(described, "an attribute's description")
         for key, what in described.items():
             if what is None or (key == "weight" and isinstance(what, str)):

@@ -161,7 +161,10 @@ class _Counter:
 
     def _group(self, values: tuple[tuple[int, str, int], ...], counted: Estimated) -> Group:
         ordered = sorted(values)
-        named = [(json.dumps(self._keys[number].name), text) for number, text, _ in ordered]
+        named = [
+            (json.dumps(self._keys[number].name, ensure_ascii=False), text)
+            for number, text, _ in ordered
+        ]
         key = ", ".join(f"{name}: {text}" for name, text in named)
         return Group(f"{{{key}}}", tuple(rank for _, _, rank in ordered), (counted,))
 

@@ -136,11 +136,11 @@ def record_publication(
         publication.method,
         source.schema,
         source.name,
-        json.dumps(publication.parameters),
-        json.dumps(publication.layout),
+        json.dumps(publication.parameters, ensure_ascii=False),
+        json.dumps(publication.layout, ensure_ascii=False),
         str(publication.records),
         publication.guarantee,
-        json.dumps(metrics),
+        json.dumps(metrics, ensure_ascii=False),
         list(relations),
     )
     return int(row["publication_id"])

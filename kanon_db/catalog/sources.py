@@ -112,7 +112,7 @@ def register_source(
             list(quasi_identifiers),
             sensitive,
             list(identifiers),
-            json.dumps(described),
+            json.dumps(described, ensure_ascii=False),
         )
     except DatabaseError as error:
         if error.sqlstate != PermissionDeniedError.sqlstate:
@@ -173,7 +173,7 @@ def require_sensitive(source: Source, message: str) -> str:
         raise InvalidParameterError(
             message,
             detail=f"{source.relation} was registered without one",
-            hint="register it again with sensitive => …",
+            hint="register it again with sensitive => ...",
         )
     return source.sensitive
 

@@ -80,7 +80,7 @@ def _examine_server(session: PsycopgSession) -> Iterator[Finding]:
     if not is_superuser:
         yield Finding(
             "server's Python", "warning", "only a superuser can examine it",
-            "kanon doctor --dsn … as the server's administrator",
+            "kanon doctor --dsn ... as the server's administrator",
         )  # fmt: skip
         return
     server = server_interpreter(session)

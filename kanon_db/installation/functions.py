@@ -121,6 +121,12 @@ def function_arguments(operation: Operation) -> str:
     return ", ".join(f"{item.name} {item.type.sql}" for item in operation.parameters)
 
 
+def n_defaults(operation: Operation) -> int:
+    """Return the number of parameters with a default."""
+    declared = operation.parameters
+    return sum(sql_default(declared, item) is not None for item in declared)
+
+
 def function_result(operation: Operation) -> str:
     """Return the result as PostgreSQL's ``pg_get_function_result`` writes it."""
     if operation.is_value:

@@ -20,6 +20,8 @@ from kanon_db.session.protocol import fetch_one
 from kanon_db.session.psycopg_session import PsycopgSession, open_connection
 
 ROLES: Final = ("kanon_publisher", "kanon_analyst")
+_ENCODINGS: Final = ("UTF8", "SQL_ASCII")
+"""Of databases: in SQL_ASCII, texts are UTF-8 where whoever wrote them says so."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ def install(dsn: str, *, published_schema: str = "published") -> InstallReport:
         with session.transaction():
             _require_superuser(session)
             session.fetch("LOCK TABLE pg_namespace IN SHARE ROW EXCLUSIVE MODE")  # one at a time
+            _require_encoding(session)
             _create_language(session)
             paths = server_paths(session)
             actions.append(f"server imports kanon_db from {', '.join(paths)}")
@@ -148,6 +151,17 @@ def _require_superuser(session: PsycopgSession) -> None:
             "installing needs a superuser",
             detail="only superusers can create functions in PL/Python",
             hint="connect as the server's administrator; publishing does not need a superuser",
+        )
+
+
+def _require_encoding(session: PsycopgSession) -> None:
+    row = fetch_one(session, "SELECT current_setting('server_encoding') AS value")
+    if row["value"] not in _ENCODINGS:
+        raise ServerError(
+            "the database's encoding does not fit",
+            detail=f"it is {row['value']}, while PL/Python hands over statements in UTF8, so that"
+            " names outside ASCII would turn into others",
+            hint="CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0",
         )
 
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 import psycopg
 
 from kanon_db.errors import DatabaseError, InUseError, ServerError
-from kanon_db.installation.functions import ENVIRONMENT_MARK, function_arguments, function_result
+from kanon_db.installation.functions import (
+    ENVIRONMENT_MARK,
+    function_arguments,
+    function_result,
+    n_defaults,
+)
 from kanon_db.installation.interpreter import preamble
 from kanon_db.installation.resources import resource_directory
 from kanon_db.operations import operations
@@ -14,10 +19,12 @@ from kanon_db.session.server_errors import DEPENDENT_OBJECTS
 
 _OUTDATED = """
 SELECT p.oid::regprocedure::text AS function FROM pg_proc AS p
-JOIN unnest($1::text[], $2::text[], $3::text[]) AS o (name, arguments, result) ON o.name = p.proname
+JOIN unnest($1::text[], $2::text[], $3::text[], $4::text[]::int4[])
+    AS o (name, arguments, result, defaults) ON o.name = p.proname
 WHERE p.pronamespace = 'kanon'::regnamespace AND (
     pg_get_function_identity_arguments(p.oid) <> o.arguments
-    OR pg_get_function_result(p.oid) <> o.result)
+    OR pg_get_function_result(p.oid) <> o.result
+    OR p.pronargdefaults > o.defaults)
 """
 
 
@@ -52,6 +59,7 @@ def _drop_outdated(session: PsycopgSession) -> None:
         [operation.name for operation in declared],
         [function_arguments(operation) for operation in declared],
         [function_result(operation) for operation in declared],
+        [str(n_defaults(operation)) for operation in declared],
     )
     for row in outdated:
         try:

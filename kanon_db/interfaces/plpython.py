@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kanon_db.declaration import Operation
-from kanon_db.errors import KanonError
+from kanon_db.errors import InvalidParameterError, KanonError
 from kanon_db.operations import operations
 from kanon_db.session.plpy_session import PlpySession
 
@@ -33,7 +33,7 @@ def _choose_cache() -> None:
 _choose_cache()
 
 
-def call(plpy: Any, name: str, arguments: str) -> str:
+def call(plpy: Any, name: str, arguments: str | None) -> str:
     """Perform an operation, and return what it found, or why it refused, as JSON.
 
     Parameters
@@ -42,7 +42,7 @@ def call(plpy: Any, name: str, arguments: str) -> str:
         The module ``plpy`` of the PL/Python call.
     name : str
         The name of the operation.
-    arguments : str
+    arguments : str or None
         Its parameters as a JSON object.
 
     Returns
@@ -52,7 +52,7 @@ def call(plpy: Any, name: str, arguments: str) -> str:
         raises the error as one of PostgreSQL's own, without any trace of Python.
     """
     try:
-        return json.dumps(_reply(plpy, name, arguments), ensure_ascii=False, allow_nan=False)
+        return _reply(plpy, name, arguments)
     except KanonError as error:
         refused = error
     except Exception as error:  # noqa: BLE001  # the outermost frame: a bug's text may quote data
@@ -62,27 +62,47 @@ def call(plpy: Any, name: str, arguments: str) -> str:
     return json.dumps({"error": fields}, ensure_ascii=False)
 
 
-def _reply(plpy: Any, name: str, arguments: str) -> dict[str, Any]:
+def _reply(plpy: Any, name: str, arguments: str | None) -> str:
     operation = operations()[name]
-    request = operation.read(json.loads(arguments, parse_float=str))
+    request = operation.read(_given(arguments))
     # Errors are returned, not raised, so everything that was done before must be undone here.
     with nullcontext() if operation.is_stable else plpy.subtransaction():
         found = operation.perform(PlpySession(plpy), request)
-    if operation.is_value:
-        return {"value": found}
-    if not operation.result:
-        return {}
-    return {"rows": [_row(operation, row) for row in (found if operation.is_many else [found])]}
+        if operation.is_value:
+            return _object({"value": _json(found)})
+        if not operation.result:
+            return _object({})
+        rows = [_row(operation, row) for row in (found if operation.is_many else [found])]
+        return _object({"rows": f"[{', '.join(rows)}]"})
 
 
-def _row(operation: Operation, found: Any) -> dict[str, Any]:
+def _given(arguments: str | None) -> dict[str, Any]:
+    try:
+        given = None if arguments is None else json.loads(arguments, parse_float=str)
+    except (ValueError, RecursionError):  # a number too long, or nested too deeply
+        given = None
+    if not isinstance(given, dict):
+        raise InvalidParameterError("the arguments must be a JSON object of parameters")
+    return given
+
+
+def _row(operation: Operation, found: Any) -> str:
     values = zip(operation.result, operation.row(found), strict=True)
-    return {
-        column.name: json.loads(value)
-        if column.sql == "jsonb" and isinstance(value, str)
-        else _finite(value)
-        for column, value in values
-    }
+    return _object(
+        {
+            # JSON of the server's goes as it is: read, its numbers would be rounded.
+            column.name: value if column.sql == "jsonb" and isinstance(value, str) else _json(value)
+            for column, value in values
+        }
+    )
+
+
+def _object(members: Mapping[str, str]) -> str:
+    return f"{{{', '.join(f'{_json(name)}: {text}' for name, text in members.items())}}}"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(_finite(value), ensure_ascii=False, allow_nan=False)
 
 
 def _finite(value: Any) -> Any:

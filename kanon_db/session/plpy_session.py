@@ -56,6 +56,7 @@ class PlpySession:
 
     def warn(self, message: str) -> None:
         """Send the client a WARNING."""
+        self.heartbeat()  # a cancel that is pending would come out of the warning, as plpy.Error
         self._plpy.warning(message)
 
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import Final
 
 import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from kanon_db.errors import ServerError
+from kanon_db.errors import InvalidParameterError, ServerError
 from kanon_db.session.protocol import SETTINGS, Row, Value
 from kanon_db.session.server_errors import database_error
 
 Listener = Callable[[str], None]
+
+_NO_TEXT: Final = "a text holds a NUL character, or is not valid Unicode"
 
 
 class PsycopgSession:
@@ -78,7 +81,11 @@ class PsycopgSession:
         """Translate errors that the driver raises within the block; see `server_errors`."""
         try:
             yield
+        except UnicodeEncodeError:
+            raise InvalidParameterError(_NO_TEXT) from None
         except psycopg.Error as error:
+            if isinstance(error, psycopg.DataError) and error.sqlstate is None:  # the driver's own
+                raise InvalidParameterError(_NO_TEXT) from None
             raise database_error(error.sqlstate, error.diag.message_primary) from None
 
     def identifier(self, *parts: str) -> str:
@@ -117,11 +124,14 @@ def open_connection(dsn: str) -> psycopg.Connection:
         contain the DSN with its password.
     """
     try:
-        return psycopg.connect(dsn, autocommit=True, application_name="kanon_db")
+        # Statements are sent as UTF-8, whatever the database or the environment would choose.
+        return psycopg.connect(
+            dsn, autocommit=True, application_name="kanon_db", client_encoding="UTF8"
+        )
     except psycopg.ProgrammingError:
         raise ServerError(
             "the connection string cannot be read",
-            hint="write it as postgresql://user@host/database or host=… dbname=… user=…",
+            hint="write it as postgresql://user@host/database or host=... dbname=... user=...",
         ) from None
     except psycopg.OperationalError as error:
         raise ServerError(

@@ -82,7 +82,7 @@ def _label(alias: str | None, aggregate: ex.Aggregate, others: Sequence[Measure]
         case ex.Column(name=name):
             inside = name
         case _:
-            inside = "…"
+            inside = "..."
     label = alias if alias is not None else f"{aggregate.function}({inside})"
     taken = {measure.label for measure in others}
     numbered, number = label, 1

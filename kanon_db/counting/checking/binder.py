@@ -83,7 +83,7 @@ class Binder:
         operand, type_ = self.bind(part.operand)
         if type_ is None or type_.category != "moment":
             raise refusal(
-                "only dates and timestamps have parts", hint="write the column, or DATE '…'"
+                "only dates and timestamps have parts", hint="write the column, or DATE '...'"
             )
         if part.function == "extract" and type_ == DATE and part.field in _TIMES:
             raise refusal("a date has no such part", hint="only a timestamp has it")

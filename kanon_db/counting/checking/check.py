@@ -99,7 +99,7 @@ class _Checker:
             if all(key.expression != bound for key in keys):
                 raise refusal(
                     "the select list has columns that GROUP BY does not name",
-                    hint="list what GROUP BY names, and COUNT(*), COUNT(…), SUM(…) or AVG(…)",
+                    hint="list what GROUP BY names, and COUNT(*), COUNT(...), SUM(...) or AVG(...)",
                 )
         if not self._measures.found:
             raise refusal(

@@ -28,7 +28,7 @@ _MOMENT_RANKS: Final = (DATE.name, TIMESTAMP.name, TIMESTAMPTZ.name)
 _HINTS: Final[dict[Category, str]] = {
     **dict.fromkeys(NUMBERS, "write a number"),
     "boolean": "write TRUE or FALSE",
-    "moment": "write DATE '…', TIMESTAMP '…' or the date in single quotes",
+    "moment": "write DATE '...', TIMESTAMP '...' or the date in single quotes",
     **dict.fromkeys(("text", "other"), "write the constant in single quotes"),
 }
 

@@ -127,7 +127,7 @@ class _QueryReader(ExpressionReader):
             raise refusal(
                 "several relations in FROM are not supported",
                 self.here.position,
-                "join a lookup table with JOIN … ON …",
+                "join a lookup table with JOIN ... ON ...",
             )
         side, kind = str(node.args.get("side") or ""), str(node.args.get("kind") or "")
         is_outer = side == "LEFT"

@@ -34,14 +34,16 @@ _CONSTRUCTS: Final = {
         " tablesample with".split()
     },
     **dict.fromkeys(("exists", "select"), "subqueries are not supported"),
-    **dict.fromkeys(("union", "intersect", "except"), "set operations (UNION …) are not supported"),
+    **dict.fromkeys(
+        ("union", "intersect", "except"), "set operations (UNION ...) are not supported"
+    ),
     **dict.fromkeys(
         ("cross", "full", "natural", "right"),
         "only JOIN and LEFT JOIN with a condition on one column each are supported",
     ),
     **dict.fromkeys(("over", "window"), "window functions are not supported"),
     "within": "WITHIN GROUP is not supported",
-    "for": "row locks (FOR UPDATE …) are not supported",
+    "for": "row locks (FOR UPDATE ...) are not supported",
     "into": "SELECT INTO is not supported",
     "distinct": "SELECT DISTINCT is not supported",
     "array": "arrays are not supported",
@@ -59,7 +61,7 @@ _ONLY_AFTER_PARENTHESIS: Final = frozenset({"over", "filter", "within"})
 """Those of them that are names anywhere else."""
 
 _HINTS: Final = {
-    **dict.fromkeys(("any", "array", "some"), "write IN (…)"),
+    **dict.fromkeys(("any", "array", "some"), "write IN (...)"),
     "isnull": "write IS NULL",
     "notnull": "write IS NOT NULL",
     "fetch": "write LIMIT",
@@ -68,7 +70,7 @@ _HINTS: Final = {
 
 _BEFORE_PARENTHESIS: Final = {
     "values": "VALUES is not supported",
-    "operator": "OPERATOR(…) is not supported",
+    "operator": "OPERATOR(...) is not supported",
     "row": "comparisons of rows are not supported",
     **dict.fromkeys(
         ("rollup", "cube", "grouping", "sets"), "GROUP BY only accepts columns and expressions"
@@ -95,7 +97,7 @@ _LAST: Final = _VALUES | {"asc", "desc"}
 """The keywords that a query may end with."""
 
 _TYPE_HINT: Final = (
-    "write DATE '…', TIMESTAMP '…' or a plain quoted string, which takes the type of what it is"
+    "write DATE '...', TIMESTAMP '...' or a plain quoted string, which takes the type of what it is"
     " compared with"
 )
 
@@ -276,7 +278,8 @@ def _check_word(place: Place) -> None:
         pass
     elif word == "distinct" and before.is_symbol("("):
         raise place.refusal(
-            "COUNT(DISTINCT …) is not supported", "write COUNT(*), COUNT(…), SUM(…) or AVG(…)"
+            "COUNT(DISTINCT ...) is not supported",
+            "write COUNT(*), COUNT(...), SUM(...) or AVG(...)",
         )
     elif place.is_called:
         _check_function(place)

@@ -141,7 +141,7 @@ def scan(query: str) -> list[Lexeme]:
                 raise refusal(
                     "prefixed quotes are not supported",
                     position,
-                    "write a plain '…' string or \"…\" name, without E, B, N, U& or X before it",
+                    "write a plain '...' string or \"...\" name, with no E, B, N, U& or X before",
                 )
             case "operator":
                 lexemes += _operators(text, position)

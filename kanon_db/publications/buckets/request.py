@@ -78,5 +78,5 @@ class BucketRequest(PublishRequest):
             raise InvalidParameterError(
                 "the assignment local cannot be combined with the method anatomy",
                 detail="local finds bucket sizes of its own, and Anatomy's are fixed",
-                hint='leave out the method: {"l": …} also holds for local buckets',
+                hint='leave out the method: {"l": ...} also holds for local buckets',
             )

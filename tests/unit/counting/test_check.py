@@ -198,7 +198,7 @@ def test_names_of_groups() -> None:
 def test_aggregates_that_are_alike_have_names_of_their_own() -> None:
     found = query("SELECT COUNT(*), COUNT(*), SUM(age), SUM(age + 1) FROM t")
     labels = [measure.label for measure in found.measures]
-    assert labels == ["count(*)", "count(*) 2", "sum(age)", "sum(…)"]
+    assert labels == ["count(*)", "count(*) 2", "sum(age)", "sum(...)"]
     assert found.measures[0].aggregate == Aggregate("count", None)
 
 
