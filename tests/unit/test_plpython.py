@@ -125,7 +125,7 @@ def test_a_defect_says_where_and_no_more(performed: dict[str, Any]) -> None:
     performed["does"] = fail
     server = Server()
     error = json.loads(call(server, "told", '{"name": "a"}'))["error"]
-    assert error["message"] == "kanon_db failed by a defect of its own"
+    assert error["message"] == "kanon_db failed because of a bug"
     assert "ValueError" in error["detail"]
     assert "person" not in json.dumps(error)
     assert server.ends == ["undone"]
