@@ -44,7 +44,7 @@ class GeneralizedOptions:
         methods=("split_carry",),
     )  # fmt: skip
     carry: int | None = parameter(
-        whole(least=0), "How many records to carry over to the next search.", default=None,
+        whole(), "How many records to carry over to the next search.", default=None,
         methods=("split_carry",),
     )  # fmt: skip
     bubble: tuple[int, int] | None = parameter(
