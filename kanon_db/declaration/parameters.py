@@ -144,7 +144,10 @@ def read_request(
             raise unknown(what, name, sorted(declared), is_shown=is_shown)
     values: dict[str, Any] = {}
     if any(item.name == "given" for item in dataclasses.fields(request)):  # type: ignore[arg-type]
-        values["given"] = {name: declared[name].plain(value) for name, value in given.items()}
+        try:
+            values["given"] = {name: declared[name].plain(value) for name, value in given.items()}
+        except RecursionError:  # Python's objects may contain themselves
+            raise InvalidParameterError("a parameter is nested too deeply") from None
     for name, parameter in declared.items():
         if name in given:
             values[name] = parameter.read(given[name])

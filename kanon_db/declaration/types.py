@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from difflib import get_close_matches
 from fractions import Fraction
+from numbers import Integral
 from typing import Any, Final
 
 from kanon_db.errors import InvalidParameterError
@@ -21,6 +22,10 @@ Reader = Callable[[Any, str], Any]
 
 MAX_NAME_BYTES: Final = 63
 """PostgreSQL's limit; it would silently truncate longer names, so we refuse them."""
+
+
+_MOST: Final = {"integer": 2**31 - 1, "bigint": 2**63 - 1}
+"""The largest numbers of PostgreSQL's types."""
 
 
 @dataclass(frozen=True)
@@ -122,16 +127,21 @@ def elements(read: Reader) -> Reader:
     return read_all
 
 
-def between(least: int, most: int | None) -> Reader:
+def between(least: int, most: int) -> Reader:
     """Make the reader of a whole number within bounds."""
-    bounds = f"a whole number of at least {least:,}" + (f" and at most {most:,}" if most else "")
+    bounds = f"a whole number of at least {least:,}"
+    if most not in _MOST.values():
+        bounds += f" and at most {most:,}"
 
     def read(value: Any, name: str) -> int:
-        if isinstance(value, bool) or not isinstance(value, int):
+        if isinstance(value, bool) or not isinstance(value, Integral):
             raise refused(name, bounds)
-        if value < least or (most is not None and value > most):
-            raise InvalidParameterError(f"{name} must be {bounds}", detail=f"{name} = {value}")
-        return value
+        number = int(value)
+        if not least <= number <= most:
+            # A number of many digits is no help, and takes long to write.
+            detail = f"{name} = {number}" if abs(number) <= _MOST["bigint"] else ""
+            raise InvalidParameterError(f"{name} must be {bounds}", detail=detail)
+        return number
 
     return read
 
@@ -166,7 +176,7 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if value is None or isinstance(value, bool | int | str):
         return value
-    return str(value)
+    return int(value) if isinstance(value, Integral) else str(value)
 
 
 def read_object(value: Any, name: str, *, is_exact: bool = True) -> Mapping[str, Any]:
@@ -210,12 +220,12 @@ def whole(
     *, least: int = 1, most: int | None = None, sql: str = "integer", metavar: str | None = None
 ) -> Type:
     """Return the type of whole numbers within bounds."""
-    return Type(sql, "int", between(least, most), metavar)
+    return Type(sql, "int", between(least, most or _MOST[sql]), metavar)
 
 
 def wholes(*, least: int = 1) -> Type:
     """Return the type of lists of whole numbers."""
-    return Type("integer[]", "Sequence[int]", elements(between(least, None)))
+    return Type("integer[]", "Sequence[int]", elements(between(least, _MOST["integer"])))
 
 
 def number(*, most: float) -> Type:
@@ -230,7 +240,7 @@ def numbers(*, most: float) -> Type:
 
 def pair() -> Type:
     """Return the type of two whole numbers."""
-    read = elements(between(1, None))
+    read = elements(between(1, _MOST["integer"]))
 
     def read_pair(value: Any, name: str) -> tuple[int, int]:
         if not isinstance(value, Sequence) or len(value) != 2:

@@ -7,6 +7,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kanon_db.declaration import (
@@ -29,6 +30,7 @@ from kanon_db.declaration import (
     wholes,
 )
 from kanon_db.errors import InvalidParameterError
+from kanon_db.operations import operations
 
 CHOICE = choice("method", first="one", second="another")
 
@@ -56,6 +58,8 @@ class Options:
         (SECONDS, 60, 60.0),
         (SECONDS, "0.5", 0.5),
         (whole(), 1, 1),
+        (whole(), np.int64(3), 3),
+        (wholes(), np.array([1, 2]).tolist(), (1, 2)),
         (whole(least=0, most=0), 0, 0),
         (wholes(), [1, 2], (1, 2)),
         (numbers(most=1), [0.5, "1"], (0.5, 1.0)),
@@ -108,6 +112,10 @@ SECRET = "HIV-99"  # noqa: S105  # stands for a value that no message may repeat
         (whole(), 1.5),
         (whole(), "1"),
         (whole(most=5), 6),
+        (whole(), 2**31),
+        (whole(sql="bigint"), 2**63),
+        (whole(), 10**4000),
+        (pair(), [1, 10**4000]),
         (wholes(), [0]),
         (numbers(most=1), [1.5]),
         (pair(), [1]),
@@ -155,3 +163,11 @@ def test_missing_and_null() -> None:
     for given in ({}, {"name": None}):
         with pytest.raises(InvalidParameterError, match="name"):
             read_request(Request, given)
+
+
+def test_objects_that_contain_themselves_are_refused() -> None:
+    request = operations()["publish_buckets"].request
+    privacy: dict[str, Any] = {"l": 2}
+    privacy["values"] = privacy
+    with pytest.raises(InvalidParameterError, match="nested too deeply"):
+        read_request(request, {"source": "a", "publication": "b", "privacy": privacy})
