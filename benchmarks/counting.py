@@ -25,7 +25,8 @@ import kanon_db
 from benchmarks.harness import private_server, seconds, table
 from benchmarks.publication import make_census
 from kanon_db.algorithms.ground.arrays import BoolArray, FloatArray, IntArray
-from kanon_db.publications.buckets.kind import ASSIGNMENTS
+from kanon_db.declaration import parameters_of
+from kanon_db.publications.buckets.request import BucketRequest
 
 PAGE = Path(__file__).parents[1] / "docs" / "estimation.md"
 MARK = "<!-- results: python -m benchmarks.counting --write -->\n"
@@ -95,6 +96,12 @@ TABLES = (
         '{"default": 0.6}',
     ),
 )
+
+
+def assignments() -> list[str]:
+    """Every assignment that is declared."""
+    (declared,) = [p.type for p in parameters_of(BucketRequest) if p.name == "assignment"]
+    return list(declared.choices)
 
 
 def main() -> str:
@@ -231,7 +238,7 @@ def _coverage(dsn: str) -> str:
                 quasi_identifiers=chosen.quasi_identifiers,
                 sensitive=chosen.sensitive,
             )
-        for assignment in ASSIGNMENTS:
+        for assignment in assignments():
             with kanon_db.connect(dsn) as kanon:
                 name = f"{chosen.name}_b"
                 kanon.publish_buckets(

@@ -32,7 +32,7 @@ from kanon_db.algorithms.freeform.symmetric import symmetric
 from kanon_db.algorithms.generalization.greedy_search import greedy_search
 from kanon_db.algorithms.generalization.refine import refine
 from kanon_db.algorithms.ground.arrays import CodeArray
-from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.metrics.freeform import measure
@@ -137,7 +137,7 @@ def _homogeneous() -> str:
                         gcp, taken = _run(data, k, METHODS[method], PARTITION_SIZE)
                     else:
                         started = time.perf_counter()
-                        printed = PAPER[method](ncp, k)
+                        printed = PAPER[method](ncp, k, pulse=UNLIMITED)
                         found = improved_matches(ncp, printed)
                         taken = time.perf_counter() - started
                         as_printed, gcp = _gcp(data, printed), _gcp(data, found)
