@@ -98,6 +98,12 @@ class VerificationError(KanonError):
     sqlstate = "KN003"
 
 
+class RiskError(KanonError):
+    """A publication takes a known risk that the publisher has not accepted by name."""
+
+    sqlstate = "KN005"
+
+
 class ServerError(KanonError):
     """The server, its PL/Python or its operating-system environment is not as needed."""
 

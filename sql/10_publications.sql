@@ -10,7 +10,9 @@ SELECT p.publication_id,
        p.parameters,
        p.records AS rows,
        p.guarantee,
-       p.metrics,
+       -- What was measured from the source can tell what is hidden: only the publisher sees it.
+       CASE WHEN p.published_by = current_user THEN p.metrics || p.source_metrics ELSE p.metrics
+       END AS metrics,
        p.layout,
        p.published_at,
        p.published_by::text AS published_by

@@ -22,6 +22,7 @@ CREATE OR REPLACE FUNCTION kanon.publish_buckets(
     readers text[] DEFAULT NULL,
     replace boolean DEFAULT false,
     options jsonb DEFAULT NULL,
+    accept jsonb DEFAULT '{}',
     dry_run boolean DEFAULT false
 ) RETURNS TABLE(publication_id bigint, name text, guarantee text, records bigint, metrics jsonb, seconds double precision)
 LANGUAGE plpgsql VOLATILE
@@ -39,6 +40,7 @@ DECLARE
         'readers', publish_buckets.readers,
         'replace', publish_buckets.replace,
         'options', publish_buckets.options::text,
+        'accept', publish_buckets.accept::text,
         'dry_run', publish_buckets.dry_run));
     _error  CONSTANT jsonb := _answer -> 'error';
 BEGIN
@@ -62,10 +64,10 @@ $function$;
 COMMENT ON FUNCTION kanon.publish_buckets IS 'publish a registered source as buckets under F''-privacy';
 
 REVOKE ALL ON FUNCTION
-    kanon.publish_buckets(regclass, text, text, jsonb, integer, text, text[], boolean, jsonb, boolean),
+    kanon.publish_buckets(regclass, text, text, jsonb, integer, text, text[], boolean, jsonb, jsonb, boolean),
     kanon.python_publish_buckets(jsonb)
 FROM PUBLIC, kanon_publisher, kanon_analyst;
 GRANT EXECUTE ON FUNCTION
-    kanon.publish_buckets(regclass, text, text, jsonb, integer, text, text[], boolean, jsonb, boolean),
+    kanon.publish_buckets(regclass, text, text, jsonb, integer, text, text[], boolean, jsonb, jsonb, boolean),
     kanon.python_publish_buckets(jsonb)
 TO kanon_publisher;

@@ -21,6 +21,7 @@ CREATE OR REPLACE FUNCTION kanon.publish_freeform(
     options jsonb DEFAULT NULL,
     readers text[] DEFAULT NULL,
     replace boolean DEFAULT false,
+    accept jsonb DEFAULT '{}',
     dry_run boolean DEFAULT false
 ) RETURNS TABLE(publication_id bigint, name text, guarantee text, records bigint, metrics jsonb, seconds double precision)
 LANGUAGE plpgsql VOLATILE
@@ -37,6 +38,7 @@ DECLARE
         'options', publish_freeform.options::text,
         'readers', publish_freeform.readers,
         'replace', publish_freeform.replace,
+        'accept', publish_freeform.accept::text,
         'dry_run', publish_freeform.dry_run));
     _error  CONSTANT jsonb := _answer -> 'error';
 BEGIN
@@ -60,10 +62,10 @@ $function$;
 COMMENT ON FUNCTION kanon.publish_freeform IS 'publish a registered source k-anonymously, each row with ranges and sets of its own';
 
 REVOKE ALL ON FUNCTION
-    kanon.publish_freeform(regclass, text, integer, text, jsonb, jsonb, text[], boolean, boolean),
+    kanon.publish_freeform(regclass, text, integer, text, jsonb, jsonb, text[], boolean, jsonb, boolean),
     kanon.python_publish_freeform(jsonb)
 FROM PUBLIC, kanon_publisher, kanon_analyst;
 GRANT EXECUTE ON FUNCTION
-    kanon.publish_freeform(regclass, text, integer, text, jsonb, jsonb, text[], boolean, boolean),
+    kanon.publish_freeform(regclass, text, integer, text, jsonb, jsonb, text[], boolean, jsonb, boolean),
     kanon.python_publish_freeform(jsonb)
 TO kanon_publisher;

@@ -24,6 +24,7 @@ CREATE OR REPLACE FUNCTION kanon.publish_generalized(
     refine boolean DEFAULT true,
     readers text[] DEFAULT NULL,
     replace boolean DEFAULT false,
+    accept jsonb DEFAULT '{}',
     dry_run boolean DEFAULT false
 ) RETURNS TABLE(publication_id bigint, name text, guarantee text, records bigint, metrics jsonb, seconds double precision)
 LANGUAGE plpgsql VOLATILE
@@ -43,6 +44,7 @@ DECLARE
         'refine', publish_generalized.refine,
         'readers', publish_generalized.readers,
         'replace', publish_generalized.replace,
+        'accept', publish_generalized.accept::text,
         'dry_run', publish_generalized.dry_run));
     _error  CONSTANT jsonb := _answer -> 'error';
 BEGIN
@@ -66,10 +68,10 @@ $function$;
 COMMENT ON FUNCTION kanon.publish_generalized IS 'publish a registered source k-anonymously, with ranges and sets that rows share';
 
 REVOKE ALL ON FUNCTION
-    kanon.publish_generalized(regclass, text, integer, text, jsonb, jsonb, jsonb, numeric, boolean, text[], boolean, boolean),
+    kanon.publish_generalized(regclass, text, integer, text, jsonb, jsonb, jsonb, numeric, boolean, text[], boolean, jsonb, boolean),
     kanon.python_publish_generalized(jsonb)
 FROM PUBLIC, kanon_publisher, kanon_analyst;
 GRANT EXECUTE ON FUNCTION
-    kanon.publish_generalized(regclass, text, integer, text, jsonb, jsonb, jsonb, numeric, boolean, text[], boolean, boolean),
+    kanon.publish_generalized(regclass, text, integer, text, jsonb, jsonb, jsonb, numeric, boolean, text[], boolean, jsonb, boolean),
     kanon.python_publish_generalized(jsonb)
 TO kanon_publisher;

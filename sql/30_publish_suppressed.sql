@@ -23,6 +23,7 @@ CREATE OR REPLACE FUNCTION kanon.publish_suppressed(
     options jsonb DEFAULT NULL,
     readers text[] DEFAULT NULL,
     replace boolean DEFAULT false,
+    accept jsonb DEFAULT '{}',
     dry_run boolean DEFAULT false
 ) RETURNS TABLE(publication_id bigint, name text, guarantee text, records bigint, metrics jsonb, seconds double precision)
 LANGUAGE plpgsql VOLATILE
@@ -41,6 +42,7 @@ DECLARE
         'options', publish_suppressed.options::text,
         'readers', publish_suppressed.readers,
         'replace', publish_suppressed.replace,
+        'accept', publish_suppressed.accept::text,
         'dry_run', publish_suppressed.dry_run));
     _error  CONSTANT jsonb := _answer -> 'error';
 BEGIN
@@ -64,10 +66,10 @@ $function$;
 COMMENT ON FUNCTION kanon.publish_suppressed IS 'publish a registered source k-anonymously, with suppressed cells';
 
 REVOKE ALL ON FUNCTION
-    kanon.publish_suppressed(regclass, text, integer, text[], text, jsonb, jsonb, jsonb, text[], boolean, boolean),
+    kanon.publish_suppressed(regclass, text, integer, text[], text, jsonb, jsonb, jsonb, text[], boolean, jsonb, boolean),
     kanon.python_publish_suppressed(jsonb)
 FROM PUBLIC, kanon_publisher, kanon_analyst;
 GRANT EXECUTE ON FUNCTION
-    kanon.publish_suppressed(regclass, text, integer, text[], text, jsonb, jsonb, jsonb, text[], boolean, boolean),
+    kanon.publish_suppressed(regclass, text, integer, text[], text, jsonb, jsonb, jsonb, text[], boolean, jsonb, boolean),
     kanon.python_publish_suppressed(jsonb)
 TO kanon_publisher;

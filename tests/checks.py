@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from kanon_db.publications.registry import KINDS
 from tests.integration.parties import (
+    ACCEPTED,
     Functions,
     Parties,
     fetch,
@@ -27,7 +28,9 @@ INVALID, DUPLICATE, UNKNOWN, FORBIDDEN = "22023", "42710", "42704", "42501"
 NEEDED: Final[dict[str, dict[str, Any]]] = {"buckets": {"privacy": '{"l": 2}'}}
 """What a kind must be given; the others take ``k``."""
 
-ALSO: Final[dict[str, list[dict[str, Any]]]] = {"buckets": [{"assignment": "local"}]}
+ALSO: Final[dict[str, list[dict[str, Any]]]] = {
+    "buckets": [{"assignment": "local", "accept": ACCEPTED}]
+}
 """Choices that a kind has in addition to its methods."""
 
 ALLOWED: Final[dict[str, dict[str, Any]]] = {"k_concealment": {"options": '{"allow_weaker": true}'}}

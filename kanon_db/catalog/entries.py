@@ -22,6 +22,7 @@ class Source:
     sensitive: str | None
     identifiers: tuple[str, ...]
     attributes: Mapping[str, Mapping[str, Any]]
+    columns: tuple[str, ...] | None
 
     def is_categorical(self, column: str) -> bool:
         """Whether a column was registered as categorical, whatever its type."""
@@ -69,7 +70,7 @@ def find_source(session: Session, relation: Relation) -> Source:
         When the relation was not registered.
     """
     rows = session.fetch(
-        "SELECT source_id, quasi_identifiers, sensitive, identifiers, attributes::text"
+        "SELECT source_id, quasi_identifiers, sensitive, identifiers, attributes::text, columns"
         " FROM kanon.source WHERE schema_name = $1::text AND relation_name = $2::text",
         relation.schema,
         relation.name,
@@ -88,6 +89,7 @@ def find_source(session: Session, relation: Relation) -> Source:
         sensitive=row["sensitive"],
         identifiers=tuple(row["identifiers"]),
         attributes=json.loads(row["attributes"]),
+        columns=None if row["columns"] is None else tuple(row["columns"]),
     )
 
 
@@ -128,9 +130,9 @@ def record_publication(
     row = fetch_one(
         session,
         "INSERT INTO kanon.publication (name, kind, method, source_schema, source_relation,"
-        " parameters, layout, records, guarantee, metrics, relations)"
+        " parameters, layout, records, guarantee, metrics, relations, source_metrics)"
         " VALUES ($1::text, $2::text, $3::text, $4::text, $5::text, $6::jsonb, $7::jsonb,"
-        " $8::bigint, $9::text, $10::jsonb, $11::text[]) RETURNING publication_id",
+        " $8::bigint, $9::text, $10::jsonb, $11::text[], $12::jsonb) RETURNING publication_id",
         publication.name,
         publication.kind,
         publication.method,
@@ -142,5 +144,6 @@ def record_publication(
         publication.guarantee,
         json.dumps(metrics, ensure_ascii=False),
         list(relations),
+        json.dumps(publication.metrics),
     )
     return int(row["publication_id"])

@@ -100,11 +100,12 @@ def register_source(
         row = fetch_one(
             session,
             "INSERT INTO kanon.source (schema_name, relation_name, quasi_identifiers, sensitive,"
-            " identifiers, attributes)"
-            " VALUES ($1::text, $2::text, $3::text[], $4::text, $5::text[], $6::jsonb)"
+            " identifiers, attributes, columns)"
+            " VALUES ($1::text, $2::text, $3::text[], $4::text, $5::text[], $6::jsonb, $7::text[])"
             " ON CONFLICT ON CONSTRAINT source_relation_unique DO UPDATE SET"
             " quasi_identifiers = excluded.quasi_identifiers, sensitive = excluded.sensitive,"
             " identifiers = excluded.identifiers, attributes = excluded.attributes,"
+            " columns = excluded.columns,"
             " registered_at = excluded.registered_at"
             " RETURNING source_id",
             relation.schema,
@@ -113,6 +114,7 @@ def register_source(
             sensitive,
             list(identifiers),
             json.dumps(described, ensure_ascii=False),
+            list(types),
         )
     except DatabaseError as error:
         if error.sqlstate != PermissionDeniedError.sqlstate:
@@ -157,6 +159,15 @@ def open_source(session: Session, source: str) -> tuple[Source, dict[str, Column
             "the source has lost columns since it was registered",
             detail=f"{relation} has no {', '.join(missing)}",
             hint="register it again with the columns that it has",
+        )
+    if registered.columns is not None and set(registered.columns) != types.keys():
+        added = [column for column in types if column not in registered.columns]
+        gone = [column for column in registered.columns if column not in types]
+        raise SchemaMismatchError(
+            "the source's columns have changed since it was registered",
+            detail=f"{relation}: {len(added)} added ({', '.join(added)}),"
+            f" {len(gone)} gone ({', '.join(gone)})",
+            hint="register it again, and say which of them identify people",
         )
     return registered, types
 

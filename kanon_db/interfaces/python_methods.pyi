@@ -63,6 +63,7 @@ class Methods:
         readers: Sequence[str] | None = ...,
         replace: bool = ...,
         options: str | Mapping[str, Any] | None = ...,
+        accept: str | Mapping[str, Any] = ...,
         dry_run: bool = ...,
     ) -> Published: ...
     def publish_generalized(
@@ -79,6 +80,7 @@ class Methods:
         refine: bool = ...,
         readers: Sequence[str] | None = ...,
         replace: bool = ...,
+        accept: str | Mapping[str, Any] = ...,
         dry_run: bool = ...,
     ) -> Published: ...
     def publish_freeform(
@@ -92,6 +94,7 @@ class Methods:
         options: str | Mapping[str, Any] | None = ...,
         readers: Sequence[str] | None = ...,
         replace: bool = ...,
+        accept: str | Mapping[str, Any] = ...,
         dry_run: bool = ...,
     ) -> Published: ...
     def publish_suppressed(
@@ -107,5 +110,6 @@ class Methods:
         options: str | Mapping[str, Any] | None = ...,
         readers: Sequence[str] | None = ...,
         replace: bool = ...,
+        accept: str | Mapping[str, Any] = ...,
         dry_run: bool = ...,
     ) -> Published: ...

@@ -6,6 +6,7 @@ from kanon_db.catalog.entries import Publication, find_publication
 from kanon_db.errors import VerificationError
 from kanon_db.publications.registry import kind_named
 from kanon_db.publications.results import Check, Examination, Metric
+from kanon_db.publications.risks import RISKS
 from kanon_db.session import Session
 
 
@@ -17,7 +18,12 @@ def verify(session: Session, name: str) -> list[Check]:
     NotFoundError
         When there is no such publication, or the role may not read it.
     """
-    return _examine(session, find_publication(session, name)).checks
+    publication = find_publication(session, name)
+    accepted = publication.parameters.get("accept", {})
+    return _examine(session, publication).checks + [
+        Check(f"accepted risk: {risk}", RISKS.get(risk, ""), f"because: {reason}", holds=True)
+        for risk, reason in accepted.items()
+    ]
 
 
 def metrics(session: Session, name: str) -> list[Metric]:

@@ -126,6 +126,10 @@ class Kind(ABC):
     def prepare(self, request: Any, source: Source) -> None:  # noqa: B027  # nothing by default
         """Refuse what does not fit the source's description, before anything is read."""
 
+    def risks(self, request: Any) -> Sequence[str]:  # noqa: ARG002  # none by default
+        """Name the known risks that a request takes."""
+        return ()
+
     @abstractmethod
     def columns(self, source: Source, types: Mapping[str, ColumnType]) -> list[str]:
         """Name the columns of the source that publishing reads."""

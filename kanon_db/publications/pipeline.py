@@ -25,6 +25,7 @@ from kanon_db.publications.readers import (
 from kanon_db.publications.registry import kind_of
 from kanon_db.publications.request import PublishRequest
 from kanon_db.publications.results import Check, Published
+from kanon_db.publications.risks import accepted_risks
 from kanon_db.session import Session, undone
 from kanon_db.transfer.columns import check_comparable
 from kanon_db.transfer.snapshot import take_snapshot
@@ -71,6 +72,7 @@ def _publish(session: Session, request: PublishRequest) -> Published:
     name = request.publication
     source, types = open_source(session, request.source)
     kind.prepare(request, source)
+    accepted = accepted_risks(request.accept, kind.risks(request))
     _warn_of_unused_options(session, request)
     schema = reserve_name(session, name, kind.suffixes, replace=request.replace)
     readers = check_readers(session, request.readers, schema)
@@ -91,7 +93,12 @@ def _publish(session: Session, request: PublishRequest) -> Published:
         kind=declared.name,
         method=found.method or request.method,
         source=str(source.relation),
-        parameters={**request.recorded, **written.parameters, "readers": list(readers)},
+        parameters={
+            **request.recorded,
+            **written.parameters,
+            "readers": list(readers),
+            "accept": accepted,
+        },
         layout=written.layout,
         records=snapshot.n_records,
         guarantee=written.guarantee,
@@ -105,7 +112,7 @@ def _publish(session: Session, request: PublishRequest) -> Published:
         session,
         publication,
         source.relation,
-        metrics=metrics,
+        metrics=examined.metrics,
         relations=[name + suffix for suffix in kind.suffixes],
     )
     return Published(

@@ -18,6 +18,7 @@ from kanon_db.declaration import (
     parameters_of,
     unknown,
 )
+from kanon_db.publications.risks import ACCEPTED
 
 RESULT: tuple[Column, ...] = columns(
     publication_id="bigint",
@@ -37,7 +38,15 @@ class PublishRequest:
     A kind's request has ``method``, and ``options`` if its methods have any.
     """
 
-    NOT_RECORDED: ClassVar = ("source", "publication", "method", "readers", "replace", "dry_run")
+    NOT_RECORDED: ClassVar = (
+        "source",
+        "publication",
+        "method",
+        "readers",
+        "accept",
+        "replace",
+        "dry_run",
+    )
     """Parameters that the catalog keeps elsewhere or in another form, or does not need."""
 
     source: str = parameter(
@@ -52,6 +61,12 @@ class PublishRequest:
     replace: bool = parameter(
         FLAG, "Replace the publication if it exists, in the same transaction.", default=False,
         follows=1,
+    )  # fmt: skip
+    accept: Mapping[str, str] = parameter(
+        ACCEPTED,
+        "Known risks that are accepted, each with a reason that is kept with the publication, such"
+        ' as \'{"uninformed_reader": "only for our own staff"}\'.',
+        default="{}", follows=3,
     )  # fmt: skip
     dry_run: bool = parameter(
         FLAG, "Compute, verify, measure and return the same row, but keep nothing.",

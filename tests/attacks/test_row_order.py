@@ -20,7 +20,7 @@ import pytest
 
 from kanon_db.algorithms.ground.arrays import FloatArray
 from kanon_db.cluster import host
-from tests.integration.parties import Functions, Parties, create_table, fetch, value
+from tests.integration.parties import ACCEPTED, Functions, Parties, create_table, fetch, value
 
 SIGMAS = 7
 """Standard deviations that a healthy result may stray: once in 10^11 runs it strays further."""
@@ -48,7 +48,9 @@ def published(parties: Parties) -> Parties:
     create_table(parties.publisher, "data.people", columns, rows)
     Functions(parties.publisher).register("data.people", ["person", *digits], "value")
     for method in METHODS:
-        how = {"assignment": method} if method == "local" else {"method": method}
+        how = {"method": method}
+        if method == "local":
+            how = {"assignment": method, "accept": ACCEPTED}
         Functions(parties.publisher).publish("data.people", method, privacy='{"l": 5}', **how)
     for statement in (
         # Both tables from the same rows, each even sorted by bucket.

@@ -268,6 +268,9 @@ class Package:
         self.kanon.drop_publication(name)
 
 
+ACCEPTED = '{"uninformed_reader": "it is a test"}'
+"""What the assignment local needs."""
+
 WAYS: dict[str, Callable[[Connection], Functions | Package]] = {
     "sql": Functions,
     "python": Package,

@@ -7,6 +7,7 @@ from fractions import Fraction
 import pytest
 
 from tests.integration.parties import (
+    ACCEPTED,
     Functions,
     Package,
     Parties,
@@ -54,7 +55,9 @@ def test_methods(kanon: Functions | Package, parties: Parties) -> None:
 def test_local(kanon: Functions | Package, parties: Parties) -> None:
     """The same bounds hold, estimates and bounds are right, and errors are smaller."""
     for assignment in ("random", "local"):
-        published = kanon.publish("data.people", assignment, privacy=PRIVACY, assignment=assignment)
+        published = kanon.publish(
+            "data.people", assignment, privacy=PRIVACY, assignment=assignment, accept=ACCEPTED
+        )
         check_published(parties.publisher, "data.people", assignment, ["age", "sex"], "sick", bound)
         assert all(holds for *_, holds in kanon.verify(assignment))
         assert published["metrics"]["largest_frequency_ratio"] <= 1
@@ -73,7 +76,7 @@ def test_local(kanon: Functions | Package, parties: Parties) -> None:
 
 
 def test_local_with_diversity(kanon: Functions | Package, parties: Parties) -> None:
-    kanon.publish("data.people", "people", privacy='{"l": 2}', assignment="local")
+    kanon.publish("data.people", "people", privacy='{"l": 2}', assignment="local", accept=ACCEPTED)
     check_published(
         parties.publisher, "data.people", "people", ["age", "sex"], "sick", lambda _: Fraction(1, 2)
     )

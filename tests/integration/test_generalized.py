@@ -335,7 +335,7 @@ def test_refused(kanon: Functions | Package, case: str) -> None:
 def test_no_sensitive_attribute(kanon: Functions | Package, parties: Parties) -> None:
     fetch(parties.publisher, "CREATE TABLE IF NOT EXISTS data.plain AS SELECT 1 AS number, 2 AS a")
     kanon.register("data.plain", ["a"], None)
-    refused = lambda: kanon.generalize("data.plain", "p", k=1, constraints='{"l": 1}')
+    refused = lambda: kanon.generalize("data.plain", "p", k=2, constraints='{"l": 2}')
     assert sqlstate_of(refused) == INVALID
 
 

@@ -16,6 +16,7 @@ import kanon_db
 from kanon_db.interfaces.python import Kanon
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.integration.parties import (
+    ACCEPTED,
     WAYS,
     Connection,
     Functions,
@@ -347,7 +348,7 @@ def test_version(parties: Parties) -> None:
     "options",
     [
         {"privacy": '{"l": 2}', "max_bucket_size": 1000},
-        {"privacy": '{"l": 2}', "assignment": "local"},
+        {"privacy": '{"l": 2}', "assignment": "local", "accept": ACCEPTED},
         {"privacy": '{"l": 2.5}'},
         {"privacy": '{"default": "1/3"}'},
         {"privacy": '{"default": 0.3333333333333333333333333333}'},

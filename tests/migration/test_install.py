@@ -120,11 +120,18 @@ def test_upgrade_of_a_dump(dsn: str, admin: Connection, installed_dsn: str, stat
     names = kanon.publications()
     assert [name.removeprefix("before_") for name in names] == list("balgfp")
     oid = "SELECT 'kanon.verify(text)'::regprocedure::oid"
-    before = value(admin, oid), fetch(admin, "SELECT * FROM kanon.publication ORDER BY name")
+    entries = (
+        "SELECT publication_id, name, kind, method, source_schema, source_relation, parameters,"
+        " layout, records, guarantee, relations, published_by, published_at, {} FROM"
+        " kanon.publication ORDER BY name"
+    )
+    before = value(admin, oid), fetch(admin, entries.format("metrics"))
     install(dsn)
     assert before == (
-        value(admin, oid), fetch(admin, "SELECT * FROM kanon.publication ORDER BY name"),
+        value(admin, oid), fetch(admin, entries.format("metrics || source_metrics")),
     )  # fmt: skip
+    for (measured,) in fetch(admin, "SELECT metrics FROM kanon.publication"):
+        assert not {"gcp", "usefulness_loss", "loss_of_age"} & measured.keys()
     for name in names:
         assert all(holds for *_, holds in kanon.verify(name)), name
         assert kanon.metrics(name)["records"] == 60

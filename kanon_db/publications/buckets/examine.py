@@ -15,6 +15,7 @@ import numpy as np
 from kanon_db.algorithms.bucketization.specification import PrivacySpecification
 from kanon_db.algorithms.ground.arrays import AnyIntArray
 from kanon_db.publications.buckets.bitmaps import count_bitmap_differences
+from kanon_db.publications.buckets.exposed import count_certain
 from kanon_db.publications.buckets.tables import BucketTables
 from kanon_db.publications.exposure import measure_exposure
 from kanon_db.publications.relations import check_relations
@@ -130,10 +131,20 @@ def examine_buckets(
                 holds=max(sizes, default=0) <= parameters["max_bucket_size"],
             )
         )
+    certain = count_certain(session, tables)
+    checks.append(
+        Check(
+            "people whose sensitive value is certain, in buckets of one value",
+            "thresholds of 1 allow them",
+            f"{certain} people",
+            holds=True,
+        )
+    )
     return Examination(
         checks,
         {
             "records": sat.records,
+            "certain_records": certain,
             "sensitive_values": exposure["values"],
             "buckets": sum(sizes.values()),
             **{f"buckets_of_size_{size}": n for size, n in sizes.items()},

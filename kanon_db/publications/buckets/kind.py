@@ -14,6 +14,7 @@ from kanon_db.catalog.sources import require_sensitive
 from kanon_db.publications.buckets import methods
 from kanon_db.publications.buckets.bitmaps import write_bitmaps
 from kanon_db.publications.buckets.examine import examine_buckets
+from kanon_db.publications.buckets.exposed import count_certain, share_unbounded
 from kanon_db.publications.buckets.methods import Plan, SensitiveValues, plan_of
 from kanon_db.publications.buckets.request import BucketRequest
 from kanon_db.publications.buckets.tables import SUFFIXES, BucketTables, layout_of, tables_of
@@ -34,6 +35,7 @@ class _Assignment:
     slots: CodeArray
     values: DistinctValues
     codes: CodeArray
+    unbounded: float
 
 
 class Buckets(Kind):
@@ -54,6 +56,10 @@ class Buckets(Kind):
         """Refuse a source without a sensitive attribute, which buckets protect."""
         require_sensitive(source, "buckets need a sensitive attribute")
 
+    def risks(self, request: BucketRequest) -> Sequence[str]:
+        """Someone who knows how records are gathered finds the one that closes a bucket."""
+        return ["uninformed_reader"] if request.assignment == "local" else []
+
     def columns(self, source: Source, types: Mapping[str, ColumnType]) -> list[str]:  # noqa: ARG002
         """Read only what is published."""
         return [*source.quasi_identifiers, str(source.sensitive)]
@@ -68,18 +74,18 @@ class Buckets(Kind):
         values = distinct_values(snapshot, job.types[str(job.source.sensitive)])
         codes = read_codes(snapshot, [values])[:, 0]
         check_eligible(request.privacy, values.labels, values.counts)
-        data = SensitiveValues(
-            values.labels, values.counts, request.privacy.thresholds(values.labels, values.counts)
-        )
+        privacy = request.privacy.thresholds(values.labels, values.counts)
+        unbounded = share_unbounded(privacy, values.counts)
+        data = SensitiveValues(values.labels, values.counts, privacy)
         if request.assignment == "local":
             plan, slots = _assign_locally(job, data, codes)
-            return Found(_Assignment(plan, slots, values, codes), method="local")
+            return Found(_Assignment(plan, slots, values, codes, unbounded), method="local")
         job.session.step("searching the bucket setting")
         found = run_method(methods, job, data)
         plan = found.result
         job.session.step("assigning records to buckets")
         slots = assign_randomly(codes, values.counts, plan.limits, plan.setting, SecureRandom())
-        return Found(_Assignment(plan, slots, values, codes), found.proof)
+        return Found(_Assignment(plan, slots, values, codes, unbounded), found.proof)
 
     def write(self, job: Job[BucketRequest], found: Found) -> Written:
         """Write QIT, SAT, view and bitmaps."""
@@ -102,11 +108,15 @@ class Buckets(Kind):
         values.drop()
         session.step("gathering statistics")
         session.fetch(f"ANALYZE {tables.qit}, {tables.sat}")
+        certain = count_certain(session, tables)
+        if certain:
+            session.warn(f"the value of {certain} people is certain: their buckets have no other")
         return Written(
-            _guarantee(job.request, plan),
+            _guarantee(job.request, plan, certain, assigned.unbounded),
             tables.relations,
             layout=layout,
             parameters={} if plan.l is None else {"l": plan.l},
+            metrics={"unbounded_share": assigned.unbounded},
         )
 
     def examine(
@@ -145,13 +155,20 @@ def _assign_locally(
     return plan_of(data, found.setting), found.bucket_of_record
 
 
-def _guarantee(request: BucketRequest, plan: Plan) -> str:
+def _guarantee(request: BucketRequest, plan: Plan, certain: int, unbounded: float) -> str:
     if plan.l is not None:
         return (
             f"{plan.l}-diversity: no person's sensitive value can be inferred with a probability"
             f" above 1/{plan.l}"
         )
-    return (
+    guarantee = (
         "F'-privacy: no person's sensitive value can be inferred with a probability above the"
         f" threshold of that value ({request.privacy.describe()})"
     )
+    if request.assignment == "local":
+        guarantee += ", by readers who do not know how records were put into buckets"
+    if unbounded:
+        guarantee += f"; the threshold is 1 for {unbounded:.1%} of the records"
+    if certain:
+        guarantee += f"; the value of {certain} people is certain"
+    return guarantee

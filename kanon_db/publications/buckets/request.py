@@ -20,7 +20,12 @@ def read_privacy(given: Mapping[str, Any]) -> PrivacySpecification:
     """Read a privacy specification, importing numpy only now."""
     from kanon_db.algorithms.bucketization.specification import PrivacySpecification
 
-    return PrivacySpecification.parse(given)
+    specification = PrivacySpecification.parse(given)
+    if specification.l == 1:
+        raise InvalidParameterError(
+            "l must be above 1", detail="with l = 1 every value may be certain"
+        )
+    return specification
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,7 +50,8 @@ class FreeformRequest(PublishRequest):
     """Parameters of `publish_freeform`."""
 
     k: int = parameter(
-        whole(), "How many originals each row matches, and how many rows each original matches."
+        whole(least=2),
+        "How many originals each row matches, and how many rows each original matches.",
     )
     method: Literal[
         "sort_greedy", "greedy", "hungarian", "optimal", "min_cost_flow", "ring", "k_concealment"

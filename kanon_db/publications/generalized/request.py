@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 def _read_constraints(given: Mapping[str, Any]) -> ClassConstraints:
     from kanon_db.publications.generalized.constraints import ClassConstraints  # loads numpy
 
-    return ClassConstraints.parse(given)
+    constraints = ClassConstraints.parse(given)
+    if constraints.l == 1:
+        raise InvalidParameterError("l must be at least 2: every class has one value")
+    return constraints
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +94,7 @@ class GeneralizedOptions:
 class GeneralizedRequest(PublishRequest):
     """Parameters of `publish_generalized`."""
 
-    k: int = parameter(whole(), "Least number of rows that share all their cells.")
+    k: int = parameter(whole(least=2), "Least number of rows that share all their cells.")
     method: Literal[
         "auto", "optimal", "split_carry", "greedy_search", "k_member", "mondrian", "initial"
     ] = parameter(

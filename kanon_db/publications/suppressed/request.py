@@ -77,7 +77,7 @@ class SuppressedOptions:
 class SuppressedRequest(PublishRequest):
     """Parameters of `publish_suppressed`."""
 
-    k: int = parameter(whole(), "Least number of rows that share the values they keep.")
+    k: int = parameter(whole(least=2), "Least number of rows that share the values they keep.")
     patterns: tuple[str, ...] | None = _patterns()
     method: Literal["greedy", "optimal"] = parameter(
         choice(

@@ -1,0 +1,49 @@
+"""Known risks: a publication that takes one is refused until the publisher accepts it by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from kanon_db.declaration import json_object, unknown
+from kanon_db.errors import InvalidParameterError, RiskError
+
+RISKS: Final[Mapping[str, str]] = {
+    "uninformed_reader": "the bound holds only against readers who do not know how records were"
+    " put into buckets",
+}
+"""What each risk means."""
+
+
+def _read_accepted(given: Mapping[str, Any]) -> dict[str, str]:
+    for name, reason in given.items():
+        if name not in RISKS:
+            raise unknown("risk", name, list(RISKS))
+        if not isinstance(reason, str) or not reason.strip():
+            raise InvalidParameterError(
+                "a risk is accepted with a reason", detail=f'risk "{name}"',
+                hint=f'write {{"{name}": "why this is acceptable here"}}',
+            )  # fmt: skip
+    return dict(given)
+
+
+ACCEPTED: Final = json_object(_read_accepted)
+"""The type of a parameter that accepts risks, each with a reason."""
+
+
+def accepted_risks(accepted: Mapping[str, str], taken: Sequence[str]) -> dict[str, str]:
+    """Return the reasons for the risks that a publication takes.
+
+    Raises
+    ------
+    RiskError
+        For the first one that is not accepted.
+    """
+    for name in taken:
+        if name not in accepted:
+            raise RiskError(
+                f"a known risk is not accepted: {name}",
+                detail=RISKS[name],
+                hint=f'to publish all the same: accept => {{"{name}": "why this is acceptable"}}',
+            )
+    return {name: accepted[name] for name in taken}

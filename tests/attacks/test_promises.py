@@ -1,0 +1,175 @@
+"""What a promise does not cover is refused, or accepted by name and said.
+
+Each test is named after the finding that it keeps from coming back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kanon_db.errors import RiskError
+from tests.integration.parties import (
+    Functions,
+    Package,
+    Parties,
+    create_table,
+    fetch,
+    remains,
+    sqlstate_of,
+    value,
+)
+
+INVALID, MISMATCH, RISK = "22023", "42804", RiskError.sqlstate
+PEOPLE = [(i, f"name {i}", 20 + i % 9, f"d{0 if i % 5 else i % 3}") for i in range(120)]
+REASON = "only our own staff, who do not know the method"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def people(parties: Parties) -> None:
+    columns = "number int, name text, age int, sick text"
+    create_table(parties.publisher, "data.people", columns, PEOPLE)
+    Functions(parties.publisher).register("data.people", ["age"], "sick", ["name"])
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(parties: Parties) -> Iterator[None]:
+    yield
+    for name in Functions(parties.publisher).publications():
+        Functions(parties.publisher).drop(name)
+    assert remains(parties.admin) == []
+
+
+def local(parties: Parties, **given: Any) -> dict[str, Any]:
+    return Functions(parties.publisher).publish(
+        "data.people", "local", privacy='{"default": 0.9}', assignment="local", **given
+    )
+
+
+def test_minimality_of_local_buckets_is_a_risk_that_must_be_accepted(parties: Parties) -> None:
+    assert sqlstate_of(lambda: local(parties)) == RISK
+    assert sqlstate_of(lambda: local(parties, dry_run=True)) == RISK
+    with pytest.raises(RiskError, match="uninformed_reader") as refused:
+        Package(parties.publisher).kanon.publish_buckets(
+            "data.people", "local", privacy={"default": 0.9}, assignment="local"
+        )
+    assert "do not know how records were put into buckets" in refused.value.detail
+    assert 'accept => {"uninformed_reader"' in refused.value.hint
+    assert remains(parties.admin) == []
+
+
+def test_an_accepted_risk_is_kept_and_said(parties: Parties) -> None:
+    published = local(parties, accept=f'{{"uninformed_reader": "{REASON}"}}')
+    assert "by readers who do not know how records were put into buckets" in published["guarantee"]
+    (accepted,) = [
+        line for line in Functions(parties.analyst).verify("local") if "accepted risk" in line[0]
+    ]
+    assert REASON in accepted[2]
+    parameters = value(parties.analyst, "SELECT parameters FROM kanon.publications")
+    assert parameters["accept"] == {"uninformed_reader": REASON}
+
+
+def test_a_risk_that_is_not_taken_is_not_kept(parties: Parties) -> None:
+    accept = f'{{"uninformed_reader": "{REASON}"}}'
+    kanon = Functions(parties.publisher)
+    kanon.publish("data.people", "random", privacy='{"default": 0.9}', accept=accept)
+    assert value(parties.analyst, "SELECT parameters FROM kanon.publications")["accept"] == {}
+
+
+@pytest.mark.parametrize(
+    "accept",
+    ['{"uninformed_raeder": "why"}', '{"uninformed_reader": ""}', '{"uninformed_reader": " "}',
+     '{"uninformed_reader": true}', '["uninformed_reader"]', '"uninformed_reader"'],
+)  # fmt: skip
+def test_risks_are_accepted_by_name_with_a_reason(parties: Parties, accept: str) -> None:
+    assert sqlstate_of(lambda: local(parties, accept=accept)) == INVALID
+
+
+@pytest.mark.parametrize(
+    "privacy",
+    ['{"l": 1}', '{"default": 1}', '{"theta": 50}', '{"theta": 0, "base": 1}', '{"l": "1"}'],
+)
+def test_thresholds_that_bind_no_value_are_refused(parties: Parties, privacy: str) -> None:
+    publish = lambda **given: Functions(parties.publisher).publish(
+        "data.people", "p", privacy=privacy, **given
+    )
+    assert sqlstate_of(publish) == INVALID
+    assert sqlstate_of(lambda: publish(dry_run=True)) == INVALID
+
+
+@pytest.mark.parametrize("call", ["generalize", "freeform", "suppress"])
+def test_a_k_of_one_is_refused(parties: Parties, call: str) -> None:
+    publish = getattr(Functions(parties.publisher), call)
+    assert sqlstate_of(lambda: publish("data.people", "p", k=1)) == INVALID
+
+
+def test_certain_people_are_counted_and_said(parties: Parties) -> None:
+    """With theta 8 the most frequent value has a threshold of 1, and fills whole buckets."""
+    heard: list[str] = []
+    listen = lambda notice: heard.append(notice.message_primary)
+    parties.publisher.add_notice_handler(listen)
+    published = Functions(parties.publisher).publish(
+        "data.people", "p", privacy='{"theta": 2, "base": 0.02}'
+    )
+    parties.publisher.remove_notice_handler(listen)
+    certain = value(
+        parties.analyst,
+        "SELECT coalesce(sum(count), 0)::int8 FROM (SELECT count, count(*) OVER (PARTITION BY"
+        " bucket_id) AS n_values FROM published.p_sat) AS s WHERE n_values = 1",
+    )
+    assert certain > 0
+    assert published["metrics"]["certain_records"] == certain
+    share = sum(row[3] == "d0" for row in PEOPLE) / len(PEOPLE)
+    assert published["metrics"]["unbounded_share"] == pytest.approx(share)
+    assert f"the value of {certain} people is certain" in published["guarantee"]
+    assert f"the threshold is 1 for {share:.1%} of the records" in published["guarantee"]
+    assert any(f"the value of {certain} people is certain" in text for text in heard)
+    (line,) = [
+        line for line in Functions(parties.analyst).verify("p") if "value is certain" in line[0]
+    ]
+    assert line[2] == f"{certain} people"
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["ADD ssn text", "RENAME name TO full_name", "DROP name"],
+    ids=["added", "renamed", "dropped"],
+)
+def test_columns_that_changed_since_registration_are_not_published(
+    parties: Parties, change: str
+) -> None:
+    """A renamed identifier or a new column would be published in the clear by the row kinds."""
+    kanon = Functions(parties.publisher)
+    create_table(parties.publisher, "data.changing", "name text, age int, sick text", [])
+    try:
+        fetch(
+            parties.publisher, "INSERT INTO data.changing SELECT name, age, sick FROM data.people"
+        )
+        kanon.register("data.changing", ["age"], "sick", ["name"])
+        fetch(
+            parties.publisher, f"ALTER TABLE data.changing {change.replace('DROP', 'DROP COLUMN')}"
+        )
+        assert sqlstate_of(lambda: kanon.suppress("data.changing", "p", k=3)) == MISMATCH
+        publish = lambda: kanon.publish("data.changing", "p", privacy='{"l": 1.2}')
+        assert sqlstate_of(publish) == MISMATCH
+        identifiers = {"ADD": ["name", "ssn"], "RENAME": ["full_name"], "DROP": []}
+        kanon.register("data.changing", ["age"], "sick", identifiers[change.split()[0]])
+        kanon.suppress("data.changing", "p", k=3)
+    finally:
+        fetch(parties.admin, "DROP TABLE data.changing")
+
+
+def test_metrics_of_the_source_are_the_publishers(parties: Parties) -> None:
+    """Loss by column gives away a value that is left out: readers see what they could measure."""
+    published = Functions(parties.publisher).generalize(
+        "data.people", "p", k=5, options='{"time_limit": 1}'
+    )
+    hidden = {"gcp", "gcp_ob", "weighted_loss", "loss_of_age"}
+    assert hidden <= published["metrics"].keys()
+    assert hidden <= Functions(parties.publisher).metrics("p").keys()
+    listed = value(parties.publisher, "SELECT metrics FROM kanon.publications")
+    assert hidden <= listed.keys()
+    assert not hidden & Functions(parties.analyst).metrics("p").keys()
+    assert not hidden & value(parties.analyst, "SELECT metrics FROM kanon.publications").keys()
