@@ -20,7 +20,7 @@ from kanon_db.algorithms.ground.exact import exact_number, exact_text, read_json
 from kanon_db.errors import IneligibleError, InvalidParameterError
 
 _RULES = ("theta", "base", "default", "l", "null")
-_EXAMPLE = 'write for example {"theta": 8, "base": 0.02}, {"l": 4} or {"default": "1/3"}'
+_EXAMPLE = 'write for example {"l": 4}, {"default": "1/3"} or {"theta": 2, "default": 0.5}'
 
 
 @dataclass(frozen=True)

@@ -152,7 +152,7 @@ def publications(dsn: str | None, directory: Path, as_json: bool) -> None:
     metavar="NAME,…",
     help="Columns that an attacker may know; needed with a CSV file.",
 )
-@click.option("--privacy", metavar="JSON", help='Privacy, such as \'{"theta": 8, "base": 0.02}\'.')
+@click.option("--privacy", metavar="JSON", help="Privacy, such as '{\"l\": 4}'.")
 def demo(
     file: Path | None,
     dsn: str | None,

@@ -55,7 +55,8 @@ class BucketRequest(PublishRequest):
     )
     privacy: PrivacySpecification = parameter(
         json_object(read_privacy),
-        'Privacy specification, such as \'{"theta": 8, "base": 0.02}\' or \'{"l": 4}\'.',
+        'Privacy specification, such as \'{"l": 4}\' or \'{"default": 0.3, "values": {"HIV":'
+        " 0.05}}'.",
     )
     max_bucket_size: int = parameter(
         whole(most=_MAX_BUCKET_SIZE, metavar="RECORDS"),

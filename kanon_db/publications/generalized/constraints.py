@@ -19,7 +19,7 @@ from kanon_db.transfer.snapshot import DistinctValues
 _OWN: Final = ("l", "entropy_l", "t", "distance")
 _HINT: Final = (
     'write {"l": 3}, {"entropy_l": 2.5}, {"t": 0.2, "distance": "ordered"} or an F\'-privacy'
-    ' specification such as {"theta": 8, "base": 0.02}; they combine'
+    ' specification such as {"default": 0.3}; they combine'
 )
 
 
