@@ -356,7 +356,7 @@ def test_example_of_the_contract(parties: Parties) -> None:
         min_size=1,
         max_size=25,
     ),
-    k=st.integers(1, 5),
+    k=st.integers(2, 5),
     method=st.sampled_from(["greedy_search", "mondrian", "k_member", "split_carry", "initial"]),
 )
 @settings(

@@ -316,7 +316,7 @@ def test_values_without_order(kanon: Functions | Package, parties: Parties) -> N
         min_size=1,
         max_size=30,
     ),
-    k=st.integers(1, 6),
+    k=st.integers(2, 6),
     method=st.sampled_from(["greedy", "optimal"]),
 )
 @settings(

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from kanon_db.publications.kind import Written, run_method
+from kanon_db.publications.kind import Kind, Written, run_method
 from kanon_db.publications.results import Check, Examination
 from kanon_db.session import fetch_one
 
 from . import methods
 
 
-class Tally:
+class Tally(Kind):
     """The kind `tally`."""
 
     suffixes = ("",)
 
-    def prepare(self, request, source):
-        """Accept any source."""
-
     def columns(self, source, types):
         """Read only what is counted."""
         return list(source.quasi_identifiers)
-
-    def comparable(self, source):
-        """Name all of these columns."""
-        return source.quasi_identifiers
 
     def search(self, job):
         """Choose an order."""
