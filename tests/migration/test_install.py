@@ -36,6 +36,7 @@ from tests.integration.parties import (
 RELEASED = {
     "0001": "42a44dfecf0b1a9ad0afc1d8640510ae80957dc8642029c36698d60a4bb1eb6d",
     "0002": "75ff40c99eb4090e785642a3a7f5edf74e8c2c9c14f6dba3cdf21642d59faa98",
+    "0003": "17f7541b6112d6936e7828abe6fb61012cebcc0ac233cfa3968c90ab984d54d5",
 }
 """SHA-256 of every released migration: what is released is never edited, only followed."""
 
