@@ -71,10 +71,7 @@ TO {audience};
 
 def function_sql(operation: Operation) -> str:
     """Write both functions of an operation, and their privileges."""
-    names = {
-        "name": operation.name,
-        "volatility": "STABLE" if operation.is_stable else "VOLATILE",
-    }
+    names = {"name": operation.name, "volatility": "STABLE" if operation.is_stable else "VOLATILE"}
     inner = _INNER.format(
         **names,
         environment=ENVIRONMENT_MARK,

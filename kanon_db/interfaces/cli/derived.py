@@ -10,13 +10,7 @@ import click
 
 from kanon_db.declaration import Operation, Parameter
 from kanon_db.interfaces import console
-from kanon_db.interfaces.cli.base import (
-    Command,
-    Names,
-    connected,
-    database_options,
-    flattened,
-)
+from kanon_db.interfaces.cli.base import Command, Names, connected, database_options, flattened
 
 _Print = Callable[[Mapping[str, Any], Any, bool], None]
 

@@ -169,12 +169,7 @@ class _Buckets:
         self.unreadable = 0
         self.repeated = 0
 
-    def add(
-        self,
-        n_rows: int,
-        bucket_ids: AnyIntArray,
-        counts: AnyIntArray | None = None,
-    ) -> None:
+    def add(self, n_rows: int, bucket_ids: AnyIntArray, counts: AnyIntArray | None = None) -> None:
         """Count rows, of one record or of `counts` records each; find rows without bucket or count.
 
         If there are counts, no two of the rows may have the same bucket.

@@ -123,10 +123,7 @@ def _guarantee(request: FreeformRequest) -> str:
 
 
 def _check_graph(
-    job: Job[FreeformRequest],
-    rows: RecodedRows,
-    drawn: Assignments,
-    cells: Sequence[Ranges | Sets],
+    job: Job[FreeformRequest], rows: RecodedRows, drawn: Assignments, cells: Sequence[Ranges | Sets]
 ) -> Check:
     """Check the graph that was drawn, rather than the one that was found."""
     edges = np.empty(drawn.cell_of_original.T.shape, dtype=np.int32)
