@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from kanon_db.publications.kind import Written, run_method
+from kanon_db.publications.kind import Kind, Written, run_method
 from kanon_db.publications.results import Check, Examination
 from kanon_db.session import fetch_one
 
 from . import methods
 
 
-class Tally:
+class Tally(Kind):
     """The kind `tally`."""
 
     suffixes = ("",)
