@@ -81,7 +81,7 @@ _DOCUMENTS: Final[Mapping[str, Callable[[Mapping[str, Any], Any], Any]]] = {
 """What programs get, from the parameters and the result."""
 
 
-def _rows(_given: Mapping[str, Any], found: Any) -> dict[str, Any]:
+def _rows(_given: Mapping[str, Any], found: Any) -> Any:
     return {"rows": found}
 
 

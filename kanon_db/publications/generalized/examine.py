@@ -7,7 +7,7 @@ from typing import Any
 
 from kanon_db.catalog.entries import Publication
 from kanon_db.counting.layout import RowView
-from kanon_db.publications.exposure import measure_exposure
+from kanon_db.publications.exposure import check_exposure, measure_exposure
 from kanon_db.publications.generalized.constraints import ClassConstraints
 from kanon_db.publications.results import Check, Examination
 from kanon_db.session import Session, fetch_one
@@ -118,14 +118,7 @@ def _check_constraints(
             "SELECT value, n::numeric AS count, size::numeric AS size, count(*) AS buckets"
             f" FROM ({counted}) AS c GROUP BY 1, 2, 3",
         )
-        checks.append(
-            Check(
-                "F'-privacy: frequency in class <= threshold",
-                "0 pairs of class and value exceed it",
-                f"{exposure['above']} exceed it, largest ratio {exposure['ratio']:.6g}",
-                holds=exposure["above"] == 0,
-            )
-        )
+        checks.append(check_exposure("class", exposure))
     return checks
 
 
