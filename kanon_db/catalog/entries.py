@@ -81,16 +81,11 @@ def find_source(session: Session, relation: Relation) -> Source:
             detail=f"relation {relation}",
             hint="describe it first with kanon.register_source or `kanon register`",
         )
-    row = rows[0]
-    return Source(
-        source_id=row["source_id"],
-        relation=relation,
-        quasi_identifiers=tuple(row["quasi_identifiers"]),
-        sensitive=row["sensitive"],
-        identifiers=tuple(row["identifiers"]),
-        attributes=json.loads(row["attributes"]),
-        columns=None if row["columns"] is None else tuple(row["columns"]),
-    )
+    (row,) = rows
+    lists = ("quasi_identifiers", "identifiers", "columns")
+    described = {key: None if row[key] is None else tuple(row[key]) for key in lists}
+    attributes = json.loads(row["attributes"])
+    return Source(**{**row, **described, "relation": relation, "attributes": attributes})
 
 
 def find_publication(session: Session, name: str) -> Publication:

@@ -12,7 +12,7 @@ from kanon_db.errors import InvalidNameError
 _LONGEST_SUFFIX: Final = "_qit"
 
 
-def check_publication_name(name: str) -> None:
+def _read_publication_name(value: Any, parameter: str) -> str:
     """Refuse a name from which no valid names of published relations can be made.
 
     Raises
@@ -20,6 +20,7 @@ def check_publication_name(name: str) -> None:
     InvalidNameError
         When it is empty, contains a character that no name can, or leaves no room for suffixes.
     """
+    name: str = TEXT.read(value, parameter)
     limit = MAX_NAME_BYTES - len(_LONGEST_SUFFIX)
     if not name:
         raise InvalidNameError("a publication needs a name", hint="give a name like census_b")
@@ -34,11 +35,6 @@ def check_publication_name(name: str) -> None:
             f" end in {_LONGEST_SUFFIX}, and PostgreSQL names have at most {MAX_NAME_BYTES} bytes",
             hint="choose a shorter name",
         )
-
-
-def _read_publication_name(value: Any, parameter: str) -> str:
-    name: str = TEXT.read(value, parameter)
-    check_publication_name(name)
     return name
 
 

@@ -25,13 +25,9 @@ from kanon_db.transfer.columns import (
     find_relation,
 )
 
-_KINDS: Final = {
-    "r": "table",
-    "p": "partitioned table",
-    "v": "view",
-    "m": "materialized view",
-    "f": "foreign table",
-}
+_KINDS: Final = ("r", "p", "v", "m", "f")
+"""`pg_class.relkind`: tables, partitioned tables, views, materialized views, foreign tables."""
+
 _NUMERIC_CATEGORIES: Final = "NDT"
 """`pg_type.typcategory`: numbers, dates and times, intervals."""
 
@@ -92,7 +88,13 @@ def register_source(
     _check_readable(session, relation, oid, published)
     check_comparable(session, relation, published)
     described = dict(attributes or {})
-    _check_attributes(session, described, types, quasi_identifiers)
+    for column, attribute in described.items():
+        if column not in quasi_identifiers:
+            raise InvalidParameterError(
+                "attributes can only describe quasi-identifiers",
+                detail=f'"{column}" is not one of {", ".join(quasi_identifiers)}',
+            )
+        _check_attribute(session, types[column], attribute)
 
     _lock_source(session, relation, exclusive=True)
     _refuse_while_published(session, relation)
@@ -259,21 +261,6 @@ def _refuse_while_published(session: Session, relation: Relation) -> None:
             detail=f"{relation} is published as {', '.join(row['name'] for row in rows)}",
             hint="drop them first with kanon.drop_publication",
         )
-
-
-def _check_attributes(
-    session: Session,
-    attributes: Mapping[str, Any],
-    types: Mapping[str, ColumnType],
-    quasi_identifiers: Sequence[str],
-) -> None:
-    for column, described in attributes.items():
-        if column not in quasi_identifiers:
-            raise InvalidParameterError(
-                "attributes can only describe quasi-identifiers",
-                detail=f'"{column}" is not one of {", ".join(quasi_identifiers)}',
-            )
-        _check_attribute(session, types[column], described)
 
 
 def _check_attribute(session: Session, column: ColumnType, described: Mapping[str, Any]) -> None:

@@ -1,13 +1,6 @@
 """How an operation is declared: its parameters with their types, its results, and its callers."""
 
-from kanon_db.declaration.operation import (
-    EVERYBODY,
-    PUBLISHERS,
-    Column,
-    Operation,
-    columns,
-    value,
-)
+from kanon_db.declaration.operation import EVERYBODY, PUBLISHERS, Column, Operation, columns, value
 from kanon_db.declaration.parameters import (
     REQUIRED,
     Parameter,

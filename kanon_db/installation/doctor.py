@@ -11,8 +11,9 @@ from typing import Literal
 import kanon_db
 from kanon_db.catalog.entries import published_schema
 from kanon_db.cluster.local_folder import ENVIRONMENT
+from kanon_db.declaration import EVERYBODY
 from kanon_db.errors import DatabaseError, PermissionDeniedError, ServerError
-from kanon_db.installation.install import ROLES, migration_script
+from kanon_db.installation.install import migration_script
 from kanon_db.installation.interpreter import can_import, server_interpreter
 from kanon_db.installation.resources import import_paths, resource_directory
 from kanon_db.installation.trust import require_trusted
@@ -56,6 +57,10 @@ def examine(dsn: str) -> list[Finding]:
             return [*_examine_server(session), *_examine_installation(session)]
 
 
+def _judged(subject: str, value: str, remedy: str = "kanon install", *, is_ok: bool) -> Finding:
+    return Finding(subject, "ok", value) if is_ok else Finding(subject, "broken", value, remedy)
+
+
 def _examine_server(session: PsycopgSession) -> Iterator[Finding]:
     row = fetch_one(
         session,
@@ -85,12 +90,9 @@ def _examine_server(session: PsycopgSession) -> Iterator[Finding]:
         return
     server = server_interpreter(session)
     ours = f"{sys.version_info.major}.{sys.version_info.minor}"
-    yield Finding(
-        "server's Python",
-        "ok" if server.version == ours else "broken",
-        f"{server.version}, as operating-system user {server.os_user}; here {ours}",
-        "" if server.version == ours else "run kanon from an environment of the server's Python",
-    )
+    found = f"{server.version}, as operating-system user {server.os_user}; here {ours}"
+    remedy = "run kanon from an environment of the server's Python"
+    yield _judged("server's Python", found, remedy, is_ok=server.version == ours)
     copied = [str(server.data_directory.parent / ENVIRONMENT)]
     for paths in (import_paths(), copied):
         if can_import(session, paths):
@@ -121,7 +123,7 @@ def _examine_installation(session: PsycopgSession) -> Iterator[Finding]:
         yield Finding("schema kanon", "broken", f"{error.message}: {error.detail}", error.hint)
         return
     yield from _examine_functions(session)
-    for role in ROLES:
+    for role in EVERYBODY:
         yield _examine_role(session, role)
     if not rows[0]["usable"]:
         yield Finding("kanon_db", "warning", "not open to this role", "grant it kanon_analyst")
@@ -144,19 +146,11 @@ def _examine_functions(session: PsycopgSession) -> Iterator[Finding]:
         *(f"{name} is missing" for name in sorted(_functions() - {row["name"] for row in rows})),
         *(f"{row['name']} is not safe from look-alike objects" for row in rows if row["open"]),
     ]
-    yield Finding(
-        "functions",
-        "broken" if wrong else "ok",
-        "; ".join(wrong) or f"{len(rows)}, as in this package",
-        "kanon install" if wrong else "",
-    )
+    found = "; ".join(wrong) or f"{len(rows)}, as in this package"
+    yield _judged("functions", found, is_ok=not wrong)
     exposed = sum(row["exposed"] for row in rows)
-    yield Finding(
-        "EXECUTE for PUBLIC",
-        "broken" if exposed else "ok",
-        f"on {exposed} functions" if exposed else "on none",
-        "kanon install" if exposed else "",
-    )
+    found = f"on {exposed} functions" if exposed else "on none"
+    yield _judged("EXECUTE for PUBLIC", found, is_ok=not exposed)
 
 
 def _functions() -> set[str]:
@@ -172,13 +166,8 @@ def _examine_version(session: PsycopgSession) -> Finding:
             version = fetch_one(session, "SELECT kanon.version() AS value")["value"]
     except DatabaseError as error:
         return Finding("kanon_db", "broken", f"does not run: {error.message}", "kanon install")
-    same = version == kanon_db.__version__
-    return Finding(
-        "kanon_db",
-        "ok" if same else "broken",
-        f"{version} in the server, {kanon_db.__version__} here",
-        "" if same else "kanon install",
-    )
+    found = f"{version} in the server, {kanon_db.__version__} here"
+    return _judged("kanon_db", found, is_ok=version == kanon_db.__version__)
 
 
 def _examine_catalog(session: PsycopgSession) -> Iterator[Finding]:
@@ -193,12 +182,8 @@ def _examine_catalog(session: PsycopgSession) -> Iterator[Finding]:
     except ServerError as error:
         yield Finding("catalog", "broken", f"{error.message}: {error.detail}", error.hint)
         return
-    yield Finding(
-        "catalog",
-        "broken" if behind else "ok",
-        f"revision {revision}{', behind this package' if behind else ''}",
-        "kanon install" if behind else "",
-    )
+    found = f"revision {revision}{', behind this package' if behind else ''}"
+    yield _judged("catalog", found, is_ok=not behind)
 
 
 def _examine_role(session: PsycopgSession, role: str) -> Finding:

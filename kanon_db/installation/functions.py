@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kanon_db.declaration import Column, Operation, Parameter
+from kanon_db.declaration import EVERYBODY, Column, Operation, Parameter
 from kanon_db.session import SETTINGS
 
 HEADER: Final = (
@@ -18,7 +18,6 @@ HEADER: Final = (
 ENVIRONMENT_MARK: Final = "# environment\n"
 """A line of every PL/Python body, which the installation replaces by the path to the package."""
 
-_ROLES: Final = ("kanon_publisher", "kanon_analyst")
 _RESERVED: Final = {"check", "position"}
 """Names of columns that PostgreSQL wants quoted."""
 
@@ -71,10 +70,7 @@ TO {audience};
 
 def function_sql(operation: Operation) -> str:
     """Write both functions of an operation, and their privileges."""
-    names = {
-        "name": operation.name,
-        "volatility": "STABLE" if operation.is_stable else "VOLATILE",
-    }
+    names = {"name": operation.name, "volatility": "STABLE" if operation.is_stable else "VOLATILE"}
     inner = _INNER.format(
         **names,
         environment=ENVIRONMENT_MARK,
@@ -91,7 +87,7 @@ def function_sql(operation: Operation) -> str:
     privileges = _PRIVILEGES.format(
         functions=f"\n    kanon.{operation.name}({operation.signature}),"
         f"\n    kanon.python_{operation.name}(jsonb)",
-        roles=", ".join(_ROLES),
+        roles=", ".join(EVERYBODY),
         audience=", ".join(operation.audience),
     )
     title = f"-- {operation.name}(): {operation.help}."

@@ -11,6 +11,7 @@ from alembic.config import Config
 from alembic.util import CommandError
 
 import kanon_db
+from kanon_db.declaration import EVERYBODY
 from kanon_db.errors import InUseError, PermissionDeniedError, ServerError
 from kanon_db.installation.interpreter import server_paths
 from kanon_db.installation.objects import replace_objects, run_script
@@ -19,7 +20,6 @@ from kanon_db.installation.trust import NOT_ADOPTED, require_trusted, require_tr
 from kanon_db.session.protocol import fetch_one
 from kanon_db.session.psycopg_session import PsycopgSession, open_connection
 
-ROLES: Final = ("kanon_publisher", "kanon_analyst")
 _ENCODINGS: Final = ("UTF8", "SQL_ASCII")
 """Of databases: in SQL_ASCII, texts are UTF-8 where whoever wrote them says so."""
 
@@ -73,7 +73,7 @@ def install(dsn: str, *, published_schema: str = "published") -> InstallReport:
             _create_language(session)
             paths = server_paths(session)
             actions.append(f"server imports kanon_db from {', '.join(paths)}")
-            for role in ROLES:
+            for role in EVERYBODY:
                 _create_role(session, role)
             require_trusted(session)
             before = _revision(session)
@@ -90,7 +90,7 @@ def install(dsn: str, *, published_schema: str = "published") -> InstallReport:
             n_files = replace_objects(session, paths)
             actions.append(f"{n_files} SQL objects replaced")
             _grant(session, schema)
-            actions.append(f"privileges granted to {' and '.join(ROLES)}")
+            actions.append(f"privileges granted to {' and '.join(EVERYBODY)}")
     return InstallReport(kanon_db.__version__, actions)
 
 
@@ -136,11 +136,11 @@ def uninstall(dsn: str, *, drop_publications: bool = False) -> None:
                 )
             session.fetch("DROP SCHEMA kanon CASCADE")
             session.fetch(f"DROP SCHEMA {session.identifier(schema)} CASCADE")
-            for role in ROLES:
+            for role in EVERYBODY:
                 # DROP OWNED revokes privileges, but would also drop whatever else the role owns.
                 session.fetch(f"REASSIGN OWNED BY {session.identifier(role)} TO CURRENT_USER")
                 session.fetch(f"DROP OWNED BY {session.identifier(role)}")
-        for role in ROLES:
+        for role in EVERYBODY:
             _drop_role_unless_used(session, role)
 
 

@@ -80,6 +80,5 @@ def run_script(connection: psycopg.Connection, name: str, text: str) -> None:
         connection.execute(text.encode())
     except psycopg.Error as error:
         raise ServerError(
-            "a SQL object cannot be installed",
-            detail=f"{name}: {error.diag.message_primary}",
+            "a SQL object cannot be installed", detail=f"{name}: {error.diag.message_primary}"
         ) from error

@@ -76,6 +76,14 @@ def print_error(error: KanonError, *, as_json: bool) -> None:
         click.echo(f"hint: {error.hint}", err=True)
 
 
+def print_outcome(text: str, document: Any, *, as_json: bool) -> None:
+    """Print what was done: in words for people, as JSON for programs."""
+    if as_json:
+        print_json(document)
+    else:
+        click.echo(text)
+
+
 def print_warning(message: str) -> None:
     """Print something that does not stop the operation."""
     click.echo(f"warning: {message}", err=True)

@@ -131,9 +131,7 @@ def run(
                 kanon.drop_publication(data.publication)
             loaded = kanon.load(data.csv, f'public."{data.table}"', replace=is_private)
             kanon.register_source(
-                loaded.table,
-                quasi_identifiers=data.quasi_identifiers,
-                sensitive=data.sensitive,
+                loaded.table, quasi_identifiers=data.quasi_identifiers, sensitive=data.sensitive
             )
             published = _publish(owner, loaded.table, data)
             checks = kanon.verify(published.name)

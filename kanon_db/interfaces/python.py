@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import astuple, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import pandas as pd
@@ -17,10 +16,8 @@ from kanon_db.declaration import RELATION
 from kanon_db.errors import ServerError
 from kanon_db.interfaces.python_methods import Methods
 from kanon_db.operations import operations
-from kanon_db.session.psycopg_session import PsycopgSession, open_connection
+from kanon_db.session.psycopg_session import Listener, PsycopgSession, open_connection
 from kanon_db.transfer.load import LoadReport, load_csv
-
-Listener = Callable[[str], None]
 
 
 def connect(
@@ -57,12 +54,7 @@ class Kanon(Methods):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -100,17 +92,15 @@ class Kanon(Methods):
 
     @contextmanager
     def _operation(self) -> Iterator[PsycopgSession]:
-        with self._session.transaction():
-            self._require_installation()
-            yield self._session
-
-    def _require_installation(self) -> None:
-        if not self._session.fetch("SELECT 1 WHERE to_regclass('kanon.publications') IS NOT NULL"):
-            raise ServerError(
-                "kanon_db is not installed in this database, or not open to this role",
-                hint="run `kanon install` as the server's administrator, or ask for"
-                " the role kanon_publisher or kanon_analyst",
-            )
+        session = self._session
+        with session.transaction():
+            if not session.fetch("SELECT 1 WHERE to_regclass('kanon.publications') IS NOT NULL"):
+                raise ServerError(
+                    "kanon_db is not installed in this database, or not open to this role",
+                    hint="run `kanon install` as the server's administrator, or ask for"
+                    " the role kanon_publisher or kanon_analyst",
+                )
+            yield session
 
     def load(
         self, path: str | Path, table: str, *, replace: bool = False, null: str = ""
@@ -139,14 +129,10 @@ class Kanon(Methods):
         rows = []
         for group in answer.groups:
             values = json.loads(group.key)
-            rows += [
-                [
-                    *(values[name] for name in names),
-                    *([] if is_one_count else [measure.label]),
-                    *astuple(group.estimates[place]),
-                ]
-                for place, measure in shown
-            ]
+            for place, measure in shown:
+                label = [] if is_one_count else [measure.label]
+                row = [*(values[name] for name in names), *label, *astuple(group.estimates[place])]
+                rows.append(row)
         columns = [*names, *([] if is_one_count else ["aggregate"]), *numbers]
         return pd.DataFrame(rows, columns=columns)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from kanon_db.algorithms.bucketization.specification import PrivacySpecification
+from kanon_db.publications.results import Check
 from kanon_db.session.protocol import Row, Session, fetch_one
 from kanon_db.transfer.labels import fixed_labels, label
 
@@ -73,6 +74,16 @@ def measure_exposure(
             [str(threshold.denominator) for threshold in own],
             l,
         )
+
+
+def check_exposure(group: str, exposure: Row) -> Check:
+    """Check what :func:`measure_exposure` has found in buckets or classes."""
+    return Check(
+        f"F'-privacy: frequency in {group} <= threshold",
+        f"0 pairs of {group} and value exceed it",
+        f"{exposure['above']} exceed it, largest ratio {exposure['ratio']:.6g}",
+        holds=exposure["above"] == 0,
+    )
 
 
 def _general_rules(privacy: PrivacySpecification) -> list[tuple[str, str]]:

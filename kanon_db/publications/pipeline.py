@@ -17,11 +17,7 @@ from kanon_db.catalog.sources import open_source
 from kanon_db.errors import VerificationError
 from kanon_db.publications.kind import Job
 from kanon_db.publications.lifecycle import reserve_name
-from kanon_db.publications.readers import (
-    check_readers,
-    grant_select,
-    warn_of_other_publications,
-)
+from kanon_db.publications.readers import check_readers, grant_select, warn_of_other_publications
 from kanon_db.publications.registry import kind_of
 from kanon_db.publications.request import PublishRequest
 from kanon_db.publications.results import Check, Published

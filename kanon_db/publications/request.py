@@ -21,13 +21,9 @@ from kanon_db.declaration import (
 from kanon_db.publications.risks import ACCEPTED
 
 RESULT: tuple[Column, ...] = columns(
-    publication_id="bigint",
-    name="text",
-    guarantee="text",
-    records="bigint",
-    metrics="jsonb",
+    publication_id="bigint", name="text", guarantee="text", records="bigint", metrics="jsonb",
     seconds="double precision",
-)
+)  # fmt: skip
 """What every `publish_*` returns: one row."""
 
 
@@ -39,14 +35,8 @@ class PublishRequest:
     """
 
     NOT_RECORDED: ClassVar = (
-        "source",
-        "publication",
-        "method",
-        "readers",
-        "accept",
-        "replace",
-        "dry_run",
-    )
+        "source", "publication", "method", "readers", "accept", "replace", "dry_run",
+    )  # fmt: skip
     """Parameters that the catalog keeps elsewhere or in another form, or does not need."""
 
     source: str = parameter(

@@ -15,8 +15,7 @@ _WORK_MEMORY: Final = "64MB"
 def settings(session: Session, values: Mapping[str, str]) -> Iterator[None]:
     """Run the block with other settings, given by name, and then restore the caller's."""
     rows = session.fetch(
-        "SELECT name, current_setting(name) AS value FROM unnest($1::text[]) AS name",
-        list(values),
+        "SELECT name, current_setting(name) AS value FROM unnest($1::text[]) AS name", list(values)
     )
     _set(session, values)
     yield

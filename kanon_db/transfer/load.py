@@ -60,12 +60,7 @@ class LoadReport:
 
 
 def load_csv(
-    session: PsycopgSession,
-    path: Path,
-    table: str,
-    *,
-    replace: bool = False,
-    null: str = "",
+    session: PsycopgSession, path: Path, table: str, *, replace: bool = False, null: str = ""
 ) -> LoadReport:
     """Copy a CSV file with a header line into a new table.
 
@@ -233,11 +228,7 @@ def _infer_types(session: PsycopgSession, staging: str, names: Sequence[str]) ->
 
 
 def _write(
-    session: PsycopgSession,
-    target: str,
-    staging: str,
-    names: Sequence[str],
-    types: Sequence[str],
+    session: PsycopgSession, target: str, staging: str, names: Sequence[str], types: Sequence[str]
 ) -> list[str]:
     """Create the table; a column with impossible dates, such as 2023-02-30, becomes text."""
     try:
@@ -253,11 +244,7 @@ def _write(
 
 
 def _create(
-    session: PsycopgSession,
-    target: str,
-    staging: str,
-    names: Sequence[str],
-    types: Sequence[str],
+    session: PsycopgSession, target: str, staging: str, names: Sequence[str], types: Sequence[str]
 ) -> None:
     casts = ", ".join(f"{n}::{t} AS {n}" for n, t in zip(names, types, strict=True))
     session.fetch(f"CREATE TABLE {target} AS SELECT {casts} FROM {staging}")

@@ -203,11 +203,7 @@ def coalesced_codes(value: str, values: DistinctValues, alias: str) -> str:
 
 
 def read_integers(
-    snapshot: Snapshot,
-    expression: str,
-    joins: str = "",
-    *,
-    kind: Literal["int4", "int8"] = "int4",
+    snapshot: Snapshot, expression: str, joins: str = "", *, kind: Literal["int4", "int8"] = "int4"
 ) -> CodeArray | IntArray:
     """Return a whole number for each record of the snapshot ``s``, shape (n_records,)."""
     row = fetch_one(

@@ -10,15 +10,7 @@ import click
 
 from kanon_db.declaration import Operation, Parameter
 from kanon_db.interfaces import console
-from kanon_db.interfaces.cli.base import (
-    Command,
-    Names,
-    connected,
-    database_options,
-    flattened,
-)
-
-_Print = Callable[[Mapping[str, Any], Any, bool], None]
+from kanon_db.interfaces.cli.base import Command, Names, connected, database_options, flattened
 
 _CLICK_TYPES: Final[Mapping[str, Any]] = {
     "integer": int,
@@ -35,7 +27,13 @@ def derived_command(operation: Operation, name: str) -> click.Command:
         known = {key: value for key, value in given.items() if value not in (None, [], ())}
         with connected(dsn, directory, as_json=as_json) as kanon:
             found = kanon.perform(operation.name, known)
-        _PRINTED.get(operation.command[0], _print_rows)(given, found, as_json)
+        word = operation.command[0]
+        if as_json:
+            console.print_json(_DOCUMENTS.get(word, _rows)(given, found))
+        else:
+            _PRINTED.get(word, _print_rows)(given, found)
+        if word == "verify" and not found["holds"].all():
+            click.get_current_context().exit(1)
 
     run.__doc__ = f"{operation.help[0].upper()}{operation.help[1:]}.\n\n{operation.details}"
     command = click.command(name, cls=Command)(database_options(run))
@@ -69,37 +67,33 @@ def _click_parameter(parameter: Parameter) -> click.Parameter:
 
 # -- what is printed, by the first word of the command -----------------------------------------
 
-
-def _print_rows(_given: Mapping[str, Any], found: Any, as_json: bool) -> None:
-    if as_json:
-        console.print_json({"rows": found})
-    else:
-        console.print_frame(found)
-
-
-def _rows_under(key: str) -> _Print:
-    """Print rows; in JSON, they are the value of `key`."""
-
-    def show(given: Mapping[str, Any], found: Any, as_json: bool) -> None:
-        if as_json:
-            console.print_json({key: found})
-        else:
-            _print_rows(given, found, as_json)
-
-    return show
+_DOCUMENTS: Final[Mapping[str, Callable[[Mapping[str, Any], Any], Any]]] = {
+    "register": lambda _given, found: {"source_id": found},
+    "publish": lambda _given, found: found,
+    "patterns": lambda _given, found: {"patterns": found},
+    "verify": lambda _given, found: {"checks": found},
+    "metrics": lambda _given, found: {
+        "metrics": dict(zip(found["metric"], found["value"], strict=True))
+    },
+    "evaluate": lambda _given, found: {"accuracy": found},
+    "drop": lambda given, _found: {"dropped": given["name"]},
+}
+"""What programs get, from the parameters and the result."""
 
 
-def _print_registered(given: Mapping[str, Any], found: int, as_json: bool) -> None:
-    if as_json:
-        console.print_json({"source_id": found})
-    else:
-        click.echo(f"Registered {given['source']} as source {found}.")
+def _rows(_given: Mapping[str, Any], found: Any) -> Any:
+    return {"rows": found}
 
 
-def _print_published(given: Mapping[str, Any], found: Any, as_json: bool) -> None:
-    if as_json:
-        console.print_json(found)
-        return
+def _print_rows(_given: Mapping[str, Any], found: Any) -> None:
+    console.print_frame(found)
+
+
+def _print_registered(given: Mapping[str, Any], found: int) -> None:
+    click.echo(f"Registered {given['source']} as source {found}.")
+
+
+def _print_published(given: Mapping[str, Any], found: Any) -> None:
     console.print_fields(
         {
             "publication": found.name,
@@ -112,33 +106,13 @@ def _print_published(given: Mapping[str, Any], found: Any, as_json: bool) -> Non
     click.echo(f"{done} in {found.seconds:.2f} seconds.")
 
 
-def _print_checks(given: Mapping[str, Any], found: Any, as_json: bool) -> None:
-    """Print checks, and exit with 1 if one of them fails."""
-    _rows_under("checks")(given, found, as_json)
-    if not found["holds"].all():
-        click.get_current_context().exit(1)
+def _print_dropped(given: Mapping[str, Any], _found: None) -> None:
+    click.echo(f"Dropped publication {given['name']}.")
 
 
-def _print_metrics(given: Mapping[str, Any], found: Any, as_json: bool) -> None:
-    if as_json:
-        console.print_json({"metrics": dict(zip(found["metric"], found["value"], strict=True))})
-    else:
-        _print_rows(given, found, as_json)
-
-
-def _print_dropped(given: Mapping[str, Any], _found: None, as_json: bool) -> None:
-    if as_json:
-        console.print_json({"dropped": given["name"]})
-    else:
-        click.echo(f"Dropped publication {given['name']}.")
-
-
-_PRINTED: Final[Mapping[str, _Print]] = {
+_PRINTED: Final[Mapping[str, Callable[[Mapping[str, Any], Any], None]]] = {
     "register": _print_registered,
     "publish": _print_published,
-    "patterns": _rows_under("patterns"),
-    "verify": _print_checks,
-    "metrics": _print_metrics,
-    "evaluate": _rows_under("accuracy"),
     "drop": _print_dropped,
 }
+"""What people get, where it is not a table of rows."""

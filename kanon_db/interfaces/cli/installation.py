@@ -48,10 +48,8 @@ def uninstall_command(
     from kanon_db.installation.install import uninstall
 
     uninstall(chosen, drop_publications=drop_publications)
-    if as_json:
-        console.print_json({"uninstalled": True})
-    else:
-        click.echo("kanon_db is no longer installed.")
+    text = "kanon_db is no longer installed."
+    console.print_outcome(text, {"uninstalled": True}, as_json=as_json)
 
 
 @click.command(cls=Command)
@@ -83,7 +81,4 @@ def version(as_json: bool) -> None:
 
     `kanon doctor` shows the version that is installed in a database.
     """
-    if as_json:
-        console.print_json({"version": __version__})
-    else:
-        click.echo(__version__)
+    console.print_outcome(__version__, {"version": __version__}, as_json=as_json)

@@ -26,11 +26,8 @@ def local_start(directory: Path, as_json: bool) -> None:
         if step:
             step("starting PostgreSQL")
         dsn = cluster.start()
-    if as_json:
-        console.print_json({"dsn": dsn})
-        return
-    click.echo(f"The private cluster in {cluster.directory} is running.")
-    click.echo(f'Connect with: psql "{dsn}"')
+    text = f'The private cluster in {cluster.directory} is running.\nConnect with: psql "{dsn}"'
+    console.print_outcome(text, {"dsn": dsn}, as_json=as_json)
 
 
 @local.command("stop")
@@ -39,12 +36,9 @@ def local_stop(directory: Path, as_json: bool) -> None:
     """Stop the private cluster; its data is kept."""
     cluster = LocalCluster(directory)
     stopped = cluster.stop()
-    if as_json:
-        console.print_json({"stopped": stopped})
-    elif stopped:
-        click.echo(f"Stopped the private cluster in {cluster.directory}.")
-    else:
-        click.echo(f"No private cluster is running in {cluster.directory}.")
+    done = "Stopped the private cluster" if stopped else "No private cluster is running"
+    text = f"{done} in {cluster.directory}."
+    console.print_outcome(text, {"stopped": stopped}, as_json=as_json)
 
 
 @local.command("status")
@@ -78,9 +72,6 @@ def local_destroy(directory: Path, yes: bool, as_json: bool) -> None:
     if not yes and cluster.status().state != "absent":
         confirm(f"Remove the private cluster in {cluster.directory} and all its data?")
     destroyed = cluster.destroy()
-    if as_json:
-        console.print_json({"destroyed": destroyed})
-    elif destroyed:
-        click.echo(f"Removed the private cluster in {cluster.directory}.")
-    else:
-        click.echo(f"There is no private cluster in {cluster.directory}.")
+    done = "Removed the private cluster" if destroyed else "There is no private cluster"
+    text = f"{done} in {cluster.directory}."
+    console.print_outcome(text, {"destroyed": destroyed}, as_json=as_json)

@@ -64,12 +64,7 @@ def load(
 )
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
 def query(
-    statement: str,
-    dsn: str | None,
-    directory: Path,
-    explain: bool,
-    as_csv: bool,
-    as_json: bool,
+    statement: str, dsn: str | None, directory: Path, explain: bool, as_csv: bool, as_json: bool
 ) -> None:
     """Answer a query for counts, sums and averages from a publication.
 

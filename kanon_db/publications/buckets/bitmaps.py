@@ -281,9 +281,7 @@ def _differences(session: Session, tables: BucketTables, low: float, high: float
     offsets = np.cumsum([0, *(last - first + 1 for first, last in ranges)])[:-1] - firsts
     differing = 0
     for row in session.fetch(
-        _both_sides(session, tables, ranges),
-        list(map(str, starts)),
-        list(map(str, lengths)),
+        _both_sides(session, tables, ranges), list(map(str, starts)), list(map(str, lengths))
     ):
         if row["length"] != (first_bits + 7) // 8:
             differing += n_compared

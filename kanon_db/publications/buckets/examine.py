@@ -17,7 +17,7 @@ from kanon_db.algorithms.ground.arrays import AnyIntArray
 from kanon_db.publications.buckets.bitmaps import count_bitmap_differences
 from kanon_db.publications.buckets.exposed import count_certain
 from kanon_db.publications.buckets.tables import BucketTables
-from kanon_db.publications.exposure import measure_exposure
+from kanon_db.publications.exposure import check_exposure, measure_exposure
 from kanon_db.publications.relations import check_relations
 from kanon_db.publications.results import Check, Examination
 from kanon_db.session import Session, fetch_one
@@ -96,12 +96,7 @@ def examine_buckets(
             f"{sat.repeated} violate it",
             holds=sat.repeated == 0,
         ),
-        Check(
-            "F'-privacy: frequency in bucket <= threshold",
-            "0 pairs of bucket and value exceed it",
-            f"{exposure['above']} exceed it, largest ratio {exposure['ratio']:.6g}",
-            holds=exposure["above"] == 0,
-        ),
+        check_exposure("bucket", exposure),
     ]
     if tables.with_bitmaps:
         checks.append(
@@ -169,12 +164,7 @@ class _Buckets:
         self.unreadable = 0
         self.repeated = 0
 
-    def add(
-        self,
-        n_rows: int,
-        bucket_ids: AnyIntArray,
-        counts: AnyIntArray | None = None,
-    ) -> None:
+    def add(self, n_rows: int, bucket_ids: AnyIntArray, counts: AnyIntArray | None = None) -> None:
         """Count rows, of one record or of `counts` records each; find rows without bucket or count.
 
         If there are counts, no two of the rows may have the same bucket.

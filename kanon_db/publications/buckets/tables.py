@@ -22,11 +22,8 @@ def tables_of(session: Session, publication: Publication) -> BucketTables:
 
 def first_bucket_ids(setting: BucketSetting) -> list[int]:
     """Return the lowest bucket number of each size."""
-    first, numbers = 1, []
-    for count in setting.counts.tolist():
-        numbers.append(first)
-        first += count
-    return numbers
+    firsts: list[int] = (1 + setting.counts.cumsum() - setting.counts).tolist()
+    return firsts
 
 
 def layout_of(source: Source, setting: BucketSetting) -> dict[str, Any]:

@@ -26,10 +26,7 @@ def number_buckets(setting: BucketSetting, random: SecureRandom) -> CodeArray:
 
 
 def write_qit(
-    tables: BucketTables,
-    snapshot: Snapshot,
-    bucket_ids: CodeArray,
-    order: AnyIntArray,
+    tables: BucketTables, snapshot: Snapshot, bucket_ids: CodeArray, order: AnyIntArray
 ) -> None:
     """Write the quasi-identifiers with their bucket, in the given order."""
     session = snapshot.session

@@ -16,17 +16,15 @@ from kanon_db.algorithms.freeform import (
 from kanon_db.algorithms.freeform.result import cells as cells_of_matches
 from kanon_db.algorithms.ground.arrays import CodeArray
 from kanon_db.algorithms.recoding import Ranges, Sets
-from kanon_db.catalog.entries import Publication
 from kanon_db.metrics.freeform import measure
 from kanon_db.publications.freeform import methods
 from kanon_db.publications.freeform.examine import check_cells, digest_rows, examine_freeform
 from kanon_db.publications.freeform.request import FreeformRequest
 from kanon_db.publications.kind import Found, Job, Written, run_method
-from kanon_db.publications.results import Check, Examination
+from kanon_db.publications.results import Check
 from kanon_db.publications.rows.recoding import RecodedRows, loss_metrics
-from kanon_db.publications.rows.view import RowKind, view_of
+from kanon_db.publications.rows.view import RowKind
 from kanon_db.randomness import SecureRandom
-from kanon_db.session import Session
 
 
 class Freeform(RowKind):
@@ -40,6 +38,8 @@ class Freeform(RowKind):
     rows come from the operating system's cryptographic source. The graph is not kept anywhere:
     someone who had it would know k candidates for each row, and with the assignment, the person.
     """
+
+    examine_rows = staticmethod(examine_freeform)
 
     def search(self, job: Job[FreeformRequest]) -> Found:
         """Find the matches."""
@@ -88,21 +88,6 @@ class Freeform(RowKind):
         )
         return rows.finish(table, written)
 
-    def examine(
-        self,
-        session: Session,
-        publication: Publication,
-        *,
-        is_new: bool = False,  # noqa: ARG002
-    ) -> Examination:
-        """See :func:`examine_freeform`."""
-        return examine_freeform(
-            session,
-            view_of(session, publication),
-            records=publication.records,
-            digest=publication.layout["digest"],
-        )
-
 
 KIND: Final = Freeform()
 
@@ -123,10 +108,7 @@ def _guarantee(request: FreeformRequest) -> str:
 
 
 def _check_graph(
-    job: Job[FreeformRequest],
-    rows: RecodedRows,
-    drawn: Assignments,
-    cells: Sequence[Ranges | Sets],
+    job: Job[FreeformRequest], rows: RecodedRows, drawn: Assignments, cells: Sequence[Ranges | Sets]
 ) -> Check:
     """Check the graph that was drawn, rather than the one that was found."""
     edges = np.empty(drawn.cell_of_original.T.shape, dtype=np.int32)

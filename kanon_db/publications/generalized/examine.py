@@ -5,25 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kanon_db.catalog.entries import Publication
 from kanon_db.counting.layout import RowView
-from kanon_db.publications.exposure import measure_exposure
+from kanon_db.publications.exposure import check_exposure, measure_exposure
 from kanon_db.publications.generalized.constraints import ClassConstraints
 from kanon_db.publications.results import Check, Examination
-from kanon_db.publications.rows.view import check_row_view
 from kanon_db.session import Session, fetch_one
 from kanon_db.session.settings import grouping_by_hash
 
 _ROUNDING = 1e-9  # allowed in an entropy, for its logarithms
 
 
-def examine_generalized(
-    session: Session,
-    view: RowView,
-    parameters: Mapping[str, Any],
-    *,
-    records: int,
-    sensitive: str | None,
-) -> Examination:
+def examine_generalized(session: Session, view: RowView, publication: Publication) -> Examination:
     """Check what a generalized publication promises, and measure it.
 
     Whether each original value lies within its cell was checked when publishing, since that needs
@@ -34,12 +27,8 @@ def examine_generalized(
     session : Session
         The session of any role that may read the publication.
     view : RowView
-    parameters : mapping
-        What the publisher asked for, as in the catalog.
-    records : int
-        Number of records that the source had.
-    sensitive : str or None
-        The sensitive attribute's column.
+    publication : Publication
+        Its entry in the catalog, with what the publisher asked for.
 
     Returns
     -------
@@ -48,9 +37,7 @@ def examine_generalized(
         ``average_class_size``, ``smallest_class``, ``largest_class``, and ``discernibility_loss``:
         the sum of the squared class sizes, plus the number of all records for each suppressed one.
     """
-    relations = check_row_view(session, view)
-    if not all(check.holds for check in relations):
-        return Examination(relations, {})
+    parameters, records = publication.parameters, publication.records
     k, suppressed = int(parameters["k"]), int(parameters["suppressed"])
     cells = ", ".join(view.quasi_identifiers)
     with grouping_by_hash(session):
@@ -64,7 +51,6 @@ def examine_generalized(
             str(k),
         )
     checks = [
-        *relations,
         Check(
             "every record is published once, or suppressed",
             f"{records} records, {suppressed} suppressed",
@@ -80,9 +66,8 @@ def examine_generalized(
     ]
     if parameters.get("constraints") is not None:
         constraints = ClassConstraints.parse(parameters["constraints"])
-        checks += _check_constraints(
-            session, view, constraints, session.identifier(str(sensitive)), cells
-        )
+        sensitive = session.identifier(str(publication.layout["sensitive"]))
+        checks += _check_constraints(session, view, constraints, sensitive, cells)
     metrics = {
         "records": found["rows"],
         "suppressed_records": suppressed,
@@ -133,14 +118,7 @@ def _check_constraints(
             "SELECT value, n::numeric AS count, size::numeric AS size, count(*) AS buckets"
             f" FROM ({counted}) AS c GROUP BY 1, 2, 3",
         )
-        checks.append(
-            Check(
-                "F'-privacy: frequency in class <= threshold",
-                "0 pairs of class and value exceed it",
-                f"{exposure['above']} exceed it, largest ratio {exposure['ratio']:.6g}",
-                holds=exposure["above"] == 0,
-            )
-        )
+        checks.append(check_exposure("class", exposure))
     return checks
 
 

@@ -10,17 +10,16 @@ import numpy as np
 from kanon_db.algorithms.generalization import enforce, recommend, refine, suppress
 from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.algorithms.recoding import Constraint, cells_of_classes
-from kanon_db.catalog.entries import Publication, Source
+from kanon_db.catalog.entries import Source
 from kanon_db.catalog.sources import require_sensitive
 from kanon_db.metrics.generalization import measure
 from kanon_db.publications.generalized import methods
 from kanon_db.publications.generalized.examine import examine_generalized
 from kanon_db.publications.generalized.request import GeneralizedRequest
 from kanon_db.publications.kind import Found, Job, Written, run_method
-from kanon_db.publications.results import Check, Examination
+from kanon_db.publications.results import Check
 from kanon_db.publications.rows.recoding import RecodedRows, loss_metrics
-from kanon_db.publications.rows.view import RowKind, view_of
-from kanon_db.session import Session
+from kanon_db.publications.rows.view import RowKind
 from kanon_db.transfer.snapshot import distinct_values, read_codes
 
 
@@ -32,6 +31,8 @@ class Generalized(RowKind):
     **Source:** [OB]; see the modules of :mod:`kanon_db.algorithms.generalization`. Ranges and sets
     are as tight as the values of their class allow.
     """
+
+    examine_rows = staticmethod(examine_generalized)
 
     def prepare(self, request: GeneralizedRequest, source: Source) -> None:
         """Refuse weights of other columns, and constraints without a sensitive attribute."""
@@ -104,22 +105,6 @@ class Generalized(RowKind):
             parameters={"suppressed": measured.n_suppressed},
         )
         return rows.finish(table, written)
-
-    def examine(
-        self,
-        session: Session,
-        publication: Publication,
-        *,
-        is_new: bool = False,  # noqa: ARG002
-    ) -> Examination:
-        """See :func:`examine_generalized`."""
-        return examine_generalized(
-            session,
-            view_of(session, publication),
-            publication.parameters,
-            records=publication.records,
-            sensitive=publication.layout["sensitive"],
-        )
 
 
 KIND: Final = Generalized()

@@ -9,7 +9,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import AnyIntArray
 from kanon_db.algorithms.recoding.cells import Ranges, Sets
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.catalog.entries import Source
@@ -18,7 +17,7 @@ from kanon_db.publications.rows.view import CellTable
 from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.session.settings import roomy
 from kanon_db.transfer.columns import ColumnType, int4_bytes, with_numbers
-from kanon_db.transfer.labels import fixed_labels, label
+from kanon_db.transfer.labels import label
 from kanon_db.transfer.snapshot import (
     DistinctValues,
     Snapshot,
@@ -51,6 +50,24 @@ class GeneralizedColumn:
     def cell(self) -> str:
         """What the layout calls its kind of cells."""
         return "set" if self.range_type is None else "range"
+
+    @property
+    def element(self) -> str:
+        """The type of the bounds of its ranges."""
+        if self.range_type in ("int4range", "int8range"):
+            return self.range_type.removesuffix("range")
+        return self.values.column.bound_type
+
+    def covers(self, name: str) -> str:
+        """Return SQL for whether the value ``s.name``, quoted, lies within the cell ``c.name``."""
+        value = f"s.{name}"
+        if self.range_type is None:
+            return f"array_position(c.{name}, {label(value)}) IS NOT NULL"
+        return (
+            f"CASE WHEN num_nulls({value}) > 0 THEN num_nulls(c.{name}) > 0"
+            f" OR (lower_inf(c.{name}) AND upper_inf(c.{name}))"
+            f" ELSE coalesce({value}::{self.element} <@ c.{name}, false) END"
+        )
 
 
 def read_microdata(
@@ -145,8 +162,7 @@ def _write_ranges(session: Session, part: str, column: GeneralizedColumn, cells:
     numbered, (lower, upper) = with_numbers(
         session, "(SELECT generate_series(0, $3::int4 - 1) AS i)", (1, "r.i"), (2, "r.i")
     )
-    kind, bound = column.range_type, column.values.column.bound_type
-    element = {"int4range": "int4", "int8range": "int8"}.get(str(kind), bound)
+    kind, element = column.range_type, column.element
     with roomy(session):
         session.fetch(
             f"CREATE TEMPORARY TABLE {part} ON COMMIT DROP AS SELECT c.i AS number,"
@@ -173,41 +189,3 @@ def _write_sets(session: Session, part: str, column: GeneralizedColumn, cells: S
             int4_bytes(cells.codes),
             str(cells.codes.size),
         )
-
-
-def count_outside(
-    session: Session,
-    view: RowView,
-    snapshot: Snapshot,
-    columns: Sequence[GeneralizedColumn],
-    cells: CellTable,
-    cell_of_record: AnyIntArray,
-) -> int:
-    """Count the records with an original value that is not in their cell.
-
-    The cells of each record are those with the number `cell_of_record`.
-    """
-    conditions = []
-    for column, name in zip(columns, view.quasi_identifiers, strict=True):
-        value = f"s.{name}"
-        if column.range_type is None:
-            conditions.append(f"array_position(c.{name}, {label(value)}) IS NOT NULL")
-        else:
-            element = column.values.column.bound_type
-            if column.range_type in ("int4range", "int8range"):
-                element = column.range_type.removesuffix("range")
-            covered = f"{value}::{element} <@ c.{name}"
-            conditions.append(
-                f"CASE WHEN num_nulls({value}) > 0 THEN num_nulls(c.{name}) > 0"
-                f" OR (lower_inf(c.{name}) AND upper_inf(c.{name})) ELSE coalesce({covered}, false)"
-                " END"
-            )
-    numbered, (its_cell,) = with_numbers(session, snapshot.table, (1, f"r.{snapshot.record}"))
-    with fixed_labels(session), roomy(session):
-        row = fetch_one(
-            session,
-            f"SELECT count(*) AS n FROM {numbered} AS s JOIN {cells.table} AS c"
-            f" ON c.{cells.number} = s.{its_cell} WHERE NOT ({' AND '.join(conditions)})",
-            int4_bytes(cell_of_record),
-        )
-    return int(row["n"])

@@ -12,12 +12,7 @@ from kanon_db.algorithms.recoding import Microdata, Ranges, Sets
 from kanon_db.catalog.entries import Source
 from kanon_db.counting.layout import RowView
 from kanon_db.publications.kind import Job, Written
-from kanon_db.publications.rows.cells import (
-    GeneralizedColumn,
-    count_outside,
-    read_microdata,
-    write_cells,
-)
+from kanon_db.publications.rows.cells import GeneralizedColumn, read_microdata, write_cells
 from kanon_db.publications.rows.view import (
     CellTable,
     check_k,
@@ -26,6 +21,10 @@ from kanon_db.publications.rows.view import (
     weights_of,
     write_row_view,
 )
+from kanon_db.session import fetch_one
+from kanon_db.session.settings import roomy
+from kanon_db.transfer.columns import int4_bytes, with_numbers
+from kanon_db.transfer.labels import fixed_labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,9 +79,18 @@ class RecodedRows:
 
     def count_outside(self, table: CellTable, cell_of_record: AnyIntArray) -> int:
         """Count the records with an original value that is not in the cell of this number."""
-        return count_outside(
-            self._job.session, self.view, self._job.snapshot, self._columns, table, cell_of_record
-        )
+        session, snapshot = self._job.session, self._job.snapshot
+        named = zip(self._columns, self.view.quasi_identifiers, strict=True)
+        inside = " AND ".join(column.covers(name) for column, name in named)
+        numbered, (its_cell,) = with_numbers(session, snapshot.table, (1, f"r.{snapshot.record}"))
+        with fixed_labels(session), roomy(session):
+            row = fetch_one(
+                session,
+                f"SELECT count(*) AS n FROM {numbered} AS s JOIN {table.table} AS c"
+                f" ON c.{table.number} = s.{its_cell} WHERE NOT ({inside})",
+                int4_bytes(cell_of_record),
+            )
+        return int(row["n"])
 
     def finish(self, table: CellTable, written: Written) -> Written:
         """Drop what is no longer needed, and complete what was written."""

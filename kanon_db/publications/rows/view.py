@@ -6,7 +6,7 @@ layout and the way they are written are the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -19,16 +19,11 @@ from kanon_db.declaration import unknown
 from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.kind import Job, Kind
 from kanon_db.publications.relations import check_relations
-from kanon_db.publications.results import Check
+from kanon_db.publications.results import Check, Examination
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session, fetch_one
 from kanon_db.session.settings import roomy
 from kanon_db.transfer.columns import ColumnType, int4_bytes, inverse_permutation, with_numbers
-
-
-def view_of(session: Session, publication: Publication) -> RowView:
-    """Find the relations of a publication."""
-    return RowView.of(session, published_schema(session), publication.name, publication.layout)
 
 
 @dataclass(frozen=True)
@@ -43,6 +38,8 @@ class RowKind(Kind):
     """A kind that publishes all columns but the identifiers, in a materialized view."""
 
     suffixes = ROW_SUFFIXES
+    examine_rows: Callable[[Session, RowView, Publication], Examination]
+    """Checks what the kind promises of its rows, and measures them, using only the view."""
 
     def prepare(self, request: Any, source: Source) -> None:
         """Refuse weights of columns that are not quasi-identifiers."""
@@ -51,6 +48,22 @@ class RowKind(Kind):
     def columns(self, source: Source, types: Mapping[str, ColumnType]) -> list[str]:
         """Read all columns but the identifiers."""
         return [column for column in types if column not in source.identifiers]
+
+    def examine(
+        self,
+        session: Session,
+        publication: Publication,
+        *,
+        is_new: bool = False,  # noqa: ARG002
+    ) -> Examination:
+        """Check that the relations are those that were published, and only then read the rows."""
+        schema = published_schema(session)
+        view = RowView.of(session, schema, publication.name, publication.layout)
+        relations = check_row_view(session, view)
+        if not all(check.holds for check in relations):
+            return Examination(relations, {})
+        examined = self.examine_rows(session, view, publication)
+        return Examination([*relations, *examined.checks], examined.metrics)
 
 
 def check_k(job: Job[Any], k: int) -> None:

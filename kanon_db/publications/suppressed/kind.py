@@ -10,18 +10,16 @@ import numpy as np
 
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
 from kanon_db.algorithms.suppression import LEFT_OVER, PatternSet, Suppression, identical_rows
-from kanon_db.catalog.entries import Publication, Source
+from kanon_db.catalog.entries import Source
 from kanon_db.counting.layout import RowView
 from kanon_db.metrics.suppression import usefulness_loss
 from kanon_db.publications.kind import Found, Job, Written, run_method
-from kanon_db.publications.results import Examination
 from kanon_db.publications.rows.view import (
     CellTable,
     RowKind,
     check_k,
     finish_rows,
     layout_of,
-    view_of,
     write_row_view,
 )
 from kanon_db.publications.suppressed import methods
@@ -42,6 +40,8 @@ class Suppressed(RowKind):
     **Source:** [PG] Sections 1 and 2. A kept cell is published as the first of the values that
     are equal for its type; otherwise 1.0 and 1.00 would distinguish two rows of a class.
     """
+
+    examine_rows = staticmethod(examine_suppressed)
 
     def prepare(self, request: SuppressedRequest, source: Source) -> None:
         """Refuse patterns, rules and weights that do not fit the quasi-identifiers."""
@@ -93,21 +93,6 @@ class Suppressed(RowKind):
             layout=layout,
             metrics=metrics,
             parameters={"patterns": None if is_any else list(data.patterns.texts)},
-        )
-
-    def examine(
-        self,
-        session: Session,
-        publication: Publication,
-        *,
-        is_new: bool = False,  # noqa: ARG002
-    ) -> Examination:
-        """See :func:`examine_suppressed`."""
-        return examine_suppressed(
-            session,
-            view_of(session, publication),
-            publication.parameters,
-            records=publication.records,
         )
 
 

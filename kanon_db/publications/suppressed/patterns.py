@@ -9,12 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kanon_db.algorithms.suppression import (
-    PatternSet,
-    all_patterns,
-    expand_rules,
-    parse_patterns,
-)
+from kanon_db.algorithms.suppression import PatternSet, all_patterns, expand_rules, parse_patterns
 from kanon_db.catalog.entries import Source
 from kanon_db.catalog.sources import open_source
 from kanon_db.publications.rows.view import weights_of
