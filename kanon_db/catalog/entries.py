@@ -22,7 +22,7 @@ class Source:
     sensitive: str | None
     identifiers: tuple[str, ...]
     attributes: Mapping[str, Mapping[str, Any]]
-    columns: tuple[str, ...] | None
+    columns: tuple[str, ...]
 
     def is_categorical(self, column: str) -> bool:
         """Whether a column was registered as categorical, whatever its type."""
@@ -83,7 +83,7 @@ def find_source(session: Session, relation: Relation) -> Source:
         )
     (row,) = rows
     lists = ("quasi_identifiers", "identifiers", "columns")
-    described = {key: None if row[key] is None else tuple(row[key]) for key in lists}
+    described = {key: tuple(row[key]) for key in lists}
     attributes = json.loads(row["attributes"])
     return Source(**{**row, **described, "relation": relation, "attributes": attributes})
 

@@ -69,7 +69,7 @@ def register_source(
     PermissionDeniedError
         When the current role cannot read the columns.
     InUseError
-        When there are publications of the source.
+        When there are publications of the source, unless only identifiers are added.
     """
     relation, oid, kind = find_relation(session, source)
     if kind == "t":
@@ -97,7 +97,9 @@ def register_source(
         _check_attribute(session, types[column], attribute)
 
     _lock_source(session, relation, exclusive=True)
-    _refuse_while_published(session, relation)
+    _refuse_while_published(
+        session, relation, (list(quasi_identifiers), sensitive, described), set(identifiers)
+    )
     try:
         row = fetch_one(
             session,
@@ -162,14 +164,17 @@ def open_source(session: Session, source: str) -> tuple[Source, dict[str, Column
             detail=f"{relation} has no {', '.join(missing)}",
             hint="register it again with the columns that it has",
         )
-    if registered.columns is not None and set(registered.columns) != types.keys():
+    if registered.columns != tuple(types):
         added = [column for column in types if column not in registered.columns]
         gone = [column for column in registered.columns if column not in types]
         raise SchemaMismatchError(
             "the source's columns have changed since it was registered",
             detail=f"{relation}: {len(added)} added ({', '.join(added)}),"
-            f" {len(gone)} gone ({', '.join(gone)})",
-            hint="register it again, and say which of them identify people",
+            f" {len(gone)} gone ({', '.join(gone)})"
+            if added or gone
+            else f"{relation}: its columns are in another order",
+            hint="register it again, and say which of them identify people; if more than"
+            " identifiers changes, drop its publications first, in the same transaction",
         )
     return registered, types
 
@@ -248,7 +253,21 @@ def _check_readable(session: Session, relation: Relation, oid: str, columns: Seq
         )
 
 
-def _refuse_while_published(session: Session, relation: Relation) -> None:
+def _refuse_while_published(
+    session: Session,
+    relation: Relation,
+    described: tuple[list[str], str | None, dict[str, Any]],
+    identifiers: set[str],
+) -> None:
+    """Publications stay true when identifiers are added: those are only left out of new ones."""
+    try:
+        old = find_source(session, relation)
+    except NotFoundError:
+        return
+    if described == (list(old.quasi_identifiers), old.sensitive, old.attributes) and (
+        identifiers.issuperset(old.identifiers)
+    ):
+        return
     rows = session.fetch(
         "SELECT name FROM kanon.publication"
         " WHERE source_schema = $1::text AND source_relation = $2::text ORDER BY name",

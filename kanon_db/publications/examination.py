@@ -19,8 +19,11 @@ def verify(session: Session, name: str) -> list[Check]:
         When there is no such publication, or the role may not read it.
     """
     publication = find_publication(session, name)
+    checks = _examine(session, publication).checks
     accepted = publication.parameters.get("accept", {})
-    return _examine(session, publication).checks + [
+    if not isinstance(accepted, dict):
+        return [*checks, Check("accepted risks are recorded", "an object", "none", holds=False)]
+    return checks + [
         Check(f"accepted risk: {risk}", RISKS.get(risk, ""), f"because: {reason}", holds=True)
         for risk, reason in accepted.items()
     ]

@@ -4,10 +4,36 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.specification import PrivacySpecification
+from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.results import Check
 from kanon_db.session.protocol import Row, Session, fetch_one
 from kanon_db.transfer.labels import fixed_labels, label
+
+
+def share_unbounded(privacy: FPrimePrivacy, counts: IntArray) -> float:
+    """Return the share of the records whose value has a threshold of 1.
+
+    Raises
+    ------
+    InvalidParameterError
+        When that is so for every record: such a specification protects nobody.
+    """
+    unbounded: int = sum(
+        count
+        for count, threshold in zip(counts.tolist(), privacy.thresholds, strict=True)
+        if threshold >= 1
+    )
+    records = int(counts.sum())
+    if unbounded == records > 0:
+        raise InvalidParameterError(
+            "the privacy specification bounds no value",
+            detail=f"the threshold is 1 for all {len(counts)} values, so it protects nobody",
+            hint="lower theta, or add a general rule such as default or l",
+        )
+    return unbounded / max(records, 1)
 
 
 def measure_exposure(

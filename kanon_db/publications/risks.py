@@ -15,14 +15,23 @@ RISKS: Final[Mapping[str, str]] = {
 """What each risk means."""
 
 
+_LONGEST: Final = 1000
+
+
+def _is_reason(text: str) -> bool:
+    """Readers see it in their terminal: nothing that is invisible or moves the cursor."""
+    return len(text) <= _LONGEST and text.isprintable() and any(map(str.isalnum, text))
+
+
 def _read_accepted(given: Mapping[str, Any]) -> dict[str, str]:
     for name, reason in given.items():
         if name not in RISKS:
             raise unknown("risk", name, list(RISKS))
-        if not isinstance(reason, str) or not reason.strip():
+        if not (isinstance(reason, str) and _is_reason(reason)):
             raise InvalidParameterError(
                 "a risk is accepted with a reason", detail=f'risk "{name}"',
-                hint=f'write {{"{name}": "why this is acceptable here"}}',
+                hint=f'write {{"{name}": "why this is acceptable here"}}: one line of at most'
+                f" {_LONGEST:,} characters",
             )  # fmt: skip
     return dict(given)
 
@@ -44,6 +53,7 @@ def accepted_risks(accepted: Mapping[str, str], taken: Sequence[str]) -> dict[st
             raise RiskError(
                 f"a known risk is not accepted: {name}",
                 detail=RISKS[name],
-                hint=f'to publish all the same: accept => {{"{name}": "why this is acceptable"}}',
+                hint="to publish all the same, say why (--accept in the shell): accept =>"
+                f""" '{{"{name}": "why this is acceptable"}}'""",
             )
     return {name: accepted[name] for name in taken}

@@ -7,8 +7,24 @@ down_revision = "0002"
 
 
 def upgrade() -> None:
-    # NULL for sources that were registered before: what columns they had is not known.
-    op.execute("ALTER TABLE kanon.source ADD columns text[]")
+    # What columns registered sources had is not known: from now on, changes of these are noticed.
+    op.execute("ALTER TABLE kanon.source ADD columns text[] NOT NULL DEFAULT '{}'")
+    op.execute("""
+        UPDATE kanon.source SET columns = ARRAY(
+            SELECT attname::text FROM pg_catalog.pg_attribute
+            WHERE attrelid = pg_catalog.to_regclass(
+                    quote_ident(schema_name) || '.' || quote_ident(relation_name))
+              AND attnum > 0 AND NOT attisdropped
+            ORDER BY attnum)
+    """)
+    op.execute("""
+        UPDATE kanon.publication SET
+            parameters = parameters || '{"accept": {"uninformed_reader":
+                "published before this risk had to be accepted"}}',
+            guarantee = guarantee
+                || ', by readers who do not know how records were put into buckets'
+        WHERE kind = 'buckets' AND parameters ->> 'assignment' = 'local'
+    """)
     op.execute("ALTER TABLE kanon.publication ADD source_metrics jsonb NOT NULL DEFAULT '{}'")
     op.execute("""
         UPDATE kanon.publication SET source_metrics = coalesce((

@@ -5,12 +5,13 @@ Each test is named after the finding that it keeps from coming back.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from kanon_db.errors import RiskError
+from kanon_db.errors import IneligibleError, InUseError, RiskError
 from tests.integration.parties import (
     Functions,
     Package,
@@ -56,7 +57,8 @@ def test_minimality_of_local_buckets_is_a_risk_that_must_be_accepted(parties: Pa
             "data.people", "local", privacy={"default": 0.9}, assignment="local"
         )
     assert "do not know how records were put into buckets" in refused.value.detail
-    assert 'accept => {"uninformed_reader"' in refused.value.hint
+    assert """accept => '{"uninformed_reader": """ in refused.value.hint
+    assert "--accept" in refused.value.hint
     assert remains(parties.admin) == []
 
 
@@ -81,7 +83,10 @@ def test_a_risk_that_is_not_taken_is_not_kept(parties: Parties) -> None:
 @pytest.mark.parametrize(
     "accept",
     ['{"uninformed_raeder": "why"}', '{"uninformed_reader": ""}', '{"uninformed_reader": " "}',
-     '{"uninformed_reader": true}', '["uninformed_reader"]', '"uninformed_reader"'],
+     '{"uninformed_reader": true}', '{"uninformed_reader": "a\\u001b[2J"}',
+     '{"uninformed_reader": "two\\nlines"}', '{"uninformed_reader": "\\u200b"}',
+     f'{{"uninformed_reader": "{"long" * 251}"}}',
+     '["uninformed_reader"]', '"uninformed_reader"'],
 )  # fmt: skip
 def test_risks_are_accepted_by_name_with_a_reason(parties: Parties, accept: str) -> None:
     assert sqlstate_of(lambda: local(parties, accept=accept)) == INVALID
@@ -94,6 +99,19 @@ def test_risks_are_accepted_by_name_with_a_reason(parties: Parties, accept: str)
 def test_thresholds_that_bind_no_value_are_refused(parties: Parties, privacy: str) -> None:
     publish = lambda **given: Functions(parties.publisher).publish(
         "data.people", "p", privacy=privacy, **given
+    )
+    assert sqlstate_of(publish) == INVALID
+    assert sqlstate_of(lambda: publish(dry_run=True)) == INVALID
+
+
+@pytest.mark.parametrize(
+    "constraints",
+    ['{"l": 1}', '{"entropy_l": 1}', '{"t": 1}', '{"default": 1}', '{"theta": 50}',
+     '{"l": 2, "default": 1}'],
+)  # fmt: skip
+def test_constraints_that_bind_no_value_are_refused(parties: Parties, constraints: str) -> None:
+    publish = lambda **given: Functions(parties.publisher).generalize(
+        "data.people", "p", k=3, constraints=constraints, options='{"time_limit": 1}', **given
     )
     assert sqlstate_of(publish) == INVALID
     assert sqlstate_of(lambda: publish(dry_run=True)) == INVALID
@@ -126,6 +144,7 @@ def test_certain_people_are_counted_and_said(parties: Parties) -> None:
     assert f"the value of {certain} people is certain" in published["guarantee"]
     assert f"the threshold is 1 for {share:.1%} of the records" in published["guarantee"]
     assert any(f"the value of {certain} people is certain" in text for text in heard)
+    assert any(f"the threshold is 1 for {share:.1%} of the records" in text for text in heard)
     (line,) = [
         line for line in Functions(parties.analyst).verify("p") if "value is certain" in line[0]
     ]
@@ -159,6 +178,75 @@ def test_columns_that_changed_since_registration_are_not_published(
         kanon.suppress("data.changing", "p", k=3)
     finally:
         fetch(parties.admin, "DROP TABLE data.changing")
+
+
+def test_columns_that_swapped_their_names_are_not_published(parties: Parties) -> None:
+    """The identifier would be published under the other's name."""
+    kanon = Functions(parties.publisher)
+    create_table(parties.publisher, "data.swapped", "name text, note text, age int, sick text", [])
+    try:
+        fetch(
+            parties.publisher,
+            "INSERT INTO data.swapped SELECT name, 'a', age, sick FROM data.people",
+        )
+        kanon.register("data.swapped", ["age"], "sick", ["name"])
+        for old, new in (("name", "other"), ("note", "name"), ("other", "note")):
+            fetch(parties.publisher, f"ALTER TABLE data.swapped RENAME {old} TO {new}")
+        assert sqlstate_of(lambda: kanon.suppress("data.swapped", "p", k=3)) == MISMATCH
+    finally:
+        fetch(parties.admin, "DROP TABLE data.swapped")
+
+
+def test_identifiers_can_be_added_while_there_are_publications(parties: Parties) -> None:
+    """Else one publisher's new column would wait until all others have dropped theirs."""
+    kanon = Functions(parties.publisher)
+    create_table(parties.publisher, "data.growing", "name text, age int, sick text", [])
+    try:
+        fetch(parties.publisher, "INSERT INTO data.growing SELECT name, age, sick FROM data.people")
+        kanon.register("data.growing", ["age"], "sick", ["name"])
+        kanon.suppress("data.growing", "p", k=3)
+        fetch(parties.publisher, "ALTER TABLE data.growing ADD ssn text")
+        refresh = lambda: kanon.suppress("data.growing", "p", k=3, replace=True)
+        assert sqlstate_of(refresh) == MISMATCH
+        for fewer in ([], ["ssn"]):
+            register = lambda: kanon.register("data.growing", ["age"], "sick", fewer)
+            assert sqlstate_of(register) == InUseError.sqlstate
+        kanon.register("data.growing", ["age"], "sick", ["name", "ssn"])
+        refresh()
+        assert "ssn" not in value(parties.admin, "SELECT to_jsonb(p) FROM published.p LIMIT 1")
+        kanon.drop("p")
+    finally:
+        fetch(parties.admin, "DROP TABLE data.growing")
+
+
+def test_other_publishers_do_not_read_metrics_of_the_source(parties: Parties) -> None:
+    Functions(parties.publisher).generalize("data.people", "p", k=5, options='{"time_limit": 1}')
+    select = "SELECT source_metrics FROM kanon.publication"
+    assert sqlstate_of(lambda: fetch(parties.publisher, select)) == "42501"
+    assert sqlstate_of(lambda: fetch(parties.publisher, "TABLE kanon.publication")) == "42501"
+
+
+def test_an_altered_record_of_accepted_risks_fails_verification(parties: Parties) -> None:
+    local(parties, accept=f'{{"uninformed_reader": "{REASON}"}}')
+    for altered in ('"x"', "null", "[]"):
+        fetch(
+            parties.publisher,
+            "UPDATE kanon.publication SET parameters ="
+            f""" parameters || '{{"accept": {altered}}}'::jsonb""",
+        )
+        assert not all(holds for *_, holds in Functions(parties.analyst).verify("local"))
+
+
+def test_a_refusal_does_not_advise_what_is_refused(parties: Parties) -> None:
+    """With one value in more than half of the records, no whole l above 1 is possible."""
+    publish = lambda privacy: Package(parties.publisher).kanon.publish_buckets(
+        "data.people", "p", privacy=privacy
+    )
+    with pytest.raises(IneligibleError) as refused:
+        publish({"l": 4})
+    advised = re.fullmatch(r"lower l to (1\.\d+)", refused.value.hint or "")
+    assert advised is not None
+    publish({"l": advised[1]})
 
 
 def test_metrics_of_the_source_are_the_publishers(parties: Parties) -> None:

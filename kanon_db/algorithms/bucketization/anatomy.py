@@ -61,7 +61,9 @@ def anatomy(counts: npt.ArrayLike, l: int) -> BucketSetting:
             "no publication can satisfy l-diversity",
             detail=f"l = {l}; {n_broken} of {checked.size} sensitive values have more than "
             f"{n_records // l:,} of {n_records:,} records",
-            hint=f"lower l to {n_records // largest}",
+            hint=f"lower l to {n_records // largest}"
+            if 2 * largest <= n_records
+            else "one value has more than half of the records; use another method and privacy",
         )
     if n_records == 0:
         return BucketSetting.of([], [])

@@ -16,7 +16,13 @@ import numpy.typing as npt
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.setting import record_counts
 from kanon_db.algorithms.ground.arrays import IntArray
-from kanon_db.algorithms.ground.exact import exact_number, exact_text, read_json, rounded_up
+from kanon_db.algorithms.ground.exact import (
+    exact_number,
+    exact_text,
+    read_json,
+    rounded_down,
+    rounded_up,
+)
 from kanon_db.errors import IneligibleError, InvalidParameterError
 
 _RULES = ("theta", "base", "default", "l", "null")
@@ -241,13 +247,17 @@ class PrivacySpecification:
         frequencies = [Fraction(count, n_records) for count in counts.tolist()]
         table = list(zip(values, frequencies, strict=True))
         remedies = []
+        if len(table) == 1:
+            return ["the table has a single value, which no publication hides"]
         # A general rule allows every value it governs if it allows the most frequent one: this
         # is plain for a constant threshold, and theta f + base < f only happens for theta < 1.
         top = max(
             (f for value, f in table if self._own_threshold(value) is None), default=Fraction(0)
         )
         if self.l is not None and 1 / self.l < top:
-            remedies.append(f"lower l to {1 // top}")
+            whole = 1 // top  # of a smaller l, digits of what exceeds 1: l = 1 protects nobody
+            lowered = whole if whole > 1 else 1 + Fraction(rounded_down(1 / top - 1))
+            remedies.append(f"lower l to {exact_text(Fraction(lowered))}")
         if self.default is not None and self.default < top:
             remedies.append(f"raise default to {rounded_up(top)}")
         if self._is_linear and self._linear_threshold(top) < top:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from decimal import ROUND_CEILING, Context, Decimal, Inexact
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, Inexact
 from fractions import Fraction
 from math import isfinite
 from typing import Any
@@ -162,6 +162,21 @@ def rounded_up(number: Fraction) -> str:
     >>> rounded_up(Fraction(1, 3))
     '0.334'
     """
-    up = Context(prec=3, rounding=ROUND_CEILING)
-    quotient = up.divide(Decimal(number.numerator), Decimal(number.denominator))
+    return _rounded(number, ROUND_CEILING)
+
+
+def rounded_down(number: Fraction) -> str:
+    """Write a number in decimals, rounded down to three significant digits.
+
+    Examples
+    --------
+    >>> rounded_down(Fraction(2, 3))
+    '0.666'
+    """
+    return _rounded(number, ROUND_FLOOR)
+
+
+def _rounded(number: Fraction, rounding: str) -> str:
+    context = Context(prec=3, rounding=rounding)
+    quotient = context.divide(Decimal(number.numerator), Decimal(number.denominator))
     return f"{quotient.normalize():f}"

@@ -15,12 +15,21 @@ import numpy as np
 from kanon_db.algorithms.bucketization.specification import PrivacySpecification
 from kanon_db.algorithms.ground.arrays import AnyIntArray
 from kanon_db.publications.buckets.bitmaps import count_bitmap_differences
-from kanon_db.publications.buckets.exposed import count_certain
 from kanon_db.publications.buckets.tables import BucketTables
 from kanon_db.publications.exposure import check_exposure, measure_exposure
 from kanon_db.publications.relations import check_relations
 from kanon_db.publications.results import Check, Examination
 from kanon_db.session import Session, fetch_one
+
+
+def count_certain(session: Session, tables: BucketTables) -> int:
+    """Count the people whose bucket has no other value than theirs, from the SAT alone."""
+    row = fetch_one(
+        session,
+        f"SELECT coalesce(sum({tables.count}), 0)::int8 AS n FROM {tables.sat}"
+        f" WHERE {tables.count} = {tables.size(tables.bucket_id)}",
+    )
+    return int(row["n"])
 
 
 def examine_buckets(

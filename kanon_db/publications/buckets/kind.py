@@ -13,12 +13,12 @@ from kanon_db.catalog.entries import Publication, Source
 from kanon_db.catalog.sources import require_sensitive
 from kanon_db.publications.buckets import methods
 from kanon_db.publications.buckets.bitmaps import write_bitmaps
-from kanon_db.publications.buckets.examine import examine_buckets
-from kanon_db.publications.buckets.exposed import count_certain, share_unbounded
+from kanon_db.publications.buckets.examine import count_certain, examine_buckets
 from kanon_db.publications.buckets.methods import Plan, SensitiveValues, plan_of
 from kanon_db.publications.buckets.request import BucketRequest
 from kanon_db.publications.buckets.tables import SUFFIXES, BucketTables, layout_of, tables_of
 from kanon_db.publications.buckets.writing import number_buckets, write_qit, write_sat, write_view
+from kanon_db.publications.exposure import share_unbounded
 from kanon_db.publications.kind import Found, Job, Kind, Written, run_method
 from kanon_db.publications.results import Examination
 from kanon_db.randomness import SecureRandom
@@ -109,14 +109,17 @@ class Buckets(Kind):
         session.step("gathering statistics")
         session.fetch(f"ANALYZE {tables.qit}, {tables.sat}")
         certain = count_certain(session, tables)
+        unbounded = assigned.unbounded if plan.l is None else 0.0
+        if unbounded:
+            session.warn(f"the threshold is 1 for {unbounded:.1%} of the records: no bound")
         if certain:
             session.warn(f"the value of {certain} people is certain: their buckets have no other")
         return Written(
-            _guarantee(job.request, plan, certain, assigned.unbounded),
+            _guarantee(job.request, plan, certain, unbounded),
             tables.relations,
             layout=layout,
             parameters={} if plan.l is None else {"l": plan.l},
-            metrics={"unbounded_share": assigned.unbounded},
+            metrics={"unbounded_share": unbounded},
         )
 
     def examine(

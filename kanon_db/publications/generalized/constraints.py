@@ -14,6 +14,7 @@ from kanon_db.algorithms.ground.arrays import CodeArray
 from kanon_db.algorithms.ground.exact import exact_number
 from kanon_db.algorithms.recoding.constraints import Constraint
 from kanon_db.errors import InvalidParameterError
+from kanon_db.publications.exposure import share_unbounded
 from kanon_db.transfer.snapshot import DistinctValues
 
 _OWN: Final = ("l", "entropy_l", "t", "distance")
@@ -57,7 +58,7 @@ class ClassConstraints:
             raise InvalidParameterError("constraints are empty", hint=_HINT)
         l = given.get("l")
         if l is not None and (isinstance(l, bool) or not isinstance(l, int) or l < 1):
-            raise InvalidParameterError("l must be a whole number of at least 1", hint=_HINT)
+            raise InvalidParameterError("l must be a whole number of at least 2", hint=_HINT)
         distance = given.get("distance", "equal")
         if distance not in ("equal", "ordered") or ("distance" in given and "t" not in given):
             raise InvalidParameterError("distance must be equal or ordered and needs t", hint=_HINT)
@@ -87,6 +88,7 @@ class ClassConstraints:
         f_prime = None
         if self.privacy is not None:
             f_prime = self.privacy.thresholds(values.labels, values.counts)
+            share_unbounded(f_prime, values.counts)
         return Constraint(
             codes.astype(np.int64),
             len(values.labels),

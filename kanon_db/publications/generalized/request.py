@@ -30,8 +30,10 @@ def _read_constraints(given: Mapping[str, Any]) -> ClassConstraints:
     from kanon_db.publications.generalized.constraints import ClassConstraints  # loads numpy
 
     constraints = ClassConstraints.parse(given)
-    if constraints.l == 1:
-        raise InvalidParameterError("l must be at least 2: every class has one value")
+    if constraints.l == 1 or constraints.entropy_l == 1:
+        raise InvalidParameterError("l must be above 1: every class has at least one value")
+    if constraints.t == 1:
+        raise InvalidParameterError("t must be below 1: no class is farther from the table")
     return constraints
 
 
