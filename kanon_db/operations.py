@@ -162,8 +162,8 @@ _OTHERS: Final = (
         "describe microdata: quasi-identifiers, sensitive attribute, identifiers; returns its id",
         "kanon_db.catalog.sources:register_source", value("bigint"),
         request=RegisterRequest, command=("register",),
-        details="A source that is registered again gets the new description, unless it has"
-        " publications.",
+        details="A source that is registered again gets the new description. If it has"
+        " publications, only columns that were added at its end can get a role, as identifiers.",
     ),
     Operation(
         "suppression_patterns",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from kanon_db.catalog.entries import Source, find_source
@@ -69,7 +70,8 @@ def register_source(
     PermissionDeniedError
         When the current role cannot read the columns.
     InUseError
-        When there are publications of the source, unless only identifiers are added.
+        When there are publications of the source, unless all that is new are columns at its end,
+        some of them identifiers.
     """
     relation, oid, kind = find_relation(session, source)
     if kind == "t":
@@ -97,9 +99,12 @@ def register_source(
         _check_attribute(session, types[column], attribute)
 
     _lock_source(session, relation, exclusive=True)
-    _refuse_while_published(
-        session, relation, (list(quasi_identifiers), sensitive, described), set(identifiers)
-    )
+    new = Source(
+        0, relation, tuple(quasi_identifiers), sensitive, tuple(identifiers), described,
+        tuple(types),
+    )  # fmt: skip
+    if not _only_adds_columns(session, new):
+        _refuse_while_published(session, relation)
     try:
         row = fetch_one(
             session,
@@ -150,7 +155,7 @@ def open_source(session: Session, source: str) -> tuple[Source, dict[str, Column
     NotFoundError
         When there is no such relation, or it was not registered.
     SchemaMismatchError
-        When it has since lost a quasi-identifier or the sensitive attribute.
+        When its columns have since been added, renamed, dropped or put into another order.
     """
     relation, oid, _ = find_relation(session, source)
     _lock_source(session, relation, exclusive=False)
@@ -253,21 +258,23 @@ def _check_readable(session: Session, relation: Relation, oid: str, columns: Seq
         )
 
 
-def _refuse_while_published(
-    session: Session,
-    relation: Relation,
-    described: tuple[list[str], str | None, dict[str, Any]],
-    identifiers: set[str],
-) -> None:
-    """Publications stay true when identifiers are added: those are only left out of new ones."""
+def _only_adds_columns(session: Session, new: Source) -> bool:
+    """Whether no column that a publication may show gets another role."""
     try:
-        old = find_source(session, relation)
+        old = find_source(session, new.relation)
     except NotFoundError:
-        return
-    if described == (list(old.quasi_identifiers), old.sensitive, old.attributes) and (
-        identifiers.issuperset(old.identifiers)
-    ):
-        return
+        return False
+    shown = replace(
+        new,
+        source_id=old.source_id,
+        identifiers=tuple(name for name in new.identifiers if name in old.columns),
+        columns=new.columns[: len(old.columns)],
+    )
+    is_same = replace(shown, identifiers=old.identifiers) == old
+    return bool(old.columns) and is_same and set(shown.identifiers) == set(old.identifiers)
+
+
+def _refuse_while_published(session: Session, relation: Relation) -> None:
     rows = session.fetch(
         "SELECT name FROM kanon.publication"
         " WHERE source_schema = $1::text AND source_relation = $2::text ORDER BY name",

@@ -197,23 +197,43 @@ def test_columns_that_swapped_their_names_are_not_published(parties: Parties) ->
         fetch(parties.admin, "DROP TABLE data.swapped")
 
 
-def test_identifiers_can_be_added_while_there_are_publications(parties: Parties) -> None:
-    """Else one publisher's new column would wait until all others have dropped theirs."""
+def test_new_columns_can_be_identifiers_while_there_are_publications(parties: Parties) -> None:
+    """Else one publisher's new column would wait until all others have dropped theirs.
+
+    But no column that a publication shows becomes an identifier: those are never published.
+    """
     kanon = Functions(parties.publisher)
-    create_table(parties.publisher, "data.growing", "name text, age int, sick text", [])
+    create_table(parties.publisher, "data.growing", "name text, note text, age int, sick text", [])
+    register = lambda *identifiers: kanon.register("data.growing", ["age"], "sick", identifiers)
+    refused = lambda *identifiers: sqlstate_of(lambda: register(*identifiers))
     try:
-        fetch(parties.publisher, "INSERT INTO data.growing SELECT name, age, sick FROM data.people")
-        kanon.register("data.growing", ["age"], "sick", ["name"])
+        fetch(
+            parties.publisher,
+            "INSERT INTO data.growing SELECT name, 'a', age, sick FROM data.people",
+        )
+        register("name")
         kanon.suppress("data.growing", "p", k=3)
         fetch(parties.publisher, "ALTER TABLE data.growing ADD ssn text")
         refresh = lambda: kanon.suppress("data.growing", "p", k=3, replace=True)
         assert sqlstate_of(refresh) == MISMATCH
-        for fewer in ([], ["ssn"]):
-            register = lambda: kanon.register("data.growing", ["age"], "sick", fewer)
-            assert sqlstate_of(register) == InUseError.sqlstate
-        kanon.register("data.growing", ["age"], "sick", ["name", "ssn"])
+        for identifiers in ([], ["ssn"], ["name", "note"], ["name", "note", "ssn"]):
+            assert refused(*identifiers) == InUseError.sqlstate
+        register("name", "ssn")
         refresh()
-        assert "ssn" not in value(parties.admin, "SELECT to_jsonb(p) FROM published.p LIMIT 1")
+        shown = value(parties.admin, "SELECT to_jsonb(p) FROM published.p LIMIT 1")
+        assert "note" in shown
+        assert "ssn" not in shown
+        fetch(parties.publisher, "ALTER TABLE data.growing RENAME note TO remark")
+        assert refused("name", "ssn", "remark") == InUseError.sqlstate
+        # Neither unknown columns nor a description that is gone is taken for one without change.
+        fetch(
+            parties.publisher,
+            "UPDATE kanon.source SET columns = '{}', identifiers = '{}'"
+            " WHERE relation_name = 'growing'",
+        )
+        assert refused("name", "ssn", "remark") == InUseError.sqlstate
+        fetch(parties.publisher, "DELETE FROM kanon.source WHERE relation_name = 'growing'")
+        assert refused("name", "ssn", "remark") == InUseError.sqlstate
         kanon.drop("p")
     finally:
         fetch(parties.admin, "DROP TABLE data.growing")
