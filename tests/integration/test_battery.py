@@ -27,7 +27,9 @@ def people(parties: Parties) -> None:
         "number int, name text, age int, sex text, sick text",
         PEOPLE,
     )
-    Functions(parties.publisher).register("data.people", ["age", "sex"], "sick", ["name"])
+    Functions(parties.publisher).register(
+        "data.people", ["age", "sex"], "sick", ["name"], insensitive=["number"]
+    )
 
 
 @pytest.fixture(autouse=True)
