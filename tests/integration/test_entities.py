@@ -133,11 +133,12 @@ def test_people_are_counted_again_before_anything_is_published(
     kanon: Functions | Package, parties: Parties, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An algorithm that counts records is caught by SQL that has nothing to do with it."""
-    unchecked = lambda microdata, classes, k, constraint, pulse: Generalization(np.array(classes))
+
+    def unchecked(_table: object, classes: np.ndarray, *_: object, **__: object) -> Generalization:
+        return Generalization(classes)
+
     monkeypatch.setattr(generalized, "enforce", unchecked)
-    monkeypatch.setattr(
-        generalized, "one_of_each", lambda table, codes: (table, np.arange(codes.size))
-    )
+    monkeypatch.setattr(generalized, "one_of_each", lambda table, who: (table, np.arange(who.size)))
     publish = lambda **given: kanon.generalize("data.visits", "p", k=4, refine=False, **given)
     with pytest.raises(VerificationError, match="failed their verification") as caught:
         publish()

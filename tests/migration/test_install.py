@@ -27,6 +27,7 @@ from kanon_db.installation.resources import resource_directory
 from tests.integration.parties import (
     Connection,
     Functions,
+    columns_of,
     create_table,
     fetch,
     gathered,
@@ -145,6 +146,11 @@ def test_upgrade_of_a_dump(dsn: str, admin: Connection, installed_dsn: str, stat
     assert before == (
         value(admin, oid), fetch(admin, entries.format("metrics || source_metrics")),
     )  # fmt: skip
+    # Columns without a role were published; now each must be named to be published again.
+    assert fetch(admin, "SELECT insensitive, entity FROM kanon.source") == [([], None)]
+    was_shown = {"number", "age", "sex", "sick"}
+    for name in ("before_f", "before_g", "before_p"):
+        assert was_shown <= set(columns_of(admin, f"published.{name}"))
     columns = "SELECT columns FROM kanon.source"
     names_of = "SELECT array_agg(attname::text ORDER BY attnum) FROM pg_attribute WHERE attnum > 0"
     assert value(admin, columns) == value(
@@ -158,6 +164,11 @@ def test_upgrade_of_a_dump(dsn: str, admin: Connection, installed_dsn: str, stat
         estimate, _, lower, upper = kanon.estimate(f"SELECT COUNT(*) FROM {name} WHERE sex = 'f'")
         assert lower <= estimate <= upper
     kanon.publish("public.people", "before_b", privacy='{"l": 2}', replace=True)
+    kanon.freeform("public.people", "before_f", k=3, replace=True)
+    kanon.generalize("public.people", "before_g", k=3, replace=True)
+    kanon.suppress("public.people", "before_p", k=3, replace=True)
+    for name in ("before_f", "before_g", "before_p"):
+        assert not {"number", "name"} & set(columns_of(admin, f"published.{name}"))
     for name in names:
         kanon.drop(name)
     fetch(admin, "DROP TABLE public.people")
