@@ -38,35 +38,35 @@ def warn_of_roles(session: Session, source: Source) -> None:
     ----------
     session : Session
     source : Source
-        Values of its columns are only counted. A column that cannot be read is warned of, too.
+        Values of its columns are only counted. If they cannot be read, that is warned of, too.
     """
     if source.without_role:
         session.warn(
             f"columns without a role are not published: {_listed(source.without_role)}; name those"
             " that are to be published as they are as insensitive"
         )
-    session.step("looking for columns that identify people")
-    if source.sensitive is not None:
-        for column in source.quasi_identifiers:
-            share = _share_unique(session, source.relation, column)
-            if share >= _MOST_UNIQUE:
-                session.warn(
-                    f'quasi-identifier "{column}" is nearly unique ({share:.0%} of its values occur'
-                    " once): buckets show quasi-identifiers as they are, so that whoever knows this"
-                    " one finds a person's row, and reads all the others; make it an identifier,"
-                    " leave it without a role, or publish generalized rows instead"
-                )
+    shown_by_buckets = [] if source.sensitive is None else source.quasi_identifiers
+    named = [column for column in source.insensitive if looks_identifying(column)]
+    unique = _nearly_unique(session, source.relation, [*shown_by_buckets, *source.insensitive])
+    for column in shown_by_buckets:
+        if column in unique:
+            session.warn(
+                f'quasi-identifier "{column}" is nearly unique ({unique[column]:.0%} of its values'
+                " occur once): buckets show quasi-identifiers as they are, so that whoever knows"
+                " this one finds a person's row, and reads all the others; make it an identifier,"
+                " leave it without a role, or publish generalized rows instead"
+            )
     for column in source.insensitive:
-        if looks_identifying(column):
+        if column in named:
             session.warn(
                 f'insensitive column "{column}" has a name like a column that identifies people,'
                 " and will be published as it is; if it does, register it as an identifier"
             )
-        elif (share := _share_unique(session, source.relation, column)) >= _MOST_UNIQUE:
+        elif column in unique:
             session.warn(
-                f'insensitive column "{column}" is nearly unique ({share:.0%} of its values occur'
-                " once), and will be published as it is: whoever knows somebody's value finds that"
-                " person's row; make it an identifier or a quasi-identifier"
+                f'insensitive column "{column}" is nearly unique ({unique[column]:.0%} of its'
+                " values occur once), and will be published as it is: whoever knows somebody's"
+                " value finds that person's row; make it an identifier or a quasi-identifier"
             )
 
 
@@ -83,31 +83,47 @@ def looks_identifying(column: str) -> bool:
     return not _WORDS.isdisjoint(words) or any(part in whole for part in _PARTS)
 
 
-def _share_unique(session: Session, relation: Relation, column: str) -> float:
-    """Measure which share of a column's values occurs once; 0 if they cannot be compared."""
-    name = session.identifier(column)
+def _nearly_unique(
+    session: Session, relation: Relation, columns: Sequence[str]
+) -> dict[str, float]:
+    """Return the share of unique values of each column of which that is too large."""
+    compared = [column for column in columns if _is_comparable(session, relation, column)]
+    if not compared:
+        return {}
+    session.step("looking for columns that identify people")
+    names = [session.identifier(column) for column in compared]
+    shares = ", ".join(
+        "(SELECT coalesce(count(*) FILTER (WHERE n = 1) / nullif(sum(n), 0), 0)::float8"
+        f" FROM (SELECT count(*) AS n FROM taken GROUP BY {name}) AS counted)"
+        for name in names
+    )
     try:
-        check_comparable(session, relation, [column])
         with session.savepoint():
-            row = fetch_one(
+            found = fetch_one(  # the source, which may be a view, is read once
                 session,
-                "SELECT coalesce(count(*) FILTER (WHERE n = 1) / nullif(sum(n), 0), 0)::float8"
-                f" AS share FROM (SELECT count(*) AS n FROM (SELECT {name}"
-                f" FROM {relation.quoted(session)} LIMIT {_MOST_RECORDS}) AS taken"
-                f" GROUP BY {name}) AS counted",
+                f"WITH taken AS MATERIALIZED (SELECT {', '.join(names)}"
+                f" FROM {relation.quoted(session)} LIMIT {_MOST_RECORDS})"
+                f" SELECT ARRAY[{shares}] AS shares",
             )
-    except SchemaMismatchError:
-        return 0.0
     except DatabaseError as error:
         if error.sqlstate.startswith(_STOPPED):
             raise
         # The server's message may quote data: a view runs other people's code.
         session.warn(
-            f'column "{column}" cannot be read (SQLSTATE {error.sqlstate}), so it is not known'
-            " whether its values are nearly unique"
+            f"{relation} cannot be read (SQLSTATE {error.sqlstate}), so it is not known whether"
+            " some of its columns are nearly unique"
         )
-        return 0.0
-    return float(row["share"])
+        return {}
+    shares_of = zip(compared, found["shares"], strict=True)
+    return {column: share for column, share in shares_of if share >= _MOST_UNIQUE}
+
+
+def _is_comparable(session: Session, relation: Relation, column: str) -> bool:
+    try:
+        check_comparable(session, relation, [column])
+    except SchemaMismatchError:
+        return False
+    return True
 
 
 def _listed(columns: Sequence[str]) -> str:
