@@ -275,9 +275,12 @@ class Constraint:
             If not even one class of all records fulfils it.
         """
         if self.codes.size and not self.holds_for(np.zeros_like(self.codes))[0]:
+            entities = ""
+            if self.entities is not None:
+                entities = f" of {np.unique(self.entities).size:,} entities"
             raise IneligibleError(
                 "no equivalence classes can satisfy the constraint on the sensitive attribute",
-                detail=f"even a single class of all {self.codes.size:,} records, with "
+                detail=f"even a single class of all {self.codes.size:,} records{entities}, with "
                 f"{np.unique(self.codes).size:,} distinct sensitive values, does not satisfy it",
                 hint="weaken the constraint",
             )

@@ -45,7 +45,8 @@ class CountedRows:
     view : RowView
     table : str
     entity : str
-        Its columns are this one and those of the view that are compared; names are quoted.
+        Its columns are this one, whose name no other column has, and those of the view that are
+        compared; names are quoted.
     cells : str
         The columns by which rows are told apart, with commas between them.
     sensitive : str or None
@@ -82,11 +83,13 @@ class CountedRows:
             Whether the sensitive attribute is needed.
         """
         session, source, snapshot = job.session, job.source, job.snapshot
-        entity = session.identifier(str(source.entity))
+        suffix = secrets.token_hex(8)
+        entity = session.identifier(f"kanon_entity_{suffix}")
+        its_entity = f"s.{session.identifier(str(source.entity))} AS {entity}"
         names = [*view.quasi_identifiers, *([] if view.pattern is None else [view.pattern])]
         sensitive = session.identifier(str(source.sensitive)) if with_sensitive else None
-        others = [f"s.{entity}"] + ([] if sensitive is None else [f"s.{sensitive}"])
-        table = session.identifier("pg_temp", f"kanon_entities_{secrets.token_hex(8)}")
+        others = [its_entity, *([] if sensitive is None else [f"s.{sensitive}"])]
+        table = session.identifier("pg_temp", f"kanon_entities_{suffix}")
         numbered, (its_cell,) = with_numbers(session, snapshot.table, (1, f"r.{snapshot.record}"))
         session.fetch(
             f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS"
@@ -113,8 +116,8 @@ class CountedRows:
         with grouping_by_hash(self.session):
             differing = fetch_one(
                 self.session,
-                "SELECT count(*) AS n FROM (SELECT sum(published) AS difference FROM ("
-                f"SELECT {compared}, 1 AS published FROM {self.view.view}"
+                f"SELECT count(*) AS n FROM (SELECT sum({self.entity}) AS difference FROM ("
+                f"SELECT {compared}, 1 AS {self.entity} FROM {self.view.view}"
                 f" UNION ALL SELECT {compared}, -1 FROM {self.table}) AS row GROUP BY {compared}"
                 ") AS row WHERE difference <> 0",
             )["n"]
@@ -148,10 +151,11 @@ class CountedRows:
             privacy,
             "SELECT value, n::numeric AS count, size::numeric AS size, count(*) AS buckets FROM ("
             f" SELECT {self.sensitive} AS value, count(*) AS n,"
-            f" sum(sum(is_first)) OVER (PARTITION BY {self.cells}) AS size FROM ("
+            f" sum(sum({self.entity})) OVER (PARTITION BY {self.cells}) AS size FROM ("
             f"  SELECT {self.cells}, {self.sensitive}, (row_number() OVER"
-            f"  (PARTITION BY {self.cells}, {self.entity}) = 1)::int4 AS is_first"
-            f"  FROM {self.table} GROUP BY {self.cells}, {self.entity}, {self.sensitive}) AS pair"
+            f"  (PARTITION BY {self.cells}, {self.entity}) = 1)::int4 AS {self.entity}"
+            f"  FROM {self.table} AS t GROUP BY {self.cells}, t.{self.entity}, {self.sensitive}"
+            ") AS pair"
             f" GROUP BY {self.cells}, {self.sensitive}) AS counted GROUP BY 1, 2, 3",
         )
         return check_exposure("class, by entities,", exposure)
