@@ -183,10 +183,10 @@ def explain_count(session: Session, query: str) -> list[Explained]:
         text = write(expression, _plain_name(opened), constants)
         return Explained(part, text, _accuracy(expression, opened))
 
-    lines = [
-        Explained("publication", f"{publication.name}: {publication.kind}, {publication.records}"
-                  " records")
-    ]  # fmt: skip
+    described = f"{publication.name}: {publication.kind}, {publication.records} records"
+    if publication.left_out:
+        described += f", {publication.left_out} of them left out"
+    lines = [Explained("publication", described)]
     lines += [line("condition", part) for part in parts_of(checked.where)]
     lines += [line("group", key.expression) for key in checked.keys]
     groups, method = _answered(opened)

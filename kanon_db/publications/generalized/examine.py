@@ -38,7 +38,7 @@ def examine_generalized(session: Session, view: RowView, publication: Publicatio
         the sum of the squared class sizes, plus the number of all records for each suppressed one.
     """
     parameters, records = publication.parameters, publication.records
-    k, suppressed = int(parameters["k"]), int(parameters["suppressed"])
+    k, suppressed = int(parameters["k"]), publication.left_out
     cells = ", ".join(view.quasi_identifiers)
     with grouping_by_hash(session):
         found = fetch_one(
