@@ -13,11 +13,14 @@ from collections.abc import Hashable
 from fractions import Fraction
 from typing import NamedTuple, cast
 
+import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from kanon_db.algorithms.ground.arrays import IntArray
 from tests.attacks.posterior import (
+    Outcomes,
     chance_within_bounds,
     posteriors,
     worst_excess,
@@ -140,6 +143,21 @@ def test_random_buckets_of_any_small_table_keep_the_bound(case: Case, method: st
     found = posteriors(in_buckets(people, thresholds, at_random, method), histogram)
     assume(found)  # Anatomy needs more
     assert worst_excess(found, thresholds) <= 0
+
+
+class InOrder(Outcomes):
+    """No randomness: records keep their order."""
+
+    def permutation(self, n: int) -> IntArray:
+        return np.arange(n, dtype=np.int64)
+
+
+@pytest.mark.parametrize("name", ["5 records, 2-diverse", "5 records, one rare"])
+def test_without_the_shuffle_values_would_be_certain(name: str) -> None:
+    """That the records are drawn at random is all that protects: the rest is known."""
+    people, histogram, thresholds = CASES[name]
+    publish = in_buckets(people, thresholds, at_random, "two_size")
+    assert worst_excess(posteriors(publish, histogram, InOrder), thresholds) == 1 - thresholds[0]
 
 
 @pytest.mark.parametrize("name", ["5 records, one rare", "7 records, two rare"])
