@@ -18,7 +18,14 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.harness import table
-from benchmarks.local_assignment import MAX_BUCKET_SIZE, N_QUERIES, TIME_LIMIT, Microdata, read
+from benchmarks.local_assignment import (
+    MAX_BUCKET_SIZE,
+    N_QUERIES,
+    TIME_LIMIT,
+    Microdata,
+    read,
+    right_guesses,
+)
 from benchmarks.noisy_counts import (
     counts_before_response,
     fitted_shares,
@@ -36,11 +43,11 @@ from kanon_db.algorithms.bucketization.setting import BucketSetting
 from kanon_db.algorithms.bucketization.two_size import two_size
 from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray
 from kanon_db.algorithms.ground.pulse import Pulse
-from kanon_db.metrics.count_errors import CountErrors, count_errors, exact_counts
+from kanon_db.metrics.count_errors import CountErrors, estimated_counts, exact_counts
 from kanon_db.metrics.workload import CountQuery
 
 TABLE = "Adult, occupation"
-THETA = 8
+THETAS = (8, 2)
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
 QUESTIONS = (1, 10, 100, 1000, 10_000)
 MOST_QUESTIONS = 10**9
@@ -61,17 +68,11 @@ def main() -> str:
     data = read(TABLE)
     queries = data.queries()
     actual = exact_counts(data.qi_codes, data.sa_codes, queries)
-    buckets = {
-        name: _averaged([
-            _summary(count_errors(assigned, data.qi_codes, data.sa_codes, queries))
-            for assigned in publications
-        ])
-        for name, publications in _bucketizations(data).items()
-    }  # fmt: skip
+    buckets, guesses = _measured_buckets(data, queries, actual)
     noises = _noises(data.sa_codes.size)
     return "\n".join([
         _introduction(data, actual),
-        _of_buckets(buckets),
+        _of_buckets(data, buckets, guesses),
         _of_questions(noises, actual, data.sa_codes.size),
         _break_even(noises, actual, data.sa_codes.size, buckets),
         _published_once(data, queries, actual, buckets),
@@ -96,16 +97,44 @@ def _introduction(data: Microdata, actual: IntArray) -> str:
     )
 
 
+def _measured_buckets(
+    data: Microdata, queries: Sequence[CountQuery], actual: IntArray
+) -> tuple[dict[str, Summary], dict[str, list[float]]]:
+    """Errors of each bucketization, and how often guesses from it are right."""
+    errors, guesses = {}, {}
+    ones = np.ones(data.sa_codes.size, dtype=np.int64)
+    for name, publications in _bucketizations(data).items():
+        errors[name] = _averaged(
+            [
+                _summary(
+                    CountErrors(
+                        actual,
+                        estimated_counts(
+                            assigned, data.qi_codes, assigned, data.sa_codes, ones, queries
+                        ),
+                    )
+                )
+                for assigned in publications
+            ]
+        )
+        right = [right_guesses(data, assigned) for assigned in publications]
+        guesses[name] = np.mean(right, axis=0).tolist()
+    return errors, guesses
+
+
 def _bucketizations(data: Microdata) -> dict[str, list[CodeArray]]:
-    """Publish buckets in every way that holds against readers who know how they are made."""
-    privacy = data.privacy(THETA)
-    best = optimal(data.counts, privacy, MAX_BUCKET_SIZE, pulse=Pulse(TIME_LIMIT)).setting
-    return {
-        "two_size, random": _at_random(
-            data, privacy, two_size(data.counts, privacy, MAX_BUCKET_SIZE)
-        ),
-        "optimal, random": _at_random(data, privacy, best),
-    }
+    """Publish buckets in the ways that hold against readers who know how they are made."""
+    publications = {}
+    for theta in THETAS:
+        privacy = data.privacy(theta)
+        best = optimal(data.counts, privacy, MAX_BUCKET_SIZE, pulse=Pulse(TIME_LIMIT))
+        settings = {
+            "two_size": two_size(data.counts, privacy, MAX_BUCKET_SIZE),
+            "optimal": best.setting,
+        }
+        for name, setting in settings.items():
+            publications[f"{name}, random, θ = {theta}"] = _at_random(data, privacy, setting)
+    return publications
 
 
 def _at_random(data: Microdata, privacy: FPrimePrivacy, setting: BucketSetting) -> list[CodeArray]:
@@ -140,12 +169,38 @@ def _noisy(noise: Noise, actual: IntArray, n_records: int, epsilon: float, n: in
     )
 
 
-def _of_buckets(buckets: dict[str, Summary]) -> str:
+def _of_buckets(
+    data: Microdata, buckets: dict[str, Summary], guesses: dict[str, list[float]]
+) -> str:
+    rows = [
+        [name, _shown(found), *(f"{right:.3f}" for right in guesses[name])]
+        for name, found in buckets.items()
+    ]
     return (
-        f"### Buckets\n\nθ = {THETA}, base 0.02, buckets of at most {MAX_BUCKET_SIZE}; averages of "
-        f"{N_PUBLICATIONS} publications with fixed seeds. Any number of questions.\n\n"
-        + table(["method", "error"], [[name, _shown(found)] for name, found in buckets.items()])
+        f"### Buckets\n\nThresholds min(1, θ f + 0.02), buckets of at most {MAX_BUCKET_SIZE}, for "
+        f"any number of questions; averages of {N_PUBLICATIONS} publications with fixed seeds. "
+        "*Right* is the share of all people whose true occupation is the one that a reader holds "
+        "most probable: by the shares in the person's bucket alone, or by what naive Bayes learns "
+        "from the publication (the deFinetti attack).\n\n"
+        + table(["buckets", "error", "right by shares", "right by learning"], rows)
+        + "\n"
+        + _unbounded(data)
     )
+
+
+def _unbounded(data: Microdata) -> str:
+    """Say how many people the thresholds leave without a bound."""
+    parts = []
+    for theta in THETAS:
+        thresholds = np.array([float(f) for f in data.privacy(theta).thresholds])
+        share = data.counts[thresholds == 1].sum() / data.counts.sum()
+        highest = thresholds[thresholds < 1].max()
+        parts.append(
+            f"At θ = {theta}, {share:.0%} of the people have an occupation whose threshold is 1, "
+            f"so that nothing bounds what can be inferred about it; the other thresholds are at "
+            f"most {highest:.2f}."
+        )
+    return " ".join(parts) + "\n"
 
 
 def _of_questions(noises: dict[str, Noise], actual: IntArray, n_records: int) -> str:
@@ -209,21 +264,10 @@ def _published_once(
         None if records is None else _summary(_errors(actual, exact_counts(*records, queries)))
         for records in _synthetic_tables(data, budgets)
     ]
-    by_pairs, by_response, right = [], [], []
-    for epsilon, rho in zip(EPSILONS, budgets, strict=True):
-        scale = gaussian_scale(rho, 2 * data.qi_codes.shape[1])
-        pairs, responses, hits = [], [], []
-        for seed in range(N_PUBLICATIONS):
-            generator = np.random.default_rng(seed)
-            noisy = noisy_pairs(data.qi_codes, data.sa_codes, data.counts.size, scale, generator)
-            shares = fitted_shares(data.qi_codes, noisy, scale)
-            pairs.append(_summary(_errors(actual, _expected_counts(data, queries, shares))))
-            hits.append(float((shares.argmax(axis=1) == data.sa_codes).mean()))
-            answers = _from_responses(data, queries, epsilon, generator)
-            responses.append(_summary(_errors(actual, answers)))
-        by_pairs.append(_averaged(pairs))
-        by_response.append(_averaged(responses))
-        right.append(f"{np.mean(hits):.3f}")
+    by_pairs, by_response, right = zip(
+        *(_protecting_occupations(data, queries, actual, epsilon) for epsilon in EPSILONS),
+        strict=True,
+    )
     found: dict[str, Sequence[Summary | None]] = {
         "synthetic records": synthetic,
         "noisy pair counts": by_pairs,
@@ -239,7 +283,8 @@ def _published_once(
     return (
         "### Published once, for any number of questions\n\n"
         f"*Synthetic records*, (ε, δ), are drawn by AIM of OpenDP ({PACKAGES[0]}) from a graphical "
-        "model of noisy marginals; one run for each ε, whose seed OpenDP does not let us fix. "
+        "model of noisy marginals: one run for each ε, without a fixed seed, which OpenDP does not "
+        "offer; it starts with 16 rounds, and models have at most 8 MB. "
         "*Noisy pair counts*, (ε, δ), and *randomized response*, ε, publish everybody's "
         "quasi-identifiers as they are, as buckets do, and protect the occupation only. The former "
         "adds Gaussian noise to the counts of each quasi-identifier's values with each occupation, "
@@ -261,7 +306,7 @@ def _published_once(
         + table(
             ["right", *map(_epsilon, EPSILONS)],
             [
-                ["most probable by noisy pair counts", *right],
+                ["most probable by noisy pair counts", *(f"{share:.4f}" for share in right)],
                 [
                     "published by randomized response",
                     *(f"{truth_probability(epsilon, n_values):.4f}" for epsilon in EPSILONS),
@@ -269,6 +314,25 @@ def _published_once(
             ],
         )
     )
+
+
+def _protecting_occupations(
+    data: Microdata, queries: Sequence[CountQuery], actual: IntArray, epsilon: float
+) -> tuple[Summary, Summary, float]:
+    """Errors of noisy pair counts and of randomized response; right guesses by the former."""
+    n_values = data.counts.size
+    rho = zcdp_budget(epsilon, delta_of(data.sa_codes.size))
+    scale = gaussian_scale(rho, 2 * data.qi_codes.shape[1])
+    pairs, responses, right = [], [], []
+    for seed in range(N_PUBLICATIONS):
+        generator = np.random.default_rng(seed)
+        noisy = noisy_pairs(data.qi_codes, data.sa_codes, n_values, scale, generator)
+        shares = fitted_shares(data.qi_codes, noisy, scale)
+        pairs.append(_summary(_errors(actual, _expected_counts(data, queries, shares))))
+        right.append(float((shares.argmax(axis=1) == data.sa_codes).mean()))
+        answers = _from_responses(data, queries, epsilon, generator)
+        responses.append(_summary(_errors(actual, answers)))
+    return _averaged(pairs), _averaged(responses), float(np.mean(right))
 
 
 def _from_responses(
@@ -324,7 +388,7 @@ def _synthetic_tables(
         def drawn(rho: float) -> tuple[CodeArray, CodeArray] | None:
             target = folder / f"{rho}.npy"
             done = subprocess.run(
-                [python, script, str(rho), source, target], capture_output=True, check=False
+                [str(python), script, str(rho), source, target], capture_output=True, check=False
             )
             if done.returncode:
                 print(done.stderr.decode()[-2000:], file=sys.stderr)

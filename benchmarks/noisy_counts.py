@@ -164,9 +164,12 @@ def fitted_shares(qi_codes: CodeArray, pairs: list[FloatArray], scale: float) ->
 
 
 def _softmax(kinds: CodeArray, weights: list[FloatArray]) -> FloatArray:
-    scores = sum(w[codes] for w, codes in zip(weights, kinds.T, strict=True))
-    shares: FloatArray = np.exp(scores - np.max(scores, axis=1, keepdims=True))
-    return shares / shares.sum(axis=1, keepdims=True)
+    scores = np.zeros((kinds.shape[0], weights[0].shape[1]))
+    for table, codes in zip(weights, kinds.T, strict=True):
+        scores += table[codes]
+    shares = np.exp(scores - scores.max(axis=1, keepdims=True))
+    shares /= shares.sum(axis=1, keepdims=True)
+    return shares
 
 
 def _pairs(qi_codes: CodeArray, shares: FloatArray) -> list[FloatArray]:
