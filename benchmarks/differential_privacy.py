@@ -190,17 +190,17 @@ def _of_buckets(
 
 def _unbounded(data: Microdata) -> str:
     """Say how many people the thresholds leave without a bound."""
-    parts = []
+    shares, highest = [], []
     for theta in THETAS:
         thresholds = np.array([float(f) for f in data.privacy(theta).thresholds])
         share = data.counts[thresholds == 1].sum() / data.counts.sum()
-        highest = thresholds[thresholds < 1].max()
-        parts.append(
-            f"At θ = {theta}, {share:.0%} of the people have an occupation whose threshold is 1, "
-            f"so that nothing bounds what can be inferred about it; the other thresholds are at "
-            f"most {highest:.2f}."
-        )
-    return " ".join(parts) + "\n"
+        shares.append(f"{share:.0%} at θ = {theta}")
+        highest.append(f"{thresholds[thresholds < 1].max():.2f} at θ = {theta}")
+    return (
+        "People whose occupation has the threshold 1, so that nothing bounds what can be inferred "
+        f"about it: {', '.join(shares)}. The highest of the other thresholds: "
+        f"{', '.join(highest)}.\n"
+    )
 
 
 def _of_questions(noises: dict[str, Noise], actual: IntArray, n_records: int) -> str:
@@ -306,10 +306,10 @@ def _published_once(
         + table(
             ["right", *map(_epsilon, EPSILONS)],
             [
-                ["most probable by noisy pair counts", *(f"{share:.4f}" for share in right)],
+                ["most probable by noisy pair counts", *(f"{share:.3f}" for share in right)],
                 [
                     "published by randomized response",
-                    *(f"{truth_probability(epsilon, n_values):.4f}" for epsilon in EPSILONS),
+                    *(f"{truth_probability(epsilon, n_values):.3f}" for epsilon in EPSILONS),
                 ],
             ],
         )
@@ -415,7 +415,7 @@ def _crossing(summaries: Sequence[Summary | None], limit: float) -> str:
         if below <= limit:
             way = np.log(above / limit) / np.log(above / below)
             return f"{left * (right / left) ** way:.2g}"
-    return f"none up to {measured[-1][0]:g}"
+    return f"none (largest ε measured: {measured[-1][0]:g})"
 
 
 def _errors(actual: IntArray, estimated: IntArray | FloatArray) -> CountErrors:
