@@ -213,8 +213,8 @@ def _of_questions(noises: dict[str, Noise], actual: IntArray, n_records: int) ->
     return (
         "### A noisy answer to each question\n\nAll questions together share ε. *Laplace* is its "
         "form on whole numbers with basic composition; *Gauss* composes by zero-concentrated "
-        "differential privacy. Answers below 0 or above the number of records are cut off. "
-        f"{N_NOISES} draws of noise for each query, with a fixed seed.\n\n"
+        "differential privacy. Answers below 0 or above the number of records, taken as known, are "
+        f"cut off. {N_NOISES} draws of noise for each query, with a fixed seed.\n\n"
         + table(["noise", "ε", *(_questions(n) for n in QUESTIONS)], rows)
     )
 
