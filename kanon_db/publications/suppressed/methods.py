@@ -11,6 +11,7 @@ from kanon_db.algorithms.suppression import PatternSet
 from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.kind import Found
 from kanon_db.publications.suppressed.request import SuppressedRequest
+from kanon_db.randomness import SecureRandom
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,11 +33,23 @@ class CodedRows:
 
 def greedy(data: CodedRows, request: SuppressedRequest, pulse: Pulse) -> Found:
     """Try one pattern after another, the cheapest first."""
-    return Found(
-        suppression.greedy(
-            data.codes, data.patterns, request.k, entities=data.entities, pulse=pulse
+    left_over = request.options.left_over
+    if data.entities is not None and left_over != "withhold":
+        raise InvalidParameterError(
+            "left-over records can only be left out where several records are about the same"
+            " entity",
+            detail=f'left_over is "{left_over}": fewer than k entities are left over, possibly with'
+            " more than k records",
+            hint="leave out left_over, or publish a view with one record of each entity",
         )
+    found = suppression.greedy(
+        data.codes, data.patterns, request.k, entities=data.entities, pulse=pulse
     )
+    if left_over == "join":
+        found = suppression.join_left_over(
+            data.codes, found, request.k, SecureRandom(), pulse=pulse
+        )
+    return Found(found)
 
 
 def optimal(data: CodedRows, request: SuppressedRequest, pulse: Pulse) -> Found:
