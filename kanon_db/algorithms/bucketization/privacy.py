@@ -93,6 +93,26 @@ class FPrimePrivacy:
             limits[:, block] = self.occurrence_limits(sizes[block])
         return limits
 
+    def tightened(self, factor: Fraction) -> FPrimePrivacy:
+        """Lower the thresholds so that odds may grow by a factor without exceeding the present ones.
+
+        Parameters
+        ----------
+        factor : Fraction
+            At least 1.
+
+        Returns
+        -------
+        FPrimePrivacy
+            f' / (f' + factor (1 - f')); 1 remains 1.
+
+        Examples
+        --------
+        >>> FPrimePrivacy((Fraction(1, 2), Fraction(1))).tightened(Fraction(3)).thresholds
+        (Fraction(1, 4), Fraction(1, 1))
+        """
+        return FPrimePrivacy(tuple(t / (t + factor * (1 - t)) for t in self.thresholds))
+
     def smallest_bucket_size(self) -> int:
         """Smallest bucket that may hold any record: M = min_i ceil(1 / f'_i).
 
