@@ -183,10 +183,10 @@ def explain_count(session: Session, query: str) -> list[Explained]:
         text = write(expression, _plain_name(opened), constants)
         return Explained(part, text, _accuracy(expression, opened))
 
-    lines = [
-        Explained("publication", f"{publication.name}: {publication.kind}, {publication.records}"
-                  " records")
-    ]  # fmt: skip
+    described = f"{publication.name}: {publication.kind}, {publication.records} records"
+    if publication.left_out:
+        described += f", {publication.left_out} of them left out"
+    lines = [Explained("publication", described)]
     lines += [line("condition", part) for part in parts_of(checked.where)]
     lines += [line("group", key.expression) for key in checked.keys]
     groups, method = _answered(opened)
@@ -195,6 +195,8 @@ def explain_count(session: Session, query: str) -> list[Explained]:
         expected = max((e.std_error for e in found if e.std_error is not None), default=0.0)
         is_exact = all(e.lower_bound == e.upper_bound for e in found)
         accuracy = _EXACT if is_exact else _ESTIMATED[isinstance(opened.layout, BucketLayout)]
+        if publication.left_out and not is_exact:
+            accuracy += f"; {publication.left_out} records are left out"
         lines.append(Explained("aggregate", measure.label, accuracy, expected))
     lines.append(Explained("method", method))
     return lines + [Explained("statement", text) for text in _statements(opened)]

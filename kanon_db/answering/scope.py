@@ -172,7 +172,7 @@ def _cell_layout(session: Session, schema: str, publication: Publication) -> Cel
         )
     for name in described["others"]:
         cells[name] = Cell(_column(session, types[name]), "value")
-    return CellLayout(view, cells)
+    return CellLayout(view, cells, publication.left_out)
 
 
 _LAYOUTS: Final[Mapping[str, Callable[[Session, str, Publication], BucketLayout | CellLayout]]] = {

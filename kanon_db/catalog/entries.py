@@ -54,6 +54,11 @@ class Publication:
     guarantee: str
     metrics: Mapping[str, float]
 
+    @property
+    def left_out(self) -> int:
+        """How many records of the source have no published row."""
+        return int(self.parameters.get("suppressed", 0))
+
 
 def published_schema(session: Session) -> str:
     """Return the schema of all published relations, which `kanon install` has chosen."""

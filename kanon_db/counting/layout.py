@@ -190,10 +190,13 @@ class CellLayout:
     view : RowView
     cells : mapping of str to Cell
         Every column that a query may name.
+    left_out : int
+        How many records of the source have no row in the view.
     """
 
     view: RowView
     cells: Mapping[str, Cell]
+    left_out: int = 0
 
     @property
     def columns(self) -> dict[str, Column]:

@@ -29,7 +29,9 @@ from kanon_db.session.psycopg_session import PsycopgSession, open_connection
 FAIR_PRIVACY: Final = '{"default": 0.1, "values": {"0.0": 0.8}}'
 """Nobody may infer a number of affairs with more than 10 %, or that there were none with 80 %."""
 
-DEFAULT_PRIVACY: Final = '{"theta": 2, "base": 0.05}'
+DEFAULT_PRIVACY: Final = '{"theta": 2, "base": 0.05, "cap": 0.8}'
+"""The rarer a value, the stricter; and none is certain, however frequent."""
+
 N_QUERIES: Final = 10
 _SEED: Final = 20160127  # the same questions in every run; nothing private depends on it
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
 
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
@@ -31,7 +32,7 @@ def share_unbounded(privacy: FPrimePrivacy, counts: IntArray) -> float:
         raise InvalidParameterError(
             "the privacy specification bounds no value",
             detail=f"the threshold is 1 for all {len(counts)} values, so it protects nobody",
-            hint="lower theta, or add a general rule such as default or l",
+            hint="lower theta, or add a cap, which bounds all values",
         )
     return unbounded / max(records, 1)
 
@@ -57,19 +58,21 @@ def measure_exposure(
     -------
     mapping
         ``above`` and ``not_diverse``: the numbers of pairs above the threshold and above 1/l;
-        ``ratio`` and ``frequency``: the largest ones; ``values``: how many distinct values.
+        ``ratio`` and ``frequency``: the largest ones; ``values``: how many distinct values;
+        ``records``: how many there are, and ``unbounded``: of how many the threshold is 1.
     """
     labels = list(privacy.values)
-    own = list(privacy.values.values())
+    own = [_capped(threshold, privacy) for threshold in privacy.values.values()]
     rules = _general_rules(privacy)
-    above = [f"WHEN o.label IS NOT NULL THEN {_OWN_ABOVE}"]
-    ratio = [f"WHEN o.label IS NOT NULL THEN {_OWN_RATIO}"]
+    cases = [("WHEN o.label IS NOT NULL THEN", _OWN)]
     if privacy.null is not None:
-        null_above, null_ratio = _rule(privacy.null)
-        above.append(f"WHEN is_null THEN {null_above}")
-        ratio.append(f"WHEN is_null THEN {null_ratio}")
-    above.append(f"ELSE {' OR '.join(sql for sql, _ in rules)}")
-    ratio.append(f"ELSE greatest({', '.join(sql for _, sql in rules)})")
+        cases.append(("WHEN is_null THEN", _rule(_capped(privacy.null, privacy))))
+    together = _Rule(
+        " OR ".join(rule.above for rule in rules),
+        f"greatest({', '.join(rule.ratio for rule in rules)})",
+        " AND ".join(rule.unbounded for rule in rules),
+    )
+    cases.append(("ELSE", together))
     statement = (
         f"WITH profile AS ({profile}),"
         " judged AS ("
@@ -82,12 +85,16 @@ def measure_exposure(
         " compared AS ("
         "  SELECT j.label, j.is_null, j.buckets, j.count, j.count / j.size AS frequency,"
         "  j.count * $4::int8 > j.size AS not_diverse,"
-        f"  CASE {' '.join(above)} END AS above, CASE {' '.join(ratio)} END AS ratio"
+        f"  CASE {' '.join(f'{when} {rule.above}' for when, rule in cases)} END AS above,"
+        f"  CASE {' '.join(f'{when} {rule.ratio}' for when, rule in cases)} END AS ratio,"
+        f"  CASE {' '.join(f'{when} {rule.unbounded}' for when, rule in cases)} END AS unbounded"
         "  FROM judged AS j LEFT JOIN own AS o ON o.label = j.label)"
         " SELECT coalesce(sum(buckets) FILTER (WHERE above), 0)::int8 AS above,"
         " coalesce(sum(buckets) FILTER (WHERE not_diverse), 0)::int8 AS not_diverse,"
         " coalesce(max(ratio), 0)::float8 AS ratio,"
         " coalesce(max(frequency), 0)::float8 AS frequency,"
+        " coalesce(sum(count * buckets), 0)::int8 AS records,"
+        " coalesce(sum(count * buckets) FILTER (WHERE unbounded), 0)::int8 AS unbounded,"
         " (count(DISTINCT label) + (count(*) FILTER (WHERE is_null) > 0)::int4)::int8 AS values"
         " FROM compared"
     )
@@ -112,13 +119,46 @@ def check_exposure(group: str, exposure: Row) -> Check:
     )
 
 
-def _general_rules(privacy: PrivacySpecification) -> list[tuple[str, str]]:
-    """Return SQL for each general rule: whether a frequency exceeds the bound, and the quotient."""
+def report_unbounded(exposure: Row) -> Check:
+    """Say for which share of the records nothing is bounded: what thresholds of 1 protect."""
+    share = exposure["unbounded"] / max(exposure["records"], 1)
+    return Check(
+        "share of the records whose value has a threshold of 1",
+        "such a threshold bounds nothing",
+        f"{share:.1%}: {exposure['unbounded']} of {exposure['records']} records",
+        holds=True,
+    )
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """SQL of a rule: whether a frequency exceeds its threshold, the quotient, whether it is 1."""
+
+    above: str
+    ratio: str
+    unbounded: str
+
+
+_OWN = _Rule(
+    "j.count * o.denominator > j.size * o.numerator",
+    "(j.count * o.denominator) / (j.size * o.numerator)::float8",
+    "o.numerator >= o.denominator",
+)
+
+
+def _capped(threshold: Fraction, privacy: PrivacySpecification) -> Fraction:
+    return threshold if privacy.cap is None else min(threshold, privacy.cap)
+
+
+def _general_rules(privacy: PrivacySpecification) -> list[_Rule]:
+    """Return the general rules, of which the strictest counts."""
     rules = [_rule(Fraction(1))]  # no threshold exceeds 1
     if privacy.default is not None:
         rules.append(_rule(privacy.default))
     if privacy.l is not None:
         rules.append(_rule(1 / privacy.l))
+    if privacy.cap is not None:
+        rules.append(_rule(privacy.cap))
     if privacy.theta is not None or privacy.base is not None:
         theta, base = privacy.theta or Fraction(0), privacy.base or Fraction(0)
         # The threshold theta * records / total + base, with a common denominator.
@@ -128,16 +168,17 @@ def _general_rules(privacy: PrivacySpecification) -> list[tuple[str, str]]:
         )
         scale = f"({theta.denominator * base.denominator} * total)"
         rules.append(
-            (f"count * {scale} > size * {bound}", f"(count * {scale}) / (size * {bound})::float8")
+            _Rule(
+                f"count * {scale} > size * {bound}",
+                f"(count * {scale}) / (size * {bound})::float8",
+                f"{bound} >= {scale}",
+            )
         )
     return rules
 
 
-def _rule(threshold: Fraction) -> tuple[str, str]:
+def _rule(threshold: Fraction) -> _Rule:
     count = f"count * {threshold.denominator}"
     bound = f"size * {threshold.numerator}"
-    return f"{count} > {bound}", f"({count}) / ({bound})::float8"
-
-
-_OWN_ABOVE = "count * o.denominator > size * o.numerator"
-_OWN_RATIO = "(count * o.denominator) / (size * o.numerator)::float8"
+    is_one = str(threshold >= 1).lower()
+    return _Rule(f"{count} > {bound}", f"({count}) / ({bound})::float8", is_one)

@@ -11,6 +11,8 @@ from kanon_db.errors import InvalidParameterError, RiskError
 RISKS: Final[Mapping[str, str]] = {
     "uninformed_reader": "the bound holds only against readers who do not know how records were"
     " put into buckets",
+    "left_over_records": "fewer than k records that match nobody else are published: anyone who"
+    " knows the quasi-identifiers finds out whose they are",
 }
 """What each risk means."""
 

@@ -11,7 +11,12 @@ import psycopg
 import pytest
 
 import kanon_db
+from kanon_db.algorithms.bucketization.specification import PrivacySpecification
+from kanon_db.declaration import parameters_of
+from kanon_db.errors import InvalidParameterError
+from kanon_db.interfaces import demo
 from kanon_db.interfaces.demo import write_fair
+from kanon_db.operations import operations
 from tests.acceptance.commands import kanon
 
 ROOT = Path(__file__).parents[2]
@@ -31,6 +36,78 @@ def _commands(page: Path) -> Iterator[list[str]]:
                 yield words
 
 
+def _examples() -> Iterator[str]:
+    """Everything that shows a specification: pages, help texts, docstrings, the demo."""
+    # Benchmarks say what was measured, the papers' rule among them.
+    yield from (page.read_text() for page in PAGES if page.name != "benchmarks.md")
+    for operation in operations().values():
+        yield f"{operation.help} {operation.details}"
+        for item in operation.parameters:
+            yield item.help
+            if item.type.options is not None:
+                yield from (option.help for option in parameters_of(item.type.options))
+    yield from (path.read_text() for path in (ROOT / "kanon_db").rglob("*.py"))
+
+
+def _bounds_all_values(text: str) -> bool | None:
+    """Whether no threshold can be 1, whatever the data; None if it is no specification."""
+    try:
+        specification = PrivacySpecification.parse(text)
+    except InvalidParameterError:
+        return None
+    own = dict.fromkeys(specification.values, 1)
+    counts = {None: 1, **own, "any value": 10**9}
+    try:
+        thresholds = specification.thresholds(list(counts), list(counts.values())).thresholds
+    except InvalidParameterError:
+        return False
+    return max(thresholds) < 1
+
+
+def test_every_example_of_a_specification_bounds_all_values() -> None:
+    """Someone copies it: a threshold of 1 publishes frequent values with certainty."""
+    found = {
+        text.replace("\\", "")
+        for page in _examples()
+        for text in re.findall(r"\{\\?\"[^{}\n]*(?:\{[^{}\n]*\}[^{}\n]*)?\}", page)
+    }
+    judged = {text: _bounds_all_values(text) for text in found}
+    assert sum(judged[text] is True for text in found) > 8
+    assert [text for text in found if judged[text] is False] == []
+    assert _bounds_all_values('{"theta": 8, "base": 0.02}') is False
+
+
+def check_nobody_is_certain(dsn: str) -> None:
+    """What an example publishes leaves no value certain, where it bounds values at all."""
+    with kanon_db.connect(dsn) as kanon, psycopg.connect(dsn) as connection:
+        for name, kind, parameters in connection.execute(
+            "SELECT name, kind, parameters FROM kanon.publications"
+        ):
+            metrics = kanon.metrics(name).set_index("metric")["value"]
+            if kind == "buckets":
+                assert (metrics["certain_records"], metrics["unbounded_share"]) == (0, 0)
+            elif parameters.get("constraints"):
+                (least,) = connection.execute(
+                    "SELECT min(n) FROM (SELECT count(DISTINCT affairs) AS n FROM"
+                    f" published.{name} GROUP BY age, children, educ, religious) AS class"
+                ).fetchone() or (0,)
+                assert least > 1
+
+
+@pytest.mark.parametrize("privacy", [demo.FAIR_PRIVACY, demo.DEFAULT_PRIVACY])
+def test_the_demo_leaves_nobody_certain(
+    privacy: str, database: str, fair_csv: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    answer = kanon(
+        "demo", fair_csv, "--sensitive", "affairs", "--quasi-identifiers", "age,educ",
+        "--privacy", privacy, "--dsn", database,
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stderr
+    assert "certain" not in answer.stderr
+    assert "no bound" not in answer.stderr
+    check_nobody_is_certain(database)
+
+
 @pytest.fixture(scope="module")
 def fair_csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("statsmodels", reason="the demo's data set needs statsmodels")
@@ -44,6 +121,7 @@ def test_console_examples_run(page: Path, database: str, fair_csv: Path) -> None
     for words in _commands(page):
         answer = kanon(*words[1:], "--dsn", database, cwd=fair_csv.parent)
         assert answer.returncode == 0, f"{shlex.join(words)}\n{answer.stderr}"
+        check_nobody_is_certain(database)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -55,6 +133,8 @@ def test_sql_examples_run(page: Path, database: str, fair_csv: Path) -> None:
             for statement in block.split(";\n"):
                 if re.sub(r"--.*", "", statement).strip():
                     connection.execute(statement.encode())
+                    if "kanon.publish_" in statement:
+                        check_nobody_is_certain(database)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -400,30 +401,40 @@ TABLES = st.lists(
     rows=TABLES,
     theta=st.fractions(0, 4, max_denominator=7),
     base=st.fractions(Fraction(1, 50), 1, max_denominator=50),
+    cap=st.none() | st.fractions(Fraction(1, 3), 1, max_denominator=50),
     largest=st.integers(1, 20),
     method=st.sampled_from(["anatomy", "two_size"]),
 )
 @SETTINGS
 def test_every_record_once_and_no_bound_broken(
-    parties: Parties, rows: list[Any], theta: Fraction, base: Fraction, largest: int, method: str
+    parties: Parties,
+    rows: list[Any],
+    theta: Fraction,
+    base: Fraction,
+    cap: Fraction | None,
+    largest: int,
+    method: str,
 ) -> None:
     """On random tables: what is published is the source, within the bounds; or it is refused."""
     fetch(parties.publisher, "DROP TABLE IF EXISTS data.random")
     create_table(parties.publisher, "data.random", "age int, sex text, sick text", rows)
     kanon = Functions(parties.publisher)
     kanon.register("data.random", ["age", "sex"], "sick")
-    privacy = json.dumps({"theta": str(theta), "base": str(base)})
+    document = {"theta": str(theta), "base": str(base)}
+    privacy = json.dumps(document if cap is None else {**document, "cap": str(cap)})
     try:
-        kanon.publish(
+        published = kanon.publish(
             "data.random", "random", privacy=privacy, method=method, max_bucket_size=largest
         )
     except psycopg.Error as error:
         assert error.sqlstate in ("KN001", "KN002", INVALID)  # noqa: PT017  # each is an answer
         return
+    bound = lambda share: min(cap or Fraction(1), theta * share + base)
     try:
-        check_published(
-            parties.publisher, "data.random", "random", ["age", "sex"], "sick",
-            lambda share: min(Fraction(1), theta * share + base),
-        )  # fmt: skip
+        check_published(parties.publisher, "data.random", "random", ["age", "sex"], "sick", bound)
+        counts = Counter(sick for *_, sick in rows).values()
+        unbounded = sum(n for n in counts if bound(Fraction(n, len(rows))) == 1)
+        share = 0 if method == "anatomy" else unbounded / len(rows)
+        assert published["metrics"]["unbounded_share"] == pytest.approx(share)
     finally:
         kanon.drop("random")

@@ -55,6 +55,9 @@ def check_suppressed(
     originals: Sequence[tuple[Any, ...]],
     quasi_identifiers: Sequence[str],
     k: int,
+    *,
+    left_out: int = 0,
+    left_over: int = 0,
 ) -> Counter[str]:
     """Compare a publication with its originals, in Python; the rows of each pattern.
 
@@ -62,6 +65,8 @@ def check_suppressed(
     ----------
     originals : sequence of tuples
         A number that the view shows, and the quasi-identifiers.
+    left_out, left_over : int
+        How many of them have no row, or are suppressed without k records like them.
     """
     columns = ", ".join(map(quoted, ("number", *quasi_identifiers, "pattern")))
     rows = fetch(connection, f"SELECT {columns} FROM {quoted('published', name)}")
@@ -75,9 +80,9 @@ def check_suppressed(
             assert cell == (was if mark == "." else None)
         classes[pattern, *cells] += 1
         patterns[pattern] += 1
-    assert not original, "records are missing"
+    assert len(original) == left_out
     for (pattern, *_), n in classes.items():
-        assert n >= k or set(pattern) == {"*"}
+        assert n >= k or (set(pattern) == {"*"} and n == left_over)
     return patterns
 
 
@@ -190,15 +195,50 @@ def test_optimal(kanon: Functions | Package, parties: Parties) -> None:
     assert published["metrics"][cells] <= heuristic["metrics"][cells]
 
 
-def test_left_over_records(kanon: Functions | Package, parties: Parties) -> None:
+LONELY = [(i, 1 if i < 10 else i) for i in range(12)]
+PUBLISHED = {
+    "withhold": ({".": 10}, "2 left-over records are left out"),
+    "join": ({".": 9, "*": 3}, "at least 3 times"),
+    "publish": ({".": 10, "*": 2}, "can tell whose they are"),
+}
+
+
+@pytest.mark.parametrize("left_over", [None, *PUBLISHED])
+@both_ways
+def test_left_over_records(kanon: Functions | Package, parties: Parties, left_over: Any) -> None:
     fetch(parties.publisher, "DROP TABLE IF EXISTS data.lonely")
-    rows = [(i, 1 if i < 10 else i) for i in range(12)]
-    create_table(parties.publisher, "data.lonely", "number int, a int", rows)
+    create_table(parties.publisher, "data.lonely", "number int, a int", LONELY)
     kanon.register("data.lonely", ["a"], None)
-    published = kanon.suppress("data.lonely", "lonely", k=3)
-    assert published["guarantee"].endswith("2 left-over records are suppressed fully")
-    assert published["metrics"]["left_over_records"] == 2
-    assert check_suppressed(parties.analyst, "lonely", rows, ["a"], 3) == {".": 10, "*": 2}
+    given = {
+        None: {},
+        "publish": {"accept": '{"left_over_records": "it is a test"}'},
+    }.get(left_over, {})
+    if left_over is not None:
+        given |= {"options": f'{{"left_over": "{left_over}"}}'}
+    published = kanon.suppress("data.lonely", "lonely", k=3, **given)
+    rows, said = PUBLISHED[left_over or "withhold"]
+    assert published["guarantee"].endswith(said)
+    left_out = len(LONELY) - sum(rows.values())
+    assert published["records"] == len(LONELY)
+    assert published["metrics"]["records"] == sum(rows.values())
+    assert published["metrics"]["suppressed_records"] == left_out
+    shown = rows["*"] if left_over == "publish" else 0
+    assert published["metrics"]["left_over_records"] == shown
+    assert rows == check_suppressed(
+        parties.analyst, "lonely", LONELY, ["a"], 3, left_out=left_out, left_over=shown
+    )
+    checks = kanon.verify("lonely")
+    assert all(holds for *_, holds in checks)
+    said_of_left_over = [line for line in checks if line[0].startswith("left-over records")]
+    assert [line[2] for line in said_of_left_over] == ["2 records"] * (left_over == "publish")
+
+
+def test_left_over_records_without_a_pattern_for_them(
+    kanon: Functions | Package, parties: Parties
+) -> None:
+    fetch(parties.publisher, "DROP TABLE IF EXISTS data.lonely")
+    create_table(parties.publisher, "data.lonely", "number int, a int", LONELY)
+    kanon.register("data.lonely", ["a"], None)
     refused = lambda: kanon.suppress("data.lonely", "none", k=3, patterns=["."])
     assert sqlstate_of(refused) == INFEASIBLE
 
@@ -278,6 +318,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "weight is a list": ({"weights": '{"age": [1]}'}, INVALID),
     "weights are a list": ({"weights": "[1]"}, INVALID),
     "option of no method": ({"options": '{"time_limit": 1}'}, INVALID),
+    "option of greedy": ({"method": "optimal", "options": '{"left_over": "join"}'}, INVALID),
+    "no such rule": ({"options": '{"left_over": "drop"}'}, INVALID),
     "strange option": ({"method": "optimal", "options": '{"seed": 1}'}, INVALID),
     "no time": ({"method": "optimal", "options": '{"time_limit": 0}'}, INVALID),
     "time is a list": ({"method": "optimal", "options": '{"time_limit": [1]}'}, INVALID),
@@ -318,13 +360,16 @@ def test_values_without_order(kanon: Functions | Package, parties: Parties) -> N
     ),
     k=st.integers(2, 6),
     method=st.sampled_from(["greedy", "optimal"]),
+    left_over=st.sampled_from(["withhold", "join", "publish"]),
 )
 @settings(
     max_examples=examples(30),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     deadline=None,
 )
-def test_random_tables(parties: Parties, cells: list[tuple[Any, ...]], k: int, method: str) -> None:
+def test_random_tables(
+    parties: Parties, cells: list[tuple[Any, ...]], k: int, method: str, left_over: str
+) -> None:
     kanon = Functions(parties.publisher)
     with parties.publisher.transaction(force_rollback=True):
         rows = [(number, *row) for number, row in enumerate(cells)]
@@ -332,11 +377,20 @@ def test_random_tables(parties: Parties, cells: list[tuple[Any, ...]], k: int, m
         with parties.publisher.cursor() as cursor:
             cursor.executemany("INSERT INTO data.random VALUES (%s, %s, %s, %s)", rows)
         kanon.register("data.random", ["a", "b", "c"], None)
-        publish = lambda: kanon.suppress("data.random", "random", k=k, method=method)
+        given = {"method": method, "accept": '{"left_over_records": "it is a test"}'}
+        if method == "greedy":
+            given["options"] = f'{{"left_over": "{left_over}"}}'
+        publish = lambda: kanon.suppress("data.random", "random", k=k, **given)
         if k > len(rows):
             with parties.publisher.transaction(force_rollback=True):
                 assert sqlstate_of(publish) == INVALID
             return
-        publish()
-        check_suppressed(parties.publisher, "random", rows, ["a", "b", "c"], k)
+        metrics = publish()["metrics"]
+        left_out, left = int(metrics["suppressed_records"]), int(metrics["left_over_records"])
+        assert left_out < k
+        assert left_out == 0 or (method, left_over) == ("greedy", "withhold")
+        assert left == 0 or (method, left_over) == ("greedy", "publish")
+        check_suppressed(
+            parties.publisher, "random", rows, ["a", "b", "c"], k, left_out=left_out, left_over=left
+        )
         assert all(holds for *_, holds in kanon.verify("random"))

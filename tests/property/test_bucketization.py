@@ -9,6 +9,7 @@ from collections import Counter
 from fractions import Fraction
 from functools import cache
 from math import floor
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -303,7 +304,8 @@ decimals = st.decimals(0, 1, places=3).map(str)
 def specifications(draw: st.DrawFn) -> dict[str, object]:
     """Specifications, most of them valid, for values named v0, v1, … and NULL."""
     document: dict[str, object] = {}
-    for rule in draw(st.sets(st.sampled_from(["theta", "base", "default", "l", "null"]))):
+    rules = ["theta", "base", "default", "l", "null", "cap"]
+    for rule in draw(st.sets(st.sampled_from(rules))):
         document[rule] = draw(st.integers(1, 12).map(str) if rule == "l" else decimals)
     own = draw(st.sets(st.integers(0, 3)))
     if own:
@@ -312,7 +314,7 @@ def specifications(draw: st.DrawFn) -> dict[str, object]:
 
 
 def remedied(
-    document: dict[str, object], hint: str, values: list[str | None], broken: list[bool]
+    document: dict[str, object], hint: str, values: list[str | None], table: list[int]
 ) -> list[dict[str, object]]:
     """Follow a hint; where it offers a choice, each way."""
     alternatives = [document]
@@ -320,12 +322,16 @@ def remedied(
         if own := re.fullmatch(r"raise (\d+) of the values' thresholds to (\S+)", remedy):
             listed = document["values"]
             assert isinstance(listed, dict)
-            low = [v for v, failed in zip(values, broken, strict=True) if failed and v in listed]
+            low = [
+                v
+                for v, count in zip(values, table, strict=True)
+                if v in listed and Fraction(listed[v]) < Fraction(count, sum(table))
+            ]
             assert len(low) == int(own[1])
             raised = listed | dict.fromkeys(low, own[2])
             alternatives = [alternative | {"values": raised} for alternative in alternatives]
         else:
-            changes = re.findall(r"(theta|base|default|l|null) to (\S+)", remedy)
+            changes = re.findall(r"(theta|base|default|l|null|cap) to (\S+)", remedy)
             assert changes
             alternatives = [a | {rule: number} for a in alternatives for rule, number in changes]
     return alternatives
@@ -350,8 +356,34 @@ def test_a_refused_specification_passes_with_the_suggested_numbers(
     with pytest.raises(IneligibleError) as caught:
         check_eligible(spec, values, table)
     assert caught.value.detail.startswith(f"{sum(broken)} of {len(table)} ")
-    for alternative in remedied(document, caught.value.hint, values, broken):
+    for alternative in remedied(document, caught.value.hint, values, table):
         check_eligible(PrivacySpecification.parse(json.dumps(alternative)), values, table)
+
+
+@given(specifications(), st.lists(st.integers(1, 50), min_size=4, max_size=7), st.booleans())
+@settings(max_examples=examples(400), deadline=None)
+def test_thresholds_against_the_rules_one_by_one(
+    document: dict[str, Any], table: list[int], null: bool
+) -> None:
+    """The strictest general rule, or a threshold of one's own; and never above the cap."""
+    values: list[str | None] = [f"v{i}" for i in range(len(table) - null)] + [None] * null
+    try:
+        privacy = PrivacySpecification.parse(json.dumps(document)).thresholds(values, table)
+    except InvalidParameterError:
+        assume(False)
+    number = {rule: Fraction(text) for rule, text in document.items() if rule != "values"}
+    cap = number.get("cap", Fraction(1))
+    for value, count, threshold in zip(values, table, privacy.thresholds, strict=True):
+        general = [number[rule] for rule in ("default", "cap") if rule in number]
+        if "l" in number:
+            general.append(1 / number["l"])
+        if "theta" in number or "base" in number:
+            slope = number.get("theta", 0) * Fraction(count, sum(table))
+            general.append(min(slope + number.get("base", 0), Fraction(1)))
+        own = document.get("null" if value is None else "values")
+        if isinstance(own, dict):
+            own = own.get(value)
+        assert threshold == (min(general) if own is None else min(Fraction(own), cap))
 
 
 @given(

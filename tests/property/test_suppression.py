@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kanon_db.algorithms.suppression.greedy import greedy
+from kanon_db.algorithms.suppression.greedy import LEFT_OVER, Suppression, greedy
+from kanon_db.algorithms.suppression.left_over import join_left_over
 from kanon_db.algorithms.suppression.optimal import optimal
 from kanon_db.algorithms.suppression.patterns import PatternSet, all_patterns
 from kanon_db.algorithms.suppression.two_anonymity import two_anonymity
@@ -94,6 +95,56 @@ def test_two_hundred_small_tables_against_brute_force() -> None:
     }  # fmt: skip
 
 
+def cheapest_group(rows: Rows, found: Suppression, k: int) -> int:
+    """Lowest cost of all ways to give the left-over records and some others one pattern."""
+    stars, costs = found.patterns.stars.tolist(), found.patterns.costs.tolist()
+    before = found.pattern_of_record.tolist()
+    left = [i for i, pattern in enumerate(before) if pattern == LEFT_OVER]
+    others = [i for i, pattern in enumerate(before) if pattern != LEFT_OVER]
+    possible = []
+    for position in range(len(stars)):
+        for n in range(k - len(left), len(others) + 1):
+            for joining in combinations(others, n):
+                chosen = list(before)
+                for i in (*left, *joining):
+                    chosen[i] = position
+                shown = published(rows, [stars[pattern] for pattern in chosen])
+                classes = list(zip(chosen, shown, strict=True))
+                is_one = len({classes[i] for i in (*left, *joining)}) == 1
+                if is_one and min(Counter(classes).values()) >= k:
+                    possible.append(sum(costs[pattern] for pattern in chosen))
+    return min(possible)
+
+
+def test_left_over_records_join_at_least_cost_against_brute_force() -> None:
+    random = np.random.default_rng(11)
+    n_joined = Counter[str]()
+    for number in range(1500):
+        n, m, k = int(random.integers(3, 9)), int(random.integers(1, 4)), int(random.integers(2, 4))
+        masks = np.append(random.permutation(2**m)[: int(random.integers(1, 6))], 2**m - 1)
+        weights = random.integers(1, 5, size=m).tolist() if number % 2 else None
+        patterns = PatternSet.of(masks, m, weights)
+        rows = random.integers(0, 3, size=(n, m)).tolist()
+        found = greedy(rows, patterns, k)
+        if n < k or not found.n_left_over:
+            continue
+        joined = join_left_over(rows, found, k, random)
+        sizes = Counter(
+            zip(
+                joined.pattern_of_record.tolist(),
+                published(rows, joined.suppressed.tolist()),
+                strict=True,
+            )
+        )
+        assert min(sizes.values()) >= k
+        assert patterns.costs[joined.pattern_of_record].sum() == cheapest_group(rows, found, k)
+        (position,) = set(joined.pattern_of_record[found.pattern_of_record == LEFT_OVER].tolist())
+        moved = joined.pattern_of_record != found.pattern_of_record
+        assert (joined.pattern_of_record[moved] == position).all()
+        n_joined["fully" if patterns.stars[position].all() else "partly"] += 1
+    assert min(n_joined["fully"], n_joined["partly"]) > 50
+
+
 @pytest.mark.parametrize("m", [3, 4, 6])
 def test_tight_example_of_theorem_4(m: int) -> None:
     rows = [[1] * m for _ in range(m)]
@@ -136,6 +187,25 @@ def test_greedy_is_algorithm_1(table: tuple[Rows, PatternSet, int]) -> None:
     found = greedy(rows, patterns, k)
     assert found.pattern_of_record.tolist() == naive_greedy(rows, patterns, k)
     assert found.n_left_over < k
+
+
+@settings(deadline=None, max_examples=examples(100))
+@given(tables())
+def test_joining_leaves_nobody_over(table: tuple[Rows, PatternSet, int]) -> None:
+    rows, patterns, k = table
+    found = greedy(rows, patterns, k)
+    if len(rows) < k:
+        with pytest.raises(InfeasibleError, match="fewer than k records"):
+            join_left_over(rows, found, k, np.random.default_rng(1))
+        return
+    joined = join_left_over(rows, found, k, np.random.default_rng(1))
+    assert joined.n_left_over == 0
+    stars = joined.suppressed.tolist()
+    patterns_of = joined.pattern_of_record.tolist()
+    classes = Counter(zip(patterns_of, published(rows, stars), strict=True))
+    assert min(classes.values()) >= k
+    if not found.n_left_over:
+        assert patterns_of == found.pattern_of_record.tolist()
 
 
 @settings(deadline=None, max_examples=examples(100))

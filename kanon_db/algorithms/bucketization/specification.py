@@ -25,8 +25,10 @@ from kanon_db.algorithms.ground.exact import (
 )
 from kanon_db.errors import IneligibleError, InvalidParameterError
 
-_RULES = ("theta", "base", "default", "l", "null")
-_EXAMPLE = 'write for example {"l": 4}, {"default": "1/3"} or {"theta": 2, "default": 0.5}'
+_RULES = ("theta", "base", "default", "l", "null", "cap")
+_EXAMPLE = (
+    'write for example {"l": 4}, {"default": "1/3"} or {"theta": 2, "base": 0.02, "cap": 0.5}'
+)
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,9 @@ class PrivacySpecification:
     """Rules from which the threshold of every sensitive value follows.
 
     A value gets the strictest (smallest) threshold of the general rules given: ``1 / l``,
-    ``default``, and ``min(1, theta * f_i + base)`` where f_i is its frequency in the table.
-    An entry of ``values``, or ``null`` for SQL's NULL, takes the place of the general rules.
+    ``default``, ``cap``, and ``min(1, theta * f_i + base)`` where f_i is its frequency in the
+    table. An entry of ``values``, or ``null`` for SQL's NULL, takes the place of the general rules
+    other than ``cap``, which no threshold exceeds.
 
     Parameters
     ----------
@@ -51,6 +54,8 @@ class PrivacySpecification:
         Thresholds of single values, in (0, 1], by the value's text.
     null : Fraction, optional
         Threshold of NULL as a sensitive value, in (0, 1].
+    cap : Fraction, optional
+        Upper bound of all thresholds, in (0, 1].
 
     Raises
     ------
@@ -60,14 +65,15 @@ class PrivacySpecification:
     Notes
     -----
     **Source:** [GB] Section 3.3, which proposes thresholds set by hand, a function of f_i such as
-    min{1, theta f_i + 0.02}, and l-diversity as the special case f'_i = 1/l. How they combine is
-    our own choice.
+    min{1, theta f_i + 0.02}, and l-diversity as the special case f'_i = 1/l. The cap, and how the
+    rules combine, are our own choice.
 
     Examples
     --------
-    >>> spec = PrivacySpecification.parse('{"theta": 8, "base": 0.02, "values": {"HIV": "1/20"}}')
-    >>> [str(f) for f in spec.thresholds(["Flu", "HIV"], [90, 10]).thresholds]
-    ['1', '1/20']
+    >>> text = '{"theta": 8, "base": 0.02, "cap": 0.5, "values": {"HIV": "1/20"}}'
+    >>> spec = PrivacySpecification.parse(text)
+    >>> [str(f) for f in spec.thresholds(["Flu", "HIV", "Gout"], [79, 20, 1]).thresholds]
+    ['1/2', '1/20', '1/10']
     """
 
     theta: Fraction | None = None
@@ -76,6 +82,7 @@ class PrivacySpecification:
     l: Fraction | None = None
     values: Mapping[str, Fraction] = field(default_factory=dict)
     null: Fraction | None = None
+    cap: Fraction | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", MappingProxyType(dict(self.values)))
@@ -84,6 +91,7 @@ class PrivacySpecification:
         self._check_range("default", self.default is None or 0 < self.default <= 1, "in (0, 1]")
         self._check_range("l", self.l is None or self.l >= 1, "at least 1")
         self._check_range("null", self.null is None or 0 < self.null <= 1, "in (0, 1]")
+        self._check_range("cap", self.cap is None or 0 < self.cap <= 1, "in (0, 1]")
         outside = sum(not 0 < threshold <= 1 for threshold in self.values.values())
         if outside:
             raise InvalidParameterError(
@@ -107,8 +115,8 @@ class PrivacySpecification:
         ----------
         specification : str or mapping
             A JSON object, as text or decoded, with at least one of the keys ``theta``, ``base``,
-            ``default``, ``l``, ``values`` and ``null``. A number is a JSON number, or a string
-            holding a decimal number or a fraction such as ``"1/3"``; at most 40 characters,
+            ``default``, ``l``, ``cap``, ``values`` and ``null``. A number is a JSON number, or a
+            string holding a decimal number or a fraction such as ``"1/3"``; at most 40 characters,
             exponent -40 to 40. A float of Python is what its shortest text says.
 
         Returns
@@ -216,7 +224,7 @@ class PrivacySpecification:
                 "the privacy specification leaves values without a threshold",
                 detail=f"{len(thresholds) - len(covered)} of {len(thresholds)} sensitive values "
                 "are not covered",
-                hint="add a general rule: default, l, or theta and base",
+                hint="add a general rule: default, l, cap, or theta and base",
             )
         return FPrimePrivacy(covered)
 
@@ -236,10 +244,13 @@ class PrivacySpecification:
             candidates.append(1 / self.l)
         if self._is_linear:
             candidates.append(min(Fraction(1), self._linear_threshold(frequency)))
+        if self.cap is not None:
+            candidates.append(self.cap)
         return min(candidates, default=None)
 
     def _own_threshold(self, value: str | None) -> Fraction | None:
-        return self.null if value is None else self.values.get(value)
+        own = self.null if value is None else self.values.get(value)
+        return own if own is None or self.cap is None else min(own, self.cap)
 
     def _remedies(self, values: Sequence[str | None], counts: IntArray) -> list[str]:
         """Smallest change of each rule that makes a table eligible; all of them are needed."""
@@ -264,6 +275,9 @@ class PrivacySpecification:
             theta = 1 - (self.base or 0) / top
             base = (1 - (self.theta or 0)) * top
             remedies.append(f"raise theta to {rounded_up(theta)} or base to {rounded_up(base)}")
+        most = max(frequencies)
+        if self.cap is not None and self.cap < most:
+            remedies.append(f"raise cap to {rounded_up(most)}")
         low = [f for value, f in table if value is not None and self.values.get(value, 1) < f]
         if low:
             remedies.append(f"raise {len(low)} of the values' thresholds to {rounded_up(max(low))}")

@@ -82,8 +82,8 @@ def read_json(text: str, name: str, *, is_exact: bool = True) -> Any:
 
     Examples
     --------
-    >>> read_json('{"theta": 8, "base": 0.020}', "privacy")
-    {'theta': 8, 'base': '0.020'}
+    >>> read_json('{"l": 4, "cap": 0.20}', "privacy")
+    {'l': 4, 'cap': '0.20'}
     """
     if len(text) > _MAX_JSON_LENGTH:
         raise InvalidParameterError(

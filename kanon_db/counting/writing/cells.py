@@ -119,6 +119,8 @@ class CellWriter(Writer):
         self._spread_rows()
         self._likelihoods()
         self._likely_types()
+        if self._layout.left_out:
+            self._left_out()
         if self.weighed is None:
             self._count()
         else:
@@ -288,6 +290,35 @@ class CellWriter(Writer):
             "Each type with the likelihood m that a record of it is counted.",
             {**same("id", "n"), "m": "sum(w * t)", "st": surely, "pt": "bool_or(pt)", **moments},
             group=["id", "n"],
+        )
+
+    def _left_out(self) -> None:
+        """Add the records without a row, of which nothing is known, as a type of their own.
+
+        It is as likely as the others together, and certain only where every record counts.
+        """
+        share = "coalesce(sum(n * {}), 0) / (SELECT sum(n) FROM types)"
+        everybody = self.condition is None and not self.keys
+        own = {
+            **same(*self.keys),
+            "n": f"{self._layout.left_out}::float8",
+            "m": share.format("m"),
+            "st": str(everybody).lower(),
+            "pt": "true",
+        }
+        if self.weighed is not None:
+            own |= {
+                "mx": share.format("mx"),
+                "mxx": share.format("mxx"),
+                "is_wild": "true",
+                "least_x": "min(least_x)",
+                "most_x": "max(most_x)",
+            }
+        self.steps.add(
+            "with_left_out",
+            "The records that are left out are counted as often as the others, and could be any.",
+            Select(same(*own), ["likely_types"]),
+            Select(own, ["likely_types"], group=list(self.keys)),
         )
 
     # -- totals -------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from kanon_db.algorithms.bucketization.specification import PrivacySpecification
 from kanon_db.algorithms.ground.arrays import AnyIntArray
 from kanon_db.publications.buckets.bitmaps import count_bitmap_differences
 from kanon_db.publications.buckets.tables import BucketTables
-from kanon_db.publications.exposure import check_exposure, measure_exposure
+from kanon_db.publications.exposure import check_exposure, measure_exposure, report_unbounded
 from kanon_db.publications.relations import check_relations
 from kanon_db.publications.results import Check, Examination
 from kanon_db.session import Session, fetch_one
@@ -144,11 +144,17 @@ def examine_buckets(
             holds=True,
         )
     )
+    if "l" in parameters:
+        unbounded = 0.0
+    else:
+        unbounded = exposure["unbounded"] / max(exposure["records"], 1)
+        checks.append(report_unbounded(exposure))
     return Examination(
         checks,
         {
             "records": sat.records,
             "certain_records": certain,
+            "unbounded_share": unbounded,
             "sensitive_values": exposure["values"],
             "buckets": sum(sizes.values()),
             **{f"buckets_of_size_{size}": n for size, n in sizes.items()},

@@ -119,7 +119,6 @@ class Buckets(Kind):
             tables.relations,
             layout=layout,
             parameters={} if plan.l is None else {"l": plan.l},
-            metrics={"unbounded_share": unbounded},
         )
 
     def examine(

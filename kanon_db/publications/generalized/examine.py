@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from kanon_db.catalog.entries import Publication
 from kanon_db.counting.layout import RowView
-from kanon_db.publications.exposure import check_exposure, measure_exposure
+from kanon_db.publications.exposure import check_exposure, measure_exposure, report_unbounded
 from kanon_db.publications.generalized.constraints import ClassConstraints
 from kanon_db.publications.results import Check, Examination
-from kanon_db.session import Session, fetch_one
+from kanon_db.session import Row, Session, fetch_one
 from kanon_db.session.settings import grouping_by_hash
 
 _ROUNDING = 1e-9  # allowed in an entropy, for its logarithms
@@ -38,7 +38,7 @@ def examine_generalized(session: Session, view: RowView, publication: Publicatio
         the sum of the squared class sizes, plus the number of all records for each suppressed one.
     """
     parameters, records = publication.parameters, publication.records
-    k, suppressed = int(parameters["k"]), int(parameters["suppressed"])
+    k, suppressed = int(parameters["k"]), publication.left_out
     cells = ", ".join(view.quasi_identifiers)
     with grouping_by_hash(session):
         found = fetch_one(
@@ -66,8 +66,8 @@ def examine_generalized(session: Session, view: RowView, publication: Publicatio
     ]
     if parameters.get("constraints") is not None:
         constraints = ClassConstraints.parse(parameters["constraints"])
-        sensitive = session.identifier(str(publication.layout["sensitive"]))
-        checks += _check_constraints(session, view, constraints, sensitive, cells)
+        sensitive = str(publication.layout["sensitive"])
+        checks += _check_constraints(session, view, constraints, sensitive)
     metrics = {
         "records": found["rows"],
         "suppressed_records": suppressed,
@@ -80,14 +80,37 @@ def examine_generalized(session: Session, view: RowView, publication: Publicatio
     return Examination(checks, metrics)
 
 
-def _check_constraints(
-    session: Session, view: RowView, constraints: ClassConstraints, sensitive: str, cells: str
-) -> list[Check]:
-    counted = (
-        f"SELECT dense_rank() OVER (ORDER BY {cells}) AS class, {sensitive} AS value,"
-        f" count(*) AS n, sum(count(*)) OVER (PARTITION BY {cells}) AS size"
-        f" FROM {view.view} GROUP BY {cells}, {sensitive}"
+def measure_thresholds(
+    session: Session, view: RowView, constraints: ClassConstraints, sensitive: str
+) -> Row | None:
+    """Compare the frequencies in each class with the thresholds; None where there are none.
+
+    See :func:`~kanon_db.publications.exposure.measure_exposure`.
+    """
+    if constraints.privacy is None:
+        return None
+    return measure_exposure(
+        session,
+        constraints.privacy,
+        "SELECT value, n::numeric AS count, size::numeric AS size, count(*) AS buckets"
+        f" FROM ({_counted(session, view, sensitive)}) AS c GROUP BY 1, 2, 3",
     )
+
+
+def _counted(session: Session, view: RowView, sensitive: str) -> str:
+    """Write how often each value occurs in each class."""
+    cells, value = ", ".join(view.quasi_identifiers), session.identifier(sensitive)
+    return (
+        f"SELECT dense_rank() OVER (ORDER BY {cells}) AS class, {value} AS value,"
+        f" count(*) AS n, sum(count(*)) OVER (PARTITION BY {cells}) AS size"
+        f" FROM {view.view} GROUP BY {cells}, {value}"
+    )
+
+
+def _check_constraints(
+    session: Session, view: RowView, constraints: ClassConstraints, sensitive: str
+) -> list[Check]:
+    counted = _counted(session, view, sensitive)
     checks = []
     if constraints.l is not None:
         row = fetch_one(
@@ -110,20 +133,23 @@ def _check_constraints(
             _check("entropy l-diversity", "l", float(constraints.entropy_l), row, "least")
         )
     if constraints.t is not None:
-        checks.append(_check_closeness(session, view, constraints, sensitive, cells))
-    if constraints.privacy is not None:
-        exposure = measure_exposure(
-            session,
-            constraints.privacy,
-            "SELECT value, n::numeric AS count, size::numeric AS size, count(*) AS buckets"
-            f" FROM ({counted}) AS c GROUP BY 1, 2, 3",
-        )
-        checks.append(check_exposure("class", exposure))
-    return checks
+        checks.append(_check_closeness(session, view, constraints, sensitive))
+    exposure = measure_thresholds(session, view, constraints, sensitive)
+    if exposure is not None:
+        checks += [check_exposure("class", exposure), report_unbounded(exposure)]
+    return [*checks, _UNINFORMED]
+
+
+_UNINFORMED: Final = Check(
+    "constraints bound inferences by readers who do not know how classes were formed",
+    "classes depend on sensitive values",
+    "not measured",
+    holds=True,
+)
 
 
 def _check_closeness(
-    session: Session, view: RowView, constraints: ClassConstraints, sensitive: str, cells: str
+    session: Session, view: RowView, constraints: ClassConstraints, sensitive: str
 ) -> Check:
     """Compare the distribution in each class with that in the whole view, exactly.
 
@@ -131,13 +157,14 @@ def _check_closeness(
     sums of |n S - N s|, or of the absolute values of its running totals, divided by s S.
     """
     assert constraints.t is not None  # noqa: S101  # for the type checker
+    cells, value = ", ".join(view.quasi_identifiers), session.identifier(sensitive)
     distance = "abs(d)" if constraints.distance == "equal" else "abs(running)"
     # The equal distance is half of the sum; the ordered one divides by its v - 1 steps.
     scale = "2" if constraints.distance == "equal" else "greatest(v - 1, 1)"
     row = fetch_one(
         session,
         f"WITH records AS (SELECT dense_rank() OVER (ORDER BY {cells}) AS class,"
-        f" dense_rank() OVER (ORDER BY {sensitive}) AS position FROM {view.view}),"
+        f" dense_rank() OVER (ORDER BY {value}) AS position FROM {view.view}),"
         " total AS (SELECT position, count(*)::numeric AS n, sum(count(*)) OVER () AS whole,"
         "  count(*) OVER () AS v FROM records GROUP BY position),"
         " sizes AS (SELECT class, count(*)::numeric AS size FROM records GROUP BY class),"

@@ -14,7 +14,8 @@ from kanon_db.catalog.entries import Source
 from kanon_db.catalog.sources import require_sensitive
 from kanon_db.metrics.generalization import measure
 from kanon_db.publications.generalized import methods
-from kanon_db.publications.generalized.examine import examine_generalized
+from kanon_db.publications.generalized.constraints import ClassConstraints
+from kanon_db.publications.generalized.examine import examine_generalized, measure_thresholds
 from kanon_db.publications.generalized.request import GeneralizedRequest
 from kanon_db.publications.kind import Found, Job, Written, run_method
 from kanon_db.publications.results import Check
@@ -87,7 +88,7 @@ class Generalized(RowKind):
             f" least {request.k} times"
         )
         if request.constraints is not None:
-            guarantee += f", with {request.constraints} in each"
+            guarantee += _guarantee_of_constraints(job, rows, request.constraints)
         if measured.n_suppressed:
             guarantee += f"; {measured.n_suppressed} records are left out"
         inside = Check(
@@ -108,6 +109,22 @@ class Generalized(RowKind):
 
 
 KIND: Final = Generalized()
+
+
+def _guarantee_of_constraints(
+    job: Job[GeneralizedRequest], rows: RecodedRows, constraints: ClassConstraints
+) -> str:
+    """Say what holds in each class, for whom, and where it says nothing, as the view shows it."""
+    guarantee = (
+        f", with {constraints} in each, which bounds inferences by readers who do not know how"
+        " classes were formed"
+    )
+    exposure = measure_thresholds(job.session, rows.view, constraints, str(job.source.sensitive))
+    if exposure is not None and exposure["unbounded"]:
+        share = exposure["unbounded"] / exposure["records"]
+        job.session.warn(f"the threshold is 1 for {share:.1%} of the records: no bound")
+        guarantee += f"; the threshold is 1 for {share:.1%} of the records"
+    return guarantee
 
 
 def _constraint(job: Job[GeneralizedRequest]) -> Constraint | None:

@@ -26,10 +26,11 @@ def examine_suppressed(session: Session, view: RowView, publication: Publication
     Returns
     -------
     Examination
-        Metrics: ``records``, ``suppressed_cells``, ``suppressed_share`` of all cells,
-        ``left_over_records``, and ``classes`` (output row types, [PG] Section 3.3), with their
-        ``average_class_size``, ``smallest_class`` and ``largest_class``. Left-over records count
-        as one class.
+        Metrics: ``records`` that are published, ``suppressed_records`` that are left out,
+        ``suppressed_cells``, ``suppressed_share`` of all cells, ``left_over_records`` that are
+        published all the same, and ``classes`` (output row types, [PG] Section 3.3), with their
+        ``average_class_size``, ``smallest_class`` and ``largest_class``. Published left-over
+        records count as one class.
     """
     n_columns = len(view.quasi_identifiers)
     k, records = int(publication.parameters["k"]), publication.records
@@ -46,20 +47,24 @@ def examine_suppressed(session: Session, view: RowView, publication: Publication
     everything = "*" * n_columns
     published = sum(row["records"] for row in profile)
     shown = sum(row["shown"] for row in profile)
+    # Before there was a choice, left-over records were published.
+    with_left_over = publication.parameters.get("left_over", "publish") == "publish"
     left_over = sum(
-        row["records"] for row in profile if row["pattern"] == everything and row["records"] < k
+        row["records"]
+        for row in profile
+        if with_left_over and row["pattern"] == everything and row["records"] < k
     )
-    kept = [row for row in profile if row["pattern"] != everything]
+    kept = [row for row in profile if not with_left_over or row["pattern"] != everything]
     smallest_kept = min((row["smallest"] for row in kept), default=None)
     below = sum(row["below"] for row in kept)
     stars = sum((row["pattern"] or "").count("*") * row["records"] for row in profile)
     classes = sum(row["classes"] for row in profile)
     checks = [
         Check(
-            "every record is published once",
-            f"{records} records",
-            f"{published} records",
-            holds=published == records,
+            "every record is published once, or left out",
+            f"{records} records, {publication.left_out} left out",
+            f"{published} published",
+            holds=published + publication.left_out == records,
         ),
         Check(
             "every row matches one of the patterns",
@@ -79,10 +84,20 @@ def examine_suppressed(session: Session, view: RowView, publication: Publication
             holds=below == 0,
         ),
     ]
+    if left_over:
+        checks.append(
+            Check(
+                "left-over records: whoever knows the quasi-identifiers can tell whose they are",
+                f"fewer than {k} records",
+                f"{left_over} records",
+                holds=True,
+            )
+        )
     return Examination(
         checks,
         {
             "records": published,
+            "suppressed_records": publication.left_out,
             "suppressed_cells": stars,
             "suppressed_share": stars / (published * n_columns) if published else 0.0,
             "left_over_records": left_over,

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
-from kanon_db.algorithms.suppression import LEFT_OVER, PatternSet, Suppression, identical_rows
+from kanon_db.algorithms.suppression import LEFT_OVER, PatternSet, Suppression, classes_of
 from kanon_db.catalog.entries import Source
 from kanon_db.counting.layout import RowView
 from kanon_db.metrics.suppression import usefulness_loss
@@ -47,6 +47,10 @@ class Suppressed(RowKind):
         """Refuse patterns, rules and weights that do not fit the quasi-identifiers."""
         _allowed(request, source)
 
+    def risks(self, request: SuppressedRequest) -> Sequence[str]:
+        """Who is left over follows from the quasi-identifiers, which others may know."""
+        return ["left_over_records"] if request.options.left_over == "publish" else []
+
     def search(self, job: Job[SuppressedRequest]) -> Found:
         """Choose a pattern for each record."""
         check_k(job, job.request.k)
@@ -70,11 +74,17 @@ class Suppressed(RowKind):
             source, job.types, ["value"] * len(source.quasi_identifiers), with_pattern=True
         )
         view = RowView.of(session, job.schema, request.publication, layout)
-        cells, class_of_record = _write_cells(session, view, values, data.codes, suppression)
-        write_row_view(job, view, cells, class_of_record)
-        metrics = _loss(source, data, values, suppression)
+        pattern = suppression.pattern_of_record
+        with_all = request.options.left_over == "publish"
+        published = np.flatnonzero((pattern != LEFT_OVER) | with_all)
+        codes, shown = data.codes[published], Suppression(data.patterns, pattern[published])
+        cells, class_of_row = _write_cells(session, view, values, codes, shown)
+        cell_of_record = np.full_like(pattern, -1)
+        cell_of_record[published] = class_of_row
+        write_row_view(job, view, cells, cell_of_record)
+        metrics = _loss(source, values, codes, shown)
         if request.weights is not None or data.patterns.cost_unit != 1:
-            metrics["suppression_cost"] = float(suppression.cost)
+            metrics["suppression_cost"] = float(shown.cost)
         session.fetch(f"DROP TABLE {cells.table}")
         for column in values:
             column.drop()
@@ -84,7 +94,12 @@ class Suppressed(RowKind):
             f" occurs at least {request.k} times"
         )
         if suppression.n_left_over:
-            guarantee += f"; {suppression.n_left_over} left-over records are suppressed fully"
+            guarantee += f"; {suppression.n_left_over} left-over records are "
+            guarantee += (
+                "suppressed fully, and whoever knows the quasi-identifiers can tell whose they are"
+                if with_all
+                else "left out"
+            )
         is_any = request.patterns is None and request.rules is None
         return Written(
             guarantee,
@@ -92,7 +107,11 @@ class Suppressed(RowKind):
             closed=[view.rows],
             layout=layout,
             metrics=metrics,
-            parameters={"patterns": None if is_any else list(data.patterns.texts)},
+            parameters={
+                "patterns": None if is_any else list(data.patterns.texts),
+                "left_over": request.options.left_over,
+                "suppressed": pattern.size - published.size,
+            },
         )
 
 
@@ -104,16 +123,16 @@ def _allowed(request: SuppressedRequest, source: Source) -> PatternSet:
 
 
 def _loss(
-    source: Source, data: CodedRows, values: Sequence[DistinctValues], suppression: Suppression
+    source: Source, values: Sequence[DistinctValues], codes: CodeArray, suppression: Suppression
 ) -> dict[str, float]:
     numeric = {
-        position: numbers[data.codes[:, position]]
+        position: numbers[codes[:, position]]
         for position, column in enumerate(values)
         if not source.is_categorical(column.column.name)
         and (numbers := read_numbers(column)) is not None
         and not np.isnan(numbers).any()
     }
-    return {"usefulness_loss": usefulness_loss(data.codes, suppression.suppressed, numeric)}
+    return {"usefulness_loss": usefulness_loss(codes, suppression.suppressed, numeric)}
 
 
 def _write_cells(
@@ -125,10 +144,17 @@ def _write_cells(
 ) -> tuple[CellTable, IntArray]:
     """Write which quasi-identifiers the rows of each class show, and by which pattern.
 
+    Parameters
+    ----------
+    codes : ndarray of int32, shape (n, m)
+        Of the records that are published.
+    suppression : Suppression
+        Their patterns.
+
     Returns
     -------
     cells : CellTable
-    class_of_record : ndarray of int64, shape (n_records,)
+    class_of_row : ndarray of int64, shape (n,)
     """
     session.step("writing the classes")
     patterns = suppression.patterns
@@ -137,9 +163,9 @@ def _write_cells(
         suppression.pattern_of_record == LEFT_OVER, len(patterns) - 1, suppression.pattern_of_record
     )
     shown = np.where(patterns.stars[pattern], -1, codes)
-    class_of_record = identical_rows(np.column_stack([pattern, shown + 1]))
-    member = np.empty(class_of_record.max() + 1, dtype=np.int64)
-    member[class_of_record] = np.arange(class_of_record.size)
+    class_of_row = classes_of(codes, suppression, pattern)
+    member = np.empty(class_of_row.max() + 1, dtype=np.int64)
+    member[class_of_row] = np.arange(class_of_row.size)
 
     suffix = secrets.token_hex(8)
     table = session.identifier("pg_temp", f"kanon_cells_{suffix}")
@@ -165,4 +191,4 @@ def _write_cells(
         int4_bytes(pattern[member]),
         *(int4_bytes(column[member]) for column in shown.T),
     )
-    return CellTable(table, number), class_of_record
+    return CellTable(table, number), class_of_row

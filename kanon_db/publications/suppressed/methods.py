@@ -10,6 +10,7 @@ from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.algorithms.suppression import PatternSet
 from kanon_db.publications.kind import Found
 from kanon_db.publications.suppressed.request import SuppressedRequest
+from kanon_db.randomness import SecureRandom
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +29,12 @@ class CodedRows:
 
 def greedy(data: CodedRows, request: SuppressedRequest, pulse: Pulse) -> Found:
     """Try one pattern after another, the cheapest first."""
-    return Found(suppression.greedy(data.codes, data.patterns, request.k, pulse=pulse))
+    found = suppression.greedy(data.codes, data.patterns, request.k, pulse=pulse)
+    if request.options.left_over == "join":
+        found = suppression.join_left_over(
+            data.codes, found, request.k, SecureRandom(), pulse=pulse
+        )
+    return Found(found)
 
 
 def optimal(data: CodedRows, request: SuppressedRequest, pulse: Pulse) -> Found:

@@ -71,6 +71,19 @@ class SuppressedOptions:
         SECONDS, "Seconds for the search, after which the best suppression found is published.",
         default=60.0, methods=("optimal",), is_strict=True,
     )  # fmt: skip
+    left_over: Literal["withhold", "join", "publish"] = parameter(
+        choice(
+            "rule for left-over records",
+            withhold="leaves them out, and counts them",
+            join="suppresses more of some other records, so that at least k are alike",
+            publish="suppresses them completely and publishes their other columns, although anyone"
+            " can find out whose they are; only if the risk left_over_records is accepted",
+        ),
+        "What becomes of fewer than k records that match nobody else.",
+        default="withhold",
+        methods=("greedy",),
+        is_strict=True,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +95,7 @@ class SuppressedRequest(PublishRequest):
     method: Literal["greedy", "optimal"] = parameter(
         choice(
             "method",
-            greedy="fast; fewer than k records may be left over and are suppressed completely",
+            greedy="fast; fewer than k records may be left over",
             optimal="the least cost, with nothing left over",
         ),
         "How to choose what each row keeps.",

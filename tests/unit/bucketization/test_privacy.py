@@ -86,6 +86,17 @@ class TestRules:
         assert thresholds(text, a=1, b=4, c=5) == ["3/10", "4/9", "4/9"]
         assert thresholds(text.replace('"9/4"', "1.5"), a=1, b=4, c=5) == ["3/10", "1/2", "1/2"]
 
+    def test_a_cap_bounds_all_values(self) -> None:
+        text = '{"theta": 8, "base": 0.02, "cap": 0.5, "null": 0.9, "values": {"a": 0.8, "b": 0.1}}'
+        spec = PrivacySpecification.parse(text)
+        found = spec.thresholds([None, "a", "b", "c", "d"], [10, 10, 10, 69, 1]).thresholds
+        assert [str(threshold) for threshold in found] == ["1/2", "1/2", "1/10", "1/2", "1/10"]
+        assert spec.describe().endswith("null 0.9, cap 0.5, 2 values with a threshold of their own")
+
+    def test_a_cap_alone_is_a_general_rule(self) -> None:
+        assert thresholds('{"cap": "1/3"}', a=1, b=9) == ["1/3", "1/3"]
+        assert thresholds('{"cap": 0.5, "values": {"a": 0.1}}', a=1, b=9) == ["1/10", "1/2"]
+
     def test_null(self) -> None:
         spec = PrivacySpecification.parse(
             '{"default": 0.5, "null": "1/7", "values": {"null": 0.25}}'
@@ -177,6 +188,9 @@ class TestParse:
             ('{"default": 0}', r"default must be in \(0, 1\]"),
             ('{"default": 1.001}', r"default must be in \(0, 1\]"),
             ('{"null": 0}', r"null must be in \(0, 1\]"),
+            ('{"cap": 0}', r"cap must be in \(0, 1\]"),
+            ('{"theta": 2, "cap": 1.01}', r"cap must be in \(0, 1\]"),
+            ('{"cap": null}', "cap must be a number"),
             ('{"l": 0.5}', "l must be at least 1"),
             ('{"values": {"a": 0, "b": 1, "c": 2}}', r"must lie in \(0, 1\]"),
         ],
@@ -246,6 +260,13 @@ class TestCheckEligible:
                 [1, 1, 1],
                 "3 of 3",
                 "lower l to 3; raise theta to 1 or base to 0.0334",
+            ),
+            ('{"cap": 0.3}', [1, 2, 4], "1 of 3", "raise cap to 0.572"),
+            (
+                '{"theta": 2, "cap": 0.3, "null": 0.5}',
+                [1, 2, 4],
+                "1 of 3",
+                "raise cap to 0.572; raise null to 0.572",
             ),
             (
                 '{"default": 1, "values": {"a": 0.1, "b": 0.2}}',

@@ -1,0 +1,135 @@
+"""Left-over records of greedy suppression: who they are follows from the quasi-identifiers alone.
+
+Someone who knows everybody's quasi-identifiers runs the same algorithm, and so knows whose rows the
+fully suppressed ones are; what else these rows show is theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kanon_db.algorithms.suppression import all_patterns, greedy
+from kanon_db.errors import RiskError
+from tests.integration.parties import (
+    Functions,
+    Package,
+    Parties,
+    create_table,
+    fetch,
+    remains,
+    sqlstate_of,
+    value,
+)
+
+PEOPLE = [(20 + i % 3, "mf"[i % 2], f"d{i % 4}") for i in range(60)]
+PEOPLE += [(97, "f", "rare"), (98, "m", "seldom")]
+REASON = "both have agreed"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def people(parties: Parties) -> None:
+    create_table(parties.publisher, "data.people", "age int, sex text, sick text", PEOPLE)
+    Functions(parties.publisher).register("data.people", ["age", "sex"], "sick")
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(parties: Parties) -> Iterator[None]:
+    yield
+    for name in Functions(parties.publisher).publications():
+        Functions(parties.publisher).drop(name)
+    assert remains(parties.admin) == []
+
+
+def found_by_algorithm(parties: Parties, name: str, k: int) -> dict[int, set[str]]:
+    """Run the known algorithm on the known quasi-identifiers; the values of whom it leaves over.
+
+    Returns
+    -------
+    dict of int to set of str
+        By the number of the person, the sensitive values that rows like theirs show.
+    """
+    columns = [list(dict.fromkeys(column)) for column in zip(*PEOPLE, strict=True)][:2]
+    codes = np.array(
+        [[c.index(v) for c, v in zip(columns, row[:2], strict=True)] for row in PEOPLE]
+    )
+    left = np.flatnonzero(greedy(codes, all_patterns(2), k).pattern_of_record == -1).tolist()
+    assert left == [60, 61]
+    rows = fetch(parties.analyst, f"SELECT sick FROM published.{name} WHERE pattern = '**'")
+    return {person: {sick for (sick,) in rows} for person in left}
+
+
+def suppress(parties: Parties, **given: Any) -> dict[str, Any]:
+    return Functions(parties.publisher).suppress("data.people", "p", k=3, **given)
+
+
+def test_values_of_left_over_records_are_not_published(parties: Parties) -> None:
+    guarantee = suppress(parties)["guarantee"]
+    assert found_by_algorithm(parties, "p", 3) == {60: set(), 61: set()}
+    assert not fetch(parties.analyst, "SELECT FROM published.p WHERE sick IN ('rare', 'seldom')")
+    assert guarantee.endswith("2 left-over records are left out")
+    checks = Functions(parties.analyst).verify("p")
+    (line,) = [line for line in checks if "published once" in line[0]]
+    assert (line[1], line[2]) == ("62 records, 2 left out", "60 published")
+
+
+def test_left_over_records_that_join_are_k_alike(parties: Parties) -> None:
+    suppress(parties, options='{"left_over": "join"}')
+    sizes = fetch(parties.analyst, "SELECT count(*) FROM published.p GROUP BY age, sex, pattern")
+    assert min(size for (size,) in sizes) >= 3
+    assert sum(size for (size,) in sizes) == len(PEOPLE)
+
+
+def test_left_over_records_are_a_risk_that_must_be_accepted(parties: Parties) -> None:
+    options = '{"left_over": "publish"}'
+    assert sqlstate_of(lambda: suppress(parties, options=options)) == RiskError.sqlstate
+    with pytest.raises(RiskError, match="left_over_records") as refused:
+        Package(parties.publisher).kanon.publish_suppressed(
+            "data.people", "p", k=3, options={"left_over": "publish"}
+        )
+    assert "finds out whose they are" in refused.value.detail
+    accept = f'{{"left_over_records": "{REASON}"}}'
+    guarantee = suppress(parties, options=options, accept=accept)["guarantee"]
+    assert "2 left-over records are suppressed fully" in guarantee
+    assert set().union(*found_by_algorithm(parties, "p", 3).values()) == {"rare", "seldom"}
+    (line,) = [
+        line for line in Functions(parties.analyst).verify("p") if "accepted risk" in line[0]
+    ]
+    assert REASON in line[2]
+
+
+def test_the_risk_is_taken_by_asking_whether_or_not_any_are_left(parties: Parties) -> None:
+    """Else a refusal, or its absence, would depend on the data."""
+    publish = lambda **given: Functions(parties.publisher).suppress(
+        "data.people", "p", k=2, options='{"left_over": "publish"}', patterns=["**"], **given
+    )
+    assert sqlstate_of(publish) == RiskError.sqlstate
+    publish(accept=f'{{"left_over_records": "{REASON}"}}')
+
+
+def test_readers_do_not_see_metrics_of_records_that_are_left_out(parties: Parties) -> None:
+    metrics = suppress(parties)["metrics"]
+    seen = Functions(parties.analyst).metrics("p")
+    assert metrics.keys() - seen.keys() == {"usefulness_loss"}
+    listed = value(parties.analyst, "SELECT metrics FROM kanon.publications")
+    assert listed.keys() == seen.keys()
+    assert (seen["records"], seen["suppressed_records"]) == (60, 2)
+
+
+def test_publications_from_before_the_choice_say_that_they_show_left_over_records(
+    parties: Parties,
+) -> None:
+    suppress(parties, options='{"left_over": "publish"}',
+             accept=f'{{"left_over_records": "{REASON}"}}')  # fmt: skip
+    fetch(
+        parties.publisher,
+        "UPDATE kanon.publication SET parameters ="
+        " parameters - '{left_over,suppressed,accept}'::text[]",
+    )
+    checks = Functions(parties.analyst).verify("p")
+    assert all(holds for *_, holds in checks)
+    (line,) = [line for line in checks if line[0].startswith("left-over records")]
+    assert line[2] == "2 records"

@@ -1,0 +1,63 @@
+"""Sparse data: hardly two people share their quasi-identifiers, and few have a rare value."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from kanon_db.algorithms.bucketization import FPrimePrivacy
+from kanon_db.algorithms.ground.arrays import CodeArray
+from kanon_db.randomness import SecureRandom
+from tests.attacks.minimality import minimality_guesses
+from tests.attacks.posterior import tail
+from tests.attacks.publishers import ASSIGNMENTS, TRANSPARENT
+
+N_RECORDS, N_RARE, RARE = 12_000, 250, 0
+PRIVACY = FPrimePrivacy((Fraction(1, 10), *[Fraction(1)] * 9))
+IMPOSSIBLE = 1e-9
+
+
+@pytest.fixture(scope="module")
+def people() -> tuple[CodeArray, CodeArray]:
+    """Birth date, zip code and sex; and an illness, the first of which is rare."""
+    random = np.random.default_rng(1)
+    qi_codes = random.integers(0, [25_000, 500, 2], (N_RECORDS, 3)).astype(np.int32)
+    illness = random.integers(1, len(PRIVACY.thresholds), N_RECORDS).astype(np.int32)
+    illness[random.choice(N_RECORDS, N_RARE, replace=False)] = RARE
+    return qi_codes, illness
+
+
+def rights(people: tuple[CodeArray, CodeArray], assignment: str) -> list[tuple[int, int]]:
+    """Return how many guesses are right, and how many there are, of each way to guess."""
+    qi_codes, illness = people
+    buckets = ASSIGNMENTS[assignment](qi_codes, illness, PRIVACY, "two_size", SecureRandom())
+    has_rare = np.zeros(buckets.max() + 1, dtype=np.bool_)
+    has_rare[buckets[illness == RARE]] = True
+    # The rows of the QIT come in a random order.
+    order = SecureRandom().permutation(N_RECORDS)
+    guesses = minimality_guesses(qi_codes[order], buckets[order], has_rare)
+    assert len(guesses) == 12
+    return [
+        (int((illness[order][guess.records] == RARE).sum()), guess.records.size)
+        for guess in guesses
+    ]
+
+
+@pytest.mark.parametrize("assignment", TRANSPARENT)
+def test_minimality_finds_rare_values_in_sparse_data_as_rarely_as_promised(
+    people: tuple[CodeArray, CodeArray], assignment: str
+) -> None:
+    """In every bucket a guess is right with at most f', whatever happens in the others."""
+    for right, n in rights(people, assignment):
+        assert n
+        assert tail(n, float(PRIVACY.thresholds[RARE]), right) > IMPOSSIBLE
+
+
+def test_minimality_names_the_rare_people_of_local_buckets(
+    people: tuple[CodeArray, CodeArray],
+) -> None:
+    right, n = max(rights(people, "local"))
+    assert n > 200
+    assert right > 0.9 * n

@@ -1,0 +1,114 @@
+"""Counts from publications that leave records out: the bounds hold for the whole table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.integration.parties import Functions, Parties, create_table, fetch, value
+
+PEOPLE = [(20 + i % 6, "mf"[i % 2], f"d{i % 4}", i % 5) for i in range(90)]
+PEOPLE += [(95, "x", "d0", 1000), (97, "y", "d9", -1000)]
+PUBLISHED = ["generalized", "suppressed"]
+CONDITIONS = [
+    "age > 22", "age > 90", "sex = 'x'", "sex IN ('x', 'f') OR age < 22", "sick = 'd9'",
+    "sick = 'd0'", "sick <> 'd1' AND age < 30", "age IS NULL", "NOT (sex = 'm')", "cost > 500",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def people(parties: Parties) -> None:
+    kanon = Functions(parties.publisher)
+    columns = "age int, sex text, sick text, cost int"
+    create_table(parties.publisher, "data.people", columns, PEOPLE)
+    kanon.register("data.people", ["age", "sex"], "sick")
+    left_out = [
+        kanon.generalize(
+            "data.people",
+            "generalized",
+            k=4,
+            method="mondrian",
+            refine=False,
+            max_suppressed="0.03",
+        ),
+        kanon.suppress("data.people", "suppressed", k=4),
+    ]
+    assert [published["metrics"]["suppressed_records"] for published in left_out] == [2, 2]
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_bounds_include_records_that_are_left_out(
+    parties: Parties, name: str, condition: str
+) -> None:
+    truth = value(parties.publisher, f"SELECT count(*) FROM data.people WHERE {condition}")
+    estimate, error, lower, upper = Functions(parties.analyst).estimate(
+        f"SELECT COUNT(*) FROM {name} WHERE {condition}"
+    )
+    assert lower <= truth <= upper
+    assert lower <= estimate <= upper
+    assert error >= 0
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_all_records_are_counted(parties: Parties, name: str) -> None:
+    answer = Functions(parties.analyst).estimate(f"SELECT COUNT(*) FROM {name}")
+    assert answer == (len(PEOPLE), 0, len(PEOPLE), len(PEOPLE))
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_record_that_is_left_out_is_as_likely_as_the_others(parties: Parties, name: str) -> None:
+    kanon = Functions(parties.analyst)
+    rows = value(parties.analyst, f"SELECT count(*) FROM published.{name} WHERE sick = 'd1'")
+    estimate, *bounds = kanon.estimate(f"SELECT COUNT(*) FROM {name} WHERE sick = 'd1'")
+    assert estimate == pytest.approx(rows * len(PEOPLE) / (len(PEOPLE) - 2))
+    assert bounds[1:] == [rows, rows + 2]
+
+
+@pytest.mark.parametrize("key", ["sick", "sex", "age"])
+@pytest.mark.parametrize("condition", ["true", "age > 21", "sick = 'd1'"])
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_groups(parties: Parties, name: str, key: str, condition: str) -> None:
+    """The groups that the published rows have are bounded; one more can only be left out."""
+    select = f"SELECT to_jsonb({key}), count(*) FROM data.people WHERE {condition} GROUP BY {key}"
+    truth = dict(fetch(parties.publisher, select))
+    rows: list[tuple[Any, ...]] = fetch(
+        parties.analyst,
+        "SELECT group_key -> $1::text, lower_bound, upper_bound"
+        " FROM kanon.estimate_counts($2::text)",
+        key,
+        f"SELECT {key}, COUNT(*) FROM {name} WHERE {condition} GROUP BY {key}",
+    )
+    for k, lower, upper in rows:
+        assert lower <= truth.get(k, 0) <= upper
+    assert sum(truth[k] for k in truth.keys() - {k for k, *_ in rows}) <= 2
+
+
+@pytest.mark.parametrize("function", ["sum", "avg"])
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_sums_of_records_that_are_left_out_have_no_bounds(
+    parties: Parties, name: str, function: str
+) -> None:
+    """Their values could be anything."""
+    ((estimate, error, lower, upper),) = fetch(
+        parties.analyst,
+        "SELECT estimate, std_error, lower_bound, upper_bound FROM kanon.estimate($1::text)",
+        f"SELECT {function}(cost) FROM {name}",
+    )
+    published = value(parties.analyst, f"SELECT avg(cost)::float8 FROM published.{name}")
+    assert estimate == pytest.approx(published * (len(PEOPLE) if function == "sum" else 1))
+    assert error >= 0
+    assert (lower, upper) == (None, None)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_explained(parties: Parties, name: str) -> None:
+    rows = fetch(
+        parties.analyst,
+        "SELECT part, description, accuracy FROM kanon.explain_count($1::text)",
+        f"SELECT COUNT(*) FROM {name} WHERE age > 22",
+    )
+    assert rows[0][1] == f"{name}: {name}, 92 records, 2 of them left out"
+    (accuracy,) = [accuracy for part, _, accuracy in rows if part == "aggregate"]
+    assert accuracy.endswith("; 2 records are left out")
