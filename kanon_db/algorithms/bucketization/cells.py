@@ -13,15 +13,16 @@ from kanon_db.algorithms.bucketization.cuts import best_cut
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.random_assignment import Permuter, assign_randomly
 from kanon_db.algorithms.bucketization.setting import BucketSetting
-from kanon_db.algorithms.ground.arrays import BoolArray, CodeArray, IntArray
+from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.ground.sort_keys import sort_keys
 
 Search: TypeAlias = Callable[[IntArray, FPrimePrivacy], BucketSetting]
 """Finds a bucket setting from the number of records of each value, and their thresholds."""
 
+Tightened: TypeAlias = Callable[[Fraction], FPrimePrivacy]
+
 _FACTORS: Final = tuple(map(Fraction, ("3/2", "5/4", "9/8", "17/16")))
-_LEAST: Final = 50
 _MOST_CELLS: Final = 2500
 _NOT_AT_RISK: Final = 2**60
 
@@ -51,11 +52,12 @@ class CellAssignment:
 def assign_in_cells(
     qi_codes: CodeArray,
     sa_codes: CodeArray,
-    privacy: FPrimePrivacy,
+    tightened: Tightened,
     max_bucket_size: int,
     search: Search,
     random: Permuter,
     *,
+    least: int = 50,
     pulse: Pulse = UNLIMITED,
 ) -> CellAssignment:
     """Cut the table into cells of similar records, and assign at random inside each.
@@ -70,8 +72,10 @@ def assign_in_cells(
         Quasi-identifiers as codes from 0; codes of ordered types in the type's order.
     sa_codes : ndarray of int32, shape (n_records,)
         Position of each record's sensitive value in the thresholds.
-    privacy : FPrimePrivacy
-        Thresholds of the m sensitive values, which follow from the histogram of the table.
+    tightened : callable
+        Returns the thresholds of the m sensitive values for a factor of at least 1: at most
+        those of :meth:`.FPrimePrivacy.tightened`, which they usually are. They follow from the
+        histogram of the table.
     max_bucket_size : int
         M', the most records in a bucket.
     search : callable
@@ -79,6 +83,9 @@ def assign_in_cells(
         one if one of at most two neighboring sizes up to ``max_bucket_size`` is valid.
     random : Permuter
         Source of randomness.
+    least : int
+        Fewest records on either side of a cut, at least 1; one in 2,500 of the table if that is
+        more, which bounds the time.
     pulse : Pulse
         Beaten every few dozen milliseconds of work; what it raises ends the assignment.
 
@@ -132,8 +139,7 @@ def assign_in_cells(
     and the probability is c / |g| exactly. ∎
 
     The records are looked at in an order that follows from their quasi-identifiers, so that the
-    order of the source, which may depend on anything, decides nothing. At least 50 records, and
-    one in 2,500 of the table, remain on either side of a cut, to bound the time.
+    order of the source, which may depend on anything, decides nothing.
 
     Examples
     --------
@@ -141,16 +147,17 @@ def assign_in_cells(
     >>> qi_codes = np.repeat(np.arange(4, dtype=np.int32), 100)[:, np.newaxis]
     >>> sa_codes = np.tile(np.arange(20, dtype=np.int32), 20)
     >>> found = assign_in_cells(
-    ...     qi_codes, sa_codes, FPrimePrivacy((Fraction(1, 2),) * 20), 10,
+    ...     qi_codes, sa_codes, FPrimePrivacy((Fraction(1, 2),) * 20).tightened, 10,
     ...     lambda counts, privacy: two_size(counts, privacy, 10), np.random.default_rng(0),
     ... )  # fmt: skip
     >>> found.setting.pairs, len(found.tightening)
     (((2, 200),), 4)
     """
-    cutter = _Cutter(qi_codes, sa_codes, privacy, max_bucket_size, random, pulse)
+    least = max(least, sa_codes.size // _MOST_CELLS)
+    cutter = _Cutter(qi_codes, sa_codes, tightened, max_bucket_size, random, least, pulse)
     bucket_of_record = np.empty(sa_codes.size, dtype=np.int32)
     cell_of_record = np.empty(sa_codes.size, dtype=np.int32)
-    tightening = []
+    tightening: list[Fraction] = []
     n_buckets = 0
     for cell in cutter.cells():
         pulse.beat()
@@ -240,18 +247,19 @@ class _Cutter:
         self,
         qi_codes: CodeArray,
         sa_codes: CodeArray,
-        privacy: FPrimePrivacy,
+        tightened: Tightened,
         max_bucket_size: int,
         random: Permuter,
+        least: int,
         pulse: Pulse,
     ) -> None:
         self._qi_codes = qi_codes
         self._sa_codes = sa_codes
-        self._privacy = privacy
+        self._tightened = tightened
         self._max_bucket_size = max_bucket_size
         self._random = random
         self._pulse = pulse
-        self._least = max(_LEAST, sa_codes.size // _MOST_CELLS)
+        self._least = least
         self._rooms: dict[Fraction, _Room] = {}
 
     def cells(self) -> list[_Cell]:
@@ -270,12 +278,13 @@ class _Cutter:
         return done
 
     def _cell(self, records: IntArray, factor: Fraction) -> _Cell:
-        counts = np.bincount(self._sa_codes[records], minlength=len(self._privacy.thresholds))
-        return _Cell(records, counts, factor, self._room(factor))
+        room = self._room(factor)
+        counts = np.bincount(self._sa_codes[records], minlength=len(room.privacy.thresholds))
+        return _Cell(records, counts, factor, room)
 
     def _room(self, factor: Fraction) -> _Room:
         if factor not in self._rooms:
-            self._rooms[factor] = _Room(self._privacy.tightened(factor), self._max_bucket_size)
+            self._rooms[factor] = _Room(self._tightened(factor), self._max_bucket_size)
         return self._rooms[factor]
 
     def _cut(self, cell: _Cell) -> tuple[_Cell, list[_Cell]]:

@@ -83,7 +83,7 @@ def best_cut(codes: CodeArray, records: IntArray, least: int) -> Cut | None:
     return Cut(attribute, int(kept[attribute][0][last]) if attribute in kept else last)
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True)
 def _best_cut(codes: CodeArray, n_codes: CodeArray, least: int) -> tuple[int, int]:
     n, n_qi = codes.shape
     totals = np.zeros((n_qi, n_codes.max()), dtype=np.int64)
