@@ -25,6 +25,7 @@ SECTIONS = {
     "generalization_figures": "Generalization: the paper's figures",
     "freeform": "Freeform generalization",
     "suppression": "Pattern-guided suppression",
+    "differential_privacy": "Buckets beside differential privacy",
 }
 
 

@@ -213,6 +213,24 @@ def attack_table(names: Sequence[str] = ("Adult, occupation", "Adult, education"
     )
 
 
+def right_guesses(data: Microdata, buckets: BucketArray) -> tuple[float, float]:
+    """Name everybody's most probable value; return how often that is right.
+
+    By the shares in the bucket, and by what can be learned from the publication alone.
+    """
+    n_values = data.counts.size
+    candidates = _candidates(buckets, data.sa_codes, n_values)
+    shares = candidates.share
+    learned = _learned_weights(data.qi_codes, candidates, n_values, shares, _ROUNDS)
+    by_share, by_learning = (
+        candidates.value[_guesses(candidates, weights)] for weights in (shares, learned)
+    )
+    return (
+        float((by_share == data.sa_codes).mean()),
+        float((by_learning == data.sa_codes).mean()),
+    )
+
+
 def _estimates(data: Microdata, buckets: BucketArray, queries: Sequence[CountQuery]) -> FloatArray:
     ones = np.ones(buckets.size, dtype=np.int64)
     return estimated_counts(buckets, data.qi_codes, buckets, data.sa_codes, ones, queries)
@@ -318,6 +336,12 @@ def _highest(scores: FloatArray, record: IntArray) -> FloatArray:
     return np.maximum.reduceat(scores, starts)[record]
 
 
+def _guesses(candidates: _Candidates, weights: FloatArray) -> IntArray:
+    """Return the place of each record's candidate of the largest weight."""
+    order = np.lexsort((weights, candidates.record))
+    return order[np.flatnonzero(np.diff(candidates.record[order], append=-1))]
+
+
 def _hits(
     sa_codes: CodeArray,
     candidates: _Candidates,
@@ -325,8 +349,7 @@ def _hits(
     bound: FloatArray,
     among: BoolArray,
 ) -> list[object]:
-    order = np.lexsort((weights, candidates.record))
-    guess = order[np.flatnonzero(np.diff(candidates.record[order], append=-1))]
+    guess = _guesses(candidates, weights)
     value, share = candidates.value[guess], candidates.share[guess]
     right = value == sa_codes
     protected = bound < 1
