@@ -64,7 +64,8 @@ def _at_random(data: Microdata, privacy: FPrimePrivacy, setting: BucketSetting) 
     return assign_randomly(data.sa_codes, data.counts, limits, setting, random)
 
 
-def _in_cells(data: Microdata, privacy: FPrimePrivacy, search: Search, seed: int) -> CellAssignment:
+def in_cells(data: Microdata, privacy: FPrimePrivacy, search: Search, seed: int) -> CellAssignment:
+    """Assign in cells; the same seed gives the same buckets."""
     return assign_in_cells(
         data.qi_codes, data.sa_codes, privacy.tightened, MAX_BUCKET_SIZE, search,
         np.random.default_rng(seed),
@@ -84,7 +85,7 @@ def _row(data: Microdata, queries: Sequence[CountQuery], specification: str) -> 
     drawn = []
     for search in SEARCHES.values():
         started = perf_counter()
-        drawn = [_in_cells(data, privacy, search, seed) for seed in range(RUNS)]
+        drawn = [in_cells(data, privacy, search, seed) for seed in range(RUNS)]
         taken = (perf_counter() - started) / RUNS
         errors = sorted(error(one.bucket_of_record) for one in drawn)
         row += [
