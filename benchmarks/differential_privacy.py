@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.cells import SEARCHES, in_cells
 from benchmarks.harness import table
 from benchmarks.local_assignment import (
     MAX_BUCKET_SIZE,
@@ -134,6 +135,10 @@ def _bucketizations(data: Microdata) -> dict[str, list[CodeArray]]:
         }
         for name, setting in settings.items():
             publications[f"{name}, random, θ = {theta}"] = _at_random(data, privacy, setting)
+        publications[f"multi_size, cells, θ = {theta}"] = [
+            in_cells(data, privacy, SEARCHES["multi_size"], seed).bucket_of_record
+            for seed in range(N_PUBLICATIONS)
+        ]
     return publications
 
 

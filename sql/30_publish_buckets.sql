@@ -18,7 +18,7 @@ CREATE OR REPLACE FUNCTION kanon.publish_buckets(
     method text DEFAULT 'two_size',
     privacy jsonb DEFAULT NULL,
     max_bucket_size integer DEFAULT 50,
-    assignment text DEFAULT 'random',
+    assignment text DEFAULT 'cells',
     readers text[] DEFAULT NULL,
     replace boolean DEFAULT false,
     options jsonb DEFAULT NULL,

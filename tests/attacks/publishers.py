@@ -17,10 +17,12 @@ import numpy as np
 
 from kanon_db.algorithms import generalization
 from kanon_db.algorithms.bucketization import FPrimePrivacy, assign_randomly
+from kanon_db.algorithms.bucketization.cells import assign_in_cells
 from kanon_db.algorithms.bucketization.local_assignment import assign_locally
+from kanon_db.algorithms.bucketization.setting import BucketSetting
 from kanon_db.algorithms.freeform import cells as cells_of
 from kanon_db.algorithms.freeform import draw_assignments
-from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
 from kanon_db.algorithms.ground.pulse import UNLIMITED
 from kanon_db.algorithms.recoding import Constraint, Microdata, Ranges, Sets, cells_of_classes
 from kanon_db.algorithms.recoding.microdata import Attribute
@@ -60,10 +62,29 @@ def locally(
     return assign_locally(qi_codes, codes, privacy, MAX_BUCKET_SIZE, random).bucket_of_record
 
 
-ASSIGNMENTS: dict[str, Assign] = {"random": at_random, "local": locally}
+def in_cells(
+    qi_codes: CodeArray, codes: CodeArray, privacy: FPrimePrivacy, method: str, random: Any
+) -> AnyIntArray:
+    is_anatomy = method == "anatomy"
+
+    def search(counts: IntArray, thresholds: FPrimePrivacy) -> BucketSetting:
+        return _plan(method, tuple(counts.tolist()), thresholds).setting
+
+    def tightened(factor: Fraction) -> FPrimePrivacy:
+        stricter = privacy.tightened(factor)
+        return stricter.diverse() if is_anatomy else stricter
+
+    found = assign_in_cells(
+        qi_codes, codes, tightened, codes.size if is_anatomy else MAX_BUCKET_SIZE, search, random,
+        least=1,
+    )  # fmt: skip
+    return found.bucket_of_record
+
+
+ASSIGNMENTS: dict[str, Assign] = {"cells": in_cells, "random": at_random, "local": locally}
 """Every declared assignment; a new one is added here, and to the next list if it is transparent."""
 
-TRANSPARENT = ["random"]
+TRANSPARENT = ["random", "cells"]
 """Assignments whose bounds hold against someone who knows the method."""
 
 
@@ -239,6 +260,6 @@ def _request(kind: str, **given: Any) -> Any:
 def _plan(method: str, counts: tuple[int, ...], privacy: FPrimePrivacy) -> Plan:
     """Find the setting: it depends on nothing but the public counts."""
     request = _request("buckets", method=method, privacy={"l": 2}, max_bucket_size=MAX_BUCKET_SIZE)
-    data = SensitiveValues([None] * len(counts), np.array(counts, dtype=np.int64), privacy)
+    data = SensitiveValues(np.array(counts, dtype=np.int64), privacy)
     found: Plan = getattr(bucket_methods, method)(data, request, UNLIMITED).result
     return found

@@ -18,6 +18,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from kanon_db.algorithms.bucketization import cells as cells_assignment
+from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.ground.arrays import IntArray
 from tests.attacks.posterior import (
     Outcomes,
@@ -35,6 +37,7 @@ from tests.attacks.publishers import (
     cells_of_matches,
     declared,
     in_buckets,
+    in_cells,
     in_classes,
     in_halves_or_merged,
     locally,
@@ -124,8 +127,37 @@ def test_transparent_buckets_keep_the_bound_for_who_knows_the_method(
 ) -> None:
     people, histogram, thresholds = CASES[name]
     publish = in_buckets(people, thresholds, ASSIGNMENTS[assignment], method)
-    chance = chance_within_bounds(publish, histogram, thresholds, N_RUNS)
-    assert chance > IMPOSSIBLE
+    n_runs = N_RUNS // 4 if assignment == "cells" else N_RUNS  # each is a search of its own
+    assert chance_within_bounds(publish, histogram, thresholds, n_runs) > IMPOSSIBLE
+
+
+@pytest.mark.parametrize(
+    "case", [Case(LINE[:4], (1, 3), RARE), CASES["5 records, one rare"]], ids=["4", "5"]
+)
+def test_cells_keep_the_bound_exactly(monkeypatch: pytest.MonkeyPatch, case: Case) -> None:
+    """In every publication, with every outcome of the draws that decline a cut."""
+    monkeypatch.setattr(
+        cells_assignment, "_FACTORS", (Fraction(3, 2),)
+    )  # others are drawn in more ways
+    people, histogram, thresholds = case
+    found = posteriors(in_buckets(people, thresholds, in_cells, "two_size"), histogram)
+    assert worst_excess(found, thresholds) <= 0
+
+
+def _unguarded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut wherever both sides can be put into buckets, and leave the thresholds as they are."""
+    monkeypatch.setattr(cells_assignment._Cutter, "_declines", lambda *_: False)
+    monkeypatch.setattr(FPrimePrivacy, "tightened", lambda self, _: self)
+
+
+@pytest.mark.parametrize("histogram", [(1, 4), (2, 4)], ids=["5 records", "6 records"])
+def test_cuts_declined_for_their_values_alone_would_tell_them(
+    monkeypatch: pytest.MonkeyPatch, histogram: tuple[int, int]
+) -> None:
+    """Cells without their counter-measure: that there is no cut says why."""
+    _unguarded(monkeypatch)
+    publish = in_buckets(LINE[: sum(histogram)], RARE, in_cells, "two_size")
+    assert worst_excess(posteriors(publish, histogram), RARE) > 0
 
 
 @st.composite

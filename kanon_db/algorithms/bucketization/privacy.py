@@ -93,6 +93,36 @@ class FPrimePrivacy:
             limits[:, block] = self.occurrence_limits(sizes[block])
         return limits
 
+    def tightened(self, factor: Fraction) -> FPrimePrivacy:
+        """Lower the thresholds by as much as the odds of a guess may be raised.
+
+        Parameters
+        ----------
+        factor : Fraction
+            At least 1.
+
+        Returns
+        -------
+        FPrimePrivacy
+            f' / (f' + factor (1 - f')); 1 remains 1.
+
+        Examples
+        --------
+        >>> FPrimePrivacy((Fraction(1, 2), Fraction(1))).tightened(Fraction(3)).thresholds
+        (Fraction(1, 4), Fraction(1, 1))
+        """
+        return FPrimePrivacy(tuple(t / (t + factor * (1 - t)) for t in self.thresholds))
+
+    def diverse(self) -> FPrimePrivacy:
+        """Lower all thresholds to 1/l, for the smallest l whose l-diversity implies them.
+
+        Examples
+        --------
+        >>> FPrimePrivacy((Fraction(2, 5), Fraction(1))).diverse().thresholds
+        (Fraction(1, 3), Fraction(1, 3))
+        """
+        return FPrimePrivacy((Fraction(1, self.corresponding_l()),) * len(self.thresholds))
+
     def smallest_bucket_size(self) -> int:
         """Smallest bucket that may hold any record: M = min_i ceil(1 / f'_i).
 

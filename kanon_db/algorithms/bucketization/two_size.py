@@ -27,6 +27,7 @@ _MAX_CELLS = 2**26  # occurrence limits held at once: 128 MB
 # Each of these is a few milliseconds of work.
 _PAIRS_PER_BLOCK = 2**14
 _CELLS_PER_CHUNK = 2**16
+_ALWAYS = 2**62
 _FIRST_CHUNK = 32
 
 ValueTypes = Counter[tuple[int, Fraction]]
@@ -174,26 +175,32 @@ class _Instance:
         n_values = np.array(list(types.values()), dtype=np.int64)
         limits = privacy.limits_of_many(np.arange(largest + 1), pulse)
         capacity = np.zeros(largest + 1, dtype=np.int64)
-        for size in range(smallest, largest + 1):
+        step = max(1, _CELLS_PER_CHUNK // counts.size)
+        for first in range(smallest, largest + 1, step):
             pulse.beat()
-            capacity[size] = _fill_capacity(counts, limits[:, size], n_values, size)
+            sizes = np.arange(first, min(first + step, largest + 1))
+            capacity[sizes] = _fill_capacity(counts, limits[:, sizes], n_values, sizes)
         binding = _binding_values(counts, limits)
         return cls(int(counts @ n_values), capacity, counts[binding], limits[binding])
 
 
-def _fill_capacity(counts: IntArray, limits: SmallIntArray, n_values: IntArray, size: int) -> int:
+def _fill_capacity(
+    counts: IntArray, limits: SmallIntArray, n_values: IntArray, sizes: IntArray
+) -> IntArray:
     """Find the largest b with sum_i min{limits_i b, o_i} >= size b, [GB] Eq. (14) and (15).
 
     With the values in the order of o_i / limits_i, the sum is the smallest of the linear functions
     "o_i of the first j values, limits_i b of the others". So b must pass all of these.
     """
-    able = np.flatnonzero(limits)
-    order = able[np.argsort(counts[able] // limits[able])]
-    held = limits[order] * n_values[order]
-    exhausted = np.concatenate(([0], np.cumsum(counts[order] * n_values[order])))
-    per_bucket = held.sum() - np.concatenate(([0], np.cumsum(held)))
-    binds = per_bucket < size
-    return int((exhausted[binds] // (size - per_bucket[binds])).min())
+    per_bucket = limits * n_values[:, np.newaxis]
+    available = np.where(limits > 0, (counts * n_values)[:, np.newaxis], 0)
+    lasting = np.where(limits > 0, counts[:, np.newaxis] // np.maximum(limits, 1), _ALWAYS)
+    order = np.argsort(lasting, axis=0)
+    exhausted = np.cumsum(np.take_along_axis(available, order, axis=0), axis=0)
+    held = np.cumsum(np.take_along_axis(per_bucket, order, axis=0), axis=0)
+    lacking = sizes - (held[-1] - held)  # once the first j + 1 values are exhausted
+    most = np.where(lacking > 0, exhausted // np.maximum(lacking, 1), _ALWAYS).min(axis=0)
+    return np.where(held[-1] < sizes, 0, most)
 
 
 def _binding_values(counts: IntArray, limits: SmallIntArray) -> npt.NDArray[np.intp]:

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from kanon_db.algorithms.bucketization.random_assignment import assign_randomly
 from kanon_db.algorithms.bucketization.specification import check_eligible
 from kanon_db.algorithms.ground.arrays import CodeArray
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.catalog.sources import require_sensitive
-from kanon_db.publications.buckets import methods
+from kanon_db.publications.buckets import assignments
+from kanon_db.publications.buckets.assignments import Assigned
 from kanon_db.publications.buckets.bitmaps import write_bitmaps
 from kanon_db.publications.buckets.examine import count_certain, examine_buckets
-from kanon_db.publications.buckets.methods import Plan, SensitiveValues, plan_of
+from kanon_db.publications.buckets.methods import SensitiveValues
 from kanon_db.publications.buckets.request import BucketRequest
 from kanon_db.publications.buckets.tables import SUFFIXES, BucketTables, layout_of, tables_of
 from kanon_db.publications.buckets.writing import number_buckets, write_qit, write_sat, write_view
 from kanon_db.publications.exposure import share_unbounded
-from kanon_db.publications.kind import Found, Job, Kind, Written, run_method
+from kanon_db.publications.kind import Found, Job, Kind, Written
 from kanon_db.publications.results import Examination
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session
@@ -29,12 +29,12 @@ from kanon_db.transfer.snapshot import DistinctValues, distinct_values, read_cod
 
 @dataclass(frozen=True, eq=False)
 class _Assignment:
-    """A bucket setting, and the bucket of each record: numbered by size, from 0."""
+    """What was read of the sensitive values, and the bucket of each record."""
 
-    plan: Plan
-    slots: CodeArray
+    assigned: Assigned
     values: DistinctValues
     codes: CodeArray
+    l: int | None
     unbounded: float
 
 
@@ -44,10 +44,10 @@ class Buckets(Kind):
     Notes
     -----
     **Source:** [GB] sections 3 to 5. The setting depends only on the values' counts, so the cost of
-    finding it does not grow with the table. The records of each value are shuffled, and dealt round
-    robin to the buckets of a size (RRA, Lemma 2). Bucket numbers are a random permutation within
-    each size, and the rows of the QIT are in another random order. All of this is drawn from the
-    operating system's cryptographic source.
+    finding it does not grow with the table; with cells, on the counts of each cell. The records of
+    each value are shuffled, and dealt round robin to the buckets of a size (RRA, Lemma 2). Bucket
+    numbers are a random permutation within each size, and the rows of the QIT are in another random
+    order. All of this is drawn from the operating system's cryptographic source.
     """
 
     suffixes = SUFFIXES
@@ -76,25 +76,19 @@ class Buckets(Kind):
         check_eligible(request.privacy, values.labels, values.counts)
         privacy = request.privacy.thresholds(values.labels, values.counts)
         unbounded = share_unbounded(privacy, values.counts)
-        data = SensitiveValues(values.labels, values.counts, privacy)
-        if request.assignment == "local":
-            plan, slots = _assign_locally(job, data, codes)
-            return Found(_Assignment(plan, slots, values, codes, unbounded), method="local")
-        job.session.step("searching the bucket setting")
-        found = run_method(methods, job, data)
-        plan = found.result
-        job.session.step("assigning records to buckets")
-        slots = assign_randomly(codes, values.counts, plan.limits, plan.setting, SecureRandom())
-        return Found(_Assignment(plan, slots, values, codes, unbounded), found.proof)
+        l = privacy.corresponding_l() if request.method == "anatomy" else None
+        assign = getattr(assignments, request.assignment)
+        found: Found = assign(job, SensitiveValues(values.counts, privacy), codes)
+        return replace(found, result=_Assignment(found.result, values, codes, l, unbounded))
 
     def write(self, job: Job[BucketRequest], found: Found) -> Written:
         """Write QIT, SAT, view and bitmaps."""
         session, snapshot, source = job.session, job.snapshot, job.source
-        assigned: _Assignment = found.result
-        plan, values, codes = assigned.plan, assigned.values, assigned.codes
+        assignment: _Assignment = found.result
+        setting, values, codes = assignment.assigned.setting, assignment.values, assignment.codes
         random = SecureRandom()
-        bucket_ids = number_buckets(plan.setting, random)[assigned.slots]
-        layout = layout_of(source, plan.setting)
+        bucket_ids = number_buckets(setting, random)[assignment.assigned.slots]
+        layout = layout_of(source, setting)
         tables = BucketTables.of(session, job.schema, job.request.publication, layout)
         # A new random order: in that of the assignment, records of one value follow each other.
         order = random.permutation(snapshot.n_records)
@@ -103,22 +97,24 @@ class Buckets(Kind):
         write_view(tables, session)
         layout["with_bitmaps"] = write_bitmaps(
             tables, snapshot, values, source.quasi_identifiers, str(source.sensitive), codes,
-            bucket_ids, plan.setting, order,
+            bucket_ids, setting, order,
         )  # fmt: skip
         values.drop()
         session.step("gathering statistics")
         session.fetch(f"ANALYZE {tables.qit}, {tables.sat}")
         certain = count_certain(session, tables)
-        unbounded = assigned.unbounded if plan.l is None else 0.0
+        l, cells = assignment.l, assignment.assigned.cells
+        unbounded = assignment.unbounded if l is None else 0.0
         if unbounded:
             session.warn(f"the threshold is 1 for {unbounded:.1%} of the records: no bound")
         if certain:
             session.warn(f"the value of {certain} people is certain: their buckets have no other")
         return Written(
-            _guarantee(job.request, plan, certain, unbounded),
+            _guarantee(job.request, l, certain, unbounded),
             tables.relations,
             layout=layout,
-            parameters={} if plan.l is None else {"l": plan.l},
+            parameters={} if l is None else {"l": l},
+            metrics={} if cells is None else {"cells": cells},
         )
 
     def examine(
@@ -137,31 +133,11 @@ class Buckets(Kind):
 KIND: Final = Buckets()
 
 
-def _assign_locally(
-    job: Job[BucketRequest], data: SensitiveValues, codes: CodeArray
-) -> tuple[Plan, CodeArray]:
-    """Put records with similar quasi-identifiers into the same bucket."""
-    from kanon_db.algorithms.bucketization.local_assignment import assign_locally  # a compiler
-
-    columns = [
-        distinct_values(job.snapshot, job.types[name]) for name in job.source.quasi_identifiers
-    ]
-    qi_codes = read_codes(job.snapshot, columns)
-    for column in columns:
-        column.drop()
-    job.session.step("gathering similar records")
-    found = assign_locally(
-        qi_codes, codes, data.privacy, job.request.max_bucket_size, SecureRandom(),
-        pulse=job.pulse(),
-    )  # fmt: skip
-    return plan_of(data, found.setting), found.bucket_of_record
-
-
-def _guarantee(request: BucketRequest, plan: Plan, certain: int, unbounded: float) -> str:
-    if plan.l is not None:
+def _guarantee(request: BucketRequest, l: int | None, certain: int, unbounded: float) -> str:
+    if l is not None:
         return (
-            f"{plan.l}-diversity: no person's sensitive value can be inferred with a probability"
-            f" above 1/{plan.l}"
+            f"{l}-diversity: no person's sensitive value can be inferred with a probability"
+            f" above 1/{l}"
         )
     guarantee = (
         "F'-privacy: no person's sensitive value can be inferred with a probability above the"

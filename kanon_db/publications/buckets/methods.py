@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,14 +24,11 @@ class SensitiveValues:
 
     Attributes
     ----------
-    labels : sequence of (str or None)
-        The values as text; None is NULL.
     counts : ndarray of int64, shape (n_values,)
     privacy : FPrimePrivacy
         The thresholds.
     """
 
-    labels: Sequence[str | None]
     counts: IntArray
     privacy: FPrimePrivacy
 

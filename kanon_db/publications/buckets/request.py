@@ -63,15 +63,16 @@ class BucketRequest(PublishRequest):
         "Largest size of a bucket; the method anatomy has sizes of its own.",
         default=50,
     )
-    assignment: Literal["random", "local"] = parameter(
+    assignment: Literal["cells", "random", "local"] = parameter(
         choice(
             "assignment",
-            random="records are drawn into buckets at random",
+            cells="records are drawn into buckets at random, inside cells of similar records",
+            random="records are drawn into buckets at random, from the whole table",
             local="similar records share buckets, whose sizes depend on them; the method is not"
             " used",
         ),
         "How records are assigned to buckets.",
-        default="random",
+        default="cells",
     )
     options: BucketOptions = parameter(
         options(BucketOptions), "Options of the method, such as '{\"time_limit\": 60}'.",

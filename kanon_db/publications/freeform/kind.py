@@ -98,7 +98,8 @@ def _guarantee(request: FreeformRequest) -> str:
     if request.method == "k_concealment":
         return (
             f"{k}-concealment, which is weaker than k-anonymity: each record may be any of at least"
-            f" {k} published ones, but not with the same probability"
+            f" {k} published ones, but not with the same probability: readers who know the method"
+            " may be certain"
         )
     guarantee = (
         f"k-anonymity with k = {k} by freeform generalization: each published record covers {k}"

@@ -160,16 +160,18 @@ def test_fill_capacity_is_the_largest_number_of_buckets() -> None:
     rng = np.random.default_rng(5)
     for _ in range(200):
         counts = rng.integers(0, 30, size=4)
-        limits = rng.integers(0, 5, size=4).astype(np.int16)
+        limits = rng.integers(0, 5, size=(4, 3)).astype(np.int16)
         n_values = rng.integers(1, 3, size=4)
-        size = int(rng.integers(1, 9))
-        fits = [
-            b
-            for b in range(int(counts @ n_values) // size + 2)
-            if (np.minimum(limits * b, counts) * n_values).sum() >= size * b
-        ]
-        assert _fill_capacity(counts, limits, n_values, size) == max(fits)
-        assert fits == list(range(len(fits)))
+        sizes = rng.integers(1, 9, size=3)
+        found = _fill_capacity(counts, limits, n_values, sizes)
+        for size, limit, most in zip(sizes.tolist(), limits.T, found.tolist(), strict=True):
+            fits = [
+                b
+                for b in range(int(counts @ n_values) // size + 2)
+                if (np.minimum(limit * b, counts) * n_values).sum() >= size * b
+            ]
+            assert most == max(fits)
+            assert fits == list(range(len(fits)))
 
 
 def test_binding_values_imply_the_others() -> None:

@@ -1,0 +1,107 @@
+"""The assignments of records to buckets, all with the same signature."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
+from kanon_db.algorithms.bucketization.random_assignment import assign_randomly
+from kanon_db.algorithms.bucketization.setting import BucketSetting
+from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
+from kanon_db.algorithms.ground.proof import Proof
+from kanon_db.publications.buckets import methods
+from kanon_db.publications.buckets.methods import SensitiveValues
+from kanon_db.publications.buckets.request import BucketRequest
+from kanon_db.publications.kind import Found, Job, run_method
+from kanon_db.randomness import SecureRandom
+from kanon_db.transfer.snapshot import distinct_values, read_codes
+
+
+@dataclass(frozen=True, eq=False)
+class Assigned:
+    """A bucket setting, and the bucket of each record: numbered by size, from 0.
+
+    Attributes
+    ----------
+    setting : BucketSetting
+    slots : ndarray of int32, shape (n_records,)
+    cells : int or None
+        How many cells no bucket crosses; None if buckets do not depend on quasi-identifiers, or
+        on more than these.
+    """
+
+    setting: BucketSetting
+    slots: CodeArray
+    cells: int | None = None
+
+
+def random(job: Job[BucketRequest], data: SensitiveValues, codes: CodeArray) -> Found:
+    """Draw records into buckets, from the whole table."""
+    job.session.step("searching the bucket setting")
+    found = run_method(methods, job, data)
+    plan = found.result
+    job.session.step("assigning records to buckets")
+    slots = assign_randomly(codes, data.counts, plan.limits, plan.setting, SecureRandom())
+    return Found(Assigned(plan.setting, slots), found.proof)
+
+
+def cells(job: Job[BucketRequest], data: SensitiveValues, codes: CodeArray) -> Found:
+    """Draw records into buckets, inside cells of similar records."""
+    from kanon_db.algorithms.bucketization.cells import assign_in_cells  # a compiler
+
+    request, proofs = job.request, []
+    pulse = job.pulse(request.options.time_limit if request.method == "optimal" else float("inf"))
+
+    def search(counts: IntArray, privacy: FPrimePrivacy) -> BucketSetting:
+        found = run_method(methods, job, SensitiveValues(counts, privacy), pulse)
+        proofs.append(found.proof)
+        setting: BucketSetting = found.result.setting
+        return setting
+
+    is_anatomy = request.method == "anatomy"  # which knows l only, and has sizes of its own
+
+    def tightened(factor: Fraction) -> FPrimePrivacy:
+        privacy = data.privacy.tightened(factor)
+        return privacy.diverse() if is_anatomy else privacy
+
+    qi_codes = _quasi_identifiers(job)
+    job.session.step("assigning records to buckets in cells")
+    found = assign_in_cells(
+        qi_codes, codes, tightened, codes.size if is_anatomy else request.max_bucket_size, search,
+        SecureRandom(), pulse=pulse,
+    )  # fmt: skip
+    known = [proof for proof in proofs if proof is not None]
+    return Found(
+        Assigned(found.setting, found.bucket_of_record, len(found.tightening)),
+        Proof(
+            sum((proof.objective for proof in known), Fraction(0)),
+            sum((proof.lower_bound for proof in known), Fraction(0)),
+        )
+        if known
+        else None,
+    )
+
+
+def local(job: Job[BucketRequest], data: SensitiveValues, codes: CodeArray) -> Found:
+    """Put records with similar quasi-identifiers into the same bucket."""
+    from kanon_db.algorithms.bucketization.local_assignment import assign_locally  # a compiler
+
+    qi_codes = _quasi_identifiers(job)
+    job.session.step("gathering similar records")
+    found = assign_locally(
+        qi_codes, codes, data.privacy, job.request.max_bucket_size, SecureRandom(),
+        pulse=job.pulse(),
+    )  # fmt: skip
+    return Found(Assigned(found.setting, found.bucket_of_record), method="local")
+
+
+def _quasi_identifiers(job: Job[BucketRequest]) -> CodeArray:
+    """Read the codes of quasi-identifiers, of shape (n_records, n_qi)."""
+    columns = [
+        distinct_values(job.snapshot, job.types[name]) for name in job.source.quasi_identifiers
+    ]
+    codes = read_codes(job.snapshot, columns)
+    for column in columns:
+        column.drop()
+    return codes

@@ -1,0 +1,183 @@
+"""Assignment in cells: the steps of its proof, and cuts against brute force."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kanon_db.algorithms.bucketization import FPrimePrivacy, multi_size, two_size
+from kanon_db.algorithms.bucketization import cells as cells_assignment
+from kanon_db.algorithms.bucketization.cells import CellAssignment, _Cutter, _Room, assign_in_cells
+from kanon_db.algorithms.bucketization.cuts import best_cut
+from kanon_db.algorithms.ground.arrays import CodeArray
+from kanon_db.randomness import SecureRandom
+from tests.attacks.posterior import tail
+from tests.profiles import examples
+
+FRACTIONS = st.fractions(Fraction(1, 20), Fraction(1), max_denominator=20)
+IMPOSSIBLE = 1e-9
+
+
+@st.composite
+def records(draw: st.DrawFn) -> tuple[CodeArray, CodeArray, FPrimePrivacy]:
+    """Up to 120 records with up to 3 quasi-identifiers and 4 values, eligible."""
+    n, n_qi, m = draw(st.integers(1, 120)), draw(st.integers(1, 3)), draw(st.integers(2, 4))
+    random = np.random.default_rng(draw(st.integers(0, 2**32)))
+    qi_codes = random.integers(0, draw(st.integers(1, 12)), (n, n_qi)).astype(np.int32)
+    # Values that go with the first quasi-identifier, more or less.
+    noise = draw(st.integers(0, 2))
+    codes = ((qi_codes[:, 0] + random.integers(0, noise + 1, n)) % m).astype(np.int32)
+    counts = np.bincount(codes, minlength=m)
+    thresholds = [
+        max(draw(FRACTIONS), Fraction(int(count), n), Fraction(1, 50)) for count in counts
+    ]
+    return qi_codes, codes, FPrimePrivacy(tuple(thresholds))
+
+
+def assign(
+    data: tuple[CodeArray, CodeArray, FPrimePrivacy], largest: int = 120, least: int = 1
+) -> CellAssignment:
+    qi_codes, codes, privacy = data
+    return assign_in_cells(
+        qi_codes, codes, privacy.tightened, largest,
+        lambda counts, thresholds: two_size(counts, thresholds, largest),
+        SecureRandom(), least=least,
+    )  # fmt: skip
+
+
+@given(records())
+@settings(max_examples=examples(100))
+def test_buckets_keep_the_thresholds_of_their_cell(
+    data: tuple[CodeArray, CodeArray, FPrimePrivacy],
+) -> None:
+    """Stricter ones where cuts were declined; no bucket crosses cells; sizes are as said."""
+    _, codes, privacy = data
+    found = assign(data)
+    sizes = np.bincount(found.bucket_of_record)
+    assert np.array_equal(np.sort(sizes), sizes)
+    assert np.array_equal(np.repeat(found.setting.sizes, found.setting.counts), sizes)
+    for bucket, size in enumerate(sizes.tolist()):
+        inside = found.bucket_of_record == bucket
+        (cell,) = set(found.cell_of_record[inside].tolist())
+        factor = found.tightening[cell]
+        for value, count in enumerate(np.bincount(codes[inside]).tolist()):
+            threshold = privacy.thresholds[value]
+            share = Fraction(count, size)
+            # In odds, as in the proof.
+            assert share * (1 - threshold) * factor <= threshold * (1 - share)
+
+
+@given(records())
+@settings(max_examples=examples(60))
+def test_the_order_of_the_source_decides_nothing(
+    data: tuple[CodeArray, CodeArray, FPrimePrivacy],
+) -> None:
+    qi_codes, codes, privacy = data
+    order = SecureRandom().permutation(codes.size)
+
+    def cells(data: tuple[CodeArray, CodeArray, FPrimePrivacy]) -> CodeArray:
+        with pytest.MonkeyPatch.context() as patch:  # declined or not, but always the same
+            patch.setattr(_Cutter, "_declines", lambda *given: given[-1] % 2 == 0)
+            return assign(data).cell_of_record
+
+    whole, shuffled = cells(data), cells((qi_codes[order], codes[order], privacy))
+    pairs = set(zip(whole[order].tolist(), shuffled.tolist(), strict=True))
+    assert len(pairs) == len(set(whole.tolist())) == len(set(shuffled.tolist()))
+
+
+@given(records(), st.data())
+@settings(max_examples=examples(200))
+def test_a_swap_changes_the_slack_of_a_cut_by_one_at_most(
+    data: tuple[CodeArray, CodeArray, FPrimePrivacy], draw: st.DataObject
+) -> None:
+    """What bounds how much a declined cut can tell."""
+    _, codes, privacy = data
+    room = _Room(privacy, draw.draw(st.sampled_from([10, 50, 120])))
+    side = np.arange(codes.size) < draw.draw(st.integers(1, codes.size))
+    first, second = (draw.draw(st.integers(0, codes.size - 1)) for _ in range(2))
+    swapped = codes.copy()
+    swapped[[first, second]] = codes[[second, first]]
+    m = len(privacy.thresholds)
+    cell = np.bincount(codes, minlength=m)
+    slacks = [room.slack(np.bincount(c[side], minlength=m), cell) for c in (codes, swapped)]
+    assert abs(slacks[0] - slacks[1]) <= 1
+
+
+@given(records(), st.sampled_from([5, 20, 50, 120]))
+@settings(max_examples=examples(200))
+def test_where_there_is_room_a_setting_is_found(
+    data: tuple[CodeArray, CodeArray, FPrimePrivacy], largest: int
+) -> None:
+    _, codes, privacy = data
+    counts = np.bincount(codes, minlength=len(privacy.thresholds))
+    if _Room(privacy, largest).holds(counts):
+        for search in (two_size, multi_size):
+            assert search(counts, privacy, largest).n_records == codes.size
+
+
+@given(records(), st.data())
+@settings(max_examples=examples(100))
+def test_a_cut_that_is_sure_can_be_made_whatever_lies_where(
+    data: tuple[CodeArray, CodeArray, FPrimePrivacy], draw: st.DataObject
+) -> None:
+    _, codes, privacy = data
+    m, room = len(privacy.thresholds), _Room(privacy, 120)
+    n = draw.draw(st.integers(1, codes.size))
+    cell = np.bincount(codes, minlength=m)
+    side = np.bincount(codes[:n], minlength=m)
+    if room.slack(side, cell) >= cells_assignment._NOT_AT_RISK:
+        others = np.random.default_rng(0).permutation(codes)[:n]
+        assert room.holds(np.bincount(others, minlength=m))
+
+
+@given(records(), st.integers(1, 4))
+@settings(max_examples=examples(100))
+def test_the_best_cut_has_the_largest_fall_of_impurity(
+    data: tuple[CodeArray, CodeArray, FPrimePrivacy], least: int
+) -> None:
+    qi_codes = data[0][:40]
+
+    def impurity(rows: CodeArray) -> Fraction:
+        """Of all attributes, times the number of records."""
+        squares = sum(int((np.bincount(column) ** 2).sum()) for column in rows.T)
+        return Fraction(rows.shape[1] * rows.shape[0]) - Fraction(squares, rows.shape[0])
+
+    falls = {}
+    for attribute in range(qi_codes.shape[1]):
+        for last in sorted(set(qi_codes[:, attribute].tolist()))[:-1]:
+            lower = qi_codes[:, attribute] <= last
+            if least <= lower.sum() <= lower.size - least:
+                falls[attribute, last] = impurity(qi_codes) - sum(
+                    impurity(qi_codes[side]) for side in (lower, ~lower)
+                )
+    found = best_cut(qi_codes, np.arange(len(qi_codes)), least)
+    if found is None:
+        assert max(falls.values(), default=0) <= 0
+    else:
+        assert falls[found.attribute, found.last] >= max(falls.values()) * Fraction(
+            10**9 - 1, 10**9
+        )
+
+
+def test_cuts_of_codes_far_apart() -> None:
+    """More codes than records: they are numbered anew."""
+    qi_codes = np.array([[7], [900_000], [8], [900_001]], dtype=np.int32)
+    found = best_cut(qi_codes, np.arange(4), 2)
+    assert found is not None
+    assert found.holds(qi_codes).tolist() == [True, False, True, False]
+
+
+@pytest.mark.parametrize(("factor", "slack"), [("3/2", 0), ("3/2", 3), ("9/8", 1)])
+def test_cuts_are_declined_as_often_as_the_proof_says(factor: str, slack: int) -> None:
+    cutter = _Cutter(
+        np.zeros((1, 1), np.int32), np.zeros(1, np.int32),
+        FPrimePrivacy((Fraction(1),)).tightened, 1, SecureRandom(), 1, cells_assignment.UNLIMITED,
+    )  # fmt: skip
+    n, chance = 20_000, float(Fraction(factor) ** -(slack + 1))
+    declined = sum(cutter._declines(Fraction(factor), slack) for _ in range(n))
+    assert tail(n, chance, declined) > IMPOSSIBLE
+    assert tail(n, 1 - chance, n - declined) > IMPOSSIBLE
