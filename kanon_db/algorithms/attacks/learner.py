@@ -88,9 +88,9 @@ def weights_of_source(
     source_values : ndarray of int, shape (n_people,)
         Their sensitive values, by the same codes.
     own : ndarray of float64, shape (n_candidates,), optional
-        How far the record itself is among the people with the candidate's value: this is taken
-        away, so that a rare quasi-identifier does not give away the value of the only person who
-        has it.
+        How far the record itself is among the people with the candidate's value. If given, the
+        records of a bucket are not known when its values are guessed: otherwise, a rare
+        quasi-identifier would give away the value of the only person who has it.
 
     Returns
     -------
@@ -99,17 +99,25 @@ def weights_of_source(
     Notes
     -----
     The model of :func:`learned_weights`, from the true values of everybody else: an upper end of
-    what correlations can tell such a learner.
+    what correlations can tell such a learner. To leave out a whole bucket, and not only the record
+    itself, treats its records alike: whoever has a value is not told apart from the others by
+    being missing among those who have it.
     """
     prior = np.bincount(source_values, minlength=n_values)[candidates.value].astype(np.float64)
-    less: FloatArray | float = 0.0 if own is None else own
+    if own is not None:
+        prior -= np.bincount(candidates.cell, own)[candidates.cell]
     log_likelihood = np.zeros(candidates.value.size)
     for column, source_column in zip(qi_codes.T, source_codes.T, strict=True):
         pulse.beat()
         pairs = PairCounts.of(source_column, source_values, n_values)
-        joint = pairs.count(column[candidates.record], candidates.value)
+        codes = column[candidates.record]
+        joint = pairs.count(codes, candidates.value).astype(np.float64)
+        if own is not None:
+            keys = candidates.cell * (int(column.max()) + 1) + codes
+            alike = np.unique(keys, return_inverse=True)[1]
+            joint -= np.bincount(alike, own)[alike]
         n_codes = int(source_column.max(initial=-1)) + 1
-        log_likelihood += np.log((joint - less + 1) / (prior - less + n_codes))
+        log_likelihood += np.log((np.maximum(joint, 0) + 1) / (np.maximum(prior, 0) + n_codes))
     return _scaled(candidates, log_likelihood, pulse)
 
 

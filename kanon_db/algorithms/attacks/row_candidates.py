@@ -112,6 +112,7 @@ def guess_people(
     codes: CodeArray,
     values: AnyIntArray,
     people: AnyIntArray,
+    half: BoolArray,
     protected: BoolArray | None = None,
     pulse: Pulse = UNLIMITED,
 ) -> RowGuesses:
@@ -123,10 +124,12 @@ def guess_people(
     codes : ndarray of int32, shape (n_source, n_qi)
         The quasi-identifiers of everybody in the source.
     values : ndarray of int, shape (n_source,)
-        Their sensitive values, -1 for one that is not published. They serve the guesses `known`,
-        which learn from everybody but the person.
+        Their sensitive values, -1 for one that is not published. They serve the guesses `known`.
     people : ndarray of int, shape (n_people,)
         Whom to look up.
+    half : ndarray of bool, shape (n_source,)
+        A random half of the source. Guesses about one half are learned from the other: otherwise,
+        a rare quasi-identifier would give away the value of the only person who has it.
     protected : ndarray of bool, shape (n_values,), optional
         Which values to guess; all by default.
 
@@ -146,7 +149,7 @@ def guess_people(
     covering, n_values = rows.covering, rows.n_values
     bins = [_bins(n, n_values) for n in covering.n_codes]
     published = _published_model(rows, bins, pulse)
-    known = _source_model(codes, values, bins, n_values)
+    known = [_source_model(codes[part], values[part], bins, n_values) for part in (half, ~half)]
     found = RowGuesses(*(np.full(people.size, -1, dtype=np.int64) for _ in range(5)))
     for i, person in enumerate(people.tolist()):
         pulse.beat()
@@ -164,8 +167,8 @@ def guess_people(
         places = [int(b[code]) for b, code in zip(bins, codes[person].tolist(), strict=True)]
         weights = np.log(counts)
         found.learned[i] = candidates[(weights + published.score(places, candidates)).argmax()]
-        own = candidates == values[person]
-        found.known[i] = candidates[(weights + known.score(places, candidates, own)).argmax()]
+        others = known[int(half[person])]
+        found.known[i] = candidates[(weights + others.score(places, candidates)).argmax()]
     return found
 
 
@@ -174,15 +177,11 @@ class _Bayes:
     joint: Sequence[FloatArray]
     prior: FloatArray
 
-    def score(
-        self, places: Sequence[int], values: IntArray, own: BoolArray | None = None
-    ) -> FloatArray:
-        """Return the logarithm of the likelihood of each value, without the person's own record."""
-        less = np.zeros(values.size) if own is None else own.astype(np.float64)
+    def score(self, places: Sequence[int], values: IntArray) -> FloatArray:
+        """Return the logarithm of the likelihood of each value."""
         score = np.zeros(values.size)
         for joint, place in zip(self.joint, places, strict=True):
-            seen = joint[place, values] - less + 1
-            score += np.log(seen / (self.prior[values] - less + joint.shape[0]))
+            score += np.log((joint[place, values] + 1) / (self.prior[values] + joint.shape[0]))
         return score
 
 

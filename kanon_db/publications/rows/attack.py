@@ -143,6 +143,7 @@ def _play(
 
     session.step("attacking: people")
     unusual = unusual_records(attacked.codes, pulse=pulse)
+    half = random.random(n_people) < 0.5
     for prefix, people in (
         ("", np.arange(n_people)),
         ("unusual people: ", np.flatnonzero(unusual)),
@@ -150,7 +151,7 @@ def _play(
         drawn = _drawn(people, rows.covering.n_classes, random)
         if drawn.size < people.size:
             session.warn(f"{prefix}a random sample of {drawn.size:,} of {people.size:,} people")
-        found = guess_people(rows, attacked.codes, attacked.values, drawn, protected, pulse=pulse)
+        found = guess_people(rows, attacked.codes, attacked.values, drawn, half, protected, pulse)
         yield f"{prefix}linking a row", _linked(found.n_rows, n_rows, k)
         if not has_values:
             continue
