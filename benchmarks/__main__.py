@@ -16,6 +16,7 @@ SECTIONS = {
     "settings": "Bucket settings: two sizes, several, the optimum",
     "bucketization": "Bucketization: every method against θ, records and values",
     "local_assignment": "Local assignment",
+    "attacks": "Attacks",
     "publication": "Publishing buckets, and answering from them",
     "row_publication": "Publishing rows through SQL",
     "counting": "Answering counts",

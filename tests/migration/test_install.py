@@ -155,6 +155,7 @@ def test_upgrade_of_a_dump(dsn: str, admin: Connection, installed_dsn: str, stat
     for name in names:
         assert all(holds for *_, holds in kanon.verify(name)), name
         assert kanon.metrics(name)["records"] == 60
+        assert kanon.attack(name)
         estimate, _, lower, upper = kanon.estimate(f"SELECT COUNT(*) FROM {name} WHERE sex = 'f'")
         assert lower <= estimate <= upper
     kanon.publish("public.people", "before_b", privacy='{"l": 2}', replace=True)
