@@ -5,6 +5,7 @@ from kanon_db.algorithms.attacks.covering import Covering
 from kanon_db.algorithms.attacks.downcoding import downcode
 from kanon_db.algorithms.attacks.learner import learned_weights, weights_of_source
 from kanon_db.algorithms.attacks.minimality import (
+    ALL_ORDERS_OF,
     SweepOrder,
     name_rarest,
     sweep_orders,
@@ -14,7 +15,7 @@ from kanon_db.algorithms.attacks.scoring import Achieved, Truth, achieved
 from kanon_db.algorithms.attacks.unusual import unusual_records
 
 __all__ = [
-    "Achieved", "BucketValues", "Candidates", "Covering", "PublishedRows", "RowGuesses",
-    "SweepOrder", "Truth", "achieved", "candidates_of", "downcode", "guess_people",
+    "ALL_ORDERS_OF", "Achieved", "BucketValues", "Candidates", "Covering", "PublishedRows",
+    "RowGuesses", "SweepOrder", "Truth", "achieved", "candidates_of", "downcode", "guess_people",
     "learned_weights", "name_rarest", "sweep_orders", "unusual_records", "weights_of_source",
 ]  # fmt: skip

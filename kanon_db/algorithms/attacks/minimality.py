@@ -20,7 +20,8 @@ from kanon_db.algorithms.ground.arrays import (
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.ground.sort_keys import sort_keys
 
-_ALL_ORDERS_OF = 4
+ALL_ORDERS_OF = 4
+"""Of so many attributes, all orders are tried."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def sweep_orders(qi_codes: CodeArray) -> list[SweepOrder]:
         float(np.square(np.bincount(column) / max(n_records, 1)).sum()) for column in qi_codes.T
     ]
     own = np.argsort(np.negative(agreement), kind="stable").tolist()
-    head, tail = own[:_ALL_ORDERS_OF], own[_ALL_ORDERS_OF:]
+    head, tail = own[:ALL_ORDERS_OF], own[ALL_ORDERS_OF:]
     orders = [(*first, *tail) for first in permutations(head)]
     orders += [(a, *(b for b in own if b != a)) for a in tail]
     return [SweepOrder(order, reflected) for order in orders for reflected in (True, False)]

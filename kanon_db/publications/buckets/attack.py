@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from kanon_db.algorithms.attacks import (
+    ALL_ORDERS_OF,
     Achieved,
     BucketValues,
     Truth,
@@ -98,6 +99,8 @@ def _play(target: Target, published: _Published, source: _Source) -> Iterator[tu
 
     session.step("attacking: minimality")
     orders = sweep_orders(codes)
+    if codes.shape[1] > ALL_ORDERS_OF:
+        session.warn(f"minimality tries {len(orders)} orders of the quasi-identifiers, not all")
     half = random.random(values.sizes.size) < 0.5
     yield (
         "minimality",

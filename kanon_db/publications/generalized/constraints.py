@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final, Literal, Self
 
@@ -108,7 +108,10 @@ class ClassConstraints:
         shares = values.counts / values.counts.sum()
         largest = np.ones(shares.size)
         if self.privacy is not None:
-            thresholds = self.privacy.thresholds(values.labels, values.counts).thresholds
+            published = set(values.labels)  # records with a value may have been left out
+            named = {v: f for v, f in self.privacy.values.items() if v in published}
+            privacy = replace(self.privacy, values=named)
+            thresholds = privacy.thresholds(values.labels, values.counts).thresholds
             largest = np.array([float(threshold) for threshold in thresholds])
         if self.t is not None and self.distance == "equal":
             largest = np.minimum(largest, shares + float(self.t))

@@ -150,7 +150,10 @@ def _play(
     ):
         drawn = _drawn(people, rows.covering.n_classes, random)
         if drawn.size < people.size:
-            session.warn(f"{prefix}a random sample of {drawn.size:,} of {people.size:,} people")
+            session.warn(
+                f"{prefix}the attacks look up a random sample of {drawn.size:,} of"
+                f" {people.size:,} people"
+            )
         found = guess_people(rows, attacked.codes, attacked.values, drawn, half, protected, pulse)
         yield f"{prefix}linking a row", _linked(found.n_rows, n_rows, k)
         if not has_values:
@@ -162,12 +165,10 @@ def _play(
         for name, guesses in guessed.items():
             yield f"{prefix}{name}", achieved(truth, numbers, guesses, bounds.values)
         if not prefix:
-            base = float(rows.n_values == 1)
-            if shares_cells:
-                found_certain = n_rows, rows.homogeneous_share
-            else:
-                found_certain = drawn.size, float((found.n_values == 1).mean())
-            yield "homogeneity", Achieved(*found_certain, base, bounds.certain)
+            in_classes = n_rows, rows.homogeneous_share
+            in_rows = drawn.size, float((found.n_values == 1).mean())
+            certain = in_classes if shares_cells else in_rows
+            yield "homogeneity", Achieved(*certain, float(rows.n_values == 1), bounds.certain)
     if all(cell["cell"] == "value" for cell in target.publication.layout["quasi_identifiers"]):
         return
     session.step("attacking: tight cells")
