@@ -1,5 +1,6 @@
 """Known attacks on publications: what someone guesses from one, and how often they are right."""
 
+from kanon_db.algorithms.attacks.beliefs import Beliefs, Guesses
 from kanon_db.algorithms.attacks.bucket_candidates import BucketValues, Candidates, candidates_of
 from kanon_db.algorithms.attacks.covering import Covering
 from kanon_db.algorithms.attacks.downcoding import downcode
@@ -15,7 +16,8 @@ from kanon_db.algorithms.attacks.scoring import Achieved, Truth, achieved
 from kanon_db.algorithms.attacks.unusual import unusual_records
 
 __all__ = [
-    "ALL_ORDERS_OF", "Achieved", "BucketValues", "Candidates", "Covering", "PublishedRows",
-    "RowGuesses", "SweepOrder", "Truth", "achieved", "candidates_of", "downcode", "guess_people",
-    "learned_weights", "name_rarest", "sweep_orders", "unusual_records", "weights_of_source",
+    "ALL_ORDERS_OF", "Achieved", "Beliefs", "BucketValues", "Candidates", "Covering", "Guesses",
+    "PublishedRows", "RowGuesses", "SweepOrder", "Truth", "achieved", "candidates_of", "downcode",
+    "guess_people", "learned_weights", "name_rarest", "sweep_orders", "unusual_records",
+    "weights_of_source",
 ]  # fmt: skip

@@ -76,32 +76,6 @@ class Candidates:
     count: FloatArray
     share: FloatArray
 
-    def named(self, weights: FloatArray) -> IntArray:
-        """Name, for each value of a bucket, as many records as have it: the most likely ones.
-
-        Parameters
-        ----------
-        weights : ndarray of float64, shape (n,)
-            How likely each candidate is.
-
-        Returns
-        -------
-        ndarray of int64, shape (n_records,)
-            Positions in this list. A record may be named for several values, or for none.
-
-        Examples
-        --------
-        >>> sat = BucketValues.of(np.array([0, 0, 0]), np.array([4, 5, 5]), 6)
-        >>> found = candidates_of(np.array([0, 0, 0]), sat)
-        >>> named = found.named(np.array([0.9, 0.1, 0.2, 0.8, 0.3, 0.7]))
-        >>> found.record[named].tolist(), found.value[named].tolist()
-        ([0, 1, 2], [4, 5, 5])
-        """
-        order = np.lexsort((-weights, self.cell))
-        starts = np.flatnonzero(np.diff(self.cell[order], prepend=-1))
-        rank = np.arange(order.size) - np.repeat(starts, np.diff(starts, append=order.size))
-        return order[rank < self.count[order]]
-
 
 def candidates_of(buckets: AnyIntArray, values: BucketValues) -> Candidates:
     """List which values each record may have.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -152,20 +152,10 @@ def spread_values(
     size = (n_bins + 1) * n_values
     if isinstance(cells, Sets):
         joint: FloatArray = np.zeros(size)
-        starts = np.append(0, cells.ends)
-        sizes = cells.sizes
-        lengths = np.cumsum(sizes[cell])
-        first = 0
-        while first < cell.size:  # a block of some million codes at a time
-            base = lengths[first - 1] if first else 0
-            end = max(first + 1, int(np.searchsorted(lengths, base + _CODES_PER_BLOCK)))
-            at = slice(first, end)
-            owner = np.repeat(np.arange(end - first), sizes[cell[at]])
-            place = starts[cell[at]][owner] + _ranks(owner)
-            bins = bin_of_code[cells.codes[place]]
-            weights = (count[at] / np.maximum(sizes[cell[at]], 1))[owner]
-            joint = joint + np.bincount(bins * n_values + value[at][owner], weights, size)
-            first = end
+        for at, owner, codes in _members(cells, cell):
+            weights = (count[at] / np.maximum(cells.sizes[cell[at]], 1))[owner]
+            pairs = bin_of_code[codes] * n_values + value[at][owner]
+            joint = joint + np.bincount(pairs, weights, size)
         return joint[: n_bins * n_values].reshape(n_bins, n_values)
     ends = _ends(cells, bin_of_code.size)[:, cell]
     covers = ends[0] <= ends[1]  # not so for values that the source no longer has
@@ -178,12 +168,74 @@ def spread_values(
     return np.maximum(spread, 0)  # sums that cancel leave a rounding error
 
 
+def masses_of_cells(
+    cells: Ranges | Sets,
+    cell: IntArray,
+    value: IntArray,
+    bin_of_code: IntArray,
+    table: FloatArray,
+) -> FloatArray:
+    """Add up what a table has for the bins that cells cover.
+
+    Parameters
+    ----------
+    cells, cell, value, bin_of_code
+        As for :func:`spread_values`.
+    table : ndarray of float64, shape (n_bins, n_values)
+
+    Returns
+    -------
+    ndarray of float64, shape (n,)
+        1 for a cell that covers no code.
+
+    Examples
+    --------
+    >>> cells = Ranges(np.array([0, 1]), np.array([1, 1]), np.array([False, False]))
+    >>> table = np.array([[0.25, 0.5], [0.75, 0.125]])
+    >>> value = np.array([0, 1])
+    >>> masses_of_cells(cells, np.array([0, 1]), value, np.arange(2), table).tolist()
+    [1.0, 0.125]
+    """
+    masses = np.zeros(cell.size)
+    if isinstance(cells, Sets):
+        for at, owner, codes in _members(cells, cell):
+            weights = table[bin_of_code[codes], value[at][owner]]
+            masses[at] = np.bincount(owner, weights, at.stop - at.start)
+    else:
+        ends = _ends(cells, bin_of_code.size)[:, cell]
+        covers = ends[0] <= ends[1]
+        low, high = bin_of_code[ends[:, covers]]
+        sums = np.concatenate([np.zeros((1, table.shape[1])), np.cumsum(table, axis=0)])
+        masses[covers] = sums[high + 1, value[covers]] - sums[low, value[covers]]
+    return np.where(masses > 0, masses, 1)
+
+
 _CODES_PER_BLOCK = 2**21
 
 
-def _ranks(owner: IntArray) -> IntArray:
-    starts = np.flatnonzero(np.diff(owner, prepend=-1))
-    return np.arange(owner.size) - np.repeat(starts, np.diff(starts, append=owner.size))
+def _members(cells: Sets, cell: IntArray) -> Iterator[tuple[slice, IntArray, CodeArray]]:
+    """List the codes of many cells, a block of some million codes at a time.
+
+    Yields
+    ------
+    at : slice
+        The cells of the block.
+    owner : ndarray of int64
+        Which of them each code belongs to, from 0.
+    codes : ndarray of int32
+    """
+    starts = np.append(0, cells.ends)
+    sizes = cells.sizes[cell]
+    sums = np.cumsum(sizes)
+    first = 0
+    while first < cell.size:
+        base = sums[first - 1] if first else 0
+        end = max(first + 1, int(np.searchsorted(sums, base + _CODES_PER_BLOCK)))
+        at = slice(first, end)
+        owner = np.repeat(np.arange(end - first), sizes[at])
+        rank = np.arange(owner.size) - np.repeat(np.cumsum(sizes[at]) - sizes[at], sizes[at])
+        yield at, owner, cells.codes[starts[cell[at]][owner] + rank]
+        first = end
 
 
 def _ends(cells: Ranges, n_codes: int) -> IntArray:

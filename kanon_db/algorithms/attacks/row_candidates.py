@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from kanon_db.algorithms.attacks.covering import Covering, spread_values
+from kanon_db.algorithms.attacks.covering import Covering, masses_of_cells, spread_values
 from kanon_db.algorithms.ground.arrays import (
     AnyIntArray,
     BoolArray,
@@ -74,13 +74,16 @@ class PublishedRows:
         """The share of rows in classes that have one sensitive value."""
         return float(self.rows[np.diff(self.starts) == 1].sum() / self.rows.sum())
 
-    def values_of(self, classes: IntArray) -> tuple[IntArray, IntArray]:
-        """Return the values that occur in several classes together, and how often."""
+    @property
+    def classes(self) -> IntArray:
+        """The class of each pair of a class and a value."""
+        return np.repeat(np.arange(self.rows.size), np.diff(self.starts))
+
+    def pairs_of(self, classes: IntArray) -> IntArray:
+        """Return where the values of several classes are."""
         lengths = np.diff(self.starts)[classes]
-        place = np.repeat(self.starts[classes] - np.cumsum(lengths) + lengths, lengths)
-        place += np.arange(place.size)
-        values, number = np.unique(self.values[place], return_inverse=True)
-        return values, np.bincount(number, self.counts[place]).astype(np.int64)
+        first = self.starts[classes] - np.cumsum(lengths) + lengths
+        return np.repeat(first, lengths) + np.arange(lengths.sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,47 +144,80 @@ def guess_people(
     -----
     **Source:** after D. Kifer, *Attacks on privacy and deFinetti's theorem*, SIGMOD 2009, and
     G. Cormode, *Personal privacy vs population privacy*, 2010: naive Bayes, with counts smoothed by
-    adding one. Rows show their sensitive values, so the learner from the publication need not
-    iterate as in buckets; it takes each cell as spread evenly over its values. Where a table of all
-    values of a quasi-identifier with all sensitive values would be too large, neighboring values
-    are taken together.
+    adding one. A row with a value v and cells C is the person's, whose quasi-identifiers are x,
+    with a probability proportional to P(x | v) / P(C | v). Rows show their sensitive values, so the
+    learner from the publication need not iterate as in buckets; it takes each cell as spread evenly
+    over its values. Where a table of all values of a quasi-identifier with all sensitive values
+    would be too large, neighboring values are taken together.
     """
     covering, n_values = rows.covering, rows.n_values
     bins = [_bins(n, n_values) for n in covering.n_codes]
     published = _published_model(rows, bins, pulse)
-    known = [_source_model(codes[part], values[part], bins, n_values) for part in (half, ~half)]
+    known = [_source_model(rows, codes[part], values[part], bins, pulse) for part in (half, ~half)]
     found = RowGuesses(*(np.full(people.size, -1, dtype=np.int64) for _ in range(5)))
     for i, person in enumerate(people.tolist()):
         pulse.beat()
         classes = covering.classes_of(codes[person])
         found.n_rows[i] = rows.rows[classes].sum()
-        if not classes.size:
-            continue
-        candidates, counts = rows.values_of(classes)
-        found.n_values[i] = candidates.size
+        pairs = rows.pairs_of(classes)
+        found.n_values[i] = np.unique(rows.values[pairs]).size
         if protected is not None:
-            candidates, counts = candidates[protected[candidates]], counts[protected[candidates]]
-            if not candidates.size:
-                continue
-        found.most_frequent[i] = candidates[counts.argmax()]
+            pairs = pairs[protected[rows.values[pairs]]]
+        if not pairs.size:
+            continue
+        candidates, number = np.unique(rows.values[pairs], return_inverse=True)
+        counts = rows.counts[pairs].astype(np.float64)
+        found.most_frequent[i] = candidates[np.bincount(number, counts).argmax()]
         places = [int(b[code]) for b, code in zip(bins, codes[person].tolist(), strict=True)]
-        weights = np.log(counts)
-        found.learned[i] = candidates[(weights + published.score(places, candidates)).argmax()]
-        others = known[int(half[person])]
-        found.known[i] = candidates[(weights + others.score(places, candidates)).argmax()]
+        for guesses, model in (
+            (found.learned, published),
+            (found.known, known[int(half[person])]),
+        ):
+            score = model.score(places, candidates)[number] - model.of_cells[pairs]
+            weights = counts * np.exp(score - score.max())
+            guesses[i] = candidates[np.bincount(number, weights).argmax()]
     return found
 
 
 @dataclass(frozen=True, eq=False)
 class _Bayes:
-    joint: Sequence[FloatArray]
-    prior: FloatArray
+    """Probabilities of values of each quasi-identifier, if the sensitive value is known.
+
+    Attributes
+    ----------
+    likelihoods : sequence of ndarray of float64, shape (n_bins, n_values)
+    of_cells : ndarray of float64, shape (n_pairs,)
+        The logarithm of the probability of the cells of each class, for each of its values.
+    """
+
+    likelihoods: Sequence[FloatArray]
+    of_cells: FloatArray
+
+    @classmethod
+    def of(
+        cls, rows: PublishedRows, joint: Iterable[FloatArray], bins: Sequence[IntArray],
+        pulse: Pulse,
+    ) -> _Bayes:  # fmt: skip
+        """Take the counts of bins with values, for each quasi-identifier."""
+        likelihoods = []
+        of_cells = np.zeros(rows.values.size)
+        classes = rows.classes
+        for attribute, counted in enumerate(joint):
+            pulse.beat()
+            likelihood = (counted + 1) / (counted.sum(axis=0) + counted.shape[0])
+            cell = rows.covering.cell_of_class[classes, attribute].astype(np.int64)
+            cells = rows.covering.cells[attribute]
+            of_cells += np.log(
+                masses_of_cells(cells, cell, rows.values, bins[attribute], likelihood)
+            )
+            likelihoods.append(likelihood)
+        return cls(likelihoods, of_cells)
 
     def score(self, places: Sequence[int], values: IntArray) -> FloatArray:
-        """Return the logarithm of the likelihood of each value."""
+        """Return the logarithm of the likelihood of a person's bins for each value."""
         score = np.zeros(values.size)
-        for joint, place in zip(self.joint, places, strict=True):
-            score += np.log((joint[place, values] + 1) / (self.prior[values] + joint.shape[0]))
+        for likelihood, place in zip(self.likelihoods, places, strict=True):
+            score += np.log(likelihood[place, values])
         return score
 
 
@@ -191,26 +227,31 @@ def _bins(n_codes: int, n_values: int) -> IntArray:
 
 
 def _published_model(rows: PublishedRows, bins: Sequence[IntArray], pulse: Pulse) -> _Bayes:
-    classes = np.repeat(np.arange(rows.rows.size), np.diff(rows.starts))
-    joint = []
-    for attribute, (cells, its_bins) in enumerate(zip(rows.covering.cells, bins, strict=True)):
-        pulse.beat()
-        cell = rows.covering.cell_of_class[classes, attribute].astype(np.int64)
-        counts = rows.counts.astype(np.float64)
-        joint.append(spread_values(cells, cell, rows.values, counts, its_bins, rows.n_values))
-    prior = np.bincount(rows.values, rows.counts, rows.n_values)
-    return _Bayes(joint, prior.astype(np.float64))
+    counts = rows.counts.astype(np.float64)
+    joint = (
+        spread_values(cells, cell.astype(np.int64), rows.values, counts, its_bins, rows.n_values)
+        for cells, cell, its_bins in zip(
+            rows.covering.cells, rows.covering.cell_of_class[rows.classes].T, bins, strict=True
+        )
+    )
+    return _Bayes.of(rows, joint, bins, pulse)
 
 
 def _source_model(
-    codes: CodeArray, values: AnyIntArray, bins: Sequence[IntArray], n_values: int
+    rows: PublishedRows,
+    codes: CodeArray,
+    values: AnyIntArray,
+    bins: Sequence[IntArray],
+    pulse: Pulse,
 ) -> _Bayes:
     known = values >= 0
-    its_values = values[known].astype(np.int64)
-    joint = []
-    for column, its_bins in zip(codes.T, bins, strict=True):
+    its_values, n_values = values[known].astype(np.int64), rows.n_values
+
+    def counted(column: CodeArray, its_bins: IntArray) -> FloatArray:
         n_bins = int(its_bins[-1]) + 1
         pairs = its_bins[column[known]] * n_values + its_values
-        counted = np.bincount(pairs, minlength=n_bins * n_values).reshape(n_bins, n_values)
-        joint.append(counted.astype(np.float64))
-    return _Bayes(joint, np.bincount(its_values, minlength=n_values).astype(np.float64))
+        table = np.bincount(pairs, minlength=n_bins * n_values).reshape(n_bins, n_values)
+        return table.astype(np.float64)
+
+    joint = (counted(column, its_bins) for column, its_bins in zip(codes.T, bins, strict=True))
+    return _Bayes.of(rows, joint, bins, pulse)

@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 
 from kanon_db.algorithms.attacks.pair_counts import PairCounts
-from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, FloatArray, IntArray
+from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def achieved(
     tuples: AnyIntArray,
     guesses: AnyIntArray,
     bounds: FloatArray | None,
-    among: BoolArray | None = None,
+    people: AnyIntArray | None = None,
 ) -> Achieved:
     """Score guesses.
 
@@ -110,8 +110,8 @@ def achieved(
     bounds : ndarray of float64, shape (n_values,), optional
         The largest probability that the guarantee allows for each value. Guesses of a value whose
         bound is 1 are left out: the guarantee says nothing about them.
-    among : ndarray of bool, shape (n,), optional
-        Whom to score; everybody by default.
+    people : ndarray of int, shape (n,), optional
+        For how many people each guess stands; one by default.
 
     Returns
     -------
@@ -128,17 +128,17 @@ def achieved(
     chosen = guesses >= 0
     if bounds is not None:
         chosen &= bounds[guesses] < 1
-    if among is not None:
-        chosen &= among
-    tuples, guesses = tuples[chosen], guesses[chosen]
     right = truth.share(tuples, guesses)
-    scored = ~np.isnan(right)
-    if not scored.any():
+    chosen &= ~np.isnan(right)
+    numbers = np.ones(chosen.size, dtype=np.int64) if people is None else people
+    chosen &= numbers > 0
+    if not chosen.any():
         return Achieved(0, None, None, None)
-    base = truth.share(tuples[scored], np.full(int(scored.sum()), truth.most_frequent))
+    tuples, guesses, numbers = tuples[chosen], guesses[chosen], numbers[chosen]
+    base = truth.share(tuples, np.full(tuples.size, truth.most_frequent))
     return Achieved(
-        int(scored.sum()),
-        float(right[scored].mean()),
-        float(base.mean()),
-        None if bounds is None else float(bounds[guesses[scored]].mean()),
+        int(numbers.sum()),
+        float(np.average(right[chosen], weights=numbers)),
+        float(np.average(base, weights=numbers)),
+        None if bounds is None else float(np.average(bounds[guesses], weights=numbers)),
     )

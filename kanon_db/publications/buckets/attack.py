@@ -13,7 +13,9 @@ import numpy as np
 from kanon_db.algorithms.attacks import (
     ALL_ORDERS_OF,
     Achieved,
+    Beliefs,
     BucketValues,
+    Guesses,
     Truth,
     achieved,
     candidates_of,
@@ -25,6 +27,7 @@ from kanon_db.algorithms.attacks import (
 )
 from kanon_db.algorithms.bucketization.specification import PrivacySpecification
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
+from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.algorithms.ground.sort_keys import sort_keys
 from kanon_db.catalog.entries import Publication
 from kanon_db.counting.layout import SUFFIXES
@@ -41,7 +44,7 @@ from kanon_db.transfer.snapshot import (
     take_snapshot,
 )
 
-MOST_CANDIDATES: Final = 2_000_000
+MOST_CANDIDATES: Final = 1_000_000
 """Pairs of a record and a value of its bucket from which a learner learns at once."""
 
 
@@ -88,13 +91,17 @@ def _play(target: Target, published: _Published, source: _Source) -> Iterator[tu
         published.codes, published.buckets, published.values, published.bounds,
     )  # fmt: skip
 
+    def scored(found: Guesses) -> Achieved:
+        return achieved(source.truth, found.tuples, found.values, bounds, found.people)
+
     session.step("attacking: most frequent value")
-    protected = bounds < 1
-    guesses = values.last_by(np.where(protected[values.value], values.count, 0))[buckets]
-    yield "most frequent value", achieved(source.truth, source.tuples, guesses, bounds)
+    guesses = _most_frequent(published, source.tuples, pulse)
+    yield "most frequent value", scored(guesses)
     session.step("attacking: unusual people")
-    unusual = unusual_records(codes, pulse=pulse)
-    found = achieved(source.truth, source.tuples, guesses, bounds, unusual)
+    is_unusual = np.zeros(source.truth.people.size, dtype=np.bool_)
+    is_unusual[source.tuples[unusual_records(codes, pulse=pulse)]] = True
+    people = np.where(is_unusual[guesses.tuples], guesses.people, 0)
+    found = scored(Guesses(guesses.tuples, guesses.values, people))
     yield "unusual people: most frequent value", found
 
     session.step("attacking: minimality")
@@ -117,25 +124,49 @@ def _play(target: Target, published: _Published, source: _Source) -> Iterator[tu
         )
     codes, tuples = codes[chosen], source.tuples[chosen]
     candidates = candidates_of(_numbered(buckets[chosen]), its_values)
-    learned = learned_weights(codes, candidates, bounds.size, pulse=pulse)
-    named = candidates.named(learned)
-    guessed = tuples[candidates.record[named]], candidates.value[named]
-    yield "deFinetti", achieved(source.truth, *guessed, bounds)
-    own = source.truth.share(tuples[candidates.record], candidates.value)
+    holders = np.bincount(its_values.value, its_values.count, bounds.size).astype(np.int64)
     known = source.values >= 0
-    weights = weights_of_source(
-        codes, candidates, source.codes[known], source.values[known], bounds.size,
-        own=np.nan_to_num(own), pulse=pulse,
-    )  # fmt: skip
-    named = candidates.named(weights)
-    guessed = tuples[candidates.record[named]], candidates.value[named]
-    yield "correlations of the source", achieved(source.truth, *guessed, bounds)
+    own = source.truth.share(tuples[candidates.record], candidates.value)
+    for name, weights in (
+        ("deFinetti", learned_weights(codes, candidates, bounds.size, pulse=pulse)),
+        (
+            "correlations of the source",
+            weights_of_source(
+                codes, candidates, source.codes[known], source.values[known], bounds.size,
+                own=np.nan_to_num(own), pulse=pulse,
+            ),
+        ),
+    ):  # fmt: skip
+        beliefs = Beliefs.of(candidates, weights, tuples, bounds.size)
+        yield name, scored(beliefs.among(bounds < 1).named(holders))
 
     counts = np.bincount(values.value, values.count, bounds.size)
     certain = int(values.count[values.count == values.sizes[values.bucket]].sum())
     unbounded = float(counts[bounds >= 1].sum() / counts.sum())
     base = float(np.count_nonzero(counts) == 1)
     yield "homogeneity", Achieved(buckets.size, certain / buckets.size, base, unbounded)
+
+
+def _most_frequent(published: _Published, tuples: IntArray, pulse: Pulse) -> Guesses:
+    """Guess the most frequent protected value in the buckets of everybody's possible records."""
+    buckets, values, bounds = published.buckets, published.values, published.bounds
+    order = np.argsort(tuples, kind="stable")
+    n_candidates = np.diff(values.starts, append=values.bucket.size)[buckets[order]]
+    blocks = np.cumsum(n_candidates) // MOST_CANDIDATES
+    # A block ends where other quasi-identifiers begin.
+    starts = np.flatnonzero(np.diff(tuples[order], prepend=-1))
+    cuts = starts[np.flatnonzero(np.diff(blocks[starts], prepend=-1))]
+    found = []
+    for records in np.split(order, cuts[1:]):
+        pulse.beat()
+        candidates = candidates_of(buckets[records], values)
+        beliefs = Beliefs.of(candidates, candidates.share, tuples[records], bounds.size)
+        found.append(beliefs.among(bounds < 1).most_likely)
+    return Guesses(
+        np.concatenate([part.tuples for part in found]),
+        np.concatenate([part.values for part in found]),
+        np.concatenate([part.people for part in found]),
+    )
 
 
 def _sample(

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from kanon_db.algorithms.attacks import (
+    Beliefs,
     BucketValues,
+    Candidates,
     SweepOrder,
     Truth,
     achieved,
@@ -26,7 +28,7 @@ from kanon_db.algorithms.bucketization.local_assignment import assign_locally
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.random_assignment import assign_randomly
 from kanon_db.algorithms.bucketization.two_size import two_size
-from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, FloatArray
 from kanon_db.algorithms.ground.pulse import Pulse
 from tests.attacks.sparse import sparse_codes
 
@@ -40,6 +42,15 @@ def table(random: np.random.Generator, n: int = 300) -> tuple[CodeArray, AnyIntA
     """Quasi-identifiers, buckets without gaps, and values of records in random order."""
     codes = random.integers(0, [4, 3, 5], (n, 3)).astype(np.int32)
     return codes, random.permutation(n) // 6, random.integers(0, 5, n)
+
+
+def share_right(
+    candidates: Candidates, weights: FloatArray, values: AnyIntArray, n_values: int
+) -> float:
+    """Name as many as have each value, everybody being alone with their quasi-identifiers."""
+    alone = np.arange(values.size)
+    named = Beliefs.of(candidates, weights, alone, n_values).named(np.bincount(values))
+    return float(np.average(named.values == values[named.tuples], weights=named.people))
 
 
 def test_truth_is_the_share_of_those_who_look_alike(random: np.random.Generator) -> None:
@@ -66,6 +77,9 @@ def test_achieved_leaves_out_what_is_not_bounded() -> None:
     assert (nobody.people, nobody.rate, nobody.base_rate, nobody.bound) == (0, None, None, None)
     unbounded = achieved(truth, tuples, guesses, None)
     assert (unbounded.people, unbounded.bound) == (3, None)
+    several = achieved(truth, tuples, guesses, None, np.array([4, 1, 3, 9, 9]))
+    assert (several.people, several.rate) == (8, 5 / 8)
+    assert achieved(truth, tuples, guesses, None, np.zeros(5, dtype=int)).people == 0
 
 
 def test_candidates_and_names(random: np.random.Generator) -> None:
@@ -80,10 +94,48 @@ def test_candidates_and_names(random: np.random.Generator) -> None:
     assert list(zip(found.record.tolist(), found.value.tolist(), found.count, strict=True)) == [
         (record, value, float(count)) for record, value, count in expected
     ]
-    named = found.named((found.value == values[found.record]).astype(np.float64))
+    told = (found.value == values[found.record]).astype(np.float64)
+    beliefs = Beliefs.of(found, told, np.arange(buckets.size), 5)
     # Whoever is told who has which value names everybody with their own.
-    assert sorted(found.record[named].tolist()) == list(range(buckets.size))
-    assert (found.value[named] == values[found.record[named]]).all()
+    for guesses in (beliefs.named(np.bincount(values)), beliefs.most_likely):
+        assert sorted(guesses.tuples.tolist()) == list(range(buckets.size))
+        assert (guesses.values == values[guesses.tuples]).all()
+        assert (guesses.people == 1).all()
+
+
+def test_beliefs_average_over_records_that_look_alike(random: np.random.Generator) -> None:
+    _, buckets, values = table(random)
+    tuples = random.integers(0, 40, buckets.size)
+    found = candidates_of(buckets, BucketValues.of(buckets, values, 5))
+    beliefs = Beliefs.of(found, found.share, tuples, 5)
+    for t in range(40):
+        shares = np.zeros(5)
+        for record in np.flatnonzero(tuples == t):
+            bucket = values[buckets == buckets[record]]
+            shares += np.bincount(bucket, minlength=5) / bucket.size
+        at = beliefs.tuples == t
+        n = int((tuples == t).sum())
+        assert beliefs.weights[at] == pytest.approx(shares[shares > 0] / n)
+        assert beliefs.people[at].tolist() == [n] * int(at.sum())
+        (guess,) = beliefs.most_likely.values[beliefs.most_likely.tuples == t]
+        assert shares[guess] == pytest.approx(shares.max())
+    protected = beliefs.among(np.array([False, True, False, False, True]))
+    assert set(protected.values.tolist()) == {1, 4}
+
+
+def test_as_many_people_are_named_as_have_a_value(random: np.random.Generator) -> None:
+    _, buckets, values = table(random)
+    tuples = random.integers(0, 40, buckets.size)
+    found = candidates_of(buckets, BucketValues.of(buckets, values, 5))
+    beliefs = Beliefs.of(found, found.share, tuples, 5)
+    holders = np.bincount(values, minlength=5)
+    named = beliefs.named(holders)
+    assert np.bincount(named.values, named.people).tolist() == holders.tolist()
+    for v in range(5):
+        at, chosen = beliefs.values == v, named.values == v
+        weights = dict(zip(beliefs.tuples[at].tolist(), beliefs.weights[at], strict=True))
+        left_out = [w for t, w in weights.items() if t not in named.tuples[chosen]]
+        assert max(left_out, default=0) <= min(weights[t] for t in named.tuples[chosen].tolist())
 
 
 def test_unusual_records(random: np.random.Generator) -> None:
@@ -174,14 +226,12 @@ def test_minimality_breaks_local_and_not_random(assignment: str) -> None:
 
 def test_learners_find_correlations(random: np.random.Generator) -> None:
     """The first attribute tells the value; buckets are of random records with four values each."""
-    n = 4000
+    n, n_values = 4000, 4
     values = np.repeat(np.arange(4), n // 4)
     codes = np.column_stack([values, random.integers(0, 3, n)]).astype(np.int32)
     buckets = np.concatenate([random.permutation(n // 4) for _ in range(4)])
     candidates = candidates_of(buckets, BucketValues.of(buckets, values, 4))
-    right = lambda weights: np.mean(
-        candidates.value[named := candidates.named(weights)] == values[candidates.record[named]]
-    )
+    right = lambda weights: share_right(candidates, weights, values, n_values)
     assert right(weights_of_source(codes, candidates, codes, values, 4)) == 1
     assert right(candidates.share) < 0.3
     # With pairs of buckets' values that repeat, the publication itself gives the correlation away.
@@ -190,24 +240,21 @@ def test_learners_find_correlations(random: np.random.Generator) -> None:
     buckets = random.permutation(n) // 5
     candidates = candidates_of(buckets, BucketValues.of(buckets, uneven, 4))
     learned = learned_weights(codes, candidates, 4)
-    named = candidates.named(learned)
-    share = np.mean(candidates.value[named] == uneven[candidates.record[named]])
-    assert share > 0.9
+    assert share_right(candidates, learned, uneven, 4) > 0.9
 
 
 def test_own_record_teaches_nothing(random: np.random.Generator) -> None:
     """A quasi-identifier that everybody has alone gives away nobody's value."""
-    n = 1000
+    n, n_values = 1000, 2
     codes, values = np.arange(n, dtype=np.int32)[:, np.newaxis], random.integers(0, 2, n)
     buckets = random.permutation(n) // 10
     candidates = candidates_of(buckets, BucketValues.of(buckets, values, 2))
     own = (candidates.value == values[candidates.record]).astype(np.float64)
     given = (codes, candidates, codes, values, 2)
-    right = lambda weights: np.mean(
-        candidates.value[named := candidates.named(weights)] == values[candidates.record[named]]
-    )
-    assert right(weights_of_source(*given)) == 1
-    assert right(weights_of_source(*given, own=own)) < 0.6
+    right = lambda weights: share_right(candidates, weights, values, n_values)
+    assert right(weights_of_source(*given)) > 0.95
+    shares = right(candidates.share)
+    assert right(weights_of_source(*given, own=own)) == pytest.approx(shares, abs=0.05)
 
 
 def test_weights_of_source_are_naive_bayes(random: np.random.Generator) -> None:

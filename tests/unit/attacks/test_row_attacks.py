@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kanon_db.algorithms.attacks import Covering, PublishedRows, downcode, guess_people
-from kanon_db.algorithms.attacks.covering import spread_values
+from kanon_db.algorithms.attacks.covering import masses_of_cells, spread_values
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
 from kanon_db.algorithms.recoding import Attribute, Microdata, Ranges, Sets, cells_of_classes
 
@@ -81,6 +81,18 @@ def test_spread_values(random: np.random.Generator) -> None:
         assert found == pytest.approx(expected)
 
 
+def test_masses_of_cells(random: np.random.Generator) -> None:
+    _, classes, values, cells, n_codes = published(random)
+    for cell, n in zip(cells, n_codes, strict=True):
+        likelihood = random.random((n, 3))
+        expected = [
+            sum(likelihood[code, value] for code in range(n) if covers(cell, number, code))
+            for number, value in zip(classes.tolist(), values.tolist(), strict=True)
+        ]
+        found = masses_of_cells(cell, classes, values, np.arange(n), likelihood)
+        assert found == pytest.approx(expected)
+
+
 def test_cells_of_values_that_are_gone_cover_nobody() -> None:
     nothing = Ranges(np.array([3]), np.array([2]), np.array([False]))
     empty = Sets(np.zeros(0, np.int32), np.array([0]))
@@ -91,6 +103,7 @@ def test_cells_of_values_that_are_gone_cover_nobody() -> None:
         assert covering.people_of(0, codes).size == 0
         one = np.zeros(1, dtype=np.int64)
         assert spread_values(cells, one, one, np.ones(1), np.arange(3), 1).tolist() == [[0.0]] * 3
+        assert masses_of_cells(cells, one, one, np.arange(3), np.ones((3, 1))).tolist() == [1.0]
 
 
 def test_people_are_looked_up(random: np.random.Generator) -> None:
