@@ -25,8 +25,9 @@ QUASI_IDENTIFIERS = (
 _BUCKETS = """publish_buckets(%s, %s, privacy => '{"theta": 8, "base": 0.02}'"""
 _ACCEPTED = """accept => '{"uninformed_reader": "measured"}'"""
 PUBLICATIONS = {
-    "buckets, random": f"{_BUCKETS})",
-    "buckets, optimal, random": f"{_BUCKETS}, method => 'optimal')",
+    "buckets, random": f"{_BUCKETS}, assignment => 'random')",
+    "buckets, optimal, random": f"{_BUCKETS}, method => 'optimal', assignment => 'random')",
+    "buckets, cells": f"{_BUCKETS}, method => 'multi_size')",
     "buckets, local": f"{_BUCKETS}, assignment => 'local', {_ACCEPTED})",
     "generalized, k = 5": "publish_generalized(%s, %s, k => 5, method => 'mondrian')",
     "generalized, k = 5, l = 3": "publish_generalized(%s, %s, k => 5, method => 'mondrian',"
