@@ -17,6 +17,7 @@ SECTIONS = {
     "bucketization": "Bucketization: every method against θ, records and values",
     "local_assignment": "Local assignment",
     "cells": "Assignment in cells",
+    "attacks": "Attacks",
     "publication": "Publishing buckets, and answering from them",
     "row_publication": "Publishing rows through SQL",
     "counting": "Answering counts",

@@ -27,7 +27,7 @@ def main() -> str:
         )
         connection.execute(
             "SELECT * FROM kanon.publish_buckets('public.people', 'people_b',"
-            " privacy => '{\"l\": 3}')"
+            " assignment => 'random', privacy => '{\"l\": 3}')"
         )
         rows = [
             _row(connection, "version", {}, []),

@@ -111,7 +111,7 @@ def main() -> str:
         with psycopg.connect(dsn, autocommit=True) as connection:
             connection.execute(
                 f"SELECT * FROM kanon.publish_buckets('public.{SOURCE}', '{PUBLICATION}',"
-                f" privacy => '{PRIVACY}')"
+                f" assignment => 'random', privacy => '{PRIVACY}')"
             )
         parts = [
             "### Speed\n",

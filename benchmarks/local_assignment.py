@@ -10,7 +10,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations
 from pathlib import Path
 from time import perf_counter, process_time
 
@@ -19,6 +18,14 @@ import numpy.typing as npt
 import pandas as pd
 
 from benchmarks.harness import seconds, table
+from kanon_db.algorithms.attacks import (
+    BucketValues,
+    Candidates,
+    candidates_of,
+    learned_weights,
+    unusual_records,
+    weights_of_source,
+)
 from kanon_db.algorithms.bucketization.local_assignment import assign_locally
 from kanon_db.algorithms.bucketization.optimal import optimal
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
@@ -28,7 +35,6 @@ from kanon_db.algorithms.bucketization.specification import PrivacySpecification
 from kanon_db.algorithms.bucketization.two_size import two_size
 from kanon_db.algorithms.ground.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from kanon_db.algorithms.ground.pulse import Pulse
-from kanon_db.algorithms.ground.sort_keys import sort_keys
 from kanon_db.metrics.count_errors import CountErrors, estimated_counts, exact_counts
 from kanon_db.metrics.workload import CountQuery, random_queries
 from kanon_db.randomness import SecureRandom
@@ -59,7 +65,6 @@ SELECTIVITY = 0.05
 TIME_LIMIT = 20
 N_ROWS = 1_000_000
 _OCCUPATIONS = (3721, 9, 4030, 3992, 989, 1350, 1966, 3212, 143, 4038, 644, 3584, 912, 1572)
-_ROUNDS = 15
 
 BucketArray = CodeArray
 
@@ -219,11 +224,10 @@ def right_guesses(data: Microdata, buckets: BucketArray) -> tuple[float, float]:
     By the shares in the bucket, and by what can be learned from the publication alone.
     """
     n_values = data.counts.size
-    candidates = _candidates(buckets, data.sa_codes, n_values)
-    shares = candidates.share
-    learned = _learned_weights(data.qi_codes, candidates, n_values, shares, _ROUNDS)
+    candidates = candidates_of(buckets, BucketValues.of(buckets, data.sa_codes, n_values))
+    learned = learned_weights(data.qi_codes, candidates, n_values)
     by_share, by_learning = (
-        candidates.value[_guesses(candidates, weights)] for weights in (shares, learned)
+        candidates.value[_guesses(candidates, weights)] for weights in (candidates.share, learned)
     )
     return (
         float((by_share == data.sa_codes).mean()),
@@ -243,100 +247,31 @@ def _locally(data: Microdata, privacy: FPrimePrivacy) -> BucketArray:
     ).bucket_of_record
 
 
-@dataclass(frozen=True, eq=False)
-class _Candidates:
-    """Each record with each value of its bucket."""
-
-    record: IntArray
-    value: IntArray
-    cell: IntArray  # which bucket and value
-    count: FloatArray  # occurrences of the value in the bucket
-    share: FloatArray
-
-
-def _candidates(buckets: BucketArray, sa_codes: CodeArray, n_values: int) -> _Candidates:
-    keys, counts = np.unique(buckets.astype(np.int64) * n_values + sa_codes, return_counts=True)
-    sizes = np.bincount(buckets)
-    first = np.searchsorted(keys // n_values, np.arange(sizes.size + 1))
-    lengths = np.diff(first)[buckets]
-    record = np.repeat(np.arange(buckets.size), lengths)
-    start = np.cumsum(lengths) - lengths
-    cell = first[buckets][record] + np.arange(record.size) - start[record]
-    count = counts[cell].astype(np.float64)
-    return _Candidates(record, keys[cell] % n_values, cell, count, count / sizes[buckets[record]])
-
-
 def _attack(data: Microdata, buckets: BucketArray, bound: FloatArray) -> list[list[object]]:
-    candidates = _candidates(buckets, data.sa_codes, bound.size)
-    # A record whose value occurs twice in its bucket still has one candidate of that value.
-    true = (candidates.value == data.sa_codes[candidates.record]).astype(np.float64)
+    candidates = candidates_of(buckets, BucketValues.of(buckets, data.sa_codes, bound.size))
     everyone = np.ones(buckets.size, dtype=np.bool_)
     return [
         [attack, *_hits(data.sa_codes, candidates, weights, bound, among)]
         for attack, weights, among in (
             ("most frequent", candidates.share, everyone),
-            ("most frequent, unusual records", candidates.share, _unusual(data.qi_codes)),
+            ("most frequent, unusual records", candidates.share, unusual_records(data.qi_codes)),
             (
                 "naive Bayes",
-                _learned_weights(data.qi_codes, candidates, bound.size, candidates.share, _ROUNDS),
+                learned_weights(data.qi_codes, candidates, bound.size),
                 everyone,
             ),
             (
                 "naive Bayes of the source",
-                _learned_weights(data.qi_codes, candidates, bound.size, true, 1),
+                weights_of_source(
+                    data.qi_codes, candidates, data.qi_codes, data.sa_codes, bound.size
+                ),
                 everyone,
             ),
         )
     ]
 
 
-def _unusual(qi_codes: CodeArray) -> BoolArray:
-    """Find records with a pair of values that at most three records have."""
-    unusual = np.zeros(qi_codes.shape[0], dtype=np.bool_)
-    for a, b in combinations(range(qi_codes.shape[1]), 2):
-        pair = sort_keys([qi_codes[:, a], qi_codes[:, b]])
-        unusual |= np.bincount(pair)[pair] <= 3
-    return unusual
-
-
-def _learned_weights(
-    qi_codes: CodeArray,
-    candidates: _Candidates,
-    n_values: int,
-    weights: FloatArray,
-    n_rounds: int,
-) -> FloatArray:
-    """Learn which values go with which quasi-identifiers, and guess again with what was learned.
-
-    From first weights of each record's candidates, alternate: a naive Bayes model from the
-    weights, and weights from the model, scaled within each bucket so that each record has one
-    value and each value its number of records. The shares in the buckets as first weights use
-    QIT and SAT alone; the truth as first weights, one round, gives whoever knows the source's
-    correlations. After D. Kifer, *Attacks on privacy and deFinetti's theorem*, SIGMOD 2009.
-    """
-    for _ in range(n_rounds):
-        prior = np.bincount(candidates.value, weights, n_values)
-        log_likelihood = np.zeros(candidates.value.size)
-        for column in qi_codes.T:
-            n_codes = int(column.max()) + 1
-            cell = column[candidates.record] * n_values + candidates.value
-            joint = np.bincount(cell, weights, n_codes * n_values).reshape(n_codes, n_values)
-            likelihood = (joint + 1) / (prior + n_codes)
-            log_likelihood += np.log(likelihood).ravel()[cell]
-        weights = np.exp(log_likelihood - _highest(log_likelihood, candidates.record))
-        weights = np.maximum(weights, 1e-12) * candidates.count
-        for _ in range(_ROUNDS):
-            weights *= candidates.count / np.bincount(candidates.cell, weights)[candidates.cell]
-            weights /= np.bincount(candidates.record, weights)[candidates.record]
-    return weights
-
-
-def _highest(scores: FloatArray, record: IntArray) -> FloatArray:
-    starts = np.flatnonzero(np.diff(record, prepend=-1))
-    return np.maximum.reduceat(scores, starts)[record]
-
-
-def _guesses(candidates: _Candidates, weights: FloatArray) -> IntArray:
+def _guesses(candidates: Candidates, weights: FloatArray) -> IntArray:
     """Return the place of each record's candidate of the largest weight."""
     order = np.lexsort((weights, candidates.record))
     return order[np.flatnonzero(np.diff(candidates.record[order], append=-1))]
@@ -344,7 +279,7 @@ def _guesses(candidates: _Candidates, weights: FloatArray) -> IntArray:
 
 def _hits(
     sa_codes: CodeArray,
-    candidates: _Candidates,
+    candidates: Candidates,
     weights: FloatArray,
     bound: FloatArray,
     among: BoolArray,

@@ -197,6 +197,17 @@ _OTHERS: Final = (
         command=("metrics",), **_ROWS_OF_A_NAME,
     ),
     Operation(
+        "attack",
+        "play known attacks against a publication, and compare what they achieve with its bound",
+        "kanon_db.publications.attacks:attack",
+        columns(
+            attack="text", bound="double precision", base_rate="double precision",
+            rate="double precision", people="bigint",
+        ),
+        request=NameRequest, is_many=True, command=("attack",),
+        details="What was found is kept with the publication, for the one who published.",
+    ),
+    Operation(
         "evaluate_counts",
         "relative errors of a bucketization's answers to random count queries, against its source",
         "kanon_db.answering.evaluation:evaluate_counts",

@@ -15,7 +15,8 @@ SELECT p.publication_id,
        END AS metrics,
        p.layout,
        p.published_at,
-       p.published_by::text AS published_by
+       p.published_by::text AS published_by,
+       CASE WHEN p.published_by = current_user THEN p.attacks END AS attacks
 FROM kanon.publication AS p
 WHERE p.published_by = current_user
    OR EXISTS (

@@ -8,7 +8,7 @@ GRANT SELECT ON kanon.publications TO kanon_publisher, kanon_analyst;
 GRANT SELECT ON kanon.setting TO kanon_publisher, kanon_analyst;
 GRANT SELECT, INSERT, UPDATE, DELETE ON kanon.source TO kanon_publisher;
 GRANT INSERT, UPDATE, DELETE ON kanon.publication TO kanon_publisher;
--- All but source_metrics, which the view shows to the one who published.
+-- All but source_metrics and attacks, which the view shows to the one who published.
 REVOKE SELECT ON kanon.publication FROM kanon_publisher;
 GRANT SELECT (publication_id, name, kind, method, source_schema, source_relation, parameters,
               layout, records, guarantee, metrics, relations, published_by, published_at)

@@ -231,6 +231,27 @@ def check_refused(parties: Parties, case: Case) -> None:
     assert remains(parties.admin) == []
 
 
+def check_attacked(parties: Parties, case: Case) -> None:
+    """Attacks are played with rates and bounds in [0, 1], kept, and shown to the publisher only."""
+    case.publish(parties, "battery")
+    before = remains(parties.admin)
+    found = Functions(parties.publisher).rows("attack", "battery")
+    assert remains(parties.admin) == before
+    assert len({row["attack"] for row in found}) == len(found) > 1
+    n_source = value(parties.publisher, "SELECT count(*) FROM data.people")
+    for row in found:
+        assert (row["rate"] is None) == (row["base_rate"] is None) == (row["people"] == 0)
+        assert 0 <= row["people"] <= n_source, row
+        for name in ("bound", "base_rate", "rate"):
+            assert row[name] is None or 0 <= row[name] <= 1, row
+    kept = "SELECT attacks FROM kanon.publications"
+    assert value(parties.publisher, kept)["found"] == found
+    assert value(parties.analyst, kept) is None
+    for connection in (parties.analyst, parties.stranger):
+        call = lambda: Functions(connection).rows("attack", "battery")
+        assert sqlstate_of(call) == FORBIDDEN
+
+
 def check_strangers(parties: Parties, case: Case) -> None:
     """Neither analysts nor strangers can publish, not even through the inner function."""
     names = ("data.people", "battery")
@@ -266,6 +287,7 @@ CHECKS: Final[tuple[Callable[[Parties, Case], None], ...]] = (
     check_dry_run,
     check_readers,
     check_refused,
+    check_attacked,
     check_strangers,
     check_direct_call_leaves_nothing,
 )

@@ -11,7 +11,12 @@ import numpy as np
 
 from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray
 from kanon_db.algorithms.ground.pulse import Pulse
-from kanon_db.catalog.entries import Publication, find_publication, published_schema
+from kanon_db.catalog.entries import (
+    Publication,
+    find_publication,
+    published_schema,
+    source_of,
+)
 from kanon_db.catalog.sources import open_source
 from kanon_db.errors import InvalidParameterError
 from kanon_db.metrics.count_errors import CountErrors, estimated_counts, exact_counts
@@ -116,7 +121,7 @@ def evaluate_counts(
             detail=f'publication "{name}" is of the kind {publication.kind}',
         )
     shares = SELECTIVITY if selectivity is None else tuple(map(float, selectivity))
-    registered, types = open_source(session, _source_of(session, name).quoted(session))
+    registered, types = open_source(session, source_of(session, name).quoted(session))
     sensitive_column = publication.layout["sensitive"]
     columns = publication.layout["quasi_identifiers"]
     snapshot = take_snapshot(session, registered.relation, [*columns, sensitive_column])
@@ -148,16 +153,6 @@ def evaluate_counts(
         *(CountAccuracy.of(s, errors.select(expected == s)) for s in sorted(set(shares))),
         CountAccuracy.of(None, errors),
     ]
-
-
-def _source_of(session: Session, name: str) -> Relation:
-    row = fetch_one(
-        session,
-        "SELECT source_schema AS schema, source_relation AS name FROM kanon.publication"
-        " WHERE name = $1::text",
-        name,
-    )
-    return Relation(**row)
 
 
 def _estimates(

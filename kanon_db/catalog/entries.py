@@ -143,6 +143,17 @@ def find_publication(session: Session, name: str) -> Publication:
     return Publication(**{**row, **described})
 
 
+def source_of(session: Session, name: str) -> Relation:
+    """Return the relation that a publication was made from, as it was named then."""
+    row = fetch_one(
+        session,
+        "SELECT source_schema AS schema, source_relation AS name FROM kanon.publication"
+        " WHERE name = $1::text",
+        name,
+    )
+    return Relation(**row)
+
+
 def record_publication(
     session: Session,
     publication: Publication,
@@ -172,3 +183,13 @@ def record_publication(
         json.dumps(publication.metrics),
     )
     return int(row["publication_id"])
+
+
+def record_attacks(session: Session, name: str, found: Sequence[Mapping[str, Any]]) -> None:
+    """Keep with a publication what attacks on it achieved, and when they were played."""
+    session.fetch(
+        "UPDATE kanon.publication SET attacks ="
+        " jsonb_build_object('at', now(), 'found', $2::text::jsonb) WHERE name = $1::text",
+        name,
+        json.dumps(found),
+    )

@@ -13,7 +13,7 @@ from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.publications.entities import Entities
 from kanon_db.publications.request import PublishRequest
-from kanon_db.publications.results import Check, Examination
+from kanon_db.publications.results import Attack, Check, Examination
 from kanon_db.session import Session
 from kanon_db.transfer.columns import ColumnType
 from kanon_db.transfer.snapshot import Snapshot
@@ -100,6 +100,33 @@ class Written:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, eq=False)
+class Target:
+    """A publication under attack, with its source.
+
+    Attributes
+    ----------
+    session : Session
+    publication : Publication
+    source : Source
+        Attacks read it to score guesses, and where the attacker knows its correlations.
+    types : dict of str to ColumnType
+        All columns of the source, in their order.
+    schema : str
+        The schema of published relations.
+    """
+
+    session: Session
+    publication: Publication
+    source: Source
+    types: Mapping[str, ColumnType]
+    schema: str
+
+    def pulse(self) -> Pulse:
+        """Return the session's heartbeat."""
+        return Pulse(heartbeat=self.session.heartbeat)
+
+
 def run_method(
     methods: ModuleType, job: Job[Any], data: Any, pulse: Pulse | None = None, method: str = ""
 ) -> Found:
@@ -158,3 +185,7 @@ class Kind(ABC):
         self, session: Session, publication: Publication, *, is_new: bool = False
     ) -> Examination:
         """Check and measure the published relations, using nothing else."""
+
+    def attack(self, target: Target) -> Sequence[Attack]:  # noqa: ARG002  # none by default
+        """Play known attacks against the published relations, whose checks all hold."""
+        return ()

@@ -58,6 +58,30 @@ class Examination:
 
 
 @dataclass(frozen=True)
+class Attack:
+    """One line of the attacks: what someone achieves who plays it.
+
+    Attributes
+    ----------
+    attack : str
+    bound : float or None
+        What the guarantee allows for these guesses; None where nothing bounds them.
+    base_rate : float or None
+        The share of the same people for whom someone without the publication is right.
+    rate : float or None
+        The share of people for whom the attack is right; None if there is nobody to guess.
+    people : int
+        How many people were guessed.
+    """
+
+    attack: str
+    bound: float | None
+    base_rate: float | None
+    rate: float | None
+    people: int
+
+
+@dataclass(frozen=True)
 class Metric:
     """One line of the metrics."""
 

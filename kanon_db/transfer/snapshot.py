@@ -100,7 +100,7 @@ def take_snapshot(session: Session, source: Relation, columns: Sequence[str]) ->
         raise PermissionDeniedError(
             "not all of the source can be read",
             detail=f"relation {source}",
-            hint="publishing needs SELECT on the columns, TEMPORARY on the database, and no "
+            hint="this needs SELECT on the columns, TEMPORARY on the database, and no "
             "row-level security policy that applies to the role (be the owner, or have BYPASSRLS)",
         ) from None
     session.fetch("SELECT set_config('row_security', $1::text, true)", before["value"])

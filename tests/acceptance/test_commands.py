@@ -100,6 +100,20 @@ def test_publication_is_listed_measured_and_verified(published: str) -> None:
     assert "400" in kanon("metrics", "people_b", dsn=published).stdout
 
 
+def test_attacks_are_printed(published: str) -> None:
+    shown = kanon("attack", "people_b", dsn=published)
+    assert shown.returncode == 0
+    heading, *lines = shown.stdout.splitlines()
+    assert heading.split() == ["attack", "bound", "base_rate", "rate", "people"]
+    (line,) = [line for line in lines if line.startswith("most frequent value")]
+    assert line.split()[-4:] == ["0.25", "0.2", line.split()[-2], "400"]
+    attacks = kanon("attack", "people_b", "--json", dsn=published).json()["attacks"]
+    assert [attack.keys() for attack in attacks] == [set(heading.split())] * len(lines)
+    (found,) = [attack for attack in attacks if attack["attack"] == "most frequent value"]
+    assert (found["people"], found["bound"]) == (N_RECORDS, 0.25)
+    assert kanon("attack", "nothing", dsn=published).returncode == 1
+
+
 def test_query(published: str) -> None:
     with psycopg.connect(published) as connection:
         row = connection.execute(COUNT.replace("people_b", "people")).fetchone()
@@ -205,6 +219,7 @@ def test_ranges_and_sets(published: str, kind: str) -> None:
         ["query", "SELECT name FROM people_b"],
         ["verify", "absent"],
         ["metrics", "absent"],
+        ["attack", "absent"],
         ["drop", "absent"],
         ["register", "absent", "--quasi-identifiers", "age"],
         ["publish", "buckets", "public.people", "people_b", "--privacy", '{"l": 4}'],

@@ -257,6 +257,7 @@ CALLS: dict[str, Call] = {
         for view in VIEWS
     },
     "drop of nothing": lambda k: k.drop("nothing"),
+    "attack on nothing": lambda k: k.attack("nothing"),
 }
 
 
@@ -308,18 +309,22 @@ def test_success(parties: Parties, publishers: Publishers, way: str) -> None:
         kanon.publish("data.people", "new", privacy=TWO)
         heard.said.append(str(kanon.verify("new")))
         heard.said.append(str(kanon.metrics("new")))
+        heard.said.append(str(kanon.attack("new")))
         kanon.drop("new")
         kanon.generalize("data.people", "new", k=2, method="initial", refine=False)
         heard.said.append(str(kanon.verify("new")))
         heard.said.append(str(kanon.metrics("new")))
+        heard.said.append(str(kanon.attack("new")))
         kanon.drop("new")
         kanon.freeform("data.people", "new", k=2)
         heard.said.append(str(kanon.verify("new")))
         heard.said.append(str(kanon.metrics("new")))
+        heard.said.append(str(kanon.attack("new")))
         kanon.drop("new")
         kanon.suppress("data.people", "new", k=2)
         heard.said.append(str(kanon.verify("new")))
         heard.said.append(str(kanon.metrics("new")))
+        heard.said.append(str(kanon.attack("new")))
         kanon.drop("new")
     silent(heard)
 

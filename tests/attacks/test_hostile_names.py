@@ -155,6 +155,7 @@ def test_hostile_names(
     check_published(parties.publisher, table, hostile, qi, sensitive, lambda _: Fraction(1, 2))
     assert all(holds for *_, holds in kanon.verify(hostile))
     assert kanon.metrics(hostile)["records"] == 40
+    assert kanon.attack(hostile)
     assert kanon.publications() == [hostile]
     view = quoted("published", hostile)
     assert value(parties.publisher, f"SELECT count(*) FROM {view}") >= 40
@@ -225,6 +226,7 @@ def test_hostile_names_of_rows(parties: Parties, hostile: str, table: str, reade
             first, second, sick,
         ]  # fmt: skip
         assert may_read(parties, reader, hostile)
+        assert kanon.attack(hostile)
     kanon.generalize(
         table, hostile, k=3, method="initial", refine=False,
         constraints=json.dumps({"l": 2, "default": 1, "values": {hostile: "5/6"}}),

@@ -183,6 +183,9 @@ class Functions:
     def evaluate(self, name: str, **options: object) -> list[tuple[Any, ...]]:
         return [tuple(row.values()) for row in self.rows("evaluate_counts", name, **options)]
 
+    def attack(self, name: str) -> list[tuple[Any, ...]]:
+        return fetch(self.connection, "SELECT * FROM kanon.attack($1::pg_catalog.text)", name)
+
     def metrics(self, name: str) -> dict[str, float]:
         return dict(
             fetch(self.connection, "SELECT * FROM kanon.metrics($1::pg_catalog.text)", name)
@@ -260,6 +263,9 @@ class Package:
     def evaluate(self, name: str, **options: Any) -> list[tuple[Any, ...]]:
         found = self.kanon.evaluate_counts(name, **options)
         return list(found.astype(object).where(found.notna(), None).itertuples(False, None))
+
+    def attack(self, name: str) -> list[tuple[Any, ...]]:
+        return list(self.kanon.attack(name).itertuples(index=False, name=None))
 
     def metrics(self, name: str) -> dict[str, float]:
         return dict(self.kanon.metrics(name).itertuples(index=False, name=None))

@@ -145,6 +145,29 @@ def test_timeouts(parties: Parties, way: str) -> None:
     kanon.drop("many")
 
 
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", ["buckets", "generalized"])
+def test_timeouts_of_attacks(parties: Parties, way: str, kind: str) -> None:
+    """The publication stays as it is, and nothing is kept of an attack that did not end."""
+    publisher = Functions(parties.publisher)
+    if kind == "buckets":
+        publisher.publish("data.many", "many", privacy=PRIVACY)
+    else:
+        publisher.generalize("data.many", "many", k=3, method="mondrian", refine=False)
+    before = remains(parties.admin)
+    for milliseconds in [1, 10, *range(20, 400, 60)]:
+        fetch(parties.publisher, "UPDATE kanon.publication SET attacks = NULL")
+        fetch(parties.publisher, f"SET statement_timeout = {milliseconds}")
+        found = sqlstate_of(lambda: WAYS[way](parties.publisher).attack("many"))
+        fetch(parties.publisher, "RESET statement_timeout")
+        assert found in (None, "57014")
+        assert remains(parties.admin) == before
+        kept = value(parties.publisher, "SELECT attacks FROM kanon.publications")
+        assert (kept is None) == (found is not None)
+    assert WAYS[way](parties.publisher).attack("many")
+    publisher.drop("many")
+
+
 @pytest.mark.parametrize("signal_sent", ["pg_cancel_backend", "pg_terminate_backend"])
 @pytest.mark.parametrize("way", WAYS)
 def test_signals_from_elsewhere(

@@ -57,6 +57,7 @@ def test_sql(parties: Parties) -> None:
     # The same session: its interpreter knows the kind.
     ((_, _, _, holds),) = fetch(parties.publisher, "SELECT * FROM kanon.verify('tally')")
     assert holds
+    assert fetch(parties.publisher, "SELECT * FROM kanon.attack('tally')") == []
     assert len(fetch(parties.analyst, "TABLE published.tally")) == 6
     again = lambda: fetch(parties.publisher, statement)
     assert sqlstate_of(again) == "42710"

@@ -32,6 +32,7 @@ SIGNATURES = {
     "evaluate_counts": "name queries dimensionality selectivity seed",
     "verify": "name",
     "metrics": "name",
+    "attack": "name",
     "drop_publication": "name",
     "estimate_count": "query",
     "estimate_counts": "query",

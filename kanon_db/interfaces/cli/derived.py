@@ -76,6 +76,7 @@ _DOCUMENTS: Final[Mapping[str, Callable[[Mapping[str, Any], Any], Any]]] = {
         "metrics": dict(zip(found["metric"], found["value"], strict=True))
     },
     "evaluate": lambda _given, found: {"accuracy": found},
+    "attack": lambda _given, found: {"attacks": found},
     "drop": lambda given, _found: {"dropped": given["name"]},
 }
 """What programs get, from the parameters and the result."""

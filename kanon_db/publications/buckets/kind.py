@@ -12,6 +12,7 @@ from kanon_db.catalog.entries import Publication, Source
 from kanon_db.catalog.sources import require_sensitive
 from kanon_db.publications.buckets import assignments
 from kanon_db.publications.buckets.assignments import Assigned
+from kanon_db.publications.buckets.attack import attack_buckets
 from kanon_db.publications.buckets.bitmaps import write_bitmaps
 from kanon_db.publications.buckets.examine import count_certain, examine_buckets
 from kanon_db.publications.buckets.methods import SensitiveValues
@@ -19,8 +20,8 @@ from kanon_db.publications.buckets.request import BucketRequest
 from kanon_db.publications.buckets.tables import SUFFIXES, BucketTables, layout_of, tables_of
 from kanon_db.publications.buckets.writing import number_buckets, write_qit, write_sat, write_view
 from kanon_db.publications.exposure import share_unbounded
-from kanon_db.publications.kind import Found, Job, Kind, Written
-from kanon_db.publications.results import Examination
+from kanon_db.publications.kind import Found, Job, Kind, Target, Written
+from kanon_db.publications.results import Attack, Examination
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session
 from kanon_db.transfer.columns import ColumnType
@@ -128,6 +129,10 @@ class Buckets(Kind):
             records=publication.records,
             all_bitmaps=not is_new,
         )
+
+    def attack(self, target: Target) -> Sequence[Attack]:
+        """See :func:`attack_buckets`."""
+        return attack_buckets(target)
 
 
 KIND: Final = Buckets()

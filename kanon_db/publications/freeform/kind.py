@@ -41,6 +41,7 @@ class Freeform(RowKind):
     """
 
     examine_rows = staticmethod(examine_freeform)
+    shares_cells = False
 
     def search(self, job: Job[FreeformRequest]) -> Found:
         """Find the matches."""

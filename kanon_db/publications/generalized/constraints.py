@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final, Literal, Self
 
@@ -15,6 +15,7 @@ from kanon_db.algorithms.ground.exact import exact_number
 from kanon_db.algorithms.recoding.constraints import Constraint
 from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.exposure import share_unbounded
+from kanon_db.publications.rows.attack import Bounds
 from kanon_db.transfer.snapshot import DistinctValues
 
 _OWN: Final = ("l", "entropy_l", "t", "distance")
@@ -103,6 +104,26 @@ class ClassConstraints:
             distance=self.distance,
             f_prime=f_prime,
         )
+
+    def bounds(self, values: DistinctValues) -> Bounds:
+        """Return what they allow to infer from a class, by the published values.
+
+        Distinct and entropy l-diversity bound no frequency in a class, but no value is certain.
+        """
+        shares = values.counts / values.counts.sum()
+        largest = np.ones(shares.size)
+        if self.privacy is not None:
+            published = set(values.labels)  # records with a value may have been left out
+            named = {v: f for v, f in self.privacy.values.items() if v in published}
+            privacy = replace(self.privacy, values=named)
+            thresholds = privacy.thresholds(values.labels, values.counts).thresholds
+            largest = np.array([float(threshold) for threshold in thresholds])
+        if self.t is not None and self.distance == "equal":
+            largest = np.minimum(largest, shares + float(self.t))
+        is_diverse = self.l is not None or self.entropy_l is not None
+        if (largest >= 1).all():
+            return Bounds(None, 0.0 if is_diverse else None)
+        return Bounds(largest, 0.0 if is_diverse else float(shares[largest >= 1].sum()))
 
     def __str__(self) -> str:
         """Describe them without naming a value."""

@@ -10,7 +10,7 @@ import numpy as np
 from kanon_db.algorithms.generalization import enforce, one_of_each, recommend, refine, suppress
 from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.algorithms.recoding import Constraint, cells_of_classes
-from kanon_db.catalog.entries import Source
+from kanon_db.catalog.entries import Publication, Source
 from kanon_db.catalog.sources import require_sensitive
 from kanon_db.errors import InvalidParameterError
 from kanon_db.metrics.generalization import measure
@@ -20,10 +20,11 @@ from kanon_db.publications.generalized.examine import examine_generalized, measu
 from kanon_db.publications.generalized.request import GeneralizedRequest
 from kanon_db.publications.kind import Found, Job, Written, run_method
 from kanon_db.publications.results import Check
+from kanon_db.publications.rows.attack import Bounds
 from kanon_db.publications.rows.entities import CountedRows, counted_layout, counted_parameters
 from kanon_db.publications.rows.recoding import RecodedRows, loss_metrics
 from kanon_db.publications.rows.view import CellTable, RowKind
-from kanon_db.transfer.snapshot import distinct_values, read_codes
+from kanon_db.transfer.snapshot import DistinctValues, distinct_values, read_codes
 
 
 class Generalized(RowKind):
@@ -121,6 +122,11 @@ class Generalized(RowKind):
             layout=counted_layout(job, rows.view),
         )
         return rows.finish(table, written)
+
+    def bounds(self, publication: Publication, sensitive: DistinctValues) -> Bounds:
+        """Return what the constraints allow."""
+        given = publication.parameters.get("constraints")
+        return Bounds() if given is None else ClassConstraints.parse(given).bounds(sensitive)
 
 
 KIND: Final = Generalized()

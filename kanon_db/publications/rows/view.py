@@ -17,14 +17,16 @@ from kanon_db.catalog.names import free_column_name
 from kanon_db.counting.layout import ROW_SUFFIXES, RowView
 from kanon_db.declaration import unknown
 from kanon_db.errors import InvalidParameterError
-from kanon_db.publications.kind import Job, Kind
+from kanon_db.publications.kind import Job, Kind, Target
 from kanon_db.publications.relations import check_relations
-from kanon_db.publications.results import Check, Examination
+from kanon_db.publications.results import Attack, Check, Examination
+from kanon_db.publications.rows.attack import Bounds, attack_rows, read_rows
 from kanon_db.publications.rows.digest import check_digest
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session, fetch_one
 from kanon_db.session.settings import roomy
 from kanon_db.transfer.columns import ColumnType, int4_bytes, inverse_permutation, with_numbers
+from kanon_db.transfer.snapshot import DistinctValues
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class RowKind(Kind):
     suffixes = ROW_SUFFIXES
     examine_rows: Callable[[Session, RowView, Publication], Examination]
     """Checks what the kind promises of its rows, and measures them, using only the view."""
+    shares_cells = True
+    """Whether rows are published in classes of the same cells."""
 
     def prepare(self, request: Any, source: Source) -> None:
         """Refuse weights of columns that are not quasi-identifiers."""
@@ -69,6 +73,23 @@ class RowKind(Kind):
             promise = "the rows are those whose entities were counted when they were published"
             checks.append(check_digest(session, view, publication.layout["digest"], promise))
         return Examination(checks, examined.metrics)
+
+    def bounds(self, publication: Publication, sensitive: DistinctValues) -> Bounds:  # noqa: ARG002
+        """Return what the guarantee says about sensitive values; k-anonymity says nothing."""
+        return Bounds()
+
+    def attack(self, target: Target) -> Sequence[Attack]:
+        """See :func:`.attack_rows`."""
+        attacked = read_rows(target)
+        return attack_rows(
+            target,
+            attacked,
+            Bounds()
+            if attacked.sensitive is None
+            else self.bounds(target.publication, attacked.sensitive),
+            k=int(target.publication.parameters["k"]),
+            shares_cells=self.shares_cells,
+        )
 
 
 def check_k(job: Job[Any], k: int) -> None:

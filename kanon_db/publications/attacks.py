@@ -1,0 +1,83 @@
+"""Playing known attacks against a publication of any kind."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from kanon_db.catalog.entries import (
+    find_publication,
+    published_schema,
+    record_attacks,
+    source_of,
+)
+from kanon_db.catalog.sources import open_source
+from kanon_db.errors import PermissionDeniedError, VerificationError
+from kanon_db.publications.kind import Target
+from kanon_db.publications.registry import kind_named
+from kanon_db.publications.results import Attack
+from kanon_db.session import Session, fetch_one
+
+
+def attack(session: Session, name: str) -> list[Attack]:
+    """Play known attacks against a publication, and keep what they achieve.
+
+    Guesses are made from the published relations; the source scores them, and teaches the one
+    attacker who knows its correlations.
+
+    Parameters
+    ----------
+    session : Session
+        The session of the role that published it, or of a superuser, which needs SELECT on the
+        source. Everything runs with the rights of this role.
+    name : str
+        The publication.
+
+    Returns
+    -------
+    list of Attack
+        Which attacks there are depends on the kind.
+
+    Raises
+    ------
+    NotFoundError
+        When there is no such publication, or its source is gone.
+    PermissionDeniedError
+        When another role published it, or this one cannot read all of the source.
+    SchemaMismatchError
+        When the source's columns have changed since it was registered.
+    VerificationError
+        When the published relations are not those that were published.
+    """
+    publication = find_publication(session, name)
+    _check_role(session, name)
+    kind = kind_named(publication.kind).load()
+    source, types = open_source(session, source_of(session, name).quoted(session))
+    session.step("verifying")
+    # Whatever has taken the place of a published relation is not read. No attack reads bitmaps, so
+    # it suffices to sample them.
+    if not all(check.holds for check in kind.examine(session, publication, is_new=True).checks):
+        raise VerificationError(
+            "the published relations have changed since they were published",
+            detail=f'publication "{name}"',
+            hint="kanon.verify names the check that fails; publish again with replace => true",
+        )
+    target = Target(session, publication, source, types, published_schema(session))
+    found = list(kind.attack(target))
+    record_attacks(session, name, [asdict(line) for line in found])
+    return found
+
+
+def _check_role(session: Session, name: str) -> None:
+    """Refuse everybody but the one who published, and superusers."""
+    row = fetch_one(
+        session,
+        "SELECT p.published_by::text AS publisher, p.published_by = current_user OR r.rolsuper"
+        " AS allowed FROM kanon.publication AS p, pg_roles AS r"
+        " WHERE p.name = $1::text AND r.rolname = current_user",
+        name,
+    )
+    if not row["allowed"]:
+        raise PermissionDeniedError(
+            "only the role that published a publication can play attacks against it",
+            detail=f'publication "{name}" belongs to role "{row["publisher"]}"',
+        )

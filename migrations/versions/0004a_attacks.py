@@ -1,0 +1,10 @@
+"""What attacks on a publication achieved."""
+
+from alembic import op
+
+revision = "0004a"
+down_revision = "0004"
+
+
+def upgrade() -> None:
+    op.execute("ALTER TABLE kanon.publication ADD attacks jsonb")

@@ -1,0 +1,297 @@
+"""What `attack` says: against publications that an attack breaks, and against those that hold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from kanon_db.errors import VerificationError
+from tests.attacks.sparse import COLUMNS, QUASI_IDENTIFIERS, sparse_people
+from tests.integration.parties import (
+    ACCEPTED,
+    WAYS,
+    Connection,
+    Functions,
+    Parties,
+    create_table,
+    fetch,
+    remains,
+    sqlstate_of,
+    value,
+)
+
+FORBIDDEN, UNKNOWN = "42501", "42704"
+THRESHOLD = 0.1
+PRIVACY = json.dumps({"default": 1, "values": {"HIV": THRESHOLD}})
+MIXED = "number int, age int, income numeric, born date, seen timestamptz, city text, sick text"
+KINDS = {
+    "publish_buckets": {"privacy": '{"l": 2}'},
+    "publish_generalized": {"k": 3, "method": "mondrian", "refine": False},
+    "publish_freeform": {"k": 3},
+    "publish_suppressed": {"k": 3},
+}
+# NULLs everywhere, and cells of every type.
+PEOPLE = [
+    (
+        i,
+        None if i % 17 == 0 else 20 + i * 7 % 60,
+        None if i % 29 == 0 else f"{i * 37 % 500}.5",
+        f"{1950 + i % 50}-0{1 + i % 9}-11",
+        f"2020-01-01 {i % 24:02}:00+00",
+        None if i % 13 == 0 else f"city {i % 6}",
+        f"disease {i * i % 5}",
+    )
+    for i in range(150)
+]
+Found = dict[str, dict[str, Any]]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def people(parties: Parties) -> None:
+    kanon = Functions(parties.publisher)
+    create_table(parties.publisher, "data.sparse", COLUMNS, sparse_people(12_000))
+    kanon.register("data.sparse", QUASI_IDENTIFIERS, "sick")
+    create_table(parties.publisher, "data.people", MIXED, PEOPLE)
+    kanon.register("data.people", ["age", "income", "born", "seen", "city"], "sick", ["number"])
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(parties: Parties) -> Iterator[None]:
+    yield
+    for name in Functions(parties.publisher).publications():
+        Functions(parties.publisher).drop(name)
+    assert remains(parties.admin) == []
+
+
+def attacked(parties: Parties, name: str = "p") -> Found:
+    rows = Functions(parties.publisher).rows("attack", name)
+    return {row["attack"]: row for row in rows}
+
+
+def publish(parties: Parties, function: str, **given: Any) -> None:
+    kanon = Functions(parties.publisher)
+    kanon.call(function, "data.people", "p", **KINDS[function], **given)
+
+
+# -- what attacks achieve ----------------------------------------------------------------------
+
+
+def test_minimality_attack_names_the_rare_ones_of_local_buckets(parties: Parties) -> None:
+    """Whoever opened a bucket waited for its rare value's limit: all of them are named."""
+    Functions(parties.publisher).publish(
+        "data.sparse", "p", privacy=PRIVACY, assignment="local", accept=ACCEPTED
+    )
+    found = attacked(parties)["minimality"]
+    assert found["bound"] == pytest.approx(THRESHOLD)
+    assert found["rate"] > 0.9
+    assert found["people"] > 100
+
+
+def test_attacks_on_random_buckets_stay_within_the_bound(parties: Parties) -> None:
+    """Nothing goes with the rare value, so that no attacker does better than the shares."""
+    Functions(parties.publisher).publish("data.sparse", "p", privacy=PRIVACY)
+    found = attacked(parties)
+    assert len(found) == 6
+    for name, line in found.items():
+        if name == "homogeneity":
+            continue
+        assert line["bound"] == pytest.approx(THRESHOLD)
+        noise = 4 * (THRESHOLD * (1 - THRESHOLD) / line["people"]) ** 0.5
+        assert line["rate"] < THRESHOLD + noise, name
+    # Everybody is alone with a pair of values, or nearly so.
+    assert found["unusual people: most frequent value"]["people"] > 2000
+    in_one = value(
+        parties.publisher,
+        "SELECT coalesce(sum(count), 0)::int8 FROM (SELECT count, count(*) OVER (PARTITION BY"
+        " bucket_id) AS n_values FROM published.p_sat) AS s WHERE n_values = 1",
+    )
+    assert found["homogeneity"]["rate"] == pytest.approx(in_one / 12_000)
+    assert found["homogeneity"]["rate"] < found["homogeneity"]["bound"] < 1
+
+
+_COVERS = {
+    **{
+        name: f"CASE WHEN p.{name} IS NULL THEN g.{name} IS NULL OR (lower_inf(g.{name}) AND"
+        f" upper_inf(g.{name})) ELSE coalesce(p.{name} <@ g.{name}, false) END"
+        for name in ("age", "income", "born", "seen")
+    },
+    "city": "array_position(g.city, p.city) IS NOT NULL",
+}
+_KEEPS = {
+    name: f"(substr(g.pattern, {place}, 1) = '*' OR p.{name} IS NOT DISTINCT FROM g.{name})"
+    for place, name in enumerate(_COVERS, start=1)
+}
+
+
+@pytest.mark.parametrize("function", [name for name in KINDS if name != "publish_buckets"])
+def test_rows_that_may_be_a_persons(parties: Parties, function: str) -> None:
+    """Cells of every type cover whom SQL says that they cover, with and without NULLs."""
+    publish(parties, function)
+    covers = " AND ".join((_KEEPS if function == "publish_suppressed" else _COVERS).values())
+    share, values, certain = fetch(
+        parties.publisher,
+        "SELECT avg(1.0 / n)::float8, avg(right_)::float8, avg((v = 1)::int)::float8 FROM ("
+        " SELECT sum(n) AS n, count(*) AS v, (array_agg((sick = own)::int ORDER BY n DESC))[1]"
+        "  AS right_ FROM (SELECT p.number, p.sick AS own, g.sick, count(*) AS n"
+        f"  FROM data.people AS p JOIN published.p AS g ON {covers} GROUP BY 1, 2, 3) AS pairs"
+        " GROUP BY number) AS people",
+    )[0]
+    found = attacked(parties)
+    linked = found["linking a row"]
+    assert linked["people"] == len(PEOPLE)
+    assert linked["rate"] == pytest.approx(share)
+    assert linked["rate"] <= linked["bound"] == pytest.approx(1 / 3)
+    assert linked["base_rate"] == pytest.approx(1 / len(PEOPLE))
+    # Ties of the most frequent value are broken in another way.
+    assert found["most frequent value"]["rate"] == pytest.approx(values, abs=0.2)
+    assert found["most frequent value"]["bound"] is None
+    if function == "publish_freeform":
+        assert found["homogeneity"]["rate"] == pytest.approx(certain)
+    assert ("downcoding" in found) == (function != "publish_suppressed")
+
+
+def test_homogeneous_classes_are_counted(parties: Parties) -> None:
+    publish(parties, "publish_generalized")
+    alike = value(
+        parties.publisher,
+        "SELECT (sum(n) FILTER (WHERE v = 1) / sum(n))::float8 FROM (SELECT count(*) AS n,"
+        " count(DISTINCT sick) AS v FROM published.p"
+        " GROUP BY age, income, born, seen, city) AS classes",
+    )
+    assert attacked(parties)["homogeneity"]["rate"] == pytest.approx(alike or 0)
+
+
+def test_constraints_bound_attacks_on_rows(parties: Parties) -> None:
+    publish(
+        parties, "publish_generalized", constraints='{"l": 2, "default": 0.5}',
+    )  # fmt: skip
+    found = attacked(parties)
+    assert found["homogeneity"]["rate"] == found["homogeneity"]["bound"] == 0
+    assert found["most frequent value"]["bound"] == 0.5
+    assert found["most frequent value"]["rate"] <= 0.6  # classes overlap
+
+
+def test_correlations_of_the_source_tell_values(parties: Parties) -> None:
+    """Someone who knows that age decides the disease is right, whatever the buckets."""
+    rows = [(20 + i % 40, f"d{i % 40 // 10}") for i in range(800)]
+    create_table(parties.publisher, "data.correlated", "age int, sick text", rows)
+    kanon = Functions(parties.publisher)
+    try:
+        kanon.register("data.correlated", ["age"], "sick")
+        kanon.publish("data.correlated", "p", privacy='{"l": 4}')
+        found = attacked(parties)
+        assert found["most frequent value"]["rate"] == pytest.approx(0.25, abs=0.1)
+        assert found["correlations of the source"]["rate"] > 0.95
+        kanon.drop("p")
+    finally:
+        fetch(parties.admin, "DROP TABLE data.correlated")
+
+
+def test_rows_without_a_sensitive_attribute(parties: Parties) -> None:
+    rows = [(20 + i % 40, "mf"[i % 2]) for i in range(100)]
+    create_table(parties.publisher, "data.plain", "age int, sex text", rows)
+    kanon = Functions(parties.publisher)
+    try:
+        kanon.register("data.plain", ["age", "sex"], None)
+        kanon.call("publish_generalized", "data.plain", "p", k=4, method="mondrian")
+        found = attacked(parties)
+        assert list(found) == ["linking a row", "unusual people: linking a row", "downcoding"]
+        assert found["linking a row"]["rate"] <= 0.25
+        kanon.drop("p")
+    finally:
+        fetch(parties.admin, "DROP TABLE data.plain")
+
+
+@pytest.mark.parametrize("function", KINDS)
+def test_people_who_came_or_went_are_left_out(parties: Parties, function: str) -> None:
+    """Whoever is not in the source any more cannot be scored; new people were not published."""
+    publish(parties, function)
+    try:
+        fetch(parties.publisher, "DELETE FROM data.people WHERE number % 5 = 0")
+        fetch(
+            parties.publisher,
+            "INSERT INTO data.people VALUES (900, 99, 1e6, '2001-01-01', now(), 'x', 'new'),"
+            " (901, 21, NULL, NULL, NULL, NULL, NULL)",
+        )
+        for line in attacked(parties).values():
+            assert line["people"] <= len(PEOPLE)
+            assert line["rate"] is None or 0 <= line["rate"] <= 1
+        if function == "publish_buckets":
+            assert 0 < attacked(parties)["most frequent value"]["people"] <= 120
+    finally:
+        fetch(parties.publisher, "TRUNCATE data.people")
+        with (
+            parties.publisher.cursor() as cursor,
+            cursor.copy(b"COPY data.people FROM STDIN") as copy,
+        ):
+            for row in PEOPLE:
+                copy.write_row(row)
+
+
+# -- who may play them, and what is kept -------------------------------------------------------
+
+
+def test_only_the_publisher_plays_attacks(
+    parties: Parties,
+    connect_as: Callable[[str, str], Connection],
+    new_role: Callable[..., str],
+) -> None:
+    """Rates are measured from the source: neither readers nor other publishers learn them."""
+    publish(parties, "publish_buckets")
+    with connect_as(parties.dsn, new_role("kanon_publisher", "kanon_analyst")) as other:
+        fetch(parties.publisher, f"GRANT SELECT ON data.people TO {other.info.user}")
+        fetch(parties.publisher, f"GRANT USAGE ON SCHEMA data TO {other.info.user}")
+        for way in WAYS.values():
+            for connection in (parties.analyst, parties.stranger, other):
+                call = lambda: way(connection).attack("p")
+                assert sqlstate_of(call) in (FORBIDDEN, UNKNOWN, "KN004"), connection.info.user
+            assert way(parties.publisher).attack("p")
+            assert way(parties.admin).attack("p")
+        attacks = "SELECT attacks FROM kanon.publication{}"
+        assert sqlstate_of(lambda: fetch(other, attacks.format(""))) == FORBIDDEN
+        assert fetch(other, attacks.format("s")) == [(None,)]
+        assert sqlstate_of(lambda: Functions(other).attack("p")) == FORBIDDEN
+        fetch(parties.admin, f"DROP OWNED BY {other.info.user}")
+    assert fetch(parties.analyst, attacks.format("s")) == [(None,)]
+
+
+def test_attacks_need_the_source(parties: Parties) -> None:
+    """Nothing is read with other rights than the caller's: the owner of the source may refuse."""
+    publish(parties, "publish_suppressed")
+    owner, publisher = parties.admin, parties.publisher.info.user
+    fetch(owner, "ALTER TABLE data.people OWNER TO CURRENT_USER")
+    try:
+        assert sqlstate_of(lambda: Functions(parties.publisher).attack("p")) == FORBIDDEN
+        fetch(owner, f"GRANT SELECT ON data.people TO {publisher}")
+        assert Functions(parties.publisher).attack("p")
+    finally:
+        fetch(owner, f'ALTER TABLE data.people OWNER TO "{publisher}"')
+
+
+def test_what_has_taken_the_place_of_a_publication_is_not_attacked(parties: Parties) -> None:
+    publish(parties, "publish_buckets")
+    fetch(parties.publisher, "UPDATE published.p_sat SET count = count + 1")
+    call = lambda: Functions(parties.publisher).attack("p")
+    assert sqlstate_of(call) == VerificationError.sqlstate
+    assert value(parties.publisher, "SELECT attacks FROM kanon.publications") is None
+
+
+def test_what_was_found_is_kept_with_its_time(parties: Parties) -> None:
+    publish(parties, "publish_buckets")
+    kept = "SELECT attacks FROM kanon.publications"
+    assert value(parties.publisher, kept) is None
+    first = list(attacked(parties).values())
+    before = value(parties.publisher, kept)
+    assert before["found"] == first
+    attacked(parties)
+    after = value(parties.publisher, kept)
+    assert after["at"] > before["at"]
+    assert after.keys() == {"at", "found"}
+
+
+def test_unknown_publications_are_refused(parties: Parties) -> None:
+    for way in WAYS.values():
+        assert sqlstate_of(lambda: way(parties.publisher).attack("nothing")) == UNKNOWN

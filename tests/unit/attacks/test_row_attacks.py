@@ -1,0 +1,194 @@
+"""Attacks on rows, against brute force and against tables whose answer is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kanon_db.algorithms.attacks import Covering, PublishedRows, downcode, guess_people
+from kanon_db.algorithms.attacks.covering import masses_of_cells, spread_values
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
+from kanon_db.algorithms.recoding import Attribute, Microdata, Ranges, Sets, cells_of_classes
+
+HALF = np.arange(60) % 2 == 0
+
+
+@pytest.fixture
+def random() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def published(
+    random: np.random.Generator, n: int = 60, k: int = 3
+) -> tuple[CodeArray, AnyIntArray, AnyIntArray, list[Ranges | Sets], list[int]]:
+    """Records with NULLs in classes at random: a range, a set, and a range of a sorted column."""
+    codes = np.column_stack(
+        [random.integers(0, 7, n), random.integers(0, 4, n), np.arange(n) // 2]
+    ).astype(np.int32)
+    numbers = np.append(np.arange(6.0), np.nan)
+    attributes = (
+        Attribute(7, numbers=numbers, lower=0, upper=5),
+        Attribute(4),
+        Attribute(n // 2, numbers=np.arange(n / 2), lower=0, upper=n),
+    )
+    classes = np.arange(n) // k
+    cells = list(cells_of_classes(Microdata(codes, attributes), classes))
+    return codes, classes, random.integers(0, 3, n), cells, [7, 4, n // 2]
+
+
+def covers(cells: Ranges | Sets, number: int, code: int) -> bool:
+    if isinstance(cells, Sets):
+        start = cells.ends[number - 1] if number else 0
+        return code in cells.codes[start : cells.ends[number]]
+    return bool(cells.tells_nothing[number] or cells.low[number] <= code <= cells.high[number])
+
+
+def covering_of(cells: list[Ranges | Sets], n_classes: int, n_codes: list[int]) -> Covering:
+    numbers = np.repeat(np.arange(n_classes)[:, np.newaxis], len(cells), axis=1)
+    return Covering(cells, numbers, n_codes)
+
+
+def test_covering(random: np.random.Generator) -> None:
+    codes, classes, _, cells, n_codes = published(random)
+    n_classes = int(classes.max()) + 1
+    covering = covering_of(cells, n_classes, n_codes)
+    inside = np.array([
+        [all(covers(c, number, code) for c, code in zip(cells, person, strict=True))
+         for number in range(n_classes)]
+        for person in codes.tolist()
+    ])  # fmt: skip
+    for person in range(codes.shape[0]):
+        assert (
+            covering.classes_of(codes[person]).tolist() == np.flatnonzero(inside[person]).tolist()
+        )
+        assert inside[person, classes[person]]
+    for number in range(n_classes):
+        people = covering.people_of(number, codes)
+        assert people.tolist() == np.flatnonzero(inside[:, number]).tolist()
+        for attribute, cell in enumerate(cells):
+            covered = [covers(cell, number, code) for code in range(n_codes[attribute])]
+            assert covering.values_of(number, attribute).tolist() == covered
+
+
+def test_spread_values(random: np.random.Generator) -> None:
+    codes, classes, values, cells, n_codes = published(random)
+    for cell, n in zip(cells, n_codes, strict=True):
+        expected = np.zeros((n, 3))
+        for number, value in zip(classes.tolist(), values.tolist(), strict=True):
+            covered = [code for code in range(n) if covers(cell, number, code)]
+            expected[covered, value] += 1 / len(covered)
+        found = spread_values(cell, classes, values, np.ones(len(codes)), np.arange(n), 3)
+        assert found == pytest.approx(expected)
+
+
+def test_masses_of_cells(random: np.random.Generator) -> None:
+    _, classes, values, cells, n_codes = published(random)
+    for cell, n in zip(cells, n_codes, strict=True):
+        likelihood = random.random((n, 3))
+        expected = [
+            sum(likelihood[code, value] for code in range(n) if covers(cell, number, code))
+            for number, value in zip(classes.tolist(), values.tolist(), strict=True)
+        ]
+        found = masses_of_cells(cell, classes, values, np.arange(n), likelihood)
+        assert found == pytest.approx(expected)
+
+
+def test_cells_of_values_that_are_gone_cover_nobody() -> None:
+    nothing = Ranges(np.array([3]), np.array([2]), np.array([False]))
+    empty = Sets(np.zeros(0, np.int32), np.array([0]))
+    codes = np.zeros((2, 1), dtype=np.int32)
+    for cells in (nothing, empty):
+        covering = covering_of([cells], 1, [3])
+        assert covering.classes_of(codes[0]).size == 0
+        assert covering.people_of(0, codes).size == 0
+        one = np.zeros(1, dtype=np.int64)
+        assert spread_values(cells, one, one, np.ones(1), np.arange(3), 1).tolist() == [[0.0]] * 3
+        assert masses_of_cells(cells, one, one, np.arange(3), np.ones((3, 1))).tolist() == [1.0]
+
+
+def test_people_are_looked_up(random: np.random.Generator) -> None:
+    codes, classes, values, cells, n_codes = published(random)
+    rows = PublishedRows.of(covering_of(cells, 20, n_codes), classes, values, 3)
+    found = guess_people(rows, codes, values, np.arange(60), HALF)
+    for person in range(60):
+        its_classes = rows.covering.classes_of(codes[person])
+        its_values = values[np.isin(classes, its_classes)]
+        assert found.n_rows[person] == its_values.size
+        assert found.n_values[person] == len(set(its_values.tolist()))
+        counts = np.bincount(its_values, minlength=3)
+        assert counts[found.most_frequent[person]] == counts.max()
+        assert found.learned[person] in its_values
+        assert found.known[person] in its_values
+    protected = guess_people(
+        rows, codes, values, np.arange(60), HALF, np.array([False, True, False])
+    )
+    assert set(protected.most_frequent.tolist()) <= {-1, 1}
+    assert set(protected.learned.tolist()) <= {-1, 1}
+
+
+def test_homogeneous_classes() -> None:
+    covering = covering_of([Sets(np.arange(2, dtype=np.int32), np.array([1, 2]))], 2, [2])
+    rows = PublishedRows.of(covering, np.array([0, 0, 1, 1, 1]), np.array([0, 1, 1, 1, 1]), 2)
+    assert rows.homogeneous_share == pytest.approx(3 / 5)
+
+
+def test_learners_find_correlations(random: np.random.Generator) -> None:
+    """Half of the classes tell the second attribute, and with it the value; the others learn."""
+    n, k = 800, 4
+    kind = random.permutation(np.arange(n) % 2).astype(np.int32)
+    kind[: n // 2].sort()
+    codes = np.column_stack([np.arange(n) // k, kind]).astype(np.int32)
+    classes = np.arange(n) // k
+    n_classes = n // k
+    attributes = (
+        Attribute(n_classes, numbers=np.arange(float(n_classes)), lower=0, upper=n),
+        Attribute(2),
+    )
+    cells = list(cells_of_classes(Microdata(codes, attributes), classes))
+    rows = PublishedRows.of(covering_of(cells, n_classes, [n_classes, 2]), classes, kind, 2)
+    half = random.random(n) < 0.5
+    found = guess_people(rows, codes, kind, np.arange(n), half)
+    guessed = {name: np.mean(getattr(found, name) == kind) for name in vars(found)}
+    assert guessed["most_frequent"] < 0.88
+    assert guessed["learned"] > guessed["most_frequent"] + 0.05
+    assert guessed["known"] > 0.98
+
+
+def test_own_record_teaches_nothing(random: np.random.Generator) -> None:
+    n = 300
+    codes = np.arange(n, dtype=np.int32)[:, np.newaxis]
+    values = random.integers(0, 2, n)
+    everything = Ranges(np.array([0]), np.array([n - 1]), np.array([False]))
+    rows = PublishedRows.of(
+        covering_of([everything], 1, [n]), np.zeros(n, dtype=np.int64), values, 2
+    )
+    half = random.random(n) < 0.5
+    assert np.mean(guess_people(rows, codes, values, np.arange(n), half).known == values) < 0.62
+
+
+def test_downcoding_of_pairs(random: np.random.Generator) -> None:
+    """Of a class of two, both values are the ends of its range: half of the guesses are right."""
+    n = 200
+    codes = np.arange(n, dtype=np.int32)[:, np.newaxis] * 3
+    numbers = np.arange(3.0 * n)
+    attribute = Attribute(3 * n, numbers=numbers, lower=0, upper=3 * n)
+    classes = np.arange(n) // 2
+    cells = list(cells_of_classes(Microdata(codes, (attribute,)), classes))
+    covering = covering_of(cells, n // 2, [3 * n])
+    values = np.zeros(n, dtype=np.int64)
+    found = downcode(covering, classes, values, np.full(n // 2, 2), codes, values)
+    assert (found.people, found.rate, found.bound) == (n, 0.5, None)
+    assert found.base_rate is not None
+    assert found.base_rate < 0.01
+    # With a sensitive value of its own, each row is about one person.
+    own = np.arange(n) % 2
+    found = downcode(covering, classes, own, np.full(n // 2, 2), codes, own)
+    assert found.rate == 0.5
+
+
+def test_cells_of_one_value_are_not_downcoded() -> None:
+    codes = np.zeros((4, 1), dtype=np.int32)
+    cells = Ranges(np.array([0]), np.array([0]), np.array([False]))
+    zeros = np.zeros(4, dtype=np.int64)
+    found = downcode(covering_of([cells], 1, [2]), zeros, zeros, np.array([4]), codes, zeros)
+    assert (found.people, found.rate) == (0, None)
