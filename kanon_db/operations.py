@@ -82,6 +82,18 @@ class RegisterRequest:
         ' \'{"age": {"kind": "numeric", "lower": 0, "upper": 120, "weight": 0.4}}\'.',
         default=None,
     )
+    insensitive: tuple[str, ...] = parameter(
+        NAMES,
+        "Columns that rows are published with as they are; a column without a role is not"
+        " published.",
+        default=(),
+    )
+    entity: str | None = parameter(
+        TEXT,
+        "Column that says whom a record is about, where several can be about the same person;"
+        " never published.",
+        default=None, metavar="NAME",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +171,7 @@ _OTHERS: Final = (
     ),
     Operation(
         "register_source",
-        "describe microdata: quasi-identifiers, sensitive attribute, identifiers; returns its id",
+        "describe microdata by the roles of its columns; returns its id",
         "kanon_db.catalog.sources:register_source", value("bigint"),
         request=RegisterRequest, command=("register",),
         details="A source that is registered again gets the new description. If it has"

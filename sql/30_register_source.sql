@@ -1,5 +1,5 @@
 -- Written by `make generate` from the declarations in kanon_db/operations.py: change those.
--- register_source(): describe microdata: quasi-identifiers, sensitive attribute, identifiers; returns its id.
+-- register_source(): describe microdata by the roles of its columns; returns its id.
 CREATE OR REPLACE FUNCTION kanon.python_register_source(arguments jsonb) RETURNS jsonb
 LANGUAGE plpython3u VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -17,7 +17,9 @@ CREATE OR REPLACE FUNCTION kanon.register_source(
     quasi_identifiers text[],
     sensitive text DEFAULT NULL,
     identifiers text[] DEFAULT '{}',
-    attributes jsonb DEFAULT NULL
+    attributes jsonb DEFAULT NULL,
+    insensitive text[] DEFAULT '{}',
+    entity text DEFAULT NULL
 ) RETURNS bigint
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -29,7 +31,9 @@ DECLARE
         'quasi_identifiers', register_source.quasi_identifiers,
         'sensitive', register_source.sensitive,
         'identifiers', register_source.identifiers,
-        'attributes', register_source.attributes::text));
+        'attributes', register_source.attributes::text,
+        'insensitive', register_source.insensitive,
+        'entity', register_source.entity));
     _error  CONSTANT jsonb := _answer -> 'error';
 BEGIN
     -- RAISE does not accept NULL, so each combination of detail and hint has its own statement.
@@ -48,13 +52,13 @@ BEGIN
     RETURN (_answer ->> 'value')::bigint;
 END
 $function$;
-COMMENT ON FUNCTION kanon.register_source IS 'describe microdata: quasi-identifiers, sensitive attribute, identifiers; returns its id';
+COMMENT ON FUNCTION kanon.register_source IS 'describe microdata by the roles of its columns; returns its id';
 
 REVOKE ALL ON FUNCTION
-    kanon.register_source(regclass, text[], text, text[], jsonb),
+    kanon.register_source(regclass, text[], text, text[], jsonb, text[], text),
     kanon.python_register_source(jsonb)
 FROM PUBLIC, kanon_publisher, kanon_analyst;
 GRANT EXECUTE ON FUNCTION
-    kanon.register_source(regclass, text[], text, text[], jsonb),
+    kanon.register_source(regclass, text[], text, text[], jsonb, text[], text),
     kanon.python_register_source(jsonb)
 TO kanon_publisher;

@@ -104,15 +104,42 @@ def check_catalog(parties: Parties, case: Case) -> None:
     assert rows == value(parties.publisher, "SELECT count(*) FROM data.people")
 
 
-def check_identifiers_stay(parties: Parties, case: Case) -> None:
-    """No identifier is published in any relation."""
+def check_other_columns_stay(parties: Parties, case: Case) -> None:
+    """No relation has an identifier, a column without a role, or the column of entities."""
     case.publish(parties, "battery")
     columns = fetch(
         parties.admin,
         "SELECT DISTINCT a.attname::text FROM pg_attribute AS a JOIN pg_class AS c"
         " ON c.oid = a.attrelid WHERE c.relnamespace = 'published'::regnamespace",
     )
-    assert ("name",) not in columns
+    assert not {("name",), ("note",), ("person",)} & set(columns)
+    if case.kind != "buckets":
+        assert ("number",) in columns  # insensitive
+
+
+def check_entities(parties: Parties, case: Case) -> None:
+    """Where people have several records, k rows are of k people, or nothing is published."""
+    publish = lambda: Functions(parties.publisher).call(
+        case.function, "data.visits", "battery", **case.given
+    )
+    counts = KINDS[case.kind].load().counts_entities
+    if not counts or (case.kind, case.given["method"]) == ("suppressed", "optimal"):
+        assert sqlstate_of(publish) == INVALID
+        assert remains(parties.admin) == []
+        return
+    assert "as many different people" in publish()["guarantee"]
+    person_of = dict(fetch(parties.publisher, "SELECT number, person FROM data.visits"))
+    classes: dict[str, set[str]] = {}
+    rows = fetch(parties.analyst, "SELECT number, to_jsonb(b)::text FROM published.battery AS b")
+    for number, row in rows:
+        shown = {
+            key: cell for key, cell in json.loads(row).items() if key not in ("number", "sick")
+        }
+        classes.setdefault(json.dumps(shown), set()).add(person_of[number])
+    assert min(map(len, classes.values())) >= case.given["k"]
+    checks = Functions(parties.analyst).verify("battery")
+    assert all(holds for *_, holds in checks)
+    assert any("entities were counted" in check for check, *_ in checks)
 
 
 def check_source_is_unchanged(parties: Parties, case: Case) -> None:
@@ -252,7 +279,8 @@ def check_direct_call_leaves_nothing(parties: Parties, case: Case) -> None:
 CHECKS: Final[tuple[Callable[[Parties, Case], None], ...]] = (
     check_verified,
     check_catalog,
-    check_identifiers_stay,
+    check_other_columns_stay,
+    check_entities,
     check_source_is_unchanged,
     check_row_order_tells_nothing,
     check_replaced,

@@ -146,6 +146,25 @@ def mondrian(table: Microdata, members: list[int], k: int, cut: str) -> Classes:
     return [members]
 
 
+def holds_for_entities(constraint: Constraint, members: list[int]) -> bool:
+    """Whether a class of these records fulfils a constraint that counts entities."""
+    assert constraint.entities is not None
+    values_of: dict[int, set[int]] = {}
+    for record in members:
+        values = values_of.setdefault(int(constraint.entities[record]), set())
+        values.add(int(constraint.codes[record]))
+    allowed = [
+        len(values_of) >= constraint.least_entities,
+        len(set().union(*values_of.values())) >= (constraint.l or 0),
+    ]
+    if constraint.f_prime is not None:
+        allowed += [
+            sum(value in values for values in values_of.values()) <= threshold * len(values_of)
+            for value, threshold in enumerate(constraint.f_prime.thresholds)
+        ]
+    return all(allowed)
+
+
 def holds(constraint: Constraint, values: list[int]) -> bool:
     """Whether a class with these sensitive values fulfils a constraint, by its definition."""
     size, whole = len(values), int(constraint.totals.sum())

@@ -14,7 +14,17 @@ from kanon_db.transfer.columns import Relation
 
 @dataclass(frozen=True)
 class Source:
-    """Microdata as its owner described it with `register_source`."""
+    """Microdata as its owner described it with `register_source`.
+
+    Attributes
+    ----------
+    insensitive : tuple of str
+        The columns that rows are published with as they are.
+    entity : str or None
+        The column that says whom a record is about; None if there is one record of each person.
+    columns : tuple of str
+        All columns that the relation had when it was registered.
+    """
 
     source_id: int
     relation: Relation
@@ -23,6 +33,20 @@ class Source:
     identifiers: tuple[str, ...]
     attributes: Mapping[str, Mapping[str, Any]]
     columns: tuple[str, ...]
+    insensitive: tuple[str, ...] = ()
+    entity: str | None = None
+
+    @property
+    def published(self) -> list[str]:
+        """The columns that publications of rows show, in the order of the source."""
+        shown = {*self.quasi_identifiers, self.sensitive, *self.insensitive}
+        return [column for column in self.columns if column in shown]
+
+    @property
+    def without_role(self) -> list[str]:
+        """The columns that have no role, which no publication shows."""
+        roles = {*self.published, *self.identifiers, self.entity}
+        return [column for column in self.columns if column not in roles]
 
     def is_categorical(self, column: str) -> bool:
         """Whether a column was registered as categorical, whatever its type."""
@@ -75,7 +99,8 @@ def find_source(session: Session, relation: Relation) -> Source:
         When the relation was not registered.
     """
     rows = session.fetch(
-        "SELECT source_id, quasi_identifiers, sensitive, identifiers, attributes::text, columns"
+        "SELECT source_id, quasi_identifiers, sensitive, identifiers, attributes::text, columns,"
+        " insensitive, entity"
         " FROM kanon.source WHERE schema_name = $1::text AND relation_name = $2::text",
         relation.schema,
         relation.name,
@@ -87,7 +112,7 @@ def find_source(session: Session, relation: Relation) -> Source:
             hint="describe it first with kanon.register_source or `kanon register`",
         )
     (row,) = rows
-    lists = ("quasi_identifiers", "identifiers", "columns")
+    lists = ("quasi_identifiers", "identifiers", "columns", "insensitive")
     described = {key: tuple(row[key]) for key in lists}
     attributes = json.loads(row["attributes"])
     return Source(**{**row, **described, "relation": relation, "attributes": attributes})

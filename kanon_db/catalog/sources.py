@@ -1,4 +1,4 @@
-"""Registering microdata: its identifiers, quasi-identifiers and sensitive attribute."""
+"""Registering microdata: the roles of its columns."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from kanon_db.catalog.entries import Source, find_source
+from kanon_db.catalog.odd_roles import warn_of_roles
 from kanon_db.errors import (
     DatabaseError,
     InUseError,
@@ -40,6 +41,8 @@ def register_source(
     sensitive: str | None = None,
     identifiers: Sequence[str] = (),
     attributes: Mapping[str, Any] | None = None,
+    insensitive: Sequence[str] = (),
+    entity: str | None = None,
 ) -> int:
     """Describe microdata once, and keep the description in the database.
 
@@ -57,6 +60,12 @@ def register_source(
     attributes : mapping, optional
         For each quasi-identifier a mapping with ``kind`` (``numeric`` or ``categorical``),
         ``lower``, ``upper`` and ``weight``, or some of them.
+    insensitive : sequence of str
+        Columns that publications of rows show as they are. A column without any role is not
+        published.
+    entity : str, optional
+        The column that says whom a record is about, which is never published; needed if several
+        records can be about the same person.
 
     Returns
     -------
@@ -85,36 +94,38 @@ def register_source(
             "only tables and views can be registered", detail=f"relation {relation}"
         )
     types = column_types(session, oid)
-    _check_roles(relation, types, quasi_identifiers, sensitive, identifiers)
-    published = [*quasi_identifiers, *([] if sensitive is None else [sensitive])]
-    _check_readable(session, relation, oid, published)
-    check_comparable(session, relation, published)
-    described = dict(attributes or {})
-    for column, attribute in described.items():
+    new = Source(
+        0, relation, tuple(quasi_identifiers), sensitive, tuple(identifiers),
+        dict(attributes or {}), tuple(types), tuple(insensitive), entity,
+    )  # fmt: skip
+    _check_roles(new)
+    compared = [*quasi_identifiers, *(name for name in (sensitive, entity) if name is not None)]
+    _check_readable(session, relation, oid, [*compared, *insensitive])
+    check_comparable(session, relation, compared)
+    for column, attribute in new.attributes.items():
         if column not in quasi_identifiers:
             raise InvalidParameterError(
                 "attributes can only describe quasi-identifiers",
                 detail=f'"{column}" is not one of {", ".join(quasi_identifiers)}',
             )
         _check_attribute(session, types[column], attribute)
+    warn_of_roles(session, new)
 
     _lock_source(session, relation, exclusive=True)
-    new = Source(
-        0, relation, tuple(quasi_identifiers), sensitive, tuple(identifiers), described,
-        tuple(types),
-    )  # fmt: skip
     if not _only_adds_columns(session, new):
         _refuse_while_published(session, relation)
     try:
         row = fetch_one(
             session,
             "INSERT INTO kanon.source (schema_name, relation_name, quasi_identifiers, sensitive,"
-            " identifiers, attributes, columns)"
-            " VALUES ($1::text, $2::text, $3::text[], $4::text, $5::text[], $6::jsonb, $7::text[])"
+            " identifiers, attributes, columns, insensitive, entity)"
+            " VALUES ($1::text, $2::text, $3::text[], $4::text, $5::text[], $6::jsonb, $7::text[],"
+            " $8::text[], $9::text)"
             " ON CONFLICT ON CONSTRAINT source_relation_unique DO UPDATE SET"
             " quasi_identifiers = excluded.quasi_identifiers, sensitive = excluded.sensitive,"
             " identifiers = excluded.identifiers, attributes = excluded.attributes,"
-            " columns = excluded.columns,"
+            " columns = excluded.columns, insensitive = excluded.insensitive,"
+            " entity = excluded.entity,"
             " registered_at = excluded.registered_at"
             " RETURNING source_id",
             relation.schema,
@@ -122,8 +133,10 @@ def register_source(
             list(quasi_identifiers),
             sensitive,
             list(identifiers),
-            json.dumps(described, ensure_ascii=False),
+            json.dumps(new.attributes, ensure_ascii=False),
             list(types),
+            list(insensitive),
+            entity,
         )
     except DatabaseError as error:
         if error.sqlstate != PermissionDeniedError.sqlstate:
@@ -210,34 +223,32 @@ def _lock_source(session: Session, relation: Relation, *, exclusive: bool) -> No
     )
 
 
-def _check_roles(
-    relation: Relation,
-    types: Mapping[str, ColumnType],
-    quasi_identifiers: Sequence[str],
-    sensitive: str | None,
-    identifiers: Sequence[str],
-) -> None:
-    if not quasi_identifiers:
+def _check_roles(source: Source) -> None:
+    if not source.quasi_identifiers:
         raise InvalidParameterError(
-            "a source needs at least one quasi-identifier", detail=f"relation {relation}"
+            "a source needs at least one quasi-identifier", detail=f"relation {source.relation}"
         )
     roles: dict[str, str] = {}
     for role, columns in (
-        ("a quasi-identifier", quasi_identifiers),
-        ("the sensitive attribute", [] if sensitive is None else [sensitive]),
-        ("an identifier", identifiers),
+        ("a quasi-identifier", source.quasi_identifiers),
+        ("the sensitive attribute", [source.sensitive]),
+        ("an identifier", source.identifiers),
+        ("insensitive", source.insensitive),
+        ("the entity", [source.entity]),
     ):
         for column in columns:
-            if column not in types:
+            if column is None:
+                continue
+            if column not in source.columns:
                 raise NotFoundError(
                     "the source has no such column",
-                    detail=f'column "{column}", named as {role} of {relation}',
-                    hint=f"its columns are {', '.join(types)}",
+                    detail=f'column "{column}", named as {role} of {source.relation}',
+                    hint=f"its columns are {', '.join(source.columns)}",
                 )
             if column in roles:
                 raise InvalidParameterError(
                     "a column can have only one role",
-                    detail=f'column "{column}" of {relation} is named as {roles[column]}'
+                    detail=f'column "{column}" of {source.relation} is named as {roles[column]}'
                     f" and as {role}",
                 )
             roles[column] = role

@@ -25,6 +25,8 @@ class Methods:
         sensitive: str | None = ...,
         identifiers: Sequence[str] = ...,
         attributes: str | Mapping[str, Any] | None = ...,
+        insensitive: Sequence[str] = ...,
+        entity: str | None = ...,
     ) -> int: ...
     def suppression_patterns(
         self,

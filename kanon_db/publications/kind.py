@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 from kanon_db.algorithms.ground.proof import Proof
 from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.catalog.entries import Publication, Source
+from kanon_db.publications.entities import Entities
 from kanon_db.publications.request import PublishRequest
 from kanon_db.publications.results import Attack, Check, Examination
 from kanon_db.session import Session
@@ -34,7 +35,9 @@ class Job(Generic[Request]):
     schema : str
         The schema of published relations.
     snapshot : Snapshot
-        The columns that the kind asked for.
+        The columns that the kind asked for, and that of the entities.
+    entities : Entities or None
+        Whom each record is about, if several can be about the same entity.
     """
 
     session: Session
@@ -43,6 +46,7 @@ class Job(Generic[Request]):
     types: Mapping[str, ColumnType]
     schema: str
     snapshot: Snapshot
+    entities: Entities | None = None
 
     def pulse(self, seconds: float = float("inf")) -> Pulse:
         """Return the session's heartbeat, with a time limit that starts now."""
@@ -149,6 +153,9 @@ class Kind(ABC):
 
     suffixes: Sequence[str]
     """Suffixes of the published relations' names; readers query the relation of the first."""
+
+    counts_entities: bool = False
+    """Whether it counts entities where several records are about one; otherwise it gets none."""
 
     def prepare(self, request: Any, source: Source) -> None:  # noqa: B027  # nothing by default
         """Refuse what does not fit the source's description, before anything is read."""

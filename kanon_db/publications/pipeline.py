@@ -15,6 +15,7 @@ from kanon_db.algorithms.ground.proof import Proof
 from kanon_db.catalog.entries import Publication, record_publication
 from kanon_db.catalog.sources import open_source
 from kanon_db.errors import VerificationError
+from kanon_db.publications.entities import read_entities
 from kanon_db.publications.kind import Job
 from kanon_db.publications.lifecycle import reserve_name
 from kanon_db.publications.readers import check_readers, grant_select, warn_of_other_publications
@@ -72,10 +73,13 @@ def _publish(session: Session, request: PublishRequest) -> Published:
     _warn_of_unused_options(session, request)
     schema = reserve_name(session, name, kind.suffixes, replace=request.replace)
     readers = check_readers(session, request.readers, schema)
-    snapshot = take_snapshot(session, source.relation, kind.columns(source, types))
-    check_comparable(session, source.relation, kind.comparable(source))
+    entity = [] if source.entity is None else [source.entity]
+    columns = [*kind.columns(source, types), *entity]
+    snapshot = take_snapshot(session, source.relation, columns)
+    check_comparable(session, source.relation, [*kind.comparable(source), *entity])
+    entities = read_entities(snapshot, source, are_counted=kind.counts_entities)
 
-    job = Job(session, request, source, types, schema, snapshot)
+    job = Job(session, request, source, types, schema, snapshot, entities)
     found = kind.search(job)
     _warn_of_gap(session, found.proof)
     written = kind.write(job, found)

@@ -256,13 +256,13 @@ def test_load_refuses_a_table_that_exists(published: str, people: Path) -> None:
 
 
 def test_hostile_names(database: str, tmp_path: Path) -> None:
-    columns = ['a,"b"', "select", "$$; DROP TABLE x; --", "ünïcode %s"]
+    columns = ['a,"b"', "select", "$$; DROP TABLE x; --", "ünïcode %s", "or'der", "who--"]
     table = 'public."Hostile ""table"""'
     path = tmp_path / "hostile.csv"
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(columns)
-        writer.writerows([i % 7, i % 2, i, OCCUPATIONS[i % 5]] for i in range(50))
+        writer.writerows([i % 7, i % 2, i, OCCUPATIONS[i % 5], i % 3, i // 2] for i in range(50))
     assert kanon("load", path, table, dsn=database).returncode == 0
     # A name with a comma or a quote is quoted as in CSV; the rest of the shell's text is literal.
     registered = kanon(
@@ -275,6 +275,16 @@ def test_hostile_names(database: str, tmp_path: Path) -> None:
         "--json", dsn=database,
     )  # fmt: skip
     assert published.returncode == 0, published.stdout
+    assert kanon("drop", "hostile_b", dsn=database).returncode == 0
+    registered = kanon(
+        "register", table, "--quasi-identifiers", '"a,""b""",select', "--insensitive", columns[4],
+        "--entity", columns[5], "--json", dsn=database,
+    )  # fmt: skip
+    assert registered.returncode == 0, registered.stdout
+    published = kanon(
+        "publish", "suppressed", table, "hostile_b", "--k", "3", "--json", dsn=database
+    )
+    assert "3 times, for as many different people" in published.json()["guarantee"]
     assert kanon("verify", "hostile_b", dsn=database).returncode == 0
 
 

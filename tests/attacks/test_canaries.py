@@ -444,16 +444,14 @@ def test_files(parties: Parties, file: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_cancel(parties: Parties, publishers: Publishers, way: str) -> None:
     """A cancel while the rows are read, waiting inside a function that holds one of them."""
-    fetch(
-        parties.publisher,
-        "CREATE OR REPLACE FUNCTION data.slow(text) RETURNS text LANGUAGE plpgsql AS"
-        " $$BEGIN PERFORM pg_sleep(60); RETURN $1; END$$",
-    )
+    slow = "CREATE OR REPLACE FUNCTION data.slow(text) RETURNS text LANGUAGE plpgsql AS"
+    fetch(parties.publisher, f"{slow} $$BEGIN RETURN $1; END$$")
     fetch(
         parties.publisher,
         "CREATE OR REPLACE VIEW data.slow AS SELECT age, data.slow(sick) AS sick FROM data.people",
     )
     Functions(parties.publisher).register("data.slow", ["age"], "sick")
+    fetch(parties.publisher, f"{slow} $$BEGIN PERFORM pg_sleep(60); RETURN $1; END$$")
     pid = publishers[way].info.backend_pid
 
     def cancel() -> None:

@@ -237,6 +237,24 @@ def test_hostile_names_of_rows(parties: Parties, hostile: str, table: str, reade
         kanon.patterns(table, rules=json.dumps([{"never": [f"{hostile} "]}]))
 
 
+def test_hostile_name_of_entities(parties: Parties, hostile: str, table: str) -> None:
+    """As the name of the column that says whom a record is about, which is not published."""
+    kanon = Package(parties.publisher)
+    who, second, sick = columns_of(parties.publisher, table)
+    kanon.register(table, [second], sick, insensitive=[], entity=who)
+    constraints = json.dumps({"l": 2})
+    for publish in (
+        lambda: kanon.suppress(table, "entities", k=2),
+        lambda: kanon.generalize(table, "entities", k=2, refine=False, constraints=constraints),
+    ):
+        assert "different people" in publish()["guarantee"]
+        shown = columns_of(parties.publisher, "published.entities")
+        assert shown[:2] == [second, sick]
+        assert shown[2:] in ([], ["pattern"])  # of suppressed rows
+        assert all(holds for *_, holds in kanon.verify("entities"))
+        kanon.drop("entities")
+
+
 # Together with all others, kanon's own column names give way twice; without, once.
 @pytest.mark.parametrize("names", [
     [name for name in NAMES.values() if not name.startswith("kanon_")], list(NAMES.values()),
@@ -252,7 +270,7 @@ def test_hostile_names_side_by_side(
     fetch(parties.publisher, "DROP TABLE IF EXISTS data.all")
     create_table(parties.publisher, "data.all", columns, rows)
     for qi in (names[:8], names[-8:]):
-        kanon.register("data.all", qi, None)
+        kanon.register("data.all", qi, None, insensitive=[n for n in names if n not in qi])
         for _ in publish_rows(kanon, "data.all", "all", qi):
             found = columns_of(parties.publisher, "published.all")
             assert found[: len(names)] == names

@@ -119,18 +119,23 @@ class Functions:
         sensitive: str | None,
         identifiers: Sequence[str | None] = (),
         attributes: str | None = None,
+        insensitive: Sequence[str | None] = (),
+        entity: str | None = None,
     ) -> int:
         return int(
             value(
                 self.connection,
                 "SELECT kanon.register_source($1::pg_catalog.text::pg_catalog.regclass,"
                 " $2::pg_catalog.text[], $3::pg_catalog.text, $4::pg_catalog.text[],"
-                " $5::pg_catalog.text::pg_catalog.jsonb)",
+                " $5::pg_catalog.text::pg_catalog.jsonb, $6::pg_catalog.text[],"
+                " $7::pg_catalog.text)",
                 source,
                 None if quasi_identifiers is None else list(quasi_identifiers),
                 sensitive,
                 list(identifiers),
                 attributes,
+                list(insensitive),
+                entity,
             )
         )
 
@@ -223,6 +228,8 @@ class Package:
         sensitive: str | None,
         identifiers: Sequence[str] = (),
         attributes: str | None = None,
+        insensitive: Sequence[str] = (),
+        entity: str | None = None,
     ) -> int:
         return self.kanon.register_source(
             source,
@@ -230,6 +237,8 @@ class Package:
             sensitive=sensitive,
             identifiers=identifiers,
             attributes=attributes,
+            insensitive=insensitive,
+            entity=entity,
         )
 
     def publish(self, source: str, name: str, *, privacy: str, **options: Any) -> dict[str, Any]:

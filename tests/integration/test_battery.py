@@ -12,11 +12,13 @@ from tests.integration.parties import Functions, Parties, create_table, remains
 # NULLs, ties and duplicates; few enough for the methods that prove an optimum.
 PEOPLE = [
     (
-        i, f"name {i}", None if i % 7 == 3 else 20 + i * 5 % 25, "mf"[i % 2],
-        None if i == 4 else f"disease {i % 4}",
+        i, f"name {i}", f"note {i % 2}", f"person {i}", None if i % 7 == 3 else 20 + i * 5 % 25,
+        "mf"[i % 2], None if i == 4 else f"disease {i % 4}",
     )
     for i in range(24)
 ]  # fmt: skip
+
+COLUMNS = "number int, name text, note text, person text, age int, sex text, sick text"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -24,10 +26,17 @@ def people(parties: Parties) -> None:
     create_table(
         parties.publisher,
         "data.people",
-        "number int, name text, age int, sex text, sick text",
+        COLUMNS,
         PEOPLE,
     )
-    Functions(parties.publisher).register("data.people", ["age", "sex"], "sick", ["name"])
+    # The same, but each person has one to seven records.
+    visits = [(*row[:3], f"person {i * i // 40}", *row[4:]) for i, row in enumerate(PEOPLE)]
+    create_table(parties.publisher, "data.visits", COLUMNS, visits)
+    for table in ("people", "visits"):
+        Functions(parties.publisher).register(
+            f"data.{table}", ["age", "sex"], "sick", ["name"], insensitive=["number"],
+            entity="person",
+        )  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

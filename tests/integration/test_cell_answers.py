@@ -449,7 +449,7 @@ def test_a_suppressed_publication(parties: Parties, k: int) -> None:
     if k == 2:
         fetch(parties.publisher, "CREATE TABLE data.persons AS SELECT * FROM data.people")
         Functions(parties.publisher).register(
-            "data.persons", ["age", "sex", "zip"], "illness", ["born"]
+            "data.persons", ["age", "sex", "zip"], "illness", ["born"], insensitive=["cost"]
         )
     kanon = Package(parties.publisher).kanon
     kanon.publish_suppressed("data.persons", "starred", k=k, replace=True)

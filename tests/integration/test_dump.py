@@ -15,12 +15,15 @@ QUERY = "SELECT COUNT(*) FROM people_b WHERE age < 40 AND disease = 'flu'"
 def test_estimates_do_not_need_the_microdata(database, new_database, new_role, connect_as):
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute(
-            "CREATE TABLE people AS SELECT 20 + i % 50 AS age,"
+            "CREATE TABLE people AS SELECT 20 + i % 50 AS age, i AS person, i % 3 AS ward,"
             " (ARRAY['flu', 'cold', 'hiv', NULL])[1 + i % 4] AS disease"
             " FROM generate_series(1, 400) AS i"
         )
     with kanon_db.connect(database) as kanon:
-        kanon.register_source("people", quasi_identifiers=["age"], sensitive="disease")
+        kanon.register_source(
+            "people", quasi_identifiers=["age"], sensitive="disease", insensitive=["ward"],
+            entity="person",
+        )  # fmt: skip
         kanon.publish_buckets("people", "people_b", privacy='{"l": 3}')
         estimate = kanon.estimate_count(QUERY)
         kanon.publish_suppressed("people", "people_p", k=5)
@@ -50,7 +53,7 @@ def test_estimates_do_not_need_the_microdata(database, new_database, new_role, c
             for name in ("people_b", "people_p", "people_k", "people_f")
             for check in connection.execute("SELECT * FROM kanon.verify(%s)", [name]).fetchall()
         ]
-        rows = connection.execute("SELECT count(*) FROM published.people_p").fetchone()
+        rows = connection.execute("SELECT count(ward) FROM published.people_p").fetchone()
     assert answer == (
         estimate.estimate,
         estimate.std_error,
@@ -63,5 +66,8 @@ def test_estimates_do_not_need_the_microdata(database, new_database, new_role, c
     from kanon_db.installation.install import install
 
     install(empty)
+    with psycopg.connect(empty) as connection:
+        roles = connection.execute("SELECT insensitive, entity, columns FROM kanon.source")
+        assert roles.fetchall() == [(["ward"], "person", ["age", "person", "ward", "disease"])]
     with kanon_db.connect(empty) as kanon:
         assert kanon.estimate_count(QUERY) == estimate

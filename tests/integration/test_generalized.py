@@ -53,7 +53,9 @@ def people(parties: Parties) -> None:
         "number int, name text, age int, sex text, town text, born date, sick text",
         PEOPLE,
     )
-    Functions(parties.publisher).register("data.people", QUASI_IDENTIFIERS, "sick", ["name"])
+    Functions(parties.publisher).register(
+        "data.people", QUASI_IDENTIFIERS, "sick", ["name"], insensitive=["number"]
+    )
 
 
 def covers(cell: Any, original: Any) -> bool:
@@ -144,7 +146,7 @@ def test_cells_are_tight(kanon: Functions | Package, parties: Parties) -> None:
 def test_optimal(kanon: Functions | Package, parties: Parties) -> None:
     fetch(parties.publisher, "DROP TABLE IF EXISTS data.few")
     fetch(parties.publisher, "CREATE TABLE data.few AS SELECT * FROM data.people LIMIT 18")
-    kanon.register("data.few", QUASI_IDENTIFIERS, "sick", ["name"])
+    kanon.register("data.few", QUASI_IDENTIFIERS, "sick", ["name"], insensitive=["number"])
     losses = {}
     for method in ("optimal", "greedy_search", "initial"):
         published = kanon.generalize("data.few", method, k=3, method=method, refine=False)
@@ -240,7 +242,7 @@ def test_ordered_closeness(kanon: Functions | Package, parties: Parties) -> None
     fetch(parties.publisher, "DROP TABLE IF EXISTS data.earners")
     rows = [(i, i % 40, 1000 * (i * 7 % 10)) for i in range(200)]
     create_table(parties.publisher, "data.earners", "number int, age int, income int", rows)
-    kanon.register("data.earners", ["age"], "income")
+    kanon.register("data.earners", ["age"], "income", insensitive=["number"])
     for distance in ("equal", "ordered"):
         kanon.generalize(
             "data.earners", distance, k=4, options=QUICK,
@@ -261,7 +263,7 @@ def test_suppression(kanon: Functions | Package, parties: Parties) -> None:
     fetch(parties.publisher, "DROP TABLE IF EXISTS data.odd")
     rows = [(i, 30 + i % 3) for i in range(60)] + [(60, 999), (61, -5)]
     create_table(parties.publisher, "data.odd", "number int, age int", rows)
-    kanon.register("data.odd", ["age"], None)
+    kanon.register("data.odd", ["age"], None, insensitive=["number"])
     whole = kanon.generalize("data.odd", "whole", k=5, options=QUICK)
     published = kanon.generalize("data.odd", "odd", k=5, max_suppressed="0.05", options=QUICK)
     suppressed = int(published["metrics"]["suppressed_records"])
@@ -290,7 +292,7 @@ def test_types(kanon: Functions | Package, parties: Parties) -> None:
         "small", "whole", "big", "exact", "inexact", "at", "zoned", "day", "flag", "largest",
         "nothing",
     ]  # fmt: skip
-    kanon.register("data.typed", names, None)
+    kanon.register("data.typed", names, None, insensitive=["number"])
     kanon.generalize("data.typed", "typed", k=8, options=QUICK)
     types = ", ".join(f"pg_typeof({name})::text" for name in names)
     assert fetch(parties.publisher, f"SELECT DISTINCT {types} FROM published.typed") == [
@@ -336,7 +338,7 @@ def test_refused(kanon: Functions | Package, case: str) -> None:
 
 def test_no_sensitive_attribute(kanon: Functions | Package, parties: Parties) -> None:
     fetch(parties.publisher, "CREATE TABLE IF NOT EXISTS data.plain AS SELECT 1 AS number, 2 AS a")
-    kanon.register("data.plain", ["a"], None)
+    kanon.register("data.plain", ["a"], None, insensitive=["number"])
     refused = lambda: kanon.generalize("data.plain", "p", k=2, constraints='{"l": 2}')
     assert sqlstate_of(refused) == INVALID
 
@@ -373,7 +375,7 @@ def test_random_tables(parties: Parties, cells: list[tuple[Any, ...]], k: int, m
         fetch(parties.publisher, "CREATE TABLE data.random (number int, a int, b text)")
         with parties.publisher.cursor() as cursor:
             cursor.executemany("INSERT INTO data.random VALUES (%s, %s, %s)", rows)
-        kanon.register("data.random", ["a", "b"], None)
+        kanon.register("data.random", ["a", "b"], None, insensitive=["number"])
         publish = lambda: kanon.generalize(
             "data.random", "random", k=k, method=method, options='{"time_limit": 0.2}'
         )

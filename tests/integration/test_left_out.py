@@ -22,7 +22,7 @@ def people(parties: Parties) -> None:
     kanon = Functions(parties.publisher)
     columns = "age int, sex text, sick text, cost int"
     create_table(parties.publisher, "data.people", columns, PEOPLE)
-    kanon.register("data.people", ["age", "sex"], "sick")
+    kanon.register("data.people", ["age", "sex"], "sick", insensitive=["cost"])
     left_out = [
         kanon.generalize(
             "data.people",

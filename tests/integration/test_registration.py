@@ -7,12 +7,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from kanon_db.interfaces.python import Kanon
+from kanon_db.session.psycopg_session import PsycopgSession
 from tests.integration.parties import (
     WAYS,
     Functions,
     Package,
     Parties,
     fetch,
+    quoted,
     sqlstate_of,
     value,
 )
@@ -210,6 +213,129 @@ def test_the_description_is_kept(kanon: Functions | Package, parties: Parties) -
     # Registered again, the description is another, the source is the same.
     assert kanon.register("data.people", ["sex"], "age") == first
     assert fetch(parties.publisher, found) == [("data", "people", ["sex"], "age", [], {}, by)]
+
+
+@pytest.mark.parametrize(
+    ("insensitive", "entity", "sqlstate"),
+    [
+        (["stay", "born"], "name", None),
+        ([], None, None),
+        (["age"], None, INVALID),
+        (["sick"], None, INVALID),
+        (["income"], None, INVALID),
+        (["stay", "stay"], None, INVALID),
+        (["weight"], None, UNKNOWN),
+        ([], "weight", UNKNOWN),
+        ([], "", UNKNOWN),
+        ([], "age", INVALID),
+        ([], "sick", INVALID),
+        ([], "income", INVALID),
+        (["name"], "name", INVALID),
+    ],
+)
+def test_roles_of_other_columns(
+    kanon: Functions | Package,
+    parties: Parties,
+    insensitive: list[str],
+    entity: str | None,
+    sqlstate: str | None,
+) -> None:
+    """A column has one role or none; the roles are kept in the database."""
+    register = lambda: kanon.register(
+        "data.people", ["age", "sex"], "sick", ["income"], insensitive=insensitive, entity=entity
+    )
+    assert sqlstate_of(register) == sqlstate
+    if sqlstate is None:
+        kept = fetch(parties.publisher, "SELECT insensitive, entity FROM kanon.source")
+        assert kept == [(insensitive, entity)]
+
+
+def test_columns_of_every_role_must_be_readable(parties: Parties) -> None:
+    """Publishing reads insensitive columns and entities, too."""
+    fetch(parties.admin, "CREATE TABLE public.partly (age int, sick text, note text, who int)")
+    role = quoted(parties.publisher.info.user)
+    fetch(parties.admin, f"GRANT SELECT (age, sick) ON public.partly TO {role}")
+    kanon = Functions(parties.publisher)
+    kanon.register("public.partly", ["age"], "sick")
+    for given in ({"insensitive": ["note"]}, {"entity": "who"}):
+        register = lambda: kanon.register("public.partly", ["age"], "sick", **given)
+        assert sqlstate_of(register) == "42501"
+    fetch(parties.publisher, "DELETE FROM kanon.source")
+
+
+WARNED = (
+    "CREATE TABLE data.warned AS SELECT i % 50 AS age, i AS weight, i % 2 AS ward,"
+    " 'n' AS nick_name, 'secret ' || i AS code, i % 5 AS sick, 'x' AS rest, i * 1.5 AS income"
+    " FROM generate_series(1, 1000) AS i"
+)
+
+
+def warnings_of(parties: Parties, way: str, **given: object) -> list[str]:
+    """What registering warns of: as the server's warnings, and as the package's."""
+    heard: list[str] = []
+    if way == "sql":
+        listen = lambda notice: heard.append(f"{notice.severity}: {notice.message_primary}")
+        parties.publisher.add_notice_handler(listen)
+        Functions(parties.publisher).register("data.warned", **given)
+        parties.publisher.remove_notice_handler(listen)
+        assert all(text.startswith("WARNING: ") for text in heard)
+        return [text.removeprefix("WARNING: ") for text in heard]
+    kanon = Package(parties.publisher)
+    kanon.kanon = Kanon(PsycopgSession(parties.publisher, on_warning=heard.append))
+    kanon.register("data.warned", **given)
+    return heard
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_roles_that_are_probably_mistakes_are_warned_of(parties: Parties, way: str) -> None:
+    fetch(parties.publisher, "DROP TABLE IF EXISTS data.warned")
+    fetch(parties.publisher, WARNED)
+    warned = warnings_of(
+        parties, way, quasi_identifiers=["age", "weight"], sensitive="sick",
+        insensitive=["ward", "nick_name", "code"], identifiers=["income"],
+    )  # fmt: skip
+    role, unique, named, near = warned
+    assert role.startswith('columns without a role are not published: "rest";')
+    assert unique.startswith('quasi-identifier "weight" is nearly unique (100% of its values')
+    assert "publish generalized rows" in unique
+    assert named.startswith('insensitive column "nick_name" has a name like a column that ident')
+    assert near.startswith('insensitive column "code" is nearly unique (100% of its values')
+    assert "secret" not in str(warned)
+    # Without a sensitive attribute there are no buckets; identifiers and entities may be unique.
+    columns = ["income", "rest", "nick_name", "code"]
+    rest = {"identifiers": columns, "insensitive": ["ward", "sick"], "entity": "weight"}
+    assert warnings_of(parties, way, quasi_identifiers=["age"], sensitive=None, **rest) == []
+    fetch(parties.publisher, "DROP TABLE data.warned")
+    fetch(parties.publisher, "DELETE FROM kanon.source")
+
+
+@pytest.mark.parametrize(("unique", "is_warned"), [(99, False), (100, True)])
+def test_a_tenth_of_unique_values_is_nearly_unique(
+    parties: Parties, unique: int, is_warned: bool
+) -> None:
+    fetch(parties.publisher, "DROP TABLE IF EXISTS data.warned")
+    fetch(
+        parties.publisher,
+        f"CREATE TABLE data.warned AS SELECT CASE WHEN i <= {unique} THEN i ELSE 0 END AS part,"
+        " i % 2 AS sick FROM generate_series(1, 1000) AS i",
+    )
+    warned = warnings_of(parties, "sql", quasi_identifiers=["part"], sensitive="sick")
+    assert len(warned) == is_warned
+    fetch(parties.publisher, "DELETE FROM kanon.source")
+
+
+def test_looking_for_unique_values_can_be_canceled(parties: Parties) -> None:
+    """It ends with the statement, and is not taken for a column that cannot be read."""
+    slow = "SELECT i AS age, pg_sleep(0.1)::text AS note FROM generate_series(1, 10000) AS i"
+    fetch(parties.publisher, f"CREATE OR REPLACE VIEW data.slow AS {slow}")
+    for way in WAYS.values():
+        fetch(parties.publisher, "SET statement_timeout = '1s'")
+        register = lambda: way(parties.publisher).register(
+            "data.slow", ["age"], None, insensitive=["note"]
+        )
+        assert sqlstate_of(register) == "57014"
+        fetch(parties.publisher, "RESET statement_timeout")
+    assert fetch(parties.publisher, "SELECT FROM kanon.source") == []
 
 
 def test_kept_while_published(kanon: Functions | Package, parties: Parties) -> None:

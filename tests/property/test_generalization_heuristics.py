@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
+from kanon_db.algorithms.generalization.alike import one_of_each
 from kanon_db.algorithms.generalization.enforce import enforce
 from kanon_db.algorithms.generalization.greedy_search import greedy_search
 from kanon_db.algorithms.generalization.k_member import k_member
@@ -144,6 +146,52 @@ def test_constraints_hold_whatever_is_done(data: st.DataObject) -> None:
         for members in plain.as_classes(classes):
             assert len(members) >= k
             assert plain.holds(constraint, constraint.codes[members].tolist())
+
+
+@st.composite
+def entity_constraints(draw: st.DrawFn, n_records: int) -> Constraint:
+    values = draw(constraints(n_records))
+    n_entities = draw(st.integers(1, n_records))
+    entities = st.lists(st.integers(0, n_entities - 1), min_size=n_records, max_size=n_records)
+    return replace(
+        values, entropy_l=None, t=None,
+        entities=np.array(draw(entities)), least_entities=draw(st.integers(1, 4)),
+    )  # fmt: skip
+
+
+@settings(deadline=None, max_examples=examples(100))
+@given(st.data())
+def test_one_entity_with_k_records_is_not_k_entities(data: st.DataObject) -> None:
+    """Against counting by sets: k entities in every class, and thresholds for shares of them."""
+    table, k = data.draw(tables(40))
+    constraint = data.draw(entity_constraints(table.n_records))
+    random = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    fewer, place = one_of_each(table, constraint.entities)
+    assert (fewer.codes[place] == table.codes).all()
+    assert fewer.n_records == len(
+        {
+            (*row, e)
+            for row, e in zip(table.codes.tolist(), constraint.entities.tolist(), strict=True)
+        }
+    )
+    if fewer.n_records < k:
+        return
+    start = mondrian(fewer, k).class_of_record[place]
+    if not plain.holds_for_entities(constraint, list(range(table.n_records))):
+        with pytest.raises(IneligibleError):
+            enforce(table, start, k, constraint)
+        return
+    enforced = enforce(table, start, k, constraint).class_of_record
+    refined = refine(table, enforced, k, random=random, effort=30, constraint=constraint)
+    share = Fraction(1, 4)
+    left = suppress(table, refined.class_of_record, k, share, constraint=constraint)
+    for classes in (enforced, refined.class_of_record, left.class_of_record):
+        for members in plain.as_classes(classes):
+            assert len(members) >= k
+            assert plain.holds_for_entities(constraint, members)
+    ncp = Ncp.of(table)
+    assert ncp.total(enforced) <= ncp.total(np.zeros(table.n_records, dtype=np.int64))
+    assert ncp.total(refined.class_of_record) <= ncp.total(enforced)
 
 
 @settings(deadline=None, max_examples=examples(60))

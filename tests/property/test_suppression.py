@@ -261,3 +261,29 @@ def test_more_columns_than_one_integer_holds() -> None:
     patterns = all_patterns(12)
     found = greedy(rows, patterns, 5)
     assert found.pattern_of_record.tolist() == naive_greedy(rows.tolist(), patterns, 5)
+
+
+@settings(deadline=None, max_examples=examples(150))
+@given(st.data())
+def test_one_entity_with_k_rows_is_not_k_entities(data: st.DataObject) -> None:
+    """Against the algorithm in sets, record by record."""
+    n, m = data.draw(st.integers(1, 14)), data.draw(st.integers(1, 3))
+    rows = data.draw(st.lists(st.tuples(*[st.integers(0, 2)] * m), min_size=n, max_size=n))
+    entities = data.draw(st.lists(st.integers(0, 5), min_size=n, max_size=n))
+    k = data.draw(st.integers(1, 4))
+    patterns = all_patterns(m)
+    found = greedy(rows, patterns, k, entities=np.array(entities))
+    expected = [-1] * n
+    for position, stars in enumerate(patterns.stars.tolist()):
+        left = [record for record in range(n) if expected[record] < 0]
+        kept = published([list(rows[record]) for record in left], [stars] * len(left))
+        for cells in set(kept):
+            group = [record for record, own in zip(left, kept, strict=True) if own == cells]
+            if len({entities[record] for record in group}) >= k:
+                for record in group:
+                    expected[record] = position
+    assert found.pattern_of_record.tolist() == expected
+    assert len({entities[record] for record in range(n) if expected[record] < 0}) < k
+    # With one record of each entity, nothing changes.
+    alone = greedy(rows, patterns, k, entities=np.arange(n))
+    assert alone.pattern_of_record.tolist() == greedy(rows, patterns, k).pattern_of_record.tolist()

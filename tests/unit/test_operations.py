@@ -19,7 +19,8 @@ OPERATIONS = operations()
 # Other people's scripts call these, by position and by name.
 SIGNATURES = {
     "version": "",
-    "register_source": "source quasi_identifiers sensitive identifiers attributes",
+    "register_source": "source quasi_identifiers sensitive identifiers attributes insensitive"
+    " entity",
     "publish_buckets": "source publication method privacy max_bucket_size assignment readers"
     " replace options",
     "publish_generalized": "source publication k method weights options constraints"

@@ -1,5 +1,6 @@
 """Equivalence classes of records with generalized values: methods that find and improve them."""
 
+from kanon_db.algorithms.generalization.alike import one_of_each
 from kanon_db.algorithms.generalization.enforce import enforce
 from kanon_db.algorithms.generalization.greedy_search import greedy_search
 from kanon_db.algorithms.generalization.initial import initial
@@ -14,6 +15,6 @@ from kanon_db.algorithms.generalization.suppress import suppress
 
 __all__ = [
     "Generalization", "OptimalGeneralization", "Recommendation", "enforce", "greedy_search",
-    "initial", "k_member", "mondrian", "optimal", "recommend", "refine", "split_carry",
-    "suppress",
+    "initial", "k_member", "mondrian", "one_of_each", "optimal", "recommend", "refine",
+    "split_carry", "suppress",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Making the classes of any method fulfil a constraint on the sensitive attribute."""
+"""Making the classes of any method fulfil a constraint on sensitive values and entities."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kanon_db.algorithms.generalization.result import Generalization
 from kanon_db.algorithms.ground.arrays import BoolArray, CodeArray, IntArray, Integer
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.recoding.class_summaries import ClassSummaries, union_loss
-from kanon_db.algorithms.recoding.constraints import Constraint, Rules, counts_hold
+from kanon_db.algorithms.recoding.constraints import Constraint, Rules, counts_hold, members_hold
 from kanon_db.algorithms.recoding.microdata import Microdata
 from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.algorithms.recoding.packed_records import PackedRecords, bits_loss
@@ -78,9 +78,10 @@ def enforce(
     records, rules = PackedRecords.of(Ncp.of(microdata)), constraint.rules
     state = ClassSummaries.of(records, classes)
     counts = np.zeros((holds.size, constraint.n_values), dtype=np.int32)
-    np.add.at(counts, (classes[published], rules.codes[published]), 1)
+    np.add.at(counts, (classes[published], constraint.codes[published]), 1)
     parent = np.arange(holds.size)
-    unions = _Unions(holds, parent, counts)
+    following = np.full(holds.size, -1, dtype=np.int64)
+    unions = _Unions(holds, parent, counts, following, parent.copy())
     failing = np.flatnonzero(~holds)
     # Those that lose least are the cheapest to unite.
     failing = failing[np.argsort(state.losses[failing], kind="stable")]
@@ -110,11 +111,15 @@ class _Unions(NamedTuple):
         The class that it went into; itself where its place is in use.
     counts : ndarray of int32, shape (n_classes, v)
         Records of each sensitive value.
+    following, last : ndarray of int64, shape (n_classes,)
+        The classes of each union as a list: the next one, or -1, and the last one.
     """
 
     holds: BoolArray
     parent: IntArray
     counts: CodeArray
+    following: IntArray
+    last: IntArray
 
 
 def _split_grown(
@@ -163,17 +168,16 @@ def _unite_failing(
         while unions.parent[g] != g:
             g = unions.parent[g]
         while not unions.holds[g]:
-            best = _best_partner(records, classes, rules, unions, g)
+            best, unions.holds[best] = _best_partner(records, classes, rules, unions, g)
             _unite(records, classes, unions, g, best)
-            unions.holds[best] = counts_hold(rules, unions.counts[best])
             g = best
 
 
 @numba.njit(cache=True, nogil=True)
 def _best_partner(
     records: PackedRecords, classes: ClassSummaries, rules: Rules, unions: _Unions, g: Integer
-) -> Integer:
-    """Find the class to unite with class g."""
+) -> tuple[Integer, bool]:
+    """Find the class to unite with class g, and tell whether the constraint holds for both."""
     joint = np.empty(unions.counts.shape[1], dtype=np.int64)
     best, least, best_holds = -1, 0, False
     for h in range(unions.holds.size):
@@ -185,12 +189,37 @@ def _best_partner(
         more -= classes.losses[h] * classes.sizes[h]
         if best_holds and more >= least:
             continue
-        for i in range(joint.size):
-            joint[i] = unions.counts[g, i] + unions.counts[h, i]
-        holds = counts_hold(rules, joint)
+        holds = _union_holds(rules, classes, unions, g, h, joint)
         if best < 0 or (holds and not best_holds) or (holds == best_holds and more < least):
             best, least, best_holds = h, more, holds
-    return best
+    return best, best_holds
+
+
+@numba.njit(cache=True, nogil=True)
+def _union_holds(
+    rules: Rules,
+    classes: ClassSummaries,
+    unions: _Unions,
+    g: Integer,
+    h: Integer,
+    joint: IntArray,
+) -> bool:
+    """Whether the constraint holds for two classes as one; ``joint`` is room for their counts."""
+    size = classes.sizes[g] + classes.sizes[h]
+    if not rules.entities:
+        for i in range(joint.size):
+            joint[i] = unions.counts[g, i] + unions.counts[h, i]
+        return counts_hold(rules, joint, size)
+    members = np.empty(size, dtype=np.int64)
+    n = 0
+    for union in (g, h):
+        part = union
+        while part >= 0:
+            for place in range(classes.starts[part], classes.starts[part + 1]):
+                members[n] = classes.members[place]
+                n += 1
+            part = unions.following[part]
+    return members_hold(rules, members, joint)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -206,6 +235,8 @@ def _unite(
         ends[0], ends[2] = min(ends[0], others[0]), max(ends[2], others[2])
     unions.counts[h] += unions.counts[g]
     unions.parent[g] = h
+    unions.following[unions.last[h]] = g
+    unions.last[h] = unions.last[g]
 
 
 @numba.njit(cache=True, nogil=True)
@@ -227,20 +258,12 @@ def _split_near(
         allowed split.
     """
     order = np.argsort(_distances(records, members, seed), kind="mergesort")
-    near_counts = np.zeros(rules.totals.size, dtype=np.int64)
-    far_counts = np.zeros(rules.totals.size, dtype=np.int64)
-    for record in members:
-        far_counts[rules.codes[record]] += 1
-    n_near = 0
+    counts = np.zeros(rules.totals.size, dtype=np.int64)
     for size in range(k, members.size - k + 1, max((members.size - 2 * k) // _MAX_SIZES, 1)):
-        for record in members[order[n_near:size]]:
-            near_counts[rules.codes[record]] += 1
-            far_counts[rules.codes[record]] -= 1
-        n_near = size
-        if not counts_hold(rules, near_counts) or not counts_hold(rules, far_counts):
+        near, far = members[order[:size]], members[order[size:]]
+        if not members_hold(rules, near, counts) or not members_hold(rules, far, counts):
             continue
-        loss = _set_loss(records, members[order[:size]]) * size
-        loss += _set_loss(records, members[order[size:]]) * (members.size - size)
+        loss = _set_loss(records, near) * size + _set_loss(records, far) * far.size
         if least < 0 or loss < least:
             least = loss
             best[:] = False

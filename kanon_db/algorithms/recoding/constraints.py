@@ -1,7 +1,11 @@
-"""Constraints on the sensitive values of each equivalence class.
+"""Constraints on the sensitive values, and on the entities, of each equivalence class.
 
-All of them hold for the union of two classes that they hold for. So there are classes that fulfil
-a constraint exactly if one class of all records does, and merging ends there at the latest.
+Where records are counted, all of them hold for the union of two classes that they hold for. So
+there are classes that fulfil a constraint exactly if one class of all records does, and merging
+ends there at the latest. The same is true of the number of entities. Only thresholds for shares of
+entities may hold for two classes and not for their union, where the classes have entities in
+common: then merging goes on, and what is refused is refused because one class of all records
+violates it.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
-from kanon_db.algorithms.ground.arrays import BoolArray, IntArray, Integer
+from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, IntArray, Integer
 from kanon_db.algorithms.recoding.class_summaries import ClassSummaries, members_of
 from kanon_db.errors import IneligibleError, InvalidParameterError
 
@@ -30,7 +34,8 @@ class Rules(NamedTuple):
     Parameters
     ----------
     codes : ndarray of int64, shape (n_records,)
-        Sensitive value of each record; empty where there is no constraint.
+        Sensitive value of each record, plus v times its entity where entities are counted; empty
+        where there is no constraint.
     totals : ndarray of int64, shape (v,)
         Records of each value in the whole table.
     distinct : int
@@ -43,6 +48,8 @@ class Rules(NamedTuple):
         Whether distributions are compared by the ordered distance.
     thresholds : ndarray of int64, shape (2, v) or (2, 0)
         Numerators and denominators of the largest share of each value in a class.
+    entities : int
+        Fewest entities of a class; 0: records are counted.
     """
 
     codes: IntArray
@@ -52,18 +59,19 @@ class Rules(NamedTuple):
     closeness: tuple[int, int]
     is_ordered: bool
     thresholds: IntArray
+    entities: int
 
 
 NO_RULES = Rules(
     np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), 0, 0.0, (-1, 1), False,
-    np.zeros((2, 0), dtype=np.int64),
+    np.zeros((2, 0), dtype=np.int64), 0,
 )  # fmt: skip
 """What every class fulfils."""
 
 
 @dataclass(frozen=True, eq=False)
 class Constraint:
-    """What the sensitive values of each class have to fulfil; all that is given.
+    """What the sensitive values and the entities of each class have to fulfil; all that is given.
 
     Parameters
     ----------
@@ -80,14 +88,22 @@ class Constraint:
     distance : {"equal", "ordered"}
         Earth mover's distance for t: all values equally far from each other, or by their order.
     f_prime : FPrimePrivacy, optional
-        Thresholds f'_i: a class of s records holds value i at most floor(f'_i s) times.
+        Thresholds f'_i: a class of s records holds value i at most floor(f'_i s) times. Where
+        entities are counted, at most floor(f'_i s) of the s entities of a class have value i in
+        any of their records there.
     totals : ndarray of int64, shape (v,), optional
         Records of each value in the whole table; by default those of ``codes``.
+    entities : ndarray of int, shape (n_records,), optional
+        Whom each record is about, in [0, e). Given if several records can be about the same
+        entity: then these are counted, and not records. It cannot be combined with
+        ``entropy_l`` and ``t``, which compare distributions of records.
+    least_entities : int
+        Fewest entities of a class, at least 1 if there are ``entities``.
 
     Raises
     ------
     InvalidParameterError
-        If a number lies out of its range.
+        If a number lies out of its range, or entities are combined with what counts records.
 
     Notes
     -----
@@ -112,6 +128,8 @@ class Constraint:
     distance: Literal["equal", "ordered"] = "equal"
     f_prime: FPrimePrivacy | None = None
     totals: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    entities: AnyIntArray | None = None
+    least_entities: int = 0
 
     def __post_init__(self) -> None:
         codes = np.asarray(self.codes, dtype=np.int64)
@@ -130,6 +148,16 @@ class Constraint:
         _check(
             "thresholds must be one for each sensitive value",
             self.f_prime is None or len(self.f_prime.thresholds) == self.n_values,
+        )
+        _check(
+            "entities must be one for each record, and at least one is needed in a class",
+            self.least_entities == 0
+            if self.entities is None
+            else self.entities.shape == codes.shape and self.least_entities >= 1,
+        )
+        _check(
+            "entropy_l and t count records, not entities",
+            self.entities is None or (self.entropy_l is None and self.t is None),
         )
         size = int(self.totals.sum()) + 1
         if (
@@ -160,18 +188,22 @@ class Constraint:
                 [[f.numerator for f in fractions], [f.denominator for f in fractions]],
                 dtype=np.int64,
             )
+        codes = self.codes
+        if self.entities is not None:
+            codes = codes + self.entities.astype(np.int64) * self.n_values
         return Rules(
-            self.codes,
+            codes,
             self.totals,
             self.l or 0,
             math.log(self.entropy_l) if self.entropy_l else 0.0,
             (self.t.numerator, self.t.denominator) if self.t is not None else (-1, 1),
             self.distance == "ordered",
             thresholds,
+            self.least_entities,
         )
 
     def holds(self, counts: npt.ArrayLike) -> BoolArray:
-        """Tell which classes fulfil the constraint.
+        """Tell which classes fulfil the constraint, which must not count entities.
 
         Parameters
         ----------
@@ -213,7 +245,8 @@ class Constraint:
         -------
         Constraint
         """
-        return replace(self, codes=self.codes[records], totals=self.totals)
+        entities = None if self.entities is None else self.entities[records]
+        return replace(self, codes=self.codes[records], totals=self.totals, entities=entities)
 
     def check_matches(self, n_records: int) -> None:
         """Refuse a constraint on another number of records.
@@ -241,13 +274,13 @@ class Constraint:
         IneligibleError
             If not even one class of all records fulfils it.
         """
-        if (
-            self.codes.size
-            and not self.holds([np.bincount(self.codes, minlength=self.n_values)])[0]
-        ):
+        if self.codes.size and not self.holds_for(np.zeros_like(self.codes))[0]:
+            entities = ""
+            if self.entities is not None:
+                entities = f" of {np.unique(self.entities).size:,} entities"
             raise IneligibleError(
                 "no equivalence classes can satisfy the constraint on the sensitive attribute",
-                detail=f"even a single class of all {self.codes.size:,} records, with "
+                detail=f"even a single class of all {self.codes.size:,} records{entities}, with "
                 f"{np.unique(self.codes).size:,} distinct sensitive values, does not satisfy it",
                 hint="weaken the constraint",
             )
@@ -259,11 +292,10 @@ def _check(message: str, is_so: bool) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def counts_hold(rules: Rules, counts: IntArray) -> bool:
-    """Whether a class with so many records of each value fulfils the constraint."""
-    size, n_distinct = 0, 0
+def counts_hold(rules: Rules, counts: IntArray, size: Integer) -> bool:
+    """Whether a class of ``size`` records, or entities, of which so many have each value, does."""
+    n_distinct = 0
     for count in counts:
-        size += count
         n_distinct += count > 0
     if n_distinct < rules.distinct:
         return False
@@ -292,6 +324,27 @@ def counts_hold(rules: Rules, counts: IntArray) -> bool:
 
 
 @numba.njit(cache=True, nogil=True)
+def members_hold(rules: Rules, members: IntArray, counts: IntArray) -> bool:
+    """Whether a class of these records fulfils the constraint.
+
+    ``counts`` is room for the number of records, or entities, of each value.
+    """
+    counts[:] = 0
+    if not rules.entities:
+        for record in members:
+            counts[rules.codes[record]] += 1
+        return counts_hold(rules, counts, members.size)
+    n_entities, entity, last = 0, -1, -1
+    for code in np.sort(rules.codes[members]):
+        if code != last:  # an entity counts once for each of its values
+            counts[code % counts.size] += 1
+        if code // counts.size != entity:
+            n_entities += 1
+        entity, last = code // counts.size, code
+    return n_entities >= rules.entities and counts_hold(rules, counts, n_entities)
+
+
+@numba.njit(cache=True, nogil=True)
 def holds_after(
     rules: Rules,
     classes: ClassSummaries,
@@ -302,25 +355,27 @@ def holds_after(
 ) -> bool:
     """Whether class g fulfils the constraint if one record leaves and another enters; -1: none.
 
-    ``counts`` is room for the number of records of each value.
+    ``counts`` is room for the number of records, or entities, of each value.
     """
     if not rules.codes.size:
         return True
-    counts[:] = 0
+    after = np.empty(classes.sizes[g] + 1, dtype=np.int64)
+    size = 0
     for record in members_of(classes, g):
-        counts[rules.codes[record]] += 1
-    if leaving >= 0:
-        counts[rules.codes[leaving]] -= 1
+        if record != leaving:
+            after[size] = record
+            size += 1
     if entering >= 0:
-        counts[rules.codes[entering]] += 1
-    return counts_hold(rules, counts)
+        after[size] = entering
+        size += 1
+    return members_hold(rules, after[:size], counts)
 
 
 @numba.njit(cache=True, nogil=True)
 def _hold(rules: Rules, counts: IntArray) -> BoolArray:
     hold = np.empty(counts.shape[0], dtype=np.bool_)
     for g in range(counts.shape[0]):
-        hold[g] = counts_hold(rules, counts[g])
+        hold[g] = counts_hold(rules, counts[g], counts[g].sum())
     return hold
 
 
@@ -330,9 +385,9 @@ def _hold_for(rules: Rules, order: IntArray, classes: IntArray) -> BoolArray:
     n_classes = classes[order[-1]] + 1 if order.size else 0
     hold = np.empty(n_classes, dtype=np.bool_)
     counts = np.zeros(rules.totals.size, dtype=np.int64)
+    start = 0
     for i in range(order.size):
-        counts[rules.codes[order[i]]] += 1
         if i + 1 == order.size or classes[order[i + 1]] != classes[order[i]]:
-            hold[classes[order[i]]] = counts_hold(rules, counts)
-            counts[:] = 0
+            hold[classes[order[i]]] = members_hold(rules, order[start : i + 1], counts)
+            start = i + 1
     return hold

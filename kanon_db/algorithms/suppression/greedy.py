@@ -8,10 +8,16 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.ground.arrays import BoolArray, FloatArray, IntArray, WordArray
+from kanon_db.algorithms.ground.arrays import (
+    AnyIntArray,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    WordArray,
+)
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.suppression.patterns import PatternSet
-from kanon_db.algorithms.suppression.row_types import RowTypes, identical_rows
+from kanon_db.algorithms.suppression.row_types import EntitiesOfTypes, RowTypes, identical_rows
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
 LEFT_OVER = -1
@@ -28,7 +34,7 @@ class Suppression:
         Pattern vectors.
     pattern_of_record : ndarray of int64, shape (n_records,)
         Position of each record's pattern in ``patterns``, or -1: a left-over record, fully
-        suppressed although fewer than k records are left over.
+        suppressed although fewer than k records, or entities, are left over.
     """
 
     patterns: PatternSet
@@ -69,6 +75,7 @@ def greedy(
     patterns: PatternSet,
     k: int,
     *,
+    entities: AnyIntArray | None = None,
     pulse: Pulse = UNLIMITED,
 ) -> Suppression:
     """Suppress cells so that every combination of kept cells occurs at least k times.
@@ -84,7 +91,10 @@ def greedy(
     patterns : PatternSet
         Allowed patterns of the m columns.
     k : int
-        Fewest records that share what is kept of them, at least 1.
+        Fewest records that share what is kept of them, at least 1; fewest entities, if these are
+        given.
+    entities : ndarray of int, shape (n_records,), optional
+        Whom each record is about, in [0, 2^31), if several can be about the same entity.
     pulse : Pulse
         Beaten before each pass over the records; what that raises ends the work.
 
@@ -109,6 +119,10 @@ def greedy(
     below, and if the pattern without stars is allowed, the number of suppressed cells is at most
     m times the optimum (Theorem 4, which needs that pattern and all weights equal).
 
+    Deviation: the paper has one record of each person. Where there are several, the k records that
+    share what is kept of them must be of k entities, and so fewer than k entities are left over,
+    possibly with more than k records. The bound on the optimum does not hold then.
+
     Cost: one pass over the row types that are left for each pattern. Each keeps a sum of random
     numbers for its cells, and patterns that share their first columns share partial sums. Row
     types are counted by the leading bits of the sum: where a count stays below k, so does that of
@@ -124,7 +138,10 @@ def greedy(
     ([0, 1, 0, 1, -1], 4)
     """
     types = checked_types(codes, patterns, k)
-    pattern_of_type = greedy_on_types(types, patterns, k, pulse=pulse)
+    of_types = None
+    if entities is not None:
+        of_types = EntitiesOfTypes.of(types.type_of_record, entities)
+    pattern_of_type = greedy_on_types(types, patterns, k, entities=of_types, pulse=pulse)
     n_left_over = int(types.counts[pattern_of_type == LEFT_OVER].sum())
     if n_left_over and not patterns.suppresses_fully:
         raise InfeasibleError(
@@ -171,6 +188,7 @@ def greedy_on_types(
     patterns: PatternSet,
     k: int,
     *,
+    entities: EntitiesOfTypes | None = None,
     pulse: Pulse = UNLIMITED,
 ) -> IntArray:
     """Choose a pattern for each row type; see :func:`greedy`.
@@ -180,6 +198,8 @@ def greedy_on_types(
     types : RowTypes
     patterns : PatternSet
     k : int
+    entities : EntitiesOfTypes, optional
+        Counted instead of records.
     pulse : Pulse
 
     Returns
@@ -189,9 +209,11 @@ def greedy_on_types(
     """
     pattern_of_type = np.full(types.counts.size, LEFT_OVER)
     left = np.arange(types.counts.size)
-    counts = types.counts.astype(np.float64)  # as bincount adds them; exact below 2^53
+    # Row types may have entities in common: a group has at most as many as their counts add up to.
+    counted = types.counts if entities is None else entities.counts
+    counts = counted.astype(np.float64)  # as bincount adds them; exact below 2^53
     sums = _KeptSums(_random_cells(types.codes))
-    n_types, n_records = left.size, types.n_records
+    n_types, n_records = left.size, int(counted.sum())
     for position, kept in enumerate(~patterns.stars):
         if n_records < k:
             break
@@ -204,7 +226,11 @@ def greedy_on_types(
         if not maybe.size:
             continue
         group = identical_rows(types.codes[left[maybe]][:, kept])
-        taken = maybe[np.bincount(group, counts[maybe])[group] >= k]
+        if entities is None:
+            sizes = np.bincount(group, counts[maybe])
+        else:
+            sizes = entities.of_groups(left[maybe], group)
+        taken = maybe[sizes[group] >= k]
         pattern_of_type[left[taken]] = position
         n_types -= taken.size
         n_records -= int(counts[taken].sum())

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.ground.arrays import AnyIntArray, IntArray
+from kanon_db.algorithms.ground.distinct import distinct
 from kanon_db.algorithms.ground.sort_keys import sort_keys
 from kanon_db.errors import InvalidParameterError
 
@@ -77,6 +78,62 @@ class RowTypes:
     def n_records(self) -> int:
         """Number of records of all types."""
         return self.type_of_record.size
+
+
+@dataclass(frozen=True, eq=False)
+class EntitiesOfTypes:
+    """Whom the records of each row type are about, where several can be about the same entity.
+
+    Parameters
+    ----------
+    types, entities : ndarray of int64, shape (p,)
+        The distinct pairs of a row type and an entity that one of its records is about.
+    counts : ndarray of int64, shape (t,)
+        Entities of each row type, at least 1.
+
+    Examples
+    --------
+    >>> entities = EntitiesOfTypes.of(np.array([0, 1, 1, 1]), np.array([5, 5, 5, 3]))
+    >>> entities.counts.tolist(), entities.of_groups(np.array([0, 1]), np.array([0, 0])).tolist()
+    ([1, 2], [2])
+    """
+
+    types: IntArray
+    entities: IntArray
+    counts: IntArray
+
+    @classmethod
+    def of(cls, type_of_record: IntArray, entities: AnyIntArray) -> EntitiesOfTypes:
+        """Find the entities of each row type.
+
+        Parameters
+        ----------
+        type_of_record, entities : ndarray of int, shape (n_records,)
+            Row types, numbered from 0 without gaps, and entities in [0, 2^31).
+        """
+        n_entities = int(entities.max(initial=0)) + 1
+        pairs = distinct(type_of_record * n_entities + entities)
+        types, entities_of_pairs = np.divmod(pairs, n_entities)
+        return cls(types, entities_of_pairs, np.bincount(types))
+
+    def of_groups(self, types: IntArray, group: IntArray) -> IntArray:
+        """Count the entities of each group of row types.
+
+        Parameters
+        ----------
+        types, group : ndarray of int64, shape (q,)
+            Some row types, and the group of each, numbered from 0 without gaps.
+
+        Returns
+        -------
+        ndarray of int64, shape (n_groups,)
+        """
+        group_of_type = np.full(self.counts.size, -1)
+        group_of_type[types] = group
+        group_of_pair = group_of_type[self.types]
+        inside = group_of_pair >= 0
+        found = EntitiesOfTypes.of(group_of_pair[inside], self.entities[inside])
+        return found.counts
 
 
 def identical_rows(codes: IntArray) -> IntArray:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from kanon_db.catalog.entries import Publication
 from kanon_db.counting.layout import RowView
 from kanon_db.publications.results import Check, Examination
+from kanon_db.publications.rows.digest import check_digest
 from kanon_db.publications.rows.view import CellTable
 from kanon_db.session import Session, fetch_one
 from kanon_db.session.settings import grouping_by_hash
-from kanon_db.transfer.labels import fixed_labels
 
 
 def examine_freeform(session: Session, view: RowView, publication: Publication) -> Examination:
@@ -48,35 +48,14 @@ def examine_freeform(session: Session, view: RowView, publication: Publication) 
                 f"{found['records']} records",
                 holds=found["records"] == publication.records,
             ),
-            _check_digest(session, view, publication.layout["digest"]),
+            check_digest(
+                session,
+                view,
+                publication.layout["digest"],
+                "the rows are those whose matches were checked when they were published",
+            ),
         ],
         {"records": found["records"], "distinct_rows": found["rows"]},
-    )
-
-
-def digest_rows(session: Session, view: RowView) -> str:
-    """Return a number that depends on all rows, but not on their order.
-
-    It is the sum of 64 bits of each row's SHA-256: a change of any row changes it, except by a
-    negligible chance.
-    """
-    with fixed_labels(session):
-        found = fetch_one(
-            session,
-            "SELECT coalesce(sum(('x' || left(encode(hash, 'hex'), 16))::bit(64)::int8), 0)::text"
-            " AS digest FROM (SELECT sha256(convert_to(format('%s', published), 'UTF8')) AS hash"
-            f" FROM {view.view} AS published) AS hashed",
-        )
-    return str(found["digest"])
-
-
-def _check_digest(session: Session, view: RowView, digest: str) -> Check:
-    same = digest_rows(session, view) == digest
-    return Check(
-        "the rows are those whose matches were checked when they were published",
-        "the same digest",
-        f"{'the same' if same else 'another'} digest",
-        holds=same,
     )
 
 

@@ -18,10 +18,11 @@ from kanon_db.algorithms.ground.arrays import CodeArray
 from kanon_db.algorithms.recoding import Ranges, Sets
 from kanon_db.metrics.freeform import measure
 from kanon_db.publications.freeform import methods
-from kanon_db.publications.freeform.examine import check_cells, digest_rows, examine_freeform
+from kanon_db.publications.freeform.examine import check_cells, examine_freeform
 from kanon_db.publications.freeform.request import FreeformRequest
 from kanon_db.publications.kind import Found, Job, Written, run_method
 from kanon_db.publications.results import Check
+from kanon_db.publications.rows.digest import digest_rows
 from kanon_db.publications.rows.recoding import RecodedRows, loss_metrics
 from kanon_db.publications.rows.view import RowKind
 from kanon_db.randomness import SecureRandom

@@ -78,6 +78,11 @@ class ClassConstraints:
         relative = self.privacy is not None and self.privacy.theta is not None
         return self.t is not None or relative
 
+    @property
+    def counts_records(self) -> bool:
+        """Whether they compare distributions of records, which are not those of entities."""
+        return self.entropy_l is not None or self.depends_on_frequencies
+
     def of(self, values: DistinctValues, codes: CodeArray) -> Constraint:
         """Apply them to a table.
 

@@ -7,11 +7,12 @@ from typing import Final
 
 import numpy as np
 
-from kanon_db.algorithms.generalization import enforce, recommend, refine, suppress
+from kanon_db.algorithms.generalization import enforce, one_of_each, recommend, refine, suppress
 from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.algorithms.recoding import Constraint, cells_of_classes
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.catalog.sources import require_sensitive
+from kanon_db.errors import InvalidParameterError
 from kanon_db.metrics.generalization import measure
 from kanon_db.publications.generalized import methods
 from kanon_db.publications.generalized.constraints import ClassConstraints
@@ -20,8 +21,9 @@ from kanon_db.publications.generalized.request import GeneralizedRequest
 from kanon_db.publications.kind import Found, Job, Written, run_method
 from kanon_db.publications.results import Check
 from kanon_db.publications.rows.attack import Bounds
+from kanon_db.publications.rows.entities import CountedRows, counted_layout, counted_parameters
 from kanon_db.publications.rows.recoding import RecodedRows, loss_metrics
-from kanon_db.publications.rows.view import RowKind
+from kanon_db.publications.rows.view import CellTable, RowKind
 from kanon_db.transfer.snapshot import DistinctValues, distinct_values, read_codes
 
 
@@ -32,8 +34,14 @@ class Generalized(RowKind):
     -----
     **Source:** [OB]; see the modules of :mod:`kanon_db.algorithms.generalization`. Ranges and sets
     are as tight as the values of their class allow.
+
+    Deviation: the paper has one record of each person. Where there are several, each class has
+    records of k entities, and thresholds are for the share of a class's entities that have a value
+    in any of their records there. Distinct l-diversity counts values, as always. Constraints that
+    compare distributions of records (entropy, t-closeness, theta) are refused.
     """
 
+    counts_entities = True
     examine_rows = staticmethod(examine_generalized)
 
     def prepare(self, request: GeneralizedRequest, source: Source) -> None:
@@ -50,8 +58,13 @@ class Generalized(RowKind):
         job, method = _chosen(job, microdata.n_records)
         pulse = job.pulse(request.options.time_limit)
         session.step(f"searching classes: {method}")
-        found = run_method(methods, job, microdata, pulse, method)
-        classes: IntArray = found.result
+        searched, place = microdata, None
+        if job.entities is not None:
+            searched, place = one_of_each(microdata, job.entities.codes)
+        found = run_method(methods, job, searched, pulse, method)
+        classes: IntArray = found.result if place is None else found.result[place]
+        # What is optimal for fewer records need not be so for all of them.
+        proof = found.proof if place is None else None
         if constraint is not None:
             session.step("enforcing the constraints")
             classes = enforce(
@@ -69,7 +82,7 @@ class Generalized(RowKind):
                 microdata, classes, request.k, request.max_suppressed,
                 constraint=constraint, pulse=pulse,
             ).class_of_record  # fmt: skip
-        return Found((rows, classes), found.proof, method)
+        return Found((rows, classes), proof, method)
 
     def write(self, job: Job[GeneralizedRequest], found: Found) -> Written:
         """Write cells and rows; check that each original value lies within its cell."""
@@ -84,9 +97,10 @@ class Generalized(RowKind):
         dense[published] = numbered
         table = rows.write(cells_of_classes(rows.microdata, dense), dense)
         outside = rows.count_outside(table, dense)
+        times = "times" if job.entities is None else "times, for as many different people"
         guarantee = (
             f"{request.k}-anonymity: every combination of generalized quasi-identifiers occurs at"
-            f" least {request.k} times"
+            f" least {request.k} {times}"
         )
         if request.constraints is not None:
             guarantee += _guarantee_of_constraints(job, rows, request.constraints)
@@ -102,9 +116,10 @@ class Generalized(RowKind):
             guarantee,
             [rows.view.view],
             closed=[rows.view.rows],
-            checks=[inside],
+            checks=[inside, *_count_entities(job, rows, table, dense)],
             metrics=loss_metrics(job.source, measured, gcp_ob=measured.ob_gcp),
-            parameters={"suppressed": measured.n_suppressed},
+            parameters={"suppressed": measured.n_suppressed, **counted_parameters(job)},
+            layout=counted_layout(job, rows.view),
         )
         return rows.finish(table, written)
 
@@ -121,9 +136,10 @@ def _guarantee_of_constraints(
     job: Job[GeneralizedRequest], rows: RecodedRows, constraints: ClassConstraints
 ) -> str:
     """Say what holds in each class, for whom, and where it says nothing, as the view shows it."""
+    counting = ", counting people," if job.entities is not None and constraints.privacy else ","
     guarantee = (
-        f", with {constraints} in each, which bounds inferences by readers who do not know how"
-        " classes were formed"
+        f", with {constraints} in each{counting} which bounds inferences by readers who do not know"
+        " how classes were formed"
     )
     exposure = measure_thresholds(job.session, rows.view, constraints, str(job.source.sensitive))
     if exposure is not None and exposure["unbounded"]:
@@ -140,15 +156,44 @@ def _constraint(job: Job[GeneralizedRequest]) -> Constraint | None:
     ------
     IneligibleError
         When no classes at all can satisfy them.
+    InvalidParameterError
+        When they count records, of which several are about the same entity.
     """
-    wanted = job.request.constraints
+    wanted, entities = job.request.constraints, job.entities
     if wanted is None:
-        return None
+        if entities is None:
+            return None
+        nothing = np.zeros(entities.codes.size, dtype=np.int64)
+        return Constraint(nothing, 1, entities=entities.codes, least_entities=job.request.k)
+    if entities is not None and wanted.counts_records:
+        raise InvalidParameterError(
+            "entropy_l, t and theta count records, and several records are about the same entity",
+            detail="somebody with many records would count many times",
+            hint="use l, or thresholds that do not depend on frequencies: default, values, base",
+        )
     sensitive = distinct_values(job.snapshot, job.types[str(job.source.sensitive)])
     constraint = wanted.of(sensitive, read_codes(job.snapshot, [sensitive])[:, 0])
+    if entities is not None:
+        constraint = replace(constraint, entities=entities.codes, least_entities=job.request.k)
     constraint.check_eligible()
     sensitive.drop()
     return constraint
+
+
+def _count_entities(
+    job: Job[GeneralizedRequest], rows: RecodedRows, table: CellTable, classes: IntArray
+) -> list[Check]:
+    """Check what is promised about entities, which the view does not show."""
+    if job.entities is None:
+        return []
+    constraints = job.request.constraints
+    privacy = None if constraints is None else constraints.privacy
+    counted = CountedRows.of(job, rows.view, table, classes, with_sensitive=privacy is not None)
+    checks = counted.check(job.request.k)
+    if privacy is not None:
+        checks.append(counted.check_exposure(privacy))
+    counted.drop()
+    return checks
 
 
 def _chosen(job: Job[GeneralizedRequest], n_records: int) -> tuple[Job[GeneralizedRequest], str]:

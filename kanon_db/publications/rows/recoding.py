@@ -59,7 +59,7 @@ class RecodedRows:
         microdata, columns = read_microdata(
             job.snapshot, job.source, job.types, weights_of(job.source, weights)
         )
-        layout = layout_of(job.source, job.types, [column.cell for column in columns])
+        layout = layout_of(job.source, [column.cell for column in columns])
         view = RowView.of(job.session, job.schema, job.request.publication, layout)
         return cls(microdata, view, layout, job, columns)
 
@@ -97,7 +97,7 @@ class RecodedRows:
         for column in self._columns:
             column.values.drop()
         self._job.session.fetch(f"DROP TABLE {table.table}")
-        finish_rows(self._job.session, self.view, self.layout)
+        finish_rows(self._job, self.view)
         return replace(written, layout={**self.layout, **written.layout})
 
 

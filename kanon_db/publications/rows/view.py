@@ -21,6 +21,7 @@ from kanon_db.publications.kind import Job, Kind, Target
 from kanon_db.publications.relations import check_relations
 from kanon_db.publications.results import Attack, Check, Examination
 from kanon_db.publications.rows.attack import Bounds, attack_rows, read_rows
+from kanon_db.publications.rows.digest import check_digest
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session, fetch_one
 from kanon_db.session.settings import roomy
@@ -37,7 +38,7 @@ class CellTable:
 
 
 class RowKind(Kind):
-    """A kind that publishes all columns but the identifiers, in a materialized view."""
+    """A kind that publishes all columns whose role allows it, in a materialized view."""
 
     suffixes = ROW_SUFFIXES
     examine_rows: Callable[[Session, RowView, Publication], Examination]
@@ -49,9 +50,9 @@ class RowKind(Kind):
         """Refuse weights of columns that are not quasi-identifiers."""
         weights_of(source, request.weights)
 
-    def columns(self, source: Source, types: Mapping[str, ColumnType]) -> list[str]:
-        """Read all columns but the identifiers."""
-        return [column for column in types if column not in source.identifiers]
+    def columns(self, source: Source, types: Mapping[str, ColumnType]) -> list[str]:  # noqa: ARG002
+        """Read only what is published."""
+        return source.published
 
     def examine(
         self,
@@ -67,7 +68,11 @@ class RowKind(Kind):
         if not all(check.holds for check in relations):
             return Examination(relations, {})
         examined = self.examine_rows(session, view, publication)
-        return Examination([*relations, *examined.checks], examined.metrics)
+        checks = [*relations, *examined.checks]
+        if publication.parameters.get("counts_entities"):
+            promise = "the rows are those whose entities were counted when they were published"
+            checks.append(check_digest(session, view, publication.layout["digest"], promise))
+        return Examination(checks, examined.metrics)
 
     def bounds(self, publication: Publication, sensitive: DistinctValues) -> Bounds:  # noqa: ARG002
         """Return what the guarantee says about sensitive values; k-anonymity says nothing."""
@@ -88,17 +93,19 @@ class RowKind(Kind):
 
 
 def check_k(job: Job[Any], k: int) -> None:
-    """Refuse a k that is larger than the table.
+    """Refuse a k that is larger than the table, or than the number of entities in it.
 
     Raises
     ------
     InvalidParameterError
     """
-    n_records = job.snapshot.n_records
-    if k > n_records:
+    what, number = "records", job.snapshot.n_records
+    if job.entities is not None:
+        what, number = "entities", job.entities.number
+    if k > number:
         raise InvalidParameterError(
-            "k must not exceed the number of records",
-            detail=f"{job.source.relation}: k = {k}, n_records = {n_records}",
+            f"k must not exceed the number of {what}",
+            detail=f"{job.source.relation}: k = {k}, n_{what} = {number}",
             hint="lower k",
         )
 
@@ -127,24 +134,20 @@ def weights_of(
 
 
 def layout_of(
-    source: Source,
-    types: Mapping[str, ColumnType],
-    cells: Sequence[str],
-    *,
-    with_pattern: bool = False,
+    source: Source, cells: Sequence[str], *, with_pattern: bool = False
 ) -> dict[str, Any]:
     """Choose the layout of a publication, which the catalog keeps for :meth:`RowView.of`.
 
     Parameters
     ----------
-    types : mapping of str to ColumnType
-        All columns of the source, in their order, which the view keeps.
+    source : Source
+        The view keeps the order of its columns.
     cells : sequence of str
         ``range``, ``set`` or ``value`` for each quasi-identifier.
     with_pattern : bool
         Whether an extra column says which cells of a row are suppressed.
     """
-    columns = [column for column in types if column not in source.identifiers]
+    columns = source.published
     layout: dict[str, Any] = {
         "quasi_identifiers": [
             {"name": name, "cell": cell}
@@ -193,15 +196,15 @@ def write_row_view(
     )
 
 
-def finish_rows(session: Session, view: RowView, layout: Mapping[str, Any]) -> None:
-    """Gather the planner's statistics, and warn of columns that are published as they are."""
-    session.step("gathering statistics")
-    session.fetch(f"ANALYZE {view.view}")
-    unchanged = [column for column in layout["others"] if column != layout["sensitive"]]
-    if unchanged:
-        session.warn(  # such a column may still identify people
-            "columns that are neither identifiers nor quasi-identifiers are published unchanged:"
-            f" {', '.join(unchanged)}"
+def finish_rows(job: Job[Any], view: RowView) -> None:
+    """Gather the planner's statistics, and warn of columns that may be missed."""
+    job.session.step("gathering statistics")
+    job.session.fetch(f"ANALYZE {view.view}")
+    missed = job.source.without_role
+    if missed:
+        job.session.warn(
+            f"columns without a role are not published: {', '.join(missed)}; those that are to be"
+            " published as they are must be registered as insensitive"
         )
 
 

@@ -14,6 +14,7 @@ from kanon_db.catalog.entries import Source
 from kanon_db.counting.layout import RowView
 from kanon_db.metrics.suppression import usefulness_loss
 from kanon_db.publications.kind import Found, Job, Written, run_method
+from kanon_db.publications.rows.entities import CountedRows, counted_layout, counted_parameters
 from kanon_db.publications.rows.view import (
     CellTable,
     RowKind,
@@ -39,8 +40,10 @@ class Suppressed(RowKind):
     -----
     **Source:** [PG] Sections 1 and 2. A kept cell is published as the first of the values that
     are equal for its type; otherwise 1.0 and 1.00 would distinguish two rows of a class.
+    Where several records are about the same entity, k entities share what is kept of them.
     """
 
+    counts_entities = True
     examine_rows = staticmethod(examine_suppressed)
 
     def prepare(self, request: SuppressedRequest, source: Source) -> None:
@@ -58,7 +61,11 @@ class Suppressed(RowKind):
             distinct_values(job.snapshot, job.types[column])
             for column in job.source.quasi_identifiers
         ]
-        data = CodedRows(read_codes(job.snapshot, values), _allowed(job.request, job.source))
+        data = CodedRows(
+            read_codes(job.snapshot, values),
+            _allowed(job.request, job.source),
+            None if job.entities is None else job.entities.codes,
+        )
         job.session.step("choosing patterns")
         found = run_method(methods, job, data)
         return Found((data, values, found.result), found.proof)
@@ -70,9 +77,7 @@ class Suppressed(RowKind):
         values: list[DistinctValues]
         suppression: Suppression
         data, values, suppression = found.result
-        layout = layout_of(
-            source, job.types, ["value"] * len(source.quasi_identifiers), with_pattern=True
-        )
+        layout = layout_of(source, ["value"] * len(source.quasi_identifiers), with_pattern=True)
         view = RowView.of(session, job.schema, request.publication, layout)
         pattern = suppression.pattern_of_record
         with_all = request.options.left_over == "publish"
@@ -85,13 +90,19 @@ class Suppressed(RowKind):
         metrics = _loss(source, values, codes, shown)
         if request.weights is not None or data.patterns.cost_unit != 1:
             metrics["suppression_cost"] = float(shown.cost)
+        checks = []
+        if job.entities is not None:
+            counted = CountedRows.of(job, view, cells, cell_of_record)
+            checks = counted.check(request.k)
+            counted.drop()
         session.fetch(f"DROP TABLE {cells.table}")
         for column in values:
             column.drop()
-        finish_rows(session, view, layout)
+        finish_rows(job, view)
+        times = "times" if job.entities is None else "times, for as many different people"
         guarantee = (
             f"{request.k}-anonymity by suppression: every combination of kept quasi-identifiers"
-            f" occurs at least {request.k} times"
+            f" occurs at least {request.k} {times}"
         )
         if suppression.n_left_over:
             guarantee += f"; {suppression.n_left_over} left-over records are "
@@ -105,12 +116,14 @@ class Suppressed(RowKind):
             guarantee,
             [view.view],
             closed=[view.rows],
-            layout=layout,
+            layout={**layout, **counted_layout(job, view)},
+            checks=checks,
             metrics=metrics,
             parameters={
                 "patterns": None if is_any else list(data.patterns.texts),
                 "left_over": request.options.left_over,
                 "suppressed": pattern.size - published.size,
+                **counted_parameters(job),
             },
         )
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kanon_db.algorithms import suppression
-from kanon_db.algorithms.ground.arrays import CodeArray
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
 from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.algorithms.suppression import PatternSet
+from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.kind import Found
 from kanon_db.publications.suppressed.request import SuppressedRequest
 from kanon_db.randomness import SecureRandom
@@ -21,16 +22,30 @@ class CodedRows:
     ----------
     codes : ndarray of int32, shape (n_records, m)
     patterns : PatternSet
+    entities : ndarray of int, shape (n_records,), or None
+        Whom each record is about, if several can be about the same entity.
     """
 
     codes: CodeArray
     patterns: PatternSet
+    entities: AnyIntArray | None = None
 
 
 def greedy(data: CodedRows, request: SuppressedRequest, pulse: Pulse) -> Found:
     """Try one pattern after another, the cheapest first."""
-    found = suppression.greedy(data.codes, data.patterns, request.k, pulse=pulse)
-    if request.options.left_over == "join":
+    left_over = request.options.left_over
+    if data.entities is not None and left_over != "withhold":
+        raise InvalidParameterError(
+            "left-over records can only be left out where several records are about the same"
+            " entity",
+            detail=f'left_over is "{left_over}": fewer than k entities are left over, possibly with'
+            " more than k records",
+            hint="leave out left_over, or publish a view with one record of each entity",
+        )
+    found = suppression.greedy(
+        data.codes, data.patterns, request.k, entities=data.entities, pulse=pulse
+    )
+    if left_over == "join":
         found = suppression.join_left_over(
             data.codes, found, request.k, SecureRandom(), pulse=pulse
         )
@@ -38,7 +53,13 @@ def greedy(data: CodedRows, request: SuppressedRequest, pulse: Pulse) -> Found:
 
 
 def optimal(data: CodedRows, request: SuppressedRequest, pulse: Pulse) -> Found:
-    """Find the suppression of least cost."""
+    """Find the suppression of least cost, where there is one record of each person."""
+    if data.entities is not None:
+        raise InvalidParameterError(
+            "the method optimal counts records, and several records are about the same entity",
+            detail="its integer program says how many records, not whose, share what they keep",
+            hint="use the method greedy, or publish a view with one record of each entity",
+        )
     found = suppression.optimal(
         data.codes, data.patterns, request.k, pulse=pulse.within(request.options.time_limit)
     )

@@ -133,3 +133,25 @@ def test_refine_refuses_classes_that_break_the_constraint() -> None:
     assert caught.value.detail == "3 classes violate it"
     with pytest.raises(InvalidParameterError, match="must have a sensitive value"):
         refine(table, VALUES, 2, random=random, constraint=Constraint(VALUES[:3], 3, l=1))
+
+
+def test_an_entity_counts_once_for_each_of_its_values() -> None:
+    # Entity 0 has value 0 in three records; entities 1 and 2 have value 1 in one.
+    entities, values = np.array([0, 0, 0, 1, 2]), np.array([0, 0, 0, 1, 1])
+    third = FPrimePrivacy((Fraction(1, 3), Fraction(1)))
+    constraint = Constraint(values, 2, f_prime=third, entities=entities, least_entities=3)
+    assert constraint.holds_for([0, 0, 0, 0, 0]).tolist() == [True]
+    assert constraint.holds_for([0, 1, 1, 0, 0]).tolist() == [True, False]
+    assert constraint.restricted_to(np.array([0, 3, 4])).holds_for([0, 0, 0]).all()
+    assert not constraint.restricted_to(np.array([0, 1, 3])).holds_for([0, 0, 0]).any()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"entropy_l": Fraction(2)}, {"t": Fraction(1, 2)}, {"least_entities": 0},
+     {"entities": VALUES[:3]}, {"entities": None}],
+)  # fmt: skip
+def test_entities_are_counted_for_all_or_not_at_all(given: dict[str, object]) -> None:
+    whole = {"entities": VALUES, "least_entities": 2, **given}
+    with pytest.raises(InvalidParameterError):
+        Constraint(VALUES, 3, **whole)  # type: ignore[arg-type]

@@ -1,0 +1,130 @@
+"""Roles of columns that are allowed, and yet probably a mistake: they bring a warning."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from kanon_db.catalog.entries import Source
+from kanon_db.errors import DatabaseError, SchemaMismatchError
+from kanon_db.session.protocol import Session, fetch_one
+from kanon_db.transfer.columns import Relation, check_comparable
+
+_MOST_UNIQUE: Final = 0.1
+"""From this share of unique values on, a column is nearly unique.
+
+One person in ten is then singled out by this column alone. In twelve public tables of microdata
+(of 1,473 to 1,414,593 records), case numbers, sampling weights and exact incomes have 24 % to 48 %
+of unique values, and all other columns at most 6 %.
+"""
+
+_MOST_RECORDS: Final = 1_000_000
+"""As many are looked at, so that registering never takes long."""
+
+_STOPPED: Final = ("40", "57")
+"""Classes of SQLSTATE that end the whole operation: a conflict, or a cancel."""
+
+_WORDS: Final = frozenset(
+    "fax iban imei ip login mail mobile nhs nin passport photo signature ssn street url".split()
+)
+_PARTS: Final = ("name", "email", "phone", "address", "adresse", "telefon", "socialsecurity")
+
+
+def warn_of_roles(session: Session, source: Source) -> None:
+    """Warn of roles that are probably mistakes: by the columns' names, and by their values.
+
+    Parameters
+    ----------
+    session : Session
+    source : Source
+        Values of its columns are only counted. If they cannot be read, that is warned of, too.
+    """
+    if source.without_role:
+        session.warn(
+            f"columns without a role are not published: {_listed(source.without_role)}; name those"
+            " that are to be published as they are as insensitive"
+        )
+    shown_by_buckets = [] if source.sensitive is None else source.quasi_identifiers
+    named = [column for column in source.insensitive if looks_identifying(column)]
+    unique = _nearly_unique(session, source.relation, [*shown_by_buckets, *source.insensitive])
+    for column in shown_by_buckets:
+        if column in unique:
+            session.warn(
+                f'quasi-identifier "{column}" is nearly unique ({unique[column]:.0%} of its values'
+                " occur once): buckets show quasi-identifiers as they are, so that whoever knows"
+                " this one finds a person's row, and reads all the others; make it an identifier,"
+                " leave it without a role, or publish generalized rows instead"
+            )
+    for column in source.insensitive:
+        if column in named:
+            session.warn(
+                f'insensitive column "{column}" has a name like a column that identifies people,'
+                " and will be published as it is; if it does, register it as an identifier"
+            )
+        elif column in unique:
+            session.warn(
+                f'insensitive column "{column}" is nearly unique ({unique[column]:.0%} of its'
+                " values occur once), and will be published as it is: whoever knows somebody's"
+                " value finds that person's row; make it an identifier or a quasi-identifier"
+            )
+
+
+def looks_identifying(column: str) -> bool:
+    """Tell whether a column's name is one that columns of names, numbers or addresses have.
+
+    Examples
+    --------
+    >>> [looks_identifying(name) for name in ("lastName", "e_mail", "home-phone", "weekly_hours")]
+    [True, True, True, False]
+    """
+    words = [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", column)]
+    whole = "".join(words)
+    return not _WORDS.isdisjoint(words) or any(part in whole for part in _PARTS)
+
+
+def _nearly_unique(
+    session: Session, relation: Relation, columns: Sequence[str]
+) -> dict[str, float]:
+    """Return the share of unique values of each column of which that is too large."""
+    compared = [column for column in columns if _is_comparable(session, relation, column)]
+    if not compared:
+        return {}
+    session.step("looking for columns that identify people")
+    names = [session.identifier(column) for column in compared]
+    shares = ", ".join(
+        "(SELECT coalesce(count(*) FILTER (WHERE n = 1) / nullif(sum(n), 0), 0)::float8"
+        f" FROM (SELECT count(*) AS n FROM taken GROUP BY {name}) AS counted)"
+        for name in names
+    )
+    try:
+        with session.savepoint():
+            found = fetch_one(  # the source, which may be a view, is read once
+                session,
+                f"WITH taken AS MATERIALIZED (SELECT {', '.join(names)}"
+                f" FROM {relation.quoted(session)} LIMIT {_MOST_RECORDS})"
+                f" SELECT ARRAY[{shares}] AS shares",
+            )
+    except DatabaseError as error:
+        if error.sqlstate.startswith(_STOPPED):
+            raise
+        # The server's message may quote data: a view runs other people's code.
+        session.warn(
+            f"{relation} cannot be read (SQLSTATE {error.sqlstate}), so it is not known whether"
+            " some of its columns are nearly unique"
+        )
+        return {}
+    shares_of = zip(compared, found["shares"], strict=True)
+    return {column: share for column, share in shares_of if share >= _MOST_UNIQUE}
+
+
+def _is_comparable(session: Session, relation: Relation, column: str) -> bool:
+    try:
+        check_comparable(session, relation, [column])
+    except SchemaMismatchError:
+        return False
+    return True
+
+
+def _listed(columns: Sequence[str]) -> str:
+    return ", ".join(f'"{column}"' for column in columns)

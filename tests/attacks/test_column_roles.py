@@ -1,0 +1,165 @@
+"""Columns show only what their role allows, and k rows of one person are not k people.
+
+Each test is named after the finding that it keeps from coming back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+
+import pytest
+
+from kanon_db.errors import InUseError, InvalidParameterError
+from kanon_db.publications.registry import KINDS
+from tests.integration.parties import (
+    Functions,
+    Package,
+    Parties,
+    columns_of,
+    create_table,
+    fetch,
+    remains,
+    sqlstate_of,
+    value,
+)
+
+INVALID = InvalidParameterError.sqlstate
+ASKED = {"buckets": {"privacy": '{"l": 2}'}}
+COLUMNS = "visit int, patient text, age int, sex text, note text, ward text, sick text"
+
+# One patient was there five times; all others came once, and are of other ages.
+VISITS = [(i, "patient 0", 30, "f", f"note {i}", f"ward {i % 2}", "flu") for i in range(5)] + [
+    (i, f"patient {i}", 40 + i % 20, "fm"[i % 2], f"note {i}", f"ward {i % 2}", f"d{i % 4}")
+    for i in range(5, 65)
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def visits(parties: Parties) -> None:
+    create_table(parties.publisher, "data.visits", COLUMNS, VISITS)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(parties: Parties) -> Iterator[None]:
+    yield
+    for name in Functions(parties.publisher).publications():
+        Functions(parties.publisher).drop(name)
+    assert remains(parties.admin) == []
+
+
+def register(parties: Parties, **given: object) -> None:
+    Functions(parties.publisher).register("data.visits", ["age", "sex"], "sick", **given)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_column_without_a_role_is_published_by_no_kind(parties: Parties, kind: str) -> None:
+    """A note on a patient was in clear in every publication of rows."""
+    register(parties, insensitive=["ward"], identifiers=["patient"])
+    publish = Functions(parties.publisher).call
+    publish(f"publish_{kind}", "data.visits", "p", **ASKED.get(kind, {"k": 5}))
+    shown = {
+        column
+        for suffix in KINDS[kind].load().suffixes
+        for column in columns_of(parties.admin, f"published.p{suffix}")
+    }
+    assert not {"visit", "patient", "note"} & shown
+    assert ("ward" in shown) == (kind != "buckets")
+    assert {"age", "sex", "sick"} <= shown
+
+
+def test_an_insensitive_column_keeps_its_role_while_it_is_published(parties: Parties) -> None:
+    """Neither it nor another column changes its role: readers could tell what was hidden before."""
+    register(parties, insensitive=["ward"])
+    Functions(parties.publisher).suppress("data.visits", "p", k=5)
+    for given in (
+        {},
+        {"insensitive": ["ward", "note"]},
+        {"insensitive": ["ward"], "entity": "patient"},
+    ):
+        assert sqlstate_of(lambda: register(parties, **given)) == InUseError.sqlstate
+    register(parties, insensitive=["ward"])
+
+
+@pytest.mark.parametrize("call", ["generalize", "suppress"])
+def test_one_patient_with_k_rows_is_not_k_people(parties: Parties, call: str) -> None:
+    """The five rows of one patient made a class of their own, which names the only disease."""
+    register(parties, insensitive=["visit"], entity="patient")
+    publish = getattr(Functions(parties.publisher), call)
+    published = publish("data.visits", "p", k=5)
+    assert "5 times, for as many different people" in published["guarantee"]
+    assert people_of_classes(parties) >= 5
+    # The state before: without the entity, the patient's rows are taken for five people.
+    Functions(parties.publisher).drop("p")
+    register(parties, insensitive=["visit"])
+    published = publish("data.visits", "p", k=5)
+    assert "people" not in published["guarantee"]
+    assert people_of_classes(parties) == 1
+
+
+def people_of_classes(parties: Parties) -> int:
+    """The fewest patients of rows that look the same."""
+    patient_of = {visit: patient for visit, patient, *_ in VISITS}
+    classes = defaultdict(set)
+    for visit, row in fetch(
+        parties.analyst, "SELECT visit, to_jsonb(p) - 'visit' - 'sick' FROM published.p AS p"
+    ):
+        classes[json.dumps(row)].add(patient_of[visit])
+    return min(map(len, classes.values()))
+
+
+@pytest.mark.parametrize("kind", ["buckets", "freeform"])
+def test_kinds_that_count_records_refuse_several_of_one_patient(
+    parties: Parties, kind: str
+) -> None:
+    register(parties, entity="patient")
+    package = Package(parties.publisher).kanon
+    with pytest.raises(InvalidParameterError, match="several records are about") as refused:
+        getattr(package, f"publish_{kind}")("data.visits", "p", **ASKED.get(kind, {"k": 5}))
+    assert '1 of 61 entities in column "patient" have several records' in refused.value.detail
+    assert "patient 0" not in str(refused.value.detail)
+    once = "SELECT DISTINCT ON (patient) * FROM data.visits"
+    fetch(parties.publisher, f"CREATE OR REPLACE VIEW data.once AS {once}")
+    kanon = Functions(parties.publisher)
+    kanon.register("data.once", ["age", "sex"], "sick", entity="patient")
+    kanon.call(f"publish_{kind}", "data.once", "p", **ASKED.get(kind, {"k": 5}))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_record_of_nobody_is_refused(parties: Parties, kind: str) -> None:
+    """Rows whose patient is not known may all be one patient's."""
+    kanon = Functions(parties.publisher)
+    with_nulls = "SELECT nullif(patient, 'patient 7') AS patient, age, sex, sick FROM data.once"
+    fetch(parties.publisher, "CREATE OR REPLACE VIEW data.once AS"
+          " SELECT DISTINCT ON (patient) * FROM data.visits")  # fmt: skip
+    fetch(parties.publisher, f"CREATE OR REPLACE VIEW data.unknown AS {with_nulls}")
+    kanon.register("data.unknown", ["age", "sex"], "sick", entity="patient")
+    publish = lambda: kanon.call(
+        f"publish_{kind}", "data.unknown", "p", **ASKED.get(kind, {"k": 5})
+    )
+    assert sqlstate_of(publish) == INVALID
+
+
+@pytest.mark.parametrize("call", ["generalize", "suppress"])
+def test_rows_whose_patients_were_counted_cannot_be_changed_unseen(
+    parties: Parties, call: str
+) -> None:
+    """Readers cannot count patients: all that they can see is whether the rows are the same."""
+    register(parties, entity="patient")
+    getattr(Functions(parties.publisher), call)("data.visits", "p", k=5)
+    assert all(holds for *_, holds in Functions(parties.analyst).verify("p"))
+    (rows,) = (name for name in remains(parties.admin) if name.endswith("_row"))
+    fetch(parties.publisher, f"UPDATE {rows} SET sick = 'flu' WHERE sick = 'd1'")
+    fetch(parties.publisher, "REFRESH MATERIALIZED VIEW published.p")
+    failed = [check for check, *_, holds in Functions(parties.analyst).verify("p") if not holds]
+    assert failed == ["the rows are those whose entities were counted when they were published"]
+
+
+def test_the_entity_is_in_no_relation_and_no_text(parties: Parties) -> None:
+    register(parties, entity="patient")
+    Functions(parties.publisher).generalize("data.visits", "p", k=5)
+    entry = value(parties.analyst, "SELECT to_jsonb(p)::text FROM kanon.publications AS p")
+    verified = str(Functions(parties.analyst).verify("p"))
+    assert "patient" not in entry + verified
+    assert "61" not in verified
