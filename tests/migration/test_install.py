@@ -39,7 +39,7 @@ RELEASED = {
     "0002": "75ff40c99eb4090e785642a3a7f5edf74e8c2c9c14f6dba3cdf21642d59faa98",
     "0003": "cbca66cfae6966ced27721b8b22a70b97cc0dea779f445ef06693dfe722435f7",
     "0004": "c3f314446084a274948fb933ebc8390b5ab2c6ce585b696abd5c4e94bd7e5990",
-    "0004a": "14b036988af08ce274530023ed34e48d9e35407bc35b203ecdbfc2622a3ea78a",
+    "0005": "a4465d6f70eb08a42d43488dd8722b4664a9b20cea224ce2eaa46c712ab18a51",
 }
 """SHA-256 of every released migration: what is released is never edited, only followed."""
 

@@ -2,7 +2,7 @@
 
 from alembic import op
 
-revision = "0004a"
+revision = "0005"
 down_revision = "0004"
 
 
