@@ -291,6 +291,7 @@ class _Cutter:
         """Return a cell, tightened by as much as cuts were declined, and its sides if it is cut."""
         least = self._least
         while cut := best_cut(self._qi_codes, cell.records, least):
+            self._pulse.beat()
             is_lower = cut.holds(self._qi_codes[cell.records])
             sides = [self._cell(cell.records[side], cell.factor) for side in (is_lower, ~is_lower)]
             slack = min(cell.room.slack(side.counts, cell.counts) for side in sides)
