@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kanon_db.algorithms.bucketization import FPrimePrivacy, multi_size, two_size
+from kanon_db.algorithms.bucketization import FPrimePrivacy, cuts, multi_size, two_size
 from kanon_db.algorithms.bucketization import cells as cells_assignment
-from kanon_db.algorithms.bucketization import cuts
 from kanon_db.algorithms.bucketization.cells import CellAssignment, _Cutter, _Room, assign_in_cells
 from kanon_db.algorithms.bucketization.cuts import Cut, best_cut
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
@@ -207,6 +206,16 @@ def test_each_cut_that_is_looked_for_can_be_canceled(monkeypatch: pytest.MonkeyP
     cutter.cells()
     assert events.count("look") > 5
     assert ("look", "look") not in pairwise(events)
+
+
+def test_cells_of_records_that_have_nothing_in_common_lose_little() -> None:
+    """Cuts that split off a few of very many records must not tighten all others."""
+    random, n = np.random.default_rng(0), 20_000
+    qi_codes = np.column_stack([random.permutation(n) for _ in range(3)]).astype(np.int32)
+    privacy = FPrimePrivacy((Fraction(1, 3),) * 11)
+    found = assign((qi_codes, np.arange(n, dtype=np.int32) % 11, privacy), largest=50, least=50)
+    assert len(found.tightening) > 100
+    assert found.setting.msbs < 3  # 1.3 is the least, and it was 7.8
 
 
 @pytest.mark.parametrize(("factor", "slack"), [("3/2", 0), ("3/2", 3), ("9/8", 1)])
