@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kanon_db.algorithms.bucketization import FPrimePrivacy, multi_size, two_size
+from kanon_db.algorithms.bucketization import FPrimePrivacy, cuts, multi_size, two_size
 from kanon_db.algorithms.bucketization import cells as cells_assignment
 from kanon_db.algorithms.bucketization.cells import CellAssignment, _Cutter, _Room, assign_in_cells
-from kanon_db.algorithms.bucketization.cuts import best_cut
-from kanon_db.algorithms.ground.arrays import CodeArray
+from kanon_db.algorithms.bucketization.cuts import Cut, best_cut
+from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
+from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.randomness import SecureRandom
 from tests.attacks.posterior import tail
 from tests.profiles import examples
@@ -169,6 +171,51 @@ def test_cuts_of_codes_far_apart() -> None:
     found = best_cut(qi_codes, np.arange(4), 2)
     assert found is not None
     assert found.holds(qi_codes).tolist() == [True, False, True, False]
+
+
+def test_a_cut_of_many_attributes_does_not_take_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody could cancel it: the work grows with the square of their number."""
+    work = []
+
+    def looked_at(codes: CodeArray, *_: object) -> tuple[int, int]:
+        work.append(codes.shape[0] * codes.shape[1] ** 2)
+        return -1, -1
+
+    monkeypatch.setattr(cuts, "_best_cut", looked_at)
+    for n_qi in (1, 16, 40, 200):
+        best_cut(np.zeros((2**15, n_qi), np.int32), np.arange(2**15), 1)
+    assert max(work) <= 2**23
+
+
+def test_each_cut_that_is_looked_for_can_be_canceled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not only each cell: dozens of cuts of one cell may be declined."""
+    monkeypatch.setattr(_Cutter, "_declines", lambda *_: True)
+    events = []
+
+    def looked_for(codes: CodeArray, records: IntArray, least: int) -> Cut | None:
+        events.append("look")
+        return best_cut(codes, records, least)
+
+    monkeypatch.setattr(cells_assignment, "best_cut", looked_for)
+    codes = np.random.default_rng(0).integers(0, 3, 1000).astype(np.int32)
+    cutter = _Cutter(
+        np.arange(1000, dtype=np.int32)[:, np.newaxis], codes,
+        FPrimePrivacy((Fraction(1, 2),) * 3).tightened, 10, SecureRandom(), 1,
+        Pulse(heartbeat=lambda: events.append("beat")),
+    )  # fmt: skip
+    cutter.cells()
+    assert events.count("look") > 5
+    assert ("look", "look") not in pairwise(events)
+
+
+def test_cells_of_records_that_have_nothing_in_common_lose_little() -> None:
+    """Cuts that split off a few of very many records must not tighten all others."""
+    random, n = np.random.default_rng(0), 20_000
+    qi_codes = np.column_stack([random.permutation(n) for _ in range(3)]).astype(np.int32)
+    privacy = FPrimePrivacy((Fraction(1, 3),) * 11)
+    found = assign((qi_codes, np.arange(n, dtype=np.int32) % 11, privacy), largest=50, least=50)
+    assert len(found.tightening) > 100
+    assert found.setting.msbs < 3  # 1.3 is the least, and it was 7.8
 
 
 @pytest.mark.parametrize(("factor", "slack"), [("3/2", 0), ("3/2", 3), ("9/8", 1)])

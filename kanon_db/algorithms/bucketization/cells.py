@@ -24,6 +24,7 @@ Tightened: TypeAlias = Callable[[Fraction], FPrimePrivacy]
 
 _FACTORS: Final = tuple(map(Fraction, ("3/2", "5/4", "9/8", "17/16")))
 _MOST_CELLS: Final = 2500
+_MOST_UNEVEN: Final = 10
 _NOT_AT_RISK: Final = 2**60
 
 
@@ -116,7 +117,9 @@ def assign_in_cells(
        many more records of a value the tighter side could hold; if s < 0, always. Then another,
        more even cut is looked for. All thresholds inside the cell are from then on tightened by F,
        see :meth:`.FPrimePrivacy.tightened`; a factor F is used only if the cell can be put into
-       buckets under these.
+       buckets under these. If there is none, and if one side has fewer than a tenth of the
+       records, the cut is passed over, whatever the slack: that tells nothing, and a few records
+       are not worth that all others may be tightened.
 
     **Theorem.** Let all microdata that are consistent with the publication be equally likely
     before. Then the probability that a record of the bucket g has the value x, given the
@@ -124,10 +127,10 @@ def assign_in_cells(
 
     *Proof.* Fix the cells and the buckets, as sets of records and multisets of values. From them
     follow the histograms of all cells and of all cells that were cut; so also which cuts were
-    looked at, which were allowed by 1, the slack of each cut that was made, and with it the
-    probability that it was made. Settings follow from the histograms, and given these, which of
-    the records go where is drawn uniformly. All this is the same in every microdata D that is
-    consistent with the publication. What is not the same is the probability w(D) with which the
+    looked at, which were allowed by 1 or passed over, the slack of each cut that was made, and with
+    it the probability that it was made. Settings follow from the histograms, and given these,
+    which of the records go where is drawn uniformly. All this is the same in every microdata D that
+    is consistent with the publication. What is not the same is the probability w(D) with which the
     declined cuts were declined: a product of F^-max(0, s(D) + 1) over the declined cuts of cells
     that contain g. Swapping the values of two records of g changes the slack of a cut by at most
     1: each count of a side changes by at most 1, and which values are at risk follows from the
@@ -291,18 +294,20 @@ class _Cutter:
         """Return a cell, tightened by as much as cuts were declined, and its sides if it is cut."""
         least = self._least
         while cut := best_cut(self._qi_codes, cell.records, least):
+            self._pulse.beat()
             is_lower = cut.holds(self._qi_codes[cell.records])
             sides = [self._cell(cell.records[side], cell.factor) for side in (is_lower, ~is_lower)]
             slack = min(cell.room.slack(side.counts, cell.counts) for side in sides)
             if slack >= _NOT_AT_RISK:
                 return cell, sides
-            factor = self._usable_factor(cell)
+            smaller = min(side.records.size for side in sides)
+            is_even = smaller * _MOST_UNEVEN >= cell.records.size
+            factor = self._usable_factor(cell) if is_even else None
             if factor is not None:
                 if slack >= 0 and not self._declines(factor, slack):
                     return cell, sides
                 cell = self._cell(cell.records, cell.factor * factor)
             # The next cut is more even: what lies on its smaller side has more room.
-            smaller = min(side.records.size for side in sides)
             least = max(least, smaller) * 4 // 3 + 1
         return cell, []
 

@@ -10,6 +10,7 @@ import numpy as np
 from kanon_db.algorithms.ground.arrays import BoolArray, CodeArray, IntArray
 
 _MOST_LOOKED_AT = 2**15
+_MOST_COMPARED = 2**23  # records times attributes squared: some dozen milliseconds of work
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,8 @@ def best_cut(codes: CodeArray, records: IntArray, least: int) -> Cut | None:
     codes : ndarray of int32, shape (n_records, n_qi)
         Codes from 0, of ordered types in the type's order.
     records : ndarray of int64, shape (n,)
-        The records to divide, in an order that depends on their codes alone: of more than 32,768
-        only every so-many-th is looked at.
+        The records to divide, in an order that depends on their codes alone: of more than 32,768,
+        or 2^23 / n_qi² if that is less, only every so-many-th is looked at.
     least : int
         Fewest of the records on either side, at least 1.
 
@@ -59,7 +60,7 @@ def best_cut(codes: CodeArray, records: IntArray, least: int) -> Cut | None:
     sizes of the sides, as in L. Breiman et al., *Classification and Regression Trees*, 1984,
     chapter 4; there is no class to predict here, and all attributes count.
 
-    Cost: O(n n_qi²), at most 32,768 records.
+    Cost: O(n n_qi²) for the n records that are looked at, which is bounded.
 
     Examples
     --------
@@ -67,7 +68,8 @@ def best_cut(codes: CodeArray, records: IntArray, least: int) -> Cut | None:
     >>> best_cut(codes, np.arange(4), 1)
     Cut(attribute=0, last=1)
     """
-    stride = -(-records.size // _MOST_LOOKED_AT)
+    most = min(_MOST_LOOKED_AT, max(1, _MOST_COMPARED // codes.shape[1] ** 2))
+    stride = -(-records.size // most)
     looked_at = codes[records[::stride]]
     # Codes are few in a small set, however many there are in the table.
     kept = {
