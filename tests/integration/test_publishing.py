@@ -274,7 +274,7 @@ def test_listing_shows_what_is_readable(
     )
     assert row == (
         "buckets", "two_size", "data.people",
-        {"privacy": {"l": 2}, "max_bucket_size": 50, "assignment": "random", "options": {},
+        {"privacy": {"l": 2}, "max_bucket_size": 50, "assignment": "cells", "options": {},
          "readers": ["kanon_analyst"], "accept": {}},
         len(ROWS), parties.publisher.info.user,
     )  # fmt: skip

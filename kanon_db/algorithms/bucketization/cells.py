@@ -128,8 +128,9 @@ def assign_in_cells(
     *Proof.* Fix the cells and the buckets, as sets of records and multisets of values. From them
     follow the histograms of all cells and of all cells that were cut; so also which cuts were
     looked at, which were allowed by 1 or passed over, the slack of each cut that was made, and with
-    it the probability that it was made. Settings follow from the histograms, and given these,
-    which of the records go where is drawn uniformly. All this is the same in every microdata D that
+    it the probability that it was made. Settings follow from the histograms (of a search that ran
+    out of time, also from the speed of the machine), and given these, which of the records go where
+    is drawn uniformly. All this is the same in every microdata D that
     is consistent with the publication. What is not the same is the probability w(D) with which the
     declined cuts were declined: a product of F^-max(0, s(D) + 1) over the declined cuts of cells
     that contain g. Swapping the values of two records of g changes the slack of a cut by at most
