@@ -10,6 +10,7 @@ import kanon_db
 from kanon_db.declaration import (
     BOUND,
     EVERYBODY,
+    MAX_WEIGHT,
     NAMES,
     RELATION,
     TEXT,
@@ -46,7 +47,7 @@ class AttributeDescription:
     )  # fmt: skip
     lower: str | float | None = parameter(BOUND, "Least value of its domain.", default=None)
     upper: str | float | None = parameter(BOUND, "Largest value of its domain.", default=None)
-    weight: float = parameter(number(most=1e9), "What one of its cells costs.", default=1)
+    weight: float = parameter(number(most=MAX_WEIGHT), "What one of its cells costs.", default=1)
 
 
 def _read_attributes(given: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -20,6 +20,7 @@ from typing import Any
 from psycopg.conninfo import make_conninfo
 
 from kanon_db.cluster import host
+from kanon_db.cluster.trusted_path import read_start, require_trusted
 from kanon_db.errors import ServerError
 
 DATABASE = "kanon"
@@ -70,10 +71,8 @@ class Places:
     @property
     def major(self) -> int | None:
         """Major version of the data directory; None if there is no data directory yet."""
-        try:
-            return int((self.data / "PG_VERSION").read_text())
-        except FileNotFoundError:
-            return None
+        text = (read_start("PG_VERSION", self.data) or "").strip()
+        return int(text) if text.isdecimal() else None
 
     @property
     def dsn(self) -> str:
@@ -91,12 +90,15 @@ class ClusterFolder:
 
     Notes
     -----
-    If the caller is root, no file is ever written in a directory to which the server's OS user can
-    write, since that user could have put a link there.
+    Nobody but the caller and root can change the way to the folder, or what lies directly in it:
+    `require_trusted` refuses other folders before anything there is read or written. If the caller
+    is root, the server's OS user owns what is in the data directory and in the socket's, so nothing
+    is written there, and links in them are not followed.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = Path(path).resolve()
+        self._given = Path(path).absolute()
+        self.path = Path(os.path.realpath(path))
         self.digest = hashlib.sha256(os.fsencode(self.path)).hexdigest()[:16]
         self._shared_home = SHARED_HOME / self.digest
 
@@ -219,10 +221,14 @@ class ClusterFolder:
     def _open_lock(self) -> int:
         path = self.path / LOCK
         while True:
+            require_trusted(self._given)
             if not self.path.exists():
-                self.path.mkdir(parents=True, exist_ok=True)
-                # The server's OS user, if it is not the caller, must be able to pass through.
-                self.path.chmod(0o711 if os.geteuid() == 0 else 0o700)
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                with contextlib.suppress(FileExistsError):
+                    self.path.mkdir(mode=0o700)
+                    # The server's OS user, if it is not the caller, must be able to pass through.
+                    self.path.chmod(0o711 if os.geteuid() == 0 else 0o700)
+                continue  # somebody else may have made it, in a directory such as /tmp
             self.refuse_foreign()
             try:
                 lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -239,6 +245,7 @@ class ClusterFolder:
             os.close(lock)
 
     def _read_state(self) -> dict[str, Any] | None:
+        require_trusted(self._given)
         path = self.path / STATE
         try:
             file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -266,11 +273,7 @@ class ClusterFolder:
 
     def _choose_home(self, account: pwd.struct_passwd) -> Path:
         """Choose where the data is kept: in the folder itself, if the server can reach it there."""
-        if os.geteuid() != 0:
-            return self.path
-        folder = self.path.stat()
-        ours = folder.st_uid == 0 and not folder.st_mode & 0o002
-        if ours and host.can_enter(account, self.path):
+        if os.geteuid() != 0 or host.can_enter(account, self.path):
             return self.path
         for path, mode in ((SHARED_HOME, 0o755), (self._shared_home, 0o711)):
             if not path.exists():
@@ -326,10 +329,16 @@ def give(path: Path, account: pwd.struct_passwd) -> None:
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Write a file that the server's OS user can read, completely or not at all."""
+    """Write a file that the server's OS user can read, completely or not at all.
+
+    Its directory must be trusted.
+    """
     unfinished = path.with_name(path.name + NEW)
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.chmod(0o644)
+    unfinished.unlink(missing_ok=True)  # of a start that was interrupted
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(unfinished, flags, 0o600), "w", encoding="utf-8") as stream:
+        stream.write(text)
+        os.fchmod(stream.fileno(), 0o644)
     unfinished.replace(path)
 
 

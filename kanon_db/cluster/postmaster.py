@@ -16,6 +16,7 @@ from typing import Literal
 
 from kanon_db.cluster import host
 from kanon_db.cluster.local_folder import LOG, SOCKET_NAME, ClusterFolder, Places, give
+from kanon_db.cluster.trusted_path import read_start, remove_entry
 from kanon_db.errors import ServerError
 
 START_TIMEOUT = 600
@@ -146,7 +147,7 @@ class Postmaster:
             The server cannot be stopped.
         """
         processes = self._processes()
-        if _lock_holder(self.places.data / DATA_LOCK) in processes:
+        if _lock_holder(self.places.data, DATA_LOCK) in processes:
             patience = f"--timeout={STOP_TIMEOUT}"
             # A backend in a long computation does not notice a fast shutdown; an immediate one
             # kills it, and the next start replays the log.
@@ -171,12 +172,12 @@ class Postmaster:
         """
         # A server may still be alive although its socket is gone, for example removed from /tmp.
         self.stop("fast")
-        for lock in (self.places.data / DATA_LOCK, self.places.socket / SOCKET_LOCK):
-            holder = _lock_holder(lock)
+        for folder, name in ((self.places.data, DATA_LOCK), (self.places.socket, SOCKET_LOCK)):
+            holder = _lock_holder(folder, name)
             if holder is not None and Path("/proc", str(holder)).exists():
                 # PostgreSQL itself ignores the lock file of a dead process, unless another process
                 # got its number after a reboot, or nobody has reaped the dead one yet.
-                lock.unlink()
+                remove_entry(name, folder)
 
     def _pg_ctl(self, command: str, *options: str, check: bool = False) -> CompletedProcess[str]:
         # pg_ctl passes its options to a shell. The data directory's name may contain any character,
@@ -225,10 +226,7 @@ class Postmaster:
             time.sleep(0.02)
 
 
-def _lock_holder(lock: Path) -> int | None:
+def _lock_holder(directory: Path, name: str) -> int | None:
     """Return the process number in a server's lock file."""
-    try:
-        first = lock.read_text().partition("\n")[0].strip()
-    except FileNotFoundError:
-        return None
+    first = (read_start(name, directory) or "").partition("\n")[0].strip()
     return int(first) if first.isdecimal() else None

@@ -6,7 +6,7 @@ import json
 import operator as operators
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
 from typing import Final
 
 from kanon_db.counting import expressions as ex
@@ -61,7 +61,9 @@ def selected(groups: Sequence[Group], query: Query) -> list[Group]:
     places = {measure.aggregate: i for i, measure in enumerate(query.measures)}
     kept = sorted(groups, key=lambda group: group.ranks)
     if query.having is not None:
-        kept = [group for group in kept if _holds(query.having, group, places)]
+        # A product of constants that are allowed may have more digits than Decimal's default.
+        with localcontext(Emax=MAX_EMAX, Emin=MIN_EMIN):
+            kept = [group for group in kept if _holds(query.having, group, places)]
     for order in reversed(query.order):
         kept = _ordered(kept, order, query)
     end = None if query.limit is None else query.offset + query.limit

@@ -13,6 +13,7 @@ from kanon_db.declaration.types import (
     BOUND,
     FLAG,
     MAX_NAME_BYTES,
+    MAX_WEIGHT,
     NAMES,
     RELATION,
     SECONDS,
@@ -32,8 +33,8 @@ from kanon_db.declaration.types import (
 )
 
 __all__ = [
-    "BOUND", "EVERYBODY", "FLAG", "MAX_NAME_BYTES", "NAMES", "PUBLISHERS", "RELATION", "REQUIRED",
-    "SECONDS", "SHARE", "TEXT", "WEIGHTS", "Column", "Operation", "Parameter", "Type", "choice",
-    "columns", "json_list", "json_object", "number", "numbers", "options", "pair", "parameter",
-    "parameters_of", "read_request", "unknown", "value", "whole", "wholes",
+    "BOUND", "EVERYBODY", "FLAG", "MAX_NAME_BYTES", "MAX_WEIGHT", "NAMES", "PUBLISHERS", "RELATION",
+    "REQUIRED", "SECONDS", "SHARE", "TEXT", "WEIGHTS", "Column", "Operation", "Parameter", "Type",
+    "choice", "columns", "json_list", "json_object", "number", "numbers", "options", "pair",
+    "parameter", "parameters_of", "read_request", "unknown", "value", "whole", "wholes",
 ]  # fmt: skip

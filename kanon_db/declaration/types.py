@@ -24,6 +24,9 @@ MAX_NAME_BYTES: Final = 63
 """PostgreSQL's limit; it would silently truncate longer names, so we refuse them."""
 
 
+MAX_WEIGHT: Final = 1e9
+"""The largest weight of a quasi-identifier; losses are computed in whole numbers."""
+
 _MOST: Final = {"integer": 2**31 - 1, "bigint": 2**63 - 1}
 """The largest numbers of PostgreSQL's types."""
 
@@ -103,7 +106,7 @@ def read_exact(value: Any, name: str) -> Fraction:
 
     if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal | Fraction):
         raise refused(name, "a number")
-    number: Fraction = exact_number(str(value))
+    number: Fraction = exact_number(value if isinstance(value, int) else str(value))
     return number
 
 
@@ -191,8 +194,8 @@ def _read_weights(value: Any, name: str) -> dict[str, Fraction]:
     weights = {
         key: read_exact(weight, "a weight") for key, weight in read_object(value, name).items()
     }
-    if not all(weight > 0 for weight in weights.values()):
-        raise refused("a weight", "a number above 0")
+    if not all(0 < weight <= MAX_WEIGHT for weight in weights.values()):
+        raise refused("a weight", f"a number above 0 and at most {MAX_WEIGHT:g}")
     return weights
 
 

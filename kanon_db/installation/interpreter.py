@@ -11,6 +11,7 @@ from pathlib import Path
 
 import kanon_db
 from kanon_db.cluster.local_folder import CONFIGURATION, ENVIRONMENT, NEW
+from kanon_db.cluster.trusted_path import require_trusted
 from kanon_db.errors import ServerError
 from kanon_db.installation.resources import import_paths
 from kanon_db.session import fetch_one
@@ -103,7 +104,12 @@ def _copy_environment(data_directory: Path, paths: list[str]) -> list[str] | Non
     The copy still belongs to us (to root): the server's user may read it, but not change it.
     """
     home = data_directory.parent
-    if not (home / CONFIGURATION).exists() or not os.access(home, os.W_OK):
+    try:
+        # The server says where that is, and a server of somebody else may say anything.
+        require_trusted(home)
+        if not (home / CONFIGURATION).exists() or not os.access(home, os.W_OK):
+            return None
+    except (OSError, ServerError):
         return None
     target, unfinished = home / ENVIRONMENT, home / (ENVIRONMENT + NEW)
     shutil.rmtree(unfinished, ignore_errors=True)

@@ -142,7 +142,7 @@ def run(
     if as_json:
         console.print_json(
             {
-                "dsn": dsn,
+                "dsn": dsn if is_private else None,  # it may hold a password
                 "publication": published,
                 "checks": checks,
                 "inference": {"original": before, "published": after},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Final
@@ -123,12 +124,16 @@ def open_connection(dsn: str) -> psycopg.Connection:
         When no connection can be made. Most of the driver's text is not repeated, since it may
         contain the DSN with its password.
     """
+    address = _ADDRESS.match(dsn)
+    if address is not None and "@" in address["host"]:
+        # The driver would ask the network for a host that is the end of the password.
+        raise ServerError("the connection string cannot be read", hint=_ENCODE)
     try:
         # Statements are sent as UTF-8, whatever the database or the environment would choose.
         return psycopg.connect(
             dsn, autocommit=True, application_name="kanon_db", client_encoding="UTF8"
         )
-    except psycopg.ProgrammingError:
+    except (psycopg.ProgrammingError, UnicodeEncodeError):
         raise ServerError(
             "the connection string cannot be read",
             hint="write it as postgresql://user@host/database or host=... dbname=... user=...",
@@ -136,11 +141,26 @@ def open_connection(dsn: str) -> psycopg.Connection:
     except psycopg.OperationalError as error:
         raise ServerError(
             "cannot connect to the server",
-            detail=_without_password(str(error)),
+            detail=_reason(dsn, str(error)),
             hint="check --dsn or KANON_DSN, or start a private server with `kanon local start`",
         ) from None
 
 
-def _without_password(text: str) -> str:
-    """Return the first line of libpq's reason, in which libpq never repeats a password."""
+_ADDRESS: Final = re.compile(r"postgres(?:ql)?://(?:[^/@]*@)?(?P<host>[^/?]*)")
+"""The beginning of a connection URI, as libpq reads it."""
+
+_ENCODE: Final = (
+    "in a URI, write @ in a user's name or password as %40, / as %2F, : as %3A and % as %25"
+)
+
+
+def _reason(dsn: str, text: str) -> str:
+    """Return the first line of libpq's reason.
+
+    libpq names the host, the port, the user and the database, but no password. Yet of a password
+    with a slash that is not encoded, it takes parts for these; then its reason is left out.
+    """
+    address = _ADDRESS.match(dsn)
+    if address is not None and "@" in dsn[address.end() :]:
+        return f"if the user's name or the password has special characters: {_ENCODE}"
     return text.strip().splitlines()[0] if text.strip() else ""

@@ -36,6 +36,7 @@ _OWN_WORDS: Final = {
     "57": "the statement was canceled",
 }
 
+_READ_ONLY: Final = "25006"
 INSUFFICIENT_PRIVILEGE: Final = "42501"
 UNDEFINED_FUNCTION: Final = "42883"
 DEPENDENT_OBJECTS: Final = "2BP01"
@@ -45,7 +46,7 @@ DATA_EXCEPTION_CLASS: Final = "22"
 def database_error(sqlstate: str | None, primary: str | None) -> DatabaseError:
     """Make the error that a caller may see, from the server's SQLSTATE and primary message."""
     state = sqlstate or "XX000"
-    if primary and state[:2] in _CLASSES_WITHOUT_DATA:
+    if primary and state != _READ_ONLY and state[:2] in _CLASSES_WITHOUT_DATA:
         return DatabaseError(primary.strip().splitlines()[0], sqlstate=state)
     return withheld(state)
 
@@ -56,6 +57,13 @@ def withheld(sqlstate: str) -> DatabaseError:
     It is for statements that run other people's functions over data, as views do: these may raise
     anything with any SQLSTATE, and casts to ``regclass`` quote a value in a message of class 42.
     """
+    if sqlstate == _READ_ONLY:
+        return DatabaseError(
+            "the transaction is read-only",
+            sqlstate=sqlstate,
+            detail="this operation writes, if only temporary tables",
+            hint="call it in a READ WRITE transaction, on a server that is no standby",
+        )
     return DatabaseError(
         _OWN_WORDS.get(sqlstate[:2], "the server refused a statement"),
         sqlstate=sqlstate,

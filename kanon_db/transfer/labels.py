@@ -7,6 +7,7 @@ from typing import Final
 
 from kanon_db.session.protocol import Session
 from kanon_db.session.settings import settings
+from kanon_db.transfer.columns import ColumnType
 
 _SETTINGS: Final = {
     "bytea_output": "hex",
@@ -34,3 +35,11 @@ def label(value: str) -> str:
     output function, which a cast to text may not.
     """
     return f"CASE WHEN num_nulls({value}) = 0 THEN format('%s', {value}) END"
+
+
+def text_in_set(column: ColumnType, label: str) -> str:
+    """Return SQL for the text in a set that stands for a value, from the value's label.
+
+    Texts in sets are compared as they are, so the blanks that fill up a ``char(n)`` must go.
+    """
+    return f"rtrim({label}, ' ')" if column.type_name == "bpchar" else label

@@ -89,14 +89,16 @@ def take_snapshot(session: Session, source: Relation, columns: Sequence[str]) ->
     (before,) = session.fetch("SELECT current_setting('row_security') AS value")
     session.fetch("SELECT set_config('row_security', 'off', true)")
     try:
-        session.fetch(
-            f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS"
-            f" SELECT (row_number() OVER ())::int4 - 1 AS {record}, {names}"
-            f" FROM {source.quoted(session)}"
-        )
+        with session.savepoint():
+            session.fetch(
+                f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS"
+                f" SELECT (row_number() OVER ())::int4 - 1 AS {record}, {names}"
+                f" FROM {source.quoted(session)}"
+            )
     except DatabaseError as error:
         if error.sqlstate != INSUFFICIENT_PRIVILEGE:
             raise withheld(error.sqlstate) from None
+        _require_unrestricted(session, table)
         raise PermissionDeniedError(
             "not all of the source can be read",
             detail=f"relation {source}",
@@ -111,6 +113,25 @@ def take_snapshot(session: Session, source: Relation, columns: Sequence[str]) ->
             detail=f"{source} has {n_records} rows; it may have 1 to {MAX_RECORDS}",
         )
     return Snapshot(session, table, record, n_records)
+
+
+def _require_unrestricted(session: Session, table: str) -> None:
+    """Refuse to run where PostgreSQL allows nobody to create a temporary table."""
+    (may,) = session.fetch("SELECT has_database_privilege(current_database(), 'TEMP') AS create")
+    if not may["create"]:
+        return
+    try:
+        with session.savepoint():
+            session.fetch(f"CREATE TEMPORARY TABLE {table} () ON COMMIT DROP")
+    except DatabaseError as error:
+        if error.sqlstate == INSUFFICIENT_PRIVILEGE:
+            raise PermissionDeniedError(
+                "this operation cannot be part of a security-restricted one",
+                detail="such as REFRESH MATERIALIZED VIEW, CREATE INDEX or ANALYZE, in which"
+                " PostgreSQL creates no temporary tables",
+                hint="call it in a statement of its own",
+            ) from None
+        raise
 
 
 def distinct_values(snapshot: Snapshot, column: ColumnType) -> DistinctValues:

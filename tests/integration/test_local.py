@@ -379,6 +379,7 @@ def test_ordinary_user_runs_the_server_as_themselves(folders: Callable[..., Path
         LocalCluster(home / "cluster").stop()
     assert kanon("destroy", "--yes").returncode == 0
     assert not (home / "cluster").exists()
+    os.chown(home, 0, 0)  # or else root refuses to look for a cluster there
 
 
 def test_postgresql_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

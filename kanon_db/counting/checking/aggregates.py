@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Final
 
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.checking.binder import Binder
 from kanon_db.counting.checking.query import Measure
 from kanon_db.counting.refusals import refusal
 from kanon_db.errors import UnsupportedQueryError
+
+_MOST_DIGITS: Final = 131_072
+"""Digits that PostgreSQL's numeric may have before the decimal point."""
 
 
 class Measures:
@@ -67,11 +72,24 @@ class Measures:
         match expression:
             case ex.Aggregate():
                 return self._bound(expression)
-            case ex.Literal("number"):
+            case ex.Literal("number", text):
+                if not _is_numeric(text):
+                    raise refusal(
+                        "a constant cannot be read as numeric",
+                        hint=f"numbers have at most {_MOST_DIGITS:,} digits before the point",
+                    )
                 return expression
             case ex.Negative() | ex.Arithmetic("+" | "-" | "*"):
                 return ex.rebuilt(expression, self._number)
         raise _beyond_having()
+
+
+def _is_numeric(text: str) -> bool:
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return False
+    return abs(number.adjusted()) < _MOST_DIGITS
 
 
 def _label(alias: str | None, aggregate: ex.Aggregate, others: Sequence[Measure]) -> str:

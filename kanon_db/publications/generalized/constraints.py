@@ -18,6 +18,7 @@ from kanon_db.publications.exposure import share_unbounded
 from kanon_db.publications.rows.attack import Bounds
 from kanon_db.transfer.snapshot import DistinctValues
 
+_MOST_L: Final = 2**31 - 1
 _OWN: Final = ("l", "entropy_l", "t", "distance")
 _HINT: Final = (
     'write {"l": 3}, {"entropy_l": 2.5}, {"t": 0.2, "distance": "ordered"} or an F\'-privacy'
@@ -57,9 +58,15 @@ class ClassConstraints:
         """
         if not given:
             raise InvalidParameterError("constraints are empty", hint=_HINT)
+        if any(value is None for value in given.values()):
+            raise InvalidParameterError("a constraint must not be null", hint=_HINT)
         l = given.get("l")
-        if l is not None and (isinstance(l, bool) or not isinstance(l, int) or l < 1):
-            raise InvalidParameterError("l must be a whole number of at least 2", hint=_HINT)
+        if l is not None and (
+            isinstance(l, bool) or not isinstance(l, int) or not 1 <= l <= _MOST_L
+        ):
+            raise InvalidParameterError(
+                f"l must be a whole number of at least 2 and at most {_MOST_L:,}", hint=_HINT
+            )
         distance = given.get("distance", "equal")
         if distance not in ("equal", "ordered") or ("distance" in given and "t" not in given):
             raise InvalidParameterError("distance must be equal or ordered and needs t", hint=_HINT)
@@ -143,6 +150,6 @@ def _fraction(given: Mapping[str, Any], key: str) -> Fraction | None:
     value = given.get(key)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | str):
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise InvalidParameterError(f"{key} must be a number", hint=_HINT)
-    return exact_number(str(value))
+    return exact_number(value)

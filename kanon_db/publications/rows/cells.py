@@ -13,11 +13,12 @@ from kanon_db.algorithms.recoding.cells import Ranges, Sets
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.catalog.entries import Source
 from kanon_db.counting.layout import RowView
+from kanon_db.errors import SchemaMismatchError
 from kanon_db.publications.rows.view import CellTable
 from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.session.settings import roomy
 from kanon_db.transfer.columns import ColumnType, int4_bytes, with_numbers
-from kanon_db.transfer.labels import label
+from kanon_db.transfer.labels import fixed_labels, label, text_in_set
 from kanon_db.transfer.snapshot import (
     DistinctValues,
     Snapshot,
@@ -62,7 +63,8 @@ class GeneralizedColumn:
         """Return SQL for whether the value ``s.name``, quoted, lies within the cell ``c.name``."""
         value = f"s.{name}"
         if self.range_type is None:
-            return f"array_position(c.{name}, {label(value)}) IS NOT NULL"
+            text = text_in_set(self.values.column, label(value))
+            return f"array_position(c.{name}, {text}) IS NOT NULL"
         return (
             f"CASE WHEN num_nulls({value}) > 0 THEN num_nulls(c.{name}) > 0"
             f" OR (lower_inf(c.{name}) AND upper_inf(c.{name}))"
@@ -86,6 +88,7 @@ def read_microdata(
         if numbers is not None and not np.isnan(numbers).all():
             range_type = values.column.range_type(float(np.nanmax(numbers)))
         if range_type is None or numbers is None:
+            _require_texts_of_values(snapshot, values)
             attribute = Attribute(len(values.labels), weight=weight)
         else:
             lower, upper = _bounds(values, source)
@@ -100,6 +103,36 @@ def read_microdata(
         columns.append(GeneralizedColumn(values, attribute, range_type))
     codes = read_codes(snapshot, [column.values for column in columns])
     return Microdata(codes, tuple(column.attribute for column in columns)), columns
+
+
+def _require_texts_of_values(snapshot: Snapshot, values: DistinctValues) -> None:
+    """Refuse a column whose sets of texts would not tell which values are meant.
+
+    Sets hold texts, and a condition on them compares texts. So values that are equal, such as the
+    numerics 1.0 and 1.00, must not have different ones, and equality must be that of texts.
+
+    Raises
+    ------
+    SchemaMismatchError
+    """
+    column, session = values.column, snapshot.session
+    own_equality = column.operator_schema is not None and column.type_category == "S"
+    if not own_equality and column.type_category not in ("S", "E", "B"):
+        name = session.identifier(column.name)
+        with fixed_labels(session):
+            own_equality = fetch_one(
+                session,
+                f"SELECT EXISTS (SELECT FROM {snapshot.table} GROUP BY {name}"
+                f" HAVING min({label(name)}) <> max({label(name)})) AS found",
+            )["found"]
+    if own_equality:
+        raise SchemaMismatchError(
+            "equal values of a column have different texts",
+            detail=f'column "{column.name}" of type {column.type_name}, whose cells are sets of'
+            " texts",
+            hint="publish a view that casts the column to text so that equal values have one text,"
+            " for example lower(city::text)",
+        )
 
 
 def _bounds(values: DistinctValues, source: Source) -> tuple[float, float]:
@@ -177,13 +210,14 @@ def _write_ranges(session: Session, part: str, column: GeneralizedColumn, cells:
 
 
 def _write_sets(session: Session, part: str, column: GeneralizedColumn, cells: Sets) -> None:
+    text = text_in_set(column.values.column, "v.label")
     numbered, (number, code) = with_numbers(
         session, "(SELECT generate_series(0, $3::int4 - 1) AS i)", (1, "r.i"), (2, "r.i")
     )
     with roomy(session):
         session.fetch(
             f"CREATE TEMPORARY TABLE {part} ON COMMIT DROP AS SELECT c.{number} AS number,"
-            f" array_agg(v.label ORDER BY v.code) AS cell FROM {numbered} AS c"
+            f" array_agg({text} ORDER BY v.code) AS cell FROM {numbered} AS c"
             f" JOIN {column.values.table} AS v ON v.code = c.{code} GROUP BY c.{number}",
             int4_bytes(np.repeat(np.arange(cells.ends.size), cells.sizes)),
             int4_bytes(cells.codes),

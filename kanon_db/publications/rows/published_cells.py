@@ -11,6 +11,7 @@ from kanon_db.algorithms.recoding.cells import Ranges, Sets
 from kanon_db.errors import SchemaMismatchError
 from kanon_db.session.protocol import fetch_one
 from kanon_db.transfer.columns import ColumnType
+from kanon_db.transfer.labels import text_in_set
 from kanon_db.transfer.snapshot import (
     DistinctValues,
     Snapshot,
@@ -118,13 +119,14 @@ def _ranges(distinct: DistinctValues, column: DistinctValues) -> Ranges:
 
 def _sets(distinct: DistinctValues, column: DistinctValues) -> Sets:
     """Find the codes of the texts in sets."""
+    text = text_in_set(column.column, "v.label")
     null = column.labels.index(None) if None in column.labels else -1
     row = fetch_one(
         distinct.session,
         "SELECT string_agg(int4send(c.code) || int4send(coalesce(v.code,"
         f" CASE WHEN l.label IS NULL THEN {null} ELSE -1 END)), ''::bytea) AS pairs"
         f" FROM {distinct.table} AS c CROSS JOIN LATERAL unnest(c.value) AS l (label)"
-        f" LEFT JOIN {column.table} AS v ON v.label = l.label",
+        f" LEFT JOIN {column.table} AS v ON {text} = l.label",
     )
     pairs = np.frombuffer(row["pairs"] or b"", dtype=">i4").reshape(-1, 2).astype(np.int64)
     pairs = pairs[pairs[:, 1] >= 0]
