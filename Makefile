@@ -55,7 +55,7 @@ bench:
 
 # The private cluster and its data go too.
 clean:
-	@if [ -e .kanon ]; then scripts/environment && .venv/bin/kanon local destroy --yes; fi
+	@if [ -e .kanon ] || [ -e .venv ]; then scripts/environment && .venv/bin/kanon local destroy --yes; fi
 	@rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -1,5 +1,5 @@
 """A private PostgreSQL in a folder."""
 
-from kanon_db.cluster.local import DEFAULT_DIRECTORY, ClusterStatus, LocalCluster
+from kanon_db.cluster.local import ClusterStatus, LocalCluster, default_directory
 
-__all__ = ["DEFAULT_DIRECTORY", "ClusterStatus", "LocalCluster"]
+__all__ = ["ClusterStatus", "LocalCluster", "default_directory"]

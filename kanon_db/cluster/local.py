@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import pwd
 import shutil
@@ -18,6 +19,7 @@ from kanon_db.cluster.local_folder import (
     DATA,
     DATABASE,
     NEW,
+    SHARED_HOME,
     SUPERUSER,
     ClusterFolder,
     make_private,
@@ -25,9 +27,25 @@ from kanon_db.cluster.local_folder import (
 )
 from kanon_db.cluster.local_settings import configuration, settings
 from kanon_db.cluster.postmaster import Postmaster
+from kanon_db.cluster.trusted_path import require_trusted
 from kanon_db.errors import ServerError
 
-DEFAULT_DIRECTORY = Path(".kanon")
+_DEFAULT_DIRECTORY = Path(".kanon")
+
+
+def default_directory() -> Path:
+    """Return the folder of the private cluster where none is named: ``.kanon``.
+
+    For root, if another user can change what lies there (as in a checkout that is mounted into a
+    container), a folder below ``/var/lib/kanon_db`` that belongs to the working directory.
+    """
+    if os.geteuid() == 0:
+        try:
+            require_trusted(_DEFAULT_DIRECTORY)
+        except ServerError:
+            here = hashlib.sha256(os.fsencode(Path.cwd())).hexdigest()[:16]
+            return SHARED_HOME / f"of-{here}"
+    return _DEFAULT_DIRECTORY
 
 
 @dataclass(frozen=True)
@@ -72,7 +90,7 @@ class LocalCluster:
         folder only contains ``cluster.json``, which says where.
     """
 
-    def __init__(self, directory: Path = DEFAULT_DIRECTORY) -> None:
+    def __init__(self, directory: Path) -> None:
         self._folder = ClusterFolder(directory)
 
     @property

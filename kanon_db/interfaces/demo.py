@@ -16,7 +16,7 @@ import click
 import numpy as np
 
 from kanon_db.catalog.entries import published_schema
-from kanon_db.cluster.local import DEFAULT_DIRECTORY, LocalCluster
+from kanon_db.cluster.local import LocalCluster, default_directory
 from kanon_db.counting.answers import Estimated
 from kanon_db.errors import ServerError
 from kanon_db.installation.install import install
@@ -120,7 +120,7 @@ def run(
         if dsn is None:
             if step:
                 step("starting a private PostgreSQL")
-            dsn = LocalCluster(directory or DEFAULT_DIRECTORY).start()
+            dsn = LocalCluster(directory or default_directory()).start()
         if step:
             step("installing kanon_db")
         report = install(dsn)

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from kanon_db.cluster.local import LocalCluster
-from kanon_db.cluster.local_folder import replace_file
+from kanon_db.cluster.local import LocalCluster, default_directory
+from kanon_db.cluster.local_folder import SHARED_HOME, replace_file
 from kanon_db.cluster.trusted_path import read_start, remove_entry, require_trusted
 from kanon_db.errors import ServerError
 from kanon_db.installation.interpreter import _copy_environment
@@ -90,6 +90,16 @@ def test_folder_below_one_of_another_user(theirs: Path, victim: Path) -> None:
     ours.mkdir(mode=0o700)
     (ours / "cluster.json.new").symlink_to(victim)
     refused(ours)
+
+
+def test_default_folder_in_a_checkout_of_another_user(
+    theirs: Path, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container: the cluster goes where nobody else can change it."""
+    monkeypatch.chdir(theirs)
+    assert default_directory().parent == SHARED_HOME
+    monkeypatch.chdir(place)
+    assert default_directory() == Path(".kanon")
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o1777, 0o775])

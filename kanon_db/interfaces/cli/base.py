@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 
 # Only what every command needs; numpy, pandas and the driver are imported by those that use them.
-from kanon_db.cluster.local import DEFAULT_DIRECTORY, LocalCluster
+from kanon_db.cluster.local import LocalCluster, default_directory
 from kanon_db.errors import KanonError, ServerError
 from kanon_db.interfaces import console
 
@@ -79,8 +79,8 @@ dir_option = click.option(
     "--dir",
     "directory",
     type=click.Path(file_okay=False, path_type=Path),
-    default=DEFAULT_DIRECTORY,
-    show_default=True,
+    default=default_directory,
+    show_default=".kanon",
     help="Folder of the private cluster.",
 )
 
