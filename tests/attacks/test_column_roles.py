@@ -163,3 +163,39 @@ def test_the_entity_is_in_no_relation_and_no_text(parties: Parties) -> None:
     verified = str(Functions(parties.analyst).verify("p"))
     assert "patient" not in entry + verified
     assert "61" not in verified
+
+
+def warned(parties: Parties, source: str, **given: object) -> list[str]:
+    heard: list[str] = []
+    listen = lambda notice: heard.append(str(notice.message_primary))
+    parties.publisher.add_notice_handler(listen)
+    Functions(parties.publisher).register(source, ["age", "sex"], "sick", **given)
+    parties.publisher.remove_notice_handler(listen)
+    return [text for text in heard if not text.startswith("columns without a role")]
+
+
+def test_an_identifier_that_recurs_may_be_whom_records_are_about(parties: Parties) -> None:
+    """The patient's number was called an identifier: five rows of one passed for five people."""
+    repeated = "SELECT v.* FROM data.visits AS v, generate_series(1, 2)"
+    fetch(parties.publisher, f"CREATE OR REPLACE VIEW data.twice AS {repeated}")
+    (line,) = warned(parties, "data.twice", identifiers=["patient"])
+    assert line.startswith('identifier "patient" has recurring values (0% of them occur once)')
+    assert warned(parties, "data.twice", entity="patient") == []
+    assert warned(parties, "data.visits", identifiers=["visit"]) == []
+
+
+def test_a_number_of_each_patient_is_nearly_unique_although_it_recurs(parties: Parties) -> None:
+    """Of two rows with the same insensitive number, neither was unique, but the patient was."""
+    repeated = "SELECT v.*, v.visit AS record FROM data.visits AS v, generate_series(1, 2)"
+    fetch(parties.publisher, f"CREATE OR REPLACE VIEW data.recorded AS {repeated}")
+    (line,) = warned(parties, "data.recorded", insensitive=["record"], entity="patient")
+    assert line.startswith('insensitive column "record" is nearly unique (100% of its values are')
+
+
+@pytest.mark.parametrize("unique", ["to_json(visit)", "CASE WHEN visit < 4 THEN visit END"])
+def test_unique_values_are_seen_in_json_and_among_nulls(parties: Parties, unique: str) -> None:
+    """Neither values that cannot be compared nor a few among many NULLs were looked at."""
+    fetch(parties.publisher, "DROP VIEW IF EXISTS data.odd")
+    fetch(parties.publisher, f"CREATE VIEW data.odd AS SELECT *, {unique} AS odd FROM data.visits")
+    (line,) = warned(parties, "data.odd", insensitive=["odd"])
+    assert line.startswith('insensitive column "odd" is nearly unique (100% of its values occur')
