@@ -14,9 +14,9 @@ from kanon_db.transfer.columns import Relation, check_comparable
 _MOST_UNIQUE: Final = 0.1
 """From this share of unique values on, a column is nearly unique.
 
-One person in ten of those who have a value is then singled out by this column alone. In twelve public tables of microdata
-(of 1,473 to 1,414,593 records), case numbers, sampling weights and exact incomes have 24 % to 48 %
-of unique values, and all other columns at most 6 %.
+One in ten of those who have a value is then singled out by this column alone. In twelve public
+tables of microdata (of 1,473 to 1,414,593 records), case numbers, sampling weights and exact
+incomes have 24 % to 48 % of unique values, and all other columns at most 6 %.
 """
 
 _MOST_RECURRING: Final = 0.1

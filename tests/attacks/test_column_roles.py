@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -98,6 +98,42 @@ def test_one_patient_with_k_rows_is_not_k_people(parties: Parties, call: str) ->
     assert people_of_classes(parties) == 1
 
 
+@pytest.mark.parametrize("call", ["generalize", "suppress"])
+def test_rows_of_k_people_that_are_nearly_all_of_one_are_warned_of(
+    parties: Parties, call: str
+) -> None:
+    """Of 99 rows of six people, 94 are a dialysis patient's, and everybody knows who comes often.
+
+    The attribute has the name of what is counted.
+    """
+    often = "SELECT CASE WHEN i < 95 THEN 'often' ELSE 'p ' || i END AS patient, 30 AS n,"
+    rows = "CASE WHEN i < 95 THEN 'kidney' ELSE 'flu' END AS sick FROM generate_series(1, 99) AS i"
+    fetch(parties.publisher, f"CREATE OR REPLACE VIEW data.often AS {often} {rows}")
+    kanon = Functions(parties.publisher)
+    kanon.register("data.often", ["n"], "sick", entity="patient")
+    heard = heard_by(parties, lambda: getattr(kanon, call)("data.often", "p", k=5))
+    (line,) = [text for text in heard if "of one entity" in text]
+    assert line.startswith("up to 95% of the rows with the same cells are of one entity")
+    assert [bound for name, bound, *_ in kanon.attack("p") if "linking a row" in name] == [None] * 2
+    # With as many rows of everybody there is nothing to say.
+    kanon.drop("p")
+    equal = "SELECT i % 20 AS patient, 30 AS n, 'flu' AS sick FROM generate_series(1, 99) AS i"
+    fetch(parties.publisher, f"CREATE OR REPLACE VIEW data.seldom AS {equal}")
+    kanon.register("data.seldom", ["n"], "sick", entity="patient")
+    heard = heard_by(parties, lambda: getattr(kanon, call)("data.seldom", "p", k=5))
+    assert not [text for text in heard if "of one entity" in text]
+
+
+def heard_by(parties: Parties, call: Callable[[], object]) -> list[str]:
+    """What the server says during a call."""
+    heard: list[str] = []
+    listen = lambda notice: heard.append(str(notice.message_primary))
+    parties.publisher.add_notice_handler(listen)
+    call()
+    parties.publisher.remove_notice_handler(listen)
+    return heard
+
+
 def people_of_classes(parties: Parties) -> int:
     """The fewest patients of rows that look the same."""
     patient_of = {visit: patient for visit, patient, *_ in VISITS}
@@ -166,11 +202,10 @@ def test_the_entity_is_in_no_relation_and_no_text(parties: Parties) -> None:
 
 
 def warned(parties: Parties, source: str, **given: object) -> list[str]:
-    heard: list[str] = []
-    listen = lambda notice: heard.append(str(notice.message_primary))
-    parties.publisher.add_notice_handler(listen)
-    Functions(parties.publisher).register(source, ["age", "sex"], "sick", **given)
-    parties.publisher.remove_notice_handler(listen)
+    register = lambda: Functions(parties.publisher).register(
+        source, ["age", "sex"], "sick", **given
+    )
+    heard = heard_by(parties, register)
     return [text for text in heard if not text.startswith("columns without a role")]
 
 
