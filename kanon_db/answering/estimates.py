@@ -280,7 +280,8 @@ def _refuse_wide_groups(opened: OpenQuery, layout: CellLayout) -> None:
             continue
         name = cell.column.sql
         (row,) = opened.fetch(
-            f"SELECT coalesce(max(upper(c.{name}) - lower(c.{name})), 0) > {MOST_GROUPED} AS wide"
+            f"SELECT coalesce(max(upper(c.{name}) - lower(c.{name})), 0) > {MOST_GROUPED}"
+            f" OR coalesce(bool_or(lower_inf(c.{name})), false) AS wide"
             f" FROM {layout.view.view} AS c"
         )
         if row["wide"]:

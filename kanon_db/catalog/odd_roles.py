@@ -14,10 +14,13 @@ from kanon_db.transfer.columns import Relation, check_comparable
 _MOST_UNIQUE: Final = 0.1
 """From this share of unique values on, a column is nearly unique.
 
-One person in ten is then singled out by this column alone. In twelve public tables of microdata
-(of 1,473 to 1,414,593 records), case numbers, sampling weights and exact incomes have 24 % to 48 %
-of unique values, and all other columns at most 6 %.
+One in ten of those who have a value is then singled out by this column alone. In twelve public
+tables of microdata (of 1,473 to 1,414,593 records), case numbers, sampling weights and exact
+incomes have 24 % to 48 % of unique values, and all other columns at most 6 %.
 """
+
+_MOST_RECURRING: Final = 0.1
+"""From this share of recurring values on, an identifier may say whom several records are about."""
 
 _MOST_RECORDS: Final = 1_000_000
 """As many are looked at, so that registering never takes long."""
@@ -47,12 +50,16 @@ def warn_of_roles(session: Session, source: Source) -> None:
         )
     shown_by_buckets = [] if source.sensitive is None else source.quasi_identifiers
     named = [column for column in source.insensitive if looks_identifying(column)]
-    unique = _nearly_unique(session, source.relation, [*shown_by_buckets, *source.insensitive])
+    recurring = _readable_identifiers(session, source) if source.entity is None else []
+    columns = [*shown_by_buckets, *source.insensitive, *recurring]
+    shares = _shares_of_unique(session, source, columns)
+    unique = {column: share for column, share in shares.items() if share >= _MOST_UNIQUE}
+    once = "occur once" if source.entity is None else "are of one entity"
     for column in shown_by_buckets:
         if column in unique:
             session.warn(
                 f'quasi-identifier "{column}" is nearly unique ({unique[column]:.0%} of its values'
-                " occur once): buckets show quasi-identifiers as they are, so that whoever knows"
+                f" {once}): buckets show quasi-identifiers as they are, so that whoever knows"
                 " this one finds a person's row, and reads all the others; make it an identifier,"
                 " leave it without a role, or publish generalized rows instead"
             )
@@ -65,8 +72,15 @@ def warn_of_roles(session: Session, source: Source) -> None:
         elif column in unique:
             session.warn(
                 f'insensitive column "{column}" is nearly unique ({unique[column]:.0%} of its'
-                " values occur once), and will be published as it is: whoever knows somebody's"
+                f" values {once}), and will be published as it is: whoever knows somebody's"
                 " value finds that person's row; make it an identifier or a quasi-identifier"
+            )
+    for column in recurring:
+        if column in shares and 1 - shares[column] >= _MOST_RECURRING:
+            session.warn(
+                f'identifier "{column}" has recurring values ({shares[column]:.0%} of them occur'
+                " once): if several records are about the same person, k of them pass for k people,"
+                " unless the column that says whom a record is about is registered as the entity"
             )
 
 
@@ -83,26 +97,45 @@ def looks_identifying(column: str) -> bool:
     return not _WORDS.isdisjoint(words) or any(part in whole for part in _PARTS)
 
 
-def _nearly_unique(
-    session: Session, relation: Relation, columns: Sequence[str]
-) -> dict[str, float]:
-    """Return the share of unique values of each column of which that is too large."""
-    compared = [column for column in columns if _is_comparable(session, relation, column)]
-    if not compared:
+def _readable_identifiers(session: Session, source: Source) -> list[str]:
+    """Return the identifiers that the role may read; it need not, since none is published."""
+    rows = session.fetch(
+        "SELECT name FROM unnest($2::text[]) AS name"
+        " WHERE has_column_privilege(to_regclass($1::text), name, 'SELECT')",
+        source.relation.quoted(session),
+        list(source.identifiers),
+    )
+    return [row["name"] for row in rows]
+
+
+def _shares_of_unique(session: Session, source: Source, columns: Sequence[str]) -> dict[str, float]:
+    """Return which share of each column's values occur once; a column of NULLs only has none.
+
+    If there are entities, an entity's records with the same value are counted as one.
+    """
+    if not columns:
         return {}
     session.step("looking for columns that identify people")
-    names = [session.identifier(column) for column in compared]
+    whose = None if source.entity is None else session.identifier(source.entity)
+    names = [session.identifier(column) for column in columns]
+    # Texts stand for values that cannot be compared, such as those of json.
+    values = [
+        name if _is_comparable(session, source.relation, column) else f"format('%s', {name})"
+        for column, name in zip(columns, names, strict=True)
+    ]
     shares = ", ".join(
-        "(SELECT coalesce(count(*) FILTER (WHERE n = 1) / nullif(sum(n), 0), 0)::float8"
-        f" FROM (SELECT count(*) AS n FROM taken GROUP BY {name}) AS counted)"
-        for name in names
+        "(SELECT (count(*) FILTER (WHERE n = 1) / nullif(sum(n), 0))::float8"
+        f" FROM (SELECT count({'*' if whose is None else f'DISTINCT {whose}'}) AS n"
+        f" FROM taken WHERE num_nulls({name}) = 0 GROUP BY {value}) AS counted)"
+        for name, value in zip(names, values, strict=True)
     )
+    taken = ", ".join(names if whose is None else [*names, whose])
     try:
         with session.savepoint():
             found = fetch_one(  # the source, which may be a view, is read once
                 session,
-                f"WITH taken AS MATERIALIZED (SELECT {', '.join(names)}"
-                f" FROM {relation.quoted(session)} LIMIT {_MOST_RECORDS})"
+                f"WITH taken AS MATERIALIZED (SELECT {taken}"
+                f" FROM {source.relation.quoted(session)} LIMIT {_MOST_RECORDS})"
                 f" SELECT ARRAY[{shares}] AS shares",
             )
     except DatabaseError as error:
@@ -110,12 +143,12 @@ def _nearly_unique(
             raise
         # The server's message may quote data: a view runs other people's code.
         session.warn(
-            f"{relation} cannot be read (SQLSTATE {error.sqlstate}), so it is not known whether"
-            " some of its columns are nearly unique"
+            f"{source.relation} cannot be read (SQLSTATE {error.sqlstate}), so it is not known"
+            " whether some of its columns are nearly unique"
         )
         return {}
-    shares_of = zip(compared, found["shares"], strict=True)
-    return {column: share for column, share in shares_of if share >= _MOST_UNIQUE}
+    of_columns = zip(columns, found["shares"], strict=True)
+    return {column: share for column, share in of_columns if share is not None}
 
 
 def _is_comparable(session: Session, relation: Relation, column: str) -> bool:

@@ -249,13 +249,41 @@ def test_only_the_publisher_plays_attacks(
                 call = lambda: way(connection).attack("p")
                 assert sqlstate_of(call) in (FORBIDDEN, UNKNOWN, "KN004"), connection.info.user
             assert way(parties.publisher).attack("p")
-            assert way(parties.admin).attack("p")
         attacks = "SELECT attacks FROM kanon.publication{}"
         assert sqlstate_of(lambda: fetch(other, attacks.format(""))) == FORBIDDEN
         assert fetch(other, attacks.format("s")) == [(None,)]
         assert sqlstate_of(lambda: Functions(other).attack("p")) == FORBIDDEN
         fetch(parties.admin, f"DROP OWNED BY {other.info.user}")
     assert fetch(parties.analyst, attacks.format("s")) == [(None,)]
+
+
+def test_a_superuser_does_not_run_a_publishers_code(parties: Parties) -> None:
+    """The publisher's source had become a view whose function ran as whoever played attacks."""
+    publish(parties, "publish_suppressed")
+    publisher, superuser = parties.publisher, parties.admin
+    ran = (
+        "CREATE FUNCTION data.ran() RETURNS int LANGUAGE plpgsql AS $$ BEGIN"
+        " INSERT INTO data.as_whom VALUES (current_user); RETURN 1; END $$"
+    )
+    fetch(publisher, "CREATE TABLE data.as_whom (role text)")
+    fetch(publisher, ran)
+    fetch(publisher, "ALTER TABLE data.people RENAME TO people_kept")
+    fetch(
+        publisher,
+        "CREATE VIEW data.people AS SELECT * FROM data.people_kept WHERE data.ran() = 1",
+    )
+    try:
+        for way in WAYS.values():
+            assert sqlstate_of(lambda: way(superuser).attack("p")) == FORBIDDEN
+            assert way(publisher).attack("p")
+        assert {role for (role,) in fetch(publisher, "SELECT role FROM data.as_whom")} == {
+            publisher.info.user
+        }
+    finally:
+        fetch(publisher, "DROP VIEW data.people")
+        fetch(publisher, "ALTER TABLE data.people_kept RENAME TO people")
+        fetch(publisher, "DROP TABLE data.as_whom")
+        fetch(publisher, "DROP FUNCTION data.ran()")
 
 
 def test_attacks_need_the_source(parties: Parties) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -98,6 +98,42 @@ def test_one_patient_with_k_rows_is_not_k_people(parties: Parties, call: str) ->
     assert people_of_classes(parties) == 1
 
 
+@pytest.mark.parametrize("call", ["generalize", "suppress"])
+def test_rows_of_k_people_that_are_nearly_all_of_one_are_warned_of(
+    parties: Parties, call: str
+) -> None:
+    """Of 99 rows of six people, 94 are a dialysis patient's, and everybody knows who comes often.
+
+    The attribute has the name of what is counted.
+    """
+    often = "SELECT CASE WHEN i < 95 THEN 'often' ELSE 'p ' || i END AS patient, 30 AS n,"
+    rows = "CASE WHEN i < 95 THEN 'kidney' ELSE 'flu' END AS sick FROM generate_series(1, 99) AS i"
+    fetch(parties.publisher, f"CREATE OR REPLACE VIEW data.often AS {often} {rows}")
+    kanon = Functions(parties.publisher)
+    kanon.register("data.often", ["n"], "sick", entity="patient")
+    heard = heard_by(parties, lambda: getattr(kanon, call)("data.often", "p", k=5))
+    (line,) = [text for text in heard if "of one entity" in text]
+    assert line.startswith("up to 95% of the rows with the same cells are of one entity")
+    assert [bound for name, bound, *_ in kanon.attack("p") if "linking a row" in name] == [None] * 2
+    # With as many rows of everybody there is nothing to say.
+    kanon.drop("p")
+    equal = "SELECT i % 20 AS patient, 30 AS n, 'flu' AS sick FROM generate_series(1, 99) AS i"
+    fetch(parties.publisher, f"CREATE OR REPLACE VIEW data.seldom AS {equal}")
+    kanon.register("data.seldom", ["n"], "sick", entity="patient")
+    heard = heard_by(parties, lambda: getattr(kanon, call)("data.seldom", "p", k=5))
+    assert not [text for text in heard if "of one entity" in text]
+
+
+def heard_by(parties: Parties, call: Callable[[], object]) -> list[str]:
+    """What the server says during a call."""
+    heard: list[str] = []
+    listen = lambda notice: heard.append(str(notice.message_primary))
+    parties.publisher.add_notice_handler(listen)
+    call()
+    parties.publisher.remove_notice_handler(listen)
+    return heard
+
+
 def people_of_classes(parties: Parties) -> int:
     """The fewest patients of rows that look the same."""
     patient_of = {visit: patient for visit, patient, *_ in VISITS}
@@ -163,3 +199,38 @@ def test_the_entity_is_in_no_relation_and_no_text(parties: Parties) -> None:
     verified = str(Functions(parties.analyst).verify("p"))
     assert "patient" not in entry + verified
     assert "61" not in verified
+
+
+def warned(parties: Parties, source: str, **given: object) -> list[str]:
+    register = lambda: Functions(parties.publisher).register(
+        source, ["age", "sex"], "sick", **given
+    )
+    heard = heard_by(parties, register)
+    return [text for text in heard if not text.startswith("columns without a role")]
+
+
+def test_an_identifier_that_recurs_may_be_whom_records_are_about(parties: Parties) -> None:
+    """The patient's number was called an identifier: five rows of one passed for five people."""
+    repeated = "SELECT v.* FROM data.visits AS v, generate_series(1, 2)"
+    fetch(parties.publisher, f"CREATE OR REPLACE VIEW data.twice AS {repeated}")
+    (line,) = warned(parties, "data.twice", identifiers=["patient"])
+    assert line.startswith('identifier "patient" has recurring values (0% of them occur once)')
+    assert warned(parties, "data.twice", entity="patient") == []
+    assert warned(parties, "data.visits", identifiers=["visit"]) == []
+
+
+def test_a_number_of_each_patient_is_nearly_unique_although_it_recurs(parties: Parties) -> None:
+    """Of two rows with the same insensitive number, neither was unique, but the patient was."""
+    repeated = "SELECT v.*, v.visit AS record FROM data.visits AS v, generate_series(1, 2)"
+    fetch(parties.publisher, f"CREATE OR REPLACE VIEW data.recorded AS {repeated}")
+    (line,) = warned(parties, "data.recorded", insensitive=["record"], entity="patient")
+    assert line.startswith('insensitive column "record" is nearly unique (100% of its values are')
+
+
+@pytest.mark.parametrize("unique", ["to_json(visit)", "CASE WHEN visit < 4 THEN visit END"])
+def test_unique_values_are_seen_in_json_and_among_nulls(parties: Parties, unique: str) -> None:
+    """Neither values that cannot be compared nor a few among many NULLs were looked at."""
+    fetch(parties.publisher, "DROP VIEW IF EXISTS data.odd")
+    fetch(parties.publisher, f"CREATE VIEW data.odd AS SELECT *, {unique} AS odd FROM data.visits")
+    (line,) = warned(parties, "data.odd", insensitive=["odd"])
+    assert line.startswith('insensitive column "odd" is nearly unique (100% of its values occur')

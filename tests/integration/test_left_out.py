@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from tests.integration.parties import Functions, Parties, create_table, fetch, value
+from tests.integration.parties import (
+    Functions,
+    Parties,
+    create_table,
+    fetch,
+    sqlstate_of,
+    value,
+)
 
 PEOPLE = [(20 + i % 6, "mf"[i % 2], f"d{i % 4}", i % 5) for i in range(90)]
 PEOPLE += [(95, "x", "d0", 1000), (97, "y", "d9", -1000)]
@@ -112,3 +119,53 @@ def test_explained(parties: Parties, name: str) -> None:
     assert rows[0][1] == f"{name}: {name}, 92 records, 2 of them left out"
     (accuracy,) = [accuracy for part, _, accuracy in rows if part == "aggregate"]
     assert accuracy.endswith("; 2 records are left out")
+
+
+@pytest.fixture(scope="module")
+def with_nulls(parties: Parties) -> None:
+    """Few NULLs, which have to share classes with numbers: their range is (,)."""
+    rows = [(None if i % 5 == 0 else 20 + i, f"{i}.5", "ab"[i % 2]) for i in range(20)]
+    create_table(parties.publisher, "data.nulls", "age int, size numeric, sick text", rows)
+    kanon = Functions(parties.publisher)
+    kanon.register("data.nulls", ["age"], "sick", insensitive=["size"])
+    kanon.generalize("data.nulls", "nulls_generalized", k=6)
+    kanon.freeform("data.nulls", "nulls_freeform", k=6)
+
+
+@pytest.mark.parametrize("name", ["nulls_generalized", "nulls_freeform"])
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "age IS NULL", "NOT age IS NULL", "age > 0", "age < 30 AND sick = 'a'", "age <> 25",
+        "age > size", "age < 30 OR age IS NULL", "age IS NULL OR age > size", "age = 21",
+        "age % 2 = 0", "NOT age BETWEEN 20 AND 30", "age IS DISTINCT FROM 23",
+    ],
+)  # fmt: skip
+def test_a_range_of_null_and_numbers_may_be_either(
+    parties: Parties, with_nulls: None, name: str, condition: str
+) -> None:
+    """Such records took no part in any count: certainly nobody had NULL, where four people had."""
+    truth = value(parties.publisher, f"SELECT count(*) FROM data.nulls WHERE {condition}")
+    estimate, error, lower, upper = Functions(parties.analyst).estimate(
+        f"SELECT COUNT(*) FROM {name} WHERE {condition}"
+    )
+    assert lower <= truth <= upper
+    assert lower - 1e-9 <= estimate <= upper + 1e-9
+    assert error >= 0
+
+
+@pytest.mark.parametrize("name", ["nulls_generalized", "nulls_freeform"])
+def test_a_range_of_null_and_numbers_has_no_sum(
+    parties: Parties, with_nulls: None, name: str
+) -> None:
+    query = f"SELECT SUM(age) FROM {name}"
+    ((lower, upper),) = fetch(
+        parties.analyst, "SELECT lower_bound, upper_bound FROM kanon.estimate($1::text)", query
+    )
+    assert (lower, upper) == (None, None)
+    grouped = lambda: fetch(
+        parties.analyst,
+        "SELECT * FROM kanon.estimate($1::text)",
+        f"SELECT age, COUNT(*) FROM {name} GROUP BY age",
+    )
+    assert sqlstate_of(grouped) == "0A000"

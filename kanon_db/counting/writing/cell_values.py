@@ -28,6 +28,11 @@ def is_vague(cell: Cell) -> bool:
     return cell.kind != "value" or cell.mark is not None
 
 
+def holds_anything(sql: str) -> str:
+    """Write whether a range says nothing: NULL and values lie in it together."""
+    return f"coalesce(lower_inf({sql}), false)"
+
+
 def values_of(cell: Cell, sql: str, most: int = MOST_VALUES) -> list[Select]:
     """Write the values that a cell may stand for, with shares.
 
@@ -54,7 +59,11 @@ def values_of(cell: Cell, sql: str, most: int = MOST_VALUES) -> list[Select]:
             return [_value("v", "v", "v", w, source=f"unnest({elements}) AS v")]
     null = f"NULL::{cell.column.type.name}"
     listed = _whole_values(cell, sql, most) if cell.is_discrete else _points(cell, sql)
-    return [*listed, _value(null, null, null, where=f"{sql} IS NULL")]
+    return [
+        *listed,
+        _value(null, null, null, where=f"{sql} IS NULL"),
+        _value(null, null, null, is_open="true", where=holds_anything(sql)),
+    ]
 
 
 def _value(
@@ -80,7 +89,8 @@ def _whole_values(cell: Cell, sql: str, most: int) -> list[Select]:
         _value(
             f"({low} + ({at})::{step})::{type_}", low, f"({high} - 1)::{type_}",
             f"(1 / {n}::float8)", is_open=f"{width} > {most}",
-            source=f"generate_series(0, {n}::int8 - 1) AS i", where=f"{sql} IS NOT NULL",
+            source=f"generate_series(0, {n}::int8 - 1) AS i",
+            where=f"{sql} IS NOT NULL AND NOT {holds_anything(sql)}",
         )
     ]  # fmt: skip
 
@@ -138,9 +148,14 @@ def of_cell(leaf: Expression, cell: Cell, sql: str, constants: Constants) -> lis
             Select(
                 {**same("t"), "f": "1 - t", **same("st", "pt"), "sf": "NOT pt", "pf": "NOT st"},
                 [Nested([Select({"t": part, "st": whole, "pt": some})], "s")],
-                [f"{sql} IS NOT NULL"],
+                [f"{sql} IS NOT NULL", f"NOT {holds_anything(sql)}"],
             ),
             Select(same(*COLUMNS), [Nested([null], "z")], [f"{sql} IS NULL"]),
+            Select(
+                {**same("t", "f"), "st": "false", "pt": "true", "sf": "false", "pf": "true"},
+                [Nested([null], "z")],
+                [holds_anything(sql)],
+            ),
         ]
     truth = (
         "coalesce(sum(w) FILTER (WHERE x), 0)",

@@ -16,7 +16,14 @@ from kanon_db.counting.checking.query import Query
 from kanon_db.counting.formulas import EXTREMES, sum_answer
 from kanon_db.counting.layout import Cell, CellLayout
 from kanon_db.counting.sides import condition_of
-from kanon_db.counting.writing.cell_values import MOST_VALUES, is_vague, known, of_cell, values_of
+from kanon_db.counting.writing.cell_values import (
+    MOST_VALUES,
+    holds_anything,
+    is_vague,
+    known,
+    of_cell,
+    values_of,
+)
 from kanon_db.counting.writing.joins import joined, speller
 from kanon_db.counting.writing.sql import write
 from kanon_db.counting.writing.steps import Nested, Select
@@ -202,9 +209,17 @@ class CellWriter(Writer):
         )  # fmt: skip
         source += [Nested(self._leaf(leaf, alias), alias, _EACH) for leaf, alias in found.items()]
         whole = likelihood(self.condition, lambda leaf: of_subquery(found[leaf]))
-        # Whether a range holds a NULL is known, however many of its values are listed.
+        # Whether a range holds a NULL is known, however many of its values are listed, unless it
+        # holds anything.
         opened = [leaf for leaf in found if not self._is_plain_null_test(leaf)]
-        closed = f"NOT {self._open(*opened, *self.keys.values())}"
+        tested = {name for leaf in found if leaf not in opened for name in ex.attributes(leaf)}
+        anything = [
+            holds_anything(f"e.c{self._places[name]}")
+            for name in self._spread
+            if name in tested and self._cell(name).kind == "range"
+        ]
+        is_open = " OR ".join([self._open(*opened), *anything])
+        closed = f"NOT ({' OR '.join([self._open(*opened, *self.keys.values()), *anything])})"
         self.step(
             "likelihoods",
             "The likelihood t of the condition; whether it holds surely (st) or possibly (pt).",
@@ -213,7 +228,7 @@ class CellWriter(Writer):
                 **{name: self._write(key) for name, key in self.keys.items()},
                 "t": f"({whole.true})::float8",
                 "st": f"{whole.surely} AND {closed}",
-                "pt": f"{whole.possibly} OR {self._open(*opened)}",
+                "pt": f"{whole.possibly} OR {is_open}",
                 **self._measured(),
             },
             *source,
@@ -230,6 +245,8 @@ class CellWriter(Writer):
                 cell, place = self._cell(name), self._places[name]
                 least, most = f"e.least{place}::float8", f"e.most{place}::float8"
                 is_wild = "false" if cell.mark is None else f"e.m{place}"
+                if cell.kind == "range":
+                    is_wild = holds_anything(f"e.c{place}")
         return {"x": x, "least_x": least, "most_x": most, "is_wild": is_wild}
 
     def _leaf(self, leaf: ex.Expression, alias: str) -> list[Select]:

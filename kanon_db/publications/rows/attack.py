@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -155,7 +155,10 @@ def _play(
                 f" {people.size:,} people"
             )
         found = guess_people(rows, attacked.codes, attacked.values, drawn, half, protected, pulse)
-        yield f"{prefix}linking a row", _linked(found.n_rows, n_rows, k)
+        linked = _linked(found.n_rows, n_rows, k)
+        # Of k entities' rows, most may be of one.
+        counts_entities = target.publication.parameters.get("counts_entities")
+        yield f"{prefix}linking a row", replace(linked, bound=None) if counts_entities else linked
         if not has_values:
             continue
         truth, numbers = _truth(attacked, drawn)

@@ -111,10 +111,20 @@ class CountedRows:
             )["n"]
             found = fetch_one(
                 self.session,
-                "SELECT count(*) FILTER (WHERE n < $1::int8) AS below, min(n) AS least FROM"
-                f" (SELECT count(*) AS n FROM (SELECT {self.cells} FROM {self.table}"
-                f" GROUP BY {self.cells}, {self.entity}) AS entity GROUP BY {self.cells}) AS class",
+                "SELECT count(*) FILTER (WHERE n < $1::int8) AS below, min(n) AS least,"
+                " max(share)::float8 AS share, coalesce(bool_or(share * $1::int8 > 1), false)"
+                " AS is_large FROM (SELECT count(*) AS n,"
+                f" max({self.entity}) / sum({self.entity}) AS share"
+                f" FROM (SELECT {self.cells}, count(*) AS {self.entity} FROM {self.table} AS t"
+                f" GROUP BY {self.cells}, t.{self.entity}) AS entity GROUP BY {self.cells}"
+                ") AS class",
                 str(k),
+            )
+        if found["is_large"]:
+            self.session.warn(
+                f"up to {found['share']:.0%} of the rows with the same cells are of one entity,"
+                " although they are of k: whoever knows that somebody has many rows can tell"
+                " which ones; a view with fewer rows of each entity makes this less"
             )
         return [
             Check(
