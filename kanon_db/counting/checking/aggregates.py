@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.checking.binder import Binder
 from kanon_db.counting.checking.query import Measure
 from kanon_db.counting.refusals import refusal
 from kanon_db.errors import UnsupportedQueryError
+
+MOST_MEASURES: Final = 50
+"""The most aggregates of a query: each reads all records."""
 
 
 class Measures:
@@ -21,7 +25,7 @@ class Measures:
     def show(self, aggregate: ex.Aggregate, alias: str | None) -> None:
         """Add an item of the select list."""
         bound = self._bound(aggregate)
-        self.found.append(Measure(_label(alias, bound, self.found), bound))
+        self._add(Measure(_label(alias, bound, self.found), bound))
 
     def place(self, aggregate: ex.Aggregate) -> int:
         """Return the place of an aggregate that HAVING or ORDER BY mentions."""
@@ -41,8 +45,16 @@ class Measures:
         for place, measure in enumerate(self.found):
             if measure.aggregate == bound:
                 return place
-        self.found.append(Measure("", bound, is_shown=False))
+        self._add(Measure("", bound, is_shown=False))
         return len(self.found) - 1
+
+    def _add(self, measure: Measure) -> None:
+        if len(self.found) == MOST_MEASURES:
+            raise refusal(
+                f"the query has more than {MOST_MEASURES} aggregates",
+                hint="ask for fewer aggregates at a time; those of HAVING and ORDER BY count, too",
+            )
+        self.found.append(measure)
 
     def _bound(self, aggregate: ex.Aggregate) -> ex.Aggregate:
         if aggregate.operand is None:
