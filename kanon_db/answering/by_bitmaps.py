@@ -150,10 +150,13 @@ class _Counter:
     def grouped(self, records: int, values: int, *, is_two_sided: bool) -> list[Group] | None:
         """Count for each group that can have records."""
         slices = self._slices(records, 0), self._slices(values, 1)
+        side = int(any(side_of(key.expression, self._layout) for key in self._keys))
+        most = self._limits.n_answers
+        if not is_two_sided and slices[side].count(most) > most:  # each of them is a group
+            raise self._limits.too_many()
         if not self._are_few(*slices):
             return None
         if not is_two_sided:
-            side = int(any(side_of(key.expression, self._layout) for key in self._keys))
             if not self._keys:
                 side = int(records == self._everything)
             return [self._group(part.values, count_exactly(part.bits)) for part in slices[side]]

@@ -6,10 +6,13 @@ of values that meet a condition is a multirange.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.layout import Cell
 from kanon_db.counting.writing.sql import Constants
 
+_MOST_CHAINED = 50
 _EVERYTHING = "nummultirange(numrange(NULL, NULL))"
 _NOTHING = "nummultirange()"
 _RANGES = {
@@ -33,7 +36,7 @@ def covered(condition: ex.Expression, constants: Constants) -> str | None:
             found = [covered(part, constants) for part in parts]
             sign = " * " if isinstance(condition, ex.And) else " + "
             known = [part for part in found if part is not None]
-            return f"({sign.join(known)})" if len(known) == len(found) else None
+            return _combined(sign, known) if len(known) == len(found) else None
         case ex.Not(part):
             inside = covered(part, constants)
             return None if inside is None else f"({_EVERYTHING} - {inside})"
@@ -47,6 +50,14 @@ def covered(condition: ex.Expression, constants: Constants) -> str | None:
             return covered(ex.spelled_out(condition), constants)
         case _:
             return None
+
+
+def _combined(sign: str, parts: Sequence[str]) -> str:
+    """Write many multiranges in groups of groups: each of a chain would hold all before it."""
+    while len(parts) > _MOST_CHAINED:
+        starts = range(0, len(parts), _MOST_CHAINED)
+        parts = [f"({sign.join(parts[start : start + _MOST_CHAINED])})" for start in starts]
+    return f"({sign.join(parts)})"
 
 
 def _compared(operator: str, constant: ex.Constant, constants: Constants) -> str | None:
