@@ -38,6 +38,7 @@ def typed(parties: Parties) -> None:
     kanon = Functions(parties.publisher)
     kanon.register("data.typed", ["age", "region", "size", "day", "grade"], "sick")
     kanon.publish("data.typed", "typed", privacy='{"l": 3}')
+    kanon.generalize("data.typed", "ranged", k=5, method="mondrian")
 
 
 @pytest.fixture
@@ -101,6 +102,13 @@ def test_fourteen_thousand_constants_are_one_array(parties: Parties) -> None:
         "SELECT count(*) FROM data.typed WHERE sick < 'd5'",
     )
     assert lower <= exact <= upper
+
+
+def test_fourteen_thousand_constants_beside_ranges(parties: Parties) -> None:
+    """Each range of a chain once held all ranges before it."""
+    listed = ", ".join(map(str, range(14_000)))
+    query = f"SELECT COUNT(*) FROM ranged WHERE age IN ({listed})"
+    assert Functions(parties.analyst).estimate(query) == (N_RECORDS, 0, N_RECORDS, N_RECORDS)
 
 
 # -- texts ------------------------------------------------------------------------------------
