@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from math import prod
 from typing import TYPE_CHECKING, Final
 
 from kanon_db.answering.scope import OpenQuery
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
 
 _MOST_WORK: Final = 500_000_000
 """Groups times buckets; above this, one statement over QIT and SAT is faster."""
+
+
+_MOST_SPARSE: Final = 10
+"""Combinations of values, for each one that occurs."""
 
 
 class _NoRoomError(Exception):
@@ -73,7 +78,13 @@ class _Slices:
                 yield from self._divided(_Slice(part.values + other.values, both), depth + 1)
 
     def count(self, most: int) -> int:
-        """Return the number of parts, or more than `most` if there are more."""
+        """Return the number of parts, or more than `most` if there are more.
+
+        Where most combinations do not occur, finding those that do takes long: their number is not
+        looked for, and taken as more.
+        """
+        if prod(map(len, self.divisions)) > _MOST_SPARSE * most:
+            return most + 1
         return sum(1 for _ in islice(self, most + 1))
 
 
@@ -150,13 +161,10 @@ class _Counter:
     def grouped(self, records: int, values: int, *, is_two_sided: bool) -> list[Group] | None:
         """Count for each group that can have records."""
         slices = self._slices(records, 0), self._slices(values, 1)
-        side = int(any(side_of(key.expression, self._layout) for key in self._keys))
-        most = self._limits.n_answers
-        if not is_two_sided and slices[side].count(most) > most:  # each of them is a group
-            raise self._limits.too_many()
         if not self._are_few(*slices):
             return None
         if not is_two_sided:
+            side = int(any(side_of(key.expression, self._layout) for key in self._keys))
             if not self._keys:
                 side = int(records == self._everything)
             return [self._group(part.values, count_exactly(part.bits)) for part in slices[side]]

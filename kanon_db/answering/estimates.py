@@ -14,7 +14,7 @@ from kanon_db.counting.expressions import Aggregate, Column, Expression
 from kanon_db.counting.layout import BucketLayout, CellLayout
 from kanon_db.counting.refusals import refusal
 from kanon_db.counting.sides import parts_of, side_of
-from kanon_db.counting.writing import Constants, Request, Statement, statement, write
+from kanon_db.counting.writing import Constants, Request, statement, write
 from kanon_db.counting.writing.cells import MOST_GROUPED, accuracy_of, grouped_ranges
 from kanon_db.session.protocol import Session
 from kanon_db.session.settings import frugal
@@ -303,15 +303,14 @@ def _rows(
     UnsupportedQueryError
         When the answers to all `n_asked` aggregates would be too many, or their keys too long.
     """
-    written = _statement(opened, aggregate)
+    most = opened.limits.n_answers // n_asked
+    request = Request(opened.query, aggregate, opened.lookups, most=most + 1)
+    written = statement(request, opened.layout)
     names = [f"rank_{i}" for i in range(len(opened.query.keys))]
     text, limits = written.text, opened.limits
-    most = limits.n_answers // n_asked
     if names:
-        text = (
-            f"SELECT * FROM (SELECT a.*, sum(octet_length(a.group_key)) OVER (ROWS UNBOUNDED"
-            f" PRECEDING) <= {limits.text} AS fits FROM (\n{text}\n) AS a) AS a LIMIT {most + 1}"
-        )
+        size = "sum(octet_length(a.group_key)) OVER (ROWS UNBOUNDED PRECEDING)"
+        text = f"SELECT a.*, {size} <= {limits.text} AS fits FROM (\n{text}\n) AS a"
     found: dict[str, tuple[tuple[int, ...], Estimated]] = {}
     for row in opened.fetch(text, *written.bound):
         if names and (len(found) == most or not row["fits"]):
@@ -322,19 +321,14 @@ def _rows(
     return found
 
 
-def _statement(
-    opened: OpenQuery, aggregate: Aggregate, literal: Callable[[str], str] | None = None
-) -> Statement:
-    return statement(Request(opened.query, aggregate, opened.lookups, literal), opened.layout)
-
-
 def _statements(opened: OpenQuery) -> list[str]:
     """Write the statement of each aggregate that is shown, including constants."""
     literal, limits = opened.session.literal, opened.limits
     written: list[str] = []
     for _, measure in opened.query.shown:
         opened.session.heartbeat()
-        written.append(_statement(opened, measure.aggregate, literal).text)
+        request = Request(opened.query, measure.aggregate, opened.lookups, literal)
+        written.append(statement(request, opened.layout).text)
         if sum(map(len, written)) > limits.text:
             raise refusal(
                 "the statements of the query are too long to show",

@@ -13,6 +13,7 @@ from kanon_db.counting.layout import Cell
 from kanon_db.counting.writing.sql import Constants
 
 _MOST_CHAINED = 50
+_MOST_OPERATORS = 500  # statements repeat all intervals several times
 _EVERYTHING = "nummultirange(numrange(NULL, NULL))"
 _NOTHING = "nummultirange()"
 _RANGES = {
@@ -33,10 +34,10 @@ def covered(condition: ex.Expression, constants: Constants) -> str | None:
     """
     match condition:
         case ex.And(parts) | ex.Or(parts):
-            found = [covered(part, constants) for part in parts]
+            sets = [covered(part, constants) for part in parts]
             sign = " * " if isinstance(condition, ex.And) else " + "
-            known = [part for part in found if part is not None]
-            return _combined(sign, known) if len(known) == len(found) else None
+            known = [part for part in sets if part is not None]
+            return _combined(sign, known) if len(known) == len(sets) else None
         case ex.Not(part):
             inside = covered(part, constants)
             return None if inside is None else f"({_EVERYTHING} - {inside})"
@@ -46,6 +47,12 @@ def covered(condition: ex.Expression, constants: Constants) -> str | None:
             return _compared(operator, constant, constants)
         case ex.Comparison(operator, ex.Constant() as constant, ex.Column()):
             return _compared(_FLIPPED[operator], constant, constants)
+        case ex.Membership(ex.Column(), items, negated, ex.Type() as type_) if (
+            place := _place(type_, "m.v")
+        ) and (array := constants.array(items, type_)):
+            equal = _RANGES["="].format(place)
+            found = f"(SELECT range_agg({equal}) FROM unnest({array}) AS m (v))"
+            return f"({_EVERYTHING} - {found})" if negated else found
         case ex.Range(ex.Column()) | ex.Membership(ex.Column()):
             return covered(ex.spelled_out(condition), constants)
         case _:
@@ -124,6 +131,8 @@ def can_cover(cell: Cell, condition: ex.Expression) -> bool:
             return constant.type.category in ex.NUMBERS
         return constant.type.name == type_.name
 
+    if sum(bool(ex.children(part)) for part in ex.walk(condition)) > _MOST_OPERATORS:
+        return False
     constants = (part for part in ex.walk(condition) if isinstance(part, ex.Constant))
     is_on_axis = _place(type_, "") is not None
     return is_on_axis and all(map(fits, constants)) and covered(condition, Constants()) is not None
