@@ -88,7 +88,12 @@ def main() -> str:
                 " method => 'mondrian')"
             )
         rows = [[name, *_asked(dsn, *asked)] for name, *asked in queries()]
-    return table(["query", "function", "memory", "time", "answer"], rows)
+    said = (
+        f"Each query runs under a `statement_timeout` of {_TIMEOUT} s, on 1,000,000 records. The"
+        " memory is the largest private memory of the backend during the call, above that before"
+        " it; the limit is 200 MB.\n\n"
+    )
+    return said + table(["query", "function", "memory", "time", "answer"], rows)
 
 
 def _asked(dsn: str, function: str, query: str) -> list[str]:
