@@ -21,6 +21,7 @@ SECTIONS = {
     "publication": "Publishing buckets, and answering from them",
     "row_publication": "Publishing rows through SQL",
     "counting": "Answering counts",
+    "hostile_queries": "Queries that are meant to take the server down",
     "calls": "What a call of a SQL function costs",
     "generalization": "Generalization: loss and speed beside other tools",
     "optimal_generalization": "Generalization: the optimum",

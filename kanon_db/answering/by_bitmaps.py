@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from math import prod
 from typing import TYPE_CHECKING, Final
 
 from kanon_db.answering.scope import OpenQuery
@@ -36,6 +38,14 @@ _MOST_WORK: Final = 500_000_000
 """Groups times buckets; above this, one statement over QIT and SAT is faster."""
 
 
+_MOST_SPARSE: Final = 10
+"""Combinations of values, for each one that occurs."""
+
+
+class _NoRoomError(Exception):
+    """The bitmaps, or the counts of buckets, would need more memory than a query may."""
+
+
 @dataclass(frozen=True)
 class _Slice:
     """A group's part of the records or values, with the values of its keys so far."""
@@ -44,12 +54,46 @@ class _Slice:
     bits: int
 
 
+@dataclass(frozen=True)
+class _Slices:
+    """The parts of records, or values, that the keys of one side make, one at a time.
+
+    Only the bitmaps of each attribute are kept, not those of their combinations.
+    """
+
+    bits: int
+    divisions: Sequence[Sequence[_Slice]]
+    heartbeat: Callable[[], None]
+
+    def __iter__(self) -> Iterator[_Slice]:
+        return self._divided(_Slice((), self.bits), 0)
+
+    def _divided(self, part: _Slice, depth: int) -> Iterator[_Slice]:
+        if depth == len(self.divisions):
+            yield part
+            return
+        self.heartbeat()
+        for other in self.divisions[depth]:
+            if both := part.bits & other.bits:
+                yield from self._divided(_Slice(part.values + other.values, both), depth + 1)
+
+    def count(self, most: int) -> int:
+        """Return the number of parts, or more than `most` if there are more.
+
+        Where most combinations do not occur, finding those that do takes long: their number is not
+        looked for, and taken as more.
+        """
+        if prod(map(len, self.divisions)) > _MOST_SPARSE * most:
+            return most + 1
+        return sum(1 for _ in islice(self, most + 1))
+
+
 def count_with_bitmaps(opened: OpenQuery) -> list[Group] | None:
     """Answer a count, sum or average, also with groups, from bitmaps; None if that is not possible.
 
     It is possible if each condition, each key of the groups and what is summed depends on one
     attribute with bitmaps, and the condition is a conjunction of its two sides (for a count without
-    groups, also a disjunction).
+    groups, also a disjunction); and if the bitmaps of the groups fit into the query's memory.
 
     Notes
     -----
@@ -76,12 +120,15 @@ def count_with_bitmaps(opened: OpenQuery) -> list[Group] | None:
         sides = disjoint_sides(query, aggregate, layout)
         return None if sides is None else counter.either(sides)
     records, values = map(counter.true, split)
-    if weighed is not None:
-        return counter.summed(records, values, weighed, is_average=aggregate.function == "avg")
     is_two_sided = {side_of(key.expression, layout) for key in query.keys} | {
         side for side, part in enumerate(split) if part is not None
     } == {0, 1}
-    return counter.grouped(records, values, is_two_sided=is_two_sided)
+    try:
+        if weighed is not None:
+            return counter.summed(records, values, weighed, is_average=aggregate.function == "avg")
+        return counter.grouped(records, values, is_two_sided=is_two_sided)
+    except _NoRoomError:
+        return None
 
 
 class _Counter:
@@ -95,6 +142,10 @@ class _Counter:
         self._sizes = self._tables.sizes
         self._n_buckets = self._tables.buckets_of_sizes
         self._everything = (1 << self._tables.n_records) - 1
+        self._bitmap_bytes = self._tables.n_records // 8 + 1
+        self._limits = opened.limits
+        self._room = opened.limits.bitmaps
+        self._key_room = opened.limits.text
 
     def true(self, condition: Expression | None) -> int:
         """Return the bitmap of the records, or values, that meet a condition."""
@@ -110,8 +161,7 @@ class _Counter:
     def grouped(self, records: int, values: int, *, is_two_sided: bool) -> list[Group] | None:
         """Count for each group that can have records."""
         slices = self._slices(records, 0), self._slices(values, 1)
-        n_groups = len(slices[0]) * len(slices[1])
-        if n_groups > 1 and n_groups * self._tables.n_buckets > _MOST_WORK:
+        if not self._are_few(*slices):
             return None
         if not is_two_sided:
             side = int(any(side_of(key.expression, self._layout) for key in self._keys))
@@ -131,32 +181,42 @@ class _Counter:
         side = side_of(operand, self._layout) or 0
         slices = self._slices(records, 0), self._slices(values, 1)
         parts = self._values(operand)
-        if len(slices[side]) * len(parts) * self._everything.bit_count() > _MOST_WORK:
+        most = _MOST_WORK // max(1, len(parts) * self._tables.n_records)
+        own, others = slices[side], slices[1 - side]
+        if own.count(most) > most or not self._are_few(own, others):
             return None
 
         def total(part: _Slice, _own: Counts) -> _Find:
-            each = [(x, self._in_buckets(part.bits & bits)) for x, bits in parts]
-            weighed = weigh(each, self._n_buckets)
+            weighed = weigh(self._in_buckets_each(part, parts), self._n_buckets)
             return lambda counts: sum_buckets(weighed, counts, self._sizes, is_average=is_average)
 
-        return self._meeting(slices[side], slices[1 - side], total)
+        return self._meeting(own, others, total)
+
+    def _are_few(self, own: _Slices, others: _Slices) -> bool:
+        """Whether the groups are few enough to count each, keeping the counts of the others."""
+        if not self._keys:
+            return True
+        most = min(_MOST_WORK // self._tables.n_buckets, self._limits.n_answers)
+        n_others = others.count(most)
+        n_bytes = 2 * n_others * self._tables.n_buckets
+        return (
+            n_bytes <= self._limits.bitmaps
+            and own.count(most // max(1, n_others)) * n_others <= most
+        )
 
     def _meeting(
-        self,
-        own: Sequence[_Slice],
-        others: Sequence[_Slice],
-        finder: Callable[[_Slice, Counts], _Find],
+        self, own: _Slices, others: _Slices, finder: Callable[[_Slice, Counts], _Find]
     ) -> list[Group]:
         """Answer for each pair of parts, one from each side, that have a bucket in common."""
-        counted = [(other, self._in_buckets(other.bits)) for other in others]
+        counted = [(other.values, self._in_buckets(other.bits)) for other in others]
         groups = []
         for part in own:
             in_own = self._in_buckets(part.bits)
             find = finder(part, in_own)
-            for other, counts in counted:
+            for values, counts in counted:
                 self._opened.session.heartbeat()
                 if not self._keys or can_meet(in_own, counts):
-                    groups.append(self._group(part.values + other.values, find(counts)))
+                    groups.append(self._group(part.values + values, find(counts)))
         return groups
 
     def _group(self, values: tuple[tuple[int, str, int], ...], counted: Estimated) -> Group:
@@ -166,18 +226,29 @@ class _Counter:
             for number, text, _ in ordered
         ]
         key = ", ".join(f"{name}: {text}" for name, text in named)
+        self._key_room -= len(key.encode())
+        if self._key_room < 0:
+            raise self._limits.too_many()
         return Group(f"{{{key}}}", tuple(rank for _, _, rank in ordered), (counted,))
 
     def _values(self, operand: Expression) -> list[tuple[float, int]]:
         """Read the values of an expression on one attribute, each with its records."""
-        constants = Constants(array="$2")
+        constants = Constants(first=2)
         sql = write(operand, speller("b"), constants)
         (attribute,) = attributes(operand)
         found: dict[float, int] = {}
         columns, condition = f"({sql})::float8 AS x", f"{sql} IS NOT NULL"
         for row, bits in self._rows(columns, attribute, [operand], constants, condition):
+            if row["x"] not in found:
+                self._keep()
             found[row["x"]] = found.get(row["x"], 0) | bits
         return list(found.items())
+
+    def _keep(self) -> None:
+        """Account for one more bitmap that is kept."""
+        self._room -= self._bitmap_bytes
+        if self._room < 0:
+            raise _NoRoomError
 
     def _rows(
         self,
@@ -189,7 +260,8 @@ class _Counter:
     ) -> Iterator[tuple[Row, int]]:
         """Read the bitmaps of an attribute's values, with columns that depend on the value."""
         source = joined(self._tables.bit, "b", expressions, self._opened.lookups)
-        rows = self._opened.fetch(
+        rows = self._opened.stream(
+            max(1, self._limits.batch // self._bitmap_bytes),
             f"SELECT {columns}, b.{self._tables.bits} AS bits FROM {' '.join(source)}"
             f" WHERE b.{self._tables.attribute} = $1::text AND {condition}",
             attribute,
@@ -200,29 +272,31 @@ class _Counter:
     def _in_buckets(self, bits: int) -> Counts:
         return in_buckets(bits, self._sizes, self._n_buckets)
 
-    def _slices(self, bits: int, side: Side) -> list[_Slice]:
+    def _in_buckets_each(
+        self, part: _Slice, values: Sequence[tuple[float, int]]
+    ) -> Iterator[tuple[float, Counts]]:
+        """Count the records of each value, in a part."""
+        for x, bits in values:
+            self._opened.session.heartbeat()
+            yield x, self._in_buckets(part.bits & bits)
+
+    def _slices(self, bits: int, side: Side) -> _Slices:
         """Divide records, or values, by the keys of their side."""
-        slices = [_Slice((), bits)]
         numbered = [
             (number, key)
             for number, key in enumerate(self._keys)
             if side_of(key.expression, self._layout) == side
         ]
-        for attribute in dict.fromkeys(
-            name for _, key in numbered for name in attributes(key.expression)
-        ):
-            own = [pair for pair in numbered if attributes(pair[1].expression) == {attribute}]
-            slices = [
-                _Slice(before.values + part.values, both)
-                for part in self._divide(attribute, own)
-                for before in slices
-                if (both := before.bits & part.bits)
-            ]
-        return slices
+        by_attribute: dict[str, list[tuple[int, Key]]] = {}
+        for number, key in numbered:
+            (attribute,) = attributes(key.expression)
+            by_attribute.setdefault(attribute, []).append((number, key))
+        divisions = [self._divide(attribute, own) for attribute, own in by_attribute.items()]
+        return _Slices(bits, divisions, self._opened.session.heartbeat)
 
     def _divide(self, attribute: str, keys: Sequence[tuple[int, Key]]) -> list[_Slice]:
         """Read the bitmaps of an attribute's values, those of one group together."""
-        constants, expressions = Constants(array="$2"), [key.expression for _, key in keys]
+        constants, expressions = Constants(first=2), [key.expression for _, key in keys]
         written = [write(expression, speller("b"), constants) for expression in expressions]
         columns = ", ".join(
             f"to_jsonb({sql})::text AS j{i}, dense_rank() OVER (ORDER BY {sql}) AS r{i}"
@@ -235,12 +309,14 @@ class _Counter:
                 (number, "null" if row[f"j{i}"] is None else row[f"j{i}"], ranks[i])
                 for i, (number, _) in enumerate(keys)
             )
+            if ranks not in found:
+                self._keep()
             found[ranks] = _Slice(values, bits | (found[ranks].bits if ranks in found else 0))
         return list(found.values())
 
     def _read(self, condition: Expression) -> Truth:
         """Find the records for which a condition on one attribute is true, or unknown."""
-        constants = Constants(array="$2")
+        constants = Constants(first=2)
         sql = write(condition, speller("b"), constants)
         # A condition without columns is evaluated for each value of an arbitrary attribute.
         (attribute,) = attributes(condition) or {self._tables.with_bitmaps[0]}

@@ -14,9 +14,10 @@ from kanon_db.counting.expressions import Aggregate, Column, Expression
 from kanon_db.counting.layout import BucketLayout, CellLayout
 from kanon_db.counting.refusals import refusal
 from kanon_db.counting.sides import parts_of, side_of
-from kanon_db.counting.writing import Constants, Request, Statement, statement, write
+from kanon_db.counting.writing import Constants, Request, statement, write
 from kanon_db.counting.writing.cells import MOST_GROUPED, accuracy_of, grouped_ranges
 from kanon_db.session.protocol import Session
+from kanon_db.session.settings import frugal
 
 
 @dataclass(frozen=True)
@@ -246,8 +247,9 @@ def _answered(opened: OpenQuery) -> tuple[list[Group], str]:
     """Return the groups that HAVING and LIMIT leave, in order, and how they were counted."""
     groups, method = count_with_bitmaps(opened), "bitmaps of each attribute's values"
     if groups is None:
-        groups, method = _run(opened), "the statement"
-    return selected(groups, opened.query), method
+        with frugal(opened.session, opened.limits.working):
+            groups, method = _run(opened), "the statement"
+    return selected(groups, opened.query, opened.session.heartbeat), method
 
 
 def _run(opened: OpenQuery) -> list[Group]:
@@ -259,7 +261,7 @@ def _run(opened: OpenQuery) -> list[Group]:
     everybody = Aggregate("count", None)
     # A group whose values are all NULL has no sum, but it is still a group.
     asked = aggregates if everybody in aggregates or not query.keys else [*aggregates, everybody]
-    found = [_rows(opened, aggregate) for aggregate in asked]
+    found = [_rows(opened, aggregate, len(asked)) for aggregate in asked]
     listed = found[asked.index(everybody)] if query.keys else found[0]
     empty = [
         Estimated(0.0, 0.0, 0, 0) if aggregate.function == "count" else NOTHING
@@ -292,28 +294,46 @@ def _refuse_wide_groups(opened: OpenQuery, layout: CellLayout) -> None:
             )
 
 
-def _rows(opened: OpenQuery, aggregate: Aggregate) -> dict[str, tuple[tuple[int, ...], Estimated]]:
-    """Run the statement of one aggregate, and return the ranks and the answer of each group."""
-    written = _statement(opened, aggregate)
-    ranks = [f"rank_{i}" for i in range(len(opened.query.keys))]
-    return {
-        row["group_key"] if ranks else "{}": (
-            tuple(row[rank] for rank in ranks),
-            Estimated(row["estimate"], row["std_error"], row["lower_bound"], row["upper_bound"]),
-        )
-        for row in opened.fetch(written.text, *written.bound)
-    }
+def _rows(
+    opened: OpenQuery, aggregate: Aggregate, n_asked: int
+) -> dict[str, tuple[tuple[int, ...], Estimated]]:
+    """Run the statement of one aggregate, and return the ranks and the answer of each group.
 
-
-def _statement(
-    opened: OpenQuery, aggregate: Aggregate, literal: Callable[[str], str] | None = None
-) -> Statement:
-    return statement(Request(opened.query, aggregate, opened.lookups, literal), opened.layout)
+    Raises
+    ------
+    UnsupportedQueryError
+        When the answers to all `n_asked` aggregates would be too many, or their keys too long.
+    """
+    most = opened.limits.n_answers // n_asked
+    request = Request(opened.query, aggregate, opened.lookups, most=most + 1)
+    written = statement(request, opened.layout)
+    names = [f"rank_{i}" for i in range(len(opened.query.keys))]
+    text, limits = written.text, opened.limits
+    if names:
+        size = "sum(octet_length(a.group_key)) OVER (ROWS UNBOUNDED PRECEDING)"
+        text = f"SELECT a.*, {size} <= {limits.text} AS fits FROM (\n{text}\n) AS a"
+    found: dict[str, tuple[tuple[int, ...], Estimated]] = {}
+    for row in opened.fetch(text, *written.bound):
+        if names and (len(found) == most or not row["fits"]):
+            raise limits.too_many()
+        answer = (row["estimate"], row["std_error"], row["lower_bound"], row["upper_bound"])
+        ranks = tuple(row[name] for name in names)
+        found[row["group_key"] if names else "{}"] = (ranks, Estimated(*answer))
+    return found
 
 
 def _statements(opened: OpenQuery) -> list[str]:
     """Write the statement of each aggregate that is shown, including constants."""
-    literal = opened.session.literal
-    return [
-        _statement(opened, measure.aggregate, literal).text for _, measure in opened.query.shown
-    ]
+    literal, limits = opened.session.literal, opened.limits
+    written: list[str] = []
+    for _, measure in opened.query.shown:
+        opened.session.heartbeat()
+        request = Request(opened.query, measure.aggregate, opened.lookups, literal)
+        written.append(statement(request, opened.layout).text)
+        if sum(map(len, written)) > limits.text:
+            raise refusal(
+                "the statements of the query are too long to show",
+                hint="ask for fewer aggregates at a time, or use shorter lists",
+                detail=f"{limits.text} characters are allowed",
+            )
+    return written

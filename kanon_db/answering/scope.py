@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from kanon_db.answering.limits import Limits
 from kanon_db.catalog.entries import Publication, find_publication, published_schema
 from kanon_db.counting.checking import LookupTable, Query, check, check_relations, join
 from kanon_db.counting.expressions import Category, Column, Constant, Type
@@ -21,6 +23,7 @@ from kanon_db.session.server_errors import (
     UNDEFINED_FUNCTION,
     withheld,
 )
+from kanon_db.session.settings import frugal
 from kanon_db.transfer.columns import ColumnType, column_types
 
 CATEGORIES: Final[dict[str, Category]] = {
@@ -62,6 +65,7 @@ class OpenQuery:
     publication: Publication
     layout: BucketLayout | CellLayout
     lookups: tuple[Lookup, ...]
+    limits: Limits
 
     def fetch(self, statement: str, *values: Value) -> list[Row]:
         """Run a statement of this query; if it fails because of the data, say so in our own words.
@@ -74,8 +78,18 @@ class OpenQuery:
             For anything else. If there is a lookup table, without the server's message, since the
             table's owner decides what its policies raise.
         """
-        try:
+        with self._own_words():
             return self.session.fetch(statement, *values)
+
+    def stream(self, n: int, statement: str, *values: Value) -> Iterator[Row]:
+        """Run a statement as :meth:`fetch`, and keep only `n` of its rows at a time."""
+        with self._own_words():
+            yield from self.session.stream(n, statement, *values)
+
+    @contextmanager
+    def _own_words(self) -> Iterator[None]:
+        try:
+            yield
         except DatabaseError as error:
             if error.sqlstate.startswith(DATA_EXCEPTION_CLASS):
                 raise refusal(
@@ -104,17 +118,19 @@ def open_query(session: Session, query: str) -> OpenQuery:
         When there is no such publication or lookup table, or the role may not read it.
     """
     schema = published_schema(session)
-    text = parse_query(query, schema)
+    limits = Limits.of(session)
+    text = parse_query(query, schema, session.heartbeat)
     check_relations(text)
     publication = find_publication(session, text.publication.name)
     layout = _LAYOUTS[kind_named(publication.kind).shape](session, schema, publication)
     tables = [_lookup_table(session, written.relation, schema) for written in text.lookups]
     joined = join(text, layout.columns, tables)
     checked = check(text, joined.scopes, joined.matches)
-    opened = OpenQuery(session, text, checked, publication, layout, joined.lookups)
+    opened = OpenQuery(session, text, checked, publication, layout, joined.lookups, limits)
     _require_readable_constants(opened)
-    for lookup in joined.lookups:
-        _require_unique(opened, lookup)
+    with frugal(session, limits.working):
+        for lookup in joined.lookups:
+            _require_unique(opened, lookup)
     return opened
 
 

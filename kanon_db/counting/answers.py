@@ -53,18 +53,28 @@ class Group:
     estimates: tuple[Estimated, ...]
 
 
-def selected(groups: Sequence[Group], query: Query) -> list[Group]:
+def selected(
+    groups: Sequence[Group], query: Query, heartbeat: Callable[[], None] = lambda: None
+) -> list[Group]:
     """Apply HAVING, ORDER BY, OFFSET and LIMIT to the estimates.
 
-    Without ORDER BY, groups come in the order of their values.
+    Without ORDER BY, groups come in the order of their values. The heartbeat is called every few
+    milliseconds, or for each item of ORDER BY.
     """
     places = {measure.aggregate: i for i, measure in enumerate(query.measures)}
     kept = sorted(groups, key=lambda group: group.ranks)
     if query.having is not None:
+        found = []
         # A product of constants that are allowed may have more digits than Decimal's default.
         with localcontext(Emax=MAX_EMAX, Emin=MIN_EMIN):
-            kept = [group for group in kept if _holds(query.having, group, places)]
+            for number, group in enumerate(kept):
+                if number % 16 == 0:
+                    heartbeat()
+                if _holds(query.having, group, places):
+                    found.append(group)
+        kept = found
     for order in reversed(query.order):
+        heartbeat()
         kept = _ordered(kept, order, query)
     end = None if query.limit is None else query.offset + query.limit
     return kept[query.offset : end]

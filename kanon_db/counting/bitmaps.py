@@ -7,9 +7,8 @@ microseconds; numpy adds up the slots of each bucket in some hundred.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from operator import and_, or_
 from typing import TYPE_CHECKING
 
@@ -66,9 +65,11 @@ def evaluate(
     match ex.by_attribute(condition):
         case ex.And(parts) | ex.Or(parts):
             join = and_ if isinstance(condition, ex.And) else or_
-            truths = [evaluate(part, read, everything) for part in parts]
-            true = reduce(join, (truth.true for truth in truths))
-            possible = reduce(join, (truth.true | truth.unknown for truth in truths))
+            true = possible = everything if isinstance(condition, ex.And) else 0
+            for part in parts:  # one at a time: there may be thousands
+                truth = evaluate(part, read, everything)
+                true = join(true, truth.true)
+                possible = join(possible, truth.true | truth.unknown)
             return Truth(true, possible & ~true)
         case ex.Not(part):
             truth = evaluate(part, read, everything)
@@ -130,32 +131,32 @@ def in_buckets(bitmap: int, sizes: Sequence[int], n_buckets: Sequence[int]) -> C
     return counts
 
 
-def weigh(parts: Sequence[tuple[float, Counts]], n_buckets: Sequence[int]) -> list[Weighed]:
+def weigh(parts: Iterable[tuple[float, Counts]], n_buckets: Sequence[int]) -> list[Weighed]:
     """Add up what is known of each value: the buckets of each size together.
 
     Parameters
     ----------
-    parts : sequence of (float, list of ndarray)
-        Values with their matching records in each bucket.
+    parts : iterable of (float, list of ndarray)
+        Values with their matching records in each bucket; only one is kept at a time.
     n_buckets : sequence of int
         How many buckets of each size there are.
     """
     import numpy as np
 
-    found = []
-    for place, n in enumerate(n_buckets):
-        sums = np.zeros((5, n))
-        least, most = np.full(n, np.inf), np.full(n, -np.inf)
-        for x, counts in parts:
-            count = counts[place].astype(np.float64)
-            each = np.array([1, x, x * x, max(x, 0), min(x, 0)])
-            sums += each[:, None] * count
-            here = counts[place] > 0
+    sums = [np.zeros((5, n)) for n in n_buckets]
+    extremes = [(np.full(n, np.inf), np.full(n, -np.inf)) for n in n_buckets]
+    for x, counts in parts:
+        each = (1, x, x * x, max(x, 0), min(x, 0))
+        for total, (least, most), count in zip(sums, extremes, counts, strict=True):
+            for row, factor in enumerate(each):
+                total[row] += factor * count.astype(np.float64)
+            here = count > 0
             least[here & (x < least)] = x
             most[here & (x > most)] = x
-        n_here, x_sum, squares, positive, negative = sums
-        found.append(Weighed(n_here, x_sum, squares, positive, negative, least, most))
-    return found
+    return [
+        Weighed(n, x_sum, squares, positive, negative, *found)
+        for (n, x_sum, squares, positive, negative), found in zip(sums, extremes, strict=True)
+    ]
 
 
 def can_meet(records: Counts, values: Counts) -> bool:

@@ -195,11 +195,12 @@ class Distinct(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Membership(Expression):
-    """``operand [NOT] IN (items)``."""
+    """``operand [NOT] IN (items)``; checked, with the type that all of it is compared as."""
 
     operand: Expression
     items: tuple[Expression, ...]
     negated: bool = False
+    type: Type | None = None
 
 
 @dataclass(frozen=True, slots=True)

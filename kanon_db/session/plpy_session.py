@@ -32,6 +32,17 @@ class PlpySession:
             raise database_error(error.sqlstate, str(error)) from None
         return list(result)
 
+    def stream(self, n: int, statement: str, *values: Value) -> Iterator[Row]:
+        """Run one statement through a cursor; see the protocol."""
+        try:
+            plan = self._plpy.prepare(statement, [_type_name(value) for value in values])
+            cursor = self._plpy.cursor(plan, list(values))
+            while rows := list(cursor.fetch(n)):  # collected with its rows, it is closed
+                yield from rows
+                del rows
+        except self._plpy.SPIError as error:
+            raise database_error(error.sqlstate, str(error)) from None
+
     def identifier(self, *parts: str) -> str:
         """Quote a name, or several joined by dots."""
         return ".".join(self._plpy.quote_ident(part) for part in parts)

@@ -44,6 +44,15 @@ class Session(Protocol):
             With the server's SQLSTATE, but without any text that may quote data.
         """
 
+    def stream(self, n: int, statement: str, *values: Value) -> Iterator[Row]:
+        """Run one statement that returns rows, and keep only `n` of them at a time.
+
+        Raises
+        ------
+        DatabaseError
+            As :meth:`fetch`, at any row.
+        """
+
     def identifier(self, *parts: str) -> str:
         """Quote a name, or several joined by dots (schema, relation)."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Final
@@ -76,6 +77,17 @@ class PsycopgSession:
             # The text consists only of quoted identifiers and of our own words.
             cursor.execute(statement.encode(), values or None)
             return list(cursor.fetchall()) if cursor.description else []
+
+    def stream(self, n: int, statement: str, *values: Value) -> Iterator[Row]:
+        """Run one statement through a cursor of the server; see the protocol."""
+        name = f"kanon_{secrets.token_hex(8)}"
+        with (
+            self.translated_errors(),
+            psycopg.RawServerCursor(self.connection, name, row_factory=dict_row) as cursor,
+        ):
+            cursor.execute(statement.encode(), values)
+            while rows := cursor.fetchmany(n):
+                yield from rows
 
     @contextmanager
     def translated_errors(self) -> Iterator[None]:

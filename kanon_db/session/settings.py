@@ -36,6 +36,20 @@ def roomy(session: Session) -> AbstractContextManager[None]:
 
 
 @contextmanager
+def frugal(session: Session, n_bytes: int) -> Iterator[None]:
+    """Run the block with at most so much memory for each sort or hash table.
+
+    What a server is made for, with `work_mem` of a gigabyte, say, is not what one query may take.
+    """
+    (found,) = session.fetch(
+        "SELECT pg_size_bytes(current_setting('work_mem')) > $1::int8 AS is_much", str(n_bytes)
+    )
+    less = {"work_mem": f"{max(64, n_bytes // 1024)}kB", "hash_mem_multiplier": "1"}
+    with settings(session, less if found["is_much"] else {}):
+        yield
+
+
+@contextmanager
 def grouping_by_hash(session: Session) -> Iterator[None]:
     """Run the block with GROUP BY by hashing, which spills to disk if memory does not suffice.
 

@@ -154,6 +154,40 @@ def test_quasi_identifier(parties: Parties, table: str, way: str) -> None:
     ) == (n, 0, n, n)
 
 
+def test_a_list_counts_as_comparisons_do(parties: Parties, table: str) -> None:
+    """A list is one array of the column's type, which a type may lack or be itself."""
+    kanon = Functions(parties.publisher)
+    kanon.register(table, ["typed"], "plain")
+    kanon.publish(table, "typed", privacy='{"l": 2}', method="anatomy")
+    texts = [
+        text
+        for (text,) in fetch(
+            parties.publisher, f"SELECT DISTINCT typed::text FROM {table} ORDER BY 1 LIMIT 3"
+        )
+        if text is not None
+    ]
+    listed = [text.replace("'", "''") for text in texts]
+    several = ", ".join(f"'{text}'" for text in listed * 2)
+    one_by_one = " OR ".join(f"typed = '{text}'" for text in listed)
+    answers = [
+        _answer(parties, f"SELECT COUNT(*) FROM typed WHERE {condition}")
+        for condition in (
+            f"typed IN ({several})", one_by_one,
+            f"typed NOT IN ({several})", f"NOT ({one_by_one})",
+        )
+    ]  # fmt: skip
+    assert answers[0] == answers[1]
+    assert answers[2] == answers[3]
+
+
+def _answer(parties: Parties, query: str) -> object:
+    """Return the answer, or how the query is refused."""
+    try:
+        return Functions(parties.analyst).estimate(query)
+    except psycopg.Error as error:
+        return error.sqlstate
+
+
 SETTINGS = (
     "timezone = 'Asia/Tokyo'",
     "datestyle = 'German'",

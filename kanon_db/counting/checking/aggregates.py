@@ -15,6 +15,9 @@ from kanon_db.errors import UnsupportedQueryError
 _MOST_DIGITS: Final = 131_072
 """Digits that PostgreSQL's numeric may have before the decimal point."""
 
+MOST_MEASURES: Final = 50
+"""The most aggregates of a query: each reads all records."""
+
 
 class Measures:
     """Collects the aggregates of a query: those that it shows, and others that it depends on."""
@@ -26,7 +29,7 @@ class Measures:
     def show(self, aggregate: ex.Aggregate, alias: str | None) -> None:
         """Add an item of the select list."""
         bound = self._bound(aggregate)
-        self.found.append(Measure(_label(alias, bound, self.found), bound))
+        self._add(Measure(_label(alias, bound, self.found), bound))
 
     def place(self, aggregate: ex.Aggregate) -> int:
         """Return the place of an aggregate that HAVING or ORDER BY mentions."""
@@ -46,8 +49,16 @@ class Measures:
         for place, measure in enumerate(self.found):
             if measure.aggregate == bound:
                 return place
-        self.found.append(Measure("", bound, is_shown=False))
+        self._add(Measure("", bound, is_shown=False))
         return len(self.found) - 1
+
+    def _add(self, measure: Measure) -> None:
+        if len(self.found) == MOST_MEASURES:
+            raise refusal(
+                f"the query has more than {MOST_MEASURES} aggregates",
+                hint="ask for fewer aggregates at a time; those of HAVING and ORDER BY count, too",
+            )
+        self.found.append(measure)
 
     def _bound(self, aggregate: ex.Aggregate) -> ex.Aggregate:
         if aggregate.operand is None:

@@ -176,6 +176,7 @@ class Binder:
             self._given(bound, common),
             tuple(self._given(item, common) for item, _ in found),
             negated,
+            common,
         )
 
     def _pattern(self, pattern: ex.Pattern) -> ex.Expression:

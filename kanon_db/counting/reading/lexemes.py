@@ -19,6 +19,9 @@ from kanon_db.errors import UnsupportedQueryError
 MAX_LENGTH: Final = 100_000
 """The most characters that a query may have."""
 
+MAX_LEXEMES: Final = 40_000
+"""The most words, constants and symbols: parsing them takes about half a second."""
+
 Kind = OneOf["word", "name", "number", "string", "symbol", "end"]
 
 
@@ -162,6 +165,12 @@ def scan(query: str) -> list[Lexeme]:
                 lexemes.append(Lexeme("number", text, position))
             case _:
                 lexemes.append(Lexeme("symbol", text, position))
+    if len(lexemes) > MAX_LEXEMES:
+        raise UnsupportedQueryError(
+            "the query is too long",
+            detail=f"it has {len(lexemes)} words, constants and symbols; {MAX_LEXEMES} are allowed",
+            hint="use ranges instead of long lists",
+        )
     for lexeme in lexemes:
         if lexeme.kind in ("word", "name") and len(lexeme.text.encode()) > MAX_NAME_BYTES:
             raise refusal(

@@ -8,14 +8,22 @@ count query cannot have (`constructs`). After, the tree is checked against an al
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Final
 
 import sqlglot
 from sqlglot.errors import ParseError, SqlglotError
 
-from kanon_db.counting.expressions import Aggregate, Expression, children, walk
+from kanon_db.counting.expressions import (
+    Aggregate,
+    Distinct,
+    Expression,
+    Range,
+    TruthTest,
+    children,
+    walk,
+)
 from kanon_db.counting.reading.clauses import read_tree
 from kanon_db.counting.reading.constructs import Place, refuse_constructs, unexpected
 from kanon_db.counting.reading.lexemes import Lexeme, scan
@@ -25,8 +33,21 @@ from kanon_db.counting.refusals import refusal
 MAX_HEIGHT: Final = 100
 """How high the tree of an expression may be."""
 
+MAX_OPERATORS: Final = 10_000
+"""The most operators of a query, each evaluated for a million records; IN is one."""
 
-def parse_query(query: str, published_schema: str = "published") -> QueryText:
+MAX_ITEMS: Final = 100
+"""The most items of a select list, of GROUP BY and of ORDER BY."""
+
+_WRITTEN_TWICE: Final = (Distinct, Range, TruthTest)
+"""Tests whose operands some statements repeat: nested, they would double at each level."""
+
+
+def parse_query(
+    query: str,
+    published_schema: str = "published",
+    heartbeat: Callable[[], None] = lambda: None,
+) -> QueryText:
     """Read a query on a publication.
 
     Parameters
@@ -35,6 +56,8 @@ def parse_query(query: str, published_schema: str = "published") -> QueryText:
         SQL as the analyst wrote it.
     published_schema : str
         The only schema that the publication may be qualified with.
+    heartbeat : callable, optional
+        Is called between the steps, none of which takes as long as a second.
 
     Returns
     -------
@@ -60,26 +83,43 @@ def parse_query(query: str, published_schema: str = "published") -> QueryText:
     lexemes = scan(query)
     if lexemes and lexemes[-1].is_symbol(";"):
         lexemes.pop()
+    heartbeat()
     refuse_constructs(lexemes)
     written = _numbered(lexemes)
+    heartbeat()
     try:
         (tree,) = sqlglot.parse(" ".join(written), dialect="postgres")
+        heartbeat()
         text = read_tree(tree, lexemes, published_schema)
     except SqlglotError as error:
         raise unexpected(lexemes[_stopped_at(error, written)]) from None
     except RecursionError:
         raise refusal("the query nests too deeply", hint="use fewer parentheses") from None
+    heartbeat()
+    for listed in (text.items, text.group, text.order):
+        if len(listed) > MAX_ITEMS:
+            raise refusal(
+                f"a list has more than {MAX_ITEMS} items",
+                hint="ask for fewer aggregates, or groups, at a time",
+            )
     for expression in (text.where, *text.group):
         if any(isinstance(part, Aggregate) for part in walk(expression)):
             raise refusal(
                 "WHERE or GROUP BY contains an aggregate",
                 hint="put conditions on counts into HAVING",
             )
-    for expression in (
+    expressions = (
         *(item.expression for item in text.items), text.where, *text.group, text.having,
         *(item.expression for item in text.order),
-    ):  # fmt: skip
+    )  # fmt: skip
+    for expression in expressions:
         _refuse_tall(expression)
+    if sum(_operators(part) for part in expressions if part is not None) > MAX_OPERATORS:
+        raise refusal(
+            f"the query has more than {MAX_OPERATORS} operators",
+            hint="use IN (...), which counts as one, or ranges; BETWEEN, IS DISTINCT FROM and IS"
+            " TRUE count what they compare twice",
+        )
     return text
 
 
@@ -112,6 +152,13 @@ def _stopped_at(error: SqlglotError, written: Sequence[str]) -> int:
         return 0
     ends = list(accumulate(len(piece) + 1 for piece in written))
     return min(bisect_left(ends, column), len(written) - 1)
+
+
+def _operators(expression: Expression) -> int:
+    """Count operators as often as statements may repeat them."""
+    inner = children(expression)
+    found = sum(map(_operators, inner))
+    return bool(inner) + (2 * found if isinstance(expression, _WRITTEN_TWICE) else found)
 
 
 def _refuse_tall(expression: Expression | None) -> None:

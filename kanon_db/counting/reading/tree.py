@@ -44,6 +44,9 @@ _TESTS: Final[dict[type[parsed.Expr], int]] = {
     parsed.Like: _TEST, parsed.ILike: _TEST, parsed.Escape: _TEST,
 }  # fmt: skip
 
+MAX_REPEATED: Final = 4_000
+"""The most parts of what CASE compares, times the number of its WHENs."""
+
 _DATE_FIELDS: Final = frozenset(
     "year month day quarter week dow isodow doy isoyear decade century millennium"
     " hour minute second epoch".split()
@@ -271,6 +274,13 @@ class ExpressionReader(Cursor):
         """Read either form of CASE."""
         self.require("case")
         subject = None if node.this is None else self.expression(node.this)
+        n_repeated = len(list(ex.walk(subject))) * len(node.args.get("ifs") or ())
+        if n_repeated > MAX_REPEATED:  # nested, it would double at each level
+            raise refusal(
+                "what CASE compares is too long: each WHEN repeats it",
+                self.here.position,
+                "write CASE WHEN <condition> THEN ...",
+            )
         branches: list[tuple[ex.Expression, ex.Expression]] = []
         for branch in node.args.get("ifs") or ():
             self.require("when")

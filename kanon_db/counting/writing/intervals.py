@@ -6,10 +6,14 @@ of values that meet a condition is a multirange.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.layout import Cell
 from kanon_db.counting.writing.sql import Constants
 
+_MOST_CHAINED = 50
+_MOST_OPERATORS = 500  # statements repeat all intervals several times
 _EVERYTHING = "nummultirange(numrange(NULL, NULL))"
 _NOTHING = "nummultirange()"
 _RANGES = {
@@ -30,10 +34,10 @@ def covered(condition: ex.Expression, constants: Constants) -> str | None:
     """
     match condition:
         case ex.And(parts) | ex.Or(parts):
-            found = [covered(part, constants) for part in parts]
+            sets = [covered(part, constants) for part in parts]
             sign = " * " if isinstance(condition, ex.And) else " + "
-            known = [part for part in found if part is not None]
-            return f"({sign.join(known)})" if len(known) == len(found) else None
+            known = [part for part in sets if part is not None]
+            return _combined(sign, known) if len(known) == len(sets) else None
         case ex.Not(part):
             inside = covered(part, constants)
             return None if inside is None else f"({_EVERYTHING} - {inside})"
@@ -43,10 +47,24 @@ def covered(condition: ex.Expression, constants: Constants) -> str | None:
             return _compared(operator, constant, constants)
         case ex.Comparison(operator, ex.Constant() as constant, ex.Column()):
             return _compared(_FLIPPED[operator], constant, constants)
+        case ex.Membership(ex.Column(), items, negated, ex.Type() as type_) if (
+            place := _place(type_, "m.v")
+        ) and (array := constants.array(items, type_)):
+            equal = _RANGES["="].format(place)
+            found = f"(SELECT range_agg({equal}) FROM unnest({array}) AS m (v))"
+            return f"({_EVERYTHING} - {found})" if negated else found
         case ex.Range(ex.Column()) | ex.Membership(ex.Column()):
             return covered(ex.spelled_out(condition), constants)
         case _:
             return None
+
+
+def _combined(sign: str, parts: Sequence[str]) -> str:
+    """Write many multiranges in groups of groups: each of a chain would hold all before it."""
+    while len(parts) > _MOST_CHAINED:
+        starts = range(0, len(parts), _MOST_CHAINED)
+        parts = [f"({sign.join(parts[start : start + _MOST_CHAINED])})" for start in starts]
+    return f"({sign.join(parts)})"
 
 
 def _compared(operator: str, constant: ex.Constant, constants: Constants) -> str | None:
@@ -113,6 +131,8 @@ def can_cover(cell: Cell, condition: ex.Expression) -> bool:
             return constant.type.category in ex.NUMBERS
         return constant.type.name == type_.name
 
+    if sum(bool(ex.children(part)) for part in ex.walk(condition)) > _MOST_OPERATORS:
+        return False
     constants = (part for part in ex.walk(condition) if isinstance(part, ex.Constant))
     is_on_axis = _place(type_, "") is not None
     return is_on_axis and all(map(fits, constants)) and covered(condition, Constants()) is not None

@@ -6,7 +6,7 @@ bound value: nothing of the analyst's text is run.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kanon_db.counting import expressions as ex
@@ -17,32 +17,32 @@ Spelling = Callable[[ex.Column], str]
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """SQL with its values: an array of texts, bound as ``$1``, or nothing where there are none."""
+    """SQL with its values, bound as ``$1`` and so on: a text each, or an array of texts."""
 
     text: str
-    bound: tuple[list[str], ...]
+    bound: tuple[str | list[str], ...]
 
 
 class Constants:
-    """The constants of one statement, in the order of their places in the array.
+    """The constants of one statement, each bound to a parameter, and each list of them to one.
 
     Parameters
     ----------
     literal : callable, optional
         Quotes a value: the values are then part of the text, for people to read and run.
-    array : str
-        The parameter that the values are bound to.
+    first : int
+        Number of the first parameter.
     """
 
-    def __init__(self, literal: Callable[[str], str] | None = None, array: str = "$1") -> None:
+    def __init__(self, literal: Callable[[str], str] | None = None, first: int = 1) -> None:
         self._literal = literal
-        self._array = array
-        self._places: dict[str, int] = {}
+        self._first = first
+        self._numbers: dict[str | tuple[str, ...], int] = {}
 
     @property
-    def bound(self) -> tuple[list[str], ...]:
-        """The array of the texts that were written so far, if there are any."""
-        return (list(self._places),) if self._places else ()
+    def bound(self) -> tuple[str | list[str], ...]:
+        """What was written so far: a text, or an array of texts, for each parameter."""
+        return tuple(text if isinstance(text, str) else list(text) for text in self._numbers)
 
     def write(self, constant: ex.Constant) -> str:
         """Write a constant with its type."""
@@ -50,10 +50,35 @@ class Constants:
             return f"NULL::{constant.type.name}"
         if self._literal is not None:
             return f"{self._literal(constant.text)}::{constant.type.name}"
-        place = self._places.setdefault(constant.text, len(self._places) + 1)
-        value = f"({self._array}::text[])[{place}]::{constant.type.name}"
+        value = f"{self._parameter(constant.text)}::text::{constant.type.name}"
         # Read once, not for each row, where the planner cannot do that by itself.
         return value if constant.type.has_constant_input else f"(SELECT {value})"
+
+    def array(self, items: Sequence[ex.Expression], type_: ex.Type | None) -> str | None:
+        """Write constants as one array: the server would copy an array for each element of it.
+
+        Returns
+        -------
+        str or None
+            None for what has to be written one by one: values to be shown, expressions, and arrays.
+        """
+        by_type: dict[ex.Type, list[str]] = {}
+        for item in items:
+            if not isinstance(item, ex.Constant) or item.text is None:
+                return None
+            by_type.setdefault(item.type, []).append(item.text)
+        if self._literal is not None or type_ is None or type_.name.endswith("[]"):
+            return None
+        arrays = []
+        for of, texts in by_type.items():
+            value = f"{self._parameter(tuple(texts))}::text[]::{of.name}[]"
+            if of.name != type_.name:
+                value += f"::{type_.name}[]"
+            arrays.append(value if of.has_constant_input else f"(SELECT {value})")
+        return f"({' || '.join(arrays)})::{type_.name}[]"
+
+    def _parameter(self, value: str | tuple[str, ...]) -> str:
+        return f"${self._numbers.setdefault(value, len(self._numbers) + self._first)}"
 
 
 def write(expression: ex.Expression, spell: Spelling, constants: Constants) -> str:
@@ -113,7 +138,10 @@ def write(expression: ex.Expression, spell: Spelling, constants: Constants) -> s
             neither = f"({inner(left)} IS NULL AND {inner(right)} IS NULL)"
             same = f"({equal} IS TRUE OR {neither})"
             return same if negated else f"(NOT {same})"
-        case ex.Membership(operand, items, negated):
+        case ex.Membership(operand, items, negated, type_):
+            if (array := constants.array(items, type_)) is not None:
+                equal = _operator("=", operand, items[0])
+                return f"({_not(negated)}{inner(operand)} {equal} ANY ({array}))"
             if _schema(operand) is not None:
                 # IN would look its operator up by name, in pg_catalog.
                 return inner(ex.spelled_out(expression))

@@ -42,6 +42,8 @@ class Select:
         Conditions, joined by AND.
     group : sequence of str
     having : str
+    limit : int, optional
+        The most rows.
     """
 
     columns: Mapping[str, str]
@@ -49,6 +51,7 @@ class Select:
     where: Sequence[str] = ()
     group: Sequence[str] = ()
     having: str = ""
+    limit: int | None = None
 
     def write(self, depth: int = 0) -> str:
         """Write it, with what follows its first line at a depth."""
@@ -64,6 +67,8 @@ class Select:
             text += f"{line}GROUP BY {', '.join(self.group)}"
         if self.having:
             text += f"{line}HAVING {self.having}"
+        if self.limit is not None:
+            text += f"{line}LIMIT {self.limit}"
         return text
 
 

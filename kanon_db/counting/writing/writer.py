@@ -42,12 +42,15 @@ class Request:
     lookups : sequence of Lookup
     literal : callable, optional
         Quotes a value: the values are then part of the text, for people to read and run.
+    most : int, optional
+        How many groups to answer at most, before they are put in order.
     """
 
     query: Query
     aggregate: Aggregate
     lookups: Sequence[Lookup] = ()
     literal: Callable[[str], str] | None = None
+    most: int | None = None
 
 
 class Writer:
@@ -63,6 +66,7 @@ class Writer:
         self.condition = condition_of(query, aggregate)
         self.keys = {f"k{i}": key.expression for i, key in enumerate(query.keys)}
         self._query = query
+        self._most = request.most
 
     def step(
         self,
@@ -99,7 +103,10 @@ class Writer:
             }
             columns = {"group_key": f"jsonb_build_object({named})::text", **ranks, **same(*ANSWER)}
             comment = "Each group's values as JSON, and their places in their order."
-            self.steps.add("groups", comment, Select(columns, [self.steps.last]))
+            source: str | Nested = self.steps.last
+            if self._most is not None:
+                source = Nested([Select(same("*"), [source], limit=self._most)], "some_groups")
+            self.steps.add("groups", comment, Select(columns, [source]))
         return Statement(self.steps.write(), self.constants.bound)
 
 

@@ -82,7 +82,8 @@ def test_constants_are_bound(query: str, layout: BucketLayout | CellLayout) -> N
     found = written(query, layout)
     assert "77117" not in found.text
     assert "canary" not in found.text
-    assert {"77117", "canary"} <= set(*found.bound)
+    for constant in ("77117", "canary"):
+        assert any(constant == value or constant in value for value in found.bound)
     shown = written(query, layout, shown=True)
     assert "<77117>" in shown.text
     assert "<canary>" in shown.text

@@ -1,0 +1,262 @@
+"""One query cannot take the server: what it needs is bounded before it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from kanon_db.answering.limits import Limits
+from kanon_db.counting.reading import parse_query
+from kanon_db.counting.reading.lexemes import MAX_LEXEMES
+from kanon_db.counting.reading.parse import MAX_ITEMS, MAX_OPERATORS
+from kanon_db.errors import UnsupportedQueryError
+from kanon_db.session.psycopg_session import PsycopgSession
+from tests.integration.parties import Connection, Functions, Parties, create_table, fetch, value
+
+N_RECORDS = 2_000
+COUNT = "SELECT COUNT(*) FROM typed WHERE"
+GROUPED = "SELECT age, region, sick, COUNT(*) FROM typed GROUP BY age, region, sick"
+SUMMED = "SELECT age, region, SUM(size) FROM typed WHERE sick <> 'd0' GROUP BY age, region"
+ONE_SIDED = "SELECT age, region, COUNT(*) FROM typed GROUP BY age, region"
+LITTLE = "250 kB"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def typed(parties: Parties) -> None:
+    fetch(parties.publisher, "CREATE TYPE data.grade AS ENUM ('low', 'high')")
+    columns = "age int, region text, size real, day date, grade data.grade, sick text"
+    rows = [
+        (i * 7 % 40, f"r{i % 11}", i % 9 / 10, f"2020-01-{1 + i % 28:02}", ("low", "high")[i % 2],
+         f"d{i * 3 % 13 % 7}")
+        for i in range(N_RECORDS)
+    ]  # fmt: skip
+    create_table(parties.publisher, "data.typed", columns, rows)
+    fetch(parties.publisher, "GRANT USAGE ON SCHEMA data TO kanon_analyst")
+    kanon = Functions(parties.publisher)
+    kanon.register("data.typed", ["age", "region", "size", "day", "grade"], "sick")
+    kanon.publish("data.typed", "typed", privacy='{"l": 3}')
+    kanon.generalize("data.typed", "ranged", k=5, method="mondrian")
+
+
+@pytest.fixture
+def little_memory(parties: Parties) -> Iterator[None]:
+    """Give each query so little memory that no bitmaps of groups are kept."""
+    fetch(parties.admin, "INSERT INTO kanon.setting VALUES ('query_memory', $1)", LITTLE)
+    yield
+    fetch(parties.admin, "DELETE FROM kanon.setting WHERE name = 'query_memory'")
+
+
+def answers(connection: Connection, query: str) -> dict[tuple[str, ...], Any]:
+    rows = fetch(
+        connection,
+        "SELECT group_key::jsonb, estimate, std_error, lower_bound, upper_bound"
+        " FROM kanon.estimate($1)",
+        query,
+    )
+    return {tuple(map(str, key.values())): numbers for key, *numbers in rows}
+
+
+def explained(connection: Connection, query: str) -> dict[str, str]:
+    rows = fetch(connection, "SELECT part, description FROM kanon.explain_count($1)", query)
+    return dict(rows)
+
+
+# -- lists ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "age IN (1, 2.0, 3.5, 99999999999)",
+        "age NOT IN (1, 2.0, 3.5)",
+        "size IN (0.1, 0.2, 16777217)",
+        "size NOT IN (0.1, 3)",
+        "size + size IN (0.2, 0.4)",
+        "region IN ('r1', 'r2', 'it''s', '{a,b}', 'NULL', '')",
+        "day IN ('2020-01-02', '2020-01-03')",
+        "day IN (DATE '2020-01-02 23:00', TIMESTAMP '2020-01-03 01:00')",
+        "day NOT IN (TIMESTAMP '2020-01-02 00:00', '2020-01-04')",
+        "grade IN ('low', 'high')",
+        "grade NOT IN ('low', 'low')",
+        "age IN (1, age)",
+    ],
+)
+@pytest.mark.parametrize("other", ["", " AND age < 30"])
+def test_a_list_of_constants_compares_as_in(parties: Parties, condition: str, other: str) -> None:
+    """One array for all constants of a type means what PostgreSQL means by IN."""
+    exact = value(parties.publisher, f"SELECT count(*) FROM data.typed WHERE {condition}{other}")
+    estimated = Functions(parties.analyst).estimate(f"{COUNT} {condition}{other}")
+    assert estimated == (exact, 0, exact, exact)
+
+
+def test_fourteen_thousand_constants_are_one_array(parties: Parties) -> None:
+    """Each of them once copied the array of all: 3.6 GB."""
+    listed = ", ".join(map(str, range(14_000)))
+    query = f"{COUNT} age IN ({listed}) AND sick IN ('d0', 'd1', 'd2', 'd3', 'd4')"
+    _, _, lower, upper = Functions(parties.analyst).estimate(query)
+    exact = value(
+        parties.publisher,
+        "SELECT count(*) FROM data.typed WHERE sick < 'd5'",
+    )
+    assert lower <= exact <= upper
+
+
+def test_fourteen_thousand_constants_beside_ranges(parties: Parties) -> None:
+    """Each range of a chain once held all ranges before it, in six copies."""
+    listed = ", ".join(map(str, range(14_000)))
+    chained = " OR ".join(f"age = {n}" for n in range(2_000))
+    everybody, nobody = (N_RECORDS, 0, N_RECORDS, N_RECORDS), (0, 0, 0, 0)
+    for condition, expected in (
+        (f"age IN ({listed})", everybody),
+        (f"age NOT IN ({listed})", nobody),
+        (chained, everybody),
+    ):
+        query = f"SELECT COUNT(*) FROM ranged WHERE {condition}"
+        assert Functions(parties.analyst).estimate(query) == pytest.approx(expected, abs=1e-3)
+
+
+# -- texts ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (f"{COUNT} age IN ({','.join('1' * MAX_LEXEMES)})", "too long"),
+        (f"{COUNT} {' OR '.join(['a+b=1'] * (MAX_OPERATORS // 2))}", "operators"),
+        (f"SELECT {','.join(['COUNT(*)'] * (MAX_ITEMS + 1))} FROM typed", "items"),
+        (f"SELECT COUNT(*) FROM typed GROUP BY {','.join('a' * (MAX_ITEMS + 1))}", "items"),
+        (f"{COUNT} {'(' * 30}a{' BETWEEN false AND true)' * 30}", "operators"),
+        (f"{COUNT} {'(' * 30}a{' IS DISTINCT FROM true)' * 30}", "operators"),
+        (f"{COUNT} {'(' * 30}a = 1 AND b = 2{' IS UNKNOWN)' * 30}", "operators"),
+        (
+            f"{COUNT} {'CASE ' * 20}a{' WHEN 1 THEN 2 WHEN 2 THEN 1 END' * 20} = 1",
+            "each WHEN repeats it",
+        ),
+        (
+            f"SELECT COUNT({'CASE ' * 20}a{' WHEN 1 THEN 2 WHEN 2 THEN 1 END' * 20}) FROM typed",
+            "each WHEN repeats it",
+        ),
+    ],
+    ids=lambda given: given[:9] if "typed" not in given else None,
+)
+def test_a_text_that_would_grow_is_refused_before_work(text: str, reason: str) -> None:
+    """What is written twice doubles at each level: thirty of them would be a billion."""
+    with pytest.raises(UnsupportedQueryError, match=reason) as refused:
+        parse_query(text)
+    assert refused.value.hint
+
+
+def test_more_aggregates_than_statements_may_run_are_refused(parties: Parties) -> None:
+    """Each aggregate reads all records, also one that only HAVING mentions."""
+    having = " AND ".join(f"SUM(age + {i}) > 1" for i in range(60))
+    for query in (
+        f"SELECT {', '.join(f'SUM(age + {i})' for i in range(60))} FROM typed",
+        f"SELECT COUNT(*) FROM typed HAVING {having}",
+    ):
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match="aggregates"):
+            answers(parties.analyst, query)
+
+
+def test_parsing_hears_a_cancel() -> None:
+    class CancelledError(Exception):
+        pass
+
+    for moment in range(4):
+        left = [moment]
+
+        def heartbeat(left: list[int] = left) -> None:
+            if not left[0]:
+                raise CancelledError
+            left[0] -= 1
+
+        with pytest.raises(CancelledError):
+            parse_query("SELECT COUNT(*) FROM t WHERE a = 1", heartbeat=heartbeat)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [f"{COUNT} age IN ({', '.join(map(str, range(15_000)))})", GROUPED, SUMMED, ONE_SIDED],
+    ids=["list", "groups", "sums", "one side"],
+)
+def test_a_query_hears_its_timeout(parties: Parties, query: str) -> None:
+    with parties.analyst.transaction(force_rollback=True):
+        fetch(parties.analyst, "SET LOCAL statement_timeout = 5")
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            answers(parties.analyst, query)
+
+
+# -- groups -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("query", [SUMMED, ONE_SIDED])
+def test_groups_beyond_the_memory_are_counted_by_the_statement(
+    parties: Parties, query: str, request: pytest.FixtureRequest
+) -> None:
+    """Rows x groups / 8 bytes were 80 GB for a million records."""
+    wanted = answers(parties.analyst, query)
+    assert "bitmaps" in explained(parties.analyst, query)["method"]
+    fetch(parties.admin, "INSERT INTO kanon.setting VALUES ('query_memory', '2 MB')")
+    try:
+        few = Limits(2 << 20)
+        assert len(wanted) <= few.n_answers
+        found = answers(parties.analyst, query)
+    finally:
+        fetch(parties.admin, "DELETE FROM kanon.setting WHERE name = 'query_memory'")
+    assert found.keys() == wanted.keys()
+    for key, numbers in found.items():
+        assert numbers == pytest.approx(wanted[key], abs=1e-6)
+
+
+@pytest.mark.usefixtures("little_memory")
+@pytest.mark.parametrize(
+    ("query", "function"),
+    [
+        (query, function)
+        for query in (GROUPED, SUMMED, ONE_SIDED)
+        for function in ("estimate", "explain_count")
+    ]
+    + [(query, "estimate_counts") for query in (GROUPED, ONE_SIDED)],
+)
+def test_more_groups_than_the_memory_holds_are_refused(
+    parties: Parties, query: str, function: str
+) -> None:
+    with pytest.raises(psycopg.errors.FeatureNotSupported, match="more groups") as refused:
+        fetch(parties.analyst, f"SELECT * FROM kanon.{function}($1)", query)
+    assert refused.value.diag.message_hint
+
+
+@pytest.mark.usefixtures("little_memory")
+def test_statements_too_long_to_show_are_refused(parties: Parties) -> None:
+    listed = ", ".join(map(str, range(2_000)))
+    with pytest.raises(psycopg.errors.FeatureNotSupported, match="too long to show"):
+        Functions(parties.analyst).rewrite(f"{COUNT} age IN ({listed}) AND sick = 'd1'")
+
+
+def test_work_mem_of_the_server_is_not_what_a_query_may_take(parties: Parties) -> None:
+    """It is lowered while the query runs, never raised, and then as it was."""
+    with parties.analyst.transaction(force_rollback=True):
+        for setting in ("1GB", "64kB"):
+            fetch(parties.analyst, f"SET LOCAL work_mem = '{setting}'")
+            answers(parties.analyst, "SELECT AVG(age), COUNT(*) FROM typed WHERE sick = 'd1'")
+            assert value(parties.analyst, "SHOW work_mem") == setting
+
+
+def test_only_an_administrator_decides_on_the_memory(parties: Parties) -> None:
+    """A setting of the session would be the analyst's to change."""
+    for party in (parties.analyst, parties.publisher, parties.stranger):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            fetch(party, "INSERT INTO kanon.setting VALUES ('query_memory', '1 TB')")
+    session = PsycopgSession(parties.analyst)
+    with session.transaction():
+        fetch(parties.analyst, "SET LOCAL kanon.query_memory = '1 TB'")
+        assert Limits.of(session).memory == 200 << 20
+
+
+def test_answers_in_order(parties: Parties) -> None:
+    """The groups come one at a time, and still in the order of their values."""
+    rows = fetch(parties.analyst, "SELECT group_key FROM kanon.estimate_counts($1)", ONE_SIDED)
+    keys = [(key["age"], key["region"]) for (key,) in rows]
+    assert keys == sorted(keys)
