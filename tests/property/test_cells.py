@@ -170,7 +170,7 @@ def test_cuts_of_codes_far_apart() -> None:
     qi_codes = np.array([[7], [900_000], [8], [900_001]], dtype=np.int32)
     found = best_cut(qi_codes, np.arange(4), 2)
     assert found is not None
-    assert found.holds(qi_codes).tolist() == [True, False, True, False]
+    assert found.holds(qi_codes, np.arange(4)).tolist() == [True, False, True, False]
 
 
 def test_a_cut_of_many_attributes_does_not_take_seconds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ Search: TypeAlias = Callable[[IntArray, FPrimePrivacy], BucketSetting]
 Tightened: TypeAlias = Callable[[Fraction], FPrimePrivacy]
 
 _FACTORS: Final = tuple(map(Fraction, ("3/2", "5/4", "9/8", "17/16")))
-_MOST_CELLS: Final = 2500
+_MOST_CELLS: Final = 1500
 _MOST_UNEVEN: Final = 10
 _NOT_AT_RISK: Final = 2**60
 
@@ -85,7 +85,7 @@ def assign_in_cells(
     random : Permuter
         Source of randomness.
     least : int
-        Fewest records on either side of a cut, at least 1; one in 2,500 of the table if that is
+        Fewest records on either side of a cut, at least 1; one in 1,500 of the table if that is
         more, which bounds the time.
     pulse : Pulse
         Beaten every few dozen milliseconds of work; what it raises ends the assignment.
@@ -296,7 +296,7 @@ class _Cutter:
         least = self._least
         while cut := best_cut(self._qi_codes, cell.records, least):
             self._pulse.beat()
-            is_lower = cut.holds(self._qi_codes[cell.records])
+            is_lower = cut.holds(self._qi_codes, cell.records)
             sides = [self._cell(cell.records[side], cell.factor) for side in (is_lower, ~is_lower)]
             slack = min(cell.room.slack(side.counts, cell.counts) for side in sides)
             if slack >= _NOT_AT_RISK:

@@ -28,9 +28,9 @@ class Cut:
     attribute: int
     last: int
 
-    def holds(self, codes: CodeArray) -> BoolArray:
-        """Tell which records of shape (n, n_qi) lie on the lower side."""
-        lower: BoolArray = codes[:, self.attribute] <= self.last
+    def holds(self, codes: CodeArray, records: IntArray) -> BoolArray:
+        """Tell which of these records, given codes of shape (n_records, n_qi), lie below."""
+        lower: BoolArray = codes[records, self.attribute] <= self.last
         return lower
 
 
