@@ -62,6 +62,14 @@ def test_minimality_of_local_buckets_is_a_risk_that_must_be_accepted(parties: Pa
     assert remains(parties.admin) == []
 
 
+def test_the_guarantee_of_buckets_says_that_correlations_are_not_covered(parties: Parties) -> None:
+    """Learners name more than the shares tell: ``kanon.attack`` measures it."""
+    published = Functions(parties.publisher).publish(
+        "data.people", "said", privacy='{"default": 0.9}', dry_run=True
+    )
+    assert "what correlations with other columns tell is not covered" in published["guarantee"]
+
+
 def test_an_accepted_risk_is_kept_and_said(parties: Parties) -> None:
     published = local(parties, accept=f'{{"uninformed_reader": "{REASON}"}}')
     assert "by readers who do not know how records were put into buckets" in published["guarantee"]

@@ -137,12 +137,14 @@ class Buckets(Kind):
 
 KIND: Final = Buckets()
 
+_NOT_COVERED: Final = "; what correlations with other columns tell is not covered"
+
 
 def _guarantee(request: BucketRequest, l: int | None, certain: int, unbounded: float) -> str:
     if l is not None:
         return (
             f"{l}-diversity: no person's sensitive value can be inferred with a probability"
-            f" above 1/{l}"
+            f" above 1/{l}{_NOT_COVERED}"
         )
     guarantee = (
         "F'-privacy: no person's sensitive value can be inferred with a probability above the"
@@ -150,6 +152,7 @@ def _guarantee(request: BucketRequest, l: int | None, certain: int, unbounded: f
     )
     if request.assignment == "local":
         guarantee += ", by readers who do not know how records were put into buckets"
+    guarantee += _NOT_COVERED
     if unbounded:
         guarantee += f"; the threshold is 1 for {unbounded:.1%} of the records"
     if certain:
