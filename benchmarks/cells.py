@@ -81,7 +81,7 @@ def _row(data: Microdata, queries: Sequence[CountQuery], specification: str) -> 
     best = optimal(data.counts, privacy, MAX_BUCKET_SIZE, pulse=Pulse(TIME_LIMIT)).setting
     floor = error(whole)
     row = [f"{floor:.4f}", f"{error(_at_random(data, privacy, best)):.4f}"]
-    found = in_cells(data, privacy, SEARCHES["two_size"], 0)  # compiles
+    found = in_cells(data, privacy, SEARCHES["two_size"], 0)  # compiles, so that times do not
     for search in SEARCHES.values():
         started = perf_counter()
         found = in_cells(data, privacy, search, 0)
@@ -122,7 +122,7 @@ def error_table() -> str:
 
 
 def round_trip() -> str:
-    """Publish 1,000,000 rows, at random and in cells, in turns."""
+    """Publish 1,000,000 rows, at random and then in cells."""
     rows, taken = [], {}
     with private_server() as dsn:
         make_census(dsn)

@@ -21,10 +21,17 @@ Search: TypeAlias = Callable[[IntArray, FPrimePrivacy], BucketSetting]
 """Finds a bucket setting from the number of records of each value, and their thresholds."""
 
 Tightened: TypeAlias = Callable[[Fraction], FPrimePrivacy]
+"""Returns the thresholds for a factor by which the odds of a guess may have been raised."""
 
 _FACTORS: Final = tuple(map(Fraction, ("3/2", "5/4", "9/8", "17/16")))
+"""A large factor declines fewer cuts that have slack; the first one that can be used is taken."""
+
 _MOST_CELLS: Final = 1500
+"""One in so many records is the least on either side of a cut: each cell costs a search."""
+
 _MOST_UNEVEN: Final = 10
+"""One in so many records of a cell must lie on either side of a cut that is not sure."""
+
 _NOT_AT_RISK: Final = 2**60
 
 
