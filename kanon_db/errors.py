@@ -98,6 +98,12 @@ class VerificationError(KanonError):
     sqlstate = "KN003"
 
 
+class ReplacedError(KanonError):
+    """A publication was replaced while it was being read; the same call succeeds when repeated."""
+
+    sqlstate = "40001"
+
+
 class RiskError(KanonError):
     """A publication takes a known risk that the publisher has not accepted by name."""
 

@@ -1,6 +1,8 @@
 -- publications: the live publications that the current role may read. For analysts and publishers.
 -- Rights of the view's owner (not security_invoker): analysts have no right on kanon.publication;
 -- what they may see is decided here, by their right to read the publication itself.
+-- Everything is read from the statement's snapshot, so that a publication which is being replaced
+-- is there in its old state or in its new one.
 CREATE OR REPLACE VIEW kanon.publications WITH (security_barrier) AS
 SELECT p.publication_id,
        p.name,
@@ -11,18 +13,36 @@ SELECT p.publication_id,
        p.records AS rows,
        p.guarantee,
        -- What was measured from the source can tell what is hidden: only the publisher sees it.
-       CASE WHEN p.published_by = current_user THEN p.metrics || p.source_metrics ELSE p.metrics
-       END AS metrics,
+       CASE WHEN o.is_publisher THEN p.metrics || p.source_metrics ELSE p.metrics END AS metrics,
        p.layout,
        p.published_at,
-       p.published_by::text AS published_by,
-       CASE WHEN p.published_by = current_user THEN p.attacks END AS attacks
+       o.published_by,
+       CASE WHEN o.is_publisher THEN p.attacks END AS attacks,
+       o.state
 FROM kanon.publication AS p
-WHERE p.published_by = current_user
-   OR EXISTS (
-       SELECT FROM kanon.setting AS s
-       JOIN pg_catalog.pg_namespace AS n ON n.nspname = s.value
-       JOIN pg_catalog.pg_class AS c ON c.relnamespace = n.oid AND c.relname = p.name
-       WHERE s.name = 'published_schema'
-         AND pg_catalog.has_table_privilege(c.oid, 'SELECT'));
+CROSS JOIN LATERAL (
+    SELECT -- The publisher is the one to whom kanon_owner granted the right to grant SELECT.
+           max(pg_catalog.pg_get_userbyid(a.grantee)::text) FILTER (
+               WHERE a.is_grantable AND a.grantor = c.relowner) AS published_by,
+           coalesce(bool_or(a.grantee = u.oid) FILTER (
+               WHERE a.is_grantable AND a.grantor = c.relowner), false) AS is_publisher,
+           coalesce(bool_or(a.grantee = 0 OR pg_catalog.pg_has_role(a.grantee, 'USAGE')) FILTER (
+               WHERE c.relname = p.name AND a.privilege_type = 'SELECT'), false) AS is_readable,
+           CASE -- The server answers NULL for a relation that is in the snapshot, but gone by now.
+               WHEN bool_or(pg_catalog.has_table_privilege(c.oid, 'SELECT') IS NULL) THEN 'replaced'
+               WHEN count(DISTINCT c.oid) = cardinality(p.relations) THEN 'whole'
+               ELSE 'changed'
+           END AS state
+    FROM kanon.setting AS s
+    JOIN pg_catalog.pg_namespace AS n ON n.nspname = s.value
+    JOIN pg_catalog.pg_class AS c ON c.relnamespace = n.oid AND c.relname = ANY (p.relations)
+    JOIN pg_catalog.pg_roles AS o ON o.oid = c.relowner AND o.rolname = 'kanon_owner'
+    JOIN pg_catalog.pg_roles AS u ON u.rolname = current_user
+    CROSS JOIN LATERAL pg_catalog.aclexplode(c.relacl) AS a
+    WHERE s.name = 'published_schema'
+      AND pg_catalog.starts_with(pg_catalog.obj_description(c.oid, 'pg_class'),
+                                 kanon.mark(p.publication_id))
+) AS o
+WHERE o.is_publisher OR o.is_readable OR pg_catalog.pg_has_role('kanon_owner', 'USAGE')
+   OR pg_catalog.pg_has_role('pg_read_all_data', 'USAGE');
 COMMENT ON VIEW kanon.publications IS 'live publications that the current role may read';

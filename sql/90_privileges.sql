@@ -1,15 +1,33 @@
--- Privileges, last: nothing for PUBLIC. Those of functions are in the functions' own files.
+-- Privileges, last: nothing for PUBLIC. Those of operations are in their own files.
 REVOKE ALL ON SCHEMA kanon FROM PUBLIC;
 REVOKE ALL ON ALL TABLES IN SCHEMA kanon FROM PUBLIC;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA kanon FROM PUBLIC;
 
-GRANT USAGE ON SCHEMA kanon TO kanon_publisher, kanon_analyst;
+GRANT USAGE ON SCHEMA kanon TO kanon_owner, kanon_publisher, kanon_analyst;
 GRANT SELECT ON kanon.publications TO kanon_publisher, kanon_analyst;
-GRANT SELECT ON kanon.setting TO kanon_publisher, kanon_analyst;
-GRANT SELECT, INSERT, UPDATE, DELETE ON kanon.source TO kanon_publisher;
-GRANT INSERT, UPDATE, DELETE ON kanon.publication TO kanon_publisher;
+GRANT SELECT ON kanon.setting TO kanon_owner, kanon_publisher, kanon_analyst;
+
+-- Only kanon_owner writes. Whoever may UPDATE or DELETE could also lock a whole table.
+REVOKE ALL ON kanon.source, kanon.publication FROM kanon_publisher;
+GRANT SELECT, INSERT, UPDATE, DELETE ON kanon.source, kanon.publication TO kanon_owner;
+GRANT SELECT ON kanon.source TO kanon_publisher;
 -- All but source_metrics and attacks, which the view shows to the one who published.
-REVOKE SELECT ON kanon.publication FROM kanon_publisher;
 GRANT SELECT (publication_id, name, kind, method, source_schema, source_relation, parameters,
-              layout, records, guarantee, metrics, relations, published_by, published_at)
+              layout, records, guarantee, metrics, relations, published_at)
     ON kanon.publication TO kanon_publisher;
+
+REVOKE ALL ON kanon.errand FROM kanon_publisher;
+GRANT INSERT (task, given), SELECT (answer) ON kanon.errand TO kanon_publisher;
+GRANT EXECUTE ON FUNCTION kanon.mark(bigint), kanon.reached(oid)
+TO kanon_owner, kanon_publisher, kanon_analyst;
+GRANT EXECUTE ON FUNCTION kanon.fingerprint(oid) TO kanon_owner, kanon_publisher;
+GRANT EXECUTE ON FUNCTION
+    kanon.owner_analyze(oid, jsonb), kanon.owner_create_table(oid, jsonb),
+    kanon.owner_create_view(oid, jsonb), kanon.owner_drop(oid, jsonb),
+    kanon.owner_enter(oid, jsonb, kanon.source), kanon.owner_keep_attacks(oid, jsonb),
+    kanon.owner_open(oid, jsonb, oid, text), kanon.owner_publish(oid, jsonb),
+    kanon.owner_register(oid, jsonb), kanon.owner_remove(kanon.publication),
+    kanon.owner_staged(oid, text, text[]), kanon.is_publisher(oid, kanon.publication),
+    kanon.owned(kanon.publication), kanon.relation_kind("char"),
+    kanon.require_readable(oid, kanon.source), kanon.weighted_join(jsonb, text, text)
+TO kanon_owner;

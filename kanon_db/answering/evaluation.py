@@ -22,6 +22,7 @@ from kanon_db.errors import InvalidParameterError
 from kanon_db.metrics.count_errors import CountErrors, estimated_counts, exact_counts
 from kanon_db.metrics.workload import CountQuery, random_queries
 from kanon_db.publications.buckets.tables import SUFFIXES, BucketTables, tables_of
+from kanon_db.publications.examination import require_whole
 from kanon_db.publications.registry import kind_named
 from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.transfer.columns import Relation
@@ -120,6 +121,7 @@ def evaluate_counts(
             "only buckets can be evaluated with count queries",
             detail=f'publication "{name}" is of the kind {publication.kind}',
         )
+    require_whole(publication)
     shares = SELECTIVITY if selectivity is None else tuple(map(float, selectivity))
     registered, types = open_source(session, source_of(session, name).quoted(session))
     sensitive_column = publication.layout["sensitive"]

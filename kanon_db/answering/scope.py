@@ -9,12 +9,14 @@ from typing import Any, Final
 
 from kanon_db.answering.limits import Limits
 from kanon_db.catalog.entries import Publication, find_publication, published_schema
+from kanon_db.catalog.owners import require_harmless
 from kanon_db.counting.checking import LookupTable, Query, check, check_relations, join
 from kanon_db.counting.expressions import Category, Column, Constant, Type
 from kanon_db.counting.layout import BucketLayout, BucketTables, Cell, CellLayout, Lookup, RowView
 from kanon_db.counting.reading import QueryText, RelationText, parse_query
 from kanon_db.counting.refusals import refusal
 from kanon_db.errors import DatabaseError, NotFoundError, PermissionDeniedError
+from kanon_db.publications.examination import require_whole
 from kanon_db.publications.registry import kind_named
 from kanon_db.session.protocol import Row, Session, Value, fetch_one
 from kanon_db.session.server_errors import (
@@ -24,7 +26,7 @@ from kanon_db.session.server_errors import (
     withheld,
 )
 from kanon_db.session.settings import frugal
-from kanon_db.transfer.columns import ColumnType, column_types
+from kanon_db.transfer.columns import ColumnType, Relation, column_types
 
 CATEGORIES: Final[dict[str, Category]] = {
     **dict.fromkeys(("smallint", "integer", "bigint"), "integer"),
@@ -122,6 +124,7 @@ def open_query(session: Session, query: str) -> OpenQuery:
     text = parse_query(query, schema, session.heartbeat)
     check_relations(text)
     publication = find_publication(session, text.publication.name)
+    require_whole(publication)
     layout = _LAYOUTS[kind_named(publication.kind).shape](session, schema, publication)
     tables = [_lookup_table(session, written.relation, schema) for written in text.lookups]
     joined = join(text, layout.columns, tables)
@@ -224,6 +227,7 @@ def _lookup_table(session: Session, relation: RelationText, published: str) -> L
             "only a table or a materialized view can be a lookup table",
             hint="copy what the view shows into a table",
         )
+    require_harmless(session, Relation(schema, relation.name), rows[0]["oid"])
     return LookupTable(
         session.identifier(schema, relation.name),
         {

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kanon_db.errors import NotFoundError
-from kanon_db.session.protocol import Session, fetch_one
+from kanon_db.catalog.errands import run_errand
+from kanon_db.errors import NotFoundError, ReplacedError
+from kanon_db.session.protocol import Row, Session, fetch_one
 from kanon_db.transfer.columns import Relation
 
 
@@ -24,6 +25,12 @@ class Source:
         The column that says whom a record is about; None if there is one record of each person.
     columns : tuple of str
         All columns that the relation had when it was registered.
+    registered_at : str
+        When, exactly: it changes with every registration.
+    registered_by : str or None
+        The role, by its name today; None if it is gone.
+    fingerprint : str or None
+        What the relation was made of then; see ``sql/05_sources.sql``.
     """
 
     source_id: int
@@ -35,6 +42,9 @@ class Source:
     columns: tuple[str, ...]
     insensitive: tuple[str, ...] = ()
     entity: str | None = None
+    registered_at: str = ""
+    registered_by: str | None = None
+    fingerprint: str | None = None
 
     @property
     def published(self) -> list[str]:
@@ -66,6 +76,8 @@ class Publication:
         names and, for buckets, the range of bucket numbers for each size.
     metrics : dict
         The metrics that were measured when it was published; some need the source.
+    is_whole : bool
+        Whether its relations are there, and belong to `kanon_owner`: others may run code.
     """
 
     name: str
@@ -77,6 +89,7 @@ class Publication:
     records: int
     guarantee: str
     metrics: Mapping[str, float]
+    is_whole: bool = True
 
     @property
     def left_out(self) -> int:
@@ -100,7 +113,8 @@ def find_source(session: Session, relation: Relation) -> Source:
     """
     rows = session.fetch(
         "SELECT source_id, quasi_identifiers, sensitive, identifiers, attributes::text, columns,"
-        " insensitive, entity"
+        " insensitive, entity, registered_at::text AS registered_at, fingerprint,"
+        " (SELECT rolname::text FROM pg_roles WHERE oid = registered_by) AS registered_by"
         " FROM kanon.source WHERE schema_name = $1::text AND relation_name = $2::text",
         relation.schema,
         relation.name,
@@ -118,29 +132,54 @@ def find_source(session: Session, relation: Relation) -> Source:
     return Source(**{**row, **described, "relation": relation, "attributes": attributes})
 
 
+_ENTRY = """
+SELECT publication_id, name, kind, method, source, parameters::text AS parameters,
+       layout::text AS layout, rows AS records, guarantee, metrics::text AS metrics, state
+FROM kanon.publications WHERE name = $1::text
+"""
+
+
 def find_publication(session: Session, name: str) -> Publication:
-    """Look up a publication that the current role may read.
+    """Look up a publication that the current role may read, and keep it until the transaction ends.
+
+    A replacement drops relations whose new ones an older snapshot does not see. So the publication
+    is locked against it (as by any SELECT), and then looked up again.
 
     Raises
     ------
     NotFoundError
         When there is none of that name, or the role may not read it; both look the same.
+    ReplacedError
+        When it was replaced after the statement, or the transaction, took its snapshot.
     """
-    rows = session.fetch(
-        "SELECT name, kind, method, source, parameters::text AS parameters,"
-        " layout::text AS layout, rows AS records, guarantee, metrics::text AS metrics"
-        " FROM kanon.publications WHERE name = $1::text",
-        name,
+    found = _entry(session, name)
+    if found["state"] == "whole":
+        # Its relations belong to kanon_owner, so that planning a query runs nobody's code.
+        relation = session.identifier(published_schema(session), name)
+        session.fetch(f"SELECT FROM {relation} LIMIT 0")
+        found = _entry(session, name)
+    described = {key: json.loads(found[key]) for key in ("parameters", "layout", "metrics")}
+    others = ("name", "kind", "method", "source", "records", "guarantee")
+    return Publication(
+        **{key: found[key] for key in others}, **described, is_whole=found["state"] == "whole"
     )
+
+
+def _entry(session: Session, name: str) -> Row:
+    rows = session.fetch(_ENTRY, name)
     if not rows:
         raise NotFoundError(
             "there is no such publication, or you may not read it",
             detail=f'name "{name}"',
             hint="TABLE kanon.publications lists the ones that you may read",
         )
-    row = rows[0]
-    described = {key: json.loads(row[key]) for key in ("parameters", "layout", "metrics")}
-    return Publication(**{**row, **described})
+    if rows[0]["state"] == "replaced":
+        raise ReplacedError(
+            "the publication was replaced just now",
+            detail=f'publication "{name}": this transaction still sees its old state',
+            hint="ask again, in a new transaction",
+        )
+    return rows[0]
 
 
 def source_of(session: Session, name: str) -> Relation:
@@ -154,42 +193,6 @@ def source_of(session: Session, name: str) -> Relation:
     return Relation(**row)
 
 
-def record_publication(
-    session: Session,
-    publication: Publication,
-    source: Relation,
-    *,
-    metrics: Mapping[str, float],
-    relations: Sequence[str],
-) -> int:
-    """Enter a publication into the catalog, and return its id."""
-    row = fetch_one(
-        session,
-        "INSERT INTO kanon.publication (name, kind, method, source_schema, source_relation,"
-        " parameters, layout, records, guarantee, metrics, relations, source_metrics)"
-        " VALUES ($1::text, $2::text, $3::text, $4::text, $5::text, $6::jsonb, $7::jsonb,"
-        " $8::bigint, $9::text, $10::jsonb, $11::text[], $12::jsonb) RETURNING publication_id",
-        publication.name,
-        publication.kind,
-        publication.method,
-        source.schema,
-        source.name,
-        json.dumps(publication.parameters, ensure_ascii=False),
-        json.dumps(publication.layout, ensure_ascii=False),
-        str(publication.records),
-        publication.guarantee,
-        json.dumps(metrics, ensure_ascii=False),
-        list(relations),
-        json.dumps(publication.metrics),
-    )
-    return int(row["publication_id"])
-
-
 def record_attacks(session: Session, name: str, found: Sequence[Mapping[str, Any]]) -> None:
     """Keep with a publication what attacks on it achieved, and when they were played."""
-    session.fetch(
-        "UPDATE kanon.publication SET attacks ="
-        " jsonb_build_object('at', now(), 'found', $2::text::jsonb) WHERE name = $1::text",
-        name,
-        json.dumps(found),
-    )
+    run_errand(session, "keep attacks", name=name, found=found)

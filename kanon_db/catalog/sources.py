@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from kanon_db.catalog.entries import Source, find_source
+from kanon_db.catalog.errands import run_errand
 from kanon_db.catalog.odd_roles import warn_of_roles
+from kanon_db.catalog.owners import require_harmless
 from kanon_db.errors import (
     DatabaseError,
     InUseError,
@@ -93,6 +93,7 @@ def register_source(
         raise InvalidParameterError(
             "only tables and views can be registered", detail=f"relation {relation}"
         )
+    require_harmless(session, relation, oid)
     types = column_types(session, oid)
     new = Source(
         0, relation, tuple(quasi_identifiers), sensitive, tuple(identifiers),
@@ -111,32 +112,17 @@ def register_source(
         _check_attribute(session, types[column], attribute)
     warn_of_roles(session, new)
 
-    _lock_source(session, relation, exclusive=True)
-    if not _only_adds_columns(session, new):
-        _refuse_while_published(session, relation)
     try:
-        row = fetch_one(
+        answer = run_errand(
             session,
-            "INSERT INTO kanon.source (schema_name, relation_name, quasi_identifiers, sensitive,"
-            " identifiers, attributes, columns, insensitive, entity)"
-            " VALUES ($1::text, $2::text, $3::text[], $4::text, $5::text[], $6::jsonb, $7::text[],"
-            " $8::text[], $9::text)"
-            " ON CONFLICT ON CONSTRAINT source_relation_unique DO UPDATE SET"
-            " quasi_identifiers = excluded.quasi_identifiers, sensitive = excluded.sensitive,"
-            " identifiers = excluded.identifiers, attributes = excluded.attributes,"
-            " columns = excluded.columns, insensitive = excluded.insensitive,"
-            " entity = excluded.entity,"
-            " registered_at = excluded.registered_at"
-            " RETURNING source_id",
-            relation.schema,
-            relation.name,
-            list(quasi_identifiers),
-            sensitive,
-            list(identifiers),
-            json.dumps(new.attributes, ensure_ascii=False),
-            list(types),
-            list(insensitive),
-            entity,
+            "register",
+            relation=oid,
+            quasi_identifiers=quasi_identifiers,
+            sensitive=sensitive,
+            identifiers=identifiers,
+            attributes=new.attributes,
+            insensitive=insensitive,
+            entity=entity,
         )
     except DatabaseError as error:
         if error.sqlstate != PermissionDeniedError.sqlstate:
@@ -144,13 +130,19 @@ def register_source(
         raise PermissionDeniedError(
             "the source's description cannot be written",
             detail=f"relation {relation}: {error.message}",
-            hint="ask the role that registered it, or ask for the role kanon_publisher",
+            hint="ask the role that registered it or owns it, or ask for the role kanon_publisher",
         ) from None
-    return int(row["source_id"])
+    if "published" in answer:
+        raise InUseError(
+            "the source has live publications",
+            detail=f"{relation} is published as {', '.join(answer['published'])}",
+            hint="drop them first with kanon.drop_publication",
+        )
+    return int(answer["source_id"])
 
 
 def open_source(session: Session, source: str) -> tuple[Source, dict[str, ColumnType]]:
-    """Look up a registered source, and keep its description from changing until the end.
+    """Look up a registered source, which must be what it was when it was registered.
 
     Parameters
     ----------
@@ -168,11 +160,16 @@ def open_source(session: Session, source: str) -> tuple[Source, dict[str, Column
     NotFoundError
         When there is no such relation, or it was not registered.
     SchemaMismatchError
-        When its columns have since been added, renamed, dropped or put into another order.
+        When it was created anew, a view behind it was redefined, or its columns have been added,
+        renamed, dropped, put into another order or given another type since then.
+    PermissionDeniedError
+        When reading it would run the code of others with the rights of a superuser, or a role that
+        does not own it has registered it.
     """
     relation, oid, _ = find_relation(session, source)
-    _lock_source(session, relation, exclusive=False)
+    require_harmless(session, relation, oid)
     registered = find_source(session, relation)
+    _require_known_author(session, registered, oid)
     types = column_types(session, oid)
     needed = [*registered.quasi_identifiers, registered.sensitive]
     missing = [column for column in needed if column is not None and column not in types]
@@ -194,7 +191,55 @@ def open_source(session: Session, source: str) -> tuple[Source, dict[str, Column
             hint="register it again, and say which of them identify people; if more than"
             " identifiers changes, drop its publications first, in the same transaction",
         )
+    require_unchanged(session, registered)
     return registered, types
+
+
+def require_unchanged(session: Session, source: Source) -> None:
+    """Refuse a source that is not what it was when it was registered.
+
+    After it has been read, others cannot change it before the transaction ends.
+
+    Raises
+    ------
+    SchemaMismatchError
+    """
+    row = fetch_one(
+        session,
+        "SELECT kanon.fingerprint(to_regclass($1::text)) AS value",
+        source.relation.quoted(session),
+    )
+    if source.fingerprint != row["value"]:
+        raise SchemaMismatchError(
+            "the source has changed since it was registered",
+            detail=f"{source.relation}: it was created anew, a column got another type, or a view"
+            " behind it was redefined",
+            hint="register it again",
+        )
+
+
+def _require_known_author(session: Session, source: Source, oid: str) -> None:
+    """Refuse a description by a role that merely may read the source, unless it is the caller.
+
+    Whoever may read a source may describe it, and could call a name insensitive.
+    """
+    row = fetch_one(
+        session,
+        "SELECT s.registered_by = u.oid OR r.rolsuper OR pg_has_role(r.oid, c.relowner, 'USAGE')"
+        " AS known FROM kanon.source AS s JOIN pg_class AS c ON c.oid = $2::text::oid"
+        " JOIN pg_roles AS u ON u.rolname = current_user"
+        " LEFT JOIN pg_roles AS r ON r.oid = s.registered_by WHERE s.source_id = $1::text::int8",
+        str(source.source_id),
+        oid,
+    )
+    if not row["known"]:
+        raise PermissionDeniedError(
+            "the source was registered by a role that does not own it",
+            detail=f'{source.relation} was registered by role "{source.registered_by}"'
+            if source.registered_by
+            else f"{source.relation}: the role that registered it is gone",
+            hint="its owner, or a superuser, can register it again",
+        )
 
 
 def require_sensitive(source: Source, message: str) -> str:
@@ -212,15 +257,6 @@ def require_sensitive(source: Source, message: str) -> str:
             hint="register it again with sensitive => ...",
         )
     return source.sensitive
-
-
-def _lock_source(session: Session, relation: Relation, *, exclusive: bool) -> None:
-    """Keep others from registering the source while it is published; lasts for the transaction."""
-    function = "pg_advisory_xact_lock" if exclusive else "pg_advisory_xact_lock_shared"
-    session.fetch(
-        f"SELECT {function}(hashtextextended($1::text, 0))::text",
-        f"kanon source {json.dumps([relation.schema, relation.name])}",
-    )
 
 
 def _check_roles(source: Source) -> None:
@@ -266,37 +302,6 @@ def _check_readable(session: Session, relation: Relation, oid: str, columns: Seq
             "the source cannot be read",
             detail=f"no SELECT on {len(rows)} of the named columns of {relation}",
             hint="its owner can GRANT SELECT on it to the publishing role",
-        )
-
-
-def _only_adds_columns(session: Session, new: Source) -> bool:
-    """Whether no column that a publication may show gets another role."""
-    try:
-        old = find_source(session, new.relation)
-    except NotFoundError:
-        return False
-    shown = replace(
-        new,
-        source_id=old.source_id,
-        identifiers=tuple(name for name in new.identifiers if name in old.columns),
-        columns=new.columns[: len(old.columns)],
-    )
-    is_same = replace(shown, identifiers=old.identifiers) == old
-    return bool(old.columns) and is_same and set(shown.identifiers) == set(old.identifiers)
-
-
-def _refuse_while_published(session: Session, relation: Relation) -> None:
-    rows = session.fetch(
-        "SELECT name FROM kanon.publication"
-        " WHERE source_schema = $1::text AND source_relation = $2::text ORDER BY name",
-        relation.schema,
-        relation.name,
-    )
-    if rows:
-        raise InUseError(
-            "the source has live publications",
-            detail=f"{relation} is published as {', '.join(row['name'] for row in rows)}",
-            hint="drop them first with kanon.drop_publication",
         )
 
 

@@ -11,10 +11,14 @@ from kanon_db.counting.expressions import Column
 
 CellKind = OneOf["range", "set", "value"]
 
-ROW_SUFFIXES: Final = ("", "_row")
+ROWS: Final = "_row"
+ROW_SUFFIXES: Final = ("", ROWS)
 """Suffixes of the materialized view, and of the table that it is made from."""
 
-SUFFIXES: Final = ("", "_qit", "_sat", "_bit")
+QIT: Final = "_qit"
+SAT: Final = "_sat"
+BIT: Final = "_bit"
+SUFFIXES: Final = ("", QIT, SAT, BIT)
 """Suffixes of the weighted view, the quasi-identifier table, the sensitive table, the bitmaps."""
 
 

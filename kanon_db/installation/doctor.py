@@ -10,6 +10,7 @@ from typing import Literal
 
 import kanon_db
 from kanon_db.catalog.entries import published_schema
+from kanon_db.catalog.errands import OWNER
 from kanon_db.cluster.local_folder import ENVIRONMENT
 from kanon_db.declaration import EVERYBODY
 from kanon_db.errors import DatabaseError, PermissionDeniedError, ServerError
@@ -136,11 +137,13 @@ def _examine_installation(session: PsycopgSession) -> Iterator[Finding]:
 
 def _examine_functions(session: PsycopgSession) -> Iterator[Finding]:
     rows = session.fetch(
-        "SELECT p.proname::text AS name, p.prosecdef"
+        "SELECT p.proname::text AS name,"
+        " p.prosecdef AND pg_get_userbyid(p.proowner) <> $1::text"
         " OR NOT coalesce(p.proconfig @> ARRAY['search_path=pg_catalog, pg_temp'], false) AS open,"
         " EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a"
         " WHERE a.grantee = 0) AS exposed FROM pg_proc AS p JOIN pg_namespace AS n"
-        " ON n.oid = p.pronamespace WHERE n.nspname = 'kanon'"
+        " ON n.oid = p.pronamespace WHERE n.nspname = 'kanon'",
+        OWNER,
     )
     wrong = [
         *(f"{name} is missing" for name in sorted(_functions() - {row["name"] for row in rows})),

@@ -11,8 +11,10 @@ from alembic.config import Config
 from alembic.util import CommandError
 
 import kanon_db
+from kanon_db.catalog.errands import OWNER
 from kanon_db.declaration import EVERYBODY
 from kanon_db.errors import InUseError, PermissionDeniedError, ServerError
+from kanon_db.installation.adoption import adopt_publications, note_fingerprints
 from kanon_db.installation.interpreter import server_paths
 from kanon_db.installation.objects import replace_objects, run_script
 from kanon_db.installation.resources import resource_directory
@@ -75,6 +77,7 @@ def install(dsn: str, *, published_schema: str = "published") -> InstallReport:
             actions.append(f"server imports kanon_db from {', '.join(paths)}")
             for role in EVERYBODY:
                 _create_role(session, role)
+            _create_owner(session)
             require_trusted(session)
             before = _revision(session)
             schema = _chosen_schema(session, published_schema)
@@ -91,6 +94,8 @@ def install(dsn: str, *, published_schema: str = "published") -> InstallReport:
             actions.append(f"{n_files} SQL objects replaced")
             _grant(session, schema)
             actions.append(f"privileges granted to {' and '.join(EVERYBODY)}")
+            note_fingerprints(session)
+            actions += adopt_publications(session, schema)
     return InstallReport(kanon_db.__version__, actions)
 
 
@@ -136,11 +141,11 @@ def uninstall(dsn: str, *, drop_publications: bool = False) -> None:
                 )
             session.fetch("DROP SCHEMA kanon CASCADE")
             session.fetch(f"DROP SCHEMA {session.identifier(schema)} CASCADE")
-            for role in EVERYBODY:
+            for role in (*EVERYBODY, OWNER):
                 # DROP OWNED revokes privileges, but would also drop whatever else the role owns.
                 session.fetch(f"REASSIGN OWNED BY {session.identifier(role)} TO CURRENT_USER")
                 session.fetch(f"DROP OWNED BY {session.identifier(role)}")
-        for role in EVERYBODY:
+        for role in (*EVERYBODY, OWNER):
             _drop_role_unless_used(session, role)
 
 
@@ -190,6 +195,25 @@ def _create_role(session: PsycopgSession, role: str) -> None:
             detail=f'role "{role}" is superuser, bypasses row security or creates roles',
             hint=f"ALTER ROLE {session.identifier(role)} NOSUPERUSER NOBYPASSRLS NOCREATEROLE, or"
             " rename it",
+        )
+
+
+def _create_owner(session: PsycopgSession) -> None:
+    """Create the role that owns publications, which nobody may become."""
+    rows = session.fetch(
+        "SELECT r.rolsuper OR r.rolbypassrls OR r.rolcreaterole OR r.rolcreatedb OR r.rolcanlogin"
+        " OR r.rolreplication OR EXISTS (SELECT FROM pg_auth_members AS m"
+        " WHERE r.oid IN (m.roleid, m.member)) AS powerful"
+        " FROM pg_roles AS r WHERE r.rolname = $1::text",
+        OWNER,
+    )
+    if not rows:
+        session.fetch(f"CREATE ROLE {session.identifier(OWNER)} NOLOGIN")
+    elif rows[0]["powerful"]:
+        raise PermissionDeniedError(
+            "the role that is to own publications can do too much, or somebody can become it",
+            detail=f'role "{OWNER}" may log in, has an attribute, has a member or is one',
+            hint=f"rename it, or ALTER ROLE {OWNER} NOLOGIN and revoke it from its members",
         )
 
 
@@ -256,8 +280,9 @@ def migration_script(current: str | None, target: str = "head") -> str:
 def _grant(session: PsycopgSession, schema: str) -> None:
     name = session.identifier(schema)
     session.fetch(f"REVOKE ALL ON SCHEMA {name} FROM PUBLIC")
-    session.fetch(f"GRANT USAGE, CREATE ON SCHEMA {name} TO kanon_publisher")
-    session.fetch(f"GRANT USAGE ON SCHEMA {name} TO kanon_analyst")
+    session.fetch(f"REVOKE CREATE ON SCHEMA {name} FROM kanon_publisher")
+    session.fetch(f"GRANT USAGE, CREATE ON SCHEMA {name} TO {session.identifier(OWNER)}")
+    session.fetch(f"GRANT USAGE ON SCHEMA {name} TO {', '.join(EVERYBODY)}")
     database = fetch_one(session, "SELECT current_database()::text AS name")["name"]
     session.fetch(f"GRANT TEMPORARY ON DATABASE {session.identifier(database)} TO kanon_publisher")
 

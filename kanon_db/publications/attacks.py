@@ -11,7 +11,8 @@ from kanon_db.catalog.entries import (
     source_of,
 )
 from kanon_db.catalog.sources import open_source
-from kanon_db.errors import PermissionDeniedError, VerificationError
+from kanon_db.errors import PermissionDeniedError
+from kanon_db.publications.examination import changed, require_whole
 from kanon_db.publications.kind import Target
 from kanon_db.publications.registry import kind_named
 from kanon_db.publications.results import Attack
@@ -50,17 +51,14 @@ def attack(session: Session, name: str) -> list[Attack]:
     """
     publication = find_publication(session, name)
     _check_role(session, name)
+    require_whole(publication)
     kind = kind_named(publication.kind).load()
     source, types = open_source(session, source_of(session, name).quoted(session))
     session.step("verifying")
     # Whatever has taken the place of a published relation is not read. No attack reads bitmaps, so
     # it suffices to sample them.
     if not all(check.holds for check in kind.examine(session, publication, is_new=True).checks):
-        raise VerificationError(
-            "the published relations have changed since they were published",
-            detail=f'publication "{name}"',
-            hint="kanon.verify names the check that fails; publish again with replace => true",
-        )
+        raise changed(publication)
     target = Target(session, publication, source, types, published_schema(session))
     found = list(kind.attack(target))
     record_attacks(session, name, [asdict(line) for line in found])
@@ -71,8 +69,8 @@ def _check_role(session: Session, name: str) -> None:
     """Refuse everybody but the one who published: a source may be a view, which runs code."""
     row = fetch_one(
         session,
-        "SELECT published_by::text AS publisher, published_by = current_user AS allowed"
-        " FROM kanon.publication WHERE name = $1::text",
+        "SELECT published_by AS publisher, published_by = current_user AS allowed"
+        " FROM kanon.publications WHERE name = $1::text",
         name,
     )
     if not row["allowed"]:

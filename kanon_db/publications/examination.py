@@ -19,6 +19,15 @@ def verify(session: Session, name: str) -> list[Check]:
         When there is no such publication, or the role may not read it.
     """
     publication = find_publication(session, name)
+    if not publication.is_whole:
+        return [
+            Check(
+                "the published relations are there, and belong to kanon_owner",
+                "all of them",
+                "some are missing, or belong to others",
+                holds=False,
+            )
+        ]
     checks = _examine(session, publication).checks
     accepted = publication.parameters.get("accept", {})
     if not isinstance(accepted, dict):
@@ -42,15 +51,31 @@ def metrics(session: Session, name: str) -> list[Metric]:
         When its relations are gone, or have been replaced by others.
     """
     publication = find_publication(session, name)
-    measured = _examine(session, publication).metrics
+    measured = _examine(session, publication).metrics if publication.is_whole else {}
     if not measured:
-        raise VerificationError(
-            "the published relations have changed since they were published",
-            detail=f'publication "{name}"',
-            hint="kanon.verify names the check that fails; publish again with replace => true",
-        )
+        raise changed(publication)
     found = {**measured, **publication.metrics, **measured}
     return [Metric(name, value) for name, value in found.items()]
+
+
+def require_whole(publication: Publication) -> None:
+    """Refuse a publication whose relations somebody has taken away or put others in place of.
+
+    Raises
+    ------
+    VerificationError
+    """
+    if not publication.is_whole:
+        raise changed(publication)
+
+
+def changed(publication: Publication) -> VerificationError:
+    """Say that the published relations are not those that were published."""
+    return VerificationError(
+        "the published relations have changed since they were published",
+        detail=f'publication "{publication.name}"',
+        hint="kanon.verify names the check that fails; publish again with replace => true",
+    )
 
 
 def _examine(session: Session, publication: Publication) -> Examination:

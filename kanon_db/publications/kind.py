@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, Generic, TypeVar
@@ -14,6 +14,7 @@ from kanon_db.catalog.entries import Publication, Source
 from kanon_db.publications.entities import Entities
 from kanon_db.publications.request import PublishRequest
 from kanon_db.publications.results import Attack, Check, Examination
+from kanon_db.publications.staging import Staging
 from kanon_db.session import Session
 from kanon_db.transfer.columns import ColumnType
 from kanon_db.transfer.snapshot import Snapshot
@@ -32,8 +33,8 @@ class Job(Generic[Request]):
     source : Source
     types : dict of str to ColumnType
         All columns of the source, in their order.
-    schema : str
-        The schema of published relations.
+    staging : Staging
+        Where the published relations are made.
     snapshot : Snapshot
         The columns that the kind asked for, and that of the entities.
     entities : Entities or None
@@ -44,9 +45,14 @@ class Job(Generic[Request]):
     request: Request
     source: Source
     types: Mapping[str, ColumnType]
-    schema: str
+    staging: Staging
     snapshot: Snapshot
     entities: Entities | None = None
+
+    @property
+    def schema(self) -> str:
+        """The schema of published relations."""
+        return self.staging.schema
 
     def pulse(self, seconds: float = float("inf")) -> Pulse:
         """Return the session's heartbeat, with a time limit that starts now."""
@@ -79,8 +85,6 @@ class Written:
     Attributes
     ----------
     guarantee : str
-    readable, closed : sequence of str
-        Quoted names of the relations that readers may read, and of those that nobody else may.
     layout : dict
         What the catalog keeps for the estimator and the verification.
     checks : sequence of Check
@@ -92,8 +96,6 @@ class Written:
     """
 
     guarantee: str
-    readable: Sequence[str]
-    closed: Sequence[str] = ()
     layout: Mapping[str, Any] = field(default_factory=dict)
     checks: Sequence[Check] = ()
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -152,7 +154,10 @@ class Kind(ABC):
     """A kind of publication: the steps that are particular to it, in the order of the pipeline."""
 
     suffixes: Sequence[str]
-    """Suffixes of the published relations' names; readers query the relation of the first."""
+    """Suffixes of the published relations' names; readers query the first one, which may depend on
+    the others."""
+    closed: Collection[str] = ()
+    """Suffixes of those that readers may not read."""
 
     counts_entities: bool = False
     """Whether it counts entities where several records are about one; otherwise it gets none."""

@@ -1,11 +1,14 @@
-"""The names of publications: reserved, replaced, dropped."""
+"""The names of publications: given, given to another publication, taken back."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
 
-from kanon_db.catalog.entries import published_schema
+from kanon_db.catalog.entries import Publication, Source, published_schema
+from kanon_db.catalog.errands import run_errand
 from kanon_db.errors import (
     DatabaseError,
     DuplicateError,
@@ -13,47 +16,102 @@ from kanon_db.errors import (
     NotFoundError,
     PermissionDeniedError,
 )
-from kanon_db.session import Session
-from kanon_db.session.server_errors import DEPENDENT_OBJECTS, INSUFFICIENT_PRIVILEGE
+from kanon_db.publications.staging import Staging
+from kanon_db.session import Session, fetch_one
+from kanon_db.session.server_errors import (
+    DEPENDENT_OBJECTS,
+    DUPLICATE_TABLE,
+    INSUFFICIENT_PRIVILEGE,
+    LOCK_NOT_AVAILABLE,
+)
+from kanon_db.session.settings import settings
+
+_LOCK_MILLISECONDS: Final = 100
+"""How long readers may have to wait behind one attempt to take the place of a publication."""
+
+_PAUSE_SECONDS: Final = 0.3
+_PATIENCE_SECONDS: Final = 60.0
+"""How long to try; the caller's own lock_timeout comes first."""
 
 
-def reserve_name(session: Session, name: str, suffixes: Sequence[str], *, replace: bool) -> str:
-    """Make sure that the publication's relations can be created; return their schema.
+def check_name(session: Session, name: str, suffixes: Sequence[str], *, replace: bool) -> None:
+    """Refuse a name that the publication could not get in the end.
 
-    The name stays reserved until the transaction ends.
+    Nothing is locked: whoever finishes first gets the name.
 
     Raises
     ------
     DuplicateError
         When a publication has the name and `replace` is false, or any other relation has it.
+    PermissionDeniedError
+        When another role published what has the name.
     """
-    session.fetch(
-        "SELECT pg_advisory_xact_lock(hashtextextended($1::text, 0))::text",
-        f"kanon publication {json.dumps(name)}",
-    )
-    schema = published_schema(session)
     if session.fetch("SELECT 1 FROM kanon.publication WHERE name = $1::text", name):
         if not replace:
-            raise DuplicateError(
-                "a publication of this name exists",
-                detail=f'name "{name}"',
-                hint="choose another name, or pass replace => true (--replace) to replace it",
-            )
-        drop_publication(session, name)
+            raise _exists(name)
+        _require_publisher(session, name)
     rows = session.fetch(
-        "SELECT c.relname::text AS name FROM pg_class c"
-        " JOIN pg_namespace n ON n.oid = c.relnamespace"
-        " WHERE n.nspname = $1::text AND c.relname = ANY ($2::text[])",
-        schema,
+        "SELECT c.relname::text AS name FROM pg_class AS c"
+        " JOIN pg_namespace AS n ON n.oid = c.relnamespace"
+        " WHERE n.nspname = $1::text AND c.relname = ANY ($2::text[])"
+        " AND NOT EXISTS (SELECT FROM kanon.publication AS p"
+        "  WHERE p.name = $3::text AND c.relname = ANY (p.relations))",
+        published_schema(session),
         [name + suffix for suffix in suffixes],
+        name,
     )
     if rows:
-        raise DuplicateError(
-            "a relation of this name exists, and kanon_db may not replace it",
-            detail=f'schema "{schema}", relation "{rows[0]["name"]}"',
-            hint="choose another name, or drop the relation yourself",
+        raise _is_taken(rows[0]["name"])
+
+
+def enter_publication(
+    staging: Staging,
+    publication: Publication,
+    source: Source,
+    *,
+    metrics: Mapping[str, float],
+    suffixes: Sequence[str],
+    closed: Collection[str],
+    replace: bool,
+) -> int:
+    """Give staged relations the publication's name, and enter it into the catalog; return its id.
+
+    Raises
+    ------
+    DuplicateError, PermissionDeniedError
+        As :func:`check_name`, if this has changed since then.
+    InUseError
+        When an old publication of this name is in use, or other objects depend on it.
+    DatabaseError
+        When the source was registered anew meanwhile; publishing again may then succeed.
+    """
+    name = publication.name
+    entry: dict[str, Any] = {
+        "kind": publication.kind,
+        "method": publication.method,
+        "source_id": source.source_id,
+        "registered_at": source.registered_at,
+        "parameters": publication.parameters,
+        "layout": publication.layout,
+        "records": publication.records,
+        "guarantee": publication.guarantee,
+        "metrics": metrics,
+        "source_metrics": publication.metrics,
+    }
+    with _in_words(name):
+        publication_id: int = _patiently(
+            staging.session,
+            name,
+            lambda: staging.publish(
+                name,
+                entry,
+                suffixes=suffixes,
+                closed=closed,
+                readers=publication.parameters["readers"],
+                replace=replace,
+            ),
         )
-    return schema
+    return publication_id
 
 
 def drop_publication(session: Session, name: str) -> None:
@@ -65,47 +123,97 @@ def drop_publication(session: Session, name: str) -> None:
     PermissionDeniedError
         When another role published it.
     InUseError
-        When views or other objects depend on it.
+        When it is in use, or views or other objects depend on it.
     """
-    rows = session.fetch(
-        "SELECT published_by::text, relations FROM kanon.publication WHERE name = $1::text", name
-    )
-    if not rows:
+    if not session.fetch("SELECT 1 FROM kanon.publication WHERE name = $1::text", name):
         raise NotFoundError(
             "there is no such publication",
             detail=f'name "{name}"',
             hint="TABLE kanon.publications lists the ones that you may read",
         )
-    (publication,) = rows
-    refused = PermissionDeniedError(
-        "only the role that published a publication can drop or replace it",
-        detail=f'publication "{name}" belongs to role "{publication["published_by"]}"',
+    _require_publisher(session, name)
+    with _in_words(name):
+        _patiently(session, name, lambda: run_errand(session, "drop", name=name))
+
+
+def _patiently(session: Session, name: str, work: Callable[[], Any]) -> Any:
+    """Do what needs a publication for itself, without making its readers wait for each other.
+
+    While somebody waits for a lock, everybody else queues behind. So each attempt waits only for
+    a moment, and lets readers pass before the next one.
+    """
+    setting = fetch_one(
+        session, "SELECT setting::int4 AS ms FROM pg_settings WHERE name = 'lock_timeout'"
     )
-    if not session.fetch(
-        "DELETE FROM kanon.publication WHERE name = $1::text RETURNING publication_id", name
-    ):
-        raise refused
-    schema = published_schema(session)
-    for relation in publication["relations"]:
-        rows = session.fetch(
-            "SELECT CASE relkind WHEN 'v' THEN 'VIEW' WHEN 'm' THEN 'MATERIALIZED VIEW'"
-            " ELSE 'TABLE' END AS kind FROM pg_class c"
-            " JOIN pg_namespace n ON n.oid = c.relnamespace"
-            " WHERE n.nspname = $1::text AND c.relname = $2::text",
-            schema,
-            relation,
-        )
-        if not rows:
-            continue  # somebody dropped it by hand; the entry must go anyway
+    limit = setting["ms"] / 1000 or _PATIENCE_SECONDS
+    started = time.monotonic()
+    while True:
         try:
-            session.fetch(f"DROP {rows[0]['kind']} {session.identifier(schema, relation)}")
+            with (
+                session.savepoint(),
+                settings(session, {"lock_timeout": f"{_LOCK_MILLISECONDS}ms"}),
+            ):
+                return work()
         except DatabaseError as error:
-            if error.sqlstate == INSUFFICIENT_PRIVILEGE:
-                raise refused from None
-            if error.sqlstate == DEPENDENT_OBJECTS:
-                raise InUseError(
-                    "other objects depend on the publication",
-                    detail=f'relation "{schema}.{relation}"',
-                    hint="first drop the views or tables that were made from it",
-                ) from None
-            raise
+            if error.sqlstate != LOCK_NOT_AVAILABLE:
+                raise
+        if time.monotonic() - started > limit:
+            raise InUseError(
+                "somebody has been reading the publication all the time",
+                detail=f'publication "{name}": no pause within {limit:g} seconds',
+                hint="try again later; pg_locks shows who holds locks on it",
+            )
+        session.heartbeat()
+        time.sleep(_PAUSE_SECONDS)
+
+
+@contextmanager
+def _in_words(name: str) -> Iterator[None]:
+    """Say what a refusal of the owner of all publications means."""
+    try:
+        yield
+    except DatabaseError as error:
+        if error.sqlstate == DuplicateError.sqlstate:
+            raise _exists(name) from None
+        if error.sqlstate == DUPLICATE_TABLE:
+            raise _is_taken(name) from None
+        if error.sqlstate == INSUFFICIENT_PRIVILEGE:
+            raise PermissionDeniedError(error.message, detail=f'publication "{name}"') from None
+        if error.sqlstate == DEPENDENT_OBJECTS:
+            raise InUseError(
+                "other objects depend on the publication",
+                detail=f'publication "{name}"',
+                hint="first drop the views or tables that were made from it",
+            ) from None
+        raise
+
+
+def _require_publisher(session: Session, name: str) -> None:
+    rows = session.fetch(
+        "SELECT published_by, published_by = current_user"
+        " OR (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) AS allowed"
+        " FROM kanon.publications WHERE name = $1::text",
+        name,
+    )
+    if not rows or not rows[0]["allowed"]:
+        raise PermissionDeniedError(
+            "only the role that published a publication can drop or replace it",
+            detail=f'publication "{name}" belongs to '
+            + (f'role "{rows[0]["published_by"]}"' if rows else "another role"),
+        )
+
+
+def _exists(name: str) -> DuplicateError:
+    return DuplicateError(
+        "a publication of this name exists",
+        detail=f'name "{name}"',
+        hint="choose another name, or pass replace => true (--replace) to replace it",
+    )
+
+
+def _is_taken(relation: str) -> DuplicateError:
+    return DuplicateError(
+        "a relation of this name exists, and kanon_db may not replace it",
+        detail=f'relation "{relation}" in the schema of publications',
+        hint="choose another name, or drop the relation yourself",
+    )

@@ -1,8 +1,9 @@
 """Publishing, in the same steps for all kinds.
 
-The request has been validated when this begins. Then the name is reserved, the data is read once,
-searched, written, examined and recorded. If anything is refused, no trace remains, since the
-caller's transaction, or subtransaction, is rolled back.
+The request has been validated when this begins. Then the data is read once, searched, written to
+relations that nobody else sees, and examined; at the end they get the publication's name. If
+anything is refused, no trace remains, since the caller's transaction, or subtransaction, is rolled
+back.
 """
 
 from __future__ import annotations
@@ -12,17 +13,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kanon_db.algorithms.ground.proof import Proof
-from kanon_db.catalog.entries import Publication, record_publication
-from kanon_db.catalog.sources import open_source
+from kanon_db.catalog.entries import Publication, published_schema
+from kanon_db.catalog.sources import open_source, require_unchanged
 from kanon_db.errors import VerificationError
 from kanon_db.publications.entities import read_entities
 from kanon_db.publications.kind import Job
-from kanon_db.publications.lifecycle import reserve_name
-from kanon_db.publications.readers import check_readers, grant_select, warn_of_other_publications
+from kanon_db.publications.lifecycle import check_name, enter_publication
+from kanon_db.publications.readers import check_readers, warn_of_other_publications
 from kanon_db.publications.registry import kind_of
 from kanon_db.publications.request import PublishRequest
 from kanon_db.publications.results import Check, Published
 from kanon_db.publications.risks import accepted_risks
+from kanon_db.publications.staging import Staging
 from kanon_db.session import Session, undone
 from kanon_db.transfer.columns import check_comparable
 from kanon_db.transfer.snapshot import take_snapshot
@@ -58,8 +60,7 @@ def publish(session: Session, request: PublishRequest) -> Published:
     if not request.dry_run:
         return _publish(session, request)
     with undone(session):
-        published = _publish(session, request)
-    return replace(published, publication_id=None)
+        return _publish(session, request)
 
 
 def _publish(session: Session, request: PublishRequest) -> Published:
@@ -71,25 +72,26 @@ def _publish(session: Session, request: PublishRequest) -> Published:
     kind.prepare(request, source)
     accepted = accepted_risks(request.accept, kind.risks(request))
     _warn_of_unused_options(session, request)
-    schema = reserve_name(session, name, kind.suffixes, replace=request.replace)
+    schema = published_schema(session)
+    check_name(session, name, kind.suffixes, replace=request.replace)
     readers = check_readers(session, request.readers, schema)
     entity = [] if source.entity is None else [source.entity]
     columns = [*kind.columns(source, types), *entity]
     snapshot = take_snapshot(session, source.relation, columns)
+    require_unchanged(session, source)
     check_comparable(session, source.relation, [*kind.comparable(source), *entity])
     entities = read_entities(snapshot, source, are_counted=kind.counts_entities)
 
-    job = Job(session, request, source, types, schema, snapshot, entities)
+    staging = Staging.begin(session, schema)
+    job = Job(session, request, source, types, staging, snapshot, entities)
     found = kind.search(job)
     _warn_of_gap(session, found.proof)
     written = kind.write(job, found)
     snapshot.drop()
-    grant_select(session, written.readable, readers)
-    grant_select(session, written.closed, [])
 
     session.step("verifying")
     publication = Publication(
-        name=name,
+        name=staging.name,
         kind=declared.name,
         method=found.method or request.method,
         source=str(source.relation),
@@ -106,21 +108,23 @@ def _publish(session: Session, request: PublishRequest) -> Published:
     )
     examined = kind.examine(session, publication, is_new=True)
     _require([*examined.checks, *written.checks])
-    warn_of_other_publications(session, source.relation, readers)
-    metrics = {**examined.metrics, **publication.metrics}
-    publication_id = record_publication(
-        session,
-        publication,
-        source.relation,
-        metrics=examined.metrics,
-        relations=[name + suffix for suffix in kind.suffixes],
-    )
+    warn_of_other_publications(session, source.relation, readers, name)
     return Published(
-        publication_id=publication_id,
+        publication_id=None
+        if request.dry_run
+        else enter_publication(
+            staging,
+            replace(publication, name=name),
+            source,
+            metrics=examined.metrics,
+            suffixes=kind.suffixes,
+            closed=kind.closed,
+            replace=request.replace,
+        ),
         name=name,
         guarantee=publication.guarantee,
         records=publication.records,
-        metrics=metrics,
+        metrics={**examined.metrics, **publication.metrics},
         seconds=time.perf_counter() - started,
     )
 

@@ -41,31 +41,17 @@ def check_readers(session: Session, readers: Sequence[str] | None, schema: str) 
     return roles
 
 
-def grant_select(session: Session, relations: Sequence[str], roles: Sequence[str]) -> None:
-    """Let the readers, and nobody else, read the quoted relations."""
-    # ALTER DEFAULT PRIVILEGES may have granted rights on new relations to others.
-    others = session.fetch(
-        "SELECT DISTINCT r.rolname::text AS role FROM unnest($1::text[]) AS name"
-        " JOIN pg_class AS c ON c.oid = to_regclass(name) CROSS JOIN aclexplode(c.relacl) AS a"
-        " LEFT JOIN pg_roles AS r ON r.oid = a.grantee WHERE a.grantee <> c.relowner",
-        list(relations),
-    )
-    on = f"ON {', '.join(relations)}"
-    for row in others:
-        grantee = "PUBLIC" if row["role"] is None else session.identifier(row["role"])
-        session.fetch(f"REVOKE ALL {on} FROM {grantee}")
-    if roles:
-        session.fetch(f"GRANT SELECT {on} TO {', '.join(map(session.identifier, roles))}")
-
-
-def warn_of_other_publications(session: Session, source: Relation, roles: Sequence[str]) -> None:
+def warn_of_other_publications(
+    session: Session, source: Relation, roles: Sequence[str], name: str
+) -> None:
     """Warn when a reader can combine the new publication with an older one of the same source.
 
     Two publications, each of them private by itself, can together reveal more than either.
     """
     rows = session.fetch(
         "SELECT p.name FROM kanon.publication AS p"
-        " WHERE p.source_schema = $1::text AND p.source_relation = $2::text AND EXISTS ("
+        " WHERE p.source_schema = $1::text AND p.source_relation = $2::text"
+        " AND p.name <> $4::text AND EXISTS ("
         "  SELECT 1 FROM unnest($3::text[]) AS role, kanon.setting AS s, pg_class AS c"
         "  JOIN pg_namespace AS n ON n.oid = c.relnamespace"
         "  WHERE s.name = 'published_schema' AND n.nspname = s.value AND c.relname = p.name"
@@ -74,6 +60,7 @@ def warn_of_other_publications(session: Session, source: Relation, roles: Sequen
         source.schema,
         source.name,
         list(roles),
+        name,
     )
     if rows:
         session.warn(

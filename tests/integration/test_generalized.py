@@ -225,15 +225,15 @@ def test_verification_finds_broken_constraints(
         kanon.generalize(
             "data.people", "people", k=4, constraints=constraints, options=QUICK, replace=True
         )
-        with parties.publisher.transaction(force_rollback=True):
+        with parties.admin.transaction(force_rollback=True):
             fetch(
-                parties.publisher,
+                parties.admin,
                 "UPDATE published.people_row SET sick = 'disease 0' WHERE (age, sex, town, born) IN"
                 " (SELECT age, sex, town, born FROM published.people_row"
                 "  WHERE num_nulls(age, sex, town, born) = 0 LIMIT 1)",
             )
-            fetch(parties.publisher, "REFRESH MATERIALIZED VIEW published.people")
-            broken = [check for check, *_, holds in Functions(parties.publisher).verify("people")
+            fetch(parties.admin, "REFRESH MATERIALIZED VIEW published.people")
+            broken = [check for check, *_, holds in Functions(parties.admin).verify("people")
                       if not holds]  # fmt: skip
         assert len(broken) == 1, constraints
 

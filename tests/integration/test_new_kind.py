@@ -42,6 +42,8 @@ def registered(parties: Parties, folder: Path) -> Iterator[None]:
     text = function_sql(TALLY.operation).replace(ENVIRONMENT_MARK, body)
     parties.admin.execute(text.encode())
     create_table(parties.publisher, "data.people", "age int, sex text", PEOPLE)
+    create_table(parties.admin, "data.admins", "age int, sex text", PEOPLE)
+    Functions(parties.admin).register("data.admins", ["age", "sex"], None)
     Functions(parties.publisher).register("data.people", ["age", "sex"], None)
     yield
     KINDS.pop("tally")
@@ -81,7 +83,7 @@ def test_python(parties: Parties) -> None:
 def test_command(parties: Parties) -> None:
     add_operations(main)
     run = CliRunner().invoke
-    arguments = ["publish", "tally", "data.people", "tally", "--k", "3", "--dsn", parties.dsn]
+    arguments = ["publish", "tally", "data.admins", "tally", "--k", "3", "--dsn", parties.dsn]
     done = run(main, arguments)
     assert done.exit_code == 0, done.output
     assert "at least 3 people in each line" in done.stdout

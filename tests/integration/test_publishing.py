@@ -209,7 +209,7 @@ def test_drop(kanon: Functions | Package, parties: Parties) -> None:
 def test_drop_what_is_left(kanon: Functions | Package, parties: Parties) -> None:
     """A publication of which somebody dropped tables by hand can still be dropped."""
     kanon.publish("data.people", "people", privacy='{"l": 2}')
-    fetch(parties.publisher, "DROP TABLE published.people_sat CASCADE")
+    fetch(parties.admin, "DROP TABLE published.people_sat CASCADE")
     kanon.drop("people")
     assert remains(parties.admin) == []
 

@@ -35,7 +35,7 @@ def people(parties: Parties) -> None:
 @pytest.fixture(params=WAYS)
 def kanon(request: pytest.FixtureRequest, parties: Parties) -> Iterator[Functions | Package]:
     yield WAYS[request.param](parties.publisher)
-    fetch(parties.publisher, "DELETE FROM kanon.source")
+    fetch(parties.admin, "DELETE FROM kanon.source")
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_columns_of_every_role_must_be_readable(parties: Parties) -> None:
     for given in ({"insensitive": ["note"]}, {"entity": "who"}):
         register = lambda: kanon.register("public.partly", ["age"], "sick", **given)
         assert sqlstate_of(register) == "42501"
-    fetch(parties.publisher, "DELETE FROM kanon.source")
+    fetch(parties.admin, "DELETE FROM kanon.source")
 
 
 WARNED = (
@@ -306,7 +306,7 @@ def test_roles_that_are_probably_mistakes_are_warned_of(parties: Parties, way: s
     rest = {"identifiers": columns, "insensitive": ["ward", "sick"], "entity": "weight"}
     assert warnings_of(parties, way, quasi_identifiers=["age"], sensitive=None, **rest) == []
     fetch(parties.publisher, "DROP TABLE data.warned")
-    fetch(parties.publisher, "DELETE FROM kanon.source")
+    fetch(parties.admin, "DELETE FROM kanon.source")
 
 
 @pytest.mark.parametrize(("unique", "is_warned"), [(99, False), (100, True)])
@@ -321,7 +321,7 @@ def test_a_tenth_of_unique_values_is_nearly_unique(
     )
     warned = warnings_of(parties, "sql", quasi_identifiers=["part"], sensitive="sick")
     assert len(warned) == is_warned
-    fetch(parties.publisher, "DELETE FROM kanon.source")
+    fetch(parties.admin, "DELETE FROM kanon.source")
 
 
 def test_looking_for_unique_values_can_be_canceled(parties: Parties) -> None:

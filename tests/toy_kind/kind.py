@@ -26,13 +26,13 @@ class Tally(Kind):
         """Count, and keep counts of at least k."""
         session = job.session
         snapshot, order = found.result
-        table = session.identifier(job.schema, job.request.publication)
         names = ", ".join(map(session.identifier, job.source.quasi_identifiers))
-        session.fetch(
-            f"CREATE TABLE {table} AS SELECT {names}, count(*) AS people FROM {snapshot.table}"
-            f" GROUP BY {names} HAVING count(*) >= {job.request.k} ORDER BY count(*) {order}"
+        job.staging.fill_table(
+            "",
+            f"SELECT {names}, count(*) AS people FROM {snapshot.table}"
+            f" GROUP BY {names} HAVING count(*) >= {job.request.k} ORDER BY count(*) {order}",
         )
-        return Written(f"at least {job.request.k} people in each line", [table])
+        return Written(f"at least {job.request.k} people in each line")
 
     def examine(self, session, publication, *, is_new=False):
         """Look for the smallest count."""

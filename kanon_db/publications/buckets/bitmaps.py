@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
-from kanon_db.publications.buckets.tables import BucketTables
+from kanon_db.publications.buckets.tables import BIT, BucketTables
 from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.transfer.columns import int4_bytes, with_numbers
 
 if TYPE_CHECKING:  # the estimator imports this module, too, and does not need numpy
     from kanon_db.algorithms.bucketization.setting import BucketSetting
+    from kanon_db.publications.staging import Staging
     from kanon_db.transfer.snapshot import DistinctValues, Snapshot
 
 _MOST_BITS_PER_RECORD: Final = 512
@@ -40,11 +41,11 @@ _AUDITED_BUCKETS: Final = 10_000
 
 
 def write_bitmaps(
+    staging: Staging,
     tables: BucketTables,
     snapshot: Snapshot,
+    layout: Mapping[str, Any],
     values: DistinctValues,
-    quasi_identifiers: Sequence[str],
-    sensitive: str,
     codes: CodeArray,
     bucket_ids: CodeArray,
     setting: BucketSetting,
@@ -54,6 +55,8 @@ def write_bitmaps(
 
     Parameters
     ----------
+    layout : mapping
+        The names of the columns.
     order : ndarray of int, shape (n_records,)
         A random permutation: records take the slots of their bucket in this order. Sensitive
         values take theirs in the order of the values, so that a slot does not link the two.
@@ -68,18 +71,19 @@ def write_bitmaps(
     session = snapshot.session
     session.step("writing the bitmaps")
     columns = [*tables.quasi_identifiers, tables.sensitive]
-    session.fetch(
-        f"CREATE TABLE {tables.bit} AS SELECT ''::text AS {tables.attribute},"
+    staging.create_table(
+        BIT,
+        f"SELECT ''::text AS {tables.attribute},"
         f" {', '.join(f's.{column}' for column in columns)}, ''::bytea AS {tables.bits}"
-        f" FROM {snapshot.table} AS s WITH NO DATA"
+        f" FROM {snapshot.table} AS s",
+        uncompressed=[layout["bits"]],
     )
-    # Not compressed: bitmaps are always read completely, and often hardly shrink.
-    session.fetch(f"ALTER TABLE {tables.bit} ALTER {tables.bits} SET STORAGE EXTERNAL")
     if sum((size + 1) ** 2 for size in tables.sizes) > _MOST_OPERATIONS:
         return []
     budget = min(_MOST_BITS_PER_RECORD, 8 * _MOST_BITMAP_BYTES // snapshot.n_records)
     positions = bit_positions(bucket_ids, order, setting)
     written = []
+    sensitive = str(layout["sensitive"])
     n_values = len(values.labels)
     if n_values <= budget:
         budget -= n_values
@@ -99,7 +103,7 @@ def write_bitmaps(
             snapshot.n_records,
         )
         written.append(sensitive)
-    candidates = list(_with_few_values(snapshot, quasi_identifiers, budget).items())
+    candidates = list(_with_few_values(snapshot, layout["quasi_identifiers"], budget).items())
     at_once = min(_MOST_GROUPED, max(1, _MOST_GROUPED_BYTES // (8 * snapshot.n_records)))
     for start in range(0, len(candidates), at_once):
         some = dict(candidates[start : start + at_once])

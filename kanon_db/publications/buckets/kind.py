@@ -17,8 +17,15 @@ from kanon_db.publications.buckets.bitmaps import write_bitmaps
 from kanon_db.publications.buckets.examine import count_certain, examine_buckets
 from kanon_db.publications.buckets.methods import SensitiveValues
 from kanon_db.publications.buckets.request import BucketRequest
-from kanon_db.publications.buckets.tables import SUFFIXES, BucketTables, layout_of, tables_of
-from kanon_db.publications.buckets.writing import number_buckets, write_qit, write_sat, write_view
+from kanon_db.publications.buckets.tables import (
+    QIT,
+    SAT,
+    SUFFIXES,
+    BucketTables,
+    layout_of,
+    tables_of,
+)
+from kanon_db.publications.buckets.writing import number_buckets, write_qit, write_sat
 from kanon_db.publications.exposure import share_unbounded
 from kanon_db.publications.kind import Found, Job, Kind, Target, Written
 from kanon_db.publications.results import Attack, Examination
@@ -90,19 +97,19 @@ class Buckets(Kind):
         random = SecureRandom()
         bucket_ids = number_buckets(setting, random)[assignment.assigned.slots]
         layout = layout_of(source, setting)
-        tables = BucketTables.of(session, job.schema, job.request.publication, layout)
+        staging = job.staging
+        tables = BucketTables.of(session, job.schema, staging.name, layout)
         # A new random order: in that of the assignment, records of one value follow each other.
         order = random.permutation(snapshot.n_records)
-        write_qit(tables, snapshot, bucket_ids, order)
-        write_sat(tables, snapshot, values, codes, bucket_ids)
-        write_view(tables, session)
+        write_qit(staging, tables, snapshot, bucket_ids, order)
+        write_sat(staging, tables, snapshot, values, codes, bucket_ids)
+        staging.create_weighted_view(layout, QIT, SAT)
         layout["with_bitmaps"] = write_bitmaps(
-            tables, snapshot, values, source.quasi_identifiers, str(source.sensitive), codes,
-            bucket_ids, setting, order,
-        )  # fmt: skip
+            staging, tables, snapshot, layout, values, codes, bucket_ids, setting, order
+        )
         values.drop()
         session.step("gathering statistics")
-        session.fetch(f"ANALYZE {tables.qit}, {tables.sat}")
+        staging.analyze(QIT, SAT)
         certain = count_certain(session, tables)
         l, cells = assignment.l, assignment.assigned.cells
         unbounded = assignment.unbounded if l is None else 0.0
@@ -112,7 +119,6 @@ class Buckets(Kind):
             session.warn(f"the value of {certain} people is certain: their buckets have no other")
         return Written(
             _guarantee(job.request, l, certain, unbounded),
-            tables.relations,
             layout=layout,
             parameters={} if l is None else {"l": l},
             metrics={} if cells is None else {"cells": cells},

@@ -6,13 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 from kanon_db.catalog.entries import Publication, Source, published_schema
 from kanon_db.catalog.names import free_column_name
-from kanon_db.counting.layout import SUFFIXES, BucketTables
+from kanon_db.counting.layout import BIT, QIT, SAT, SUFFIXES, BucketTables
 from kanon_db.session.protocol import Session
 
 if TYPE_CHECKING:
     from kanon_db.algorithms.bucketization.setting import BucketSetting
 
-__all__ = ["SUFFIXES", "BucketTables", "first_bucket_ids", "layout_of", "tables_of"]
+__all__ = [
+    "BIT",
+    "QIT",
+    "SAT",
+    "SUFFIXES",
+    "BucketTables",
+    "first_bucket_ids",
+    "layout_of",
+    "tables_of",
+]
 
 
 def tables_of(session: Session, publication: Publication) -> BucketTables:

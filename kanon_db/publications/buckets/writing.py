@@ -1,4 +1,4 @@
-"""Writing QIT, SAT and their weighted view."""
+"""Writing QIT and SAT."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import numpy as np
 
 from kanon_db.algorithms.bucketization.setting import BucketSetting
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
-from kanon_db.publications.buckets.tables import BucketTables, first_bucket_ids
+from kanon_db.publications.buckets.tables import QIT, SAT, BucketTables, first_bucket_ids
+from kanon_db.publications.staging import Staging
 from kanon_db.randomness import SecureRandom
-from kanon_db.session import Session
 from kanon_db.transfer.columns import int4_bytes, inverse_permutation, with_numbers
 from kanon_db.transfer.snapshot import DistinctValues, Snapshot
 
@@ -26,7 +26,11 @@ def number_buckets(setting: BucketSetting, random: SecureRandom) -> CodeArray:
 
 
 def write_qit(
-    tables: BucketTables, snapshot: Snapshot, bucket_ids: CodeArray, order: AnyIntArray
+    staging: Staging,
+    tables: BucketTables,
+    snapshot: Snapshot,
+    bucket_ids: CodeArray,
+    order: AnyIntArray,
 ) -> None:
     """Write the quasi-identifiers with their bucket, in the given order."""
     session = snapshot.session
@@ -34,8 +38,9 @@ def write_qit(
     names = ", ".join(f"s.{name}" for name in tables.quasi_identifiers)
     index = f"r.{snapshot.record}"
     numbered, (bucket_id, place) = with_numbers(session, snapshot.table, (1, index), (2, index))
-    session.fetch(
-        f"CREATE TABLE {tables.qit} AS SELECT {names}, s.{bucket_id} AS {tables.bucket_id}"
+    staging.fill_table(
+        QIT,
+        f"SELECT {names}, s.{bucket_id} AS {tables.bucket_id}"
         f" FROM {numbered} AS s ORDER BY s.{place}",
         int4_bytes(bucket_ids),
         int4_bytes(inverse_permutation(order)),
@@ -43,6 +48,7 @@ def write_qit(
 
 
 def write_sat(
+    staging: Staging,
     tables: BucketTables,
     snapshot: Snapshot,
     values: DistinctValues,
@@ -68,22 +74,12 @@ def write_sat(
         (1, "2 * r.i + 1"),
         (2, "r.i"),
     )
-    session.fetch(
-        f"CREATE TABLE {tables.sat} AS SELECT b.{bucket_id} AS {tables.bucket_id},"
+    staging.fill_table(
+        SAT,
+        f"SELECT b.{bucket_id} AS {tables.bucket_id},"
         f" v.value AS {tables.sensitive}, b.{count} AS {tables.count}"
         f" FROM {numbered} AS b JOIN {values.table} AS v ON v.code = b.{code}",
         pairs[starts].astype(">i8").tobytes(),  # each value's code, then its bucket
         int4_bytes(counts),
         str(starts.size),
-    )
-
-
-def write_view(tables: BucketTables, session: Session) -> None:
-    """Join QIT and SAT, weighting each possible value by its share of the bucket."""
-    names = ", ".join(f"q.{column}" for column in tables.quasi_identifiers)
-    session.fetch(
-        f"CREATE VIEW {tables.view} AS SELECT {names}, s.{tables.sensitive},"
-        f" s.{tables.count}::float8 / {tables.size(f's.{tables.bucket_id}')} AS {tables.weight}"
-        f" FROM {tables.qit} AS q JOIN {tables.sat} AS s"
-        f" ON s.{tables.bucket_id} = q.{tables.bucket_id}"
     )

@@ -82,8 +82,6 @@ class Freeform(RowKind):
         ]
         written = Written(
             _guarantee(request),
-            [rows.view.view],
-            closed=[rows.view.rows],
             layout={"digest": digest_rows(session, rows.view)},
             checks=checks,
             metrics=loss_metrics(job.source, measure(rows.microdata, cells)),

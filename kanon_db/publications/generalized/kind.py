@@ -114,8 +114,6 @@ class Generalized(RowKind):
         )
         written = Written(
             guarantee,
-            [rows.view.view],
-            closed=[rows.view.rows],
             checks=[inside, *_count_entities(job, rows, table, dense)],
             metrics=loss_metrics(job.source, measured, gcp_ob=measured.ob_gcp),
             parameters={"suppressed": measured.n_suppressed, **counted_parameters(job)},

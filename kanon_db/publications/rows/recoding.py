@@ -60,7 +60,7 @@ class RecodedRows:
             job.snapshot, job.source, job.types, weights_of(job.source, weights)
         )
         layout = layout_of(job.source, [column.cell for column in columns])
-        view = RowView.of(job.session, job.schema, job.request.publication, layout)
+        view = RowView.of(job.session, job.schema, job.staging.name, layout)
         return cls(microdata, view, layout, job, columns)
 
     def write(self, cells: Sequence[Ranges | Sets], cell_of_record: AnyIntArray) -> CellTable:
@@ -97,7 +97,7 @@ class RecodedRows:
         for column in self._columns:
             column.values.drop()
         self._job.session.fetch(f"DROP TABLE {table.table}")
-        finish_rows(self._job, self.view)
+        finish_rows(self._job)
         return replace(written, layout={**self.layout, **written.layout})
 
 

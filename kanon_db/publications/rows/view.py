@@ -14,7 +14,7 @@ from typing import Any
 from kanon_db.algorithms.ground.arrays import AnyIntArray
 from kanon_db.catalog.entries import Publication, Source, published_schema
 from kanon_db.catalog.names import free_column_name
-from kanon_db.counting.layout import ROW_SUFFIXES, RowView
+from kanon_db.counting.layout import ROW_SUFFIXES, ROWS, RowView
 from kanon_db.declaration import unknown
 from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.kind import Job, Kind, Target
@@ -41,6 +41,7 @@ class RowKind(Kind):
     """A kind that publishes all columns whose role allows it, in a materialized view."""
 
     suffixes = ROW_SUFFIXES
+    closed = (ROWS,)
     examine_rows: Callable[[Session, RowView, Publication], Examination]
     """Checks what the kind promises of its rows, and measures them, using only the view."""
     shares_cells = True
@@ -184,22 +185,21 @@ def write_row_view(
     index = f"r.{snapshot.record}"
     numbered, (its_cell, place) = with_numbers(session, snapshot.table, (1, index), (2, index))
     with roomy(session):
-        session.fetch(
-            f"CREATE TABLE {view.rows} AS SELECT {columns} FROM {numbered} AS s"
+        job.staging.fill_table(
+            ROWS,
+            f"SELECT {columns} FROM {numbered} AS s"
             f" JOIN {cells.table} AS c ON c.{cells.number} = s.{its_cell} ORDER BY s.{place}",
             int4_bytes(cell_of_record),
             int4_bytes(inverse_permutation(order)),
         )
     session.step("materializing the view")
-    session.fetch(
-        f"CREATE MATERIALIZED VIEW {view.view} AS SELECT {', '.join(names)} FROM {view.rows}"
-    )
+    job.staging.materialize(ROWS)
 
 
-def finish_rows(job: Job[Any], view: RowView) -> None:
+def finish_rows(job: Job[Any]) -> None:
     """Gather the planner's statistics, and warn of columns that may be missed."""
     job.session.step("gathering statistics")
-    job.session.fetch(f"ANALYZE {view.view}")
+    job.staging.analyze("")
     missed = job.source.without_role
     if missed:
         job.session.warn(

@@ -78,7 +78,7 @@ class Suppressed(RowKind):
         suppression: Suppression
         data, values, suppression = found.result
         layout = layout_of(source, ["value"] * len(source.quasi_identifiers), with_pattern=True)
-        view = RowView.of(session, job.schema, request.publication, layout)
+        view = RowView.of(session, job.schema, job.staging.name, layout)
         pattern = suppression.pattern_of_record
         with_all = request.options.left_over == "publish"
         published = np.flatnonzero((pattern != LEFT_OVER) | with_all)
@@ -98,7 +98,7 @@ class Suppressed(RowKind):
         session.fetch(f"DROP TABLE {cells.table}")
         for column in values:
             column.drop()
-        finish_rows(job, view)
+        finish_rows(job)
         times = "times" if job.entities is None else "times, for as many different people"
         guarantee = (
             f"{request.k}-anonymity by suppression: every combination of kept quasi-identifiers"
@@ -114,8 +114,6 @@ class Suppressed(RowKind):
         is_any = request.patterns is None and request.rules is None
         return Written(
             guarantee,
-            [view.view],
-            closed=[view.rows],
             layout={**layout, **counted_layout(job, view)},
             checks=checks,
             metrics=metrics,

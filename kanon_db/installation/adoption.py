@@ -1,0 +1,143 @@
+"""Taking over what earlier versions published as the publisher's own."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kanon_db.catalog.errands import OWNER
+from kanon_db.counting.layout import BucketTables, RowView
+from kanon_db.publications.registry import kind_named
+from kanon_db.session.protocol import fetch_one
+from kanon_db.session.psycopg_session import PsycopgSession
+
+_UNOWNED: Final = """
+SELECT p.publication_id, p.name, p.kind, p.layout::text AS layout, p.guarantee, p.relations,
+       array_agg(c.oid::text ORDER BY r.position) AS oids,
+       array_agg(c.relkind::text ORDER BY r.position) AS kinds,
+       min(pg_get_userbyid(c.relowner)::text) AS publisher,
+       count(c.oid) = cardinality(p.relations) AND count(DISTINCT c.relowner) = 1 AS is_complete
+FROM kanon.publication AS p CROSS JOIN unnest(p.relations) WITH ORDINALITY AS r (name, position)
+LEFT JOIN pg_namespace AS n ON n.nspname = $1::text
+LEFT JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = r.name
+GROUP BY p.publication_id
+HAVING bool_or(pg_get_userbyid(c.relowner) IS DISTINCT FROM $2::text)
+ORDER BY p.publication_id
+"""
+
+# Everything with which an owner can attach code to a relation, and types that others own.
+_ATTACHED: Final = """
+SELECT count(*) AS n FROM unnest($1::text[]::oid[]) AS r (oid) WHERE
+    EXISTS (SELECT FROM pg_index AS i WHERE i.indrelid = r.oid)
+    OR EXISTS (SELECT FROM pg_trigger AS t WHERE t.tgrelid = r.oid)
+    OR EXISTS (SELECT FROM pg_rewrite AS w WHERE w.ev_class = r.oid AND w.rulename <> '_RETURN')
+    OR EXISTS (SELECT FROM pg_policy AS p WHERE p.polrelid = r.oid)
+    OR EXISTS (SELECT FROM pg_constraint AS k WHERE k.conrelid = r.oid)
+    OR EXISTS (SELECT FROM pg_attrdef AS d WHERE d.adrelid = r.oid)
+    OR EXISTS (SELECT FROM pg_inherits AS i WHERE r.oid IN (i.inhrelid, i.inhparent))
+    OR EXISTS (SELECT FROM pg_statistic_ext AS s WHERE s.stxrelid = r.oid)
+    OR EXISTS (SELECT FROM pg_class AS c WHERE c.oid = r.oid AND c.relrowsecurity)
+    OR EXISTS (SELECT FROM pg_attribute AS a
+               JOIN pg_type AS t ON t.oid = a.atttypid JOIN pg_roles AS o ON o.oid = t.typowner
+               WHERE a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped
+               AND NOT o.rolsuper)
+"""
+
+_KINDS: Final = {"r": "TABLE", "v": "VIEW", "m": "MATERIALIZED VIEW"}
+
+
+def note_fingerprints(session: PsycopgSession) -> None:
+    """Note what sources of earlier versions are made of today; from now on changes are noticed."""
+    session.fetch(
+        "UPDATE kanon.source SET fingerprint = kanon.fingerprint(to_regclass("
+        " quote_ident(schema_name) || '.' || quote_ident(relation_name))) WHERE fingerprint IS NULL"
+    )
+
+
+def adopt_publications(session: PsycopgSession, schema: str) -> list[str]:
+    """Make publications of earlier versions belong to the owner of all publications.
+
+    Nothing in them is run: only the server's catalogs are read, while the relations are locked. A
+    publication to which its publisher has attached anything stays as it is, and is not answered
+    from any more.
+
+    Returns
+    -------
+    list of str
+        What was done, for people to read.
+    """
+    done = []
+    for found in session.fetch(_UNOWNED, schema, OWNER):
+        names = [session.identifier(schema, name) for name in found["relations"]]
+        try:
+            with session.savepoint():
+                _adopt(session, schema, found, names)
+        except _ChangedError:
+            done.append(
+                f'publication "{found["name"]}" is not answered from: its relations are missing or'
+                " were changed; publish it again under another name, then drop it"
+            )
+        else:
+            done.append(f'publication "{found["name"]}" now belongs to {OWNER}')
+    return done
+
+
+class _ChangedError(Exception):
+    """The relations are not as kanon_db publishes them."""
+
+
+def _adopt(session: PsycopgSession, schema: str, found: Any, names: Sequence[str]) -> None:
+    if not found["is_complete"]:
+        raise _ChangedError
+    mark = fetch_one(
+        session, "SELECT kanon.mark($1::text::int8) AS value", str(found["publication_id"])
+    )["value"]
+    # Once they belong to somebody else, and are locked, the publisher cannot change them any more.
+    for name, kind in zip(names, found["kinds"], strict=True):
+        session.fetch(f"ALTER {_KINDS[kind]} {name} OWNER TO {session.identifier(OWNER)}")
+        comment = session.literal(mark + found["guarantee"])
+        session.fetch(f"COMMENT ON {_KINDS[kind]} {name} IS {comment}")
+    if fetch_one(session, _ATTACHED, found["oids"])["n"]:
+        raise _ChangedError
+    if found["kinds"][0] != "r":
+        _check_view(session, names[0], _definition(session, schema, found))
+    closed = kind_named(found["kind"]).load().closed
+    for name, relation in zip(names, found["relations"], strict=True):
+        option = "" if relation[len(found["name"]) :] in closed else " WITH GRANT OPTION"
+        publisher = session.identifier(found["publisher"])
+        session.fetch(f"GRANT SELECT ON {name} TO {publisher}{option}")
+
+
+def _check_view(session: PsycopgSession, view: str, definition: str) -> None:
+    expected = session.identifier("pg_temp", f"kanon_view_{secrets.token_hex(8)}")
+    session.fetch(f"CREATE TEMPORARY VIEW {expected} AS {definition}")
+    same = fetch_one(
+        session,
+        "SELECT pg_get_viewdef(to_regclass($1::text)) = pg_get_viewdef(to_regclass($2::text))"
+        " AS value",
+        view,
+        expected,
+    )
+    session.fetch(f"DROP VIEW {expected}")
+    if not same["value"]:
+        raise _ChangedError
+
+
+def _definition(session: PsycopgSession, schema: str, found: Any) -> str:
+    """Return the query that the publication's view must be."""
+    layout = json.loads(found["layout"])
+    if kind_named(found["kind"]).shape == "buckets":
+        tables = BucketTables.of(session, schema, found["name"], layout)
+        row = fetch_one(
+            session,
+            "SELECT kanon.weighted_join($1::text::jsonb, $2::text, $3::text) AS value",
+            found["layout"],
+            tables.qit,
+            tables.sat,
+        )
+        return str(row["value"])
+    view = RowView.of(session, schema, found["name"], layout)
+    columns = ", ".join(session.identifier(column) for column in view.columns)
+    return f"SELECT {columns} FROM {view.rows}"

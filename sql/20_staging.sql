@@ -1,0 +1,137 @@
+-- Relations in the making: called by run_errand only, with the rights of whoever calls.
+CREATE OR REPLACE FUNCTION kanon.owner_staged(caller oid, prefix text, suffixes text[])
+RETURNS TABLE (relation oid, kind "char", name text, suffix text)
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    RETURN QUERY
+    SELECT c.oid, c.relkind, format('%I.%I', n.nspname, c.relname), s.suffix
+    FROM unnest(suffixes) WITH ORDINALITY AS s (suffix, position)
+    JOIN pg_class AS c ON c.relname = prefix || s.suffix
+    JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    JOIN kanon.setting AS o ON o.name = 'published_schema' AND o.value = n.nspname
+    JOIN pg_roles AS u ON u.oid = c.relowner AND u.rolname = current_user
+    WHERE prefix ~ '^kanon_[0-9a-f]{32}$'
+      AND EXISTS (SELECT FROM aclexplode(c.relacl) AS a
+                  WHERE a.grantee = caller AND a.privilege_type = 'INSERT')
+    ORDER BY s.position;
+END
+$function$;
+COMMENT ON FUNCTION kanon.owner_staged IS 'the relations that a role is about to publish';
+
+CREATE OR REPLACE FUNCTION kanon.owner_create_table(caller oid, given jsonb) RETURNS jsonb
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+DECLARE
+    _schema  CONSTANT text := (SELECT value FROM kanon.setting WHERE setting.name = 'published_schema');
+    _table   CONSTANT text := format('%I.%I', _schema, (given ->> 'prefix') || (given ->> 'suffix'));
+    _columns text;
+    _refused text;
+    _column  text;
+BEGIN
+    IF (given ->> 'prefix') !~ '^kanon_[0-9a-f]{32}$' THEN
+        RAISE EXCEPTION USING MESSAGE = 'a staged relation has another name', ERRCODE = '42602';
+    END IF;
+    -- The owner of a type can attach casts to it, and drop the column with it.
+    SELECT string_agg(format('%I %s%s', c.name, format_type(c.type, c.modifier),
+                             CASE WHEN l.oid IS NOT NULL
+                             THEN format(' COLLATE %I.%I', m.nspname, l.collname) END),
+                      ', ' ORDER BY c.position),
+           string_agg(c.name, ', ') FILTER (
+               WHERE NOT coalesce(r.rolsuper AND t.typtype <> 'd'
+                                  AND (c.collating = 0 OR q.rolsuper), false))
+    INTO _columns, _refused
+    FROM ROWS FROM (jsonb_to_recordset(given -> 'columns')
+             AS (name text, type oid, modifier integer, collating oid))
+         WITH ORDINALITY AS c (name, type, modifier, collating, position)
+    LEFT JOIN pg_type AS t ON t.oid = c.type
+    LEFT JOIN pg_roles AS r ON r.oid = t.typowner
+    LEFT JOIN pg_collation AS l ON l.oid = c.collating AND l.oid <> t.typcollation
+    LEFT JOIN pg_namespace AS m ON m.oid = l.collnamespace
+    LEFT JOIN pg_collation AS k ON k.oid = c.collating
+    LEFT JOIN pg_roles AS q ON q.oid = k.collowner;
+    IF _refused IS NOT NULL THEN
+        RAISE EXCEPTION USING
+            MESSAGE = 'columns have a type or a collation that does not belong to a superuser',
+            DETAIL = _refused, ERRCODE = '42804';
+    END IF;
+    EXECUTE format('CREATE TABLE %s (%s)', _table, _columns);
+    FOR _column IN SELECT jsonb_array_elements_text(given -> 'uncompressed') LOOP
+        EXECUTE format('ALTER TABLE %s ALTER %I SET STORAGE EXTERNAL', _table, _column);
+    END LOOP;
+    EXECUTE format('GRANT SELECT, INSERT ON %s TO %I', _table, pg_get_userbyid(caller));
+    RETURN to_jsonb(_table);
+END
+$function$;
+COMMENT ON FUNCTION kanon.owner_create_table IS 'creates an empty table that the caller may fill';
+
+CREATE OR REPLACE FUNCTION kanon.owner_create_view(caller oid, given jsonb) RETURNS jsonb
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+DECLARE
+    _schema CONSTANT text := (SELECT value FROM kanon.setting WHERE setting.name = 'published_schema');
+    _view   CONSTANT text := format('%I.%I', _schema, given ->> 'prefix');
+    _tables CONSTANT text[] := ARRAY(
+        SELECT s.name FROM kanon.owner_staged(caller, given ->> 'prefix',
+            ARRAY(SELECT jsonb_array_elements_text(given -> 'tables'))) AS s);
+BEGIN
+    IF cardinality(_tables) <> jsonb_array_length(given -> 'tables') THEN
+        RAISE EXCEPTION USING MESSAGE = 'a view is made of tables that the caller staged',
+            ERRCODE = '42501';
+    END IF;
+    IF given ? 'layout' THEN
+        EXECUTE format('CREATE VIEW %s AS %s', _view,
+                       kanon.weighted_join(given -> 'layout', _tables[1], _tables[2]));
+    ELSE
+        EXECUTE format('CREATE MATERIALIZED VIEW %s AS SELECT * FROM %s', _view, _tables[1]);
+    END IF;
+    -- INSERT marks what is staged by whom; nothing can be inserted into either kind of view.
+    EXECUTE format('GRANT SELECT, INSERT ON %s TO %I', _view, pg_get_userbyid(caller));
+    RETURN to_jsonb(_view);
+END
+$function$;
+COMMENT ON FUNCTION kanon.owner_create_view IS 'creates the view of a publication';
+
+CREATE OR REPLACE FUNCTION kanon.weighted_join(layout jsonb, qit text, sat text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+DECLARE
+    _sizes  CONSTANT integer[] := ARRAY(SELECT jsonb_array_elements_text(layout -> 'sizes')::integer);
+    _firsts CONSTANT integer[] := ARRAY(
+        SELECT jsonb_array_elements_text(layout -> 'first_bucket_ids')::integer);
+    _size   CONSTANT text := CASE cardinality(_sizes) WHEN 1 THEN _sizes[1]::text
+        ELSE format('(ARRAY[%s])[width_bucket(s.%I, ARRAY[%s])]', array_to_string(_sizes, ', '),
+                    layout ->> 'bucket_id', array_to_string(_firsts, ', ')) END;
+BEGIN
+    RETURN format(
+        'SELECT %s, s.%I, s.%I::float8 / %s AS %I FROM %s AS q JOIN %s AS s ON s.%I = q.%I',
+        (SELECT string_agg(format('q.%I', name), ', ' ORDER BY position)
+         FROM jsonb_array_elements_text(layout -> 'quasi_identifiers')
+              WITH ORDINALITY AS c (name, position)),
+        layout ->> 'sensitive', layout ->> 'count', _size, layout ->> 'weight',
+        qit, sat, layout ->> 'bucket_id', layout ->> 'bucket_id');
+END
+$function$;
+COMMENT ON FUNCTION kanon.weighted_join IS
+    'a query that joins QIT and SAT, weighting each possible value by its share of the bucket';
+
+CREATE OR REPLACE FUNCTION kanon.owner_analyze(caller oid, given jsonb) RETURNS jsonb
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+DECLARE
+    _table text;
+BEGIN
+    FOR _table IN SELECT s.name FROM kanon.owner_staged(caller, given ->> 'prefix',
+        ARRAY(SELECT jsonb_array_elements_text(given -> 'suffixes'))) AS s
+    LOOP
+        EXECUTE format('ANALYZE %s', _table);
+    END LOOP;
+    RETURN NULL;
+END
+$function$;
+COMMENT ON FUNCTION kanon.owner_analyze IS 'gathers the planner''s statistics of staged relations';

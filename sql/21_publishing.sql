@@ -1,0 +1,204 @@
+-- Publishing what was staged: called by run_errand only, with the rights of whoever calls.
+CREATE OR REPLACE FUNCTION kanon.owned(publication kanon.publication)
+RETURNS TABLE (relation oid, kind "char", name text)
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    RETURN QUERY
+    SELECT c.oid, c.relkind, format('%I.%I', n.nspname, c.relname)
+    FROM unnest(publication.relations) WITH ORDINALITY AS r (name, position)
+    JOIN pg_class AS c ON c.relname = r.name
+    JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    JOIN kanon.setting AS s ON s.name = 'published_schema' AND s.value = n.nspname
+    JOIN pg_roles AS u ON u.oid = c.relowner AND u.rolname = 'kanon_owner'
+    -- A relation of this name may belong to another publication by now.
+    WHERE starts_with(obj_description(c.oid, 'pg_class'), kanon.mark(publication.publication_id))
+    ORDER BY r.position;
+END
+$function$;
+COMMENT ON FUNCTION kanon.owned IS 'the relations of a publication, in the order to drop them';
+
+CREATE OR REPLACE FUNCTION kanon.is_publisher(role oid, publication kanon.publication)
+RETURNS boolean
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    RETURN EXISTS (SELECT FROM pg_roles WHERE oid = role AND rolsuper) OR EXISTS (
+        SELECT FROM kanon.owned(publication) AS o JOIN pg_class AS c ON c.oid = o.relation
+        CROSS JOIN aclexplode(c.relacl) AS a
+        WHERE a.grantee = role AND a.grantor = c.relowner AND a.is_grantable);
+END
+$function$;
+COMMENT ON FUNCTION kanon.is_publisher IS
+    'whether a role may replace or drop a publication: kanon_owner lets it grant SELECT';
+
+CREATE OR REPLACE FUNCTION kanon.owner_publish(caller oid, given jsonb) RETURNS jsonb
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+DECLARE
+    _name     CONSTANT text := given ->> 'name';
+    _suffixes CONSTANT text[] := ARRAY(SELECT jsonb_array_elements_text(given -> 'suffixes'));
+    _left     text[] := _suffixes;
+    _source   kanon.source;
+    _new      kanon.publication;
+    _staged   record;
+BEGIN
+    IF _name IS NULL OR _name ~ '^kanon_[0-9a-f]{32}' OR octet_length(_name) NOT BETWEEN 1 AND 59 THEN
+        RAISE EXCEPTION USING MESSAGE = 'a publication cannot have this name', ERRCODE = '42602';
+    END IF;
+    -- From here to the end of the transaction the source cannot be described anew.
+    SELECT * INTO _source FROM kanon.source AS s WHERE s.source_id = (given ->> 'source_id')::bigint
+    FOR SHARE;
+    IF _source.registered_at IS DISTINCT FROM (given ->> 'registered_at')::timestamptz THEN
+        RAISE EXCEPTION USING ERRCODE = '40001',
+            MESSAGE = 'the source was registered anew while it was being published: publish again';
+    END IF;
+    PERFORM kanon.require_readable(caller, _source);
+    _new := kanon.owner_enter(caller, given, _source);
+    FOR _staged IN SELECT * FROM kanon.owner_staged(caller, given ->> 'prefix', _suffixes) LOOP
+        PERFORM kanon.owner_open(caller, given, _staged.relation, _staged.suffix);
+        EXECUTE format('COMMENT ON %s %s IS %L',
+            kanon.relation_kind(_staged.kind), _staged.name, kanon.mark(_new.publication_id) || _new.guarantee);
+        EXECUTE format('ALTER TABLE %s RENAME TO %I', _staged.name, _name || _staged.suffix);
+        _left := array_remove(_left, _staged.suffix);
+    END LOOP;
+    IF _left <> '{}' THEN
+        RAISE EXCEPTION USING MESSAGE = 'a relation of the publication was not staged',
+            ERRCODE = '42P01';
+    END IF;
+    RETURN to_jsonb(_new.publication_id);
+END
+$function$;
+COMMENT ON FUNCTION kanon.owner_publish IS
+    'gives staged relations their names, in place of an old publication, and opens them to readers';
+
+CREATE OR REPLACE FUNCTION kanon.owner_enter(caller oid, given jsonb, source kanon.source)
+RETURNS kanon.publication
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+DECLARE
+    _name CONSTANT text := given ->> 'name';
+    _old  kanon.publication;
+    _new  kanon.publication;
+BEGIN
+    LOOP  -- until nobody else enters a publication of this name between the two statements
+        SELECT * INTO _old FROM kanon.publication AS p WHERE p.name = _name FOR UPDATE;
+        IF FOUND THEN
+            IF NOT coalesce((given ->> 'replace')::boolean, false) THEN
+                RAISE EXCEPTION USING ERRCODE = '42710',
+                    MESSAGE = 'a publication of this name exists';
+            ELSIF NOT kanon.is_publisher(caller, _old) THEN
+                RAISE EXCEPTION USING ERRCODE = '42501',
+                    MESSAGE = 'only the role that published a publication can drop or replace it';
+            END IF;
+            PERFORM kanon.owner_remove(_old);
+        END IF;
+        INSERT INTO kanon.publication (name, kind, method, source_schema, source_relation,
+            parameters, layout, records, guarantee, metrics, source_metrics, relations)
+        VALUES (_name, given ->> 'kind', given ->> 'method', source.schema_name,
+            source.relation_name, given -> 'parameters', given -> 'layout',
+            (given ->> 'records')::bigint, given ->> 'guarantee', given -> 'metrics',
+            given -> 'source_metrics',
+            ARRAY(SELECT _name || s FROM jsonb_array_elements_text(given -> 'suffixes') AS s))
+        ON CONFLICT DO NOTHING
+        RETURNING * INTO _new;
+        IF FOUND THEN
+            RETURN _new;
+        ELSIF current_setting('transaction_isolation') <> 'read committed' THEN
+            RAISE EXCEPTION USING ERRCODE = '40001',
+                MESSAGE = 'somebody else has published under this name: begin a new transaction';
+        END IF;
+    END LOOP;
+END
+$function$;
+COMMENT ON FUNCTION kanon.owner_enter IS 'enters a publication into the catalog, in place of an old one';
+
+CREATE OR REPLACE FUNCTION kanon.owner_open(caller oid, given jsonb, staged oid, suffix text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+DECLARE
+    _name    CONSTANT text := (SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class AS c
+        JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = staged);
+    _role    CONSTANT text := quote_ident(pg_get_userbyid(caller));
+    _grantee text;
+BEGIN
+    -- Among them is what ALTER DEFAULT PRIVILEGES has granted to others.
+    FOR _grantee IN
+        SELECT DISTINCT CASE a.grantee WHEN 0 THEN 'PUBLIC'
+            ELSE quote_ident(pg_get_userbyid(a.grantee)) END
+        FROM pg_class AS c CROSS JOIN aclexplode(c.relacl) AS a
+        WHERE c.oid = staged AND a.grantee <> c.relowner
+    LOOP
+        EXECUTE format('REVOKE ALL ON %s FROM %s', _name, _grantee);
+    END LOOP;
+    IF given -> 'closed' ? suffix THEN
+        EXECUTE format('GRANT SELECT ON %s TO %s', _name, _role);
+    ELSE
+        FOR _grantee IN SELECT quote_ident(r) FROM jsonb_array_elements_text(given -> 'readers') AS r
+        LOOP
+            EXECUTE format('GRANT SELECT ON %s TO %s', _name, _grantee);
+        END LOOP;
+        EXECUTE format('GRANT SELECT ON %s TO %s WITH GRANT OPTION', _name, _role);
+    END IF;
+END
+$function$;
+COMMENT ON FUNCTION kanon.owner_open IS 'lets readers and the publisher read a relation, and nobody else';
+
+CREATE OR REPLACE FUNCTION kanon.owner_drop(caller oid, given jsonb) RETURNS jsonb
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+DECLARE
+    _publication kanon.publication;
+BEGIN
+    SELECT * INTO _publication FROM kanon.publication WHERE publication.name = given ->> 'name'
+    FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION USING MESSAGE = 'there is no such publication', ERRCODE = '42704';
+    ELSIF NOT kanon.is_publisher(caller, _publication) THEN
+        RAISE EXCEPTION USING ERRCODE = '42501',
+            MESSAGE = 'only the role that published a publication can drop or replace it';
+    END IF;
+    PERFORM kanon.owner_remove(_publication);
+    RETURN NULL;
+END
+$function$;
+COMMENT ON FUNCTION kanon.owner_drop IS 'drops the caller''s publication';
+
+CREATE OR REPLACE FUNCTION kanon.owner_remove(publication kanon.publication) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+DECLARE
+    _relation record;
+BEGIN
+    FOR _relation IN SELECT * FROM kanon.owned(publication) LOOP
+        EXECUTE format('DROP %s %s', kanon.relation_kind(_relation.kind), _relation.name);
+    END LOOP;
+    DELETE FROM kanon.publication AS p WHERE p.publication_id = publication.publication_id;
+END
+$function$;
+COMMENT ON FUNCTION kanon.owner_remove IS 'drops a publication''s relations and its entry';
+
+CREATE OR REPLACE FUNCTION kanon.owner_keep_attacks(caller oid, given jsonb) RETURNS jsonb
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    UPDATE kanon.publication AS p
+    SET attacks = jsonb_build_object('at', now(), 'found', given -> 'found')
+    WHERE p.name = given ->> 'name' AND kanon.is_publisher(caller, p);
+    IF NOT FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = '42501',
+            MESSAGE = 'only the role that published a publication can keep attacks with it';
+    END IF;
+    RETURN NULL;
+END
+$function$;
+COMMENT ON FUNCTION kanon.owner_keep_attacks IS 'keeps what attacks on the caller''s publication achieved';

@@ -1,0 +1,89 @@
+-- Describing sources: called by run_errand only, with the rights of whoever calls.
+CREATE OR REPLACE FUNCTION kanon.owner_register(caller oid, given jsonb) RETURNS jsonb
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+DECLARE
+    _relation  CONSTANT oid := (given ->> 'relation')::oid;
+    _owner     CONSTANT oid := (SELECT relowner FROM pg_class WHERE oid = _relation);
+    _new       kanon.source;
+    _old       kanon.source;
+    _published text[];
+BEGIN
+    SELECT given ->> 'sensitive', given ->> 'entity', given -> 'attributes',
+           ARRAY(SELECT jsonb_array_elements_text(given -> 'quasi_identifiers')),
+           ARRAY(SELECT jsonb_array_elements_text(given -> 'identifiers')),
+           ARRAY(SELECT jsonb_array_elements_text(given -> 'insensitive')),
+           ARRAY(SELECT attname FROM pg_attribute
+                 WHERE attrelid = _relation AND attnum > 0 AND NOT attisdropped ORDER BY attnum)
+    INTO _new.sensitive, _new.entity, _new.attributes, _new.quasi_identifiers, _new.identifiers,
+         _new.insensitive, _new.columns;
+    SELECT n.nspname, c.relname INTO _new.schema_name, _new.relation_name
+    FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE c.oid = _relation AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relpersistence <> 't';
+    PERFORM kanon.require_readable(caller, _new);
+
+    SELECT * INTO _old FROM kanon.source AS s
+    WHERE s.schema_name = _new.schema_name AND s.relation_name = _new.relation_name FOR UPDATE;
+    IF FOUND THEN
+        IF _old.registered_by <> caller AND NOT pg_has_role(caller, _owner, 'USAGE') THEN
+            RAISE EXCEPTION USING MESSAGE = 'another role registered the source', ERRCODE = '42501';
+        ELSIF current_setting('transaction_isolation') <> 'read committed' THEN
+            RAISE EXCEPTION USING ERRCODE = '25001',
+                MESSAGE = 'register it again in a transaction that is READ COMMITTED';
+        END IF;
+        _published := ARRAY(SELECT p.name FROM kanon.publication AS p
+            WHERE p.source_schema = _old.schema_name AND p.source_relation = _old.relation_name
+            ORDER BY p.name);
+        -- While it is published, columns may be added at the end, and become identifiers.
+        IF _published <> '{}' AND (
+            (_new.quasi_identifiers, _new.sensitive, _new.entity, _new.attributes, _new.insensitive,
+             _new.columns[:cardinality(_old.columns)])
+            IS DISTINCT FROM
+            (_old.quasi_identifiers, _old.sensitive, _old.entity, _old.attributes, _old.insensitive,
+             _old.columns)
+            OR _old.columns = '{}'
+            OR NOT _new.identifiers @> _old.identifiers
+            OR EXISTS (SELECT FROM unnest(_new.identifiers) AS i
+                       WHERE i = ANY (_old.columns) AND i <> ALL (_old.identifiers))
+        ) THEN
+            RETURN jsonb_build_object('published', _published);
+        END IF;
+    END IF;
+    INSERT INTO kanon.source AS s (schema_name, relation_name, quasi_identifiers, sensitive,
+        identifiers, attributes, columns, insensitive, entity, registered_by, fingerprint)
+    VALUES (_new.schema_name, _new.relation_name, _new.quasi_identifiers, _new.sensitive,
+        _new.identifiers, _new.attributes, _new.columns, _new.insensitive, _new.entity, caller,
+        kanon.fingerprint(_relation))
+    ON CONFLICT ON CONSTRAINT source_relation_unique DO UPDATE SET
+        quasi_identifiers = excluded.quasi_identifiers, sensitive = excluded.sensitive,
+        identifiers = excluded.identifiers, attributes = excluded.attributes,
+        columns = excluded.columns, insensitive = excluded.insensitive, entity = excluded.entity,
+        registered_by = excluded.registered_by, registered_at = clock_timestamp(),
+        fingerprint = excluded.fingerprint
+    RETURNING * INTO _new;
+    RETURN jsonb_build_object('source_id', _new.source_id);
+END
+$function$;
+COMMENT ON FUNCTION kanon.owner_register IS
+    'describes a source that the caller may read; answers with its publications if that is refused';
+
+CREATE OR REPLACE FUNCTION kanon.require_readable(role oid, source kanon.source) RETURNS void
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+DECLARE
+    _relation CONSTANT oid := (SELECT c.oid FROM pg_class AS c
+        JOIN pg_namespace AS n ON n.oid = c.relnamespace
+        WHERE n.nspname = source.schema_name AND c.relname = source.relation_name);
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE oid = role AND rolsuper) AND EXISTS (
+        SELECT FROM unnest(source.quasi_identifiers || source.sensitive || source.insensitive
+                           || source.entity) AS name
+        WHERE name IS NOT NULL
+          AND has_column_privilege(role, _relation, name, 'SELECT') IS NOT TRUE) THEN
+        RAISE EXCEPTION USING MESSAGE = 'the source cannot be read', ERRCODE = '42501';
+    END IF;
+END
+$function$;
+COMMENT ON FUNCTION kanon.require_readable IS 'refuses a role that may not SELECT the source''s columns';
