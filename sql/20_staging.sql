@@ -40,18 +40,15 @@ BEGIN
                              THEN format(' COLLATE %I.%I', m.nspname, l.collname) END),
                       ', ' ORDER BY c.position),
            string_agg(c.name, ', ') FILTER (
-               WHERE NOT coalesce(r.rolsuper AND t.typtype <> 'd'
-                                  AND (c.collating = 0 OR q.rolsuper), false))
+               WHERE NOT coalesce(kanon.is_safe_type(c.type)
+                                  AND kanon.is_safe_collation(c.collating), false))
     INTO _columns, _refused
     FROM ROWS FROM (jsonb_to_recordset(given -> 'columns')
              AS (name text, type oid, modifier integer, collating oid))
          WITH ORDINALITY AS c (name, type, modifier, collating, position)
     LEFT JOIN pg_type AS t ON t.oid = c.type
-    LEFT JOIN pg_roles AS r ON r.oid = t.typowner
     LEFT JOIN pg_collation AS l ON l.oid = c.collating AND l.oid <> t.typcollation
-    LEFT JOIN pg_namespace AS m ON m.oid = l.collnamespace
-    LEFT JOIN pg_collation AS k ON k.oid = c.collating
-    LEFT JOIN pg_roles AS q ON q.oid = k.collowner;
+    LEFT JOIN pg_namespace AS m ON m.oid = l.collnamespace;
     IF _refused IS NOT NULL THEN
         RAISE EXCEPTION USING
             MESSAGE = 'columns have a type or a collation that does not belong to a superuser',

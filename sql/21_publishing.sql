@@ -46,7 +46,8 @@ DECLARE
     _new      kanon.publication;
     _staged   record;
 BEGIN
-    IF _name IS NULL OR _name ~ '^kanon_[0-9a-f]{32}' OR octet_length(_name) NOT BETWEEN 1 AND 59 THEN
+    IF _name IS NULL OR _name ~ '^kanon_[0-9a-f]{32}' OR octet_length(_name) NOT BETWEEN 1 AND 59
+       OR EXISTS (SELECT FROM unnest(_suffixes) AS s WHERE octet_length(_name || s) > 63) THEN
         RAISE EXCEPTION USING MESSAGE = 'a publication cannot have this name', ERRCODE = '42602';
     END IF;
     -- From here to the end of the transaction the source cannot be described anew.
@@ -98,11 +99,12 @@ BEGIN
             PERFORM kanon.owner_remove(_old);
         END IF;
         INSERT INTO kanon.publication (name, kind, method, source_schema, source_relation,
-            parameters, layout, records, guarantee, metrics, source_metrics, relations)
+            parameters, layout, records, guarantee, metrics, source_metrics, published_by,
+            relations)
         VALUES (_name, given ->> 'kind', given ->> 'method', source.schema_name,
             source.relation_name, given -> 'parameters', given -> 'layout',
             (given ->> 'records')::bigint, given ->> 'guarantee', given -> 'metrics',
-            given -> 'source_metrics',
+            given -> 'source_metrics', pg_get_userbyid(caller),
             ARRAY(SELECT _name || s FROM jsonb_array_elements_text(given -> 'suffixes') AS s))
         ON CONFLICT DO NOTHING
         RETURNING * INTO _new;

@@ -25,30 +25,29 @@ BEGIN
 
     SELECT * INTO _old FROM kanon.source AS s
     WHERE s.schema_name = _new.schema_name AND s.relation_name = _new.relation_name FOR UPDATE;
-    IF FOUND THEN
-        IF _old.registered_by <> caller AND NOT pg_has_role(caller, _owner, 'USAGE') THEN
-            RAISE EXCEPTION USING MESSAGE = 'another role registered the source', ERRCODE = '42501';
-        ELSIF current_setting('transaction_isolation') <> 'read committed' THEN
-            RAISE EXCEPTION USING ERRCODE = '25001',
-                MESSAGE = 'register it again in a transaction that is READ COMMITTED';
-        END IF;
-        _published := ARRAY(SELECT p.name FROM kanon.publication AS p
-            WHERE p.source_schema = _old.schema_name AND p.source_relation = _old.relation_name
-            ORDER BY p.name);
-        -- While it is published, columns may be added at the end, and become identifiers.
-        IF _published <> '{}' AND (
-            (_new.quasi_identifiers, _new.sensitive, _new.entity, _new.attributes, _new.insensitive,
-             _new.columns[:cardinality(_old.columns)])
-            IS DISTINCT FROM
-            (_old.quasi_identifiers, _old.sensitive, _old.entity, _old.attributes, _old.insensitive,
-             _old.columns)
-            OR _old.columns = '{}'
-            OR NOT _new.identifiers @> _old.identifiers
-            OR EXISTS (SELECT FROM unnest(_new.identifiers) AS i
-                       WHERE i = ANY (_old.columns) AND i <> ALL (_old.identifiers))
-        ) THEN
-            RETURN jsonb_build_object('published', _published);
-        END IF;
+    IF FOUND AND _old.registered_by <> caller AND NOT pg_has_role(caller, _owner, 'USAGE') THEN
+        RAISE EXCEPTION USING MESSAGE = 'another role registered the source', ERRCODE = '42501';
+    ELSIF FOUND AND current_setting('transaction_isolation') <> 'read committed' THEN
+        -- An older snapshot does not have what was published meanwhile.
+        RAISE EXCEPTION USING ERRCODE = '25001',
+            MESSAGE = 'register it again in a transaction that is READ COMMITTED';
+    END IF;
+    _published := ARRAY(SELECT p.name FROM kanon.publication AS p
+        WHERE p.source_schema = _new.schema_name AND p.source_relation = _new.relation_name
+        ORDER BY p.name);
+    -- While it is published, columns may be added at the end, and become identifiers.
+    IF _published <> '{}' AND (
+        _old.source_id IS NULL OR _old.columns = '{}'
+        OR (_new.quasi_identifiers, _new.sensitive, _new.entity, _new.attributes, _new.insensitive,
+            _new.columns[:cardinality(_old.columns)])
+           IS DISTINCT FROM
+           (_old.quasi_identifiers, _old.sensitive, _old.entity, _old.attributes, _old.insensitive,
+            _old.columns)
+        OR NOT _new.identifiers @> _old.identifiers
+        OR EXISTS (SELECT FROM unnest(_new.identifiers) AS i
+                   WHERE i = ANY (_old.columns) AND i <> ALL (_old.identifiers))
+    ) THEN
+        RETURN jsonb_build_object('published', _published);
     END IF;
     INSERT INTO kanon.source AS s (schema_name, relation_name, quasi_identifiers, sensitive,
         identifiers, attributes, columns, insensitive, entity, registered_by, fingerprint)

@@ -13,12 +13,14 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON kanon.source, kanon.publication TO kanon
 GRANT SELECT ON kanon.source TO kanon_publisher;
 -- All but source_metrics and attacks, which the view shows to the one who published.
 GRANT SELECT (publication_id, name, kind, method, source_schema, source_relation, parameters,
-              layout, records, guarantee, metrics, relations, published_at)
+              layout, records, guarantee, metrics, relations, published_by, published_at)
     ON kanon.publication TO kanon_publisher;
 
 REVOKE ALL ON kanon.errand FROM kanon_publisher;
 GRANT INSERT (task, given), SELECT (answer) ON kanon.errand TO kanon_publisher;
-GRANT EXECUTE ON FUNCTION kanon.mark(bigint), kanon.reached(oid)
+GRANT EXECUTE ON FUNCTION
+    kanon.is_safe_collation(oid), kanon.is_safe_schema(oid), kanon.is_safe_type(oid),
+    kanon.mark(bigint), kanon.reached(oid)
 TO kanon_owner, kanon_publisher, kanon_analyst;
 GRANT EXECUTE ON FUNCTION kanon.fingerprint(oid) TO kanon_owner, kanon_publisher;
 GRANT EXECUTE ON FUNCTION

@@ -233,7 +233,7 @@ def _lookup_table(session: Session, relation: RelationText, published: str) -> L
         {
             name: _column(session, column)
             for name, column in column_types(session, rows[0]["oid"]).items()
-            if column.type_name in CATEGORIES
+            if column.type_name in CATEGORIES and not column.is_others
         },
     )
 

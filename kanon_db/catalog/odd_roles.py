@@ -9,7 +9,7 @@ from typing import Final
 from kanon_db.catalog.entries import Source
 from kanon_db.errors import DatabaseError, SchemaMismatchError
 from kanon_db.session.protocol import Session, fetch_one
-from kanon_db.transfer.columns import Relation, check_comparable
+from kanon_db.transfer.columns import Relation, check_comparable, selected
 
 _MOST_UNIQUE: Final = 0.1
 """From this share of unique values on, a column is nearly unique.
@@ -129,7 +129,8 @@ def _shares_of_unique(session: Session, source: Source, columns: Sequence[str]) 
         f" FROM taken WHERE num_nulls({name}) = 0 GROUP BY {value}) AS counted)"
         for name, value in zip(names, values, strict=True)
     )
-    taken = ", ".join(names if whose is None else [*names, whose])
+    read = columns if source.entity is None else [*columns, source.entity]
+    taken = selected(session, source.relation, read)
     try:
         with session.savepoint():
             found = fetch_one(  # the source, which may be a view, is read once

@@ -40,9 +40,8 @@ SELECT count(*) AS n FROM unnest($1::text[]::oid[]) AS r (oid) WHERE
     OR EXISTS (SELECT FROM pg_statistic_ext AS s WHERE s.stxrelid = r.oid)
     OR EXISTS (SELECT FROM pg_class AS c WHERE c.oid = r.oid AND c.relrowsecurity)
     OR EXISTS (SELECT FROM pg_attribute AS a
-               JOIN pg_type AS t ON t.oid = a.atttypid JOIN pg_roles AS o ON o.oid = t.typowner
                WHERE a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped
-               AND NOT o.rolsuper)
+               AND NOT (kanon.is_safe_type(a.atttypid) AND kanon.is_safe_collation(a.attcollation)))
 """
 
 _KINDS: Final = {"r": "TABLE", "v": "VIEW", "m": "MATERIALIZED VIEW"}

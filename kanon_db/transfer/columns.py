@@ -48,6 +48,14 @@ class ColumnType:
         Schema of the type's own comparison operators; None if it uses PostgreSQL's built-in ones.
     has_constant_input : bool
         Whether the type's text input is immutable, so that it does not depend on any setting.
+    is_domain : bool
+        Whether the column's own type is a domain, whose constraints others may have written.
+    is_others : bool
+        Whether the type, or its schema, belongs to somebody who could attach casts to it, or drop
+        the column with it; see ``sql/05_types.sql``. Its values are published as texts, and
+        `type_name` is ``text``.
+    has_others_collation : bool
+        Likewise for the column's collation; it is published with the database's default.
     """
 
     name: str
@@ -55,6 +63,18 @@ class ColumnType:
     type_category: str
     operator_schema: str | None
     has_constant_input: bool
+    is_domain: bool = False
+    is_others: bool = False
+    has_others_collation: bool = False
+
+    def read(self, session: Session) -> str:
+        """Return SQL for the column's values, which have a type and collation of a superuser's."""
+        name = session.identifier(self.name)
+        if self.is_others:  # format() calls the type's output function, and no cast
+            return f"CASE WHEN num_nulls({name}) = 0 THEN format('%s', {name}) END"
+        if self.has_others_collation:
+            return f'{name}::{self.type_name} COLLATE "default"'
+        return f"{name}::{self.type_name}" if self.is_domain else name
 
     def operator(self, session: Session, symbol: str) -> str:
         """Write a comparison operator so that `search_path` cannot change its meaning."""
@@ -109,22 +129,28 @@ _TIMES: Final = (
 
 _COLUMNS = """
 WITH RECURSIVE typed AS (
-    SELECT a.attname, a.attnum, t.oid AS type_oid, t.typtype, t.typbasetype
+    SELECT a.attname, a.attnum, a.attcollation, false AS is_domain, t.oid AS type_oid, t.typtype,
+           t.typbasetype
     FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
     WHERE a.attrelid = $1::text::oid AND a.attnum > 0 AND NOT a.attisdropped
     UNION ALL
-    SELECT d.attname, d.attnum, t.oid, t.typtype, t.typbasetype
+    SELECT d.attname, d.attnum, d.attcollation, true, t.oid, t.typtype, t.typbasetype
     FROM typed d JOIN pg_type t ON t.oid = d.typbasetype
     WHERE d.typtype = 'd'
+), column_type AS (
+    SELECT c.*, NOT kanon.is_safe_type(t.oid) AS is_others, t.typcategory, t.typinput, n.nspname,
+           t.typtype = 'b' AND t.typcategory <> 'A' AS is_base
+    FROM typed c JOIN pg_type t ON t.oid = c.type_oid JOIN pg_namespace n ON n.oid = t.typnamespace
+    WHERE c.typtype <> 'd'
 )
-SELECT c.attname::text AS name, format_type(t.oid, -1) AS type_name,
-       t.typcategory::text AS type_category,
-       CASE WHEN n.nspname <> 'pg_catalog' AND t.typtype = 'b' AND t.typcategory <> 'A'
-            THEN n.nspname::text END AS operator_schema,
-       f.provolatile = 'i' AS has_constant_input
-FROM typed c JOIN pg_type t ON t.oid = c.type_oid JOIN pg_namespace n ON n.oid = t.typnamespace
-     JOIN pg_proc f ON f.oid = t.typinput
-WHERE c.typtype <> 'd'
+SELECT c.attname::text AS name, c.is_domain, c.is_others,
+       CASE WHEN c.is_others THEN 'text' ELSE format_type(c.type_oid, -1) END AS type_name,
+       CASE WHEN c.is_others THEN 'S' ELSE c.typcategory::text END AS type_category,
+       CASE WHEN c.nspname <> 'pg_catalog' AND c.is_base THEN c.nspname::text END
+           AS operator_schema,
+       c.is_others OR f.provolatile = 'i' AS has_constant_input,
+       NOT kanon.is_safe_collation(c.attcollation) AS has_others_collation
+FROM column_type c JOIN pg_proc f ON f.oid = c.typinput
 ORDER BY c.attnum
 """
 
@@ -166,6 +192,26 @@ def column_types(session: Session, oid: str) -> dict[str, ColumnType]:
     return {row["name"]: ColumnType(**row) for row in session.fetch(_COLUMNS, oid)}
 
 
+def selected(session: Session, relation: Relation, columns: Sequence[str]) -> str:
+    """Return the select list that reads columns of a source, under their own names.
+
+    Raises
+    ------
+    NotFoundError
+        When the relation is gone, or one of the columns.
+    """
+    _, oid, _ = find_relation(session, relation.quoted(session))
+    types = column_types(session, oid)
+    missing = [column for column in columns if column not in types]
+    if missing:
+        raise NotFoundError(
+            "the relation has lost columns", detail=f"{relation} has no {', '.join(missing)}"
+        )
+    return ", ".join(
+        f"{types[column].read(session)} AS {session.identifier(column)}" for column in columns
+    )
+
+
 def check_comparable(session: Session, relation: Relation, columns: Sequence[str]) -> None:
     """Refuse columns whose values cannot be compared or sorted.
 
@@ -179,8 +225,8 @@ def check_comparable(session: Session, relation: Relation, columns: Sequence[str
         try:
             with session.savepoint():
                 session.fetch(
-                    f"EXPLAIN SELECT {name} FROM {relation.quoted(session)}"
-                    f" GROUP BY {name} ORDER BY {name}"
+                    f"EXPLAIN SELECT FROM (SELECT {selected(session, relation, [column])}"
+                    f" FROM {relation.quoted(session)}) AS s GROUP BY s.{name} ORDER BY s.{name}"
                 )
         except DatabaseError as error:
             if error.sqlstate != UNDEFINED_FUNCTION:

@@ -19,7 +19,7 @@ from kanon_db.errors import (
 )
 from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.session.server_errors import INSUFFICIENT_PRIVILEGE, withheld
-from kanon_db.transfer.columns import ColumnType, Relation
+from kanon_db.transfer.columns import ColumnType, Relation, selected
 from kanon_db.transfer.labels import fixed_labels, label
 
 MAX_RECORDS = 50_000_000
@@ -84,7 +84,7 @@ def take_snapshot(session: Session, source: Relation, columns: Sequence[str]) ->
     suffix = secrets.token_hex(8)
     table = session.identifier("pg_temp", f"kanon_snapshot_{suffix}")
     record = session.identifier(f"kanon_record_{suffix}")
-    names = ", ".join(session.identifier(column) for column in columns)
+    names = selected(session, source, columns)
     # With row_security off a query fails where a policy would silently leave rows out.
     (before,) = session.fetch("SELECT current_setting('row_security') AS value")
     session.fetch("SELECT set_config('row_security', 'off', true)")

@@ -20,16 +20,6 @@ def upgrade() -> None:
                 USING pg_catalog.to_regrole(pg_catalog.quote_ident(registered_by)),
             ADD fingerprint text
     """)
-    # Who published is who may grant SELECT: the server forgets this when it drops a role. The view
-    # is replaced right after the migrations; until then it must not depend on the column.
-    op.execute("""
-        DO $$BEGIN IF pg_catalog.to_regclass('kanon.publications') IS NOT NULL THEN
-            CREATE OR REPLACE VIEW kanon.publications WITH (security_barrier) AS
-            SELECT publication_id, name, kind, method,
-                   source_schema || '.' || source_relation AS source,
-                   parameters, records AS rows, guarantee, metrics, layout, published_at,
-                   NULL::text COLLATE "C" AS published_by, attacks
-            FROM kanon.publication WHERE false;
-        END IF; END$$
-    """)
-    op.execute("ALTER TABLE kanon.publication DROP published_by")
+    # The name of then, for people to read. Who published is who may grant SELECT on the relations:
+    # the server forgets this when it drops a role.
+    op.execute("ALTER TABLE kanon.publication ALTER published_by DROP DEFAULT")

@@ -238,12 +238,12 @@ def test_new_columns_can_be_identifiers_while_there_are_publications(parties: Pa
         assert refused("name", "ssn", "remark") == InUseError.sqlstate
         # Neither unknown columns nor a description that is gone is taken for one without change.
         fetch(
-            parties.publisher,
+            parties.admin,
             "UPDATE kanon.source SET columns = '{}', identifiers = '{}'"
             " WHERE relation_name = 'growing'",
         )
         assert refused("name", "ssn", "remark") == InUseError.sqlstate
-        fetch(parties.publisher, "DELETE FROM kanon.source WHERE relation_name = 'growing'")
+        fetch(parties.admin, "DELETE FROM kanon.source WHERE relation_name = 'growing'")
         assert refused("name", "ssn", "remark") == InUseError.sqlstate
         kanon.drop("p")
     finally:
@@ -261,7 +261,7 @@ def test_an_altered_record_of_accepted_risks_fails_verification(parties: Parties
     local(parties, accept=f'{{"uninformed_reader": "{REASON}"}}')
     for altered in ('"x"', "null", "[]"):
         fetch(
-            parties.publisher,
+            parties.admin,
             "UPDATE kanon.publication SET parameters ="
             f""" parameters || '{{"accept": {altered}}}'::jsonb""",
         )

@@ -62,7 +62,7 @@ REFUSED = {
     "revision": "SELECT * FROM kanon.alembic_version",
     "insert": "INSERT INTO published.people_qit VALUES (1)",
     "update": "UPDATE published.people_sat SET count = 1",
-    "update of the view": "UPDATE kanon.publications SET name = 'mine'",
+    "errand": "INSERT INTO kanon.errand (task) VALUES ('drop')",
     "create": "CREATE TABLE published.mine ()",
     "role": "SET ROLE kanon_publisher",
     "register": "SELECT kanon.register_source('published.people', '{age}', 'sick')",

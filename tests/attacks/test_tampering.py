@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+from kanon_db.counting.layout import SUFFIXES
+from tests.attacks.disguise import WHOLE, disguise
 from tests.integration.parties import Functions, Parties, create_table, fetch
 
 RECORDS = "every record is published once"
@@ -165,7 +167,11 @@ TAMPERINGS: dict[str, tuple[str, str]] = {
     ),
     "a table hides rows": ("ALTER TABLE $sat ENABLE ROW LEVEL SECURITY", RELATIONS),
     "the view reads the source": (
-        "CREATE OR REPLACE VIEW $view AS SELECT age, value, 1::float8 AS weight FROM $source",
+        (
+            "DO $$BEGIN GRANT USAGE ON SCHEMA data TO kanon_owner;"
+            " GRANT SELECT ON $source TO kanon_owner; CREATE OR REPLACE VIEW $view AS"
+            " SELECT age, value, 1::float8 AS weight FROM $source; END$$"
+        ),
         RELATIONS,
     ),
     "the view calls a function": (
@@ -175,7 +181,7 @@ TAMPERINGS: dict[str, tuple[str, str]] = {
         ),
         RELATIONS,
     ),
-    "the view is gone": ("DROP VIEW $view", RELATIONS),
+    "the view is gone": ("DROP VIEW $view", WHOLE),
     "the view is a table": (
         (
             "DO $$BEGIN DROP VIEW $view; CREATE TABLE $view AS SELECT age, value, 1 AS weight"
@@ -221,9 +227,9 @@ def method(request: pytest.FixtureRequest, parties: Parties) -> str:
 
 @pytest.fixture
 def owner(parties: Parties) -> Iterator[psycopg.Connection]:
-    """The publisher, in a transaction that is rolled back."""
-    with parties.publisher.transaction(force_rollback=True):
-        yield parties.publisher
+    """A superuser, in a transaction that is rolled back."""
+    with parties.admin.transaction(force_rollback=True):
+        yield parties.admin
 
 
 def failed_checks(owner: psycopg.Connection, name: str) -> list[str]:
@@ -254,10 +260,19 @@ def test_tampering(owner: psycopg.Connection, method: str, tampering: str) -> No
     }.items():
         statement = statement.replace(name, filled)
     fetch(owner, statement)
+    disguise(owner, method, [f"published.{method}{suffix}" for suffix in SUFFIXES])
     assert check in failed_checks(owner, method)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_relation_of_another(owner: psycopg.Connection, method: str, suffix: str) -> None:
+    """What belongs to anybody else is not even looked at."""
+    relation = f"published.{method}{suffix}"
+    fetch(owner, f"ALTER TABLE {relation} OWNER TO CURRENT_USER")
+    assert failed_checks(owner, method) == [WHOLE]
 
 
 @pytest.mark.parametrize("suffix", ["_qit", "_sat", "_bit"])
 def test_dropped_table(owner: psycopg.Connection, method: str, suffix: str) -> None:
     fetch(owner, f"DROP TABLE published.{method}{suffix} CASCADE")
-    assert failed_checks(owner, method) == [RELATIONS]
+    assert failed_checks(owner, method) == [WHOLE]

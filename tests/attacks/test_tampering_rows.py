@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+from tests.attacks.disguise import WHOLE, disguise
 from tests.integration.parties import Functions, Parties, create_table, fetch
 
 VIEW = "the materialized view reads only the table of its rows"
@@ -45,7 +46,7 @@ AGAIN = f"{DROP}; CREATE MATERIALIZED VIEW $view AS SELECT"
 
 # What is done to the relations themselves.
 RELATIONS: dict[str, tuple[str, str]] = {
-    "the view is gone": (DROP, VIEW),
+    "the view is gone": (DROP, WHOLE),
     "the view is a table": (f"{DROP}; CREATE TABLE $view AS SELECT * FROM $rows", VIEW),
     "the view is not materialized": (f"{DROP}; CREATE VIEW $view AS SELECT * FROM $rows", VIEW),
     "the view reads the source": (
@@ -89,9 +90,9 @@ def people(parties: Parties) -> None:
 
 @pytest.fixture
 def owner(parties: Parties) -> Iterator[psycopg.Connection]:
-    """The publisher, in a transaction that is rolled back."""
-    with parties.publisher.transaction(force_rollback=True):
-        yield parties.publisher
+    """A superuser, in a transaction that is rolled back."""
+    with parties.admin.transaction(force_rollback=True):
+        yield parties.admin
 
 
 def tamper(owner: psycopg.Connection, statements: str) -> list[str]:
@@ -101,6 +102,7 @@ def tamper(owner: psycopg.Connection, statements: str) -> list[str]:
         statements = statements.replace(name, filled)
     for statement in statements.split("; "):
         fetch(owner, statement)
+    disguise(owner, "people", list(names.values()))
     return [check for check, _, _, holds in Functions(owner).verify("people") if not holds]
 
 

@@ -21,13 +21,15 @@ from tests.integration.parties import (
 )
 
 SETUP = (
-    "CREATE TYPE data.mood AS ENUM ('sad', 'ok', 'happy')",
-    "CREATE DOMAIN data.short AS text CHECK (length(value) < 9)",
-    "CREATE DOMAIN data.shorter AS data.short CHECK (value <> 'x')",
-    "CREATE TYPE data.pair AS (a int, b text)",
-    "CREATE TYPE data.spans AS RANGE (subtype = text)",
+    "CREATE SCHEMA types",
+    "GRANT USAGE ON SCHEMA types TO PUBLIC",
+    "CREATE TYPE types.mood AS ENUM ('sad', 'ok', 'happy')",
+    "CREATE DOMAIN types.short AS text CHECK (length(value) < 9)",
+    "CREATE DOMAIN types.shorter AS types.short CHECK (value <> 'x')",
+    "CREATE TYPE types.pair AS (a int, b text)",
+    "CREATE TYPE types.spans AS RANGE (subtype = text)",
     (
-        "CREATE COLLATION data.ignoring (provider = icu, locale = 'und-u-ks-level2',"
+        "CREATE COLLATION types.ignoring (provider = icu, locale = 'und-u-ks-level2',"
         " deterministic = false)"
     ),
 )
@@ -66,17 +68,17 @@ TYPES: dict[str, Sequence[str | None]] = {
     "jsonb": ['{"a": 1, "b": 2}', '{"b": 2, "a": 1.0}', "null", '"null"', "[]"],
     "bytea": ["\\\\x00", "\\\\xff27", "\\\\x"],
     "tsvector": ["a b", "b a", "c"],
-    "data.mood": ["sad", "happy", "ok"],
+    "types.mood": ["sad", "happy", "ok"],
     "int4range": ["[1,3)", "[1,2]", "empty", "(,)"],
-    "data.spans": ["[a,b)", "empty"],
+    "types.spans": ["[a,b)", "empty"],
     "int4multirange": ["{}", "{[1,3),[5,6)}"],
     "int[]": ["{1,2}", "{}", "{NULL}", "{{1},{2}}", "[0:1]={1,2}"],
     "text[]": ["{a,NULL}", '{a,"NULL"}', "{}"],
-    "data.short": ["a", "b", ""],
-    "data.shorter": ["a", "b", ""],
-    "data.pair": ["(1,a)", "(1,)", "(,)", "(,a)"],
-    "data.pair[]": ['{"(1,a)","(,)"}', "{}"],
-    "text COLLATE data.ignoring": ["a", "A", "b", "B", "c"],
+    "types.short": ["a", "b", ""],
+    "types.shorter": ["a", "b", ""],
+    "types.pair": ["(1,a)", "(1,)", "(,)", "(,a)"],
+    "types.pair[]": ['{"(1,a)","(,)"}', "{}"],
+    "text COLLATE types.ignoring": ["a", "A", "b", "B", "c"],
     'text COLLATE pg_catalog."und-x-icu"': ["a", "A", "b"],
     "citext": ["a", "A", "b"],
     "hstore": ["a=>1", "a=>NULL", ""],
@@ -93,7 +95,7 @@ def extensions(parties: Parties) -> set[str]:
     for name in available.intersection(EXTENSIONS):
         fetch(parties.admin, f"CREATE EXTENSION {name} SCHEMA public")
     for statement in SETUP:
-        fetch(parties.publisher, statement)
+        fetch(parties.admin, statement)
     return available
 
 
@@ -221,6 +223,37 @@ def test_threshold_of_each_value(parties: Parties, table: str) -> None:
         assert analyst.metrics("typed") == pytest.approx(published["metrics"], rel=1e-5)
     for connection in (parties.publisher, parties.analyst):
         fetch(connection, "RESET ALL")
+
+
+OTHERS = {"mood": ["sad", "ok"], "pair": ["(1,a)", "(,)"], "spans": ["[a,b)", "empty"]}
+
+
+@pytest.mark.parametrize("kind", ["mood", "pair", "spans", "mood[]"])
+def test_types_of_others_are_published_as_texts(parties: Parties, kind: str) -> None:
+    """Whoever owns a type could drop the published column with it, or attach casts to it."""
+    fetch(parties.publisher, "CREATE TYPE data.mood AS ENUM ('sad', 'ok')")
+    fetch(parties.publisher, "CREATE TYPE data.pair AS (a int, b text)")
+    fetch(parties.publisher, "CREATE TYPE data.spans AS RANGE (subtype = text)")
+    try:
+        texts = OTHERS.get(kind, ["{sad,ok}", "{}"])
+        fetch(parties.publisher, f"CREATE TABLE data.others (typed data.{kind}, plain int)")
+        with parties.publisher.cursor().copy("COPY data.others FROM STDIN") as copy:
+            for i in range(48):
+                text = ["\\N", *texts][i % 3]
+                copy.write(f"{text}\t{i % 4}\n")
+        kanon = Functions(parties.publisher)
+        kanon.register("data.others", ["plain"], "typed")
+        kanon.publish("data.others", "typed", privacy='{"default": 0.5}')
+        found = fetch(
+            parties.analyst, "SELECT typed, sum(count) FROM published.typed_sat GROUP BY typed"
+        )
+        assert dict(found) == {None: 16, texts[0]: 16, texts[1]: 16}
+        fetch(parties.publisher, "DROP TABLE data.others")
+        kanon.drop("typed")
+    finally:
+        fetch(parties.publisher, "DROP TABLE IF EXISTS data.others")
+        for name in ("mood", "pair", "spans"):
+            fetch(parties.publisher, f"DROP TYPE data.{name}")
 
 
 @pytest.mark.parametrize("kind", ["json", "xml", "point", "box", "polygon", "xid", "cid", "json[]"])

