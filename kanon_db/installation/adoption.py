@@ -17,7 +17,11 @@ _UNOWNED: Final = """
 SELECT p.publication_id, p.name, p.kind, p.layout::text AS layout, p.guarantee, p.relations,
        array_agg(c.oid::text ORDER BY r.position) AS oids,
        array_agg(c.relkind::text ORDER BY r.position) AS kinds,
-       min(pg_get_userbyid(c.relowner)::text) AS publisher,
+       -- Where a dump was restored without its roles, a superuser owns what others published.
+       (SELECT r.rolname::text FROM pg_roles AS r
+        WHERE r.oid = min(c.relowner) OR r.rolname = p.published_by
+        ORDER BY r.oid = min(c.relowner) AND NOT r.rolsuper DESC, r.rolname = p.published_by DESC
+        LIMIT 1) AS publisher,
        count(c.oid) = cardinality(p.relations) AND count(DISTINCT c.relowner) = 1 AS is_complete
 FROM kanon.publication AS p CROSS JOIN unnest(p.relations) WITH ORDINALITY AS r (name, position)
 LEFT JOIN pg_namespace AS n ON n.nspname = $1::text
@@ -103,9 +107,9 @@ def _adopt(session: PsycopgSession, schema: str, found: Any, names: Sequence[str
     if found["kinds"][0] != "r":
         _check_view(session, names[0], _definition(session, schema, found))
     closed = kind_named(found["kind"]).load().closed
+    publisher = session.identifier(found["publisher"])
     for name, relation in zip(names, found["relations"], strict=True):
         option = "" if relation[len(found["name"]) :] in closed else " WITH GRANT OPTION"
-        publisher = session.identifier(found["publisher"])
         session.fetch(f"GRANT SELECT ON {name} TO {publisher}{option}")
 
 

@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 import kanon_db
 from kanon_db.catalog.entries import published_schema
@@ -124,7 +124,7 @@ def _examine_installation(session: PsycopgSession) -> Iterator[Finding]:
         yield Finding("schema kanon", "broken", f"{error.message}: {error.detail}", error.hint)
         return
     yield from _examine_functions(session)
-    for role in EVERYBODY:
+    for role in (*EVERYBODY, OWNER):
         yield _examine_role(session, role)
     if not rows[0]["usable"]:
         yield Finding("kanon_db", "warning", "not open to this role", "grant it kanon_analyst")
@@ -133,6 +133,7 @@ def _examine_installation(session: PsycopgSession) -> Iterator[Finding]:
     yield from _examine_catalog(session)
     n = fetch_one(session, "SELECT count(*) AS n FROM kanon.publications")["n"]
     yield Finding("publications", "ok", f"{n} readable by this role")
+    yield from _examine_publications(session)
 
 
 def _examine_functions(session: PsycopgSession) -> Iterator[Finding]:
@@ -189,9 +190,56 @@ def _examine_catalog(session: PsycopgSession) -> Iterator[Finding]:
     yield _judged("catalog", found, is_ok=not behind)
 
 
+# Everything that is amiss with sources and publications, each with the statement that mends it.
+_AMISS: Final = """
+SELECT format('publication %s', p.name) AS subject,
+       'its relations are missing, have changed, or belong to somebody else' AS value,
+       format('SELECT kanon.drop_publication(%L), and publish it again', p.name) AS remedy
+FROM kanon.publications AS p WHERE p.state <> 'whole'
+UNION ALL
+SELECT format('publication %s', p.name), format('its reader %s cannot read it', r.name),
+       CASE WHEN u.oid IS NULL THEN format('CREATE ROLE %I, and grant it the publication', r.name)
+            ELSE format('GRANT SELECT ON %s TO %I', string_agg(c.oid::regclass::text, ', '), r.name)
+       END
+FROM kanon.publication AS p
+CROSS JOIN jsonb_array_elements_text(p.parameters -> 'readers') AS r (name)
+LEFT JOIN pg_roles AS u ON u.rolname = r.name
+JOIN kanon.setting AS s ON s.name = 'published_schema'
+JOIN pg_namespace AS n ON n.nspname = s.value
+JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = ANY (p.relations)
+    AND EXISTS (SELECT FROM aclexplode(c.relacl) AS a WHERE a.is_grantable)
+WHERE NOT coalesce(has_table_privilege(u.oid, c.oid, 'SELECT'), false)
+GROUP BY p.name, r.name, u.oid
+UNION ALL
+SELECT format('relation %s', c.oid::regclass), 'it belongs to no publication',
+       format('DROP %s %s', kanon.relation_kind(c.relkind), c.oid::regclass)
+FROM kanon.setting AS s
+JOIN pg_namespace AS n ON s.name = 'published_schema' AND n.nspname = s.value
+JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relkind NOT IN ('i', 't', 'I')
+WHERE NOT EXISTS (SELECT FROM kanon.publication AS p WHERE c.relname = ANY (p.relations))
+UNION ALL
+SELECT format('source %I.%I', s.schema_name, s.relation_name),
+       'it has changed since it was registered', 'register it again'
+FROM kanon.source AS s JOIN pg_namespace AS n ON n.nspname = s.schema_name
+JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = s.relation_name
+WHERE kanon.fingerprint(c.oid) IS DISTINCT FROM s.fingerprint
+"""
+
+
+def _examine_publications(session: PsycopgSession) -> Iterator[Finding]:
+    """Look for what a restored dump, or somebody with the rights to, has left amiss."""
+    row = fetch_one(session, "SELECT current_setting('is_superuser') AS superuser")
+    if row["superuser"] != "on":
+        return
+    for found in session.fetch(_AMISS):
+        yield Finding(found["subject"], "warning", found["value"], found["remedy"])
+
+
 def _examine_role(session: PsycopgSession, role: str) -> Finding:
     rows = session.fetch(
-        "SELECT rolsuper OR rolbypassrls AS powerful, ARRAY(SELECT name FROM unnest($2::text[])"
+        "SELECT rolsuper OR rolbypassrls AS powerful, rolcanlogin"
+        " OR EXISTS (SELECT FROM pg_auth_members AS m WHERE m.roleid = r.oid) AS open,"
+        " ARRAY(SELECT name FROM unnest($2::text[])"
         " AS name LEFT JOIN pg_namespace AS n ON n.nspname = name"
         " WHERE has_schema_privilege(r.oid, n.oid, 'USAGE') IS NOT TRUE) AS closed"
         " FROM pg_roles AS r WHERE rolname = $1::text",
@@ -205,6 +253,11 @@ def _examine_role(session: PsycopgSession, role: str) -> Finding:
         return Finding(
             subject, "broken", "superuser or bypasses row security",
             f"ALTER ROLE {role} NOSUPERUSER NOBYPASSRLS",
+        )  # fmt: skip
+    if role == OWNER and rows[0]["open"]:
+        return Finding(
+            subject, "broken", "it can log in, or has members",
+            f"ALTER ROLE {role} NOLOGIN, and REVOKE it from its members",
         )  # fmt: skip
     if closed := rows[0]["closed"]:
         return Finding(

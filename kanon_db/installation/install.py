@@ -18,6 +18,7 @@ from kanon_db.installation.adoption import adopt_publications, note_fingerprints
 from kanon_db.installation.interpreter import server_paths
 from kanon_db.installation.objects import replace_objects, run_script
 from kanon_db.installation.resources import resource_directory
+from kanon_db.installation.restored import grant_again, is_restored
 from kanon_db.installation.trust import NOT_ADOPTED, require_trusted, require_trusted_owner
 from kanon_db.session.protocol import fetch_one
 from kanon_db.session.psycopg_session import PsycopgSession, open_connection
@@ -96,6 +97,8 @@ def install(dsn: str, *, published_schema: str = "published") -> InstallReport:
             actions.append(f"privileges granted to {' and '.join(EVERYBODY)}")
             note_fingerprints(session)
             actions += adopt_publications(session, schema)
+            if is_restored(session):
+                actions += grant_again(session, schema)
     return InstallReport(kanon_db.__version__, actions)
 
 

@@ -347,13 +347,12 @@ def test_timeouts(parties: Parties, publishers: Publishers, way: str, millisecon
 
 # What somebody with the rights of a superuser does to the relations between writing and verifying.
 TAMPERINGS = {
-    "rows removed": "DELETE FROM published.new_sat",
-    "values exchanged": "UPDATE published.new_sat SET sick = (SELECT max(sick)"
-    " FROM published.new_sat)",
-    "counts raised": "UPDATE published.new_sat SET count = 918273",
-    "column of another type": "ALTER TABLE published.new_sat ALTER count TYPE text USING sick",
-    "column of another name": "ALTER TABLE published.new_sat RENAME sick TO canary",
-    "a check that fails": "ALTER TABLE published.new_sat ADD CHECK (sick = '')",
+    "rows removed": "DELETE FROM $sat",
+    "values exchanged": "UPDATE $sat SET sick = (SELECT max(sick) FROM $sat)",
+    "counts raised": "UPDATE $sat SET count = 918273",
+    "column of another type": "ALTER TABLE $sat ALTER count TYPE text USING sick",
+    "column of another name": "ALTER TABLE $sat RENAME sick TO canary",
+    "a check that fails": "ALTER TABLE $sat ADD CHECK (sick = '')",
 }
 
 
@@ -365,8 +364,9 @@ def test_failed_verification(
     fetch(
         parties.admin,
         "CREATE OR REPLACE FUNCTION public.tamper() RETURNS event_trigger LANGUAGE plpgsql AS"
-        f" $$BEGIN IF to_regclass('published.new_sat') IS NOT NULL THEN"
-        f" {TAMPERINGS[tampering]}; END IF; END$$",
+        " $$DECLARE _sat CONSTANT text := (SELECT oid::regclass FROM pg_class"
+        " WHERE relname ~ '^kanon_[0-9a-f]{32}_sat$'); BEGIN IF _sat IS NOT NULL THEN"
+        f" EXECUTE replace($do${TAMPERINGS[tampering]}$do$, '$sat', _sat); END IF; END$$",
     )
     fetch(
         parties.admin,

@@ -125,7 +125,7 @@ def test_publications_from_before_the_choice_say_that_they_show_left_over_record
     suppress(parties, options='{"left_over": "publish"}',
              accept=f'{{"left_over_records": "{REASON}"}}')  # fmt: skip
     fetch(
-        parties.publisher,
+        parties.admin,
         "UPDATE kanon.publication SET parameters ="
         " parameters - '{left_over,suppressed,accept}'::text[]",
     )

@@ -67,7 +67,7 @@ def published(parties: Parties) -> Parties:
         ),
         "GRANT SELECT ON published.naive_qit, published.naive_sat TO kanon_analyst",
     ):
-        fetch(parties.publisher, statement)
+        fetch(parties.admin, statement)
     return parties
 
 

@@ -106,7 +106,7 @@ def test_the_server_judges_by_the_same_thresholds(
     """What was published under other thresholds is judged by those in the catalog."""
     publish(parties, {"default": 0.9})
     fetch(
-        parties.publisher,
+        parties.admin,
         "UPDATE kanon.publication SET parameters = parameters || jsonb_build_object('privacy',"
         " $1::text::jsonb)",
         json.dumps(privacy),
@@ -149,12 +149,10 @@ def test_classes_say_for_which_share_the_threshold_is_1(parties: Parties) -> Non
     assert "threshold is 1" not in published["guarantee"]
     assert verified(parties, UNBOUNDED) == "0.0%: 0 of 120 records"
     broken = "UPDATE published.p_row SET sick = 'flu'"
-    with parties.publisher.transaction(force_rollback=True):
-        fetch(parties.publisher, broken)
-        fetch(parties.publisher, "REFRESH MATERIALIZED VIEW published.p")
-        failed = [
-            check for check, *_, holds in Functions(parties.publisher).verify("p") if not holds
-        ]
+    with parties.admin.transaction(force_rollback=True):
+        fetch(parties.admin, broken)
+        fetch(parties.admin, "REFRESH MATERIALIZED VIEW published.p")
+        failed = [check for check, *_, holds in Functions(parties.admin).verify("p") if not holds]
         assert failed == ["F'-privacy: frequency in class <= threshold"]
 
 

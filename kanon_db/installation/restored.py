@@ -1,0 +1,78 @@
+"""Repairing what a dump cannot bring into a server that lacks its roles."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from kanon_db.publications.registry import kind_named
+from kanon_db.session.protocol import fetch_one
+from kanon_db.session.psycopg_session import PsycopgSession
+
+_HERE: Final = """
+SELECT format('%s/%s', system_identifier, d.oid) AS value
+FROM pg_control_system() CROSS JOIN pg_database AS d WHERE d.datname = current_database()
+"""
+
+# Publications that nobody may replace or drop any more: the dump's grants were lost.
+_LOST: Final = """
+SELECT p.name, p.kind, p.relations, p.published_by::text AS publisher,
+       (p.parameters -> 'readers')::text AS readers
+FROM kanon.publication AS p
+WHERE EXISTS (SELECT FROM pg_roles WHERE rolname = p.published_by)
+  AND EXISTS (SELECT FROM kanon.owned(p))
+  AND NOT EXISTS (
+    SELECT FROM kanon.owned(p) AS o JOIN pg_class AS c ON c.oid = o.relation
+    CROSS JOIN aclexplode(c.relacl) AS a WHERE a.is_grantable AND a.grantee <> c.relowner)
+ORDER BY p.publication_id
+"""
+
+
+def is_restored(session: PsycopgSession) -> bool:
+    """Tell whether the catalog comes from another database, and note that it is now in this one."""
+    here = fetch_one(session, _HERE)["value"]
+    rows = session.fetch("SELECT value FROM kanon.setting WHERE name = 'home'")
+    session.fetch(
+        "INSERT INTO kanon.setting (name, value) VALUES ('home', $1::text)"
+        " ON CONFLICT ON CONSTRAINT setting_pkey DO UPDATE SET value = excluded.value",
+        here,
+    )
+    return bool(rows) and rows[0]["value"] != here
+
+
+def grant_again(session: PsycopgSession, schema: str) -> list[str]:
+    """Grant publications to those who were named when they were published.
+
+    Only for publications whose grants were lost altogether: elsewhere, what has been granted and
+    revoked since then stays as it is.
+
+    Returns
+    -------
+    list of str
+        What was done, for people to read.
+    """
+    return [_grant_again(session, schema, found) for found in session.fetch(_LOST)]
+
+
+def _grant_again(session: PsycopgSession, schema: str, found: Any) -> str:
+    closed = kind_named(found["kind"]).load().closed
+    wanted = json.loads(found["readers"] or "[]")
+    rows = session.fetch(
+        "SELECT rolname::text AS role FROM pg_roles WHERE rolname = ANY ($1::text[])", wanted
+    )
+    readers = [row["role"] for row in rows]
+    publisher = session.identifier(found["publisher"])
+    for relation in found["relations"]:
+        name = session.identifier(schema, relation)
+        if relation[len(found["name"]) :] in closed:
+            session.fetch(f"GRANT SELECT ON {name} TO {publisher}")
+            continue
+        for reader in readers:
+            session.fetch(f"GRANT SELECT ON {name} TO {session.identifier(reader)}")
+        session.fetch(f"GRANT SELECT ON {name} TO {publisher} WITH GRANT OPTION")
+    missing = sorted(set(wanted) - set(readers))
+    return (
+        f'publication "{found["name"]}" granted again to {found["publisher"]}, who published it,'
+        f" and to its readers {', '.join(readers) or '(none)'}"
+        + (f"; there is no role {', '.join(missing)}" if missing else "")
+    )
