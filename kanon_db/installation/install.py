@@ -18,7 +18,7 @@ from kanon_db.installation.adoption import adopt_publications, note_fingerprints
 from kanon_db.installation.interpreter import server_paths
 from kanon_db.installation.objects import replace_objects, run_script
 from kanon_db.installation.resources import resource_directory
-from kanon_db.installation.restored import grant_again, is_restored
+from kanon_db.installation.restored import repair_restored
 from kanon_db.installation.trust import NOT_ADOPTED, require_trusted, require_trusted_owner
 from kanon_db.session.protocol import fetch_one
 from kanon_db.session.psycopg_session import PsycopgSession, open_connection
@@ -97,8 +97,7 @@ def install(dsn: str, *, published_schema: str = "published") -> InstallReport:
             actions.append(f"privileges granted to {' and '.join(EVERYBODY)}")
             note_fingerprints(session)
             actions += adopt_publications(session, schema)
-            if is_restored(session):
-                actions += grant_again(session, schema)
+            actions += repair_restored(session, schema)
     return InstallReport(kanon_db.__version__, actions)
 
 
@@ -109,7 +108,7 @@ def uninstall(dsn: str, *, drop_publications: bool = False) -> None:
     ------
     InUseError
         When there are publications, or other relations in their schema, and `drop_publications`
-        is false.
+        is false; or when views elsewhere depend on any of this.
     """
     with open_connection(dsn) as connection:
         session = PsycopgSession(connection)
@@ -142,6 +141,7 @@ def uninstall(dsn: str, *, drop_publications: bool = False) -> None:
                     detail=f'{others} in schema "{schema}"',
                     hint="move them elsewhere, or pass --drop-publications",
                 )
+            _refuse_dependent_views(session, schema)
             session.fetch("DROP SCHEMA kanon CASCADE")
             session.fetch(f"DROP SCHEMA {session.identifier(schema)} CASCADE")
             for role in (*EVERYBODY, OWNER):
@@ -150,6 +150,27 @@ def uninstall(dsn: str, *, drop_publications: bool = False) -> None:
                 session.fetch(f"DROP OWNED BY {session.identifier(role)}")
         for role in (*EVERYBODY, OWNER):
             _drop_role_unless_used(session, role)
+
+
+def _refuse_dependent_views(session: PsycopgSession, schema: str) -> None:
+    """Refuse to drop other people's views, which DROP SCHEMA ... CASCADE would do."""
+    rows = session.fetch(
+        "SELECT DISTINCT v.oid::regclass::text AS name FROM pg_depend AS d"
+        " JOIN pg_rewrite AS r ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid"
+        " JOIN pg_class AS v ON v.oid = r.ev_class"
+        " LEFT JOIN pg_class AS c ON d.refclassid = 'pg_class'::regclass AND c.oid = d.refobjid"
+        " LEFT JOIN pg_proc AS p ON d.refclassid = 'pg_proc'::regclass AND p.oid = d.refobjid"
+        " JOIN pg_namespace AS n ON n.oid = coalesce(c.relnamespace, p.pronamespace)"
+        " WHERE n.nspname IN ('kanon', $1::text) AND v.relnamespace NOT IN ("
+        "  SELECT oid FROM pg_namespace WHERE nspname IN ('kanon', $1::text)) ORDER BY 1",
+        schema,
+    )
+    if rows:
+        raise InUseError(
+            "views elsewhere depend on kanon_db or its publications",
+            detail=", ".join(row["name"] for row in rows),
+            hint="drop them first",
+        )
 
 
 def _require_superuser(session: PsycopgSession) -> None:

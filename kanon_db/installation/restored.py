@@ -17,10 +17,10 @@ FROM pg_control_system() CROSS JOIN pg_database AS d WHERE d.datname = current_d
 # Publications that nobody may replace or drop any more: the dump's grants were lost.
 _LOST: Final = """
 SELECT p.name, p.kind, p.relations, p.published_by::text AS publisher,
-       (p.parameters -> 'readers')::text AS readers
+       (p.parameters -> 'readers')::text AS readers,
+       EXISTS (SELECT FROM pg_roles WHERE rolname = p.published_by) AS has_publisher
 FROM kanon.publication AS p
-WHERE EXISTS (SELECT FROM pg_roles WHERE rolname = p.published_by)
-  AND EXISTS (SELECT FROM kanon.owned(p))
+WHERE EXISTS (SELECT FROM kanon.owned(p))
   AND NOT EXISTS (
     SELECT FROM kanon.owned(p) AS o JOIN pg_class AS c ON c.oid = o.relation
     CROSS JOIN aclexplode(c.relacl) AS a WHERE a.is_grantable AND a.grantee <> c.relowner)
@@ -28,30 +28,31 @@ ORDER BY p.publication_id
 """
 
 
-def is_restored(session: PsycopgSession) -> bool:
-    """Tell whether the catalog comes from another database, and note that it is now in this one."""
-    here = fetch_one(session, _HERE)["value"]
-    rows = session.fetch("SELECT value FROM kanon.setting WHERE name = 'home'")
-    session.fetch(
-        "INSERT INTO kanon.setting (name, value) VALUES ('home', $1::text)"
-        " ON CONFLICT ON CONSTRAINT setting_pkey DO UPDATE SET value = excluded.value",
-        here,
-    )
-    return bool(rows) and rows[0]["value"] != here
+def repair_restored(session: PsycopgSession, schema: str) -> list[str]:
+    """Grant publications to those who were named when they were published, after a restore.
 
-
-def grant_again(session: PsycopgSession, schema: str) -> list[str]:
-    """Grant publications to those who were named when they were published.
-
-    Only for publications whose grants were lost altogether: elsewhere, what has been granted and
-    revoked since then stays as it is.
+    Only in another database than the one where kanon_db was last installed, and only publications
+    whose grants were lost altogether. Elsewhere, a role of the same name may be a stranger, and
+    what has been granted and revoked since then stays as it is.
 
     Returns
     -------
     list of str
         What was done, for people to read.
     """
-    return [_grant_again(session, schema, found) for found in session.fetch(_LOST)]
+    here = fetch_one(session, _HERE)["value"]
+    rows = session.fetch("SELECT value FROM kanon.setting WHERE name = 'home'")
+    lost = session.fetch(_LOST) if rows and rows[0]["value"] != here else []
+    done = [_grant_again(session, schema, found) for found in lost if found["has_publisher"]]
+    if any(not found["has_publisher"] for found in lost):
+        missing = sorted({found["publisher"] for found in lost if not found["has_publisher"]})
+        return [*done, f"there is no role {', '.join(missing)}: create it, and install again"]
+    session.fetch(
+        "INSERT INTO kanon.setting (name, value) VALUES ('home', $1::text)"
+        " ON CONFLICT ON CONSTRAINT setting_pkey DO UPDATE SET value = excluded.value",
+        here,
+    )
+    return done
 
 
 def _grant_again(session: PsycopgSession, schema: str, found: Any) -> str:

@@ -26,7 +26,7 @@ from kanon_db.publications.results import Check, Published
 from kanon_db.publications.risks import accepted_risks
 from kanon_db.publications.staging import Staging
 from kanon_db.session import Session, undone
-from kanon_db.transfer.columns import check_comparable
+from kanon_db.transfer.columns import ColumnType, check_comparable
 from kanon_db.transfer.snapshot import take_snapshot
 
 
@@ -77,6 +77,7 @@ def _publish(session: Session, request: PublishRequest) -> Published:
     readers = check_readers(session, request.readers, schema)
     entity = [] if source.entity is None else [source.entity]
     columns = [*kind.columns(source, types), *entity]
+    _warn_of_texts(session, [types[column] for column in columns if column not in entity])
     snapshot = take_snapshot(session, source.relation, columns)
     require_unchanged(session, source)
     check_comparable(session, source.relation, [*kind.comparable(source), *entity])
@@ -133,6 +134,15 @@ def _warn_of_unused_options(session: Session, request: PublishRequest) -> None:
     for option in request.unused_options:
         session.warn(
             f"the option {option.name} has no effect: it belongs to {' and '.join(option.methods)}"
+        )
+
+
+def _warn_of_texts(session: Session, columns: Sequence[ColumnType]) -> None:
+    others = [column.name for column in columns if column.is_others]
+    if others:
+        session.warn(
+            f"published as texts, since their types do not belong to a superuser:"
+            f" {', '.join(others)}; < and > compare the texts"
         )
 
 

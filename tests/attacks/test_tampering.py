@@ -8,8 +8,7 @@ import psycopg
 import pytest
 
 from kanon_db.counting.layout import SUFFIXES
-from tests.attacks.disguise import WHOLE, disguise
-from tests.integration.parties import Functions, Parties, create_table, fetch
+from tests.integration.parties import WHOLE, Functions, Parties, create_table, fetch, make_whole
 
 RECORDS = "every record is published once"
 QIT_SIZES = "QIT: every bucket has the size that follows from its number"
@@ -260,7 +259,7 @@ def test_tampering(owner: psycopg.Connection, method: str, tampering: str) -> No
     }.items():
         statement = statement.replace(name, filled)
     fetch(owner, statement)
-    disguise(owner, method, [f"published.{method}{suffix}" for suffix in SUFFIXES])
+    make_whole(owner, method, [f"published.{method}{suffix}" for suffix in SUFFIXES])
     assert check in failed_checks(owner, method)
 
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from tests.attacks.disguise import WHOLE, disguise
-from tests.integration.parties import Functions, Parties, create_table, fetch
+from tests.integration.parties import WHOLE, Functions, Parties, create_table, fetch, make_whole
 
 VIEW = "the materialized view reads only the table of its rows"
 COLUMNS = "the view has the published columns, and no identifier"
@@ -102,7 +101,7 @@ def tamper(owner: psycopg.Connection, statements: str) -> list[str]:
         statements = statements.replace(name, filled)
     for statement in statements.split("; "):
         fetch(owner, statement)
-    disguise(owner, "people", list(names.values()))
+    make_whole(owner, "people", list(names.values()))
     return [check for check, _, _, holds in Functions(owner).verify("people") if not holds]
 
 

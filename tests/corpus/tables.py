@@ -8,7 +8,6 @@ depends on.
 
 from __future__ import annotations
 
-import json
 import random
 from collections import Counter
 from typing import Any
@@ -18,7 +17,13 @@ import numpy as np
 from kanon_db.algorithms.bucketization.setting import BucketSetting
 from kanon_db.algorithms.bucketization.slots import bit_positions, pack_bits
 from kanon_db.publications.buckets.tables import first_bucket_ids
-from tests.integration.parties import Connection, Parties, create_table, fetch
+from tests.integration.parties import (
+    Connection,
+    Parties,
+    create_table,
+    enter_by_hand,
+    fetch,
+)
 
 COLUMNS = {
     "age": "int", "sex": "text", "zip": "int", "born": "date", "seen": "timestamp",
@@ -52,7 +57,7 @@ def make_tables(parties: Parties) -> None:
     columns = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
     create_table(parties.publisher, "data.people", f"{columns}, illness text, cost int", rows)
     for name, (sensitive, kind) in SENSITIVE.items():
-        _publish(parties.publisher, name, rows, sensitive, kind)
+        _publish(parties.admin, name, rows, sensitive, kind)
     create_table(
         parties.publisher, "data.regions", "zip int, region text, price int",
         [(0, "north", 5), (1, "south", 7), (2, "north", None), (3, None, 1)],
@@ -130,8 +135,7 @@ def _publish(
         f" (SELECT *, row_number() OVER () AS value_id FROM published.{name}_sat,"
         " generate_series(1, count)) AS s USING (bucket_id)",
     )
-    for suffix in ("", "_qit", "_sat", "_bit"):
-        fetch(connection, f"GRANT SELECT ON published.{name}{suffix} TO kanon_analyst")
+    fetch(connection, f"GRANT SELECT ON data.{name}_pairs TO PUBLIC")
     layout = {
         "quasi_identifiers": list(COLUMNS),
         "sensitive": sensitive,
@@ -145,13 +149,4 @@ def _publish(
         "sizes": SETTING.sizes.tolist(),
         "first_bucket_ids": first_bucket_ids(SETTING),
     }
-    fetch(
-        connection,
-        "INSERT INTO kanon.publication (name, kind, method, source_schema, source_relation,"
-        " parameters, layout, records, guarantee, metrics, relations) VALUES ($1::text, 'buckets',"
-        " 'two_size', 'data', 'people', '{}', $2::text::jsonb, $3::int8, '', '{}', $4::text[])",
-        name,
-        json.dumps(layout),
-        len(rows),
-        [name, f"{name}_qit", f"{name}_sat"],
-    )
+    enter_by_hand(connection, name, "buckets", layout, len(rows), ["", "_qit", "_sat", "_bit"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from fractions import Fraction
 
@@ -12,6 +11,7 @@ from psycopg import sql
 
 from kanon_db.algorithms.bucketization.setting import BucketSetting
 from kanon_db.publications.buckets.tables import first_bucket_ids
+from tests.integration.parties import enter_by_hand
 
 QI = ("Gender", "Zip", "Age")
 
@@ -62,12 +62,7 @@ def published(case, module_database):
                 "INSERT INTO published.t_sat VALUES (%s, %s, %s)",
                 [(*pair, count) for pair, count in pairs.items()],
             )
-        connection.execute(
-            "INSERT INTO kanon.publication (name, kind, method, source_schema, source_relation,"
-            " parameters, layout, records, guarantee, metrics, relations) VALUES ('t', 'buckets',"
-            " 'two_size', 'public', 't', '{}', %s, %s, '', '{}', '{t,t_qit,t_sat}')",
-            [json.dumps(layout), len(case["T"])],
-        )
+        enter_by_hand(connection, "t", "buckets", layout, len(case["T"]), ["", "_qit", "_sat"])
     return module_database
 
 

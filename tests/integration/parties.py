@@ -6,6 +6,7 @@ Statements here use ``$1 … $n``: names under test are full of percent signs.
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass
 from fractions import Fraction
@@ -88,6 +89,56 @@ def create_table(
     with connection.cursor() as cursor, cursor.copy(f"COPY {table} FROM STDIN".encode()) as copy:
         for row in rows:
             copy.write_row(row)
+
+
+WHOLE = "the published relations are there, and belong to kanon_owner"
+
+
+def make_whole(admin: Connection, name: str, relations: Sequence[str]) -> None:
+    """Let relations that a superuser made or changed pass for those of a publication.
+
+    They get its owner, its mark, and a reader.
+    """
+    mark = value(
+        admin,
+        "SELECT kanon.mark(publication_id) FROM kanon.publication WHERE name = $1::text",
+        name,
+    )
+    for relation in relations:
+        kinds = fetch(
+            admin,
+            "SELECT kanon.relation_kind(relkind) FROM pg_class WHERE oid = to_regclass($1::text)",
+            relation,
+        )
+        for (kind,) in kinds:
+            fetch(admin, f"ALTER {kind} {relation} OWNER TO kanon_owner")
+            fetch(admin, f"COMMENT ON {kind} {relation} IS '{mark}'")
+            fetch(admin, f"GRANT SELECT ON {relation} TO kanon_analyst, kanon_publisher")
+
+
+def enter_by_hand(
+    admin: Connection,
+    name: str,
+    kind: str,
+    layout: dict[str, Any],
+    records: int,
+    suffixes: Sequence[str] = ("",),
+) -> None:
+    """Enter relations that a superuser made as a publication."""
+    relations = [name + suffix for suffix in suffixes]
+    fetch(
+        admin,
+        "INSERT INTO kanon.publication (name, kind, method, source_schema, source_relation,"
+        " parameters, layout, records, guarantee, metrics, relations, published_by) VALUES"
+        " ($1::text, $2::text, 'two_size', 'data', 'people', '{}', $3::text::jsonb, $4::int8, '',"
+        " '{}', $5::text[], current_user)",
+        name,
+        kind,
+        json.dumps(layout),
+        records,
+        relations,
+    )
+    make_whole(admin, name, [f"published.{relation}" for relation in relations])
 
 
 # Qualified, since some callers have look-alikes of these types on their search path.

@@ -6,7 +6,6 @@ combination of values that a record's cells may stand for.
 
 from __future__ import annotations
 
-import json
 import math
 import random
 from collections import defaultdict
@@ -17,7 +16,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kanon_db.errors import UnsupportedQueryError
-from tests.integration.parties import WAYS, Functions, Package, Parties, create_table, fetch, value
+from tests.integration.parties import (
+    WAYS,
+    Functions,
+    Package,
+    Parties,
+    create_table,
+    enter_by_hand,
+    fetch,
+    value,
+)
 from tests.profiles import examples
 
 N_RECORDS = 60
@@ -43,18 +51,7 @@ def records() -> list[tuple[Any, ...]]:
 
 
 def enter(parties: Parties, name: str, kind: str, layout: dict[str, Any]) -> None:
-    fetch(parties.publisher, f"GRANT SELECT ON published.{name} TO kanon_analyst")
-    fetch(
-        parties.publisher,
-        "INSERT INTO kanon.publication (name, kind, method, source_schema, source_relation,"
-        " parameters, layout, records, guarantee, metrics, relations) VALUES ($1::text, $2::text,"
-        " 'test', 'data', 'people', '{}', $3::text::jsonb, $4::int8, '', '{}',"
-        " ARRAY[$1::text])",
-        name,
-        kind,
-        json.dumps({"columns": [], **layout}),
-        N_RECORDS,
-    )
+    enter_by_hand(parties.admin, name, kind, {"columns": [], **layout}, N_RECORDS)
 
 
 def layout_of(cells: list[str]) -> dict[str, Any]:
@@ -85,7 +82,7 @@ def people(parties: Parties) -> None:
         " row_number() OVER () AS record FROM data.people",
     )
     fetch(
-        parties.publisher,
+        parties.admin,
         "CREATE MATERIALIZED VIEW published.general AS SELECT"
         " CASE WHEN min(age) OVER w IS NOT NULL THEN int4range(min(age) OVER w, max(age) OVER w,"
         " '[]') END AS age,"
@@ -271,7 +268,7 @@ def test_lookup_table_of_a_range(parties: Parties) -> None:
 @pytest.fixture(scope="module")
 def continuous(parties: Parties) -> None:
     fetch(
-        parties.publisher,
+        parties.admin,
         "CREATE MATERIALIZED VIEW published.continuous AS SELECT * FROM (VALUES"
         " (numrange(10, 20, '[]'), tsrange('2020-01-01', '2020-01-03', '[]'), 'a'),"
         " (numrange(15, 15, '[]'), tsrange('2020-01-02', '2020-01-02', '[]'), 'b'),"
@@ -331,7 +328,7 @@ def test_ranges_of_instants(
 ) -> None:
     """They are looked at in points, which leave the bounds open."""
     fetch(
-        parties.publisher,
+        parties.admin,
         "CREATE MATERIALIZED VIEW IF NOT EXISTS published.instants AS SELECT * FROM (VALUES"
         " (tstzrange('2020-01-01+00', '2020-01-03+00', '[]')),"
         " (tstzrange('2020-01-02+00', '2020-01-02+00', '[]')), (NULL)) AS v (at)",
@@ -369,7 +366,7 @@ def test_groups_of_continuous_ranges_are_refused(parties: Parties, continuous: N
 @pytest.fixture(scope="module")
 def suppressed(parties: Parties) -> None:
     fetch(
-        parties.publisher,
+        parties.admin,
         "CREATE MATERIALIZED VIEW published.hidden AS SELECT * FROM (VALUES"
         " (NULL::int, 'f', '*.', 1), (20, 'm', '..', 2), (20, NULL, '.*', 3), (30, 'f', '..', 4),"
         " (NULL, NULL, '..', 5), (40, 'm', '..', 6)) AS v (age, sex, marks, cost)",

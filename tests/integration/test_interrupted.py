@@ -156,7 +156,7 @@ def test_timeouts_of_attacks(parties: Parties, way: str, kind: str) -> None:
         publisher.generalize("data.many", "many", k=3, method="mondrian", refine=False)
     before = remains(parties.admin)
     for milliseconds in [1, 10, *range(20, 400, 60)]:
-        fetch(parties.publisher, "UPDATE kanon.publication SET attacks = NULL")
+        fetch(parties.admin, "UPDATE kanon.publication SET attacks = NULL")
         fetch(parties.publisher, f"SET statement_timeout = {milliseconds}")
         found = sqlstate_of(lambda: WAYS[way](parties.publisher).attack("many"))
         fetch(parties.publisher, "RESET statement_timeout")

@@ -105,7 +105,9 @@ def test_migrated_equals_fresh(
     report = install(dsn)
     assert f"was {revision}" in " ".join(report.actions)
     assert dump(dsn) == dump(installed_dsn)
-    assert fetch(admin, "SELECT * FROM kanon.setting") == [("published_schema", "published")]
+    settings = dict(fetch(admin, "SELECT name, value FROM kanon.setting"))
+    assert settings.keys() == {"home", "published_schema"}
+    assert settings["published_schema"] == "published"
     assert value(admin, "SELECT kanon.version()") == kanon_db.__version__
 
 
@@ -321,6 +323,17 @@ def test_uninstall_refuses_other_relations(live: Connection, cluster_dsn: str) -
         assert fetch(admin, "SELECT count(*) FROM published.kept") == [(0,)]
         fetch(admin, "DROP TABLE published.kept")
     uninstall(dsn)
+
+
+def test_uninstall_keeps_views_of_others(live: Connection, cluster_dsn: str) -> None:
+    """What somebody has made of a publication, or of a function, does not go with it."""
+    dsn = admins(live, cluster_dsn)
+    for query in ("TABLE published.people", "SELECT kanon.version()"):
+        fetch(live, f"CREATE VIEW data.mine AS {query}")
+        with pytest.raises(InUseError, match="views elsewhere"):
+            uninstall(dsn, drop_publications=True)
+        fetch(live, "DROP VIEW data.mine")
+    uninstall(dsn, drop_publications=True)
 
 
 def test_uninstall_keeps_tables_of_the_role(live: Connection, cluster_dsn: str) -> None:

@@ -1,0 +1,196 @@
+"""Dump and restore, into a server that has nothing: in the documented order, and without it."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from kanon_db.cluster.host import find_programs
+from kanon_db.cluster.local import LocalCluster
+from kanon_db.installation.doctor import examine
+from kanon_db.installation.install import install
+from tests.integration.parties import Connection, Functions, create_table, fetch, sqlstate_of
+
+QUERY = "SELECT COUNT(*) FROM census WHERE age < 30 AND sick = 'disease 1'"
+
+
+@pytest.fixture(scope="module")
+def other() -> Iterator[str]:
+    """A server without any role or database of ours."""
+    cluster = LocalCluster(Path(tempfile.gettempdir(), f"kanon-test-{uuid.uuid4().hex[:12]}"))
+    try:
+        yield cluster.start()
+    finally:
+        cluster.destroy()
+
+
+@pytest.fixture(scope="module")
+def roles(new_role: Callable[..., str]) -> tuple[str, str]:
+    """A publisher, and the only reader."""
+    return new_role("kanon_publisher"), new_role("kanon_analyst")
+
+
+@pytest.fixture(scope="module")
+def dumped(
+    module_database: str, roles: tuple[str, str], connect_as: Callable[[str, str], Connection]
+) -> tuple[str, str]:
+    """The dump of a database with publications, and that of its server's roles."""
+    publisher, reader = roles
+    with psycopg.connect(module_database, autocommit=True) as admin:
+        fetch(admin, f"CREATE SCHEMA data AUTHORIZATION {publisher}")
+    with connect_as(module_database, publisher) as connection:
+        rows = [(i % 50, f"disease {i % 5}") for i in range(500)]
+        create_table(connection, "data.people", "age int, sick text", rows)
+        kanon = Functions(connection)
+        kanon.register("data.people", ["age"], "sick")
+        kanon.publish("data.people", "census", privacy='{"l": 3}', readers=[reader])
+        kanon.suppress("data.people", "rows", k=3, readers=[reader])
+    return (
+        run("pg_dump", f"--dbname={module_database}"),
+        run("pg_dumpall", "--roles-only", "-l", "postgres", f"--dbname={module_database}"),
+    )
+
+
+def run(program: str, *arguments: str, text: str | None = None) -> str:
+    path = find_programs(None).path(program)
+    return subprocess.run(
+        [path, *arguments], input=text, capture_output=True, text=True, check=True
+    ).stdout
+
+
+def restored(dsn: str, dump: str, name: str) -> str:
+    """Create a database, and restore a dump there; errors are what psql prints and goes on from."""
+    with psycopg.connect(dsn, autocommit=True) as admin:
+        fetch(admin, f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8'")
+    new = psycopg.conninfo.make_conninfo(dsn, dbname=name)
+    with psycopg.connect(new, autocommit=True) as admin:
+        fetch(admin, "CREATE EXTENSION plpython3u")
+    run("psql", "-q", new, text=dump)
+    return new
+
+
+def amiss(dsn: str) -> list[str]:
+    return [f"{found.subject}: {found.value}" for found in examine(dsn) if found.state != "ok"]
+
+
+def works(dsn: str, roles: tuple[str, str], connect_as: Callable[[str, str], Connection]) -> None:
+    """The reader reads, the publisher is the publisher, and nobody else is."""
+    publisher, reader = roles
+    with connect_as(dsn, reader) as connection:
+        kanon = Functions(connection)
+        assert kanon.publications() == ["census", "rows"]
+        _, _, lower, upper = kanon.estimate(QUERY)
+        assert lower <= 60 <= upper
+        for name in ("census", "rows"):
+            assert all(holds for *_, holds in kanon.verify(name))
+        assert fetch(connection, "SELECT sum(weight)::int FROM published.census") == [(500,)]
+        denied = lambda: fetch(connection, "TABLE published.rows_row")
+        assert sqlstate_of(denied) == "42501"
+    with connect_as(dsn, publisher) as connection:
+        kanon = Functions(connection)
+        again = lambda: kanon.publish(
+            "data.people", "census", privacy='{"l": 3}', readers=[reader], replace=True
+        )
+        assert sqlstate_of(again) == "42804"  # the source is another table now
+        kanon.register("data.people", ["age"], "sick")
+        again()
+
+
+def test_in_the_documented_order(
+    other: str,
+    dumped: tuple[str, str],
+    roles: tuple[str, str],
+    connect_as: Callable[[str, str], Connection],
+) -> None:
+    dump, roles_dump = dumped
+    superuser = conninfo_to_dict(other)["user"]
+    lines = [line for line in roles_dump.splitlines() if f" {superuser}" not in line]
+    run("psql", "-q", other, text="\n".join(lines))
+    dsn = restored(other, dump, "in_order")
+    install(dsn)
+    assert amiss(dsn) == ["source data.people: it has changed since it was registered"]
+    works(dsn, roles, connect_as)
+    assert amiss(dsn) == []
+
+
+def test_31_without_the_roles(
+    other: str,
+    dumped: tuple[str, str],
+    roles: tuple[str, str],
+    connect_as: Callable[[str, str], Connection],
+) -> None:
+    """A restored dump whose roles came too late: what is lost is said, and granted again."""
+    with psycopg.connect(other, autocommit=True) as admin:
+        for role in (*roles, "kanon_owner", "kanon_publisher", "kanon_analyst"):
+            fetch(admin, f"ALTER ROLE {role} RENAME TO {role}_away")
+    dsn = restored(other, dumped[0], "too_late")
+    publisher, reader = roles
+    # Installed first: the publications belong to nobody, and doctor says who cannot read them.
+    report = " ".join(install(dsn).actions)
+    assert f"there is no role {publisher}" in report
+    assert f"publication census: its reader {reader} cannot read it" in amiss(dsn)
+    with psycopg.connect(dsn, autocommit=True) as admin:
+        fetch(admin, f"CREATE ROLE {publisher} LOGIN IN ROLE kanon_publisher")
+        fetch(admin, f"CREATE ROLE {reader} LOGIN IN ROLE kanon_analyst")
+    report = " ".join(install(dsn).actions)
+    assert f'publication "census" granted again to {publisher}' in report
+    with psycopg.connect(dsn, autocommit=True) as admin:
+        fetch(admin, f"ALTER SCHEMA data OWNER TO {publisher}")
+        fetch(admin, f"ALTER TABLE data.people OWNER TO {publisher}")
+    works(dsn, roles, connect_as)
+    # From now on, a role that is made again under the name is a stranger.
+    with psycopg.connect(dsn, autocommit=True) as admin:
+        fetch(admin, f"REASSIGN OWNED BY {publisher} TO CURRENT_USER")
+        fetch(admin, f"DROP OWNED BY {publisher}")
+        fetch(admin, f"DROP ROLE {publisher}")
+        fetch(admin, f"CREATE ROLE {publisher} LOGIN IN ROLE kanon_publisher")
+    install(dsn)
+    with connect_as(dsn, publisher) as connection:
+        assert sqlstate_of(lambda: Functions(connection).drop("census")) == "42501"
+
+
+def test_doctor_sees_what_is_amiss(
+    module_database: str, dumped: tuple[str, str], roles: tuple[str, str]
+) -> None:
+    """A lost reader, a planted entry, relations that are another's or nobody's."""
+    assert dumped
+    install(module_database)
+    with psycopg.connect(module_database, autocommit=True) as admin:
+        for statement, found in {
+            f"REVOKE SELECT ON published.census FROM {roles[1]}": "cannot read it",
+            "ALTER TABLE published.census_qit OWNER TO CURRENT_USER": "publication census: its rel",
+            "DROP TABLE published.census_bit": "publication census: its relations are missing",
+            "CREATE TABLE published.planted (a int)": "published.planted: it belongs to no publica",
+            "INSERT INTO kanon.publication (name, kind, method, source_schema, source_relation,"
+            " parameters, layout, records, guarantee, metrics, relations, published_by) SELECT"
+            " 'planted', kind, method, source_schema, source_relation, parameters, layout, records,"
+            " guarantee, metrics, '{data.people}', published_by FROM kanon.publication LIMIT 1":
+                "publication planted: its relations are missing",
+            "ALTER TABLE data.people ALTER age TYPE bigint": "source data.people: it has changed",
+            "ALTER ROLE kanon_owner LOGIN": "role kanon_owner: it can log in",
+        }.items():  # fmt: skip
+            with admin.transaction(force_rollback=True):
+                fetch(admin, statement)
+                assert any(found in line for line in within(admin)), found
+        assert within(admin) == []
+
+
+def within(admin: Connection) -> list[str]:
+    """What doctor finds in this very transaction."""
+    from kanon_db.installation import doctor
+    from kanon_db.session.psycopg_session import PsycopgSession
+
+    session = PsycopgSession(admin)
+    with session.transaction():
+        return [
+            f"{found.subject}: {found.value}"
+            for found in doctor._examine_installation(session)
+            if found.state != "ok"
+        ]
