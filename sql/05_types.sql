@@ -3,32 +3,41 @@
 -- Whoever owns a type can attach casts to it that run with the rights of readers, or drop it with
 -- the columns that have it; whoever owns its schema can drop it, too.
 CREATE OR REPLACE FUNCTION kanon.is_safe_schema(schema oid) RETURNS boolean
-LANGUAGE sql STABLE
+LANGUAGE plpgsql STABLE  -- which keeps its plans, unlike SQL
 SET search_path = pg_catalog, pg_temp
-BEGIN ATOMIC
-    SELECT (r.rolsuper OR r.rolname = 'pg_database_owner')
-           AND has_schema_privilege('kanon_owner', n.oid, 'USAGE')
-    FROM pg_namespace AS n JOIN pg_roles AS r ON r.oid = n.nspowner WHERE n.oid = schema;
-END;
+AS $function$
+BEGIN
+    RETURN (
+        SELECT (r.rolsuper OR r.rolname = 'pg_database_owner')
+               AND has_schema_privilege('kanon_owner', n.oid, 'USAGE')
+        FROM pg_namespace AS n JOIN pg_roles AS r ON r.oid = n.nspowner WHERE n.oid = schema);
+END
+$function$;
 COMMENT ON FUNCTION kanon.is_safe_schema IS
     'whether a schema belongs to a superuser or the database''s owner, and kanon_owner may use it';
 
 CREATE OR REPLACE FUNCTION kanon.is_safe_type(type oid) RETURNS boolean
-LANGUAGE sql STABLE
+LANGUAGE plpgsql STABLE  -- which keeps its plans, unlike SQL
 SET search_path = pg_catalog, pg_temp
-BEGIN ATOMIC
-    SELECT r.rolsuper AND t.typtype <> 'd' AND kanon.is_safe_schema(t.typnamespace)
-           AND has_type_privilege('kanon_owner', t.oid, 'USAGE')
-    FROM pg_type AS t JOIN pg_roles AS r ON r.oid = t.typowner WHERE t.oid = type;
-END;
+AS $function$
+BEGIN
+    RETURN (
+        SELECT r.rolsuper AND t.typtype <> 'd' AND kanon.is_safe_schema(t.typnamespace)
+               AND has_type_privilege('kanon_owner', t.oid, 'USAGE')
+        FROM pg_type AS t JOIN pg_roles AS r ON r.oid = t.typowner WHERE t.oid = type);
+END
+$function$;
 COMMENT ON FUNCTION kanon.is_safe_type IS 'whether a type belongs to a superuser, and is no domain';
 
 CREATE OR REPLACE FUNCTION kanon.is_safe_collation(collating oid) RETURNS boolean
-LANGUAGE sql STABLE
+LANGUAGE plpgsql STABLE  -- which keeps its plans, unlike SQL
 SET search_path = pg_catalog, pg_temp
-BEGIN ATOMIC
-    SELECT collating = 0 OR (
-        SELECT r.rolsuper AND kanon.is_safe_schema(c.collnamespace)
-        FROM pg_collation AS c JOIN pg_roles AS r ON r.oid = c.collowner WHERE c.oid = collating);
-END;
+AS $function$
+BEGIN
+    RETURN (
+        SELECT collating = 0 OR (
+            SELECT r.rolsuper AND kanon.is_safe_schema(c.collnamespace)
+            FROM pg_collation AS c JOIN pg_roles AS r ON r.oid = c.collowner WHERE c.oid = collating));
+END
+$function$;
 COMMENT ON FUNCTION kanon.is_safe_collation IS 'whether a collation, if there is one, is a superuser''s';
