@@ -8,6 +8,7 @@ cell may stand for, so that what depends on one value stays together.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
@@ -47,6 +48,7 @@ def spread_attributes(query: Query, aggregate: ex.Aggregate, layout: CellLayout)
     if aggregate.operand is not None and aggregate.function != "count":
         whole.append(aggregate.operand)
     apart = leaves(condition)
+    require_few(len(set(apart)))
     whole += [leaf for leaf in apart if len(ex.attributes(leaf)) > 1]
     found = {name for expression in whole for name in ex.attributes(expression)}
     found |= {
@@ -56,11 +58,11 @@ def spread_attributes(query: Query, aggregate: ex.Aggregate, layout: CellLayout)
         if column.lookup is not None
     }
     # A continuous range has points only, which leave its bounds open: better apart.
+    n_leaves = Counter(name for leaf in apart for name in ex.attributes(leaf))
     found |= {
         name
         for name, cell in layout.cells.items()
-        if (cell.kind != "range" or cell.is_discrete)
-        and sum(name in ex.attributes(leaf) for leaf in apart) > 1
+        if (cell.kind != "range" or cell.is_discrete) and n_leaves[name] > 1
     }
     return [name for name, cell in layout.cells.items() if name in found and is_vague(cell)]
 
@@ -209,7 +211,7 @@ class CellWriter(Writer):
         found = dict.fromkeys(leaves(self.condition))
         vague = {leaf: f"u{i}" for i, leaf in enumerate(filter(self._vague, found))}
         known = {leaf: f"x{i}" for i, leaf in enumerate(found) if leaf not in vague}
-        require_few(len(known), len(vague))
+        require_few(len(found), len(vague))
         source: list[str | Nested] = list(
             joined(
                 "spread", "e", [self.condition, *self.keys.values(), self.weighed], self.lookups,

@@ -13,11 +13,11 @@ from typing import Final
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.refusals import refusal
 
-MOST_KNOWN: Final = 1_000
-"""The most conditions on known values: planning takes the server 0.1 MB for each."""
+MOST_LEAVES: Final = 1_000
+"""The most leaves of a condition: planning takes the server 0.1 MB for each."""
 
 MOST_VAGUE: Final = 40
-"""The most conditions on cells that stand for several values: 3 MB for each."""
+"""The most leaves on cells that stand for several values: 3 MB for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,24 +78,24 @@ def leaves(condition: ex.Expression | None) -> list[ex.Expression]:
     return [leaf for part in parts for leaf in leaves(part)]
 
 
-def require_few(n_known: int, n_vague: int) -> None:
-    """Refuse a query with more leaves than the server can plan in the memory of a query.
+def require_few(n_leaves: int, n_vague: int = 0) -> None:
+    """Refuse a condition with more leaves than the server can plan in the memory of a query.
 
     Parameters
     ----------
-    n_known, n_vague : int
-        Leaves on known values, and on cells that stand for several.
+    n_leaves, n_vague : int
+        All leaves, and those on cells that stand for several values.
 
     Raises
     ------
     UnsupportedQueryError
     """
-    if n_known > MOST_KNOWN or n_vague > MOST_VAGUE:
+    if n_leaves > MOST_LEAVES or n_vague > MOST_VAGUE:
         raise refusal(
             "the query has too many conditions that must be counted apart",
             hint="use IN or BETWEEN for conditions on one column, or ask several queries",
-            detail=f"{n_known} on known values, of {MOST_KNOWN} that are allowed; {n_vague} on"
-            f" cells that stand for several values, of {MOST_VAGUE}",
+            detail=f"{n_leaves}, of {MOST_LEAVES} that are allowed; {n_vague} of them on cells that"
+            f" stand for several values, of {MOST_VAGUE}",
         )
 
 
