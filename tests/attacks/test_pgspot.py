@@ -7,7 +7,6 @@ PL/Python; the bodies of our functions are an import and a call.
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -19,7 +18,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from kanon_db.installation.install import install
-from tests.integration.parties import value
+from tests.server_log import ServerLog
 
 SQL = Path(__file__).parents[2] / "sql"
 
@@ -75,16 +74,13 @@ def test_weakened_files_are_not(old: str, new: str, code: str | None) -> None:
 def test_what_an_installation_runs(cluster_dsn: str, new_database: Callable[..., str]) -> None:
     """Every statement, from the server's log: first of an installation, then of an upgrade."""
     dsn = new_database(installed=False)
-    with psycopg.connect(cluster_dsn) as connection:
-        log = Path(value(connection, "SHOW data_directory")).with_name("server.log")
-    if not os.access(log, os.R_OK):
-        pytest.skip("the server's log cannot be read from here")
     for ignored in ((), ANSWERED):
-        before = log.stat().st_size
+        with psycopg.connect(cluster_dsn) as connection:
+            log = ServerLog(connection)
+        if not log.is_readable:
+            pytest.skip("the server's log cannot be read from here")
         install(make_conninfo(dsn, options="-c log_statement=all -c log_error_verbosity=default"))
-        with log.open("rb") as file:
-            file.seek(before)
-            script = statements(file.read().decode())
+        script = statements(log.text())
         assert script.count("LANGUAGE plpython3u") > 10
         assert "REVOKE ALL ON SCHEMA kanon" in script
         assert findings(script, ignored=ignored) == ""
