@@ -1,6 +1,7 @@
 """Run benchmarks: ``python -m benchmarks [--write] [NAME …]``, all of them without a name.
 
-With ``--write`` the results replace the sections of these names in docs/benchmarks.md.
+With ``--write`` the results replace the sections of these names in docs/benchmarks.md, or in
+docs/reliability.md.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import importlib
 import re
 from pathlib import Path
 
-PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+DOCS = Path(__file__).parents[1] / "docs"
 SECTIONS = {
     "setting_search": "Search of the bucket setting",
     "settings": "Bucket settings: two sizes, several, the optimum",
@@ -29,14 +30,17 @@ SECTIONS = {
     "freeform": "Freeform generalization",
     "suppression": "Pattern-guided suppression",
     "differential_privacy": "Buckets beside differential privacy",
+    "hostile_input": "Hostile input",
 }
+OF_RELIABILITY = {"hostile_input"}
+"""Those whose results are in docs/reliability.md."""
 
 
 def main() -> None:
     """Print the results, and keep them if asked to."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SECTIONS))
-    parser.add_argument("--write", action="store_true", help="keep them in docs/benchmarks.md")
+    parser.add_argument("--write", action="store_true", help="keep them in docs/")
     arguments = parser.parse_args()
     if unknown := set(arguments.names) - SECTIONS.keys():
         parser.error(f"no benchmark {', '.join(sorted(unknown))}: there are {', '.join(SECTIONS)}")
@@ -45,7 +49,8 @@ def main() -> None:
         text = f"{_mark(name)}\n\n## {SECTIONS[name]}\n\n{results}"
         print(text)
         if arguments.write:
-            PAGE.write_text(_replaced(PAGE.read_text(), name, text))
+            page = DOCS / ("reliability.md" if name in OF_RELIABILITY else "benchmarks.md")
+            page.write_text(_replaced(page.read_text(), name, text))
 
 
 def _mark(name: str) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import statistics
 import tempfile
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
 
 from kanon_db.cluster.local import LocalCluster
 from kanon_db.installation.install import install
@@ -40,6 +42,40 @@ def private_server() -> Iterator[str]:
         yield dsn
     finally:
         cluster.destroy()
+
+
+class PrivateMemory:
+    """Watches the private memory (`RssAnon`) of a server process; shared buffers are not in it."""
+
+    def __init__(self, backend_pid: int) -> None:
+        self._status = Path(f"/proc/{backend_pid}/status")
+        self._is_over = threading.Event()
+        self._sampler = threading.Thread(target=self._sample)
+        self._before = self._most = 0
+
+    @property
+    def needed(self) -> float:
+        """The most during the block above that before it, in MB."""
+        return (self._most - self._before) / 1024
+
+    def __enter__(self) -> Self:
+        self._before = self._now()
+        self._sampler.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._is_over.set()
+        self._sampler.join()
+
+    def _now(self) -> int:
+        for line in self._status.read_text().splitlines():
+            if line.startswith("RssAnon:"):
+                return int(line.split()[1])
+        raise LookupError("no RssAnon")
+
+    def _sample(self) -> None:
+        while not self._is_over.wait(0.005):
+            self._most = max(self._most, self._now())
 
 
 def peak_memory(backend_pid: int) -> float:

@@ -8,14 +8,12 @@ the call, above that of the backend before it: shared buffers, which exist anywa
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable
-from pathlib import Path
+from typing import Any
 
 import psycopg
 
-from benchmarks.harness import private_server, table
+from benchmarks.harness import PrivateMemory, private_server, table
 from benchmarks.publication import PRIVACY, make_census
 
 _TIMEOUT = 5
@@ -100,51 +98,22 @@ def _asked(dsn: str, function: str, query: str) -> list[str]:
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("SELECT * FROM kanon.estimate_count(%s)", (_SOME,)).fetchall()
         connection.execute(f"SET statement_timeout = '{_TIMEOUT}s'")
-        memory = _Memory(connection.info.backend_pid)
-        before = memory.now()
-
-        def ask() -> str:
-            asked = f"SELECT count(*) FROM kanon.{function}(%s)"
-            (n,) = connection.execute(asked, (query,)).fetchone() or (0,)
-            return f"{n} rows"
-
         started = time.perf_counter()
-        answer = memory.watched(ask)
+        with PrivateMemory(connection.info.backend_pid) as memory:
+            answer = _answer(connection, f"SELECT count(*) FROM kanon.{function}(%s)", query)
         taken = time.perf_counter() - started
-    return [f"`{function}`", f"{(memory.most - before) / 1024:.0f} MB", f"{taken:.1f} s", answer]
+    return [f"`{function}`", f"{memory.needed:.0f} MB", f"{taken:.1f} s", answer]
 
 
-class _Memory:
-    """Samples the private memory of a backend, in kB."""
-
-    def __init__(self, backend_pid: int) -> None:
-        self._status = Path(f"/proc/{backend_pid}/status")
-        self._is_over = threading.Event()
-        self.most = 0
-
-    def now(self) -> int:
-        for line in self._status.read_text().splitlines():
-            if line.startswith("RssAnon:"):
-                return int(line.split()[1])
-        raise LookupError("no RssAnon")
-
-    def watched(self, action: Callable[[], str]) -> str:
-        """Run an action, and say how it ended."""
-        sampler = threading.Thread(target=self._sample)
-        sampler.start()
-        try:
-            return action()
-        except psycopg.errors.QueryCanceled:
-            return "cancelled"
-        except psycopg.Error as error:
-            return f"refused: {error.diag.message_primary}"
-        finally:
-            self._is_over.set()
-            sampler.join()
-
-    def _sample(self) -> None:
-        while not self._is_over.wait(0.005):
-            self.most = max(self.most, self.now())
+def _answer(connection: psycopg.Connection[Any], statement: str, query: str) -> str:
+    """Ask, and say how it ended."""
+    try:
+        (n,) = connection.execute(statement.encode(), (query,)).fetchone() or (0,)
+    except psycopg.errors.QueryCanceled:
+        return "cancelled"
+    except psycopg.Error as error:
+        return f"refused: {error.diag.message_primary}"
+    return f"{n} rows"
 
 
 if __name__ == "__main__":

@@ -90,7 +90,7 @@ def can_import(session: PsycopgSession, paths: list[str]) -> bool:
 def _ask_python(session: PsycopgSession, body: str) -> str:
     """Run a function body in the server's Python, leaving nothing behind."""
     session.fetch(
-        "CREATE OR REPLACE FUNCTION pg_temp.kanon_ask() RETURNS text LANGUAGE plpython3u AS "
+        "CREATE FUNCTION pg_temp.kanon_ask() RETURNS text LANGUAGE plpython3u AS "
         + session.literal(body)
     )
     answer = fetch_one(session, "SELECT pg_temp.kanon_ask() AS value")["value"]

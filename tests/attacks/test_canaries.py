@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import threading
 import time
 import traceback
@@ -36,6 +35,7 @@ from tests.integration.parties import (
     remains,
     value,
 )
+from tests.server_log import ServerLog
 
 CANARY = "canary7f3b"
 NUMBER = "918273645"
@@ -124,24 +124,13 @@ class Heard:
 
     def __init__(self, parties: Parties) -> None:
         self.said: list[str] = []
-        self._log = server_log(parties)
-        self._before = self._log.stat().st_size if self._log else 0
+        self._log = ServerLog(parties.admin)
 
     def notice(self, diagnostic: Any) -> None:
         self.said += fields_of(diagnostic)
 
     def all(self) -> str:
-        if self._log:
-            with self._log.open("rb") as file:
-                file.seek(self._before)
-                self.said.append(file.read().decode(errors="replace"))
-        return "\n".join(self.said)
-
-
-def server_log(parties: Parties) -> Path | None:
-    """The log file of a private cluster, if it can be read from here."""
-    log = Path(value(parties.admin, "SHOW data_directory")).with_name("server.log")
-    return log if log.is_file() and os.access(log, os.R_OK) else None
+        return "\n".join([*self.said, self._log.text()])
 
 
 def fields_of(diagnostic: Any) -> list[str]:

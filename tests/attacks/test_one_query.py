@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -116,6 +117,39 @@ def test_fourteen_thousand_constants_beside_ranges(parties: Parties) -> None:
     ):
         query = f"SELECT COUNT(*) FROM ranged WHERE {condition}"
         assert Functions(parties.analyst).estimate(query) == pytest.approx(expected, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("pair", "n"), [("age <> {0} OR region <> 'x{0}'", 400), ("size > {0} OR age = {0}", 30)]
+)
+def test_many_pairs_of_conditions_on_cells(parties: Parties, pair: str, n: int) -> None:
+    """The planner copied the whole condition for each of them: 9 GB for 100 pairs."""
+    pairs = " AND ".join(f"({pair.format(i)})" for i in range(n))
+    with psycopg.connect(parties.dsn, autocommit=True) as connection:
+        kanon = Functions(connection)
+        kanon.estimate("SELECT COUNT(*) FROM ranged WHERE age = 1 OR region = 'r1'")
+        before = most_memory(connection)
+        _, _, lower, upper = kanon.estimate(f"SELECT COUNT(*) FROM ranged WHERE {pairs}")
+        assert most_memory(connection) - before < 200 << 10
+    assert (
+        lower <= value(parties.publisher, f"SELECT count(*) FROM data.typed WHERE {pairs}") <= upper
+    )
+
+
+def most_memory(connection: Connection) -> int:
+    """The most memory that a backend has had, in kB."""
+    status = Path(f"/proc/{connection.info.backend_pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0])
+
+
+@pytest.mark.parametrize(
+    ("pair", "n"), [("age <> {0} OR region <> 'x{0}'", 600), ("size > {0} OR age = {0}", 60)]
+)
+def test_more_pairs_of_conditions_on_cells_are_refused(parties: Parties, pair: str, n: int) -> None:
+    pairs = " AND ".join(f"({pair.format(i)})" for i in range(n))
+    with pytest.raises(psycopg.errors.FeatureNotSupported, match="too many conditions") as refused:
+        Functions(parties.analyst).estimate(f"SELECT COUNT(*) FROM ranged WHERE {pairs}")
+    assert refused.value.diag.message_hint
 
 
 # -- texts ------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ cell may stand for, so that what depends on one value stays together.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
@@ -20,14 +21,20 @@ from kanon_db.counting.writing.cell_values import (
     MOST_VALUES,
     holds_anything,
     is_vague,
-    known,
     of_cell,
     values_of,
 )
 from kanon_db.counting.writing.joins import joined, speller
 from kanon_db.counting.writing.sql import write
 from kanon_db.counting.writing.steps import Nested, Select
-from kanon_db.counting.writing.truth import COLUMNS, leaves, likelihood, of_subquery
+from kanon_db.counting.writing.truth import (
+    COLUMNS,
+    leaves,
+    likelihood,
+    of_known,
+    of_subquery,
+    require_few,
+)
 from kanon_db.counting.writing.writer import Request, Writer, numbered, same
 
 MOST_GROUPED: Final = 20_000
@@ -41,6 +48,7 @@ def spread_attributes(query: Query, aggregate: ex.Aggregate, layout: CellLayout)
     if aggregate.operand is not None and aggregate.function != "count":
         whole.append(aggregate.operand)
     apart = leaves(condition)
+    require_few(len(set(apart)))
     whole += [leaf for leaf in apart if len(ex.attributes(leaf)) > 1]
     found = {name for expression in whole for name in ex.attributes(expression)}
     found |= {
@@ -50,11 +58,11 @@ def spread_attributes(query: Query, aggregate: ex.Aggregate, layout: CellLayout)
         if column.lookup is not None
     }
     # A continuous range has points only, which leave its bounds open: better apart.
+    n_leaves = Counter(name for leaf in apart for name in ex.attributes(leaf))
     found |= {
         name
         for name, cell in layout.cells.items()
-        if (cell.kind != "range" or cell.is_discrete)
-        and sum(name in ex.attributes(leaf) for leaf in apart) > 1
+        if (cell.kind != "range" or cell.is_discrete) and n_leaves[name] > 1
     }
     return [name for name, cell in layout.cells.items() if name in found and is_vague(cell)]
 
@@ -200,15 +208,24 @@ class CellWriter(Writer):
 
     def _likelihoods(self) -> None:
         """Find the likelihood of each row, its group and what is summed."""
-        found = {leaf: f"u{i}" for i, leaf in enumerate(dict.fromkeys(leaves(self.condition)))}
+        found = dict.fromkeys(leaves(self.condition))
+        vague = {leaf: f"u{i}" for i, leaf in enumerate(filter(self._vague, found))}
+        known = {leaf: f"x{i}" for i, leaf in enumerate(found) if leaf not in vague}
+        require_few(len(found), len(vague))
         source: list[str | Nested] = list(
             joined(
                 "spread", "e", [self.condition, *self.keys.values(), self.weighed], self.lookups,
                 {name: self._value(name) for name in self._places},
             )
         )  # fmt: skip
-        source += [Nested(self._leaf(leaf, alias), alias, _EACH) for leaf, alias in found.items()]
-        whole = likelihood(self.condition, lambda leaf: of_subquery(found[leaf]))
+        source += [Nested(self._leaf(leaf, alias), alias, _EACH) for leaf, alias in vague.items()]
+        if known:
+            # In one subquery: for each of them, the planner copies the whole condition.
+            truths = {name: self._write(leaf) for leaf, name in known.items()}
+            source.append(Nested([Select(truths)], "known", _EACH))
+        likelihoods = {leaf: of_subquery(alias) for leaf, alias in vague.items()}
+        likelihoods |= {leaf: of_known(f"known.{name}") for leaf, name in known.items()}
+        whole = likelihood(self.condition, likelihoods.__getitem__)
         # Whether a range holds a NULL is known, however many of its values are listed, unless it
         # holds anything.
         opened = [leaf for leaf in found if not self._is_plain_null_test(leaf)]
@@ -249,16 +266,17 @@ class CellWriter(Writer):
                     is_wild = holds_anything(f"e.c{place}")
         return {"x": x, "least_x": least, "most_x": most, "is_wild": is_wild}
 
-    def _leaf(self, leaf: ex.Expression, alias: str) -> list[Select]:
-        """Write the likelihood of a leaf, one row for each row ``e``."""
-        vague = [
+    def _vague(self, leaf: ex.Expression) -> list[str]:
+        """Return the columns of a leaf whose values are not known."""
+        return [
             name
             for name in ex.attributes(leaf)
             if is_vague(self._cell(name)) and name not in self._spread
         ]
-        if not vague:
-            return [known(self._write(leaf))]
-        (name,) = vague
+
+    def _leaf(self, leaf: ex.Expression, alias: str) -> list[Select]:
+        """Write the likelihood of a leaf on a vague cell, one row for each row ``e``."""
+        (name,) = self._vague(leaf)
         place, cell = self._places[name], self._cell(name)
         own = of_cell(leaf, cell, f"e.c{place}", self.constants)
         if cell.mark is None:

@@ -8,8 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from kanon_db.counting import expressions as ex
+from kanon_db.counting.refusals import refusal
+
+MOST_LEAVES: Final = 1_000
+"""The most leaves of a condition: planning takes the server 0.1 MB for each."""
+
+MOST_VAGUE: Final = 40
+"""The most leaves on cells that stand for several values: 3 MB for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +51,12 @@ def of_subquery(alias: str) -> Likelihood:
     return Likelihood(*(f"{alias}.{column}" for column in COLUMNS))
 
 
+def of_known(truth: str) -> Likelihood:
+    """Return the likelihood of a condition on known values, which is true, false or NULL."""
+    true, false = f"({truth} IS TRUE)", f"({truth} IS FALSE)"
+    return Likelihood(f"{true}::int::float8", f"{false}::int::float8", true, true, false, false)
+
+
 CERTAIN = Likelihood("1", "0", "true", "true", "false", "false")
 """No condition at all."""
 
@@ -62,6 +76,27 @@ def leaves(condition: ex.Expression | None) -> list[ex.Expression]:
         return [condition]
     parts = ex.children(ex.by_attribute(condition))
     return [leaf for part in parts for leaf in leaves(part)]
+
+
+def require_few(n_leaves: int, n_vague: int = 0) -> None:
+    """Refuse a condition with more leaves than the server can plan in the memory of a query.
+
+    Parameters
+    ----------
+    n_leaves, n_vague : int
+        All leaves, and those on cells that stand for several values.
+
+    Raises
+    ------
+    UnsupportedQueryError
+    """
+    if n_leaves > MOST_LEAVES or n_vague > MOST_VAGUE:
+        raise refusal(
+            "the query has too many conditions that must be counted apart",
+            hint="use IN or BETWEEN for conditions on one column, or ask several queries",
+            detail=f"{n_leaves}, of {MOST_LEAVES} that are allowed; {n_vague} of them on cells that"
+            f" stand for several values, of {MOST_VAGUE}",
+        )
 
 
 def likelihood(
