@@ -23,7 +23,8 @@ FROM kanon.publication AS p
 CROSS JOIN LATERAL (
     SELECT -- The publisher is the one to whom kanon_owner granted the right to grant SELECT.
            max(pg_catalog.pg_get_userbyid(a.grantee)::text) FILTER (
-               WHERE a.is_grantable AND a.grantor = c.relowner) AS published_by,
+               WHERE a.is_grantable AND a.grantor = c.relowner AND a.grantee <> c.relowner
+           ) AS published_by,
            coalesce(bool_or(a.grantee = u.oid) FILTER (
                WHERE a.is_grantable AND a.grantor = c.relowner), false) AS is_publisher,
            coalesce(bool_or(a.grantee = 0 OR pg_catalog.pg_has_role(a.grantee, 'USAGE')) FILTER (
@@ -38,7 +39,8 @@ CROSS JOIN LATERAL (
     JOIN pg_catalog.pg_class AS c ON c.relnamespace = n.oid AND c.relname = ANY (p.relations)
     JOIN pg_catalog.pg_roles AS o ON o.oid = c.relowner AND o.rolname = 'kanon_owner'
     JOIN pg_catalog.pg_roles AS u ON u.rolname = current_user
-    CROSS JOIN LATERAL pg_catalog.aclexplode(c.relacl) AS a
+    CROSS JOIN LATERAL pg_catalog.aclexplode(
+        coalesce(c.relacl, pg_catalog.acldefault('r', c.relowner))) AS a
     WHERE s.name = 'published_schema'
       AND pg_catalog.starts_with(pg_catalog.obj_description(c.oid, 'pg_class'),
                                  kanon.mark(p.publication_id))

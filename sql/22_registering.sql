@@ -10,17 +10,16 @@ DECLARE
     _old       kanon.source;
     _published text[];
 BEGIN
-    SELECT given ->> 'sensitive', given ->> 'entity', given -> 'attributes',
-           ARRAY(SELECT jsonb_array_elements_text(given -> 'quasi_identifiers')),
-           ARRAY(SELECT jsonb_array_elements_text(given -> 'identifiers')),
-           ARRAY(SELECT jsonb_array_elements_text(given -> 'insensitive')),
-           ARRAY(SELECT attname FROM pg_attribute
-                 WHERE attrelid = _relation AND attnum > 0 AND NOT attisdropped ORDER BY attnum)
-    INTO _new.sensitive, _new.entity, _new.attributes, _new.quasi_identifiers, _new.identifiers,
-         _new.insensitive, _new.columns;
-    SELECT n.nspname, c.relname INTO _new.schema_name, _new.relation_name
-    FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-    WHERE c.oid = _relation AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relpersistence <> 't';
+    -- What is not given comes from the server's catalogs.
+    _new := (
+        SELECT jsonb_populate_record(NULL::kanon.source, given || jsonb_build_object(
+            'schema_name', n.nspname, 'relation_name', c.relname, 'columns', ARRAY(
+                SELECT a.attname FROM pg_attribute AS a
+                WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+                ORDER BY a.attnum)))
+        FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+        WHERE c.oid = _relation AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+          AND c.relpersistence <> 't');
     PERFORM kanon.require_readable(caller, _new);
 
     SELECT * INTO _old FROM kanon.source AS s

@@ -19,9 +19,8 @@ SELECT p.publication_id, p.name, p.kind, p.layout::text AS layout, p.guarantee, 
        array_agg(c.relkind::text ORDER BY r.position) AS kinds,
        -- Where a dump was restored without its roles, a superuser owns what others published.
        (SELECT r.rolname::text FROM pg_roles AS r
-        WHERE r.oid = min(c.relowner) OR r.rolname = p.published_by
-        ORDER BY r.oid = min(c.relowner) AND NOT r.rolsuper DESC, r.rolname = p.published_by DESC
-        LIMIT 1) AS publisher,
+        WHERE r.oid = min(c.relowner) AND NOT r.rolsuper OR r.rolname = p.published_by
+        ORDER BY r.oid = min(c.relowner) DESC LIMIT 1) AS publisher,
        count(c.oid) = cardinality(p.relations) AND count(DISTINCT c.relowner) = 1 AS is_complete
 FROM kanon.publication AS p CROSS JOIN unnest(p.relations) WITH ORDINALITY AS r (name, position)
 LEFT JOIN pg_namespace AS n ON n.nspname = $1::text
@@ -106,6 +105,8 @@ def _adopt(session: PsycopgSession, schema: str, found: Any, names: Sequence[str
         raise _ChangedError
     if found["kinds"][0] != "r":
         _check_view(session, names[0], _definition(session, schema, found))
+    if found["publisher"] is None:  # see kanon_db.installation.restored
+        return
     closed = kind_named(found["kind"]).load().closed
     publisher = session.identifier(found["publisher"])
     for name, relation in zip(names, found["relations"], strict=True):

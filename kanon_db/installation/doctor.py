@@ -207,7 +207,8 @@ LEFT JOIN pg_roles AS u ON u.rolname = r.name
 JOIN kanon.setting AS s ON s.name = 'published_schema'
 JOIN pg_namespace AS n ON n.nspname = s.value
 JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = ANY (p.relations)
-    AND EXISTS (SELECT FROM aclexplode(c.relacl) AS a WHERE a.is_grantable)
+    AND (c.relname = p.name OR EXISTS (
+        SELECT FROM aclexplode(c.relacl) AS a WHERE a.is_grantable))
 WHERE NOT coalesce(has_table_privilege(u.oid, c.oid, 'SELECT'), false)
 GROUP BY p.name, r.name, u.oid
 UNION ALL
