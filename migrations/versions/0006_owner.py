@@ -11,12 +11,12 @@ def upgrade() -> None:
         for policy in ("read", "write"):
             op.execute(f"DROP POLICY {table}_{policy} ON kanon.{table}")
         op.execute(f"ALTER TABLE kanon.{table} DISABLE ROW LEVEL SECURITY")
-    # A regrole is dumped as the role's name, and stays the same when the role is renamed.
+    # Not a regrole: a dump could not be restored without the role.
     op.execute("""
         ALTER TABLE kanon.source
             ALTER registered_by DROP DEFAULT,
             ALTER registered_by DROP NOT NULL,
-            ALTER registered_by TYPE regrole
+            ALTER registered_by TYPE oid
                 USING pg_catalog.to_regrole(pg_catalog.quote_ident(registered_by)),
             ADD fingerprint text
     """)

@@ -204,7 +204,7 @@ def test_the_description_is_kept(kanon: Functions | Package, parties: Parties) -
     first = kanon.register("data.people", ["age", "sex"], "sick", ["name"], json.dumps(attributes))
     found = (
         "SELECT schema_name, relation_name, quasi_identifiers, sensitive, identifiers, attributes,"
-        " registered_by::text FROM kanon.source"
+        " registered_by::regrole::text FROM kanon.source"
     )
     by = parties.publisher.info.user
     assert fetch(parties.publisher, found) == [
