@@ -32,14 +32,24 @@ An upgrade only begins if the schema and everything in it belong to superusers
 (`kanon_db.installation.trust`, tested in `test_capture`), so nothing foreign is adopted.
 """
 
+SAID_OTHERWISE = [
+    # Its parser writes the name of this column without its quotes, and cannot read it again.
+    (r'"position"', '"place"'),
+    # It only knows bodies that are texts.
+    (r"^RETURN (.*);$", r"AS $body$SELECT \1$body$;"),
+    # Its parser does not know which fields a variable of a table's row type has.
+    (r"^( +_\w+ +)kanon\.\w+;$", r"\1record;"),
+]
+"""What pgspot cannot read, and what means the same."""
+
 TRUSTED_SCHEMA = "SET LOCAL search_path = pg_catalog, pg_temp; CREATE SCHEMA kanon;\n"
 """What precedes the files of `sql/` in an installation."""
 
 
 def findings(script: str, *, ignored: Iterable[str] = ()) -> str:
     """What pgspot says about a script; nothing if it is clean."""
-    # pgspot's parser writes the name of this column without its quotes, and cannot read it again.
-    script = script.replace('"position"', '"place"')
+    for pattern, said in SAID_OTHERWISE:
+        script = re.sub(pattern, said, script, flags=re.MULTILINE)
     ignoring = [f"--ignore={code}" for code in ignored]
     command = [sys.executable, "-m", "pgspot", "--ignore-lang=plpython3u", *ignoring]
     done = subprocess.run(command, input=script, capture_output=True, text=True)
