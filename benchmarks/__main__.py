@@ -10,6 +10,8 @@ from __future__ import annotations
 import argparse
 import importlib
 import re
+import signal
+import sys
 from pathlib import Path
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -48,6 +50,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if unknown := set(arguments.names) - SECTIONS.keys():
         parser.error(f"no benchmark {', '.join(sorted(unknown))}: there are {', '.join(SECTIONS)}")
+    # Private servers are stopped then, and disks unmounted.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     for name in arguments.names or SPEED:
         benchmark = importlib.import_module(f"benchmarks.{name}")
         results = benchmark.main(arguments.minutes) if name == "load" else benchmark.main()

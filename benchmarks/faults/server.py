@@ -120,18 +120,21 @@ class Server:
 
     def standing(self, role: str) -> Connection:
         """Return a session that stays open until it is lost, so that it imports everything once."""
-        session = self._standing.get(role)
-        if session is None or session.closed:
-            session = self.connect(
+        if role in self._standing:
+            try:
+                self._standing[role].execute("SELECT 1")
+            except psycopg.OperationalError:
+                self._standing.pop(role).close()
+        if role not in self._standing:
+            self._standing[role] = self.connect(
                 role, application_name=STANDING, options=f"-c statement_timeout={HANGS}"
             )
-            self._standing[role] = session
-        return session
+        return self._standing[role]
 
     def close(self) -> None:
         """Close the sessions that stay open."""
-        while self._standing:
-            self._standing.popitem()[1].close()
+        for session in self._standing.values():
+            session.close()
 
     def postmaster(self) -> int:
         """Return the number of the server's first process."""
@@ -155,7 +158,6 @@ class Server:
 
     def _recover(self) -> None:
         """Wait until the server answers; start it if it is down."""
-        self.close()
         deadline = time.monotonic() + PATIENCE
         while True:
             try:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+import psycopg
 
 from benchmarks.faults.injections import INSERTED_ZIP, Fault
 from benchmarks.faults.scene import PUBLISHED, LateError, Scene, warm_up
@@ -14,8 +17,10 @@ from benchmarks.faults.server import ANALYST, PUBLISHER, Server
 from benchmarks.faults.traces import Trace, orphaned_files, read_trace
 from benchmarks.faults.ways import NAME, Way, answers, broken_promises, make_source
 
-_BEGIN = 0.25
-"""The part of a call in which its source may be harmed: most of them read it in much less."""
+T = TypeVar("T")
+
+_BEGIN = 0.05
+"""The part of a call in which its source is harmed: about until it has been read."""
 
 _ATTEMPTS = 20
 """How often to try again when a call ended before it was disturbed."""
@@ -44,6 +49,10 @@ class Trial:
     is_published: bool
     findings: list[str]
     orphans: dict[str, int]
+
+    def __str__(self) -> str:
+        what = f"{self.fault}, {self.way}, {'replacing' if self.replaces else 'new'}"
+        return f"{what}: {', '.join(self.ended)}. {'; '.join(self.findings)}"
 
 
 @dataclass
@@ -101,11 +110,13 @@ class Bench:
                 fault.inject(scene)
             except LateError:
                 self.seconds[replaces] = min(self.seconds[replaces], scene.calls[0].seconds)
+                is_late = True
             else:
+                is_late = False
+            with suppress(psycopg.OperationalError):  # the session may be lost
+                publisher.execute("RESET ALL")
+            if not is_late:
                 return self._examined(scene, fault, before, empty)
-            finally:
-                if not publisher.closed:
-                    publisher.execute("RESET ALL")
             self._drop()
         raise TimeoutError(f"{self.way.name}: never disturbed by {fault.name}")
 
@@ -128,12 +139,16 @@ class Bench:
         else:
             findings += trace.differences(empty)
         if is_published:
-            findings += self._new_findings(scene)
+            findings += _found_by(self._new_findings, scene)
         elif PUBLISHED in ended:
             findings.append("the call succeeded, and nothing was published")
-        elif scene.replaces and self._ask() != before:
-            findings.append("the old publication answers otherwise than before")
-        findings += self._published_again(scene, is_published=is_published)
+        elif scene.replaces:
+            findings += _found_by(self._old_findings, before)
+        if is_published and not scene.replaces:
+            self._drop()
+        findings += _found_by(self._published_again, scene)
+        self._drop()
+        self._remove_inserted(scene)
         left = read_trace(self.server).differences(empty)
         findings += [f"after a drop: {difference}" for difference in left]
         found = {name: size for name, size in orphans.items() if name not in self.orphans}
@@ -162,20 +177,22 @@ class Bench:
             findings.append(f"of {n} records, the estimate is {count}")
         return findings
 
-    def _published_again(self, scene: Scene, *, is_published: bool) -> list[str]:
-        """Make the same call again, undisturbed, and drop what it published."""
-        if is_published and not scene.replaces:
-            self._drop()
+    def _old_findings(self, before: list[Any]) -> list[str]:
+        if self._ask() != before:
+            return ["the old publication answers otherwise than before"]
+        return []
+
+    def _published_again(self, scene: Scene) -> list[str]:
+        """Make the same call again, undisturbed."""
         row = self._publish("new", replace=scene.replaces)
-        findings = []
+        findings = broken_promises(self.server.standing(ANALYST))
         if row["records"] != self._n_source(scene):
-            findings.append("published again, records are missing")
-        promises = broken_promises(self.server.standing(ANALYST))
-        findings += [f"again: {promise}" for promise in promises]
-        self._drop()
+            findings.append("records are missing")
+        return [f"published again: {finding}" for finding in findings]
+
+    def _remove_inserted(self, scene: Scene) -> None:
         with self.server.connect() as admin:
             admin.execute(f"DELETE FROM {scene.source} WHERE zip = {INSERTED_ZIP}")
-        return findings
 
     def _n_source(self, scene: Scene) -> int:
         with self.server.connect() as admin:
@@ -194,4 +211,16 @@ class Bench:
         return row
 
     def _drop(self) -> None:
-        self.server.standing(PUBLISHER).execute("SELECT kanon.drop_publication(%s)", [NAME])
+        """Drop the publication, if there is one."""
+        publisher = self.server.standing(PUBLISHER)
+        listed = "SELECT FROM kanon.publication WHERE name = %s"
+        if publisher.execute(listed, [NAME]).fetchall():
+            publisher.execute("SELECT kanon.drop_publication(%s)", [NAME])
+
+
+def _found_by(examine: Callable[[T], list[str]], what: T) -> list[str]:
+    """Examine something that may fail altogether."""
+    try:
+        return examine(what)
+    except psycopg.Error as error:
+        return [f"{examine.__name__.strip('_')}: SQLSTATE {error.sqlstate}"]
