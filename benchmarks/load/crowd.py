@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -87,24 +87,11 @@ def let_them_ask(
 
 
 def _run(jobs: Sequence[_Job], seconds: float) -> None:
-    """Run every job in a thread until the time is over; what one of them raises is raised here."""
+    """Run every job in a thread until the time is over, or one fails; its error is raised here."""
     stop = threading.Event()
-    failures: list[BaseException] = []
-
-    def guarded(job: _Job) -> None:
-        try:
-            job(stop)
-        except BaseException as error:  # noqa: BLE001  # of a thread: raised in the other one
-            failures.append(error)
-            stop.set()
-
-    threads = [threading.Thread(target=guarded, args=[job]) for job in jobs]
-    for thread in threads:
-        thread.start()
-    deadline = time.monotonic() + seconds
-    stop.wait(deadline - time.monotonic())
-    stop.set()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        running = [pool.submit(job, stop) for job in jobs]
+        wait(running, timeout=seconds, return_when=FIRST_EXCEPTION)
+        stop.set()
+        for job in running:
+            job.result()
