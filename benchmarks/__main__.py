@@ -1,7 +1,8 @@
-"""Run benchmarks: ``python -m benchmarks [--write] [NAME …]``, all of them without a name.
+"""Run benchmarks: ``python -m benchmarks [--write] [NAME …]``.
 
-With ``--write`` the results replace the sections of these names in docs/benchmarks.md, or in
-docs/reliability.md.
+Without a name, all that are about speed and loss run; with ``--write`` their results replace the
+sections of these names in docs/benchmarks.md. Faults, load and hostile input, which disturb the
+machine that they run on, need their names; their results go to docs/reliability.md.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from __future__ import annotations
 import argparse
 import importlib
 import re
+import signal
+import sys
 from pathlib import Path
 
 DOCS = Path(__file__).parents[1] / "docs"
-SECTIONS = {
+SPEED = {
     "setting_search": "Search of the bucket setting",
     "settings": "Bucket settings: two sizes, several, the optimum",
     "bucketization": "Bucketization: every method against θ, records and values",
@@ -30,10 +33,13 @@ SECTIONS = {
     "freeform": "Freeform generalization",
     "suppression": "Pattern-guided suppression",
     "differential_privacy": "Buckets beside differential privacy",
+}
+RELIABILITY = {
+    "faults": "Faults",
+    "load": "Load",
     "hostile_input": "Hostile input",
 }
-OF_RELIABILITY = {"hostile_input"}
-"""Those whose results are in docs/reliability.md."""
+SECTIONS = SPEED | RELIABILITY
 
 
 def main() -> None:
@@ -41,15 +47,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SECTIONS))
     parser.add_argument("--write", action="store_true", help="keep them in docs/")
+    parser.add_argument("--minutes", type=float, default=10, help="how long analysts ask in load")
     arguments = parser.parse_args()
     if unknown := set(arguments.names) - SECTIONS.keys():
         parser.error(f"no benchmark {', '.join(sorted(unknown))}: there are {', '.join(SECTIONS)}")
-    for name in arguments.names or SECTIONS:
-        results = importlib.import_module(f"benchmarks.{name}").main()
+    # Private servers are stopped then, and disks unmounted.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
+    for name in arguments.names or SPEED:
+        benchmark = importlib.import_module(f"benchmarks.{name}")
+        results = benchmark.main(arguments.minutes) if name == "load" else benchmark.main()
         text = f"{_mark(name)}\n\n## {SECTIONS[name]}\n\n{results}"
         print(text)
         if arguments.write:
-            page = DOCS / ("reliability.md" if name in OF_RELIABILITY else "benchmarks.md")
+            page = DOCS / ("reliability.md" if name in RELIABILITY else "benchmarks.md")
             page.write_text(_replaced(page.read_text(), name, text))
 
 

@@ -98,7 +98,7 @@ def works(dsn: str, roles: tuple[str, str], connect_as: Callable[[str, str], Con
         again = lambda: kanon.publish(
             "data.people", "census", privacy='{"l": 3}', readers=[reader], replace=True
         )
-        assert sqlstate_of(again) == "42804"  # the source is another table now
+        assert sqlstate_of(again) in ("42804", "42501")  # another table, another role
         kanon.register("data.people", ["age"], "sick")
         again()
 
