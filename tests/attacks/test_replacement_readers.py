@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import psycopg
-import pytest
 from psycopg import sql
 
 from benchmarks.load.analysts import MODES, RETRYABLE, RIGHT
@@ -17,10 +16,6 @@ from benchmarks.load.releases import Publisher, Release
 from tests.integration.parties import Connection
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="readers that wait for a replacement see empty tables, or no publication (pitfall 23)",
-)
 def test_readers_see_the_old_or_the_new(
     database: str,
     connect_as: Callable[[str, str], Connection],
