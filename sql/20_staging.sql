@@ -83,7 +83,10 @@ BEGIN
         EXECUTE format('CREATE VIEW %s AS %s', _view,
                        kanon.weighted_join(given -> 'layout', _tables[1], _tables[2]));
     ELSE
-        EXECUTE format('CREATE MATERIALIZED VIEW %s AS SELECT * FROM %s', _view, _tables[1]);
+        EXECUTE format('CREATE MATERIALIZED VIEW %s AS SELECT * FROM %s WITH NO DATA', _view,
+                       _tables[1]);
+        -- Its rows are visible to transactions with an older snapshot, unlike those of a table.
+        EXECUTE format('REFRESH MATERIALIZED VIEW %s', _view);
     END IF;
     -- INSERT marks what is staged by whom; nothing can be inserted into either kind of view.
     EXECUTE format('GRANT SELECT, INSERT ON %s TO %I', _view, pg_get_userbyid(caller));

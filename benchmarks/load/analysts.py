@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 import psycopg
 
-from benchmarks.load.questions import QUESTIONS, Question, Rows
+from benchmarks.load.questions import DIRECT, QUESTIONS, Question, Rows
 from benchmarks.load.releases import Connection, Publisher
 
 Truth = dict[str, dict[str, Rows]]
@@ -79,7 +79,11 @@ class Analyst:
                 self._ask_in_a_transaction()
 
     def _any_question(self) -> Question:
-        return QUESTIONS[int(self.random.integers(len(QUESTIONS)))]
+        # In a transaction that is repeatable read, PostgreSQL shows a table that was made after its
+        # snapshot as an empty one; our functions notice, a SELECT of the relations cannot.
+        is_fixed = self.mode == "repeatable read"
+        questions = [q for q in QUESTIONS if not (is_fixed and q.asks == DIRECT)]
+        return questions[int(self.random.integers(len(questions)))]
 
     def _ask_in_a_transaction(self) -> None:
         """Ask several questions of one snapshot, or each of a new one, until there is an error."""

@@ -9,6 +9,9 @@ from typing import Any
 
 Rows = Sequence[Sequence[Any]]
 
+DIRECT = "the published relations"
+"""What is asked by a SELECT of the relations, and by none of our functions."""
+
 _TOLERANCE = 1e-6
 """Of sums of weights and of averages, which are floating point numbers."""
 
@@ -110,7 +113,7 @@ def _query(name: str, function: str, query: str, fits: Callable[[Rows, Rows], bo
 
 
 def _direct(name: str, statement: str, truth: str) -> Question:
-    return Question(name, "the published relations", statement, truth, _same)
+    return Question(name, DIRECT, statement, truth, _same)
 
 
 def _verify(name: str) -> Question:
