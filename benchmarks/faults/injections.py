@@ -185,7 +185,7 @@ def _columns_changed(scene: Scene) -> None:
         admin.execute(f"ALTER TABLE {scene.source} {undo}")
 
 
-@_fault("source dropped", "42P01", "42704", of_source=True)
+@_fault("source dropped", "42P01", "42704", "42804", of_source=True)
 def _source_dropped(scene: Scene) -> None:
     with scene.server.connect() as admin:
         with scene.publishing():

@@ -158,8 +158,9 @@ def _patiently(session: Session, name: str, work: Callable[[], Any]) -> Any:
             if error.sqlstate != LOCK_NOT_AVAILABLE:
                 raise
         if time.monotonic() - started > limit:
-            raise InUseError(
-                "somebody has been reading the publication all the time",
+            raise DatabaseError(
+                "the publication has been in use all the time",
+                sqlstate=LOCK_NOT_AVAILABLE,
                 detail=f'publication "{name}": no pause within {limit:g} seconds',
                 hint="try again later; pg_locks shows who holds locks on it",
             )

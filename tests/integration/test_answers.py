@@ -46,7 +46,7 @@ COLUMNS: dict[str, tuple[str, list[object], list[str]]] = {
     "length": ("interval", ["1 day", "24 hours", "1 mon", None], ["'1 day'", "'30 days'"]),
     "key": ("uuid", ["a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", None],
             ["'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'"]),
-    "mood": ("data.mood", ["sad", "happy", None], ["'sad'", "'ok'"]),
+    "mood": ("types.mood", ["sad", "happy", None], ["'sad'", "'ok'"]),
     "host": ("inet", ["10.0.0.1", "10.0.0.0/8", None], ["'10.0.0.1'", "'10.0.0.1/32'"]),
 }  # fmt: skip
 
@@ -57,7 +57,10 @@ COMPARISONS = ["=", "<>", "!=", "<", "<=", ">", ">="]
 def typed(parties: Parties) -> None:
     """Two publications of each column: as quasi-identifier, and as sensitive attribute."""
     fetch(parties.publisher, "GRANT USAGE ON SCHEMA data TO kanon_analyst")
-    fetch(parties.publisher, "CREATE TYPE data.mood AS ENUM ('sad', 'ok', 'happy')")
+    fetch(parties.admin, "CREATE SCHEMA types")
+    everybody = "kanon_owner, kanon_publisher, kanon_analyst"
+    fetch(parties.admin, f"GRANT USAGE ON SCHEMA types TO {everybody}")
+    fetch(parties.admin, "CREATE TYPE types.mood AS ENUM ('sad', 'ok', 'happy')")
     kanon = Functions(parties.publisher)
     for name, (kind, values, _) in COLUMNS.items():
         rows = [(values[i % len(values)], i % 5) for i in range(20 * len(values))]
@@ -127,14 +130,14 @@ def test_as_postgresql_answers(parties: Parties, name: str, side: str) -> None:
 
 def test_type_out_of_reach(parties: Parties) -> None:
     """Where an analyst may not use a column's type, that is what is said."""
-    fetch(parties.publisher, "REVOKE USAGE ON SCHEMA data FROM kanon_analyst")
+    fetch(parties.admin, "REVOKE USAGE ON SCHEMA types FROM kanon_analyst")
     for way in WAYS.values():
         kanon = way(parties.analyst)
         for side in ("_qi", "_sa"):
             query = f"SELECT COUNT(*) FROM mood{side} WHERE mood = 'sad'"
             assert sqlstate_of(lambda: kanon.estimate(query)) == "42501"
             assert kanon.estimate(f"SELECT COUNT(*) FROM mood{side} WHERE mood IS NULL")[0] == 20
-    fetch(parties.publisher, "GRANT USAGE ON SCHEMA data TO kanon_analyst")
+    fetch(parties.admin, "GRANT USAGE ON SCHEMA types TO kanon_analyst")
 
 
 def formula(parties: Parties, name: str, records: str, values: str) -> Sequence[float]:
