@@ -223,8 +223,7 @@ def _require_known_author(session: Session, source: Source, oid: str) -> None:
 
     Whoever may read a source may describe it, and could call a name insensitive.
     """
-    row = fetch_one(
-        session,
+    rows = session.fetch(
         "SELECT s.registered_by = u.oid OR r.rolsuper OR pg_has_role(r.oid, c.relowner, 'USAGE')"
         " AS known FROM kanon.source AS s JOIN pg_class AS c ON c.oid = $2::text::oid"
         " JOIN pg_roles AS u ON u.rolname = current_user"
@@ -232,7 +231,13 @@ def _require_known_author(session: Session, source: Source, oid: str) -> None:
         str(source.source_id),
         oid,
     )
-    if not row["known"]:
+    if not rows:
+        raise NotFoundError(
+            "the source relation does not exist any more",
+            detail=f"relation {source.relation}",
+            hint="create it and register it again",
+        )
+    if not rows[0]["known"]:
         raise PermissionDeniedError(
             "the source was registered by a role that does not own it",
             detail=f'{source.relation} was registered by role "{source.registered_by}"'
