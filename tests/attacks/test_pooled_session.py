@@ -32,9 +32,11 @@ def become(
         yield connection, lambda role: connection.execute(f"{request.param} {role}".encode())
 
 
+@pytest.mark.pitfall(17)
 def test_each_user_sees_what_is_theirs(
     published: dict[str, str], become: tuple[Connection, Callable[[str], object]]
 ) -> None:
+    """Two readers in turn in one backend see their own publications, also when plans are warm."""
     connection, as_role = become
     kanon = Functions(connection)
     for _ in range(3):  # plans and modules are warm from the second round on
@@ -55,11 +57,13 @@ def test_each_user_sees_what_is_theirs(
                     call()
 
 
+@pytest.mark.pitfall(17)
 def test_rights_of_the_user_before_are_gone(
     parties: Parties,
     published: dict[str, str],
     become: tuple[Connection, Callable[[str], object]],
 ) -> None:
+    """After a publisher, an analyst in the same backend can neither publish nor read the source."""
     connection, as_role = become
     kanon = Functions(connection)
     as_role(parties.publisher.info.user)
@@ -76,6 +80,7 @@ def test_rights_of_the_user_before_are_gone(
     kanon.drop("third")
 
 
+@pytest.mark.pitfall(17)
 def test_settings_are_put_back(
     parties: Parties, become: tuple[Connection, Callable[[str], object]]
 ) -> None:
@@ -96,6 +101,7 @@ def test_settings_are_put_back(
     fetch(connection, "CREATE TEMPORARY TABLE kanon_snapshot (a int)")
 
 
+@pytest.mark.pitfall(17)
 def test_nothing_stays_behind(
     parties: Parties, become: tuple[Connection, Callable[[str], object]]
 ) -> None:

@@ -124,9 +124,11 @@ def relations_in(plan: Any) -> set[str]:
     return found
 
 
+@pytest.mark.pitfall(8)
 @pytest.mark.parametrize("suffix", ["", "_qit", "_sat", "_bit"])
 @pytest.mark.parametrize("condition", ["", " WHERE sick = 'disease 1'", " WHERE sick IS NULL"])
 def test_explain_reads_published_relations(published: Parties, suffix: str, condition: str) -> None:
+    """EXPLAIN ANALYZE of published tables, with conditions, reads nothing else."""
     if suffix == "_qit" and condition:
         condition = " WHERE age > 30"
     statement = f"SELECT * FROM published.people{suffix}{condition}"
@@ -135,17 +137,20 @@ def test_explain_reads_published_relations(published: Parties, suffix: str, cond
     assert {name.rsplit("_", 1)[0] for name in relations_in(plan)} == {"published.people"}
 
 
+@pytest.mark.pitfall(8)
 @pytest.mark.parametrize(
     "condition",
     ["age > 30", "sick = 'disease 1'", "age > 30 AND sick <> 'disease 1'", "sex IN ('m')"],
 )
 def test_explain_of_a_rewritten_query(published: Parties, condition: str) -> None:
+    """EXPLAIN ANALYZE of what an estimate counts reads the published tables."""
     query = f"SELECT COUNT(*) FROM people WHERE {condition}"
     rewritten = Functions(published.analyst).rewrite(query)
     plan = value(published.analyst, f"EXPLAIN (ANALYZE, VERBOSE, FORMAT JSON) {rewritten}")
     assert relations_in(plan) <= {f"published.people_{suffix}" for suffix in ("qit", "sat", "bit")}
 
 
+@pytest.mark.pitfall(12)
 def test_answers_need_no_source(
     published: Parties,
     new_database: Callable[..., str],
@@ -169,6 +174,7 @@ def test_answers_need_no_source(
         assert after == before
 
 
+@pytest.mark.pitfall(9)
 def test_column_statistics_of_the_source(published: Parties) -> None:
     """Statistics show the source's columns to nobody who cannot read it."""
     for view in ("pg_stats", "pg_stats_ext", "pg_stats_ext_exprs"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import psycopg
+import pytest
 from psycopg import sql
 
 from benchmarks.load.analysts import MODES, RETRYABLE, RIGHT
@@ -16,11 +17,13 @@ from benchmarks.load.releases import Publisher, Release
 from tests.integration.parties import Connection
 
 
+@pytest.mark.pitfall(23)
 def test_readers_see_the_old_or_the_new(
     database: str,
     connect_as: Callable[[str, str], Connection],
     new_role: Callable[..., str],
 ) -> None:
+    """Analysts who ask all the time, while publications are replaced, get no wrong answer."""
     roles = {"publisher": new_role("kanon_publisher"), "analyst": new_role("kanon_analyst")}
     with psycopg.connect(database, autocommit=True) as admin:
         admin.execute(

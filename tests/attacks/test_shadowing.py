@@ -146,10 +146,12 @@ def trapped(
         yield parties
 
 
+@pytest.mark.pitfall(2)
 @pytest.mark.parametrize("way", WAYS)
 def test_look_alikes_change_nothing(
     trapped: Parties, expected: dict[str, Answers], way: str
 ) -> None:
+    """Everything is published, verified and answered as where nobody planted anything."""
     assert answers(trapped, WAYS[way]) == expected[way]
 
 
@@ -160,6 +162,7 @@ def test_look_alikes_work(trapped: Parties) -> None:
         fetch(trapped.publisher, "SELECT '7'::text")
 
 
+@pytest.mark.pitfall(4)
 def test_look_alikes_do_not_reach_the_installer(trapped: Parties) -> None:
     """Installing again, with the look-alikes on the path of the whole database."""
     path = value(trapped.publisher, "SELECT pg_catalog.current_setting('search_path')")

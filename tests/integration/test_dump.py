@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 
 import psycopg
+import pytest
 
 import kanon_db
 from kanon_db.cluster.host import find_programs
@@ -12,7 +13,9 @@ from kanon_db.cluster.host import find_programs
 QUERY = "SELECT COUNT(*) FROM people_b WHERE age < 40 AND disease = 'flu'"
 
 
+@pytest.mark.pitfall(12, 19)
 def test_estimates_do_not_need_the_microdata(database, new_database, new_role, connect_as):
+    """Restored where the microdata is not, all estimates are the same, and all checks hold."""
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute(
             "CREATE TABLE people AS SELECT 20 + i % 50 AS age, i AS person, i % 3 AS ward,"

@@ -168,6 +168,7 @@ def test_timeouts_of_attacks(parties: Parties, way: str, kind: str) -> None:
     publisher.drop("many")
 
 
+@pytest.mark.pitfall(18)
 @pytest.mark.parametrize("signal_sent", ["pg_cancel_backend", "pg_terminate_backend"])
 @pytest.mark.parametrize("way", WAYS)
 def test_signals_from_elsewhere(
@@ -270,9 +271,11 @@ def small_tablespace(parties: Parties) -> Iterator[str]:
         folder.rmdir()
 
 
+@pytest.mark.pitfall(18)
 @pytest.mark.parametrize("setting", ["temp_tablespaces", "default_tablespace"])
 @pytest.mark.parametrize("way", WAYS)
 def test_disk_full(parties: Parties, small_tablespace: str, setting: str, way: str) -> None:
+    """When the disk is full, nothing is left, and the next publication succeeds."""
     kanon = WAYS[way](parties.publisher)
     fetch(parties.publisher, f"SET {setting} = {small_tablespace}")
     assert sqlstate_of(lambda: kanon.publish("data.many", "many", privacy=PRIVACY)) == "53100"
