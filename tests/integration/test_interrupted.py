@@ -168,7 +168,6 @@ def test_timeouts_of_attacks(parties: Parties, way: str, kind: str) -> None:
     publisher.drop("many")
 
 
-@pytest.mark.pitfall(18)
 @pytest.mark.parametrize("signal_sent", ["pg_cancel_backend", "pg_terminate_backend"])
 @pytest.mark.parametrize("way", WAYS)
 def test_signals_from_elsewhere(
