@@ -116,6 +116,9 @@ PITFALLS: Final[dict[int, Pitfall]] = {
     19: Pitfall(
         "Dumps of the secret half",
         "A backup of the publications has what they hide: who is in which row, or which values.",
+        "A server that logs the parameters of statements writes down where each record goes, if"
+        " the publisher uses Python or the command line"
+        " ([what the log has](operation.md#what-the-log-has)).",
     ),
     20: Pitfall(
         "Buckets that are as large as they must be",
@@ -164,6 +167,8 @@ PITFALLS: Final[dict[int, Pitfall]] = {
     29: Pitfall(
         "Locks that anybody may take",
         "A role that can only connect keeps everybody from publishing.",
+        "A reader who keeps a publication in use delays its replacement, which is refused after"
+        " a minute ([replacing](operation.md#replacing)).",
     ),
     30: Pitfall(
         "Nobody says that releases add up",
