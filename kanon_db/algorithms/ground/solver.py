@@ -10,6 +10,7 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass
 from math import inf
+from threading import Lock, RLock
 from typing import NamedTuple
 
 import highspy
@@ -114,6 +115,8 @@ def new_solver(*, gap: float = 0.0) -> highspy.Highs:
         highs.setOptionValue(option, value)
     highs.setOptionValue("mip_abs_gap", gap)
     highs.HandleUserInterrupt = True
+    # highspy has one pair of locks for all solvers, although threads may each run their own.
+    vars(highs).update(_Highs__solver_stopped=RLock(), _Highs__solver_started=Lock())
     return highs
 
 

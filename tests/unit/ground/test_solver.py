@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pulp  # type: ignore[import-untyped]
 import pytest
@@ -77,3 +79,14 @@ def test_the_heartbeat_ends_the_solver() -> None:
     )  # fmt: skip
     with pytest.raises(InterruptedError):
         solve(model.handed_over(gap=0.0), Pulse(heartbeat=stop))
+
+
+def test_solvers_run_side_by_side() -> None:
+    """Partitions are searched by several threads, each with a solver of its own."""
+
+    def solve_often(_: int) -> list[float]:
+        return [float(by_arrays(LEAST).lower_bound) for _ in range(100)]
+
+    with ThreadPoolExecutor(4) as workers:
+        for bounds in workers.map(solve_often, range(4)):
+            assert bounds == pytest.approx([11] * 100)
