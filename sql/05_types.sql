@@ -1,7 +1,7 @@
 -- is_safe_type(), is_safe_collation(): whether a published column may have a type or a collation.
 --
 -- Whoever owns a type can attach casts to it that run with the rights of readers, or drop it with
--- the columns that have it; whoever owns its schema can drop it, too.
+-- the columns that have it; whoever owns its schema, or its extension, can drop it, too.
 CREATE OR REPLACE FUNCTION kanon.is_safe_schema(schema oid) RETURNS boolean
 LANGUAGE plpgsql STABLE  -- which keeps its plans, unlike SQL
 SET search_path = pg_catalog, pg_temp
@@ -24,6 +24,12 @@ BEGIN
     RETURN (
         SELECT r.rolsuper AND t.typtype <> 'd' AND kanon.is_safe_schema(t.typnamespace)
                AND has_type_privilege('kanon_owner', t.oid, 'USAGE')
+               AND NOT EXISTS (  -- who has created a trusted extension can drop it
+                   SELECT FROM pg_depend AS d
+                   JOIN pg_extension AS e ON e.oid = d.refobjid
+                   JOIN pg_roles AS o ON o.oid = e.extowner
+                   WHERE d.classid = 'pg_type'::regclass AND d.objid = t.oid AND d.deptype = 'e'
+                     AND d.refclassid = 'pg_extension'::regclass AND NOT o.rolsuper)
         FROM pg_type AS t JOIN pg_roles AS r ON r.oid = t.typowner WHERE t.oid = type);
 END
 $function$;

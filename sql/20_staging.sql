@@ -59,10 +59,23 @@ BEGIN
         EXECUTE format('ALTER TABLE %s ALTER %I SET STORAGE EXTERNAL', _table, _column);
     END LOOP;
     EXECUTE format('GRANT SELECT, INSERT ON %s TO %I', _table, pg_get_userbyid(caller));
+    PERFORM kanon.owner_close_type(_table::regclass);
     RETURN to_jsonb(_table);
 END
 $function$;
 COMMENT ON FUNCTION kanon.owner_create_table IS 'creates an empty table that the caller may fill';
+
+CREATE OR REPLACE FUNCTION kanon.owner_close_type(relation regclass) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    -- Otherwise anybody's column of this type would keep the relation from being dropped.
+    EXECUTE format('REVOKE USAGE ON TYPE %s FROM PUBLIC',
+                   (SELECT c.reltype::regtype FROM pg_class AS c WHERE c.oid = relation));
+END
+$function$;
+COMMENT ON FUNCTION kanon.owner_close_type IS 'keeps others from making columns of a relation''s type';
 
 CREATE OR REPLACE FUNCTION kanon.owner_create_view(caller oid, given jsonb) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE
@@ -90,6 +103,7 @@ BEGIN
     END IF;
     -- INSERT marks what is staged by whom; nothing can be inserted into either kind of view.
     EXECUTE format('GRANT SELECT, INSERT ON %s TO %I', _view, pg_get_userbyid(caller));
+    PERFORM kanon.owner_close_type(_view::regclass);
     RETURN to_jsonb(_view);
 END
 $function$;

@@ -70,6 +70,11 @@ BEGIN
         RAISE EXCEPTION USING MESSAGE = 'a relation of the publication was not staged',
             ERRCODE = '42P01';
     END IF;
+    -- What is staged stays open to its publisher: nothing that was published may depend on it.
+    IF EXISTS (SELECT FROM pg_class AS c WHERE starts_with(c.relname, given ->> 'prefix')) THEN
+        RAISE EXCEPTION USING MESSAGE = 'all relations that were staged must be published',
+            ERRCODE = '42P17';
+    END IF;
     RETURN to_jsonb(_new.publication_id);
 END
 $function$;

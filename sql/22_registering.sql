@@ -75,11 +75,19 @@ DECLARE
         JOIN pg_namespace AS n ON n.oid = c.relnamespace
         WHERE n.nspname = source.schema_name AND c.relname = source.relation_name);
 BEGIN
+    -- Every column that is named must be there: nobody may describe what does not exist.
+    IF _relation IS NULL OR EXISTS (
+        SELECT FROM unnest(source.quasi_identifiers || source.insensitive || source.identifiers
+                           || array_remove(ARRAY[source.sensitive, source.entity], NULL)) AS name
+        WHERE NOT EXISTS (SELECT FROM pg_attribute AS a
+                          WHERE a.attrelid = _relation AND a.attname = name
+                            AND a.attnum > 0 AND NOT a.attisdropped)) THEN
+        RAISE EXCEPTION USING MESSAGE = 'the source has no such columns', ERRCODE = '42703';
+    END IF;
     IF NOT EXISTS (SELECT FROM pg_roles WHERE oid = role AND rolsuper) AND EXISTS (
-        SELECT FROM unnest(source.quasi_identifiers || source.sensitive || source.insensitive
-                           || source.entity) AS name
-        WHERE name IS NOT NULL
-          AND has_column_privilege(role, _relation, name, 'SELECT') IS NOT TRUE) THEN
+        SELECT FROM unnest(source.quasi_identifiers || source.insensitive
+                           || array_remove(ARRAY[source.sensitive, source.entity], NULL)) AS name
+        WHERE has_column_privilege(role, _relation, name, 'SELECT') IS NOT TRUE) THEN
         RAISE EXCEPTION USING MESSAGE = 'the source cannot be read', ERRCODE = '42501';
     END IF;
 END

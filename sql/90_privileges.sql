@@ -11,9 +11,8 @@ GRANT SELECT ON kanon.setting TO kanon_owner, kanon_publisher, kanon_analyst;
 REVOKE ALL ON kanon.source, kanon.publication FROM kanon_publisher;
 GRANT SELECT, INSERT, UPDATE, DELETE ON kanon.source, kanon.publication TO kanon_owner;
 GRANT SELECT ON kanon.source TO kanon_publisher;
--- All but source_metrics and attacks, which the view shows to the one who published.
-GRANT SELECT (publication_id, name, kind, method, source_schema, source_relation, parameters,
-              layout, records, guarantee, metrics, relations, published_by, published_at)
+-- Which names are taken, and what was made of which source; all else is in the view.
+GRANT SELECT (publication_id, name, source_schema, source_relation, relations)
     ON kanon.publication TO kanon_publisher;
 
 REVOKE ALL ON kanon.errand FROM kanon_publisher;
@@ -24,7 +23,8 @@ GRANT EXECUTE ON FUNCTION
 TO kanon_owner, kanon_publisher, kanon_analyst;
 GRANT EXECUTE ON FUNCTION kanon.fingerprint(oid) TO kanon_owner, kanon_publisher;
 GRANT EXECUTE ON FUNCTION
-    kanon.owner_analyze(oid, jsonb), kanon.owner_create_table(oid, jsonb),
+    kanon.owner_analyze(oid, jsonb), kanon.owner_close_type(regclass),
+    kanon.owner_create_table(oid, jsonb),
     kanon.owner_create_view(oid, jsonb), kanon.owner_drop(oid, jsonb),
     kanon.owner_enter(oid, jsonb, kanon.source), kanon.owner_keep_attacks(oid, jsonb),
     kanon.owner_open(oid, jsonb, oid, text), kanon.owner_publish(oid, jsonb),
@@ -33,3 +33,18 @@ GRANT EXECUTE ON FUNCTION
     kanon.owned(kanon.publication), kanon.relation_kind("char"),
     kanon.require_readable(oid, kanon.source), kanon.weighted_join(jsonb, text, text)
 TO kanon_owner;
+
+-- Publications from before, and restored ones: a dump does not have the rights on tables' types.
+DO $$
+DECLARE
+    _relation regclass;
+BEGIN
+    FOR _relation IN
+        SELECT c.oid FROM pg_catalog.pg_class AS c
+        JOIN pg_catalog.pg_roles AS r ON r.oid = c.relowner AND r.rolname = 'kanon_owner'
+        WHERE c.reltype <> 0
+    LOOP
+        PERFORM kanon.owner_close_type(_relation);
+    END LOOP;
+END
+$$;

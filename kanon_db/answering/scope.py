@@ -144,6 +144,26 @@ def _column(session: Session, column: ColumnType) -> Column:
     return Column(column.name, session.identifier(column.name), type_)
 
 
+def _published_types(session: Session, publication: Publication, oid: str) -> dict[str, ColumnType]:
+    """Return the columns of a published relation.
+
+    Raises
+    ------
+    NotFoundError
+        When one has a type that does not belong to a superuser any more: its new owner can attach
+        code to it, which would run with the rights of whoever asks.
+    """
+    types = column_types(session, oid)
+    others = [name for name, column in types.items() if column.is_others]
+    if others:
+        raise NotFoundError(
+            "the type of a published column belongs to somebody else by now",
+            detail=f"{publication.name}: {', '.join(others)}",
+            hint="the publisher can publish again; it is then published as text",
+        )
+    return types
+
+
 def _bucket_layout(session: Session, schema: str, publication: Publication) -> BucketLayout:
     tables = BucketTables.of(session, schema, publication.name, publication.layout)
     oids = fetch_one(
@@ -152,7 +172,7 @@ def _bucket_layout(session: Session, schema: str, publication: Publication) -> B
         tables.qit,
         tables.sat,
     )
-    qit, sat = (column_types(session, oids[relation]) for relation in ("qit", "sat"))
+    qit, sat = (_published_types(session, publication, oids[name]) for name in ("qit", "sat"))
     described = publication.layout
     return BucketLayout(
         tables,
@@ -168,7 +188,7 @@ def _bucket_layout(session: Session, schema: str, publication: Publication) -> B
 def _cell_layout(session: Session, schema: str, publication: Publication) -> CellLayout:
     view = RowView.of(session, schema, publication.name, publication.layout)
     row = fetch_one(session, "SELECT to_regclass($1::text)::oid::text AS oid", view.view)
-    types = column_types(session, row["oid"])
+    types = _published_types(session, publication, row["oid"])
     described: dict[str, Any] = dict(publication.layout)
     cells: dict[str, Cell] = {}
     for position, written in enumerate(described["quasi_identifiers"], start=1):

@@ -18,7 +18,8 @@ from kanon_db.errors import (
     SchemaMismatchError,
 )
 from kanon_db.session.protocol import Session, fetch_one
-from kanon_db.session.server_errors import DATA_EXCEPTION_CLASS
+from kanon_db.session.server_errors import DATA_EXCEPTION_CLASS, LOCK_NOT_AVAILABLE
+from kanon_db.session.settings import patient
 from kanon_db.transfer.columns import (
     ColumnType,
     Relation,
@@ -29,6 +30,9 @@ from kanon_db.transfer.columns import (
 
 _KINDS: Final = ("r", "p", "v", "m", "f")
 """`pg_class.relkind`: tables, partitioned tables, views, materialized views, foreign tables."""
+
+_PATIENCE: Final = "5s"
+"""For others who describe the source, or are about to publish it."""
 
 _NUMERIC_CATEGORIES: Final = "NDT"
 """`pg_type.typcategory`: numbers, dates and times, intervals."""
@@ -113,18 +117,26 @@ def register_source(
     warn_of_roles(session, new)
 
     try:
-        answer = run_errand(
-            session,
-            "register",
-            relation=oid,
-            quasi_identifiers=quasi_identifiers,
-            sensitive=sensitive,
-            identifiers=identifiers,
-            attributes=new.attributes,
-            insensitive=insensitive,
-            entity=entity,
-        )
+        with patient(session, _PATIENCE):
+            answer = run_errand(
+                session,
+                "register",
+                relation=oid,
+                quasi_identifiers=quasi_identifiers,
+                sensitive=sensitive,
+                identifiers=identifiers,
+                attributes=new.attributes,
+                insensitive=insensitive,
+                entity=entity,
+            )
     except DatabaseError as error:
+        if error.sqlstate == LOCK_NOT_AVAILABLE:
+            raise DatabaseError(
+                "another transaction is describing or publishing the source",
+                sqlstate=LOCK_NOT_AVAILABLE,
+                detail=f"relation {relation}",
+                hint="try again when it has ended; pg_locks shows who holds locks on kanon.source",
+            ) from None
         if error.sqlstate != PermissionDeniedError.sqlstate:
             raise
         raise PermissionDeniedError(

@@ -184,7 +184,8 @@ def _in_words(name: str) -> Iterator[None]:
             raise InUseError(
                 "other objects depend on the publication",
                 detail=f'publication "{name}"',
-                hint="first drop the views or tables that were made from it",
+                hint="first drop the views or tables that were made from it, which may be others':"
+                " pg_depend shows them",
             ) from None
         raise
 

@@ -35,6 +35,14 @@ def roomy(session: Session) -> AbstractContextManager[None]:
     return settings(session, {"work_mem": _WORK_MEMORY} if more["needed"] else {})
 
 
+def patient(session: Session, limit: str) -> AbstractContextManager[None]:
+    """Run the block without waiting for locks longer than the limit, or the caller's own one."""
+    (found,) = session.fetch(
+        "SELECT setting = '0' AS is_unlimited FROM pg_settings WHERE name = 'lock_timeout'"
+    )
+    return settings(session, {"lock_timeout": limit} if found["is_unlimited"] else {})
+
+
 @contextmanager
 def frugal(session: Session, n_bytes: int) -> Iterator[None]:
     """Run the block with at most so much memory for each sort or hash table.

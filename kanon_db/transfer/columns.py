@@ -146,8 +146,8 @@ WITH RECURSIVE typed AS (
 SELECT c.attname::text AS name, c.is_domain, c.is_others,
        CASE WHEN c.is_others THEN 'text' ELSE format_type(c.type_oid, -1) END AS type_name,
        CASE WHEN c.is_others THEN 'S' ELSE c.typcategory::text END AS type_category,
-       CASE WHEN c.nspname <> 'pg_catalog' AND c.is_base THEN c.nspname::text END
-           AS operator_schema,
+       CASE WHEN c.nspname <> 'pg_catalog' AND c.is_base AND NOT c.is_others THEN c.nspname::text
+           END AS operator_schema,
        c.is_others OR f.provolatile = 'i' AS has_constant_input,
        NOT kanon.is_safe_collation(c.attcollation) AS has_others_collation
 FROM column_type c JOIN pg_proc f ON f.oid = c.typinput

@@ -212,7 +212,8 @@ ENTRY = {
 def source_of(connection: Connection) -> dict[str, object]:
     ((source_id, at),) = fetch(
         connection, "SELECT source_id, registered_at::text FROM kanon.source"
-        " WHERE relation_name = 'people'",
+        " WHERE relation_name = 'people'"
+        " AND schema_name = 'data'",
     )  # fmt: skip
     return {"source_id": source_id, "registered_at": at}
 
@@ -466,3 +467,178 @@ def test_26_roles_go_by_identity(
         fetch(published.admin, f"DROP SCHEMA IF EXISTS {role} CASCADE")
         fetch(published.admin, f"DROP OWNED BY {quoted(renamed)}")
         fetch(published.admin, f"ALTER ROLE {renamed} RENAME TO {role}")
+
+
+def staged_by_hand(connection: Connection, columns: str) -> str:
+    """Stage a table, and return how the names of what is staged together begin."""
+    prefix = f"kanon_{secrets.token_hex(16)}"
+    fetch(connection, f"CREATE TEMPORARY TABLE shape AS SELECT {columns}")
+    shape = [
+        {"name": name, "type": oid, "modifier": -1, "collating": collating}
+        for name, oid, collating in fetch(
+            connection,
+            "SELECT attname::text, atttypid::int8, attcollation::int8 FROM pg_attribute"
+            " WHERE attrelid = 'shape'::regclass AND attnum > 0",
+        )
+    ]
+    fetch(connection, "DROP TABLE shape")
+    for suffix in ("_qit", "_sat"):
+        run_task(connection, "create table", prefix=prefix, suffix=suffix, columns=shape)
+    return prefix
+
+
+def run_task(connection: Connection, task: str, **given: object) -> object:
+    return value(
+        connection,
+        "INSERT INTO kanon.errand (task, given) VALUES ($1::text, $2::text::jsonb)"
+        " RETURNING answer",
+        task,
+        json.dumps(given),
+    )
+
+
+@pytest.mark.pitfall(26)
+@pytest.mark.parametrize(
+    "described",
+    [
+        {"quasi_identifiers": [None]},
+        {"quasi_identifiers": ["age", None]},
+        {"quasi_identifiers": ["nothing"]},
+        {"quasi_identifiers": []},
+        {"quasi_identifiers": ["age"], "insensitive": [None]},
+        {"quasi_identifiers": ["age"]},
+        {"quasi_identifiers": ["age"], "relation": 0},
+    ],
+)
+def test_26_a_description_names_columns_that_are_there(
+    undone: Parties, stranger: Connection, described: dict[str, object]
+) -> None:
+    """A publisher without any right on a table describes it, naming no column of it."""
+    oid = value(undone.admin, "SELECT 'data.people'::regclass::oid::int8")
+    given = {
+        "relation": oid, "sensitive": None, "identifiers": [], "attributes": {}, "insensitive": [],
+        "entity": None, **described,
+    }  # fmt: skip
+    before = fetch(undone.admin, "TABLE kanon.source")
+    refused = sqlstate_of(lambda: run_task(stranger, "register", **given))
+    assert refused in {"42501", "42703", "23514"}
+    assert fetch(undone.admin, "TABLE kanon.source") == before
+
+
+@pytest.mark.pitfall(21, 26)
+def test_21_nothing_staged_is_left_open(published: Parties) -> None:
+    """A view is published, and the tables behind it, which its publisher may fill, are not."""
+    publisher = published.publisher
+    prefix = staged_by_hand(publisher, "1 AS age, 'x'::text AS sick, 1 AS bucket, 1 AS n")
+    layout = {
+        "quasi_identifiers": ["age"], "sensitive": "sick", "count": "n", "weight": "weight",
+        "bucket_id": "bucket", "sizes": [3], "first_bucket_ids": [1],
+    }  # fmt: skip
+    run_task(publisher, "create view", prefix=prefix, tables=["_qit", "_sat"], layout=layout)
+    ((source_id, at),) = fetch(
+        publisher,
+        "SELECT source_id, registered_at::text FROM kanon.source"
+        " WHERE schema_name = 'data' AND relation_name = 'people'",
+    )
+    entry = {
+        "name": "open", "kind": "buckets", "method": "two_size", "parameters": {}, "layout": layout,
+        "records": 1, "guarantee": "", "metrics": {}, "source_metrics": {}, "readers": [],
+        "closed": [], "replace": False, "source_id": source_id, "registered_at": at,
+    }  # fmt: skip
+
+    def publish(suffixes: list[str]) -> object:
+        return run_task(publisher, "publish", prefix=prefix, suffixes=suffixes, **entry)
+
+    assert sqlstate_of(lambda: publish([""])) == "42P17"
+    assert publish(["", "_qit", "_sat"])
+    insert = "INSERT INTO published.open_qit VALUES (1, 'x', 1, 1)"
+    assert sqlstate_of(lambda: fetch(publisher, insert)) == DENIED
+    Functions(publisher).drop("open")
+
+
+@pytest.mark.pitfall(29)
+@pytest.mark.parametrize("relation", ["people", "people_qit", "people_bit", "rows", "rows_row"])
+def test_29_nobody_makes_columns_of_a_published_type(published: Parties, relation: str) -> None:
+    """They would keep the publication from being replaced or dropped, for ever."""
+    statement = f"CREATE TEMP TABLE t (c published.{relation})"
+    for party in (published.analyst, published.stranger, published.publisher):
+        assert sqlstate_of(lambda p=party: fetch(p, statement)) == DENIED
+
+
+@pytest.mark.pitfall(5, 21)
+def test_21_a_type_in_the_schema_of_somebody_else(module_database: str, published: Parties) -> None:
+    """Its owner makes operators for texts there, and then for the type that was published."""
+    admin, owner = published.admin, published.stranger
+    name = quoted(owner.info.user)
+    for statement in (
+        f"CREATE SCHEMA app AUTHORIZATION {name}",
+        "CREATE EXTENSION citext SCHEMA app",
+        "CREATE TABLE public.loot (who text)",
+        "GRANT INSERT ON public.loot TO PUBLIC",
+        "CREATE TABLE public.towns (age int, town app.citext, sick text)",
+        (
+            "INSERT INTO public.towns"
+            " SELECT i % 7, 't' || i % 20, 'd' || i % 5 FROM generate_series(1, 300) AS i"
+        ),
+    ):
+        fetch(admin, statement)
+    for left in ("text", "app.citext"):
+        fetch(
+            owner,
+            f"CREATE FUNCTION app.spy({left}, text) RETURNS boolean LANGUAGE plpgsql AS"
+            " $$BEGIN INSERT INTO public.loot VALUES (current_user); RETURN true; END$$",
+        )
+        fetch(
+            owner,
+            f"CREATE OPERATOR app.= (LEFTARG = {left}, RIGHTARG = text, FUNCTION = app.spy)",
+        )
+    kanon = Functions(admin)
+    kanon.register("public.towns", ["age", "town"], "sick")
+    kanon.publish("public.towns", "towns", privacy='{"l": 3}')
+    assert Functions(published.analyst).estimate("SELECT COUNT(*) FROM towns WHERE town = 't3'")
+    # Published as what it is, while the schema is a superuser's, and given away afterwards.
+    fetch(admin, "ALTER SCHEMA app OWNER TO CURRENT_USER")
+    fetch(admin, "GRANT USAGE ON SCHEMA app TO kanon_owner, kanon_analyst")
+    kanon.publish("public.towns", "towns", privacy='{"l": 3}', replace=True)
+    assert (
+        value(
+            admin,
+            "SELECT format_type(atttypid, -1) FROM pg_attribute"
+            " WHERE attrelid = 'published.towns_qit'::regclass AND attname = 'town'",
+        )
+        == "app.citext"
+    )
+    fetch(admin, f"ALTER SCHEMA app OWNER TO {name}")
+    query = "SELECT COUNT(*) FROM towns WHERE town = 't3'"
+    for party in (admin, published.analyst):
+        assert sqlstate_of(lambda p=party: Functions(p).estimate(query)) == "42704"
+    assert value(admin, "SELECT count(*) FROM public.loot") == 0
+
+
+@pytest.mark.pitfall(21)
+def test_21_a_type_of_somebody_elses_extension(published: Parties) -> None:
+    """Whoever created a trusted extension can drop it, with all columns of its types."""
+    admin, publisher = published.admin, published.publisher
+    fetch(admin, "CREATE SCHEMA trusted")
+    fetch(admin, "GRANT USAGE ON SCHEMA trusted TO PUBLIC")
+    fetch(admin, f"GRANT CREATE ON SCHEMA trusted TO {quoted(publisher.info.user)}")
+    fetch(publisher, "CREATE EXTENSION hstore SCHEMA trusted")
+    assert value(admin, "SELECT kanon.is_safe_type('trusted.hstore'::regtype)") is False
+
+
+@pytest.mark.pitfall(29)
+def test_29_nobody_waits_for_ever_to_describe_a_source(
+    published: Parties, connect_as: Callable[[str, str], Connection], new_role: Callable[..., str]
+) -> None:
+    """Another role that may read a table describes it, and does not end its transaction."""
+    create_table(published.publisher, "data.shared", "age int", [(i % 3,) for i in range(9)])
+    role = new_role("kanon_publisher")
+    fetch(published.publisher, "GRANT SELECT ON data.shared TO PUBLIC")
+    with connect_as(published.dsn, role) as other, other.transaction(force_rollback=True):
+        Functions(other).register("data.shared", ["age"], None)
+        fetch(published.publisher, "SET lock_timeout = '100ms'")
+        register = lambda: Functions(published.publisher).register("data.shared", ["age"], None)
+        assert sqlstate_of(register) == "55P03"
+        fetch(published.publisher, "RESET lock_timeout")
+        assert sqlstate_of(register) == "55P03"  # after some seconds
+    register()

@@ -34,7 +34,7 @@ EXECUTE = {
 
 OWNERS = {
     "fingerprint", "is_publisher", "is_safe_collation", "is_safe_schema", "is_safe_type", "mark",
-    "owned", "owner_analyze", "owner_create_table",
+    "owned", "owner_analyze", "owner_close_type", "owner_create_table",
     "owner_create_view", "owner_drop", "owner_enter", "owner_keep_attacks", "owner_open",
     "owner_publish", "owner_register", "owner_remove", "owner_staged", "reached", "relation_kind",
     "require_readable", "weighted_join",
