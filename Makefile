@@ -42,7 +42,7 @@ lint:
 	@.venv/bin/ruff format --check
 	@.venv/bin/mypy
 
-# The files that are written from the declared operations: SQL functions, Python methods, tables.
+# The files that are written from others: SQL functions, Python methods, tables, security tests.
 generate:
 	@scripts/debian-packages
 	@scripts/environment demo dev

@@ -24,6 +24,7 @@ SPEED = {
     "attacks": "Attacks",
     "publication": "Publishing buckets, and answering from them",
     "row_publication": "Publishing rows through SQL",
+    "forecast": "What publishing needs, as foretold",
     "counting": "Answering counts",
     "hostile_queries": "Queries that are meant to take the server down",
     "calls": "What a call of a SQL function costs",

@@ -44,22 +44,23 @@ def private_server() -> Iterator[str]:
         cluster.destroy()
 
 
-class PrivateMemory:
-    """Watches the private memory (`RssAnon`) of a server process; shared buffers are not in it."""
+class Watch:
+    """Looks at something again and again during a block."""
 
-    def __init__(self, backend_pid: int) -> None:
-        self._status = Path(f"/proc/{backend_pid}/status")
+    def __init__(self, look: Callable[[], float], *, every: float = 0.005) -> None:
+        self._look = look
+        self._every = every
         self._is_over = threading.Event()
         self._sampler = threading.Thread(target=self._sample)
-        self._before = self._most = 0
+        self._before = self._most = 0.0
 
     @property
     def needed(self) -> float:
-        """The most during the block above that before it, in MB."""
-        return (self._most - self._before) / 1024
+        """The most during the block above that before it."""
+        return self._most - self._before
 
     def __enter__(self) -> Self:
-        self._before = self._now()
+        self._before = self._most = self._look()
         self._sampler.start()
         return self
 
@@ -67,15 +68,23 @@ class PrivateMemory:
         self._is_over.set()
         self._sampler.join()
 
-    def _now(self) -> int:
+    def _sample(self) -> None:
+        while not self._is_over.wait(self._every):
+            self._most = max(self._most, self._look())
+
+
+class PrivateMemory(Watch):
+    """Watches the private memory (`RssAnon`) of a server process, in MB, without shared buffers."""
+
+    def __init__(self, backend_pid: int) -> None:
+        self._status = Path(f"/proc/{backend_pid}/status")
+        super().__init__(self._now)
+
+    def _now(self) -> float:
         for line in self._status.read_text().splitlines():
             if line.startswith("RssAnon:"):
-                return int(line.split()[1])
+                return int(line.split()[1]) / 1024
         raise LookupError("no RssAnon")
-
-    def _sample(self) -> None:
-        while not self._is_over.wait(0.005):
-            self._most = max(self._most, self._now())
 
 
 def peak_memory(backend_pid: int) -> float:

@@ -1,6 +1,7 @@
-"""Write the committed files that are derived from the declared operations: ``make generate``.
+"""Write the committed files that are derived from others: ``make generate``.
 
-These are the SQL functions, the methods of the Python interface, and the reference's tables.
+From the declared operations: the SQL functions, the methods of the Python interface, and the
+reference's tables. From the tests: the page of security tests.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ sys.path.insert(0, str(ROOT))  # this checkout's package, no matter which one is
 from kanon_db.declaration import Operation, Parameter, parameters_of  # noqa: E402
 from kanon_db.installation import functions as sql  # noqa: E402
 from kanon_db.operations import operations  # noqa: E402
+from scripts import security_tests  # noqa: E402
 
 _METHODS: Final = "kanon_db/interfaces/python_methods.pyi"
 _REFERENCE: Final = "docs/reference.md"
+_SECURITY_TESTS: Final = "docs/security-tests.md"
 
 
 def generated(root: Path) -> dict[Path, str]:
@@ -34,6 +37,7 @@ def generated(root: Path) -> dict[Path, str]:
     files[root / _METHODS] = formatted(python_methods(declared))
     reference = root / _REFERENCE
     files[reference] = with_tables(reference.read_text(encoding="utf-8"), declared)
+    files[root / _SECURITY_TESTS] = security_tests.page(root)
     return files
 
 

@@ -157,14 +157,19 @@ def _files_limited(scene: Scene) -> None:
 def _locks_taken(scene: Scene) -> None:
     """Everything is locked that the call has not locked before."""
     scene.publisher.execute("SET lock_timeout = '50ms'")
-    locks = [("kanon.publication", "SHARE"), (scene.source, "ACCESS EXCLUSIVE")]
+    locks = [
+        "LOCK TABLE kanon.publication IN SHARE MODE",
+        f"LOCK TABLE {scene.source} IN ACCESS EXCLUSIVE MODE",
+    ]
     if scene.replaces:
-        locks.append((f"published.{NAME}", "ACCESS SHARE"))
+        # A reader's lock; LOCK TABLE takes none of materialized views.
+        locks.append(f"SELECT FROM published.{NAME} LIMIT 0")
     with scene.publishing(), scene.server.connect() as admin, admin.transaction():
+        admin.execute("SET LOCAL lock_timeout = '1ms'")
         scene.wait_for_moment()
-        for relation, mode in locks:
+        for lock in locks:
             with suppress(psycopg.errors.LockNotAvailable), admin.transaction():
-                admin.execute(f"LOCK TABLE {relation} IN {mode} MODE NOWAIT")
+                admin.execute(lock)
         scene.wait_until_over()
 
 

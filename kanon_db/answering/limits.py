@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Self
 
+from kanon_db.catalog.entries import size_setting
 from kanon_db.counting.refusals import refusal
 from kanon_db.errors import UnsupportedQueryError
-from kanon_db.session.protocol import Session, fetch_one
+from kanon_db.session.protocol import Session
 
 MEMORY: Final = "200 MB"
 _ANSWER_BYTES: Final = 4096
@@ -29,13 +30,7 @@ class Limits:
     @classmethod
     def of(cls, session: Session) -> Self:
         """Read the setting ``query_memory``, which only an administrator can change."""
-        row = fetch_one(
-            session,
-            "SELECT pg_size_bytes(coalesce((SELECT value FROM kanon.setting"
-            " WHERE name = 'query_memory'), $1::text)) AS memory",
-            MEMORY,
-        )
-        return cls(int(row["memory"]))
+        return cls(size_setting(session, "query_memory", MEMORY))
 
     @property
     def bitmaps(self) -> int:

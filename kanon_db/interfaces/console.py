@@ -89,6 +89,11 @@ def print_warning(message: str) -> None:
     click.echo(f"warning: {message}", err=True)
 
 
+def print_notice(message: str) -> None:
+    """Print something worth knowing, beside the results."""
+    click.echo(message, err=True)
+
+
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Print a table; numbers are rounded, right-aligned and have thousands separators."""
     table = Table(box=None, pad_edge=False, header_style="bold")

@@ -21,7 +21,11 @@ from kanon_db.transfer.load import LoadReport, load_csv
 
 
 def connect(
-    dsn: str, *, on_step: Listener | None = None, on_warning: Listener | None = None
+    dsn: str,
+    *,
+    on_step: Listener | None = None,
+    on_warning: Listener | None = None,
+    on_notice: Listener | None = None,
 ) -> Kanon:
     """Open a database with kanon_db installed.
 
@@ -29,8 +33,9 @@ def connect(
     ----------
     dsn : str
         PostgreSQL connection string.
-    on_step, on_warning : callable, optional
-        Called with a short text for each step of an operation, and for each warning.
+    on_step, on_warning, on_notice : callable, optional
+        Called with a short text for each step of an operation, for each warning, and for what is
+        worth knowing before it goes on, such as how much memory and disk it will need.
 
     Returns
     -------
@@ -42,7 +47,7 @@ def connect(
     ServerError
         When no connection can be made.
     """
-    return Kanon(PsycopgSession(open_connection(dsn), on_step, on_warning))
+    return Kanon(PsycopgSession(open_connection(dsn), on_step, on_warning, on_notice))
 
 
 class Kanon(Methods):

@@ -14,10 +14,11 @@ from kanon_db.catalog.entries import Publication, Source
 from kanon_db.publications.entities import Entities
 from kanon_db.publications.request import PublishRequest
 from kanon_db.publications.results import Attack, Check, Examination
+from kanon_db.publications.room import Needs, Room
 from kanon_db.publications.staging import Staging
 from kanon_db.session import Session
 from kanon_db.transfer.columns import ColumnType
-from kanon_db.transfer.snapshot import Snapshot
+from kanon_db.transfer.snapshot import Size, Snapshot
 
 Request = TypeVar("Request", bound=PublishRequest)
 
@@ -37,6 +38,8 @@ class Job(Generic[Request]):
         Where the published relations are made.
     snapshot : Snapshot
         The columns that the kind asked for, and that of the entities.
+    room : Room
+        How much memory and disk there is.
     entities : Entities or None
         Whom each record is about, if several can be about the same entity.
     """
@@ -47,6 +50,7 @@ class Job(Generic[Request]):
     types: Mapping[str, ColumnType]
     staging: Staging
     snapshot: Snapshot
+    room: Room
     entities: Entities | None = None
 
     @property
@@ -176,6 +180,15 @@ class Kind(ABC):
     def comparable(self, source: Source) -> Sequence[str]:
         """Name the columns whose types must have an equality and an order."""
         return source.quasi_identifiers
+
+    @abstractmethod
+    def needs(
+        self, request: Any, source: Source, types: Mapping[str, ColumnType], size: Size
+    ) -> Needs:
+        """Forecast what publishing needs, and more of it for more records.
+
+        The figures are measured: ``python -m benchmarks forecast`` compares them.
+        """
 
     @abstractmethod
     def search(self, job: Job[Any]) -> Found:

@@ -17,6 +17,7 @@ from kanon_db.catalog.entries import Publication, published_schema
 from kanon_db.catalog.sources import open_source, require_unchanged
 from kanon_db.errors import VerificationError
 from kanon_db.publications.entities import read_entities
+from kanon_db.publications.forecast import Forecast
 from kanon_db.publications.kind import Job
 from kanon_db.publications.lifecycle import check_name, enter_publication
 from kanon_db.publications.readers import check_readers, warn_of_other_publications
@@ -24,6 +25,7 @@ from kanon_db.publications.registry import kind_of
 from kanon_db.publications.request import PublishRequest
 from kanon_db.publications.results import Check, Published
 from kanon_db.publications.risks import accepted_risks
+from kanon_db.publications.room import Room
 from kanon_db.publications.staging import Staging
 from kanon_db.session import Session, undone
 from kanon_db.transfer.columns import ColumnType, check_comparable
@@ -78,13 +80,18 @@ def _publish(session: Session, request: PublishRequest) -> Published:
     entity = [] if source.entity is None else [source.entity]
     columns = [*kind.columns(source, types), *entity]
     _warn_of_texts(session, [types[column] for column in columns if column not in entity])
-    snapshot = take_snapshot(session, source.relation, columns)
+    room = Room.of(session)
+    forecast = Forecast(kind, request, source, types, room)
+    snapshot = take_snapshot(
+        session, source.relation, columns, most=forecast.begin(session, columns)
+    )
+    forecast.require(snapshot.size())
     require_unchanged(session, source)
     check_comparable(session, source.relation, [*kind.comparable(source), *entity])
     entities = read_entities(snapshot, source, are_counted=kind.counts_entities)
 
     staging = Staging.begin(session, schema)
-    job = Job(session, request, source, types, staging, snapshot, entities)
+    job = Job(session, request, source, types, staging, snapshot, room, entities)
     found = kind.search(job)
     _warn_of_gap(session, found.proof)
     written = kind.write(job, found)

@@ -65,9 +65,14 @@ class PlpySession:
         """Check for a cancel; inside the server, nobody sees the steps."""
         self.heartbeat()
 
+    def tell(self, message: str) -> None:
+        """Send the client a NOTICE."""
+        self.heartbeat()  # a cancel that is pending would come out of the notice, as plpy.Error
+        self._plpy.notice(message)
+
     def warn(self, message: str) -> None:
         """Send the client a WARNING."""
-        self.heartbeat()  # a cancel that is pending would come out of the warning, as plpy.Error
+        self.heartbeat()
         self._plpy.warning(message)
 
 

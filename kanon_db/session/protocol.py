@@ -68,8 +68,11 @@ class Session(Protocol):
     def step(self, name: str) -> None:
         """Say what the operation does next, so that progress can be shown."""
 
+    def tell(self, message: str) -> None:
+        """Tell the caller something worth knowing before the operation goes on."""
+
     def warn(self, message: str) -> None:
-        """Tell the caller something that does not stop the operation."""
+        """Warn the caller of something that does not stop the operation."""
 
 
 class _UndoneError(Exception):

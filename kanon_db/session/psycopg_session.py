@@ -33,10 +33,12 @@ class PsycopgSession:
         connection: psycopg.Connection,
         on_step: Listener | None = None,
         on_warning: Listener | None = None,
+        on_notice: Listener | None = None,
     ) -> None:
         self.connection = connection
         self._on_step = on_step
         self._on_warning = on_warning
+        self._on_notice = on_notice
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -120,6 +122,11 @@ class PsycopgSession:
         """Pass the step's name to the listener."""
         if self._on_step:
             self._on_step(name)
+
+    def tell(self, message: str) -> None:
+        """Pass the message to the listener."""
+        if self._on_notice:
+            self._on_notice(message)
 
     def warn(self, message: str) -> None:
         """Pass the warning to the listener."""

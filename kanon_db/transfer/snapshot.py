@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from typing import Final, Literal
@@ -23,7 +25,25 @@ from kanon_db.transfer.columns import ColumnType, Relation, selected
 from kanon_db.transfer.labels import fixed_labels, label
 
 MAX_RECORDS = 50_000_000
-"""Whole columns go into numpy arrays; at the peak, a record takes about 150 bytes of memory."""
+"""Whole columns go into numpy arrays, whose positions are numbers of 4 bytes."""
+
+_ROW_HEADER: Final = 28
+"""Bytes that a row takes in a table beside its values."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much there is to read.
+
+    Attributes
+    ----------
+    n_records : int
+    width : float
+        Bytes of a row of a table, its header included.
+    """
+
+    n_records: int
+    width: float
 
 
 @dataclass(frozen=True)
@@ -38,6 +58,13 @@ class Snapshot:
     table: str
     record: str
     n_records: int
+
+    def size(self) -> Size:
+        """Return how much was read, as the server has stored it."""
+        row = fetch_one(
+            self.session, "SELECT pg_table_size(to_regclass($1::text)) AS bytes", self.table
+        )
+        return Size(self.n_records, int(row["bytes"]) / self.n_records)
 
     def drop(self) -> None:
         """Remove the copy before the transaction ends."""
@@ -70,35 +97,91 @@ class DistinctValues:
         self.session.fetch(f"DROP TABLE {self.table}")
 
 
-def take_snapshot(session: Session, source: Relation, columns: Sequence[str]) -> Snapshot:
+def expected_size(session: Session, source: Relation, columns: Sequence[str]) -> Size:
+    """Ask the server's planner how much there is to read, without reading it.
+
+    Raises
+    ------
+    PermissionDeniedError
+        As :func:`take_snapshot`.
+    """
+    names = selected(session, source, columns)
+    with _all_rows(session, source):
+        (row,) = session.fetch(
+            f"EXPLAIN (FORMAT JSON) SELECT {names} FROM {source.quoted(session)}"
+        )
+    (plan,) = row.values()
+    (planned,) = json.loads(plan) if isinstance(plan, str) else plan
+    return Size(planned["Plan"]["Plan Rows"], planned["Plan"]["Plan Width"] + _ROW_HEADER)
+
+
+def count_records(session: Session, source: Relation) -> int:
+    """Count the rows of a source.
+
+    Raises
+    ------
+    PermissionDeniedError
+        As :func:`take_snapshot`.
+    """
+    session.step("counting the rows of the source")
+    with _all_rows(session, source):
+        row = fetch_one(session, f"SELECT count(*) AS n FROM {source.quoted(session)}")
+    return int(row["n"])
+
+
+def take_snapshot(
+    session: Session, source: Relation, columns: Sequence[str], most: int = MAX_RECORDS
+) -> Snapshot:
     """Copy the columns of all rows of `source` in one statement.
+
+    Parameters
+    ----------
+    most : int
+        How many rows may be copied.
 
     Raises
     ------
     PermissionDeniedError
         When the role lacks SELECT, or row-level security would hide rows from it.
     InfeasibleError
-        When the source has no rows, or more than :data:`MAX_RECORDS`.
+        When the source has no rows, or more than `most`; no more than one row above is copied.
     """
     session.step("reading the source")
     suffix = secrets.token_hex(8)
     table = session.identifier("pg_temp", f"kanon_snapshot_{suffix}")
     record = session.identifier(f"kanon_record_{suffix}")
     names = selected(session, source, columns)
+    with _all_rows(session, source):
+        session.fetch(
+            f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS"
+            f" SELECT (row_number() OVER ())::int4 - 1 AS {record}, {names}"
+            f" FROM {source.quoted(session)} LIMIT {most + 1}"
+        )
+    n_records = int(fetch_one(session, f"SELECT count(*) AS n FROM {table}")["n"])
+    if n_records > most:
+        raise InfeasibleError(
+            "the source has too many rows",
+            detail=f"{source} has more than {most:,} rows, which is all that may be read",
+            hint="read a part of it, through a view; docs/operation.md says what limits it",
+        )
+    if n_records == 0:
+        raise InfeasibleError("the source has no rows", detail=f"relation {source}")
+    return Snapshot(session, table, record, n_records)
+
+
+@contextmanager
+def _all_rows(session: Session, source: Relation) -> Iterator[None]:
+    """Read a source in the block, whole: refuse where the role may not read all of its rows."""
     # With row_security off a query fails where a policy would silently leave rows out.
     (before,) = session.fetch("SELECT current_setting('row_security') AS value")
     session.fetch("SELECT set_config('row_security', 'off', true)")
     try:
         with session.savepoint():
-            session.fetch(
-                f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS"
-                f" SELECT (row_number() OVER ())::int4 - 1 AS {record}, {names}"
-                f" FROM {source.quoted(session)}"
-            )
+            yield
     except DatabaseError as error:
         if error.sqlstate != INSUFFICIENT_PRIVILEGE:
             raise withheld(error.sqlstate) from None
-        _require_unrestricted(session, table)
+        _require_unrestricted(session)
         raise PermissionDeniedError(
             "not all of the source can be read",
             detail=f"relation {source}",
@@ -106,22 +189,16 @@ def take_snapshot(session: Session, source: Relation, columns: Sequence[str]) ->
             "row-level security policy that applies to the role (be the owner, or have BYPASSRLS)",
         ) from None
     session.fetch("SELECT set_config('row_security', $1::text, true)", before["value"])
-    n_records = int(fetch_one(session, f"SELECT count(*) AS n FROM {table}")["n"])
-    if not 0 < n_records <= MAX_RECORDS:
-        raise InfeasibleError(
-            "the source has too many rows, or none",
-            detail=f"{source} has {n_records} rows; it may have 1 to {MAX_RECORDS}",
-        )
-    return Snapshot(session, table, record, n_records)
 
 
-def _require_unrestricted(session: Session, table: str) -> None:
+def _require_unrestricted(session: Session) -> None:
     """Refuse to run where PostgreSQL allows nobody to create a temporary table."""
     (may,) = session.fetch("SELECT has_database_privilege(current_database(), 'TEMP') AS create")
     if not may["create"]:
         return
     try:
         with session.savepoint():
+            table = session.identifier("pg_temp", f"kanon_none_{secrets.token_hex(8)}")
             session.fetch(f"CREATE TEMPORARY TABLE {table} () ON COMMIT DROP")
     except DatabaseError as error:
         if error.sqlstate == INSUFFICIENT_PRIVILEGE:

@@ -250,9 +250,11 @@ CALLS: dict[str, Call] = {
 }
 
 
+@pytest.mark.pitfall(10)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("call", CALLS)
 def test_refusals(parties: Parties, publishers: Publishers, way: str, call: str) -> None:
+    """Each way to fail, both ways in: neither the error nor the server's log has a value."""
     with hearing(parties, publishers[way]) as heard:
         CALLS[call](WAYS[way](publishers[way]))
     silent(heard)
@@ -282,6 +284,7 @@ def constraints(parties: Parties) -> None:
         fetch(parties.publisher, statement)
 
 
+@pytest.mark.pitfall(10)
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_errors_of_statements(parties: Parties, constraints: None, statement: str) -> None:
     """Whatever statement fails, a session says no more than where and of which kind."""
@@ -291,8 +294,10 @@ def test_errors_of_statements(parties: Parties, constraints: None, statement: st
     silent(heard)
 
 
+@pytest.mark.pitfall(10)
 @pytest.mark.parametrize("way", WAYS)
 def test_success(parties: Parties, publishers: Publishers, way: str) -> None:
+    """What is published, verified, measured and attacked without error says no value, either."""
     kanon = WAYS[way](publishers[way])
     with hearing(parties, publishers[way], fails=False) as heard:
         kanon.publish("data.people", "new", privacy=TWO)
@@ -345,11 +350,13 @@ TAMPERINGS = {
 }
 
 
+@pytest.mark.pitfall(10)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("tampering", TAMPERINGS)
 def test_failed_verification(
     parties: Parties, publishers: Publishers, way: str, tampering: str
 ) -> None:
+    """Relations that somebody changed before they were verified are refused without a value."""
     fetch(
         parties.admin,
         "CREATE OR REPLACE FUNCTION public.tamper() RETURNS event_trigger LANGUAGE plpgsql AS"
@@ -382,6 +389,7 @@ def test_unreadable_description(parties: Parties) -> None:
         silent(heard)
 
 
+@pytest.mark.pitfall(10)
 @pytest.mark.parametrize("query", [
     f"SELECT COUNT(*) FROM live WHERE sick = {CANARY}",
     f"SELECT COUNT(*) FROM live WHERE age = '{CANARY}'",
@@ -430,6 +438,7 @@ def test_files(parties: Parties, file: str, tmp_path: Path) -> None:
     silent(heard)
 
 
+@pytest.mark.pitfall(10)
 @pytest.mark.parametrize("way", WAYS)
 def test_cancel(parties: Parties, publishers: Publishers, way: str) -> None:
     """A cancel while the rows are read, waiting inside a function that holds one of them."""

@@ -103,8 +103,10 @@ LATER_PLANTED = {
 }
 
 
+@pytest.mark.pitfall(4)
 @pytest.mark.parametrize("planted", PLANTED)
 def test_foreign_schema(dsn: str, admin: Connection, stranger: Connection, planted: str) -> None:
+    """A schema that somebody else made is not taken over, and nothing in it is run."""
     for statement in PLANTED[planted]:
         fetch(stranger, statement)
     before = foreign_objects(admin)
@@ -119,10 +121,12 @@ def test_foreign_schema(dsn: str, admin: Connection, stranger: Connection, plant
     assert fetch(admin, "SELECT FROM pg_language WHERE lanname = 'plpython3u'") == []
 
 
+@pytest.mark.pitfall(4)
 @pytest.mark.parametrize("planted", LATER_PLANTED)
 def test_foreign_objects_in_a_trusted_schema(
     dsn: str, admin: Connection, stranger: Connection, planted: str
 ) -> None:
+    """Functions, tables and types of others in an administrator's schema are not taken over."""
     for schema in ("kanon", "published"):
         fetch(admin, f"CREATE SCHEMA {schema}")
         fetch(admin, f"GRANT USAGE, CREATE ON SCHEMA {schema} TO {stranger.info.user}")
@@ -132,6 +136,7 @@ def test_foreign_objects_in_a_trusted_schema(
         install(dsn)
 
 
+@pytest.mark.pitfall(4)
 def test_foreign_function_in_an_installation(
     dsn: str, admin: Connection, stranger: Connection
 ) -> None:
@@ -149,6 +154,7 @@ def test_empty_schemas_are_used(dsn: str, admin: Connection) -> None:
     assert foreign_objects(admin) == []
 
 
+@pytest.mark.pitfall(4)
 def test_objects_in_public(dsn: str, admin: Connection, stranger: Connection) -> None:
     """Whatever lies in public, the installation neither runs nor adopts it."""
     for signature in ("current_setting(text)", "to_regclass(text)", "setting()", "version()"):
@@ -168,6 +174,7 @@ def test_objects_in_public(dsn: str, admin: Connection, stranger: Connection) ->
     assert value(admin, "SELECT value FROM kanon.setting WHERE name = 'published_schema'")
 
 
+@pytest.mark.pitfall(5)
 def test_powerful_role(dsn: str, installed_dsn: str, admin: Connection) -> None:
     """A superuser under the name of ours would make every publisher a superuser."""
     for power in ("SUPERUSER", "BYPASSRLS", "CREATEROLE"):

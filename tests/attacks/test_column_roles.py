@@ -53,6 +53,7 @@ def register(parties: Parties, **given: object) -> None:
     Functions(parties.publisher).register("data.visits", ["age", "sex"], "sick", **given)
 
 
+@pytest.mark.pitfall(24)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_column_without_a_role_is_published_by_no_kind(parties: Parties, kind: str) -> None:
     """A note on a patient was in clear in every publication of rows."""
@@ -82,6 +83,7 @@ def test_an_insensitive_column_keeps_its_role_while_it_is_published(parties: Par
     register(parties, insensitive=["ward"])
 
 
+@pytest.mark.pitfall(15)
 @pytest.mark.parametrize("call", ["generalize", "suppress"])
 def test_one_patient_with_k_rows_is_not_k_people(parties: Parties, call: str) -> None:
     """The five rows of one patient made a class of their own, which names the only disease."""
@@ -145,10 +147,12 @@ def people_of_classes(parties: Parties) -> int:
     return min(map(len, classes.values()))
 
 
+@pytest.mark.pitfall(15)
 @pytest.mark.parametrize("kind", ["buckets", "freeform"])
 def test_kinds_that_count_records_refuse_several_of_one_patient(
     parties: Parties, kind: str
 ) -> None:
+    """Buckets and freeform rows refuse a table in which somebody has several records."""
     register(parties, entity="patient")
     package = Package(parties.publisher).kanon
     with pytest.raises(InvalidParameterError, match="several records are about") as refused:
@@ -162,6 +166,7 @@ def test_kinds_that_count_records_refuse_several_of_one_patient(
     kanon.call(f"publish_{kind}", "data.once", "p", **ASKED.get(kind, {"k": 5}))
 
 
+@pytest.mark.pitfall(15)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_record_of_nobody_is_refused(parties: Parties, kind: str) -> None:
     """Rows whose patient is not known may all be one patient's."""

@@ -191,6 +191,7 @@ USED = {
 OPERATORS = ["?", "->", "->>"]
 
 
+@pytest.mark.pitfall(2)
 def test_look_alikes_of_what_the_functions_use(
     parties: Parties, connect_as: Callable[[str, str], Connection]
 ) -> None:

@@ -43,10 +43,12 @@ def bench(server: Server) -> Callable[[str], Bench]:
     return of
 
 
+@pytest.mark.pitfall(18)
 @pytest.mark.parametrize(("way", "fault", "replaces", "seed"), CASES)
 def test_nothing_is_left(
     server: Server, bench: Callable[[str], Bench], way: str, fault: Fault, replaces: bool, seed: int
 ) -> None:
+    """Killed, cancelled or out of disk at a random moment: no relation, lock or file is left."""
     if fault.needs_disk and server.disk is None:
         pytest.skip("only root may mount a small file system")
     fraction = np.random.default_rng(seed).random()

@@ -130,6 +130,7 @@ def reader(parties: Parties, hostile: str) -> Iterator[str]:
     fetch(parties.admin, f"DROP ROLE {role}")
 
 
+@pytest.mark.pitfall(3)
 def test_hostile_names(
     parties: Parties,
     hostile: str,
@@ -215,6 +216,7 @@ def publish_rows(
         kanon.drop(name)
 
 
+@pytest.mark.pitfall(3)
 def test_hostile_names_of_rows(parties: Parties, hostile: str, table: str, reader: str) -> None:
     """As a quasi-identifier's name, in rules, weights and constraints, and a publication's."""
     kanon = Package(parties.publisher)
@@ -305,6 +307,7 @@ def test_hostile_name_of_no_column(
         way(parties.publisher).register("data.plain", **given)
 
 
+@pytest.mark.pitfall(3)
 @pytest.mark.parametrize("argument", ["method", "assignment", "readers"])
 def test_hostile_argument(
     parties: Parties,
@@ -312,6 +315,7 @@ def test_hostile_argument(
     argument: str,
     way: Callable[[Connection], Functions | Package],
 ) -> None:
+    """As a method, an assignment, and a reader."""
     fetch(parties.publisher, "CREATE TABLE IF NOT EXISTS data.plain (a int, b int)")
     kanon = way(parties.publisher)
     kanon.register("data.plain", ["a"], "b")
@@ -321,6 +325,7 @@ def test_hostile_argument(
     assert kanon.publications() == []
 
 
+@pytest.mark.pitfall(3)
 def test_hostile_name_of_no_relation(parties: Parties, hostile: str) -> None:
     """The name of a source is SQL text: what is not quoted there is refused, and not run."""
     with pytest.raises((KanonError, psycopg.errors.DatabaseError)):
@@ -342,6 +347,7 @@ def test_impossible_names(parties: Parties, name: str) -> None:
             Functions(parties.publisher).publish("data.plain", name, privacy='{"l": 2}')
 
 
+@pytest.mark.pitfall(3)
 def test_hostile_csv(parties: Parties, hostile: str, tmp_path: Path) -> None:
     """Header, values and table of a CSV file named alike."""
     field = '"' + hostile.replace('"', '""') + '"'
@@ -368,6 +374,7 @@ def test_hostile_table_of_a_csv(parties: Parties, hostile: str, tmp_path: Path) 
     assert value(parties.admin, "SELECT count(*) FROM pg_class") == before
 
 
+@pytest.mark.pitfall(3)
 def test_hostile_database_and_schema(cluster_dsn: str) -> None:
     """Installing in a database, and into a schema, of hostile names."""
     database, schema = 'x"; DROP TABLE canary; -- $$ %s {}', "s\"; DROP TABLE canary; -- '"

@@ -66,7 +66,9 @@ def suppress(parties: Parties, **given: Any) -> dict[str, Any]:
     return Functions(parties.publisher).suppress("data.people", "p", k=3, **given)
 
 
+@pytest.mark.pitfall(28)
 def test_values_of_left_over_records_are_not_published(parties: Parties) -> None:
+    """Someone who repeats the algorithm knows who they are, and finds none of their values."""
     guarantee = suppress(parties)["guarantee"]
     assert found_by_algorithm(parties, "p", 3) == {60: set(), 61: set()}
     assert not fetch(parties.analyst, "SELECT FROM published.p WHERE sick IN ('rare', 'seldom')")
@@ -76,14 +78,18 @@ def test_values_of_left_over_records_are_not_published(parties: Parties) -> None
     assert (line[1], line[2]) == ("62 records, 2 left out", "60 published")
 
 
+@pytest.mark.pitfall(28)
 def test_left_over_records_that_join_are_k_alike(parties: Parties) -> None:
+    """With `join`, every row looks like at least k, and everybody is published."""
     suppress(parties, options='{"left_over": "join"}')
     sizes = fetch(parties.analyst, "SELECT count(*) FROM published.p GROUP BY age, sex, pattern")
     assert min(size for (size,) in sizes) >= 3
     assert sum(size for (size,) in sizes) == len(PEOPLE)
 
 
+@pytest.mark.pitfall(28)
 def test_left_over_records_are_a_risk_that_must_be_accepted(parties: Parties) -> None:
+    """With `publish`, they are refused until the risk is accepted by name, and named then."""
     options = '{"left_over": "publish"}'
     assert sqlstate_of(lambda: suppress(parties, options=options)) == RiskError.sqlstate
     with pytest.raises(RiskError, match="left_over_records") as refused:
@@ -101,6 +107,7 @@ def test_left_over_records_are_a_risk_that_must_be_accepted(parties: Parties) ->
     assert REASON in line[2]
 
 
+@pytest.mark.pitfall(28)
 def test_the_risk_is_taken_by_asking_whether_or_not_any_are_left(parties: Parties) -> None:
     """Else a refusal, or its absence, would depend on the data."""
     publish = lambda **given: Functions(parties.publisher).suppress(
@@ -110,7 +117,9 @@ def test_the_risk_is_taken_by_asking_whether_or_not_any_are_left(parties: Partie
     publish(accept=f'{{"left_over_records": "{REASON}"}}')
 
 
+@pytest.mark.pitfall(22)
 def test_readers_do_not_see_metrics_of_records_that_are_left_out(parties: Parties) -> None:
+    """A loss that includes them is shown to the publisher only."""
     metrics = suppress(parties)["metrics"]
     seen = Functions(parties.analyst).metrics("p")
     assert metrics.keys() - seen.keys() == {"usefulness_loss"}

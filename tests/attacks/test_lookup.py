@@ -75,6 +75,7 @@ def way(request: pytest.FixtureRequest) -> Iterator[str]:
     return str(request.param)
 
 
+@pytest.mark.pitfall(5)
 def test_policies_run_as_the_caller(parties: Parties, way: str) -> None:
     """A policy of the table's owner sees the caller, as in the caller's own SELECT."""
     before = value(parties.analyst, "SELECT current_user")
@@ -84,6 +85,7 @@ def test_policies_run_as_the_caller(parties: Parties, way: str) -> None:
     assert path == "pg_catalog, pg_temp"
 
 
+@pytest.mark.pitfall(10)
 def test_errors_of_policies_are_withheld(parties: Parties, way: str) -> None:
     with pytest.raises((KanonError, psycopg.Error)) as refused:
         WAYS[way](parties.analyst).estimate(QUERY.format("failing"))
@@ -95,6 +97,7 @@ def test_views_are_no_lookup_tables(parties: Parties, way: str) -> None:
     assert sqlstate_of(lambda: WAYS[way](parties.analyst).estimate(QUERY.format("view"))) == "0A000"
 
 
+@pytest.mark.pitfall(6)
 def test_checks_of_domains_do_not_run(parties: Parties, way: str) -> None:
     fetch(parties.analyst, "SELECT set_config('evil.who', 'nobody', false)")
     assert WAYS[way](parties.analyst).estimate(QUERY.format("in_domain"))[0] == 50
@@ -106,6 +109,7 @@ def test_columns_of_other_types_are_not_offered(parties: Parties, way: str) -> N
     assert sqlstate_of(call) == "0A000"
 
 
+@pytest.mark.pitfall(6)
 def test_operators_are_the_servers(parties: Parties, way: str) -> None:
     """An operator of the stranger's, first on the caller's path, joins nothing."""
     fetch(parties.analyst, "SET search_path = evil, pg_catalog")

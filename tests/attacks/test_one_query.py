@@ -93,6 +93,7 @@ def test_a_list_of_constants_compares_as_in(parties: Parties, condition: str, ot
     assert estimated == (exact, 0, exact, exact)
 
 
+@pytest.mark.pitfall(25)
 def test_fourteen_thousand_constants_are_one_array(parties: Parties) -> None:
     """Each of them once copied the array of all: 3.6 GB."""
     listed = ", ".join(map(str, range(14_000)))
@@ -119,6 +120,7 @@ def test_fourteen_thousand_constants_beside_ranges(parties: Parties) -> None:
         assert Functions(parties.analyst).estimate(query) == pytest.approx(expected, abs=1e-3)
 
 
+@pytest.mark.pitfall(25)
 @pytest.mark.parametrize(
     ("pair", "n"), [("age <> {0} OR region <> 'x{0}'", 400), ("size > {0} OR age = {0}", 30)]
 )
@@ -155,6 +157,7 @@ def test_more_pairs_of_conditions_on_cells_are_refused(parties: Parties, pair: s
 # -- texts ------------------------------------------------------------------------------------
 
 
+@pytest.mark.pitfall(25)
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -194,7 +197,10 @@ def test_more_aggregates_than_statements_may_run_are_refused(parties: Parties) -
             answers(parties.analyst, query)
 
 
+@pytest.mark.pitfall(25)
 def test_parsing_hears_a_cancel() -> None:
+    """Reading a text can be cancelled at any of its steps."""
+
     class CancelledError(Exception):
         pass
 
@@ -210,12 +216,14 @@ def test_parsing_hears_a_cancel() -> None:
             parse_query("SELECT COUNT(*) FROM t WHERE a = 1", heartbeat=heartbeat)
 
 
+@pytest.mark.pitfall(25)
 @pytest.mark.parametrize(
     "query",
     [f"{COUNT} age IN ({', '.join(map(str, range(15_000)))})", GROUPED, SUMMED, ONE_SIDED],
     ids=["list", "groups", "sums", "one side"],
 )
 def test_a_query_hears_its_timeout(parties: Parties, query: str) -> None:
+    """Lists, groups and sums end with `statement_timeout`."""
     with parties.analyst.transaction(force_rollback=True):
         fetch(parties.analyst, "SET LOCAL statement_timeout = 5")
         with pytest.raises(psycopg.errors.QueryCanceled):
@@ -244,6 +252,7 @@ def test_groups_beyond_the_memory_are_counted_by_the_statement(
         assert numbers == pytest.approx(wanted[key], abs=1e-6)
 
 
+@pytest.mark.pitfall(25)
 @pytest.mark.usefixtures("little_memory")
 @pytest.mark.parametrize(
     ("query", "function"),
@@ -257,6 +266,7 @@ def test_groups_beyond_the_memory_are_counted_by_the_statement(
 def test_more_groups_than_the_memory_holds_are_refused(
     parties: Parties, query: str, function: str
 ) -> None:
+    """Whatever asks for them, with a hint."""
     with pytest.raises(psycopg.errors.FeatureNotSupported, match="more groups") as refused:
         fetch(parties.analyst, f"SELECT * FROM kanon.{function}($1)", query)
     assert refused.value.diag.message_hint

@@ -82,8 +82,10 @@ def test_rights_on_the_columns_suffice(published: Parties, other: Connection, wa
     fetch(published.publisher, f"REVOKE USAGE ON SCHEMA data FROM {other.info.user}")
 
 
+@pytest.mark.pitfall(26)
 @pytest.mark.parametrize("way", WAYS)
 def test_drop_and_replace(published: Parties, other: Connection, way: str) -> None:
+    """Another's publication is neither dropped nor replaced."""
     kanon = WAYS[way](other)
     create_table(other, f"pg_temp.mine_{way}", "age int, sick int", [])
     refused(lambda: kanon.drop("people"))
@@ -97,6 +99,7 @@ def test_drop_and_replace(published: Parties, other: Connection, way: str) -> No
     assert owner.publications() == ["people"]
 
 
+@pytest.mark.pitfall(26)
 @pytest.mark.parametrize("way", WAYS)
 def test_registered_by_another(published: Parties, other: Connection, way: str) -> None:
     """A description stays its author's, even where another may read the source."""
@@ -192,6 +195,7 @@ PARAMETERS: dict[str, dict[str, object]] = {
 }
 
 
+@pytest.mark.pitfall(6, 26)
 @pytest.mark.parametrize("place", [*LAYOUTS, *PARAMETERS])
 def test_planted_entry(planted: Callable[..., None], published: Parties, place: str) -> None:
     """SQL in an entry is never run, not even for an administrator who verifies it."""

@@ -79,6 +79,7 @@ ATTACHED = {
 }
 
 
+@pytest.mark.pitfall(21)
 @pytest.mark.parametrize("relation", ["published.people_qit", "published.rows_row"])
 @pytest.mark.parametrize("what", ATTACHED)
 def test_21_nothing_can_be_attached(
@@ -109,6 +110,7 @@ def published_state(parties: Parties) -> list[tuple[object, ...]]:
     )
 
 
+@pytest.mark.pitfall(26)
 @pytest.mark.parametrize(
     "statement",
     [
@@ -135,6 +137,7 @@ def published_state(parties: Parties) -> list[tuple[object, ...]]:
     ],
 )
 def test_26_publishers_write_nothing_else(published: Parties, statement: str) -> None:
+    """No statement makes a publisher the owner of a publication, an entry or a function."""
     fetch(published.publisher, "CREATE OR REPLACE VIEW data.desk AS SELECT 1 AS task")
     functions = {
         "{run}": "kanon.run_errand()", "{last}": "suppress_redundant_updates_trigger()",
@@ -144,6 +147,7 @@ def test_26_publishers_write_nothing_else(published: Parties, statement: str) ->
     assert in_savepoint(published.publisher, statement) in (DENIED, "55000")
 
 
+@pytest.mark.pitfall(29)
 @pytest.mark.parametrize("table", ["publication", "source", "setting", "errand"])
 def test_29_nobody_else_locks_the_catalog(published: Parties, table: str) -> None:
     """What publishers can lock does not keep others from publishing."""
@@ -158,6 +162,7 @@ def test_29_nobody_else_locks_the_catalog(published: Parties, table: str) -> Non
         assert in_savepoint(published.publisher, locking) in (DENIED, "0A000")
 
 
+@pytest.mark.pitfall(29)
 def test_29_advisory_locks_block_nothing(published: Parties) -> None:
     """No key of an advisory lock that a stranger may hold matters."""
     advisory = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
@@ -228,6 +233,7 @@ def stranger(
         yield connection
 
 
+@pytest.mark.pitfall(21)
 @pytest.mark.parametrize(
     "column",
     [
@@ -259,7 +265,9 @@ def test_21_no_type_of_others(undone: Parties, column: dict[str, str]) -> None:
 HOSTILE = 'a" int); DROP TABLE published.people_qit; --'
 
 
+@pytest.mark.pitfall(3)
 def test_3_names_are_quoted(undone: Parties) -> None:
+    """What is asked of the owner of publications: names in it are quoted, or refused."""
     before = published_state(undone)
     prefix = staged(undone.publisher, name=HOSTILE[:60])
     columns = fetch(
@@ -285,6 +293,7 @@ def test_3_names_are_quoted(undone: Parties) -> None:
     assert [row for row in published_state(undone) if not str(row[0]).startswith(prefix)] == before
 
 
+@pytest.mark.pitfall(26)
 def test_26_entries_are_about_what_was_staged(
     published: Parties, stranger: Connection, undone: Parties
 ) -> None:
@@ -310,7 +319,9 @@ def test_26_entries_are_about_what_was_staged(
     assert sqlstate_of(keep) == DENIED
 
 
+@pytest.mark.pitfall(26)
 def test_26_a_description_needs_rights(published: Parties, stranger: Connection) -> None:
+    """A table is described by those who may read it, and not after its owner did."""
     relation = value(published.admin, "SELECT 'data.people'::regclass::oid::text")
     given = {
         "relation": relation, "quasi_identifiers": ["age"], "sensitive": "sick", "identifiers": [],
@@ -323,6 +334,7 @@ def test_26_a_description_needs_rights(published: Parties, stranger: Connection)
     fetch(published.publisher, f"REVOKE ALL ON data.people FROM {stranger.info.user}")
 
 
+@pytest.mark.pitfall(26)
 def test_26_a_strangers_description_is_not_trusted(
     published: Parties, stranger: Connection
 ) -> None:
@@ -343,6 +355,7 @@ def test_26_a_strangers_description_is_not_trusted(
     Functions(stranger).drop("described")
 
 
+@pytest.mark.pitfall(26)
 def test_26_a_drop_touches_nothing_else(published: Parties) -> None:
     """A relation that an entry names, and that is another publication by now, stays."""
     kanon = Functions(published.publisher)
@@ -374,6 +387,7 @@ def hostile(published: Parties, spied: Callable[[], bool]) -> Iterator[str]:
     fetch(published.publisher, "DROP TABLE data.hostile CASCADE")
 
 
+@pytest.mark.pitfall(21)
 @pytest.mark.parametrize("shape", ["{0}", "public.of_admins", "public.parent"])
 def test_21_a_superuser_reads_nothing_of_others(
     published: Parties, spied: Callable[[], bool], hostile: str, shape: str
@@ -413,6 +427,7 @@ def test_21_a_superuser_reads_nothing_of_others(
         fetch(published.admin, "DROP TABLE public.parent")
 
 
+@pytest.mark.pitfall(31)
 def test_26_roles_go_by_identity(
     published: Parties,
     connect_as: Callable[[str, str], Connection],

@@ -81,6 +81,7 @@ def test_weakened_files_are_not(old: str, new: str, code: str | None) -> None:
     assert code in found if code else found == ""
 
 
+@pytest.mark.pitfall(4)
 def test_what_an_installation_runs(cluster_dsn: str, new_database: Callable[..., str]) -> None:
     """Every statement, from the server's log: first of an installation, then of an upgrade."""
     dsn = new_database(installed=False)

@@ -32,9 +32,11 @@ def become(
         yield connection, lambda role: connection.execute(f"{request.param} {role}".encode())
 
 
+@pytest.mark.pitfall(17)
 def test_each_user_sees_what_is_theirs(
     published: dict[str, str], become: tuple[Connection, Callable[[str], object]]
 ) -> None:
+    """Two readers in turn in one backend see their own publications, also when plans are warm."""
     connection, as_role = become
     kanon = Functions(connection)
     for _ in range(3):  # plans and modules are warm from the second round on
@@ -55,11 +57,13 @@ def test_each_user_sees_what_is_theirs(
                     call()
 
 
+@pytest.mark.pitfall(17)
 def test_rights_of_the_user_before_are_gone(
     parties: Parties,
     published: dict[str, str],
     become: tuple[Connection, Callable[[str], object]],
 ) -> None:
+    """After a publisher, an analyst in the same backend can neither publish nor read the source."""
     connection, as_role = become
     kanon = Functions(connection)
     as_role(parties.publisher.info.user)
@@ -76,6 +80,7 @@ def test_rights_of_the_user_before_are_gone(
     kanon.drop("third")
 
 
+@pytest.mark.pitfall(17)
 def test_settings_are_put_back(
     parties: Parties, become: tuple[Connection, Callable[[str], object]]
 ) -> None:
@@ -96,6 +101,7 @@ def test_settings_are_put_back(
     fetch(connection, "CREATE TEMPORARY TABLE kanon_snapshot (a int)")
 
 
+@pytest.mark.pitfall(17)
 def test_nothing_stays_behind(
     parties: Parties, become: tuple[Connection, Callable[[str], object]]
 ) -> None:
@@ -115,3 +121,58 @@ def test_nothing_stays_behind(
     )
     assert value(parties.admin, temporary) == 0
     Functions(connection).drop("sixth")
+
+
+CANARY = "canary of the pool"
+
+LOOK_AROUND = """
+CREATE FUNCTION pg_temp.look_around(backwards text) RETURNS text[] LANGUAGE plpython3u AS $$
+import gc
+gc.collect()
+canary = "".join(reversed(backwards))
+return [
+    f"{type(part).__name__} in {type(holder).__name__}"
+    for holder in gc.get_objects() for part in gc.get_referents(holder)
+    if part is not canary and (
+        isinstance(part, str) and canary in part
+        or isinstance(part, (bytes, bytearray)) and canary.encode() in part
+    )
+]
+$$
+"""
+
+
+@pytest.mark.pitfall(17)
+def test_the_interpreter_forgets_what_it_has_read(parties: Parties) -> None:
+    """Modules of Python live as long as the backend: none of their objects keeps a value.
+
+    Not even a superuser who looks through the interpreter finds one of the user before. (PL/Python
+    itself keeps the arguments of each function's last call, where no SQL reaches them.)
+    """
+    rows = [(i % 30, f"{CANARY} {i % 5}") for i in range(300)]
+    create_table(parties.publisher, "data.pooled", "age int, sick text", rows)
+    with psycopg.connect(parties.dsn, autocommit=True) as connection:
+        kanon = Functions(connection)
+        fetch(connection, f"SET SESSION AUTHORIZATION {parties.publisher.info.user}")
+        kanon.register("data.pooled", ["age"], "sick")
+        kanon.publish("data.pooled", "pooled", privacy='{"l": 2}')
+        kanon.suppress("data.pooled", "rows", k=2)
+        assert kanon.attack("pooled")
+        assert kanon.evaluate("pooled", queries=2)
+        with pytest.raises(psycopg.DatabaseError):
+            kanon.publish("data.pooled", "refused", privacy='{"l": 20}')
+        fetch(connection, f"SET SESSION AUTHORIZATION {parties.analyst.info.user}")
+        for name in ("pooled", "rows"):
+            query = f"SELECT sick, COUNT(*) FROM {name} GROUP BY sick"
+            found = fetch(connection, "SELECT * FROM kanon.estimate_counts($1::text)", query)
+            assert CANARY in str(found)
+        fetch(connection, "RESET SESSION AUTHORIZATION")
+        fetch(connection, "DISCARD ALL")
+        fetch(connection, LOOK_AROUND)
+        look = "SELECT pg_temp.look_around($1::text)"
+        assert value(connection, look, CANARY[::-1]) == []
+        # What is there, is found.
+        fetch(connection, f"DO LANGUAGE plpython3u $$GD['kept'] = ['{CANARY}']$$")
+        assert "str in list" in value(connection, look, CANARY[::-1])
+    for name in ("pooled", "rows"):
+        Functions(parties.publisher).drop(name)

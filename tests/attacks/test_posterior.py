@@ -109,6 +109,7 @@ def test_every_declared_assignment_is_examined() -> None:
     assert sorted(ASSIGNMENTS) == sorted(declared("buckets", "assignment"))
 
 
+@pytest.mark.pitfall(14)
 @pytest.mark.parametrize(("name", "method"), ENUMERATED)
 def test_random_buckets_tell_no_more_than_their_shares(name: str, method: str) -> None:
     """Exactly: not even in one publication of many, for one person of many."""
@@ -120,11 +121,13 @@ def test_random_buckets_tell_no_more_than_their_shares(name: str, method: str) -
             assert posterior == [share_of(published, whom, histogram) for whom in people]
 
 
+@pytest.mark.pitfall(14)
 @pytest.mark.parametrize("assignment", TRANSPARENT)
 @pytest.mark.parametrize(("name", "method"), BUCKETS)
 def test_transparent_buckets_keep_the_bound_for_who_knows_the_method(
     assignment: str, name: str, method: str
 ) -> None:
+    """Someone runs it on all tables with the same counts: no value is likelier than f'."""
     people, histogram, thresholds = CASES[name]
     publish = in_buckets(people, thresholds, ASSIGNMENTS[assignment], method)
     n_runs = N_RUNS // 4 if assignment == "cells" else N_RUNS  # each is a search of its own
@@ -231,6 +234,7 @@ def histograms(n: int) -> list[tuple[int, ...]]:
     return [(1,) * n, (1, n - 1), (2, n - 2)]
 
 
+@pytest.mark.pitfall(14)
 @SMALL
 @pytest.mark.parametrize("method", GENERALIZED)
 def test_generalized_rows_tell_no_more_than_the_shares_of_their_classes(

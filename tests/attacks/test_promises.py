@@ -49,7 +49,9 @@ def local(parties: Parties, **given: Any) -> dict[str, Any]:
     )
 
 
+@pytest.mark.pitfall(20)
 def test_minimality_of_local_buckets_is_a_risk_that_must_be_accepted(parties: Parties) -> None:
+    """`local` is refused, with what it does not cover, until the risk is accepted by name."""
     assert sqlstate_of(lambda: local(parties)) == RISK
     assert sqlstate_of(lambda: local(parties, dry_run=True)) == RISK
     with pytest.raises(RiskError, match="uninformed_reader") as refused:
@@ -100,11 +102,13 @@ def test_risks_are_accepted_by_name_with_a_reason(parties: Parties, accept: str)
     assert sqlstate_of(lambda: local(parties, accept=accept)) == INVALID
 
 
+@pytest.mark.pitfall(32)
 @pytest.mark.parametrize(
     "privacy",
     ['{"l": 1}', '{"default": 1}', '{"theta": 50}', '{"theta": 0, "base": 1}', '{"l": "1"}'],
 )
 def test_thresholds_that_bind_no_value_are_refused(parties: Parties, privacy: str) -> None:
+    """Of buckets: `l` of 1, thresholds of 1 for every value."""
     publish = lambda **given: Functions(parties.publisher).publish(
         "data.people", "p", privacy=privacy, **given
     )
@@ -112,12 +116,14 @@ def test_thresholds_that_bind_no_value_are_refused(parties: Parties, privacy: st
     assert sqlstate_of(lambda: publish(dry_run=True)) == INVALID
 
 
+@pytest.mark.pitfall(32)
 @pytest.mark.parametrize(
     "constraints",
     ['{"l": 1}', '{"entropy_l": 1}', '{"t": 1}', '{"default": 1}', '{"theta": 50}',
      '{"l": 2, "default": 1}'],
 )  # fmt: skip
 def test_constraints_that_bind_no_value_are_refused(parties: Parties, constraints: str) -> None:
+    """Of generalized rows: `l` of 1, a distance of 1, thresholds of 1 for every value."""
     publish = lambda **given: Functions(parties.publisher).generalize(
         "data.people", "p", k=3, constraints=constraints, options='{"time_limit": 1}', **given
     )
@@ -125,12 +131,15 @@ def test_constraints_that_bind_no_value_are_refused(parties: Parties, constraint
     assert sqlstate_of(lambda: publish(dry_run=True)) == INVALID
 
 
+@pytest.mark.pitfall(32)
 @pytest.mark.parametrize("call", ["generalize", "freeform", "suppress"])
 def test_a_k_of_one_is_refused(parties: Parties, call: str) -> None:
+    """By every kind that has a k."""
     publish = getattr(Functions(parties.publisher), call)
     assert sqlstate_of(lambda: publish("data.people", "p", k=1)) == INVALID
 
 
+@pytest.mark.pitfall(32)
 def test_certain_people_are_counted_and_said(parties: Parties) -> None:
     """With theta 8 the most frequent value has a threshold of 1, and fills whole buckets."""
     heard: list[str] = []
@@ -159,6 +168,7 @@ def test_certain_people_are_counted_and_said(parties: Parties) -> None:
     assert line[2] == f"{certain} people"
 
 
+@pytest.mark.pitfall(24)
 @pytest.mark.parametrize(
     "change",
     ["ADD ssn text", "RENAME name TO full_name", "DROP name"],
@@ -188,6 +198,7 @@ def test_columns_that_changed_since_registration_are_not_published(
         fetch(parties.admin, "DROP TABLE data.changing")
 
 
+@pytest.mark.pitfall(24)
 def test_columns_that_swapped_their_names_are_not_published(parties: Parties) -> None:
     """The identifier would be published under the other's name."""
     kanon = Functions(parties.publisher)
@@ -250,7 +261,9 @@ def test_new_columns_can_be_identifiers_while_there_are_publications(parties: Pa
         fetch(parties.admin, "DROP TABLE data.growing")
 
 
+@pytest.mark.pitfall(22)
 def test_other_publishers_do_not_read_metrics_of_the_source(parties: Parties) -> None:
+    """Publishers cannot read the catalog's column of metrics that were measured from the source."""
     Functions(parties.publisher).generalize("data.people", "p", k=5, options='{"time_limit": 1}')
     select = "SELECT source_metrics FROM kanon.publication"
     assert sqlstate_of(lambda: fetch(parties.publisher, select)) == "42501"
@@ -280,6 +293,7 @@ def test_a_refusal_does_not_advise_what_is_refused(parties: Parties) -> None:
     publish({"l": advised[1]})
 
 
+@pytest.mark.pitfall(22)
 def test_metrics_of_the_source_are_the_publishers(parties: Parties) -> None:
     """Loss by column gives away a value that is left out: readers see what they could measure."""
     published = Functions(parties.publisher).generalize(

@@ -124,9 +124,11 @@ def relations_in(plan: Any) -> set[str]:
     return found
 
 
+@pytest.mark.pitfall(8)
 @pytest.mark.parametrize("suffix", ["", "_qit", "_sat", "_bit"])
 @pytest.mark.parametrize("condition", ["", " WHERE sick = 'disease 1'", " WHERE sick IS NULL"])
 def test_explain_reads_published_relations(published: Parties, suffix: str, condition: str) -> None:
+    """EXPLAIN ANALYZE of published tables, with conditions, reads nothing else."""
     if suffix == "_qit" and condition:
         condition = " WHERE age > 30"
     statement = f"SELECT * FROM published.people{suffix}{condition}"
@@ -135,17 +137,64 @@ def test_explain_reads_published_relations(published: Parties, suffix: str, cond
     assert {name.rsplit("_", 1)[0] for name in relations_in(plan)} == {"published.people"}
 
 
+@pytest.mark.pitfall(8)
 @pytest.mark.parametrize(
     "condition",
     ["age > 30", "sick = 'disease 1'", "age > 30 AND sick <> 'disease 1'", "sex IN ('m')"],
 )
 def test_explain_of_a_rewritten_query(published: Parties, condition: str) -> None:
+    """EXPLAIN ANALYZE of what an estimate counts reads the published tables."""
     query = f"SELECT COUNT(*) FROM people WHERE {condition}"
     rewritten = Functions(published.analyst).rewrite(query)
     plan = value(published.analyst, f"EXPLAIN (ANALYZE, VERBOSE, FORMAT JSON) {rewritten}")
     assert relations_in(plan) <= {f"published.people_{suffix}" for suffix in ("qit", "sat", "bit")}
 
 
+ROWS = {
+    "ranged": ("publish_generalized", {"k": 4, "method": "mondrian", "refine": False}),
+    "matched": ("publish_freeform", {"k": 4}),
+    "partly": ("publish_suppressed", {"k": 4}),
+}
+
+
+@pytest.fixture(scope="module")
+def rows(published: Parties) -> Parties:
+    """The people as rows of each kind."""
+    for name, (function, given) in ROWS.items():
+        Functions(published.publisher).call(function, "data.people", name, **given)
+    return published
+
+
+@pytest.mark.pitfall(8)
+@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("condition", ["sick = 'disease 1'", "sick IS NULL", "sex IS NOT NULL"])
+def test_explain_of_rows_reads_their_view(rows: Parties, name: str, condition: str) -> None:
+    """Neither the source, nor the table of rows that the view is made from."""
+    explain = "EXPLAIN (ANALYZE, VERBOSE, FORMAT JSON)"
+    statement = f"SELECT * FROM published.{name} WHERE {condition}"
+    counted = Functions(rows.analyst).rewrite(f"SELECT COUNT(*) FROM {name} WHERE {condition}")
+    for explained in (statement, counted):
+        plan = value(rows.analyst, f"{explain} {explained}")
+        assert relations_in(plan) == {f"published.{name}"}
+
+
+@pytest.mark.pitfall(12)
+@pytest.mark.parametrize("name", ["people", *ROWS])
+def test_the_same_question_has_the_same_answer(
+    rows: Parties, connect_as: Callable[[str, str], Connection], name: str
+) -> None:
+    """Asked again, by others, and after the source has changed: nothing can be averaged out."""
+    query = f"SELECT COUNT(*) FROM {name} WHERE age > 30 AND sick = 'disease 2'"
+    answer = Functions(rows.analyst).estimate(query)
+    with rows.publisher.transaction(force_rollback=True):
+        fetch(rows.publisher, "DELETE FROM data.people WHERE sick = 'disease 2'")
+        assert Functions(rows.publisher).estimate(query) == answer
+    with connect_as(rows.dsn, rows.analyst.info.user) as connection:
+        fetch(connection, "SELECT setseed(0.5)")
+        assert [Functions(connection).estimate(query) for _ in range(3)] == [answer] * 3
+
+
+@pytest.mark.pitfall(12)
 def test_answers_need_no_source(
     published: Parties,
     new_database: Callable[..., str],
@@ -169,6 +218,7 @@ def test_answers_need_no_source(
         assert after == before
 
 
+@pytest.mark.pitfall(9)
 def test_column_statistics_of_the_source(published: Parties) -> None:
     """Statistics show the source's columns to nobody who cannot read it."""
     for view in ("pg_stats", "pg_stats_ext", "pg_stats_ext_exprs"):

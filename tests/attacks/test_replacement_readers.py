@@ -5,22 +5,36 @@ This is the quick form of ``python -m benchmarks load``, whose figures docs/reli
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import psycopg
+import pytest
 from psycopg import sql
 
 from benchmarks.load.analysts import MODES, RETRYABLE, RIGHT
 from benchmarks.load.crowd import let_them_ask
 from benchmarks.load.releases import Publisher, Release
-from tests.integration.parties import Connection
+from tests.integration.parties import (
+    Connection,
+    Functions,
+    Parties,
+    create_table,
+    fetch,
+    sqlstate_of,
+    value,
+)
 
 
+@pytest.mark.pitfall(23)
 def test_readers_see_the_old_or_the_new(
     database: str,
     connect_as: Callable[[str, str], Connection],
     new_role: Callable[..., str],
 ) -> None:
+    """Analysts who ask all the time, while publications are replaced, get no wrong answer."""
     roles = {"publisher": new_role("kanon_publisher"), "analyst": new_role("kanon_analyst")}
     with psycopg.connect(database, autocommit=True) as admin:
         admin.execute(
@@ -55,3 +69,86 @@ def test_whose_answer_is_right(database: str) -> None:
         assert publisher.sides("p", 11.5, 11.6) == {"even", "odd"}
         assert publisher.sides("p", 13, 14) == {"odd"}
         assert publisher.sides("p", 25, 26) == {"even", "odd"}
+
+
+BEFORE, AFTER = 120, 80
+KINDS: dict[str, dict[str, Any]] = {
+    "publish_buckets": {"privacy": '{"l": 2}'},
+    "publish_suppressed": {"k": 2},
+}
+QUERY = "SELECT COUNT(*) FROM p WHERE sick <> 'nothing'"
+READ: dict[str, Callable[[Connection], object]] = {
+    "estimate_count": lambda c: Functions(c).estimate(QUERY)[2:],
+    "estimate_counts": lambda c: fetch(
+        c, "SELECT lower_bound, upper_bound FROM kanon.estimate_counts($1::text)", QUERY
+    )[0],
+    "metrics": lambda c: (int(Functions(c).metrics("p")["records"]),) * 2,
+    "verify": lambda c: all(holds for *_, holds in Functions(c).verify("p")),
+}
+
+
+@pytest.fixture
+def replacing(parties: Parties, request: pytest.FixtureRequest) -> Iterator[Callable[[], None]]:
+    """A publication, and a call that replaces it by one of fewer people."""
+    create_table(
+        parties.publisher, "data.people", "age int, sick text",
+        [(i % 4, f"disease {i % 4}") for i in range(BEFORE)],
+    )  # fmt: skip
+    kanon = Functions(parties.publisher)
+    kanon.register("data.people", ["age"], "sick")
+    publish = lambda **more: kanon.call(
+        request.param, "data.people", "p", **KINDS[request.param], **more
+    )
+    publish()
+
+    def replace() -> None:
+        fetch(parties.publisher, f"DELETE FROM data.people WHERE ctid IN"
+              f" (SELECT ctid FROM data.people LIMIT {BEFORE - AFTER})")  # fmt: skip
+        publish(replace=True)
+
+    yield replace
+    kanon.drop("p")
+    fetch(parties.publisher, "DROP TABLE data.people")
+
+
+@pytest.mark.pitfall(23)
+@pytest.mark.parametrize("replacing", KINDS, indirect=True)
+@pytest.mark.parametrize("function", READ)
+def test_who_waits_for_a_replacement_does_not_count_empty_tables(
+    parties: Parties, replacing: Callable[[], None], function: str
+) -> None:
+    """A call that began before the replacement was committed: right, or refused as 40001."""
+    answers: list[object] = []
+
+    def read() -> None:
+        refused = sqlstate_of(lambda: answers.append(READ[function](parties.analyst)))
+        answers.extend([refused] if refused else [])
+
+    reader = threading.Thread(target=read)
+    waiting = "SELECT wait_event_type FROM pg_stat_activity WHERE pid = $1::int4"
+    with parties.publisher.transaction():
+        replacing()
+        reader.start()
+        while reader.is_alive() and value(
+            parties.admin, waiting, parties.analyst.info.backend_pid
+        ) != "Lock":  # fmt: skip
+            time.sleep(0.005)
+    reader.join()
+    assert answers in ([(BEFORE, BEFORE)], [(AFTER, AFTER)], [True], ["40001"])
+    again = READ[function](parties.analyst)
+    assert again in ((AFTER, AFTER), True)
+
+
+@pytest.mark.pitfall(23)
+@pytest.mark.parametrize("replacing", KINDS, indirect=True)
+@pytest.mark.parametrize("function", READ)
+def test_a_snapshot_from_before_a_replacement_is_refused(
+    parties: Parties, replacing: Callable[[], None], function: str
+) -> None:
+    """A transaction of one snapshot does not see the new rows: a call in it says so."""
+    with parties.analyst.transaction(force_rollback=True):
+        fetch(parties.analyst, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        fetch(parties.analyst, "SELECT 1")
+        replacing()
+        assert sqlstate_of(lambda: READ[function](parties.analyst)) == "40001"
+    assert READ[function](parties.analyst) in ((AFTER, AFTER), True)

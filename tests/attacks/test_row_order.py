@@ -155,12 +155,14 @@ READINGS = {"ctid": by_ctid, "copy": by_copy, "pg_dump": by_dump}
 GUESSES: list[Callable[[Qit, Sat], Guess]] = [row_by_row, row_by_row_within_buckets]
 
 
+@pytest.mark.pitfall(1)
 @pytest.mark.parametrize("guess", GUESSES)
 @pytest.mark.parametrize("reading", READINGS)
 @pytest.mark.parametrize("layout", [*METHODS, "naive"])
 def test_row_order_join(
     published: Parties, layout: str, reading: str, guess: Callable[[Qit, Sat], Guess]
 ) -> None:
+    """The i-th person has the i-th value: by where rows lie, in COPY, and in a dump."""
     qit, sat = READINGS[reading](published, layout)
     guessed = guess(qit, sat)
     if layout == "naive":
@@ -169,8 +171,10 @@ def test_row_order_join(
         assert hits(guessed) <= most_by_chance(guessed, qit, sat) < 0.3 * N_RECORDS
 
 
+@pytest.mark.pitfall(1)
 @pytest.mark.parametrize("layout", METHODS)
 def test_first_row_of_the_view(published: Parties, layout: str) -> None:
+    """The view has a row for each value of a person's bucket: the first is no likelier."""
     qit, sat = by_ctid(published, layout)
     guess: dict[int, str] = {}
     for person, found in fetch(published.analyst, f"SELECT person, value FROM published.{layout}"):
@@ -178,6 +182,7 @@ def test_first_row_of_the_view(published: Parties, layout: str) -> None:
     assert hits(guess) <= most_by_chance(guess, qit, sat) < 0.3 * N_RECORDS
 
 
+@pytest.mark.pitfall(1)
 @pytest.mark.parametrize("layout", METHODS)
 def test_bitmap_join(published: Parties, layout: str) -> None:
     """People and values whose bits stand at one place of the bitmaps have nothing to do with it."""
@@ -200,6 +205,7 @@ def test_bitmap_join(published: Parties, layout: str) -> None:
     assert hits(guess) <= most_by_chance(guess, qit, sat) < 0.3 * N_RECORDS
 
 
+@pytest.mark.pitfall(1)
 @pytest.mark.parametrize("layout", METHODS)
 @pytest.mark.parametrize("what", ["bucket_id", "row"])
 def test_source_order(published: Parties, layout: str, what: str) -> None:
@@ -223,6 +229,7 @@ def test_source_order(published: Parties, layout: str, what: str) -> None:
     assert near <= expected + SIGMAS * math.sqrt(2 * expected) + SIGMAS
 
 
+@pytest.mark.pitfall(14)
 @pytest.mark.parametrize("layout", METHODS)
 def test_neighbouring_buckets(published: Parties, layout: str) -> None:
     """Buckets next to each other are no more alike than any two: numbers tell nothing."""
@@ -242,6 +249,7 @@ def test_neighbouring_buckets(published: Parties, layout: str) -> None:
     assert abs(np.mean(neighbours) - np.mean(any_two)) < SIGMAS * error
 
 
+@pytest.mark.pitfall(1)
 @pytest.mark.parametrize("layout", METHODS)
 @pytest.mark.parametrize("suffix", ["qit", "sat"])
 def test_system_columns(published: Parties, layout: str, suffix: str) -> None:
@@ -254,6 +262,7 @@ def test_system_columns(published: Parties, layout: str, suffix: str) -> None:
     assert len(rows) == 1
 
 
+@pytest.mark.pitfall(9)
 @pytest.mark.parametrize("layout", METHODS)
 def test_statistics(published: Parties, layout: str) -> None:
     """Planner statistics show an analyst what the published columns hold, and nothing else."""
@@ -276,6 +285,7 @@ def test_statistics(published: Parties, layout: str) -> None:
             assert abs(correlation) < SIGMAS / math.sqrt(N_RECORDS)
 
 
+@pytest.mark.pitfall(9)
 def test_statistics_of_the_source(published: Parties) -> None:
     """No column statistics of the source, nor of copies made on the way, reach an analyst."""
     hidden = (

@@ -73,6 +73,7 @@ def published(
     return rows
 
 
+@pytest.mark.pitfall(14)
 @pytest.mark.parametrize("case", [*ROWS, *LEFT_OVER], ids=str)
 def test_sensitive_values_decide_nothing_about_cells(
     parties: Parties, monkeypatch: pytest.MonkeyPatch, case: Case

@@ -58,8 +58,10 @@ else:
 """
 
 
+@pytest.mark.pitfall(18)
 @pytest.mark.parametrize("way", ["arrays", "pulp"])
 def test_killed_solver_leaves_no_file(tmp_path: Path, way: str) -> None:
+    """A process that is killed while it solves has written no file, and started no program."""
     places = {name: tmp_path / name for name in ("TMPDIR", "HOME", "cwd")}
     for place in places.values():
         place.mkdir()

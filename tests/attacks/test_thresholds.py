@@ -55,6 +55,7 @@ def publish(parties: Parties, privacy: dict[str, Any], **given: Any) -> dict[str
     return kanon.publish("data.people", "p", privacy=json.dumps(privacy), **given)
 
 
+@pytest.mark.pitfall(32)
 def test_verify_says_for_which_share_the_threshold_is_1(parties: Parties) -> None:
     published = publish(parties, {"theta": 2, "base": 0.02})
     assert verified(parties, UNBOUNDED) == "80.0%: 96 of 120 records"
@@ -68,6 +69,7 @@ def test_own_thresholds_of_1_are_counted(parties: Parties) -> None:
     assert verified(parties, UNBOUNDED) == "18.3%: 22 of 120 records"
 
 
+@pytest.mark.pitfall(32)
 def test_a_cap_leaves_nobody_certain(parties: Parties) -> None:
     """With theta alone, the most frequent value fills whole buckets; see test_promises."""
     privacy = {"theta": 8, "base": 0.02}

@@ -148,8 +148,10 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | str) else int(value)
 
 
+@pytest.mark.pitfall(11)
 @pytest.mark.parametrize(("query", "reason"), REFUSED)
 def test_refused(parties: Parties, query: str, reason: str) -> None:
+    """Each query that cannot be answered is refused for its reason, with a hint."""
     session = PsycopgSession(parties.analyst)
     with pytest.raises(KanonError) as refused, session.transaction():
         estimates.answer(session, query)
@@ -159,6 +161,7 @@ def test_refused(parties: Parties, query: str, reason: str) -> None:
     assert by_function in ("0A000", "42704")
 
 
+@pytest.mark.pitfall(8, 12)
 @pytest.mark.parametrize("query", [query for query, _ in ANSWERED])
 def test_only_published_relations_and_lookups_are_read(parties: Parties, query: str) -> None:
     """The plan of each statement, run with the analyst's rights, names no other relation."""
@@ -190,6 +193,7 @@ PIECES = [
 ]
 
 
+@pytest.mark.pitfall(11)
 @given(
     query=st.sampled_from([query for query, _ in ANSWERED]),
     pieces=st.lists(st.tuples(st.sampled_from(PIECES), st.floats(0, 1), st.integers(0, 8)),

@@ -64,6 +64,7 @@ def _bounds_all_values(text: str) -> bool | None:
     return max(thresholds) < 1
 
 
+@pytest.mark.pitfall(32)
 def test_every_example_of_a_specification_bounds_all_values() -> None:
     """Someone copies it: a threshold of 1 publishes frequent values with certainty."""
     found = {

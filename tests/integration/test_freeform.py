@@ -196,6 +196,7 @@ def test_true_matches_are_drawn_uniformly(parties: Parties) -> None:
         assert min(cells) >= 10  # of 60 fair coins: less once in 10 million
 
 
+@pytest.mark.pitfall(1)
 def test_row_order(kanon: Functions | Package, parties: Parties) -> None:
     """Neither the source's order nor that of the cells is that of the rows."""
     kanon.freeform("data.people", "people", k=5)

@@ -387,6 +387,7 @@ def test_random_tables(parties: Parties, cells: list[tuple[Any, ...]], k: int, m
         check_generalized(parties.publisher, "data.random", "random", ["a", "b"], k)
 
 
+@pytest.mark.pitfall(1)
 def test_row_order(kanon: Functions | Package, parties: Parties) -> None:
     """Neither the source's order nor the classes' is that of the rows."""
     kanon.generalize("data.people", "people", k=5, options=QUICK)

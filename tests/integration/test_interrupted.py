@@ -270,9 +270,11 @@ def small_tablespace(parties: Parties) -> Iterator[str]:
         folder.rmdir()
 
 
+@pytest.mark.pitfall(18)
 @pytest.mark.parametrize("setting", ["temp_tablespaces", "default_tablespace"])
 @pytest.mark.parametrize("way", WAYS)
 def test_disk_full(parties: Parties, small_tablespace: str, setting: str, way: str) -> None:
+    """When the disk is full, nothing is left, and the next publication succeeds."""
     kanon = WAYS[way](parties.publisher)
     fetch(parties.publisher, f"SET {setting} = {small_tablespace}")
     assert sqlstate_of(lambda: kanon.publish("data.many", "many", privacy=PRIVACY)) == "53100"

@@ -75,14 +75,17 @@ def refused(folder: Path, match: str = "belongs to another user") -> None:
     assert (sorted(folder.rglob("*")) if folder.is_dir() else None) == before
 
 
+@pytest.mark.pitfall(27)
 @pytest.mark.parametrize(
     "name", ["cluster.json", "cluster.json.new", "lock", "kanon.conf.new", "server.log", "data"]
 )
 def test_link_in_a_folder_of_another_user(theirs: Path, victim: Path, name: str) -> None:
+    """Whatever file the link stands for, every command refuses the folder."""
     (theirs / name).symlink_to(victim)
     refused(theirs)
 
 
+@pytest.mark.pitfall(27)
 def test_folder_below_one_of_another_user(theirs: Path, victim: Path) -> None:
     """Who owns the parent can put a link in the folder's place at any time."""
     refused(theirs / "cluster")
@@ -102,8 +105,10 @@ def test_default_folder_in_a_checkout_of_another_user(
     assert default_directory() == Path(".kanon")
 
 
+@pytest.mark.pitfall(27)
 @pytest.mark.parametrize("mode", [0o777, 0o1777, 0o775])
 def test_folder_in_which_others_can_write(place: Path, victim: Path, mode: int) -> None:
+    """Every command refuses a folder that others can change."""
     open_to_all = place / "open"
     open_to_all.mkdir()
     os.chown(open_to_all, 0, NOBODY.pw_gid)
@@ -121,6 +126,7 @@ def test_folder_below_one_in_which_others_can_write(place: Path, mode: int) -> N
     refused(open_to_all / "cluster", "other users can change")
 
 
+@pytest.mark.pitfall(27)
 def test_link_of_another_user_to_our_folder(place: Path, theirs: Path) -> None:
     """It could lead root to another of its clusters, to stop or destroy it."""
     ours = place / "ours"
@@ -165,7 +171,9 @@ def test_folder_that_appears_in_tmp_meanwhile(place: Path, theirs: Path) -> None
     assert list(theirs.iterdir()) == []
 
 
+@pytest.mark.pitfall(27)
 def test_file_is_replaced_without_following_a_link(place: Path, victim: Path) -> None:
+    """A link in place of the new file is replaced, not followed."""
     (place / "cluster.json.new").symlink_to(victim)
     replace_file(place / "cluster.json", "{}")
     assert (place / "cluster.json").read_text() == "{}"
@@ -173,6 +181,7 @@ def test_file_is_replaced_without_following_a_link(place: Path, victim: Path) ->
     assert not (place / "cluster.json.new").exists()
 
 
+@pytest.mark.pitfall(27)
 def test_links_and_pipes_of_the_server_user(theirs: Path, victim: Path) -> None:
     """The server's OS user owns the data directory, and may put anything in it."""
     (theirs / "postmaster.pid").symlink_to(victim)

@@ -184,6 +184,7 @@ def test_failed_replacement_changes_nothing(kanon: Functions | Package, parties:
     assert all(holds for *_, holds in kanon.verify("people"))
 
 
+@pytest.mark.pitfall(23)
 def test_replaced_at_once(
     kanon: Functions | Package, parties: Parties, connect_as: Callable[[str, str], Connection]
 ) -> None:
@@ -294,6 +295,7 @@ def warnings_of(parties: Parties, call: Callable[[], object]) -> list[str]:
     return heard
 
 
+@pytest.mark.pitfall(13, 30)
 def test_warning_of_other_publications(parties: Parties, new_role: Callable[..., str]) -> None:
     """Whoever can set two publications of the same rows against each other is a worry."""
     kanon = Functions(parties.publisher)

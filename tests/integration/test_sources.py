@@ -117,8 +117,10 @@ def source(request: pytest.FixtureRequest, parties: Parties) -> Iterator[str]:
     create_table(parties.publisher, "data.people", COLUMNS, ROWS)
 
 
+@pytest.mark.pitfall(16)
 @pytest.mark.parametrize("way", WAYS)
 def test_every_row_once(parties: Parties, source: str, way: str) -> None:
+    """Every row of partitioned tables, inheriting tables and views is published once."""
     kanon = WAYS[way](parties.publisher)
     kanon.register(source, ["age", "sex"], "sick", ["person"])
     published = kanon.publish(source, "people", privacy='{"l": 3}')
@@ -262,6 +264,7 @@ ROW_SECURITY = [
 ]
 
 
+@pytest.mark.pitfall(16)
 @pytest.mark.parametrize(("who", "relation", "force", "allowed"), ROW_SECURITY)
 @pytest.mark.parametrize("way", WAYS)
 def test_all_or_nothing(
@@ -273,6 +276,7 @@ def test_all_or_nothing(
     allowed: bool,
     way: str,
 ) -> None:
+    """Under row security, all rows are published or none: never those that a policy leaves."""
     fetch(
         parties.publisher,
         f"ALTER TABLE data.secured {'' if force else 'NO '}FORCE ROW LEVEL SECURITY",

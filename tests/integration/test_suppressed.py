@@ -124,7 +124,9 @@ def test_other_columns_are_unchanged(kanon: Functions | Package, parties: Partie
     assert found == of_people(5)
 
 
+@pytest.mark.pitfall(15)
 def test_null_and_suppressed_differ(kanon: Functions | Package, parties: Parties) -> None:
+    """A NULL of the source is not taken for a cell that was suppressed."""
     kanon.suppress("data.people", "people", k=2, patterns=["...", "***"])
     kept = fetch(
         parties.analyst,
@@ -260,6 +262,7 @@ def test_equal_values_look_equal(kanon: Functions | Package, parties: Parties) -
     assert texts[0][2] == ".."
 
 
+@pytest.mark.pitfall(1)
 def test_random_order(kanon: Functions | Package, parties: Parties) -> None:
     """Rows come in an order that is neither the source's nor the classes', nor ever the same."""
     orders = []

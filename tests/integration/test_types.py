@@ -228,6 +228,7 @@ def test_threshold_of_each_value(parties: Parties, table: str) -> None:
 OTHERS = {"mood": ["sad", "ok"], "pair": ["(1,a)", "(,)"], "spans": ["[a,b)", "empty"]}
 
 
+@pytest.mark.pitfall(21)
 @pytest.mark.parametrize("kind", ["mood", "pair", "spans", "mood[]"])
 def test_types_of_others_are_published_as_texts(parties: Parties, kind: str) -> None:
     """Whoever owns a type could drop the published column with it, or attach casts to it."""

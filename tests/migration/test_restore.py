@@ -103,12 +103,14 @@ def works(dsn: str, roles: tuple[str, str], connect_as: Callable[[str, str], Con
         again()
 
 
+@pytest.mark.pitfall(19)
 def test_in_the_documented_order(
     other: str,
     dumped: tuple[str, str],
     roles: tuple[str, str],
     connect_as: Callable[[str, str], Connection],
 ) -> None:
+    """Roles, database, dump, installation: the reader reads, and all checks hold."""
     dump, roles_dump = dumped
     superuser = conninfo_to_dict(other)["user"]  # is there already
     lines = [line for line in roles_dump.splitlines() if f" ROLE {superuser}" not in line]
@@ -120,6 +122,7 @@ def test_in_the_documented_order(
     assert amiss(dsn) == []
 
 
+@pytest.mark.pitfall(31)
 def test_31_without_the_roles(
     other: str,
     dumped: tuple[str, str],
@@ -156,6 +159,7 @@ def test_31_without_the_roles(
         assert sqlstate_of(lambda: Functions(connection).drop("census")) == "42501"
 
 
+@pytest.mark.pitfall(31)
 def test_doctor_sees_what_is_amiss(
     module_database: str, dumped: tuple[str, str], roles: tuple[str, str]
 ) -> None:

@@ -94,7 +94,9 @@ def test_the_owner_executes_nothing_else(parties: Parties) -> None:
     assert {name for (name,) in rows} == OWNERS
 
 
+@pytest.mark.pitfall(5)
 def test_nobody_can_become_the_owner(parties: Parties) -> None:
+    """The owner of publications can neither log in nor do more than that, and has no members."""
     assert fetch(
         parties.admin,
         "SELECT rolsuper OR rolcreaterole OR rolcreatedb OR rolcanlogin OR rolreplication"
@@ -103,7 +105,9 @@ def test_nobody_can_become_the_owner(parties: Parties) -> None:
     ) == [(False, False)]
 
 
+@pytest.mark.pitfall(5)
 def test_execute(parties: Parties, party: str) -> None:
+    """Each role may execute exactly the functions that are listed for it."""
     allowed = {
         function
         for function in functions(parties)
@@ -163,6 +167,7 @@ def test_schemas(parties: Parties, party: str) -> None:
     assert held == SCHEMAS[party]
 
 
+@pytest.mark.pitfall(5)
 def test_nothing_for_public(parties: Parties) -> None:
     """Nothing of ours is anybody's by membership in PUBLIC, present or by default."""
     granted = fetch(
@@ -180,7 +185,9 @@ def test_nothing_for_public(parties: Parties) -> None:
     assert granted == []
 
 
+@pytest.mark.pitfall(5)
 def test_roles_have_no_power(parties: Parties) -> None:
+    """No role of ours is a superuser, sees past row security, makes roles, or can log in."""
     rows = fetch(
         parties.admin,
         "SELECT rolname::text, rolsuper OR rolcreaterole OR rolcreatedb OR rolcanlogin"
@@ -190,6 +197,7 @@ def test_roles_have_no_power(parties: Parties) -> None:
     assert rows == [("kanon_analyst", False), ("kanon_publisher", False)]
 
 
+@pytest.mark.pitfall(2, 15)
 def test_functions_are_fixed(parties: Parties) -> None:
     """Every function has a fixed search path, pg_temp last, and all but one its caller's rights."""
     rows = fetch(
@@ -208,6 +216,7 @@ def test_functions_are_fixed(parties: Parties) -> None:
         assert volatility == "i" if reads_nothing else volatility in "sv", name
 
 
+@pytest.mark.pitfall(10)
 def test_catalog_view_is_a_barrier(parties: Parties) -> None:
     """Cheap functions of an analyst never see entries that are not theirs."""
     assert value(

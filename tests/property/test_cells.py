@@ -73,11 +73,13 @@ def test_buckets_keep_the_thresholds_of_their_cell(
             assert share * (1 - threshold) * factor <= threshold * (1 - share)
 
 
+@pytest.mark.pitfall(14)
 @given(records())
 @settings(max_examples=examples(60))
 def test_the_order_of_the_source_decides_nothing(
     data: tuple[CodeArray, CodeArray, FPrimePrivacy],
 ) -> None:
+    """The same people in another order are put into the same cells."""
     qi_codes, codes, privacy = data
     order = SecureRandom().permutation(codes.size)
 

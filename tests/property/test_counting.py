@@ -221,10 +221,12 @@ def test_mutated_text_is_read_or_refused(
     _read_as_postgresql(mutated(data, text, pieces))
 
 
+@pytest.mark.pitfall(11)
 @given(st.data(), st.sampled_from(CORPUS), SOME_PIECES)
 def test_the_mutated_corpus_is_read_or_refused(
     data: st.DataObject, text: str, pieces: list[str]
 ) -> None:
+    """Queries with random pieces in random places: read as the server reads them, or refused."""
     _read_as_postgresql(mutated(data, text, pieces))
 
 
@@ -244,8 +246,10 @@ def _read_or_refuse(text: str) -> None:
         parse_query(text)
 
 
+@pytest.mark.pitfall(11)
 @given(st.data(), predicates)
 def test_postgresql_reads_the_same(data: st.DataObject, predicate: Expression) -> None:
+    """Random queries in random spellings: the server's own grammar reads what we read."""
     _read_as_postgresql(f"SELECT COUNT(*) FROM t WHERE {Writer(data).write(predicate)}")
 
 
@@ -266,6 +270,7 @@ def ungrouped(operands: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     )
 
 
+@pytest.mark.pitfall(11)
 @given(
     st.recursive(
         ungrouped(st.sampled_from(OPERANDS)),
@@ -274,6 +279,7 @@ def ungrouped(operands: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     )
 )
 def test_operators_bind_as_in_postgresql(text: str) -> None:
+    """Operators without parentheses: the server's own grammar groups them as we do."""
     _read_as_postgresql(f"SELECT COUNT(*) FROM t HAVING {text}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kanon_db.publications.kind import Kind, Written, run_method
 from kanon_db.publications.results import Check, Examination
+from kanon_db.publications.room import Needs
 from kanon_db.session import fetch_one
 
 from . import methods
@@ -17,6 +18,10 @@ class Tally(Kind):
     def columns(self, source, types):
         """Read only what is counted."""
         return list(source.quasi_identifiers)
+
+    def needs(self, request, source, types, size):
+        """Each record is read once."""
+        return Needs(60e6, 2 * size.width * size.n_records)
 
     def search(self, job):
         """Choose an order."""

@@ -118,7 +118,10 @@ def test_a_refusal_undoes_what_was_done(performed: dict[str, Any]) -> None:
     assert server.ends == ["undone"]
 
 
+@pytest.mark.pitfall(10)
 def test_a_defect_says_where_and_no_more(performed: dict[str, Any]) -> None:
+    """An error that nobody expected is named by its class, without its text."""
+
     def fail() -> None:
         raise ValueError("the data of a person")
 

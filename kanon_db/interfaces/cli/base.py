@@ -132,7 +132,12 @@ def connected(dsn: str | None, directory: Path, *, as_json: bool) -> Iterator[Ka
 
     with (
         console.progress(quiet=as_json) as on_step,
-        kanon_db.connect(chosen, on_step=on_step, on_warning=console.print_warning) as kanon,
+        kanon_db.connect(
+            chosen,
+            on_step=on_step,
+            on_warning=console.print_warning,
+            on_notice=console.print_notice,
+        ) as kanon,
     ):
         yield kanon
 

@@ -29,10 +29,11 @@ from kanon_db.publications.buckets.writing import number_buckets, write_qit, wri
 from kanon_db.publications.exposure import share_unbounded
 from kanon_db.publications.kind import Found, Job, Kind, Target, Written
 from kanon_db.publications.results import Attack, Examination
+from kanon_db.publications.room import Needs
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session
 from kanon_db.transfer.columns import ColumnType
-from kanon_db.transfer.snapshot import DistinctValues, distinct_values, read_codes
+from kanon_db.transfer.snapshot import DistinctValues, Size, distinct_values, read_codes
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +76,19 @@ class Buckets(Kind):
     def comparable(self, source: Source) -> Sequence[str]:
         """Name all published columns, since their values are counted."""
         return [*source.quasi_identifiers, str(source.sensitive)]
+
+    def needs(
+        self,
+        request: BucketRequest,
+        source: Source,  # noqa: ARG002
+        types: Mapping[str, ColumnType],  # noqa: ARG002
+        size: Size,
+    ) -> Needs:
+        """See :meth:`Kind.needs`; the search for cells keeps codes of all columns."""
+        fixed, record = (120e6, 250) if request.assignment == "random" else (140e6, 420)
+        if request.method == "optimal":
+            fixed += 30_000 * request.max_bucket_size
+        return Needs(fixed + record * size.n_records, (100 + 3.4 * size.width) * size.n_records)
 
     def search(self, job: Job[BucketRequest]) -> Found:
         """Find a bucket setting, and the bucket of each record."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -16,16 +16,21 @@ from kanon_db.algorithms.freeform import (
 from kanon_db.algorithms.freeform.result import cells as cells_of_matches
 from kanon_db.algorithms.ground.arrays import CodeArray
 from kanon_db.algorithms.recoding import Ranges, Sets
+from kanon_db.catalog.entries import Source
 from kanon_db.metrics.freeform import measure
 from kanon_db.publications.freeform import methods
 from kanon_db.publications.freeform.examine import check_cells, examine_freeform
 from kanon_db.publications.freeform.request import FreeformRequest
 from kanon_db.publications.kind import Found, Job, Written, run_method
 from kanon_db.publications.results import Check
+from kanon_db.publications.room import Needs
 from kanon_db.publications.rows.digest import digest_rows
+from kanon_db.publications.rows.needs import bytes_of_cells, bytes_of_texts
 from kanon_db.publications.rows.recoding import RecodedRows, loss_metrics
 from kanon_db.publications.rows.view import RowKind
 from kanon_db.randomness import SecureRandom
+from kanon_db.transfer.columns import ColumnType
+from kanon_db.transfer.snapshot import Size
 
 
 class Freeform(RowKind):
@@ -43,9 +48,23 @@ class Freeform(RowKind):
     examine_rows = staticmethod(examine_freeform)
     shares_cells = False
 
+    def needs(
+        self, request: FreeformRequest, source: Source, types: Mapping[str, ColumnType], size: Size
+    ) -> Needs:
+        """See :meth:`Kind.needs`; each row has cells of its own, and k matches."""
+        record = 650 + 40 * request.k
+        memory = 170e6 + record * size.n_records + bytes_of_texts(size)
+        return Needs(memory, 1.7 * bytes_of_cells(source, types, request.k, size))
+
     def search(self, job: Job[FreeformRequest]) -> Found:
         """Find the matches."""
         rows = RecodedRows.of(job, job.request.k, job.request.weights)
+        together = min(rows.microdata.n_records, 2 * methods.partition_size(job.request))
+        rows.require_room(
+            3 * together * methods.n_workers(job.request),
+            together,
+            "leave out quasi-identifiers with very many values, or take a smaller partition_size",
+        )
         job.session.step(f"matching records: {job.request.method}")
         found = run_method(methods, job, rows.microdata)
         return Found((rows, found.result), found.proof)

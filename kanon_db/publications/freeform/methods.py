@@ -62,13 +62,22 @@ def _refined(search: Any, data: Microdata, request: FreeformRequest, pulse: Puls
 def _partitioned(
     search: freeform.Method, data: Microdata, request: FreeformRequest, pulse: Pulse
 ) -> Found:
-    options = request.options
     found = freeform.partitioned(
         data,
         request.k,
         search,
-        options.partition_size or freeform.PARTITION_SIZE,
-        workers=options.workers or min(2, os.cpu_count() or 1),
+        partition_size(request),
+        workers=n_workers(request),
         pulse=pulse,
     )
     return Found(found.matches)
+
+
+def partition_size(request: FreeformRequest) -> int:
+    """Return how many records a partition has at least; below twice as many are in one."""
+    return request.options.partition_size or freeform.PARTITION_SIZE
+
+
+def n_workers(request: FreeformRequest) -> int:
+    """Return how many partitions are searched at the same time."""
+    return request.options.workers or min(2, os.cpu_count() or 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -20,11 +21,14 @@ from kanon_db.publications.generalized.examine import examine_generalized, measu
 from kanon_db.publications.generalized.request import GeneralizedRequest
 from kanon_db.publications.kind import Found, Job, Written, run_method
 from kanon_db.publications.results import Check
+from kanon_db.publications.room import Needs
 from kanon_db.publications.rows.attack import Bounds
 from kanon_db.publications.rows.entities import CountedRows, counted_layout, counted_parameters
+from kanon_db.publications.rows.needs import bytes_of_cells, bytes_of_texts
 from kanon_db.publications.rows.recoding import RecodedRows, loss_metrics
 from kanon_db.publications.rows.view import CellTable, RowKind
-from kanon_db.transfer.snapshot import DistinctValues, distinct_values, read_codes
+from kanon_db.transfer.columns import ColumnType
+from kanon_db.transfer.snapshot import DistinctValues, Size, distinct_values, read_codes
 
 
 class Generalized(RowKind):
@@ -50,11 +54,30 @@ class Generalized(RowKind):
         if request.constraints is not None:
             require_sensitive(source, "constraints need a sensitive attribute")
 
+    def needs(
+        self,
+        request: GeneralizedRequest,
+        source: Source,
+        types: Mapping[str, ColumnType],
+        size: Size,
+    ) -> Needs:
+        """See :meth:`Kind.needs`; solvers need the more."""
+        fixed = 300e6 if request.method in ("split_carry", "optimal") else 150e6
+        record = 450 + 10 * len(source.quasi_identifiers)
+        memory = fixed + record * size.n_records + bytes_of_texts(size)
+        return Needs(memory, bytes_of_cells(source, types, request.k, size))
+
     def search(self, job: Job[GeneralizedRequest]) -> Found:
         """Find classes, enforce the constraints, lower the loss, and leave records out."""
         request, session = job.request, job.session
         rows = RecodedRows.of(job, request.k, request.weights)
         microdata, constraint = rows.microdata, _constraint(job)
+        if request.refine or constraint is not None or request.max_suppressed:
+            rows.require_room(
+                2 * microdata.n_records // request.k,
+                microdata.n_records,
+                "leave out quasi-identifiers with very many values, or refine => false",
+            )
         job, method = _chosen(job, microdata.n_records)
         pulse = job.pulse(request.options.time_limit)
         session.step(f"searching classes: {method}")

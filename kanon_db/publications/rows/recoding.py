@@ -12,6 +12,7 @@ from kanon_db.algorithms.recoding import Microdata, Ranges, Sets
 from kanon_db.catalog.entries import Source
 from kanon_db.counting.layout import RowView
 from kanon_db.publications.kind import Job, Written
+from kanon_db.publications.room import Needs
 from kanon_db.publications.rows.cells import GeneralizedColumn, read_microdata, write_cells
 from kanon_db.publications.rows.view import (
     CellTable,
@@ -62,6 +63,31 @@ class RecodedRows:
         layout = layout_of(job.source, [column.cell for column in columns])
         view = RowView.of(job.session, job.schema, job.staging.name, layout)
         return cls(microdata, view, layout, job, columns)
+
+    def require_room(self, n_sets: int, n_records: int, hint: str) -> None:
+        """Refuse a search that keeps more sets of categorical values than there is memory for.
+
+        Parameters
+        ----------
+        n_sets : int
+            At a time; each has a bit for every value of the records that are searched together.
+        n_records : int
+            How many these are.
+        hint : str
+            How to need less.
+
+        Raises
+        ------
+        InfeasibleError
+        """
+        n_values = sum(
+            min(attribute.n_values, n_records)
+            for attribute in self.microdata.attributes
+            if not attribute.is_numeric
+        )
+        self._job.room.require(
+            Needs(n_sets * n_values / 8, 0), f"{n_sets:,} sets of {n_values:,} values", hint
+        )
 
     def write(self, cells: Sequence[Ranges | Sets], cell_of_record: AnyIntArray) -> CellTable:
         """Write the rows in random order, each with the other columns of a record and its cells.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -14,7 +14,9 @@ from kanon_db.catalog.entries import Source
 from kanon_db.counting.layout import RowView
 from kanon_db.metrics.suppression import usefulness_loss
 from kanon_db.publications.kind import Found, Job, Written, run_method
+from kanon_db.publications.room import Needs
 from kanon_db.publications.rows.entities import CountedRows, counted_layout, counted_parameters
+from kanon_db.publications.rows.needs import bytes_of_texts
 from kanon_db.publications.rows.view import (
     CellTable,
     RowKind,
@@ -29,8 +31,14 @@ from kanon_db.publications.suppressed.methods import CodedRows
 from kanon_db.publications.suppressed.patterns import allowed_patterns
 from kanon_db.publications.suppressed.request import SuppressedRequest
 from kanon_db.session import Session
-from kanon_db.transfer.columns import int4_bytes, with_numbers
-from kanon_db.transfer.snapshot import DistinctValues, distinct_values, read_codes, read_numbers
+from kanon_db.transfer.columns import ColumnType, int4_bytes, with_numbers
+from kanon_db.transfer.snapshot import (
+    DistinctValues,
+    Size,
+    distinct_values,
+    read_codes,
+    read_numbers,
+)
 
 
 class Suppressed(RowKind):
@@ -53,6 +61,20 @@ class Suppressed(RowKind):
     def risks(self, request: SuppressedRequest) -> Sequence[str]:
         """Who is left over follows from the quasi-identifiers, which others may know."""
         return ["left_over_records"] if request.options.left_over == "publish" else []
+
+    def needs(
+        self,
+        request: SuppressedRequest,
+        source: Source,
+        types: Mapping[str, ColumnType],  # noqa: ARG002
+        size: Size,
+    ) -> Needs:
+        """See :meth:`Kind.needs`; the integer program has a variable for each cell."""
+        n, width = size.n_records, size.width
+        memory = 100e6 + 650 * n + bytes_of_texts(size)
+        if request.method == "optimal":
+            memory = 250e6 + 1400 * n * len(_allowed(request, source))
+        return Needs(memory, (60 + 3.4 * width + 20 * len(source.quasi_identifiers)) * n)
 
     def search(self, job: Job[SuppressedRequest]) -> Found:
         """Choose a pattern for each record."""

@@ -1,0 +1,90 @@
+"""What publishing will need, said before anything is read; see "Limits" in docs/operation.md."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from kanon_db.catalog.entries import Source
+from kanon_db.errors import InfeasibleError
+from kanon_db.publications.kind import Kind
+from kanon_db.publications.request import PublishRequest
+from kanon_db.publications.room import Needs, Room
+from kanon_db.session import Session
+from kanon_db.transfer.columns import ColumnType
+from kanon_db.transfer.snapshot import MAX_RECORDS, Size, count_records, expected_size
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a request will need, for any number of records.
+
+    Attributes
+    ----------
+    kind : Kind
+    request : PublishRequest
+    source : Source
+    types : dict of str to ColumnType
+        All columns of the source.
+    room : Room
+    """
+
+    kind: Kind
+    request: PublishRequest
+    source: Source
+    types: Mapping[str, ColumnType]
+    room: Room
+
+    def begin(self, session: Session, columns: Sequence[str]) -> int:
+        """Say what publishing will need, by what the server's planner expects of the source.
+
+        Returns
+        -------
+        int
+            How many records there is room for, if they are as wide as expected.
+
+        Raises
+        ------
+        InfeasibleError
+            When there is too little. The planner may be wrong, so rows are counted before.
+        """
+        relation = self.source.relation
+        size = expected_size(session, relation, columns)
+        most = bisect_left(
+            range(1, MAX_RECORDS + 1),
+            True,
+            key=lambda n: not self.room.holds(self._needs(replace(size, n_records=n))),
+        )
+        if size.n_records > most:
+            size = replace(size, n_records=count_records(session, relation))
+            self.require(size)
+        session.tell(f"publishing {_rows(size)} needs some {self._needs(size)}")
+        return most
+
+    def require(self, size: Size) -> None:
+        """Refuse what there is no room for.
+
+        Raises
+        ------
+        InfeasibleError
+        """
+        if size.n_records > MAX_RECORDS:
+            raise InfeasibleError(
+                "the source has too many rows",
+                detail=f"{self.source.relation} has {size.n_records:,}; the limit is"
+                f" {MAX_RECORDS:,}",
+                hint="publish a part of it, through a view",
+            )
+        self.room.require(
+            self._needs(size),
+            f"{self.source.relation}, {_rows(size)}",
+            "publish fewer rows or columns, through a view, or by another method",
+        )
+
+    def _needs(self, size: Size) -> Needs:
+        return self.kind.needs(self.request, self.source, self.types, size)
+
+
+def _rows(size: Size) -> str:
+    return f"about {size.n_records:,} rows of {size.width:,.0f} bytes"

@@ -1,0 +1,96 @@
+"""How much memory and disk one publication may need; see "Limits" in docs/operation.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Self
+
+from kanon_db.catalog.entries import size_setting
+from kanon_db.errors import InfeasibleError
+from kanon_db.session import Session
+
+MEMORY: Final = "4 GB"
+DISK: Final = "100 GB"
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What publishing needs at the most at a time, in bytes.
+
+    Attributes
+    ----------
+    memory : float
+        In the process that computes, beside what it takes when idle, without shared buffers.
+    disk : float
+        Temporary and published relations, without the server's log.
+    """
+
+    memory: float
+    disk: float
+
+    def __str__(self) -> str:
+        return f"{as_text(self.memory)} of memory and {as_text(self.disk)} of disk"
+
+
+@dataclass(frozen=True)
+class Room:
+    """What one publication may need, in bytes, by the settings that only an administrator changes.
+
+    Attributes
+    ----------
+    memory : int
+        The setting ``publish_memory``.
+    disk : int
+        The setting ``publish_disk``.
+    """
+
+    memory: int
+    disk: int
+
+    @classmethod
+    def of(cls, session: Session) -> Self:
+        """Read the settings."""
+        return cls(
+            size_setting(session, "publish_memory", MEMORY),
+            size_setting(session, "publish_disk", DISK),
+        )
+
+    def holds(self, needs: Needs) -> bool:
+        """Tell whether there is as much."""
+        return needs.memory <= self.memory and needs.disk <= self.disk
+
+    def require(self, needs: Needs, what: str, hint: str) -> None:
+        """Refuse what needs more.
+
+        Parameters
+        ----------
+        needs : Needs
+        what : str
+            What needs it.
+        hint : str
+            How to need less.
+
+        Raises
+        ------
+        InfeasibleError
+        """
+        if not self.holds(needs):
+            raise InfeasibleError(
+                "publishing needs more room than it may have",
+                detail=f"{what}: some {needs}; publish_memory is {as_text(self.memory)},"
+                f" publish_disk {as_text(self.disk)}",
+                hint=f"{hint}; an administrator can change the settings in kanon.setting",
+            )
+
+
+def as_text(n_bytes: float) -> str:
+    """Return a size for people.
+
+    Examples
+    --------
+    >>> as_text(120 * 2**20), as_text(4 * 2**30), as_text(2.46 * 2**30)
+    ('120 MB', '4 GB', '2.5 GB')
+    """
+    if n_bytes < 2**30:
+        return f"{n_bytes / 2**20:,.0f} MB"
+    return f"{n_bytes / 2**30:,.1f}".removesuffix(".0") + " GB"

@@ -1,0 +1,148 @@
+"""Attacks with a backup: what a dump has of the people, whoever makes it.
+
+Every value of the source is a canary: names, by which nobody may be found; zip codes, of which each
+person has an own one; and illnesses. A line with one person's zip code and an illness would be the
+secret half of a publication.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from kanon_db.cluster.host import find_programs
+from tests.integration.parties import Functions, Parties, create_table, fetch
+
+N_RECORDS = 120
+NAME, ZIP, ILLNESS = "name canary", "zip canary", "illness canary"
+PEOPLE = [
+    (f"{NAME} {i}", 20 + i % 40, f"{ZIP} {i:03}", f"ward {i % 3}", f"{ILLNESS} {i % 4}")
+    for i in range(N_RECORDS)
+]
+KINDS = {
+    "buckets": ("publish_buckets", {"privacy": '{"l": 3}'}),
+    "generalized": ("publish_generalized", {"k": 4, "method": "mondrian", "refine": False}),
+    "freeform": ("publish_freeform", {"k": 4}),
+    "suppressed": ("publish_suppressed", {"k": 4}),
+}
+OURS = ["--schema=kanon", "--schema=published"]
+
+
+@pytest.fixture(scope="module")
+def published(parties: Parties) -> Parties:
+    """A publication of each kind, attacked, so that the catalog has all that it can have."""
+    columns = "name text, age int, zip text, ward text, sick text"
+    create_table(parties.publisher, "data.people", columns, PEOPLE)
+    kanon = Functions(parties.publisher)
+    kanon.register("data.people", ["age", "zip"], "sick", insensitive=["ward"], entity="name")
+    for name, (function, given) in KINDS.items():
+        kanon.call(function, "data.people", name, **given)
+        kanon.attack(name)
+    return parties
+
+
+def dump(parties: Parties, who: str, *arguments: str) -> tuple[str, str]:
+    """What pg_dump writes with somebody's rights, and what it says."""
+    dsn = make_conninfo(parties.dsn, user=getattr(parties, who).info.user)
+    command = [find_programs(None).path("pg_dump"), f"--dbname={dsn}", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
+    return done.stdout, done.stderr
+
+
+def tables(dump: str) -> Iterator[tuple[str, list[str], list[list[str]]]]:
+    """Each table's name, columns and rows."""
+    for name, columns, rows in re.findall(
+        r"^COPY (\S+) \((.*?)\) FROM stdin;\n(.*?)^\\\.$", dump, re.MULTILINE | re.DOTALL
+    ):
+        yield name, columns.split(", "), [line.split("\t") for line in rows.splitlines()]
+
+
+def found_in(text: str) -> set[str]:
+    return set(re.findall(rf"{NAME} \d+|{ZIP} \d+|{ILLNESS} \d", text))
+
+
+@pytest.mark.pitfall(19)
+def test_an_analyst_dumps_what_an_analyst_reads(published: Parties) -> None:
+    """Of a whole database, or of our schemas, nothing; of published relations, what they show."""
+    for arguments in ([], OURS, ["--table=data.people"], ["--table=published.generalized_row"]):
+        written, said = dump(published, "analyst", *arguments)
+        assert "permission denied" in said
+        assert found_in(written + said) == set()
+    written, said = dump(published, "analyst", "--table=published.buckets*")
+    assert said == ""
+    assert {name for name, *_ in tables(written)} == {
+        f"published.buckets_{suffix}" for suffix in ("qit", "sat", "bit")
+    }
+    assert NAME not in written
+
+
+@pytest.mark.pitfall(19)
+@pytest.mark.parametrize("who", ["publisher", "admin"])
+def test_no_dump_has_the_secret_half(published: Parties, who: str) -> None:
+    """No name, and no line with one person's zip code and an illness, whoever dumps."""
+    arguments = ["--schema=published"] if who == "publisher" else OURS
+    written, said = dump(published, who, *arguments)
+    assert said == ""
+    assert NAME not in written
+    zips = {person[2] for person in PEOPLE}
+    assert zips <= found_in(written)  # the canaries sing where they may
+    for name, columns, rows in tables(written):
+        for row in rows:
+            line = "\t".join(row)
+            seen = found_in(line) & zips
+            assert ILLNESS not in line or len(seen) != 1, name
+            if name == "published.buckets_bit":
+                filled = [
+                    column for column, cell in zip(columns, row, strict=True) if cell != "\\N"
+                ]
+                assert filled in [
+                    ["attribute", column, "bits"] for column in ("age", "zip", "sick")
+                ]
+
+
+@pytest.mark.pitfall(19)
+def test_the_catalog_of_a_dump_has_nobody(published: Parties) -> None:
+    """Entries describe what was published, and nothing in them has an element for each record."""
+    written, said = dump(published, "admin", "--schema=kanon")
+    assert said == ""
+    found = {name: rows for name, _, rows in tables(written)}
+    assert sorted(found) == [
+        f"kanon.{name}" for name in ("alembic_version", "publication", "setting", "source")
+    ]
+    assert found_in(written) == set()
+    assert len(found["kanon.publication"]) == len(KINDS)
+    entries = fetch(published.admin, "SELECT to_jsonb(p) FROM kanon.publication AS p")
+    assert 10 < max(longest(entry) for (entry,) in entries) < N_RECORDS // 2
+
+
+def longest(found: object) -> int:
+    """The most elements of any list or object in a JSON value."""
+    if isinstance(found, dict):
+        found = [*found.values()]
+    if isinstance(found, list):
+        return max([len(found), *map(longest, found)])
+    return 0
+
+
+@pytest.mark.pitfall(19)
+def test_a_dump_does_not_have_what_was_dropped(published: Parties) -> None:
+    """Nothing of a publication stays in our schemas when it is dropped, or only tried."""
+    before, _ = dump(published, "admin", *OURS)
+    kanon = Functions(published.publisher)
+    kanon.publish("data.people", "tried", privacy='{"l": 2}', dry_run=True)
+    kanon.publish("data.people", "gone", privacy='{"l": 2}')
+    kanon.drop("gone")
+    after, _ = dump(published, "admin", *OURS)
+    assert "published.buckets_qit" in before
+    assert lines(after) == lines(before)
+    assert fetch(published.admin, "SELECT FROM kanon.publication WHERE name = 'gone'") == []
+
+
+def lines(dump: str) -> list[str]:
+    """Lines of a dump; those that are new in every dump, and numbers of sequences, aside."""
+    volatile = re.compile(r"^\\(un)?restrict |setval")
+    return [line for line in dump.splitlines() if not volatile.search(line)]

@@ -1,0 +1,168 @@
+"""What publishing will need is said before it begins, and refused where it is too much."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+
+import kanon_db
+from tests.checks import NEEDED
+from tests.integration.parties import (
+    Functions,
+    Parties,
+    create_table,
+    fetch,
+    remains,
+    value,
+)
+
+INFEASIBLE = "KN002"
+NEEDS = r"needs some \d+ MB of memory and \d+ MB of disk"
+KINDS = ("buckets", "generalized", "freeform", "suppressed")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def people(parties: Parties) -> None:
+    rows = [(f"person {i}", i * 7 % 40, f"d{i % 5}") for i in range(2000)]
+    create_table(parties.publisher, "data.people", "name text, age int, sick text", rows)
+    fetch(parties.publisher, "ANALYZE data.people")
+    Functions(parties.publisher).register("data.people", ["name", "age"], "sick")
+
+
+@contextmanager
+def setting(parties: Parties, **settings: str) -> Iterator[None]:
+    for name, size in settings.items():
+        fetch(parties.admin, "INSERT INTO kanon.setting VALUES ($1, $2)", name, size)
+    yield
+    fetch(parties.admin, "DELETE FROM kanon.setting WHERE name LIKE 'publish\\_%%'")
+
+
+def published(parties: Parties, kind: str, source: str = "data.people", **given: Any) -> None:
+    needed = NEEDED.get(kind, {"k": 2})
+    Functions(parties.publisher).call(f"publish_{kind}", source, "out", **needed, **given)
+
+
+def refused(parties: Parties, kind: str, source: str = "data.people", **given: Any) -> str:
+    """Publish in vain; what the error says."""
+    before = remains(parties.admin)
+    with pytest.raises(psycopg.Error) as raised:
+        published(parties, kind, source, **given)
+    diagnosis = raised.value.diag
+    assert diagnosis.sqlstate == INFEASIBLE
+    assert remains(parties.admin) == before
+    return f"{diagnosis.message_primary}: {diagnosis.message_detail} ({diagnosis.message_hint})"
+
+
+@pytest.fixture
+def notices(parties: Parties) -> Iterator[list[str]]:
+    """What the server tells the publisher."""
+    heard: list[str] = []
+
+    def listen(diagnostic: psycopg.errors.Diagnostic) -> None:
+        heard.append(f"{diagnostic.severity_nonlocalized}: {diagnostic.message_primary}")
+
+    parties.publisher.add_notice_handler(listen)
+    yield heard
+    parties.publisher.remove_notice_handler(listen)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_is_said_before(parties: Parties, kind: str, notices: list[str]) -> None:
+    published(parties, kind, dry_run=True)
+    (told,) = (text for text in notices if text.startswith("NOTICE"))
+    assert re.fullmatch(f"NOTICE: publishing about 2,000 rows of \\d+ bytes {NEEDS}", told)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["publish_memory", "publish_disk"])
+def test_too_much_is_refused(parties: Parties, kind: str, name: str) -> None:
+    with setting(parties, **{name: "10 kB"}):
+        said = refused(parties, kind)
+    assert "publishing needs more room than it may have: data.people, about 2,000 rows" in said
+    assert f"{name} is 0 MB" in said or f"{name} 0 MB" in said
+    assert "kanon.setting" in said
+
+
+def test_from_outside_the_server_it_is_told_too(parties: Parties) -> None:
+    told: list[str] = []
+    fetch(parties.admin, "CREATE TABLE own AS SELECT i % 40 AS age FROM generate_series(1, 2000) i")
+    fetch(parties.admin, "ANALYZE own")
+    with kanon_db.connect(parties.dsn, on_notice=told.append) as kanon:
+        kanon.register_source("public.own", quasi_identifiers=["age"])
+        kanon.publish_suppressed("public.own", "out", k=2, dry_run=True)
+    assert len(told) == 1
+    assert "publishing about 2,000 rows" in told[0]
+
+
+def make_view(parties: Parties, name: str, *, expected: int, rows: int) -> str:
+    """Make a source of which the planner expects so many rows, and which has others."""
+    call = f"data.{name}_rows()"
+    fetch(
+        parties.publisher,
+        f"CREATE FUNCTION {call} RETURNS SETOF int LANGUAGE plpgsql ROWS {expected} AS"
+        f" 'BEGIN RETURN QUERY SELECT generate_series(1, {rows}); END'",
+    )
+    fetch(
+        parties.publisher,
+        f"CREATE VIEW data.{name} AS"
+        f" SELECT i % 9 AS age, 'd' || i % 4 AS sick FROM {call} AS r (i)",
+    )
+    Functions(parties.publisher).register(f"data.{name}", ["age"], "sick")
+    return f"data.{name}"
+
+
+def test_a_planner_that_expects_too_many_rows_does_not_matter(parties: Parties) -> None:
+    source = make_view(parties, "overestimated", expected=1_000_000_000, rows=300)
+    published(parties, "suppressed", source, dry_run=True)
+
+
+def test_a_planner_that_expects_too_few_rows_does_not_matter(parties: Parties) -> None:
+    source = make_view(parties, "underestimated", expected=1, rows=30_000)
+    with setting(parties, publish_disk="1 MB"):
+        said = refused(parties, "suppressed", source)
+    assert "the source has too many rows" in said
+    published(parties, "suppressed", source, dry_run=True)
+
+
+def test_wider_rows_than_expected_are_refused(parties: Parties) -> None:
+    fetch(
+        parties.publisher,
+        "CREATE TABLE data.wide AS SELECT i % 9 AS age, repeat(md5(i::text), 50) AS sick"
+        " FROM generate_series(1, 2000) AS i",
+    )
+    fetch(parties.publisher, "ALTER TABLE data.wide SET (autovacuum_enabled = off)")
+    Functions(parties.publisher).register("data.wide", ["age"], "sick")
+    with setting(parties, publish_disk="4 MB"):
+        said = refused(parties, "suppressed", "data.wide")
+    assert "publishing needs more room than it may have" in said
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        ("generalized", {"method": "mondrian"}),
+        ("generalized", {"method": "mondrian", "refine": False, "constraints": '{"l": 2}'}),
+        ("generalized", {"method": "mondrian", "refine": False, "max_suppressed": "0.1"}),
+        ("freeform", {"options": '{"partition_size": 60000}'}),
+    ],
+)
+def test_sets_of_very_many_values_are_refused(
+    parties: Parties, kind: str, given: dict[str, Any]
+) -> None:
+    """A bit for each of 60,000 names in each class: how many there are is known after reading."""
+    if not value(parties.admin, "SELECT to_regclass('data.many') IS NOT NULL"):
+        fetch(
+            parties.publisher,
+            "CREATE TABLE data.many AS SELECT 'person ' || i AS name, 'd' || i % 5 AS sick"
+            " FROM generate_series(1, 60000) AS i",
+        )
+        Functions(parties.publisher).register("data.many", ["name"], "sick")
+    with setting(parties, publish_memory="300 MB"):
+        said = refused(parties, kind, "data.many", **given)
+    assert "sets of 60,000 values" in said
+    assert "leave out quasi-identifiers with very many values" in said

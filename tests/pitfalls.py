@@ -1,0 +1,190 @@
+"""What has gone wrong in software like this, by the numbers that tests are marked with.
+
+A test that tries one of these attacks has the mark ``@pytest.mark.pitfall(number)``, and `make
+generate` lists it in docs/security-tests.md. The mark belongs to the test function itself.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Pitfall(NamedTuple):
+    """Something that can go wrong, and how much of it is tested."""
+
+    title: str
+    attack: str
+    """What someone does, or sees."""
+    missing: str = ""
+    """What no test covers yet, and why."""
+
+
+PITFALLS: Final[dict[int, Pitfall]] = {
+    1: Pitfall(
+        "The order of rows joins people to values",
+        "Two tables written from the same rows are joined by where their rows lie, or by the lines"
+        " of a dump.",
+    ),
+    2: Pitfall(
+        "Look-alikes in pg_temp",
+        "A caller's temporary table, type or function is taken for the server's, by a function"
+        " with other rights.",
+    ),
+    3: Pitfall(
+        "Names that are read as SQL",
+        "A table, column, role or key of a JSON object has a name full of quotes, comments and"
+        " formats.",
+    ),
+    4: Pitfall(
+        "An installation that adopts what lies in its way",
+        "Somebody makes the schema, a function, an operator or a table before the administrator"
+        " installs.",
+    ),
+    5: Pitfall(
+        "Functions for everybody, workers that may do everything",
+        "Any role calls what has more rights than it; or code attached to one's own table is run"
+        " by a role with more rights.",
+    ),
+    6: Pitfall(
+        "Settings that are evaluated",
+        "An option, a rule or an entry of the catalog has an expression in it, which runs with"
+        " the rights of whoever publishes, verifies or asks.",
+    ),
+    7: Pitfall(
+        "Seeds that can be read, or chosen",
+        "Whoever knows the random numbers repeats the shuffling, and undoes it.",
+    ),
+    8: Pitfall(
+        "EXPLAIN counts",
+        "A plan shows how many rows of a table that one may not read have a value.",
+    ),
+    9: Pitfall(
+        "Statistics for everybody",
+        "The server's catalogs tell about tables that one may not read.",
+        "How many rows a table has, how large it is and how often it was read or written,"
+        " PostgreSQL shows to every role that may connect; we cannot hide it"
+        " ([what is public](privacy.md#what-is-public)).",
+    ),
+    10: Pitfall(
+        "Data in messages",
+        "An error, notice, traceback or the server's log quotes a value; a cheap function in a"
+        " condition sees rows before the view's own condition does.",
+    ),
+    11: Pitfall(
+        "A query that two parsers read differently",
+        "What was checked is not what is run.",
+    ),
+    12: Pitfall(
+        "Answers that know more than the publication",
+        "If estimates read the source, the difference between two of them, or the mean of many,"
+        " tells about a person.",
+    ),
+    13: Pitfall(
+        "Several releases of the same people",
+        "The values that a person may have in one release and those in another have only one in"
+        " common.",
+        "Not yet: the publisher is warned, but nothing bounds what two releases tell together,"
+        " whether they are of different kinds or one before and after a change"
+        " ([privacy](privacy.md#what-no-kind-protects-against)).",
+    ),
+    14: Pitfall(
+        "A reader who knows the algorithm",
+        "The algorithm is run on every table that there may be, and compared with what was"
+        " published; numbers of buckets follow the data.",
+        "`assignment => 'local'`, constraints on generalized rows and `k_concealment` do not hold"
+        " against such a reader; their guarantees say so"
+        " ([privacy](privacy.md#what-is-promised)).",
+    ),
+    15: Pitfall(
+        "The wrong thing is counted",
+        "Rows are counted for people, NULLs are overlooked, or a planner keeps an answer from"
+        " before a change.",
+    ),
+    16: Pitfall(
+        "Some of the rows",
+        "Row security, partitions or inheriting tables hide rows from the one who publishes.",
+    ),
+    17: Pitfall(
+        "One session, several users",
+        "In a pool, the next user finds rows, plans, settings or rights of the one before.",
+    ),
+    18: Pitfall(
+        "Files of a solver",
+        "A model that was made from the data stays in a temporary folder when its solver is"
+        " killed.",
+    ),
+    19: Pitfall(
+        "Dumps of the secret half",
+        "A backup of the publications has what they hide: who is in which row, or which values.",
+        "A server that logs the parameters of statements writes down where each record goes, if"
+        " the publisher uses Python or the command line"
+        " ([what the log has](operation.md#what-the-log-has)).",
+    ),
+    20: Pitfall(
+        "Buckets that are as large as they must be",
+        "The record that opened a bucket is the one that the bucket waited for: the rare one.",
+        "`assignment => 'local'` is broken in this way, and refused until the risk is accepted"
+        " ([local buckets](local-buckets.md)).",
+    ),
+    21: Pitfall(
+        "A publisher's code runs with other people's rights",
+        "An index on an expression, statistics, a child table, a cast or a view in place of a"
+        " published relation runs when somebody verifies, measures or asks.",
+    ),
+    22: Pitfall(
+        "Metrics of hidden values",
+        "A loss that includes what was left out tells what it was.",
+    ),
+    23: Pitfall(
+        "Answers in the middle of a replacement",
+        "An estimate waits for the replacement, and then counts tables whose rows it cannot see.",
+        "A `SELECT` of the published tables, in a transaction with one snapshot that began before"
+        " the replacement, cannot notice it ([replacing](operation.md#replacing)).",
+    ),
+    24: Pitfall(
+        "Columns that changed since they were described",
+        "A renamed identifier, or a new column, is published in the clear.",
+    ),
+    25: Pitfall(
+        "One query takes the server",
+        "A long list, many groups or a deep text needs gigabytes or minutes before anything"
+        " stops it.",
+    ),
+    26: Pitfall(
+        "A catalog that any publisher writes",
+        "A stranger describes another's table, or plants a publication that makes an"
+        " administrator drop tables.",
+    ),
+    27: Pitfall(
+        "Root follows a link",
+        "In a private cluster's folder that somebody else owns, a link leads to a file of root's.",
+    ),
+    28: Pitfall(
+        "Left-over records",
+        "Who is suppressed entirely follows from the quasi-identifiers, and the other columns of"
+        " these rows are published.",
+    ),
+    29: Pitfall(
+        "Locks that anybody may take",
+        "A role that can only connect keeps everybody from publishing.",
+        "A reader who keeps a publication in use delays its replacement, which is refused after"
+        " a minute ([replacing](operation.md#replacing)).",
+    ),
+    30: Pitfall(
+        "Nobody says that releases add up",
+        "A publisher replaces a publication again and again, and hears no warning.",
+        "Not yet: there is no warning when a publication replaces an older one, when the readers"
+        " of two publications have a member in common, when one of the sources is a view of the"
+        " other, or when the source was renamed in between"
+        " ([privacy](privacy.md#what-no-kind-protects-against)).",
+    ),
+    31: Pitfall(
+        "Dumps without their roles, roles that are made again",
+        "A restored dump has lost its readers, and nobody says so; a new role has the rights of"
+        " an old one of the same name.",
+    ),
+    32: Pitfall(
+        "Promises that bind nothing",
+        "With thresholds of 1, or `k => 1`, everything is published, and every check holds.",
+    ),
+}

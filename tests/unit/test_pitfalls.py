@@ -1,0 +1,69 @@
+"""Every known attack has a test, or a line that says why it has none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scripts.security_tests import Marked, marked_tests, written
+from tests.pitfalls import PITFALLS, Pitfall
+
+TESTS = marked_tests(Path(__file__).parents[1])
+
+
+@pytest.mark.parametrize("number", PITFALLS)
+def test_every_pitfall_has_a_test_or_a_reason(number: int) -> None:
+    marked = [test for test in TESTS if number in test.pitfalls]
+    assert marked or PITFALLS[number].missing
+
+
+def test_every_mark_has_a_known_number() -> None:
+    assert {number for test in TESTS for number in test.pitfalls} <= PITFALLS.keys()
+    assert sorted(PITFALLS) == list(range(1, 33))
+
+
+def test_what_cannot_be_listed_is_refused() -> None:
+    one = {1: Pitfall("Title", "Attack.")}
+    with pytest.raises(ValueError, match="no test has the mark of pitfall 1"):
+        written(one, [])
+    assert "**Not covered:** Why." in written({1: Pitfall("Title", "Attack.", "Why.")}, [])
+    test = Marked("unit/test_x.py", "test_x", "X.", (1, 2))
+    with pytest.raises(ValueError, match="test_x: there is no pitfall 2"):
+        written(one, [test])
+    assert "* `unit/test_x.py::test_x`: X.\n" in written(one, [test._replace(pitfalls=(1,))])
+
+
+MARK = "@pytest.mark.pitfall"
+
+
+@pytest.mark.parametrize(
+    ("text", "about"),
+    [
+        (f'{MARK}(3)\ndef test_a() -> None:\n    """First.\n\n    Second.\n    """\n', "First."),
+        (f"{MARK}(3)\n@other\ndef test_21_some_attack() -> None: ...\n", "Some attack."),
+        (f"class TestOfAll:\n    {MARK}(3)\n    def test_a(self) -> None: ...\n", "A."),
+    ],
+)
+def test_marks_are_read(tmp_path: Path, text: str, about: str) -> None:
+    (tmp_path / "test_x.py").write_text(text)
+    (found,) = marked_tests(tmp_path)
+    assert (found.path, found.about, found.pitfalls) == ("test_x.py", about, (3,))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pytestmark = pytest.mark.pitfall(3)\n",
+        f"{MARK}(3)\ndef helper() -> None: ...\n",
+        f"{MARK}\ndef test_a() -> None: ...\n",
+        f"{MARK}()\ndef test_a() -> None: ...\n",
+        f"{MARK}(N)\ndef test_a() -> None: ...\n",
+        f"{MARK}('3')\ndef test_a() -> None: ...\n",
+        f"{MARK}(3, why='x')\ndef test_a() -> None: ...\n",
+    ],
+)
+def test_marks_that_would_be_overlooked_are_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "test_x.py").write_text(text)
+    with pytest.raises(ValueError, match="a mark of a pitfall"):
+        marked_tests(tmp_path)
