@@ -134,6 +134,8 @@ WAYS: Final[dict[str, tuple[str, dict[str, object]]]] = {
     "joined": ("suppressed", {"k": 4, "options": '{"left_over": "join"}'}),
 }
 """How each table is published, under the name of the way and of the table."""
+WITHOUT_SOME_VALUES: Final = {"classes", "suppressed", "joined"}
+"""Ways that leave out records, or suppress cells: a value may be in none of the others."""
 
 
 def make_tables(publisher: Connection, n_records: int) -> None:

@@ -40,6 +40,9 @@ from kanon_db.counting.writing.writer import Request, Writer, numbered, same
 MOST_GROUPED: Final = 20_000
 """The most values of a range that GROUP BY spreads out."""
 
+_FEWEST: Final = 5
+"""The least number of values to list of a wide range, where several are spread."""
+
 
 def spread_attributes(query: Query, aggregate: ex.Aggregate, layout: CellLayout) -> list[str]:
     """Return the columns that need a row for each value that a cell may stand for."""
@@ -184,7 +187,7 @@ class CellWriter(Writer):
         values: dict[str, str] = {}
         for name in self._spread:
             place, cell = self._places[name], self._cell(name)
-            most = MOST_GROUPED if name in grouped else MOST_VALUES
+            most = MOST_GROUPED if name in grouped else self._most_values()
             inner = values_of(cell, f"t.c{place}", most)
             if cell.mark is not None:
                 value = {"v": "v", "w": "w"}
@@ -205,6 +208,11 @@ class CellWriter(Writer):
             comment = "A row for each combination of values that a type's cells may stand for."
         columns = {"t.*": "t.*", **values, "w": weights or "1::float8"}
         self.steps.add("spread", comment, Select(columns, source))
+
+    def _most_values(self) -> int:
+        """Return how many values of a wide range are listed, so that combinations are not more."""
+        n_ranges = sum(self._cell(name).kind == "range" for name in self._spread)
+        return max(_FEWEST, int(MOST_VALUES ** (1 / max(n_ranges, 1))))
 
     def _likelihoods(self) -> None:
         """Find the likelihood of each row, its group and what is summed."""
