@@ -90,8 +90,9 @@ def print_warning(message: str) -> None:
 
 
 def print_notice(message: str) -> None:
-    """Print something worth knowing, beside the results."""
-    click.echo(message, err=True)
+    """Print something worth knowing, if somebody reads it: scripts take stderr for errors."""
+    if sys.stderr.isatty():
+        click.echo(message, err=True)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any
 
+import psycopg
 import pytest
 
 from kanon_db.algorithms.bucketization.specification import PrivacySpecification
@@ -37,7 +38,11 @@ def nothing_left(parties: Parties) -> Iterator[None]:
 def heard(parties: Parties) -> Iterator[list[str]]:
     """The warnings that the publisher hears."""
     messages: list[str] = []
-    listen = lambda notice: messages.append(notice.message_primary)
+
+    def listen(notice: psycopg.errors.Diagnostic) -> None:
+        if notice.severity_nonlocalized == "WARNING":
+            messages.append(str(notice.message_primary))
+
     parties.publisher.add_notice_handler(listen)
     yield messages
     parties.publisher.remove_notice_handler(listen)
