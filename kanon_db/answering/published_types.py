@@ -65,7 +65,7 @@ class PublishedTypes:
         """Return a column whose values are published as they are, or as their texts."""
         column = plain_column(self.session, published)
         described = self._described(column.name)
-        if labels := self._labels(described):
+        if published.type_name == "text" and (labels := self._labels(described)):
             return replace(column, type=Type("text", "label", labels=labels))
         if described.get("is_ordered") is False:
             category: Category = column.type.category if "type" in described else "label"
