@@ -151,7 +151,7 @@ def _warn_of_texts(session: Session, columns: Sequence[ColumnType]) -> None:
     if others:
         session.warn(
             f"published as texts, since their types do not belong to a superuser:"
-            f" {', '.join(others)}; < and > compare the texts"
+            f" {', '.join(others)}; questions about < and > need an enumeration's order"
         )
 
 
