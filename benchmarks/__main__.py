@@ -1,8 +1,9 @@
 """Run benchmarks: ``python -m benchmarks [--write] [NAME …]``.
 
 Without a name, all that are about speed and loss run; with ``--write`` their results replace the
-sections of these names in docs/benchmarks.md. Faults, load and hostile input, which disturb the
-machine that they run on, need their names; their results go to docs/reliability.md.
+sections of these names in docs/benchmarks.md. Faults, load, hostile input and
+meaning, which take long or disturb the machine that they run on, need their names; their results go
+to docs/reliability.md.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ RELIABILITY = {
     "faults": "Faults",
     "load": "Load",
     "hostile_input": "Hostile input",
+    "meaning": "Certain bounds",
 }
 SECTIONS = SPEED | RELIABILITY
 

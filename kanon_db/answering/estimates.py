@@ -15,7 +15,7 @@ from kanon_db.counting.layout import BucketLayout, CellLayout
 from kanon_db.counting.refusals import refusal
 from kanon_db.counting.sides import parts_of, side_of
 from kanon_db.counting.writing import Constants, Request, statement, write
-from kanon_db.counting.writing.cells import MOST_GROUPED, accuracy_of, grouped_ranges
+from kanon_db.counting.writing.spread import MOST_GROUPED, accuracy_of, grouped_ranges
 from kanon_db.session.protocol import Session
 from kanon_db.session.settings import frugal
 

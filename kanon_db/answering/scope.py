@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from kanon_db.answering.limits import Limits
+from kanon_db.answering.published_types import CATEGORIES, PublishedTypes, plain_column
 from kanon_db.catalog.entries import Publication, find_publication, published_schema
 from kanon_db.catalog.owners import require_harmless
 from kanon_db.counting.checking import LookupTable, Query, check, check_relations, join
-from kanon_db.counting.expressions import Category, Column, Constant, Type
-from kanon_db.counting.layout import BucketLayout, BucketTables, Cell, CellLayout, Lookup, RowView
+from kanon_db.counting.expressions import Constant, attributes
+from kanon_db.counting.layout import BucketLayout, BucketTables, CellLayout, Lookup, RowView
 from kanon_db.counting.reading import QueryText, RelationText, parse_query
 from kanon_db.counting.refusals import refusal
 from kanon_db.errors import DatabaseError, NotFoundError, PermissionDeniedError
@@ -27,26 +28,6 @@ from kanon_db.session.server_errors import (
 )
 from kanon_db.session.settings import frugal
 from kanon_db.transfer.columns import ColumnType, Relation, column_types
-
-CATEGORIES: Final[dict[str, Category]] = {
-    **dict.fromkeys(("smallint", "integer", "bigint"), "integer"),
-    "numeric": "numeric",
-    **dict.fromkeys(("real", "double precision"), "float"),
-    **dict.fromkeys(("text", "character varying", "bpchar"), "text"),
-    "boolean": "boolean",
-    **dict.fromkeys(("date", "timestamp without time zone", "timestamp with time zone"), "moment"),
-}
-
-_ORIGINAL_TYPES: Final = {
-    "int4range": "integer",
-    "int8range": "bigint",
-    "numrange": "numeric",
-    "daterange": "date",
-    "tsrange": "timestamp without time zone",
-    "tstzrange": "timestamp with time zone",
-    "text[]": "text",
-}
-"""The original type of values whose cells are ranges of this type, or sets of texts."""
 
 _LOOKUP = """
 SELECT c.oid::text AS oid, c.relkind::text AS kind
@@ -132,16 +113,10 @@ def open_query(session: Session, query: str) -> OpenQuery:
     opened = OpenQuery(session, text, checked, publication, layout, joined.lookups, limits)
     _require_readable_constants(opened)
     with frugal(session, limits.working):
+        _require_kept_cells(opened)
         for lookup in joined.lookups:
             _require_unique(opened, lookup)
     return opened
-
-
-def _column(session: Session, column: ColumnType) -> Column:
-    name, schema = column.type_name, column.operator_schema
-    quoted = None if schema is None else session.identifier(schema)
-    type_ = Type(name, CATEGORIES.get(name, "other"), quoted, column.has_constant_input)
-    return Column(column.name, session.identifier(column.name), type_)
 
 
 def _published_types(session: Session, publication: Publication, oid: str) -> dict[str, ColumnType]:
@@ -173,15 +148,15 @@ def _bucket_layout(session: Session, schema: str, publication: Publication) -> B
         tables.sat,
     )
     qit, sat = (_published_types(session, publication, oids[name]) for name in ("qit", "sat"))
-    described = publication.layout
+    described, published = publication.layout, PublishedTypes(session, publication)
     return BucketLayout(
         tables,
         {
-            name: _column(session, column)
+            name: published.column(column)
             for name, column in qit.items()
             if name in described["quasi_identifiers"]
         },
-        _column(session, sat[described["sensitive"]]),
+        published.column(sat[described["sensitive"]]),
     )
 
 
@@ -190,27 +165,14 @@ def _cell_layout(session: Session, schema: str, publication: Publication) -> Cel
     row = fetch_one(session, "SELECT to_regclass($1::text)::oid::text AS oid", view.view)
     types = _published_types(session, publication, row["oid"])
     described: dict[str, Any] = dict(publication.layout)
-    cells: dict[str, Cell] = {}
-    for position, written in enumerate(described["quasi_identifiers"], start=1):
-        column = _column(session, types[written["name"]])
-        if written["cell"] != "value":
-            original = _ORIGINAL_TYPES.get(column.type.name)
-            if original is None:
-                raise NotFoundError(
-                    "the cells of a published column cannot be read",
-                    detail=f'column "{column.name}" of {publication.name}, type {column.type.name}',
-                    hint="publish the source again",
-                )
-            category = CATEGORIES[original]
-            column = replace(column, type=Type(original, category, None, category != "moment"))
-        cells[column.name] = Cell(
-            column,
-            written["cell"],
-            is_discrete=column.type.name in ("integer", "bigint", "date"),
-            mark=None if view.pattern is None else position,
+    published = PublishedTypes(session, publication)
+    cells = {
+        str(written["name"]): published.cell(
+            types[written["name"]], written["cell"], None if view.pattern is None else position
         )
-    for name in described["others"]:
-        cells[name] = Cell(_column(session, types[name]), "value")
+        for position, written in enumerate(described["quasi_identifiers"], start=1)
+    }
+    cells |= {name: published.cell(types[name], "value", None) for name in described["others"]}
     return CellLayout(view, cells, publication.left_out)
 
 
@@ -251,11 +213,33 @@ def _lookup_table(session: Session, relation: RelationText, published: str) -> L
     return LookupTable(
         session.identifier(schema, relation.name),
         {
-            name: _column(session, column)
+            name: plain_column(session, column)
             for name, column in column_types(session, rows[0]["oid"]).items()
             if column.type_name in CATEGORIES and not column.is_others
         },
     )
+
+
+def _require_kept_cells(opened: OpenQuery) -> None:
+    """Refuse a query on a column of which nothing is known."""
+    layout = opened.layout
+    if not isinstance(layout, CellLayout) or layout.view.pattern is None:
+        return
+    names = {name for part in opened.query.evaluated for name in attributes(part)}
+    for name in sorted(names):
+        mark = layout.cells[name].mark
+        if mark is None:
+            continue
+        (row,) = opened.fetch(
+            f"SELECT EXISTS (SELECT FROM {layout.view.view} AS c"
+            f" WHERE substr(c.{layout.view.pattern}, {mark}, 1) <> '*') AS is_known"
+        )
+        if not row["is_known"]:
+            raise refusal(
+                "nothing is known of a column: all of its cells are suppressed",
+                hint="ask about other columns",
+                detail=f'column "{name}"',
+            )
 
 
 def _require_unique(query: OpenQuery, lookup: Lookup) -> None:

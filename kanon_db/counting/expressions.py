@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 from typing import Literal as OneOf
 
-Category = OneOf["integer", "numeric", "float", "text", "boolean", "moment", "other"]
-"""What can be done with a type; a ``moment`` is a date or a timestamp."""
+Category = OneOf["integer", "numeric", "float", "text", "boolean", "moment", "label", "other"]
+"""What can be done with a type; a ``moment`` is a date or a timestamp, a ``label`` the text of a
+value whose own type is not published."""
 
 LiteralKind = OneOf["number", "string", "boolean", "null", "date", "timestamp"]
 ComparisonOperator = OneOf["=", "<>", "<", "<=", ">", ">="]
@@ -42,12 +43,18 @@ class Type:
         Quoted schema of the type's own comparison operators; None for PostgreSQL's.
     has_constant_input : bool
         Whether reading a text as this type depends on nothing else (on no setting, say).
+    labels : tuple of str
+        All values of an enumeration, in their order.
+    is_ordered : bool
+        Whether ``<`` and ``>`` mean on the publication what they mean on the source.
     """
 
     name: str
     category: Category
     operator_schema: str | None = None
     has_constant_input: bool = True
+    labels: tuple[str, ...] = ()
+    is_ordered: bool = True
 
 
 class Expression:
@@ -154,6 +161,14 @@ class DatePart(Expression):
     function: DateFunction
     field: str
     operand: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Rank(Expression):
+    """The place of a value of an enumeration among its labels."""
+
+    operand: Expression
+    labels: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

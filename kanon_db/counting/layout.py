@@ -133,6 +133,8 @@ class Cell:
         With the type of the original values.
     kind : {"range", "set", "value"}
         What a cell holds: a range with the original in it, a set of texts with it, or itself.
+    element : str
+        How a text of a set becomes a value of the original type, as SQL after the text.
     is_discrete : bool
         Whether the values of a range can be counted.
     mark : int or None
@@ -142,6 +144,7 @@ class Cell:
 
     column: Column
     kind: CellKind
+    element: str = ""
     is_discrete: bool = True
     mark: int | None = None
 

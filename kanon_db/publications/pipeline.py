@@ -30,6 +30,7 @@ from kanon_db.publications.staging import Staging
 from kanon_db.session import Session, undone
 from kanon_db.transfer.columns import ColumnType, check_comparable
 from kanon_db.transfer.snapshot import take_snapshot
+from kanon_db.transfer.source_types import describe_types
 
 
 def publish(session: Session, request: PublishRequest) -> Published:
@@ -86,6 +87,7 @@ def _publish(session: Session, request: PublishRequest) -> Published:
         session, source.relation, columns, most=forecast.begin(session, columns)
     )
     forecast.require(snapshot.size())
+    described = describe_types(session, source.relation, columns)
     require_unchanged(session, source)
     check_comparable(session, source.relation, [*kind.comparable(source), *entity])
     entities = read_entities(snapshot, source, are_counted=kind.counts_entities)
@@ -109,7 +111,7 @@ def _publish(session: Session, request: PublishRequest) -> Published:
             "readers": list(readers),
             "accept": accepted,
         },
-        layout=written.layout,
+        layout={**written.layout, "types": described},
         records=snapshot.n_records,
         guarantee=written.guarantee,
         metrics={**written.metrics, **({} if found.proof is None else found.proof.metrics)},
@@ -149,7 +151,7 @@ def _warn_of_texts(session: Session, columns: Sequence[ColumnType]) -> None:
     if others:
         session.warn(
             f"published as texts, since their types do not belong to a superuser:"
-            f" {', '.join(others)}; < and > compare the texts"
+            f" {', '.join(others)}; questions about < and > need an enumeration's order"
         )
 
 

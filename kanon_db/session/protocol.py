@@ -18,6 +18,7 @@ Row = Mapping[str, Any]
 SETTINGS: Final = {
     "search_path": "pg_catalog, pg_temp",  # pg_temp explicitly last; otherwise it comes first
     "datestyle": "ISO, YMD",  # date constants must not depend on the caller's settings
+    "extra_float_digits": "1",  # the texts of different floating-point numbers differ
     "row_security": "on",  # if off, our own tables refuse everybody who may not bypass it
 }
 """Settings for every statement. The functions in `sql/` have the same ones as SET clauses."""

@@ -111,6 +111,11 @@ class Binder:
             case ex.Literal("null"):
                 return ex.Constant(None, type_)
             case ex.Literal(_, text):
+                if type_.labels and text not in type_.labels:
+                    raise refusal(
+                        "a constant is none of the values that the column's type has",
+                        hint="write it as the source's enumeration spells it",
+                    )
                 return ex.Constant(text, type_)
             case _:
                 return expression
@@ -122,15 +127,19 @@ class Binder:
         match expression:
             case ex.And() | ex.Or() | ex.Not() | ex.TruthTest():
                 return ex.rebuilt(expression, self.condition)
-            case ex.Comparison(operator, left, right):
+            case ex.Comparison("=" | "<>" as operator, left, right):
                 return ex.Comparison(operator, *self._compared(left, right))
+            case ex.Comparison(operator, left, right):
+                return ex.Comparison(operator, *map(self._ordered, self._compared(left, right)))
             case ex.Distinct(left, right, negated):
                 return ex.Distinct(*self._compared(left, right), negated)
             case ex.Membership(operand, items, negated):
                 return self._membership(operand, items, negated=negated)
             case ex.Range(operand, low, high, negated):
-                least = self._compared(operand, low)
-                return ex.Range(*least, self._compared(operand, high)[1], negated)
+                bound, least = self._compared(operand, low)
+                most = self._compared(operand, high)[1]
+                one, low, high = map(self._ordered, (bound, least, most))
+                return ex.Range(one, low, high, negated)
             case ex.Pattern():
                 return self._pattern(expression)
             case ex.NullTest(operand, negated):
@@ -157,6 +166,19 @@ class Binder:
         if common_type(known) is None:
             raise misfit(one, one_type, other, other_type)
         return self._given(one, known[-1]), self._given(other, known[0])
+
+    def _ordered(self, bound: ex.Expression) -> ex.Expression:
+        """Bring a value into a form that ``<`` and ``>`` compare as on the source."""
+        type_ = bound.type if isinstance(bound, ex.Column | ex.Constant) else None
+        if type_ is None or (type_.is_ordered and not type_.labels):
+            return bound
+        if not type_.is_ordered:
+            raise refusal(
+                "the order of a column's values is not published",
+                hint="compare with = or IN",
+                detail=f'column "{bound.name}"' if isinstance(bound, ex.Column) else "",
+            )
+        return ex.Rank(bound, type_.labels)
 
     def _membership(
         self, operand: ex.Expression, items: Sequence[ex.Expression], *, negated: bool

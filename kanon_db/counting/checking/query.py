@@ -52,10 +52,13 @@ class Query:
         return [pair for pair in enumerate(self.measures) if pair[1].is_shown]
 
     @property
+    def evaluated(self) -> list[Expression | None]:
+        """What is evaluated for each record: its condition, groups, and what is summed."""
+        found = [self.where, *(key.expression for key in self.keys)]
+        return found + [measure.aggregate.operand for measure in self.measures]
+
+    @property
     def constants(self) -> frozenset[Constant]:
         """The constants that are compared with, or part of what is grouped or summed."""
-        evaluated = [self.where]
-        evaluated += [key.expression for key in self.keys]
-        evaluated += [measure.aggregate.operand for measure in self.measures]
-        parts = (inner for part in evaluated for inner in walk(part))
+        parts = (inner for part in self.evaluated for inner in walk(part))
         return frozenset(inner for inner in parts if isinstance(inner, Constant))

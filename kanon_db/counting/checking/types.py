@@ -29,7 +29,7 @@ _HINTS: Final[dict[Category, str]] = {
     **dict.fromkeys(NUMBERS, "write a number"),
     "boolean": "write TRUE or FALSE",
     "moment": "write DATE '...', TIMESTAMP '...' or the date in single quotes",
-    **dict.fromkeys(("text", "other"), "write the constant in single quotes"),
+    **dict.fromkeys(("text", "label", "other"), "write the constant in single quotes"),
 }
 
 
@@ -54,7 +54,10 @@ def result_type(one: Type, other: Type) -> Type:
 def common_type(types: Sequence[Type]) -> Type | None:
     """Return the type that PostgreSQL compares values of these types as; None if it does not."""
     first = types[0]
-    if all(type_.name == first.name for type_ in types):
+    if all(
+        (type_.name, type_.category, type_.labels) == (first.name, first.category, first.labels)
+        for type_ in types
+    ):
         return first
     if any(type_.operator_schema is not None for type_ in types):
         return None

@@ -56,9 +56,14 @@ def values_of(cell: Cell, sql: str, most: int = MOST_VALUES) -> list[Select]:
         case "set":
             elements = f"coalesce({sql}, ARRAY[NULL::text])"
             w = f"1 / cardinality({elements})::float8"
-            return [_value("v", "v", "v", w, source=f"unnest({elements}) AS v")]
+            v = f"v{cell.element}"
+            return [_value(v, v, v, w, source=f"unnest({elements}) AS v")]
     null = f"NULL::{cell.column.type.name}"
-    listed = _whole_values(cell, sql, most) if cell.is_discrete else _points(cell, sql)
+    listed = (
+        _whole_values(cell, sql, most)
+        if cell.is_discrete
+        else _points(cell, sql, min(most, _POINTS))
+    )
     return [
         *listed,
         _value(null, null, null, where=f"{sql} IS NULL"),
@@ -84,10 +89,10 @@ def _whole_values(cell: Cell, sql: str, most: int) -> list[Select]:
     width = f"({high} - {low})"
     n = f"least({width}, {most})"
     at = f"CASE WHEN {width} <= {most} THEN i ELSE (2 * i + 1) * {width} / (2 * {most}) END"
-    step = "int" if type_ == "date" else type_
+    step = "int" if type_ in ("date", "smallint") else type_
     return [
         _value(
-            f"({low} + ({at})::{step})::{type_}", low, f"({high} - 1)::{type_}",
+            f"({low} + ({at})::{step})::{type_}", f"{low}::{type_}", f"({high} - 1)::{type_}",
             f"(1 / {n}::float8)", is_open=f"{width} > {most}",
             source=f"generate_series(0, {n}::int8 - 1) AS i",
             where=f"{sql} IS NOT NULL AND NOT {holds_anything(sql)}",
@@ -95,19 +100,22 @@ def _whole_values(cell: Cell, sql: str, most: int) -> list[Select]:
     ]  # fmt: skip
 
 
-def _points(cell: Cell, sql: str) -> list[Select]:
+def _points(cell: Cell, sql: str, n: int) -> list[Select]:
     """List points of a continuous range; one that holds a single value gives that."""
+    type_ = cell.column.type.name
     low, high = f"lower({sql})", f"upper({sql})"
-    part = f"((i + 0.5) / {_POINTS})"
+    part = f"((i + 0.5) / {n})"
     if cell.column.type.category == "moment":
         part += "::float8"
+    least, most = f"{low}::{type_}", f"{high}::{type_}"
     return [
         _value(
-            f"{low} + ({high} - {low}) * {part}", low, high, f"1 / {_POINTS}::float8",
-            is_open="true", source=f"generate_series(0, {_POINTS - 1}) AS i",
+            f"({low} + ({high} - {low}) * {part})::{type_}", least, most,
+            f"1 / {n}::float8",
+            is_open="true", source=f"generate_series(0, {n - 1}) AS i",
             where=f"{low} < {high}",
         ),
-        _value(low, low, low, where=f"{low} = {high}"),
+        _value(least, least, least, where=f"{low} = {high}"),
     ]  # fmt: skip
 
 
@@ -142,7 +150,7 @@ def of_cell(leaf: Expression, cell: Cell, sql: str, constants: Constants) -> lis
     if cell.kind == "value":
         return [known(spelled(sql))]
     if cell.kind == "range" and can_cover(cell, leaf):
-        part, whole, some = share(cell, sql, covered(leaf, constants) or "")
+        part, whole, some = share(cell, sql, covered(leaf, cell.column.type, constants) or "")
         null = known(spelled(f"NULL::{cell.column.type.name}"))
         return [
             Select(

@@ -8,23 +8,20 @@ cell may stand for, so that what depends on one value stays together.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
 from kanon_db.counting import expressions as ex
-from kanon_db.counting.checking.query import Query
 from kanon_db.counting.formulas import EXTREMES, sum_answer
 from kanon_db.counting.layout import Cell, CellLayout
-from kanon_db.counting.sides import condition_of
 from kanon_db.counting.writing.cell_values import (
-    MOST_VALUES,
     holds_anything,
     is_vague,
     of_cell,
     values_of,
 )
 from kanon_db.counting.writing.joins import joined, speller
+from kanon_db.counting.writing.spread import MOST_GROUPED, most_listed, spread_attributes
 from kanon_db.counting.writing.sql import write
 from kanon_db.counting.writing.steps import Nested, Select
 from kanon_db.counting.writing.truth import (
@@ -36,53 +33,6 @@ from kanon_db.counting.writing.truth import (
     require_few,
 )
 from kanon_db.counting.writing.writer import Request, Writer, numbered, same
-
-MOST_GROUPED: Final = 20_000
-"""The most values of a range that GROUP BY spreads out."""
-
-
-def spread_attributes(query: Query, aggregate: ex.Aggregate, layout: CellLayout) -> list[str]:
-    """Return the columns that need a row for each value that a cell may stand for."""
-    condition = condition_of(query, aggregate)
-    whole = [key.expression for key in query.keys]
-    if aggregate.operand is not None and aggregate.function != "count":
-        whole.append(aggregate.operand)
-    apart = leaves(condition)
-    require_few(len(set(apart)))
-    whole += [leaf for leaf in apart if len(ex.attributes(leaf)) > 1]
-    found = {name for expression in whole for name in ex.attributes(expression)}
-    found |= {
-        column.attribute
-        for expression in (*whole, condition)
-        for column in ex.columns(expression)
-        if column.lookup is not None
-    }
-    # A continuous range has points only, which leave its bounds open: better apart.
-    n_leaves = Counter(name for leaf in apart for name in ex.attributes(leaf))
-    found |= {
-        name
-        for name, cell in layout.cells.items()
-        if (cell.kind != "range" or cell.is_discrete) and n_leaves[name] > 1
-    }
-    return [name for name, cell in layout.cells.items() if name in found and is_vague(cell)]
-
-
-def grouped_ranges(query: Query, layout: CellLayout) -> list[Cell]:
-    """Return the columns of ranges that GROUP BY names; they must not be too wide."""
-    names = {name for key in query.keys for name in ex.attributes(key.expression)}
-    return [layout.cells[name] for name in sorted(names) if layout.cells[name].kind == "range"]
-
-
-def accuracy_of(expression: ex.Expression, layout: CellLayout) -> str:
-    """Say what is known of an expression, record by record."""
-    cells = [layout.cells[name] for name in ex.attributes(expression)]
-    if not any(map(is_vague, cells)):
-        return "exact: the values are published as they are"
-    if any(cell.mark is not None for cell in cells):
-        return "estimated: a suppressed cell could be anything, as often as the cells kept"
-    if any(cell.kind == "range" for cell in cells):
-        return "estimated: each value of a range is as likely as the others"
-    return "estimated: each value of a set is as likely as the others"
 
 
 class CellWriter(Writer):
@@ -184,7 +134,11 @@ class CellWriter(Writer):
         values: dict[str, str] = {}
         for name in self._spread:
             place, cell = self._places[name], self._cell(name)
-            most = MOST_GROUPED if name in grouped else MOST_VALUES
+            most = (
+                MOST_GROUPED
+                if name in grouped
+                else most_listed(self._cell(name) for name in self._spread)
+            )
             inner = values_of(cell, f"t.c{place}", most)
             if cell.mark is not None:
                 value = {"v": "v", "w": "w"}

@@ -32,7 +32,7 @@ class FactoredWriter(SideWriter):
         value = f"coalesce({self.number(side)}, 0)"
         if self.weighed is not None:
             x = self.write(self.weighed, side)
-            value = f"sum(({x})::float8{self.times(side)})" if side else f"sum({x})::float8"
+            value = f"sum(({x})::float8{self.times(side)})"
             if self.function == "avg":
                 value = f"{value} / {self.number(side)}"
         self.steps.add(

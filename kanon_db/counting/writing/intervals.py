@@ -24,8 +24,15 @@ _RANGES = {
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
 
 
-def covered(condition: ex.Expression, constants: Constants) -> str | None:
+def covered(condition: ex.Expression, column: ex.Type, constants: Constants) -> str | None:
     """Write the values that meet a condition as a multirange of numerics.
+
+    Parameters
+    ----------
+    condition : Expression
+    column : Type
+        Of the column that the condition is on, which decides on the axis.
+    constants : Constants
 
     Returns
     -------
@@ -34,27 +41,27 @@ def covered(condition: ex.Expression, constants: Constants) -> str | None:
     """
     match condition:
         case ex.And(parts) | ex.Or(parts):
-            sets = [covered(part, constants) for part in parts]
+            sets = [covered(part, column, constants) for part in parts]
             sign = " * " if isinstance(condition, ex.And) else " + "
             known = [part for part in sets if part is not None]
             return _combined(sign, known) if len(known) == len(sets) else None
         case ex.Not(part):
-            inside = covered(part, constants)
+            inside = covered(part, column, constants)
             return None if inside is None else f"({_EVERYTHING} - {inside})"
         case ex.NullTest(ex.Column(), negated):
             return _EVERYTHING if negated else _NOTHING
         case ex.Comparison(operator, ex.Column(), ex.Constant() as constant):
-            return _compared(operator, constant, constants)
+            return _compared(operator, constant, column, constants)
         case ex.Comparison(operator, ex.Constant() as constant, ex.Column()):
-            return _compared(_FLIPPED[operator], constant, constants)
+            return _compared(_FLIPPED[operator], constant, column, constants)
         case ex.Membership(ex.Column(), items, negated, ex.Type() as type_) if (
-            place := _place(type_, "m.v")
+            place := _place(column, "m.v", type_)
         ) and (array := constants.array(items, type_)):
             equal = _RANGES["="].format(place)
             found = f"(SELECT range_agg({equal}) FROM unnest({array}) AS m (v))"
             return f"({_EVERYTHING} - {found})" if negated else found
         case ex.Range(ex.Column()) | ex.Membership(ex.Column()):
-            return covered(ex.spelled_out(condition), constants)
+            return covered(ex.spelled_out(condition), column, constants)
         case _:
             return None
 
@@ -67,8 +74,10 @@ def _combined(sign: str, parts: Sequence[str]) -> str:
     return f"({sign.join(parts)})"
 
 
-def _compared(operator: str, constant: ex.Constant, constants: Constants) -> str | None:
-    place = _place(constant.type, constants.write(constant))
+def _compared(
+    operator: str, constant: ex.Constant, column: ex.Type, constants: Constants
+) -> str | None:
+    place = _place(column, constants.write(constant), constant.type)
     if place is None:
         return None
     if operator == "<>":
@@ -76,14 +85,39 @@ def _compared(operator: str, constant: ex.Constant, constants: Constants) -> str
     return f"nummultirange({_RANGES[operator].format(place)})"
 
 
-def _place(type_: ex.Type, value: str) -> str | None:
-    """Write a value's place on the axis; None for types that are not on it."""
-    match type_.name:
-        case "date":
+def _place(column: ex.Type, value: str, type_: ex.Type | None = None) -> str | None:
+    """Write the place of a value on the axis of a column; None if it has none there.
+
+    PostgreSQL compares a floating-point number with others as such, where 0.1 is not 1/10. Its
+    shortest text is as good: texts of greater numbers stand for greater numerics.
+
+    Parameters
+    ----------
+    column : Type
+        Of the column.
+    value : str
+    type_ : Type, optional
+        Of the value, if it is a constant's.
+    """
+    of = (type_ or column).name
+    if column.category == "float":
+        return f"{value}::float8::text::numeric" if _is_number(type_ or column) else None
+    if column.category in ex.NUMBERS:
+        return f"{value}::numeric" if _is_number(type_ or column) else None
+    match column.name, of:
+        case "date", "date":
             return f"({value} - '2000-01-01'::date)::numeric"
-        case "timestamp without time zone":
-            return f"EXTRACT(epoch FROM {value} - '2000-01-01'::timestamp)"
-    return f"{value}::numeric" if type_.category in ex.NUMBERS else None
+        case "date", "timestamp without time zone":
+            return f"(EXTRACT(epoch FROM {value} - '2000-01-01'::timestamp) / 86400)"
+        case "timestamp without time zone", "date" | "timestamp without time zone":
+            return f"EXTRACT(epoch FROM {value}::timestamp - '2000-01-01'::timestamp)"
+        case "timestamp with time zone", _ if (type_ or column).category == "moment":
+            return f"EXTRACT(epoch FROM {value}::timestamptz)"
+    return None
+
+
+def _is_number(type_: ex.Type) -> bool:
+    return type_.category in ex.NUMBERS
 
 
 def share(cell: Cell, sql: str, covered_sql: str) -> tuple[str, str, str]:
@@ -125,17 +159,14 @@ def can_cover(cell: Cell, condition: ex.Expression) -> bool:
     type_ = cell.column.type
 
     def fits(constant: ex.Constant) -> bool:
-        if constant.text is None:
-            return False
-        if type_.category in ex.NUMBERS:
-            return constant.type.category in ex.NUMBERS
-        return constant.type.name == type_.name
+        return constant.text is not None and _place(type_, "", constant.type) is not None
 
     if sum(bool(ex.children(part)) for part in ex.walk(condition)) > _MOST_OPERATORS:
         return False
     constants = (part for part in ex.walk(condition) if isinstance(part, ex.Constant))
-    is_on_axis = _place(type_, "") is not None
-    return is_on_axis and all(map(fits, constants)) and covered(condition, Constants()) is not None
+    if _place(type_, "") is None or not all(map(fits, constants)):
+        return False
+    return covered(condition, type_, Constants()) is not None
 
 
 def _on_axis(cell: Cell, sql: str) -> str:
@@ -143,6 +174,6 @@ def _on_axis(cell: Cell, sql: str) -> str:
     low, high = (_place(type_, f"{end}({sql})") for end in ("lower", "upper"))
     if cell.is_discrete:
         return f"numrange({low}, {high} - 1, '[]')"
-    if type_.category == "moment":
+    if type_.category in ("moment", "float"):
         return f"numrange({low}, {high}, CASE WHEN upper_inc({sql}) THEN '[]' ELSE '[)' END)"
     return sql

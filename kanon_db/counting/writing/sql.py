@@ -77,6 +77,12 @@ class Constants:
             arrays.append(value if of.has_constant_input else f"(SELECT {value})")
         return f"({' || '.join(arrays)})::{type_.name}[]"
 
+    def texts(self, texts: tuple[str, ...]) -> str:
+        """Write an array of texts."""
+        if self._literal is not None:
+            return f"ARRAY[{', '.join(map(self._literal, texts))}]::text[]"
+        return f"{self._parameter(texts)}::text[]"
+
     def _parameter(self, value: str | tuple[str, ...]) -> str:
         return f"${self._numbers.setdefault(value, len(self._numbers) + self._first)}"
 
@@ -107,6 +113,8 @@ def write(expression: ex.Expression, spell: Spelling, constants: Constants) -> s
             return f"(- {inner(operand)})"
         case ex.Arithmetic(operator, left, right):
             return f"({inner(left)} {operator} {inner(right)})"
+        case ex.Rank(operand, labels):
+            return f"array_position({constants.texts(labels)}, {inner(operand)})"
         case ex.DatePart("extract", field, operand):
             return f"EXTRACT({field} FROM {inner(operand)})"
         case ex.DatePart(function, field, operand):

@@ -12,9 +12,10 @@ from __future__ import annotations
 from kanon_db.counting.layout import BucketLayout, CellLayout
 from kanon_db.counting.refusals import refusal
 from kanon_db.counting.sides import disjoint_sides, sides_of
-from kanon_db.counting.writing.cells import CellWriter, grouped_ranges
+from kanon_db.counting.writing.cells import CellWriter
 from kanon_db.counting.writing.factored import FactoredWriter
 from kanon_db.counting.writing.pairs import PairWriter
+from kanon_db.counting.writing.spread import grouped_ranges
 from kanon_db.counting.writing.sql import Statement
 from kanon_db.counting.writing.writer import Request
 

@@ -23,6 +23,7 @@ EXPRESSIONS: list[tuple[ex.Expression, tuple[ex.Expression, ...]]] = [
     (ex.DatePart("extract", "year", A), (A,)),
     (ex.Case(((A, B), (B, C)), None), (A, B, B, C)),
     (ex.Case(((A, B),), C), (A, B, C)),
+    (ex.Rank(A, ("low", "high")), (A,)),
     (ex.Aggregate("count", None), ()),
     (ex.Aggregate("sum", A), (A,)),
     (ex.Comparison("=", A, B), (A, B)),

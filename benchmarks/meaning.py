@@ -1,0 +1,85 @@
+"""Random questions to publications of all kinds, and to their sources: certain means certain.
+
+The tables and the grammar are those of the tests (``tests/meaning``), which ask fewer questions.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from time import perf_counter
+from typing import Final
+
+import psycopg
+from psycopg.conninfo import make_conninfo
+
+from benchmarks.harness import private_server, table
+from tests.integration.parties import fetch
+from tests.meaning.questions import Questions
+from tests.meaning.tables import (
+    SCHEMA,
+    TABLES,
+    WITHOUT_SOME_VALUES,
+    make_tables,
+    publish_all,
+    ways_of,
+)
+from tests.meaning.verdict import ask
+
+N_RECORDS: Final = 1_000
+N_QUESTIONS: Final = 10_000
+SEED: Final = 150
+
+
+def main() -> str:
+    """Return the results as Markdown."""
+    rows, faults, total = [], [], Counter[str]()
+    with private_server() as dsn:
+        _prepare(dsn)
+        with (
+            psycopg.connect(dsn, autocommit=True) as admin,
+            psycopg.connect(make_conninfo(dsn, user="publisher"), autocommit=True) as publisher,
+            psycopg.connect(make_conninfo(dsn, user="analyst"), autocommit=True) as analyst,
+        ):
+            for name in TABLES:
+                publish_all(publisher, name)
+                for way in ways_of(name):
+                    questions = Questions(publisher, *TABLES[name], seed=SEED)
+                    outcomes, wrong, slowest = Counter[str](), 0, 0.0
+                    for _ in range(N_QUESTIONS):
+                        started = perf_counter()
+                        found = ask(
+                            analyst, admin, f"{way}_{name}", f"{SCHEMA}.{name}",
+                            questions.question(), lists_all=way not in WITHOUT_SOME_VALUES,
+                        )  # fmt: skip
+                        slowest = max(slowest, perf_counter() - started)
+                        outcomes[found.outcome] += 1
+                        wrong += bool(found.faults)
+                        faults += [f"{found.question}: {fault}" for fault in found.faults[:1]]
+                    total.update(outcomes)
+                    rows.append(
+                        [name, way, f"{outcomes['answered']:,}", f"{outcomes['refused']:,}",
+                         f"{outcomes['not SQL']:,}", wrong, f"{slowest:.1f} s"]
+                    )  # fmt: skip
+                    print(rows[-1], file=sys.stderr, flush=True)
+    return (
+        f"{N_QUESTIONS:,} questions to each of {len(rows)} publications of tables of"
+        f" {N_RECORDS:,} records, from the seed {SEED}: {total['answered']:,} were answered, and"
+        f" {len(faults)} of these answers were wrong: a bound that does not contain the true"
+        " answer, an estimate outside of its bounds, or a missing group. A question is refused"
+        " where the estimator says so, and not SQL where PostgreSQL itself refuses it.\n\n"
+        + table(
+            ["table", "published as", "answered", "refused", "not SQL", "wrong", "slowest"], rows
+        )
+        + "".join(f"\nWrong: {fault}\n" for fault in faults)
+    )
+
+
+def _prepare(dsn: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as admin:
+        for role in ("publisher", "analyst"):
+            fetch(admin, f"CREATE ROLE {role} LOGIN IN ROLE kanon_{role}")
+        fetch(admin, f"GRANT CREATE ON DATABASE {admin.info.dbname} TO publisher")
+        fetch(admin, "CREATE EXTENSION citext SCHEMA public")
+    with psycopg.connect(make_conninfo(dsn, user="publisher"), autocommit=True) as publisher:
+        make_tables(publisher, N_RECORDS)

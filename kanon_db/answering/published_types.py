@@ -1,0 +1,155 @@
+"""The types of published columns: what a comparison with them means.
+
+A publication describes the types of its source's columns. Whoever published it wrote that, so names
+of types are taken from the list below only, and labels are bound as values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from kanon_db.catalog.entries import Publication
+from kanon_db.counting.expressions import Category, Column, Type
+from kanon_db.counting.layout import Cell, CellKind
+from kanon_db.errors import NotFoundError
+from kanon_db.session.protocol import Session
+from kanon_db.transfer.columns import ColumnType
+
+CATEGORIES: Final[dict[str, Category]] = {
+    **dict.fromkeys(("smallint", "integer", "bigint"), "integer"),
+    "numeric": "numeric",
+    **dict.fromkeys(("real", "double precision"), "float"),
+    **dict.fromkeys(("text", "character varying", "bpchar"), "text"),
+    "boolean": "boolean",
+    **dict.fromkeys(("date", "timestamp without time zone", "timestamp with time zone"), "moment"),
+}
+
+_OTHERS: Final = {
+    "uuid": True, "inet": True, "cidr": True, "macaddr": True, "bytea": True, "bit": True,
+    "bit varying": True, "interval": False, "time without time zone": False,
+    "time with time zone": False,
+}  # fmt: skip
+"""More types of sets' elements: whether reading a text as one depends on nothing else."""
+
+_RANGES: Final = {
+    "int4range": ("integer", "smallint"),
+    "int8range": ("bigint", "integer"),
+    "numrange": ("numeric", "bigint", "real", "double precision"),
+    "daterange": ("date",),
+    "tsrange": ("timestamp without time zone",),
+    "tstzrange": ("timestamp with time zone",),
+}
+"""The types of values whose cells are such ranges; the first one if nothing is described."""
+
+_DISCRETE: Final = ("int4range", "int8range", "daterange")
+_SET: Final = "text[]"
+_LONGEST: Final = 10_485_760  # characters in char(n), PostgreSQL's limit
+
+
+@dataclass(frozen=True)
+class PublishedTypes:
+    """What the columns of one publication mean.
+
+    Attributes
+    ----------
+    session : Session
+    publication : Publication
+    """
+
+    session: Session
+    publication: Publication
+
+    def column(self, published: ColumnType) -> Column:
+        """Return a column whose values are published as they are, or as their texts."""
+        column = plain_column(self.session, published)
+        described = self._described(column.name)
+        if published.type_name == "text" and (labels := self._labels(described)):
+            return replace(column, type=Type("text", "label", labels=labels))
+        if described.get("is_ordered") is False:
+            category: Category = column.type.category if "type" in described else "label"
+            return replace(column, type=replace(column.type, category=category, is_ordered=False))
+        return column
+
+    def cell(self, published: ColumnType, kind: CellKind, mark: int | None) -> Cell:
+        """Return a column with what its cells stand for.
+
+        Parameters
+        ----------
+        mark : int or None
+            See :class:`~kanon_db.counting.layout.Cell`.
+
+        Raises
+        ------
+        NotFoundError
+            When its cells are not of the kind that the catalog says.
+        """
+        if kind == "value":
+            return Cell(self.column(published), kind, mark=mark)
+        column = plain_column(self.session, published)
+        described = self._described(column.name)
+        if kind == "set" and published.type_name == _SET:
+            type_, element = self._element(described)
+            return Cell(replace(column, type=type_), kind, element, is_discrete=False, mark=mark)
+        if kind == "range" and published.type_name in _RANGES:
+            allowed = _RANGES[published.type_name]
+            name = described.get("type")
+            name = name if name in allowed else allowed[0]
+            category = CATEGORIES[name]
+            type_ = Type(name, category, has_constant_input=category != "moment")
+            is_discrete = published.type_name in _DISCRETE
+            return Cell(replace(column, type=type_), kind, is_discrete=is_discrete, mark=mark)
+        raise NotFoundError(
+            "the cells of a published column cannot be read",
+            detail=f'column "{column.name}" of {self.publication.name}, type {published.type_name}',
+            hint="publish the source again",
+        )
+
+    def _element(self, described: Mapping[str, Any]) -> tuple[Type, str]:
+        """Return the type of a set's elements, and how a text becomes one."""
+        if labels := self._labels(described):
+            return Type("text", "label", labels=labels), ""
+        name, length = described.get("type"), described.get("length")
+        is_ordered = described.get("is_ordered") is not False
+        if name == "bpchar":
+            is_fit = isinstance(length, int) and 0 < length <= _LONGEST
+            cast = f"::character({length})" if is_fit else "::bpchar"
+            return Type(name, "text", is_ordered=is_ordered), cast
+        if name in ("text", "character varying", None) or not isinstance(name, str):
+            category: Category = "text" if name or is_ordered else "label"
+            return Type("text", category, is_ordered=is_ordered), self._collation(described)
+        if name in CATEGORIES:
+            own = CATEGORIES[name]
+            return Type(name, own, has_constant_input=own != "moment"), f"::{name}"
+        if name in _OTHERS:
+            return Type(name, "other", has_constant_input=_OTHERS[name]), f"::{name}"
+        return Type("text", "text"), ""
+
+    def _collation(self, described: Mapping[str, Any]) -> str:
+        """Write the collation of a set's texts, if it is there and a superuser's."""
+        given = described.get("collation")
+        if not isinstance(given, list) or len(given) != 2:  # schema and name
+            return ""
+        quoted = self.session.identifier(*map(str, given))
+        rows = self.session.fetch(
+            "SELECT 1 WHERE kanon.is_safe_collation(to_regcollation($1::text))", quoted
+        )
+        return f" COLLATE {quoted}" if rows else ""
+
+    def _described(self, name: str) -> Mapping[str, Any]:
+        types = self.publication.layout.get("types")
+        described = types.get(name) if isinstance(types, dict) else None
+        return described if isinstance(described, dict) else {}
+
+    def _labels(self, described: Mapping[str, Any]) -> tuple[str, ...]:
+        labels = described.get("labels")
+        return tuple(map(str, labels)) if isinstance(labels, list) else ()
+
+
+def plain_column(session: Session, column: ColumnType) -> Column:
+    """Return a column of a relation with its own type."""
+    name, schema = column.type_name, column.operator_schema
+    quoted = None if schema is None else session.identifier(schema)
+    type_ = Type(name, CATEGORIES.get(name, "other"), quoted, column.has_constant_input)
+    return Column(column.name, session.identifier(column.name), type_)

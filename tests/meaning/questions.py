@@ -1,0 +1,156 @@
+"""Questions over the columns of a table, drawn from a grammar of all that is accepted."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from tests.integration.parties import Connection, fetch
+from tests.meaning.tables import SCHEMA, Table
+
+FROM: Final = "{publication}"
+"""Stands for the relation that is asked."""
+
+_FIELDS: Final = ("year", "month", "quarter", "dow", "day")
+
+
+class Questions:
+    """An endless supply of questions about a table; the same seed draws the same ones."""
+
+    def __init__(self, publisher: Connection, table: Table, sensitive: str, seed: int) -> None:
+        self._draw = random.Random(seed)  # noqa: S311  # to be drawn again
+        self._kinds = table.kinds
+        self._names = list(table.columns)
+        self._sensitive = sensitive
+        self._values = {
+            name: [
+                text
+                for (text,) in fetch(
+                    publisher,
+                    f"SELECT DISTINCT {name}::text FROM {SCHEMA}.{table.name}"
+                    f" WHERE {name} IS NOT NULL ORDER BY 1",
+                )
+            ]
+            or ["0"]
+            for name in table.columns
+        }
+
+    def one(self, choices: Sequence[str]) -> str:
+        return self._draw.choice(choices)
+
+    def often(self, share: float) -> bool:
+        return self._draw.random() < share
+
+    # -- constants ----------------------------------------------------------------------------
+
+    def text_of(self, name: str) -> str:
+        """The text of one of a column's values."""
+        return self.one(self._values[name])
+
+    def constant(self, name: str) -> str:
+        """A constant to compare a column with: one of its values, or one nearby."""
+        text, kind = self.text_of(name), self._kinds[name]
+        quoted = "'" + text.replace("'", "''") + "'"
+        match kind:
+            case "number":
+                near = self.one([text, text, text, f"{float(text) + 0.05:.2f}", text.split(".")[0]])
+                return self.one([near, near, near, f"'{near}'" if near == text else near])
+            case "moment":
+                day = text[:10]
+                return self.one([quoted, quoted, f"DATE '{day}'", f"TIMESTAMP '{day} 06:30'"])
+            case "boolean":
+                return self.one(["TRUE", "FALSE", "'true'", "'f'", "'yes'"])
+            case "text":
+                blanks = f"{quoted[:-1]}  '"
+                upper = quoted.upper()
+                return self.one([quoted, quoted, quoted, blanks, upper, "'illness'", "''"])
+        return quoted
+
+    # -- conditions ---------------------------------------------------------------------------
+
+    def leaf(self, name: str) -> str:
+        kind = self._kinds[name]
+        forms: list[Callable[[], str]] = [
+            lambda: f"{name} {self.one(['=', '<>'])} {self.constant(name)}",
+            lambda: f"{name} {self.one(['<', '<=', '>', '>='])} {self.constant(name)}",
+            lambda: f"{self.constant(name)} {self.one(['<', '=', '>='])} {name}",
+            lambda: (
+                f"{name} {self.one(['', 'NOT '])}IN ({self.constant(name)}, {self.constant(name)},"
+                f" {self.constant(name)})"
+            ),
+            lambda: (
+                f"{name} {self.one(['', 'NOT '])}BETWEEN {self.constant(name)}"
+                f" AND {self.constant(name)}"
+            ),
+            lambda: f"{name} IS {self.one(['', 'NOT '])}NULL",
+            lambda: f"{name} IS {self.one(['', 'NOT '])}DISTINCT FROM {self.constant(name)}",
+            lambda: f"({self.leaf_of(kind)}) IS {self.one(['TRUE', 'NOT TRUE', 'UNKNOWN'])}",
+            lambda: f"NOT {self.leaf_of(kind)}",
+        ]
+        if kind == "boolean":
+            forms += [
+                lambda: name,
+                lambda: f"NOT {name}",
+                lambda: f"{name} IS {self.one(['TRUE', 'NOT TRUE', 'FALSE', 'UNKNOWN'])}",
+            ]
+        if kind == "text":
+            forms += [
+                lambda: f"{name} {self.one(['LIKE', 'NOT LIKE', 'ILIKE'])} {self.pattern(name)}"
+            ] * 2
+        if kind == "number":
+            forms += [
+                lambda: f"{name} % 3 = {self.one(['0', '1'])}",
+                lambda: f"{name} * 2 - 1 > {self.constant(name)}",
+                lambda: f"CASE WHEN {name} > {self.constant(name)} THEN 1 ELSE 0 END = 1",
+            ]
+        if kind == "moment":
+            forms += [
+                lambda: f"EXTRACT({self.one(_FIELDS)} FROM {name}) = {self._draw.randrange(13)}",
+                lambda: f"date_trunc('month', {name}) <= {self.constant(name)}",
+            ]
+        same = [other for other in self._names if self._kinds[other] == kind and other != name]
+        if same and kind in ("number", "text", "moment", "boolean"):
+            other = self.one(same)
+            forms.append(lambda: f"{name} {self.one(['=', '<', '>=', '<>'])} {other}")
+        return self._draw.choice(forms)()
+
+    def leaf_of(self, kind: str) -> str:
+        """A plain condition on some column of a kind."""
+        name = self.one([name for name in self._names if self._kinds[name] == kind])
+        return f"{name} {self.one(['=', '<>', '<', '>='])} {self.constant(name)}"
+
+    def pattern(self, name: str) -> str:
+        text = self.text_of(name).replace("'", "''")
+        cut = self._draw.randrange(len(text) + 1)
+        return (
+            "'" + self.one([text[:cut] + "%", "%" + text[cut:], text, "%" + text[-1:] + "%"]) + "'"
+        )
+
+    def condition(self, depth: int) -> str:
+        if depth == 0 or self.often(0.3):
+            return self.leaf(self.one([*self._names, self._sensitive]))
+        parts = [self.condition(depth - 1) for _ in range(self._draw.choice([2, 2, 3]))]
+        joined = f" {self.one(['AND', 'AND', 'OR'])} ".join(parts)
+        return f"{self.one(['', '', 'NOT '])}({joined})"
+
+    # -- questions ----------------------------------------------------------------------------
+
+    def aggregate(self) -> str:
+        numbers = [name for name in self._names if self._kinds[name] == "number"]
+        forms = ["COUNT(*)", "COUNT(*)", "COUNT(*)", f"COUNT({self.one(self._names)})"]
+        if numbers:
+            name = self.one(numbers)
+            forms += [f"SUM({name})", f"AVG({name})"]
+            forms += [f"SUM(CASE WHEN {self.leaf(self.one(self._names))} THEN 1 ELSE 0 END)"]
+        return self.one(forms)
+
+    def question(self) -> str:
+        where = (
+            f" WHERE {self.condition(self._draw.choice([0, 1, 1, 2]))}" if self.often(0.95) else ""
+        )
+        if self.often(0.75):
+            return f"SELECT {self.aggregate()} FROM {FROM}{where}"
+        keys = self._draw.sample(self._names, self._draw.choice([1, 1, 2]))
+        listed = ", ".join(keys)
+        return f"SELECT {listed}, {self.aggregate()} FROM {FROM}{where} GROUP BY {listed}"

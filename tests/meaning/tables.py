@@ -1,0 +1,184 @@
+"""Tables of people, with columns of many types, NULLs, and values that go together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tests.integration.parties import ACCEPTED, Connection, Functions, fetch
+
+SCHEMA: Final = "meaning"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A source.
+
+    Attributes
+    ----------
+    name : str
+    columns : dict of str to str
+        SQL for the value of each column, from ``i``, the uniform ``u`` and ``w``, and ``s``, on
+        which several columns depend.
+    kinds : dict of str to str
+        What the grammar does with a column: ``number``, ``moment``, ``text``, ``boolean``, ``enum``
+        or ``other``.
+    quasi_identifiers : tuple of str
+    insensitive : tuple of str
+    categorical : tuple of str
+        Numbers that are published as sets.
+    """
+
+    name: str
+    columns: Mapping[str, str]
+    kinds: Mapping[str, str]
+    quasi_identifiers: tuple[str, ...]
+    insensitive: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+
+
+def _sometimes(value: str, share: float = 0.05) -> str:
+    return f"CASE WHEN random() >= {share} THEN {value} END"
+
+
+_MIXED: Final = Table(
+    "mixed",
+    {
+        "age": _sometimes("18 + floor(power(u, 1.5) * 60)::int"),
+        "hours": _sometimes("floor(power(w, 3) * 80)::smallint", 0.1),
+        "born": _sometimes("date '1940-01-01' + floor(u * 20000)::int"),
+        "seen": _sometimes("timestamp '2020-01-01' + (floor(w * 900) / 4) * interval '1 hour'"),
+        "called": "timestamptz '2021-03-01 12:00+01' + floor(w * 60) * interval '1 day'",
+        "married": _sometimes("u + random() > 1"),
+        "grade": f"(ARRAY['low', 'middle', 'high'])[1 + floor(s * 3)::int]::{SCHEMA}.grade",
+        "region": _sometimes("'region ' || chr(97 + floor(u * 7)::int)"),
+        "sick": _sometimes("'illness ' || floor(least(0.99, (s + random()) / 2) * 9)::int", 0.03),
+    },
+    {
+        "age": "number", "hours": "number", "born": "moment", "seen": "moment",
+        "called": "moment", "married": "boolean", "grade": "enum", "region": "text", "sick": "text",
+    },
+    ("age", "hours", "born", "seen", "called", "married", "grade", "region"),
+)  # fmt: skip
+
+_EXACT: Final = Table(
+    "exact",
+    {
+        "wage": _sometimes(
+            "round((exp(1.2 * w) * 1000 * (1 + power(random(), 8) * 9))::numeric, 2)"
+        ),
+        "height": _sometimes("round((150 + 40 * u)::numeric, 1)::real", 0.02),
+        "score": "floor(w * 11) / 10",
+        "level": _sometimes("(floor(s * 5))::numeric(3, 1)"),
+        "zip": "lpad(floor(u * 40)::int::text, 3 + floor(w * 2)::int, '0')::char(5)",
+        "code": _sometimes("('c' || floor(w * 6))::varchar(9)"),
+        "big": _sometimes("3000000000 + floor(s * 50)::int8"),
+        "cost": _sometimes("floor(100 * exp(2 * random() + s))::int", 0.04),
+    },
+    {
+        "wage": "number", "height": "number", "score": "number", "level": "number", "zip": "text",
+        "code": "text", "big": "number", "cost": "number",
+    },
+    ("wage", "height", "score", "level", "zip", "code", "big"),
+    categorical=("level",),
+)  # fmt: skip
+
+_SPARSE: Final = Table(
+    "sparse",
+    {
+        "day": _sometimes("date '2020-01-01' + floor(power(u, 4) * 40)::int", 0.5),
+        "flag": _sometimes("w > 0.9", 0.6),
+        "one": "'always'::text",
+        "none": "NULL::int",
+        "n": "floor(s * 4)::bigint",
+        "note": _sometimes("'note ' || floor(u * 3)", 0.3),
+        "result": _sometimes("s > 0.5 + random() / 4", 0.2),
+    },
+    {
+        "day": "moment", "flag": "boolean", "one": "text", "none": "number", "n": "number",
+        "note": "text", "result": "boolean",
+    },
+    ("day", "flag", "one", "none", "n"),
+    ("note",),
+)  # fmt: skip
+
+_FOLDED: Final = Table(
+    "folded",
+    {
+        "mail": _sometimes("(ARRAY['a@x', 'B@x', 'c@X', 'd@x'])[1 + floor(u * 4)::int]::citext"),
+        "n": "floor(w * 9)::int",
+        "tag": _sometimes("(ARRAY['One', 'two', 'Three'])[1 + floor(s * 3)::int]::citext"),
+    },
+    {"mail": "text", "n": "number", "tag": "text"},
+    ("mail", "n"),
+)
+
+TABLES: Final[dict[str, tuple[Table, str]]] = {
+    "mixed": (_MIXED, "sick"),
+    "exact": (_EXACT, "cost"),
+    "sparse": (_SPARSE, "result"),
+    "folded": (_FOLDED, "tag"),
+}
+"""The tables with their sensitive attributes."""
+
+_PRIVACY: Final = '{"default": 0.7, "null": 0.9}'
+WAYS: Final[dict[str, tuple[str, dict[str, object]]]] = {
+    "cells": ("buckets", {"privacy": _PRIVACY}),
+    "random": ("buckets", {"privacy": _PRIVACY, "assignment": "random"}),
+    "local": ("buckets", {"privacy": _PRIVACY, "assignment": "local", "accept": ACCEPTED}),
+    "mondrian": ("generalized", {"k": 5, "method": "mondrian", "refine": False}),
+    "classes": ("generalized", {"k": 3, "method": "greedy_search", "max_suppressed": "0.05"}),
+    "freeform": ("freeform", {"k": 5, "options": '{"refine": false}'}),
+    "suppressed": ("suppressed", {"k": 4}),
+    "joined": ("suppressed", {"k": 4, "options": '{"left_over": "join"}'}),
+}
+"""How each table is published, under the name of the way and of the table."""
+WITHOUT_SOME_VALUES: Final = {"classes", "suppressed", "joined"}
+"""Ways that leave out records, or suppress cells: a value may be in none of the others."""
+
+
+def make_tables(publisher: Connection, n_records: int) -> None:
+    """Create and register the tables, each with so many records; the draws are always the same."""
+    fetch(publisher, f"CREATE SCHEMA {SCHEMA}")
+    fetch(publisher, f"GRANT USAGE ON SCHEMA {SCHEMA} TO PUBLIC")
+    fetch(publisher, f"CREATE TYPE {SCHEMA}.grade AS ENUM ('low', 'middle', 'high', 'unused')")
+    fetch(publisher, "SELECT setseed(0.15)")
+    for table, sensitive in TABLES.values():
+        columns = ", ".join(f"{value} AS {name}" for name, value in table.columns.items())
+        fetch(
+            publisher,
+            f"CREATE TABLE {SCHEMA}.{table.name} AS SELECT {columns} FROM (SELECT i, u, w,"
+            " least(0.999, (u + w + random()) / 3) AS s FROM (SELECT i, random() AS u,"
+            f" random() AS w FROM generate_series(1, {n_records}) AS i) AS drawn) AS people",
+        )
+        categorical = ", ".join(
+            f'"{name}": {{"kind": "categorical"}}' for name in table.categorical
+        )
+        Functions(publisher).register(
+            f"{SCHEMA}.{table.name}",
+            table.quasi_identifiers,
+            sensitive,
+            attributes=f"{{{categorical}}}",
+            insensitive=table.insensitive,
+        )
+
+
+def ways_of(table: str) -> list[str]:
+    """How a table is published: citext cannot be part of a set."""
+    return [
+        way
+        for way, (kind, _) in WAYS.items()
+        if table != "folded" or kind in ("buckets", "suppressed")
+    ]
+
+
+def publish_all(publisher: Connection, table: str) -> list[str]:
+    """Publish a table in every way; the names of the publications."""
+    names = []
+    for way in ways_of(table):
+        kind, given = WAYS[way]
+        name = f"{way}_{table}"
+        Functions(publisher).call(f"publish_{kind}", f"{SCHEMA}.{table}", name, **given)
+        names.append(name)
+    return names

@@ -1,0 +1,49 @@
+"""Certain bounds contain the truth, whatever is asked."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+import pytest
+
+from tests.integration.parties import Parties, fetch
+from tests.meaning.questions import Questions
+from tests.meaning.tables import (
+    SCHEMA,
+    TABLES,
+    WITHOUT_SOME_VALUES,
+    make_tables,
+    publish_all,
+    ways_of,
+)
+from tests.meaning.verdict import ask
+
+N_RECORDS = 700
+N_QUESTIONS = int(os.environ.get("KANON_QUESTIONS", "60"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def published(parties: Parties) -> None:
+    fetch(parties.admin, "CREATE EXTENSION citext SCHEMA public")
+    make_tables(parties.publisher, N_RECORDS)
+    for table in TABLES:
+        publish_all(parties.publisher, table)
+
+
+@pytest.mark.parametrize(
+    ("way", "table"), [(way, table) for table in TABLES for way in ways_of(table)]
+)
+def test_certain_means_certain(parties: Parties, way: str, table: str) -> None:
+    questions = Questions(parties.publisher, *TABLES[table], seed=15)
+    outcomes: Counter[str] = Counter()
+    faults = []
+    for _ in range(N_QUESTIONS):
+        found = ask(
+            parties.analyst, parties.admin, f"{way}_{table}", f"{SCHEMA}.{table}",
+            questions.question(), lists_all=way not in WITHOUT_SOME_VALUES,
+        )  # fmt: skip
+        outcomes[found.outcome] += 1
+        faults += [f"{found.question}: {fault}" for fault in found.faults]
+    assert not faults, "\n".join([f"{len(faults)} of {outcomes}", *faults[:20]])
+    assert outcomes["answered"] > N_QUESTIONS / 2, outcomes

@@ -1,0 +1,132 @@
+"""Asking a publication and its source the same question."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+import psycopg
+
+from tests.integration.parties import Connection, fetch
+from tests.meaning.questions import FROM
+
+REFUSED = "0A000"
+_SLACK = 1e-9
+_SLACK_OF_SUMS = 2e-6
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of one question.
+
+    Attributes
+    ----------
+    question : str
+    outcome : {"answered", "refused", "not SQL"}
+        ``not SQL`` if the source refuses the question.
+    faults : list of str
+        Bounds that do not contain the truth, estimates outside of their bounds, missing groups.
+    errors : list of (float, float, float)
+        For each answer: truth, estimate, standard error.
+    """
+
+    question: str
+    outcome: str
+    faults: list[str]
+    errors: list[tuple[float, float, float]]
+
+
+def ask(
+    analyst: Connection,
+    admin: Connection,
+    publication: str,
+    source: str,
+    question: str,
+    *,
+    lists_all: bool = True,
+) -> Verdict:
+    """Ask both.
+
+    Parameters
+    ----------
+    lists_all : bool
+        Whether the publication shows every value, so that no group may be missing.
+    """
+    try:
+        truths = dict(_groups(admin, question.replace(FROM, source)))
+    except psycopg.Error:
+        truths = None
+    try:
+        answers = fetch(
+            analyst,
+            "SELECT group_key::text, estimate, std_error, lower_bound, upper_bound"
+            " FROM kanon.estimate($1)",
+            question.replace(FROM, publication),
+        )
+    except psycopg.Error as error:
+        if truths is not None and error.sqlstate != REFUSED:
+            return Verdict(question, "refused", [f"SQLSTATE {error.sqlstate}: {error}"], [])
+        return Verdict(question, "refused" if truths is not None else "not SQL", [], [])
+    if truths is None:
+        return Verdict(question, "not SQL", [], [])
+    return _compared(question, truths, answers, lists_all=lists_all)
+
+
+def _groups(admin: Connection, question: str) -> Iterator[tuple[str, float | None]]:
+    rows = fetch(admin, f"SELECT row_to_json(q)::text FROM ({question}) AS q")
+    for (text,) in rows:
+        row: dict[str, Any] = json.loads(text)
+        *keys, last = row.items()
+        yield _key(dict(keys)), None if last[1] is None else float(last[1])
+
+
+def _key(key: dict[str, Any]) -> str:
+    return json.dumps(sorted((name, str(value)) for name, value in key.items()))
+
+
+def _compared(
+    question: str,
+    truths: dict[str, float | None],
+    answers: list[tuple[Any, ...]],
+    *,
+    lists_all: bool,
+) -> Verdict:
+    faults: list[str] = []
+    errors = []
+    is_count = "COUNT(" in question
+    found = {_key(json.loads(key) if key else {}): rest for key, *rest in answers}
+    for key, truth in truths.items():
+        if key not in found:
+            if is_count and truth and lists_all:
+                faults.append(f"the group {key} of {truth} is missing")
+            continue
+        estimate, error, low, high = found[key]
+        if truth is None:
+            continue
+        # PostgreSQL adds up `real` in single precision.
+        slack = (_SLACK if is_count else _SLACK_OF_SUMS) * max(1.0, abs(truth))
+        if low is not None and low > truth + slack:
+            faults.append(f"{key}: at least {low}, but {truth} is true")
+        if high is not None and high < truth - slack:
+            faults.append(f"{key}: at most {high}, but {truth} is true")
+        if estimate is None:
+            if is_count:
+                faults.append(f"{key}: no estimate of a count")
+            continue
+        errors.append((truth, float(estimate), float("nan") if error is None else float(error)))
+    for key, (estimate, error, low, high) in found.items():
+        if key not in truths and is_count and low > 0:
+            faults.append(f"{key}: at least {low}, but there is no such group")
+        if estimate is None:
+            continue
+        slack = 1e-6 * max(1.0, abs(estimate))
+        if (low is not None and estimate < low - slack) or (
+            high is not None and estimate > high + slack
+        ):
+            faults.append(f"{key}: estimate {estimate} outside of [{low}, {high}]")
+        if error is not None and not (isfinite(error) and error >= 0):
+            faults.append(f"{key}: a standard error of {error}")
+    return Verdict(question, "answered", faults, errors)
