@@ -143,7 +143,8 @@ class Questions:
             name = self.one(numbers)
             forms += [f"SUM({name})", f"AVG({name})"]
             forms += [f"SUM(CASE WHEN {self.leaf(self.one(self._names))} THEN 1 ELSE 0 END)"]
-        return self.one(forms)
+        chosen = f" FILTER (WHERE {self.condition(self._draw.choice([0, 1]))})"
+        return self.one(forms) + (chosen if self.often(0.25) else "")
 
     def question(self) -> str:
         where = (

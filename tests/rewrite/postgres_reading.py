@@ -238,14 +238,17 @@ def operation(node: Any) -> Expression:
 
 def call(node: Any) -> Expression:
     names = [part.sval for part in node.funcname]
-    plain = {"funcname", "args", "funcformat", "agg_star"}
+    plain = {"funcname", "args", "funcformat", "agg_star", "agg_filter"}
     require(filled(node) <= plain)
     args = [expression(argument) for argument in node.args or ()]
+    chosen = optional(node.agg_filter)
     match names:
         case ["count"] if node.agg_star:
-            return Aggregate("count", None)
+            return Aggregate("count", None, chosen)
         case ["count" | "sum" | "avg" as name] if len(args) == 1:
-            return Aggregate(name, args[0])
+            return Aggregate(name, args[0], chosen)
+    require(chosen is None)
+    match names:
         case ["pg_catalog", "extract"]:
             return DatePart("extract", args[0].text.lower(), args[1])
         case ["date_part" | "date_trunc" as name]:

@@ -55,7 +55,8 @@ class Query:
     def evaluated(self) -> list[Expression | None]:
         """What is evaluated for each record: its condition, groups, and what is summed."""
         found = [self.where, *(key.expression for key in self.keys)]
-        return found + [measure.aggregate.operand for measure in self.measures]
+        aggregates = [measure.aggregate for measure in self.measures]
+        return found + [part for one in aggregates for part in (one.operand, one.condition)]
 
     @property
     def constants(self) -> frozenset[Constant]:

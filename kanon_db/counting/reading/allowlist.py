@@ -22,6 +22,7 @@ _NODES: Final[dict[str, tuple[type[exp.Expr], ...]]] = {
     "this expression": (
         exp.And, exp.Or, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Add, exp.Sub,
         exp.Mul, exp.Mod, exp.Is, exp.NullSafeNEQ, exp.Like, exp.ILike, exp.Escape, exp.Extract,
+        exp.Filter,
     ),
     "expressions from_ joins where group having order limit offset": (exp.Select,),
     "this alias": (exp.Alias,),

@@ -30,7 +30,7 @@ LITERAL_TYPES: Final = frozenset({"date", "timestamp"})
 _CONSTRUCTS: Final = {
     **{
         word: f"{word.upper()} is not supported"
-        for word in "all any collate fetch filter isnull lateral notnull only overlaps some"
+        for word in "all any collate fetch isnull lateral notnull only overlaps some"
         " tablesample with".split()
     },
     **dict.fromkeys(("exists", "select"), "subqueries are not supported"),
@@ -42,6 +42,7 @@ _CONSTRUCTS: Final = {
         "only JOIN and LEFT JOIN with a condition on one column each are supported",
     ),
     **dict.fromkeys(("over", "window"), "window functions are not supported"),
+    "filter": "FILTER stands after an aggregate, with WHERE in its parentheses",
     "within": "WITHIN GROUP is not supported",
     "for": "row locks (FOR UPDATE ...) are not supported",
     "into": "SELECT INTO is not supported",
@@ -66,6 +67,7 @@ _HINTS: Final = {
     "notnull": "write IS NOT NULL",
     "fetch": "write LIMIT",
     "similar": "write LIKE",
+    "filter": "write COUNT(*) FILTER (WHERE ...)",
 }
 
 _BEFORE_PARENTHESIS: Final = {
@@ -167,6 +169,8 @@ class Place:
         match self.lexeme.text:
             case "unknown":
                 return self.is_tested
+            case "filter":
+                return self.before.is_symbol(")") and self.opens_with("where")
             case "escape":
                 return self.neighbor(-2).is_word("like", "ilike")
             case "nulls":
@@ -182,6 +186,10 @@ class Place:
         return self.lexeme.is_word("not") and (
             self.before.is_word("is") or self.after.is_word("between", "ilike", "in", "like")
         )
+
+    def opens_with(self, *words: str) -> bool:
+        """Whether a parenthesis with one of these words follows."""
+        return self.after.is_symbol("(") and self.neighbor(2).is_word(*words)
 
     def refusal(self, what: str, hint: str = ALLOWED) -> UnsupportedQueryError:
         """Make the refusal of the lexeme."""
@@ -281,6 +289,8 @@ def _check_word(place: Place) -> None:
             "COUNT(DISTINCT ...) is not supported",
             "write COUNT(*), COUNT(...), SUM(...) or AVG(...)",
         )
+    elif word == "filter" and place.is_keyword:
+        pass
     elif place.is_called:
         _check_function(place)
     elif called and (word == "left" or word not in KEYWORDS):
