@@ -151,6 +151,21 @@ class Case(Expression):
 
 
 @dataclass(frozen=True, slots=True)
+class Coalesce(Expression):
+    """``COALESCE(operands)``."""
+
+    operands: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NullIf(Expression):
+    """``NULLIF(left, right)``."""
+
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True, slots=True)
 class Aggregate(Expression):
     """``COUNT(*)`` (without an operand), ``COUNT(operand)``, ``SUM`` or ``AVG``.
 

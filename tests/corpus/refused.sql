@@ -65,3 +65,8 @@ SELECT COUNT(*) FROM ill JOIN regions ON regions.zip = ill.zip -- without its sc
 SELECT COUNT(*) FROM ill; DROP TABLE data.people -- several statements
 SELECT COUNT(*) FROM ill WHERE pg_sleep(1) IS NULL -- function calls
 SELECT COUNT(*) FROM ill WHERE sex ~ '(x+x+)+y' -- operator
+SELECT COUNT(*) FROM ill WHERE COALESCE(age, sex) = 1 -- results of a COALESCE
+SELECT COUNT(*) FROM ill WHERE COALESCE(age, 'x') = 1 -- cannot be read as integer
+SELECT COUNT(*) FROM ill WHERE COALESCE(sex, 'x') = 1 -- cannot be compared
+SELECT COUNT(*) FROM ill WHERE NULLIF(age, sex) = 1 -- cannot be compared
+SELECT COUNT(*) FROM ill WHERE COALESCE(age, 1) -- a condition is needed

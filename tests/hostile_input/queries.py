@@ -182,6 +182,7 @@ class Queries:
         if kind == "number":
             return self.one([
                 f"({inner[0]} {self.one('+-*/%')} {inner[1]})", f"- {inner[0]}",
+                f"COALESCE({inner[0]}, {inner[1]})", f"NULLIF({inner[0]}, {inner[1]})",
                 f"EXTRACT({self.field()} FROM {names.of('moment')})",
                 f"date_part('{self.field()}', {names.of('moment')})",
             ])  # fmt: skip

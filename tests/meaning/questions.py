@@ -109,6 +109,12 @@ class Questions:
                 lambda: f"EXTRACT({self.one(_FIELDS)} FROM {name}) = {self._draw.randrange(13)}",
                 lambda: f"date_trunc('month', {name}) <= {self.constant(name)}",
             ]
+        forms += [
+            lambda: f"COALESCE({name}, {self.constant(name)}) = {self.constant(name)}",
+            lambda: f"NULLIF({name}, {self.constant(name)}) IS NULL",
+        ]
+        if kind in ("number", "text", "moment", "enum"):
+            forms.append(lambda: f"COALESCE({name}, {self.constant(name)}) > {self.constant(name)}")
         same = [other for other in self._names if self._kinds[other] == kind and other != name]
         if same and kind in ("number", "text", "moment", "boolean"):
             other = self.one(same)
@@ -142,6 +148,7 @@ class Questions:
         if numbers:
             name = self.one(numbers)
             forms += [f"SUM({name})", f"AVG({name})"]
+            forms += [f"SUM(COALESCE({name}, {self.one(numbers)}, 7))", f"AVG(NULLIF({name}, 20))"]
             forms += [f"SUM(CASE WHEN {self.leaf(self.one(self._names))} THEN 1 ELSE 0 END)"]
         chosen = f" FILTER (WHERE {self.condition(self._draw.choice([0, 1]))})"
         return self.one(forms) + (chosen if self.often(0.25) else "")

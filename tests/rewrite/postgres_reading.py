@@ -17,6 +17,7 @@ from kanon_db.counting.expressions import (
     And,
     Arithmetic,
     Case,
+    Coalesce,
     Comparison,
     DatePart,
     Distinct,
@@ -26,6 +27,7 @@ from kanon_db.counting.expressions import (
     Name,
     Negative,
     Not,
+    NullIf,
     NullTest,
     Or,
     Pattern,
@@ -170,6 +172,8 @@ def expression(node: Any) -> Expression:
                 ),
                 optional(node.defresult),
             )
+        case ast.CoalesceExpr():
+            return Coalesce(tuple(map(expression, node.args)))
         case ast.ColumnRef():
             require(all(isinstance(field, ast.String) for field in node.fields))
             return Name(tuple(field.sval for field in node.fields))
@@ -216,6 +220,8 @@ def operation(node: Any) -> Expression:
             if right == Literal("null", ""):
                 return NullTest(left, not negated)
             return Distinct(left, right, negated)
+        case KINDS.AEXPR_NULLIF:
+            return NullIf(expression(node.lexpr), expression(node.rexpr))
         case KINDS.AEXPR_OP:
             require(len(node.name) == 1)
             right = expression(node.rexpr)

@@ -152,5 +152,9 @@ def _default_name(expression: ex.Expression) -> str:
             return name
         case ex.Case():
             return "case"
+        case ex.Coalesce():
+            return "coalesce"
+        case ex.NullIf():
+            return "nullif"
         case _:
             return "?column?"

@@ -22,7 +22,7 @@ _NODES: Final[dict[str, tuple[type[exp.Expr], ...]]] = {
     "this expression": (
         exp.And, exp.Or, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Add, exp.Sub,
         exp.Mul, exp.Mod, exp.Is, exp.NullSafeNEQ, exp.Like, exp.ILike, exp.Escape, exp.Extract,
-        exp.Filter,
+        exp.Filter, exp.Nullif,
     ),
     "expressions from_ joins where group having order limit offset": (exp.Select,),
     "this alias": (exp.Alias,),
@@ -31,7 +31,7 @@ _NODES: Final[dict[str, tuple[type[exp.Expr], ...]]] = {
     "this desc nulls_first": (exp.Ordered,),
     "this expression typed safe": (exp.Div,),
     "this low high": (exp.Between,),
-    "this expressions": (exp.In,),
+    "this expressions": (exp.In, exp.Coalesce),
     "this big_int": (exp.Count,),
     "this unit": (exp.TimestampTrunc,),
     "this ifs default": (exp.Case,),

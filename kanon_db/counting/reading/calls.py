@@ -55,6 +55,22 @@ class CallReader(Cursor):
         self.require(*ending)
         return ex.Literal(kind, text)
 
+    def coalesce(self, node: parsed.Coalesce) -> ex.Coalesce:
+        """Read COALESCE."""
+        self.require("coalesce", "(")
+        operands = self.listed([node.this, *node.expressions], self.expression)
+        self.require(")")
+        return ex.Coalesce(operands)
+
+    def nullif(self, node: parsed.Nullif) -> ex.NullIf:
+        """Read NULLIF."""
+        self.require("nullif", "(")
+        left = self.expression(node.this)
+        self.require(",")
+        right = self.expression(node.expression)
+        self.require(")")
+        return ex.NullIf(left, right)
+
     def date_part(self, node: parsed.Extract | parsed.TimestampTrunc) -> ex.DatePart:
         """Read EXTRACT, date_part or date_trunc."""
         is_extract = self.here.is_word("extract")

@@ -22,7 +22,9 @@ KEYWORDS: Final = frozenset(
 )
 """The words that a count query is made of and that cannot be names where a name belongs."""
 
-FUNCTIONS: Final = frozenset("avg cast count date_part date_trunc extract sum".split())
+FUNCTIONS: Final = frozenset(
+    "avg cast coalesce count date_part date_trunc extract nullif sum".split()
+)
 """The functions of a count query; these words are names unless a parenthesis follows."""
 
 LITERAL_TYPES: Final = frozenset({"date", "timestamp"})

@@ -224,6 +224,10 @@ class ExpressionReader(CallReader):
                 return self.date_part(node)
             case parsed.Count() | parsed.Sum() | parsed.Avg():
                 return self.aggregate(node)
+            case parsed.Coalesce():
+                return self.coalesce(node)
+            case parsed.Nullif():
+                return self.nullif(node)
             case parsed.Filter():
                 return self.filtered(node)
         raise unexpected(self.here)
