@@ -151,6 +151,14 @@ class Case(Expression):
 
 
 @dataclass(frozen=True, slots=True)
+class Cast(Expression):
+    """``CAST(operand AS to)``; `to` is the SQL name of one of `reading.casts.TYPES`."""
+
+    operand: Expression
+    to: str
+
+
+@dataclass(frozen=True, slots=True)
 class Coalesce(Expression):
     """``COALESCE(operands)``."""
 

@@ -10,7 +10,7 @@ ALLOWED: Final = (
     "ask SELECT COUNT(*) FROM <publication> [JOIN <lookup table> ON ...] WHERE ... [GROUP BY ...];"
     " conditions are made of columns and constants by =, <>, <, <=, >, >=, IN, BETWEEN, LIKE,"
     " IS NULL, IS DISTINCT FROM, AND, OR, NOT, arithmetic, EXTRACT, date_trunc, CASE,"
-    " COALESCE and NULLIF"
+    " COALESCE, NULLIF and casts"
 )
 
 

@@ -70,3 +70,13 @@ SELECT COUNT(*) FROM ill WHERE COALESCE(age, 'x') = 1 -- cannot be read as integ
 SELECT COUNT(*) FROM ill WHERE COALESCE(sex, 'x') = 1 -- cannot be compared
 SELECT COUNT(*) FROM ill WHERE NULLIF(age, sex) = 1 -- cannot be compared
 SELECT COUNT(*) FROM ill WHERE COALESCE(age, 1) -- a condition is needed
+SELECT COUNT(*) FROM ill WHERE sex::int = 1 -- could fail on some value
+SELECT COUNT(*) FROM ill WHERE illness::date IS NULL -- could fail on some value
+SELECT COUNT(*) FROM ill WHERE born::text = '1980-01-15' -- depends on a setting
+SELECT COUNT(*) FROM ill WHERE height::text = '1.5' -- depends on a setting
+SELECT COUNT(*) FROM ill WHERE (age / 2.0)::text = '1.5' -- digits
+SELECT COUNT(*) FROM ill WHERE born::int = 1 -- cannot be cast
+SELECT COUNT(*) FROM ill WHERE height::boolean -- cannot be cast
+SELECT COUNT(*) FROM ill WHERE member::numeric = 1 -- cannot be cast
+SELECT COUNT(*) FROM ill WHERE 'x'::int = age -- cannot be read as integer
+SELECT COUNT(*) FROM ill WHERE (zip * 10000)::smallint = 1 -- arithmetic fails

@@ -104,8 +104,20 @@ class Questions:
                 lambda: f"{name} * 2 - 1 > {self.constant(name)}",
                 lambda: f"CASE WHEN {name} > {self.constant(name)} THEN 1 ELSE 0 END = 1",
             ]
+            forms += [
+                lambda: (
+                    f"{name}::{self.one(['int', 'numeric', 'float8', 'bigint'])}"
+                    f" {self.one(['=', '<', '>='])} {self.text_of(name)}"
+                ),
+                lambda: f"CAST({name} AS int)::text LIKE '%{self._draw.randrange(10)}'",
+                lambda: f"({name} > {self.constant(name)})::int = {self.one(['0', '1'])}",
+            ]
+        if kind == "enum":
+            forms.append(lambda: f"{name}::text > {self.constant(name)}")
         if kind == "moment":
             forms += [
+                lambda: f"{name}::date >= {self.constant(name)}",
+                lambda: f"CAST({name} AS timestamp) < {self.constant(name)}",
                 lambda: f"EXTRACT({self.one(_FIELDS)} FROM {name}) = {self._draw.randrange(13)}",
                 lambda: f"date_trunc('month', {name}) <= {self.constant(name)}",
             ]
@@ -148,6 +160,7 @@ class Questions:
         if numbers:
             name = self.one(numbers)
             forms += [f"SUM({name})", f"AVG({name})"]
+            forms += [f"SUM({name}::int)", f"AVG(CAST({name} AS numeric))"]
             forms += [f"SUM(COALESCE({name}, {self.one(numbers)}, 7))", f"AVG(NULLIF({name}, 20))"]
             forms += [f"SUM(CASE WHEN {self.leaf(self.one(self._names))} THEN 1 ELSE 0 END)"]
         chosen = f" FILTER (WHERE {self.condition(self._draw.choice([0, 1]))})"

@@ -17,6 +17,7 @@ from kanon_db.counting.expressions import (
     And,
     Arithmetic,
     Case,
+    Cast,
     Coalesce,
     Comparison,
     DatePart,
@@ -263,13 +264,22 @@ def call(node: Any) -> Expression:
     raise NotACountQueryError
 
 
-def cast(node: Any) -> Literal:
+TYPES = {
+    "int2": "smallint", "int4": "integer", "int8": "bigint", "numeric": "numeric",
+    "float4": "real", "float8": "double precision", "text": "text",
+    "varchar": "character varying", "date": "date", "timestamp": "timestamp without time zone",
+    "bool": "boolean",
+}  # fmt: skip
+
+
+def cast(node: Any) -> Expression:
     (*schema, name) = (part.sval for part in node.typeName.names)
-    require(schema in ([], ["pg_catalog"]) and name in ("date", "timestamp"))
+    require(schema in ([], ["pg_catalog"]) and name in TYPES)
     require(not node.typeName.typmods and not node.typeName.arrayBounds)
     inner = expression(node.arg)
-    require(isinstance(inner, Literal) and inner.kind == "string")
-    return Literal(name, inner.text)
+    if isinstance(inner, Literal) and inner.kind == "string" and name in ("date", "timestamp"):
+        return Literal(name, inner.text)
+    return Cast(inner, TYPES[name])
 
 
 def constant(node: Any) -> Literal:

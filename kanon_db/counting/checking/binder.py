@@ -7,6 +7,7 @@ from itertools import starmap
 from typing import Final
 
 from kanon_db.counting import expressions as ex
+from kanon_db.counting.checking.casts import cast_type, target_of
 from kanon_db.counting.checking.scopes import Scopes
 from kanon_db.counting.checking.types import (
     BOOLEAN,
@@ -65,6 +66,8 @@ class Binder:
                 return self._date_part(expression)
             case ex.Case():
                 return self._case(expression)
+            case ex.Cast(operand, to):
+                return self._cast(operand, to)
             case ex.Coalesce(operands):
                 given, type_ = self._results(operands, "COALESCE")
                 return ex.Coalesce(given), type_
@@ -121,6 +124,14 @@ class Binder:
                 hint="write results of one type, or IS NULL in a condition of its own",
             )
         return tuple(self._given(result, type_) for result, _ in results), type_
+
+    def _cast(self, operand: ex.Expression, to: str) -> tuple[ex.Expression, ex.Type]:
+        bound, type_ = self.bind(operand)
+        if type_ is None:
+            type_ = target_of(to)
+            return self._given(bound, type_), type_
+        cast = cast_type(type_, to)
+        return (bound, type_) if type_.name == to else (ex.Cast(bound, to), cast)
 
     def _null_if(self, left: ex.Expression, right: ex.Expression) -> tuple[ex.Expression, ex.Type]:
         (one, one_type), (other, other_type) = self._compared(left, right)

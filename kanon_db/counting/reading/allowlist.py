@@ -37,6 +37,7 @@ _NODES: Final[dict[str, tuple[type[exp.Expr], ...]]] = {
     "this ifs default": (exp.Case,),
     "this true": (exp.If,),
     "this to": (exp.Cast,),
+    "this to safe": (exp.TryCast,),
     "this nested": (exp.DataType,),
     "this table db": (exp.Column,),
     "this quoted": (exp.Identifier,),

@@ -9,7 +9,7 @@ from typing import Final
 from sqlglot import exp as parsed
 
 from kanon_db.counting import expressions as ex
-from kanon_db.counting.reading.constructs import unexpected
+from kanon_db.counting.reading.constructs import LITERAL_TYPES, unexpected
 from kanon_db.counting.reading.cursor import Cursor
 from kanon_db.counting.reading.lexemes import fold
 from kanon_db.counting.refusals import refusal
@@ -17,8 +17,15 @@ from kanon_db.counting.refusals import refusal
 _AGGREGATES: Final[dict[type[parsed.Expr], ex.AggregateFunction]] = {
     parsed.Count: "count", parsed.Sum: "sum", parsed.Avg: "avg",
 }  # fmt: skip
-_TYPES: Final[dict[parsed.DType, ex.LiteralKind]] = {
+_LITERALS: Final[dict[parsed.DType, ex.LiteralKind]] = {
     parsed.DType.DATE: "date", parsed.DType.TIMESTAMP: "timestamp",
+}  # fmt: skip
+_TYPES: Final[dict[parsed.DType, str]] = {
+    parsed.DType.SMALLINT: "smallint", parsed.DType.INT: "integer", parsed.DType.BIGINT: "bigint",
+    parsed.DType.DECIMAL: "numeric", parsed.DType.FLOAT: "real",
+    parsed.DType.DOUBLE: "double precision", parsed.DType.TEXT: "text",
+    parsed.DType.VARCHAR: "character varying", parsed.DType.DATE: "date",
+    parsed.DType.TIMESTAMP: "timestamp without time zone", parsed.DType.BOOLEAN: "boolean",
 }  # fmt: skip
 _DATE_FIELDS: Final = frozenset(
     "year month day quarter week dow isodow doy isoyear decade century millennium"
@@ -42,18 +49,40 @@ class CallReader(Cursor):
             raise unexpected(self.here)
         return ex.Literal("string", self.leaf(node, "string").text)
 
+    def is_cast_after(self, node: parsed.Cast, start: int) -> bool:
+        """Whether a node is a cast with ``::``, rather than CAST or ``DATE '...'``."""
+        if isinstance(node, parsed.TryCast):
+            return False
+        first = self.lexeme(self.within(start))
+        return not (isinstance(node.this, parsed.Literal) and first.is_word(*LITERAL_TYPES))
+
     def typed(self, node: parsed.Cast) -> ex.Literal:
-        """Read ``DATE '…'``, ``'…'::date`` or ``CAST('…' AS date)``."""
-        to = node.args.get("to")
-        if not isinstance(to, parsed.DataType) or to.this not in _TYPES:
+        """Read ``DATE '…'`` or ``TIMESTAMP '…'``."""
+        kind = _LITERALS.get(_type_of(node))
+        if kind is None:
             raise unexpected(self.here)
-        kind = _TYPES[to.this]
-        ending: tuple[str, ...] = ()
-        if not self.takes(kind):
-            ending = ("as", kind, ")") if self.takes("cast", "(") else ("::", kind)
-        text = self.string(node.this).text
-        self.require(*ending)
-        return ex.Literal(kind, text)
+        self.require(kind)
+        return ex.Literal(kind, self.string(node.this).text)
+
+    def cast(self, node: parsed.TryCast) -> ex.Expression:
+        """Read ``CAST(operand AS type)``."""
+        self.require("cast", "(")
+        operand = self.expression(node.this)
+        self.require("as")
+        found = self.cast_to(node, operand)
+        self.require(")")
+        return found
+
+    def cast_to(self, node: parsed.Cast, operand: ex.Expression) -> ex.Expression:
+        """Read the type that an operand is cast to; a date in quotes is one from the start."""
+        to = _type_of(node)
+        if self.here.kind != "type" or _TYPES.get(to) != self.here.text:
+            raise unexpected(self.here)
+        self.step()
+        match operand:
+            case ex.Literal("string", text) if to in _LITERALS:
+                return ex.Literal(_LITERALS[to], text)
+        return ex.Cast(operand, _TYPES[to])
 
     def coalesce(self, node: parsed.Coalesce) -> ex.Coalesce:
         """Read COALESCE."""
@@ -127,3 +156,8 @@ class CallReader(Cursor):
 def _refuse_nested(expression: ex.Expression, position: int) -> None:
     if any(isinstance(part, ex.Aggregate) for part in ex.walk(expression)):
         raise refusal("an aggregate contains another aggregate", position)
+
+
+def _type_of(node: parsed.Cast) -> parsed.DType:
+    to = node.args.get("to")
+    return to.this if isinstance(to, parsed.DataType) else parsed.DType.UNKNOWN

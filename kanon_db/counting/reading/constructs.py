@@ -156,12 +156,8 @@ class Place:
 
     @property
     def is_type(self) -> bool:
-        """Whether it stands where the type of a constant belongs."""
-        return (
-            self.before.is_symbol("::")
-            or (self.before.is_word("as") and self.neighbor(-4).is_word("cast"))
-            or (self.lexeme.is_word(*LITERAL_TYPES) and self.after.kind == "string")
-        )
+        """Whether it is the type before a quoted constant."""
+        return self.lexeme.is_word(*LITERAL_TYPES) and self.after.kind == "string"
 
     @property
     def is_keyword(self) -> bool:
@@ -202,13 +198,12 @@ def refuse_constructs(lexemes: Sequence[Lexeme]) -> None:
     """Refuse the first construct that a count query cannot have, each for a reason of its own.
 
     Afterwards parentheses and CASEs are balanced and not too deep; an unquoted word is a keyword
-    of a count query, or a name to PostgreSQL too; of functions only :data:`FUNCTIONS` are called;
-    what is cast is a string, to a date or timestamp.
+    of a count query, or a name to PostgreSQL too; of functions only :data:`FUNCTIONS` are called.
 
     Parameters
     ----------
     lexemes : sequence of Lexeme
-        Those of the whole query, without a semicolon at its end.
+        Those of the whole query, with their types, without a semicolon at its end.
 
     Raises
     ------
@@ -260,6 +255,10 @@ def _check(place: Place) -> None:
             _check_word(place)
         case "name" if after.is_symbol("("):
             raise _called(place)
+        case "type" if after.is_symbol("(") or after.is_word("with", "without"):
+            raise refusal(
+                "a type with modifiers is not supported", after.position, "write the type alone"
+            )
         case "string" if after.kind == "string":
             raise refusal(
                 "a string in several pieces is not supported",
@@ -301,17 +300,17 @@ def _check_word(place: Place) -> None:
         raise place.refusal(_CONSTRUCTS[word], _HINTS.get(word, ALLOWED))
     elif word in _OTHER_RESERVED:
         raise place.refusal("a reserved word is used as a name", "put a name into double quotes")
-    elif word not in LITERAL_TYPES and (
-        place.is_type
-        or (after.kind == "string" and not place.is_keyword and not _ends_operand(before))
+    elif (
+        word not in LITERAL_TYPES
+        and after.kind == "string"
+        and not place.is_keyword
+        and not _ends_operand(before)
     ):
         raise place.refusal("constants of this type are not supported", _TYPE_HINT)
 
 
 def _check_function(place: Place) -> None:
     word, argument = place.lexeme.text, place.neighbor(2)
-    if word == "cast" and argument.kind != "string":
-        raise place.refusal("casts are only supported for quoted strings", _TYPE_HINT)
     if word in ("date_part", "date_trunc") and argument.kind != "string":
         raise refusal(
             "the part of a date must be a quoted constant", argument.position, "write 'year'"
@@ -335,12 +334,6 @@ def _check_symbol(place: Place) -> None:
     match place.lexeme.text:
         case ";":
             raise place.refusal("several statements are not supported", "ask one query at a time")
-        case "::" if before.kind != "string":
-            raise place.refusal("casts are only supported for quoted strings", _TYPE_HINT)
-        case "::" if (end := place.neighbor(2)).is_symbol("(", "::") or end.is_word(
-            "with", "without"
-        ):
-            raise refusal("a type with modifiers is not supported", end.position)
         case "*" if before.is_word("select") or before.is_symbol(","):
             raise place.refusal("the select list has columns that GROUP BY does not name")
         case "*" if before.is_symbol("."):
@@ -355,4 +348,4 @@ def _check_symbol(place: Place) -> None:
 def _ends_operand(lexeme: Lexeme) -> bool:
     if lexeme.kind == "word":
         return lexeme.text not in KEYWORDS or lexeme.text in _VALUES
-    return lexeme.kind in ("name", "number", "string") or lexeme.is_symbol(")")
+    return lexeme.kind in ("name", "number", "string", "type") or lexeme.is_symbol(")")

@@ -18,7 +18,7 @@ from kanon_db.counting.reading.constructs import is_name, unexpected
 from kanon_db.counting.refusals import refusal
 
 # PostgreSQL's precedence, ascending.
-_OR, _AND, _NOT, _IS, _COMPARE, _TEST, _ADD, _MULTIPLY, _SIGN, _OPERAND = range(1, 11)
+_OR, _AND, _NOT, _IS, _COMPARE, _TEST, _ADD, _MULTIPLY, _SIGN, _CAST, _OPERAND = range(1, 12)
 
 _COMPARISONS: Final[dict[type[parsed.Expr], ex.ComparisonOperator]] = {
     parsed.EQ: "=", parsed.NEQ: "<>",
@@ -86,6 +86,10 @@ class ExpressionReader(CallReader):
             return self.comparison(node, start), _COMPARE
         if kind in _TESTS:
             return self.test(node, start), _TESTS[kind]
+        if isinstance(node, parsed.Cast) and self.is_cast_after(node, start):
+            operand = self.expression(node.this, _CAST, start)
+            self.require("::")
+            return self.cast_to(node, operand), _CAST
         self._at = self.within(start)
         if isinstance(node, parsed.Not):
             self.require("not")
@@ -216,6 +220,8 @@ class ExpressionReader(CallReader):
                 return ex.Literal("null", "")
             case parsed.Column():
                 return self.column(node)
+            case parsed.TryCast():
+                return self.cast(node)
             case parsed.Cast():
                 return self.typed(node)
             case parsed.Case():
