@@ -135,6 +135,14 @@ class DatePart(Expression):
 
 
 @dataclass(frozen=True, slots=True)
+class Age(Expression):
+    """``age(later, earlier)``, an interval of which a :class:`DatePart` takes a part."""
+
+    later: Expression
+    earlier: Expression
+
+
+@dataclass(frozen=True, slots=True)
 class Rank(Expression):
     """The place of a value of an enumeration among its labels."""
 

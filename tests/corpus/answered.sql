@@ -148,3 +148,8 @@ SELECT member::int, COUNT(*) FROM ill WHERE illness = 'flu' GROUP BY member::int
 SELECT (zip / 2.0)::int AS z, COUNT(*) FROM ill WHERE illness = 'flu' GROUP BY z -- [[{"z": 0}, 0.916667, 1.0, 0.0, 2.0], [{"z": 1}, 2.666667, 1.322081, 0.0, 4.0], [{"z": 2}, 2.916667, 1.853325, 0.0, 6.0], [{"z": 3}, 2.5, 1.643742, 0.0, 4.0]]
 SELECT COUNT(*) FROM ill WHERE zip::boolean AND illness = 'flu' AND NOT (age = 30)::text = 'true' -- [[{}, 6.166667, 2.059167, 4.0, 9.0]]
 SELECT SUM(height::int), AVG(cost::float8 / 3) FROM paid WHERE age > 20 -- [[{}, 30.0, 0.0, 30.0, 30.0], [{}, 1.966102, 0.328411, -1.666667, 8.333333]]
+SELECT COUNT(*) FROM ill WHERE EXTRACT(YEAR FROM AGE(DATE '2001-03-15', born)) >= 19 AND illness = 'flu' -- [[{}, 7.333333, 1.5, 6.0, 9.0]]
+SELECT date_part('year', AGE(TIMESTAMP '2021-06-01 08:00', seen)) AS y, COUNT(*) FROM ill WHERE illness = 'flu' GROUP BY y -- [[{"y": 0}, 3.333333, 1.5, 2.0, 5.0], [{"y": 1}, 4.5, 1.594918, 3.0, 7.0], [{"y": null}, 1.166667, 1.5, 0.0, 3.0]]
+SELECT COUNT(*) FROM ill WHERE EXTRACT(month FROM AGE('2001-03-15', born)) = 2 AND illness = 'flu' -- [[{}, 2.75, 1.537182, 1.0, 5.0]]
+SELECT COUNT(*) FROM ill WHERE EXTRACT(day FROM AGE(seen, '2020-01-01')) > 3 AND illness = 'flu' -- [[{}, 1.166667, 1.0, 0.0, 2.0]]
+SELECT AVG(EXTRACT(year FROM AGE(DATE '2024-01-01', born))) FROM ill WHERE illness = 'flu' -- [[{}, 41.648148, 0.203704, 41.111111, 42.222222]]

@@ -117,6 +117,10 @@ class Questions:
         if kind == "moment":
             forms += [
                 lambda: f"{name}::date >= {self.constant(name)}",
+                lambda: (
+                    f"EXTRACT({self.one(['YEAR', 'MONTH'])} FROM AGE(DATE '2024-05-17', {name}))"
+                    f" {self.one(['>=', '<', '='])} {self._draw.randrange(80)}"
+                ),
                 lambda: f"CAST({name} AS timestamp) < {self.constant(name)}",
                 lambda: f"EXTRACT({self.one(_FIELDS)} FROM {name}) = {self._draw.randrange(13)}",
                 lambda: f"date_trunc('month', {name}) <= {self.constant(name)}",

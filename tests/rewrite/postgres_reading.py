@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from kanon_db.counting.expressions import (
+    Age,
     Aggregate,
     And,
     Arithmetic,
@@ -256,6 +257,8 @@ def call(node: Any) -> Expression:
             return Aggregate(name, args[0], chosen)
     require(chosen is None)
     match names:
+        case ["age"] if len(args) == 2:
+            return Age(*args)
         case ["pg_catalog", "extract"]:
             return DatePart("extract", args[0].text.lower(), args[1])
         case ["date_part" | "date_trunc" as name]:

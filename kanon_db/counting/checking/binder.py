@@ -26,6 +26,8 @@ from kanon_db.counting.refusals import refusal
 
 _LITERALS: Final = {"boolean": BOOLEAN, "date": DATE, "timestamp": TIMESTAMP}
 _Typed = tuple[ex.Expression, ex.Type]
+_PARTS_OF_AGES: Final = frozenset({"year", "month", "day"})
+_WRITE_AGE: Final = "write EXTRACT(YEAR FROM AGE(DATE '2024-01-31', <column>))"
 _TIMES: Final = frozenset({"hour", "minute", "second"})
 
 
@@ -64,6 +66,8 @@ class Binder:
                 return ex.Arithmetic(operator, one, other), result_type(one_type, other_type)
             case ex.DatePart():
                 return self._date_part(expression)
+            case ex.Age():
+                raise refusal("AGE is only supported where a part of it is taken", hint=_WRITE_AGE)
             case ex.Case():
                 return self._case(expression)
             case ex.Cast(operand, to):
@@ -90,6 +94,8 @@ class Binder:
         return bound, type_
 
     def _date_part(self, part: ex.DatePart) -> tuple[ex.Expression, ex.Type]:
+        if isinstance(part.operand, ex.Age):
+            return self._part_of_age(part, part.operand)
         operand, type_ = self.bind(part.operand)
         if type_ is None or type_.category != "moment":
             raise refusal(
@@ -100,6 +106,20 @@ class Binder:
         found = ex.DatePart(part.function, part.field, operand)
         truncated = TIMESTAMPTZ if type_.name == DATE.name else type_
         return found, {"extract": NUMERIC, "date_part": DOUBLE}.get(part.function, truncated)
+
+    def _part_of_age(self, part: ex.DatePart, age: ex.Age) -> tuple[ex.Expression, ex.Type]:
+        """Bind a part of an interval between two dates, or timestamps."""
+        if part.function == "date_trunc" or part.field not in _PARTS_OF_AGES:
+            raise refusal("only the years, months and days of AGE are supported", hint=_WRITE_AGE)
+        found = [self.bind(operand) for operand in (age.later, age.earlier)]
+        known = [type_ for _, type_ in found if type_ is not None]
+        if not known or any(type_.category != "moment" for type_ in known):
+            raise refusal("AGE is only supported for dates and timestamps", hint=_WRITE_AGE)
+        # PostgreSQL prefers timestamps with time zone, unless one is without.
+        given = TIMESTAMP if TIMESTAMP in known else TIMESTAMPTZ
+        later, earlier = (self._given(operand, given) for operand, _ in found)
+        result = NUMERIC if part.function == "extract" else DOUBLE
+        return ex.DatePart(part.function, part.field, ex.Age(later, earlier)), result
 
     def _case(self, case: ex.Case) -> tuple[ex.Expression, ex.Type]:
         conditions = [self.condition(when) for when, _ in case.branches]

@@ -31,7 +31,7 @@ _NODES: Final[dict[str, tuple[type[exp.Expr], ...]]] = {
     "this desc nulls_first": (exp.Ordered,),
     "this expression typed safe": (exp.Div,),
     "this low high": (exp.Between,),
-    "this expressions": (exp.In, exp.Coalesce),
+    "this expressions": (exp.In, exp.Coalesce, exp.Anonymous),
     "this big_int": (exp.Count,),
     "this unit": (exp.TimestampTrunc,),
     "this ifs default": (exp.Case,),

@@ -100,6 +100,20 @@ class CallReader(Cursor):
         self.require(")")
         return ex.NullIf(left, right)
 
+    def age(self, node: parsed.Anonymous) -> ex.Age:
+        """Read AGE of two dates."""
+        at = self.here.position
+        self.require("age", "(")
+        operands = self.listed(node.expressions, self.expression)
+        self.require(")")
+        if len(operands) != 2:
+            raise refusal(
+                "AGE without the date to count to is not supported",
+                at,
+                "write EXTRACT(YEAR FROM AGE(DATE '2024-01-31', <column>))",
+            )
+        return ex.Age(*operands)
+
     def date_part(self, node: parsed.Extract | parsed.TimestampTrunc) -> ex.DatePart:
         """Read EXTRACT, date_part or date_trunc."""
         is_extract = self.here.is_word("extract")

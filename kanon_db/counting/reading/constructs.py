@@ -23,7 +23,7 @@ KEYWORDS: Final = frozenset(
 """The words that a count query is made of and that cannot be names where a name belongs."""
 
 FUNCTIONS: Final = frozenset(
-    "avg cast coalesce count date_part date_trunc extract nullif sum".split()
+    "age avg cast coalesce count date_part date_trunc extract nullif sum".split()
 )
 """The functions of a count query; these words are names unless a parenthesis follows."""
 
@@ -63,12 +63,15 @@ _CONSTRUCTS: Final = {
 _ONLY_AFTER_PARENTHESIS: Final = frozenset({"over", "filter", "within"})
 """Those of them that are names anywhere else."""
 
+_TODAY: Final = ("current_date", "current_timestamp", "localtimestamp", "now")
+
 _HINTS: Final = {
     **dict.fromkeys(("any", "array", "some"), "write IN (...)"),
     "isnull": "write IS NULL",
     "notnull": "write IS NOT NULL",
     "fetch": "write LIMIT",
     "similar": "write LIKE",
+    **dict.fromkeys(_TODAY, "write the date, as DATE '2024-01-31'"),
     "filter": "write COUNT(*) FILTER (WHERE ...)",
 }
 
@@ -326,7 +329,8 @@ def _called(place: Place) -> UnsupportedQueryError:
             return place.refusal(what, _HINTS.get(lexeme.text, ALLOWED))
     if before.is_word("as") or is_name(before):
         return place.refusal("a list of column aliases is not supported")
-    return place.refusal("function calls are not supported")
+    hint = _HINTS.get(lexeme.text, ALLOWED) if lexeme.kind == "word" else ALLOWED
+    return place.refusal("function calls are not supported", hint)
 
 
 def _check_symbol(place: Place) -> None:

@@ -230,6 +230,8 @@ class ExpressionReader(CallReader):
                 return self.date_part(node)
             case parsed.Count() | parsed.Sum() | parsed.Avg():
                 return self.aggregate(node)
+            case parsed.Anonymous():
+                return self.age(node)
             case parsed.Coalesce():
                 return self.coalesce(node)
             case parsed.Nullif():

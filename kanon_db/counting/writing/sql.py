@@ -123,6 +123,8 @@ def write(expression: ex.Expression, spell: Spelling, constants: Constants) -> s
             written = " ".join(f"WHEN {inner(when)} THEN {inner(then)}" for when, then in branches)
             otherwise = "" if default is None else f" ELSE {inner(default)}"
             return f"CASE {written}{otherwise} END"
+        case ex.Age(later, earlier):
+            return f"age({inner(later)}, {inner(earlier)})"
         case ex.Cast(operand, to):
             return f"CAST({inner(operand)} AS {to})"
         case ex.Coalesce(operands):
