@@ -84,3 +84,9 @@ SELECT COUNT(*) FROM ill WHERE AGE(DATE '2024-01-01', born) > '5 years' -- where
 SELECT COUNT(*) FROM ill WHERE EXTRACT(hour FROM AGE(seen, born)) > 5 -- years, months and days
 SELECT COUNT(*) FROM ill WHERE EXTRACT(year FROM AGE(age, 5)) > 5 -- for dates and timestamps
 SELECT COUNT(*) FROM ill WHERE EXTRACT(year FROM AGE(DATE '2001-02-30', born)) > 5 -- cannot be read as date
+SELECT COUNT(*) FROM (SELECT age, nosuch FROM ill) AS t -- names a column
+SELECT COUNT(*) FROM (SELECT age, sex + 1 AS x FROM ill) AS t -- arithmetic is only supported
+SELECT COUNT(*) FROM (SELECT 'x'::int AS x FROM ill) AS t -- cannot be read as integer
+SELECT COUNT(*) FROM (SELECT age FROM data.people) AS t -- only publications
+WITH t AS (SELECT age FROM people) SELECT COUNT(*) FROM t -- there is no such publication
+SELECT sex, COUNT(*) FROM (SELECT age, sex FROM ill) AS t GROUP BY age -- GROUP BY does not name

@@ -174,8 +174,12 @@ class Questions:
         where = (
             f" WHERE {self.condition(self._draw.choice([0, 1, 1, 2]))}" if self.often(0.95) else ""
         )
+        source = FROM
+        if self.often(0.15):
+            chosen = self.one(["*", ", ".join([*self._names, self._sensitive])])
+            source = f"(SELECT {chosen} FROM {FROM} WHERE {self.condition(1)}) AS t"
         if self.often(0.75):
-            return f"SELECT {self.aggregate()} FROM {FROM}{where}"
+            return f"SELECT {self.aggregate()} FROM {source}{where}"
         keys = self._draw.sample(self._names, self._draw.choice([1, 1, 2]))
         listed = ", ".join(keys)
-        return f"SELECT {listed}, {self.aggregate()} FROM {FROM}{where} GROUP BY {listed}"
+        return f"SELECT {listed}, {self.aggregate()} FROM {source}{where} GROUP BY {listed}"

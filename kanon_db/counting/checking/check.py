@@ -58,7 +58,7 @@ class _Checker:
         order = tuple(self._order(ordered, keys) for ordered in text.order)
         return Query(
             ex.joined(ex.And, conditions), keys, tuple(self._measures.found), having, order,
-            text.limit, text.offset,
+            text.limit, text.offset, tuple(self._binder.value(part)[0] for part in text.selected),
         )  # fmt: skip
 
     def _keys(self) -> tuple[Key, ...]:

@@ -36,7 +36,10 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query that can be answered, with the types of all that is in it."""
+    """A query that can be answered, with the types of all that is in it.
+
+    What subqueries `selected` is part of what is evaluated where the query mentions it.
+    """
 
     where: Expression | None
     keys: tuple[Key, ...]
@@ -45,6 +48,7 @@ class Query:
     order: tuple[Order, ...] = ()
     limit: int | None = None
     offset: int = 0
+    selected: tuple[Expression, ...] = ()
 
     @property
     def shown(self) -> list[tuple[int, Measure]]:
@@ -61,5 +65,6 @@ class Query:
     @property
     def constants(self) -> frozenset[Constant]:
         """The constants that are compared with, or part of what is grouped or summed."""
-        parts = (inner for part in self.evaluated for inner in walk(part))
+        read = (*self.evaluated, *self.selected)
+        parts = (inner for part in read for inner in walk(part))
         return frozenset(inner for inner in parts if isinstance(inner, Constant))

@@ -18,14 +18,14 @@ _NODES: Final[dict[str, tuple[type[exp.Expr], ...]]] = {
         exp.Avg, exp.Var, exp.Boolean,
     ),
     "expression": (exp.Limit, exp.Offset),
-    "expressions": (exp.Group, exp.Order),
+    "expressions": (exp.Group, exp.Order, exp.With),
     "this expression": (
         exp.And, exp.Or, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Add, exp.Sub,
         exp.Mul, exp.Mod, exp.Is, exp.NullSafeNEQ, exp.Like, exp.ILike, exp.Escape, exp.Extract,
         exp.Filter, exp.Nullif,
     ),
-    "expressions from_ joins where group having order limit offset": (exp.Select,),
-    "this alias": (exp.Alias,),
+    "with_ expressions from_ joins where group having order limit offset": (exp.Select,),
+    "this alias": (exp.Alias, exp.Subquery, exp.CTE),
     "this db alias": (exp.Table,),
     "this side kind on using": (exp.Join,),
     "this desc nulls_first": (exp.Ordered,),
@@ -50,7 +50,6 @@ ALLOWED: Final = {
 }
 
 _REASONS: Final[dict[tuple[type[exp.Expr], str], str]] = {
-    (exp.Subquery, ""): "subqueries are not supported",
     (exp.Tuple, ""): "comparisons of rows are not supported",
     (exp.Dot, ""): "a name has too many qualifiers",
     (exp.Column, "catalog"): "a column has too many qualifiers",

@@ -18,7 +18,7 @@ MAX_NESTING: Final = 40
 KEYWORDS: Final = frozenset(
     "and as asc between by case desc distinct else end false from group having ilike in inner is"
     " join left like limit not null offset on or order outer select then true using when"
-    " where".split()
+    " where with".split()
 )
 """The words that a count query is made of and that cannot be names where a name belongs."""
 
@@ -71,12 +71,14 @@ _HINTS: Final = {
     "notnull": "write IS NOT NULL",
     "fetch": "write LIMIT",
     "similar": "write LIKE",
+    "materialized": "leave it out",
     **dict.fromkeys(_TODAY, "write the date, as DATE '2024-01-31'"),
     "filter": "write COUNT(*) FILTER (WHERE ...)",
 }
 
 _BEFORE_PARENTHESIS: Final = {
     "values": "VALUES is not supported",
+    "materialized": "MATERIALIZED is not supported",
     "operator": "OPERATOR(...) is not supported",
     "row": "comparisons of rows are not supported",
     **dict.fromkeys(
@@ -192,6 +194,15 @@ class Place:
         """Whether a parenthesis with one of these words follows."""
         return self.after.is_symbol("(") and self.neighbor(2).is_word(*words)
 
+    @property
+    def begins_select(self) -> bool:
+        """Whether a SELECT may stand here: the query's own, one in FROM, one of WITH."""
+        if self.before.is_symbol("("):
+            return self.neighbor(-2).is_word("from", "as")
+        return self.before.kind == "end" or (
+            self.before.is_symbol(")") and self._lexemes[0].is_word("with")
+        )
+
     def refusal(self, what: str, hint: str = ALLOWED) -> UnsupportedQueryError:
         """Make the refusal of the lexeme."""
         return refusal(what, self.lexeme.position, hint)
@@ -215,9 +226,7 @@ def refuse_constructs(lexemes: Sequence[Lexeme]) -> None:
     if not lexemes:
         raise refusal("the query is empty")
     first, last = lexemes[0], lexemes[-1]
-    if first.is_word("with"):
-        raise refusal("common table expressions (WITH) are not supported", first.position)
-    if not first.is_word("select"):
+    if not first.is_word("select", "with"):
         raise refusal("the query is not a SELECT statement", first.position)
     for index in range(len(lexemes)):
         _check(Place(lexemes, index))
@@ -286,7 +295,9 @@ def _check_word(place: Place) -> None:
         raise place.refusal("a pattern must be a quoted string", "write it in single quotes")
     elif word == "escape" and place.is_keyword and after.kind != "string":
         raise place.refusal("ESCAPE needs a quoted character", "write it in single quotes")
-    elif word == "select" and before.kind == "end":
+    elif word == "with" and after.is_word("recursive") and not place.neighbor(2).is_word("as"):
+        raise place.refusal("WITH RECURSIVE is not supported", "write WITH <name> AS (SELECT ...)")
+    elif (word == "select" and place.begins_select) or (word == "with" and before.kind == "end"):
         pass
     elif word == "distinct" and before.is_symbol("("):
         raise place.refusal(
@@ -338,6 +349,8 @@ def _check_symbol(place: Place) -> None:
     match place.lexeme.text:
         case ";":
             raise place.refusal("several statements are not supported", "ask one query at a time")
+        case "*" if before.is_word("select") and place.neighbor(-2).is_symbol("("):
+            pass
         case "*" if before.is_word("select") or before.is_symbol(","):
             raise place.refusal("the select list has columns that GROUP BY does not name")
         case "*" if before.is_symbol("."):

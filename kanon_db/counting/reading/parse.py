@@ -112,7 +112,7 @@ def parse_query(
             )
     expressions = (
         *(item.expression for item in text.items), text.where, *text.group, text.having,
-        *(item.expression for item in text.order),
+        *(item.expression for item in text.order), *text.selected,
     )  # fmt: skip
     for expression in expressions:
         _refuse_tall(expression)
