@@ -24,7 +24,7 @@ from kanon_db.counting.checking import Key
 from kanon_db.counting.expressions import Expression, TruthTest, attributes
 from kanon_db.counting.formulas import all_but, count_buckets, sum_buckets
 from kanon_db.counting.layout import BucketLayout
-from kanon_db.counting.sides import Side, condition_of, disjoint_sides, factors, side_of
+from kanon_db.counting.sides import Side, chosen_by, condition_of, disjoint_sides, factors, side_of
 from kanon_db.counting.writing import Constants, write
 from kanon_db.counting.writing.joins import joined, speller
 from kanon_db.session.protocol import Row
@@ -103,10 +103,13 @@ def count_with_bitmaps(opened: OpenQuery) -> list[Group] | None:
     if not isinstance(layout, BucketLayout) or len(query.measures) > 1:
         return None
     aggregate = query.measures[0].aggregate
+    if query.keys and aggregate.condition is not None:
+        return None  # its groups are those of all records, whether they are chosen or not
     with_bitmaps = frozenset(layout.tables.with_bitmaps)
     weighed = None if aggregate.function == "count" else aggregate.operand
     # A sum ignores NULLs by itself, and a group with nothing but NULLs is still a group.
-    condition = query.where if weighed is not None else condition_of(query, aggregate)
+    choose = condition_of if weighed is None else chosen_by
+    condition = choose(query, aggregate)
     if condition is not None and not is_readable(condition, with_bitmaps):
         return None
     apart = [key.expression for key in query.keys]

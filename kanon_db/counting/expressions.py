@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
 from typing import Literal as OneOf
+from typing import TypeVar
 
-Category = OneOf["integer", "numeric", "float", "text", "boolean", "moment", "label", "other"]
-"""What can be done with a type; a ``moment`` is a date or a timestamp, a ``label`` the text of a
-value whose own type is not published."""
+from kanon_db.counting.types import NUMBERS as NUMBERS
+from kanon_db.counting.types import Category as Category
+from kanon_db.counting.types import Type as Type
 
 LiteralKind = OneOf["number", "string", "boolean", "null", "date", "timestamp"]
 ComparisonOperator = OneOf["=", "<>", "<", "<=", ">", ">="]
@@ -26,35 +26,6 @@ AggregateFunction = OneOf["count", "sum", "avg"]
 DateFunction = OneOf["extract", "date_part", "date_trunc"]
 
 Part = TypeVar("Part", bound="Expression")
-
-NUMBERS: Final[frozenset[Category]] = frozenset({"integer", "numeric", "float"})
-
-
-@dataclass(frozen=True, slots=True)
-class Type:
-    """A type as statements need it.
-
-    Attributes
-    ----------
-    name : str
-        SQL name, without modifiers, safe in a statement.
-    category : Category
-    operator_schema : str or None
-        Quoted schema of the type's own comparison operators; None for PostgreSQL's.
-    has_constant_input : bool
-        Whether reading a text as this type depends on nothing else (on no setting, say).
-    labels : tuple of str
-        All values of an enumeration, in their order.
-    is_ordered : bool
-        Whether ``<`` and ``>`` mean on the publication what they mean on the source.
-    """
-
-    name: str
-    category: Category
-    operator_schema: str | None = None
-    has_constant_input: bool = True
-    labels: tuple[str, ...] = ()
-    is_ordered: bool = True
 
 
 class Expression:
@@ -164,6 +135,14 @@ class DatePart(Expression):
 
 
 @dataclass(frozen=True, slots=True)
+class Age(Expression):
+    """``age(later, earlier)``, an interval of which a :class:`DatePart` takes a part."""
+
+    later: Expression
+    earlier: Expression
+
+
+@dataclass(frozen=True, slots=True)
 class Rank(Expression):
     """The place of a value of an enumeration among its labels."""
 
@@ -180,11 +159,43 @@ class Case(Expression):
 
 
 @dataclass(frozen=True, slots=True)
+class Cast(Expression):
+    """``CAST(operand AS to)``; `to` is the SQL name of one of `reading.casts.TYPES`."""
+
+    operand: Expression
+    to: str
+
+
+@dataclass(frozen=True, slots=True)
+class Coalesce(Expression):
+    """``COALESCE(operands)``."""
+
+    operands: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NullIf(Expression):
+    """``NULLIF(left, right)``."""
+
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True, slots=True)
 class Aggregate(Expression):
-    """``COUNT(*)`` (without an operand), ``COUNT(operand)``, ``SUM`` or ``AVG``."""
+    """``COUNT(*)`` (without an operand), ``COUNT(operand)``, ``SUM`` or ``AVG``.
+
+    Attributes
+    ----------
+    function : {"count", "sum", "avg"}
+    operand : Expression or None
+    condition : Expression or None
+        What ``FILTER (WHERE condition)`` asks of a record.
+    """
 
     function: AggregateFunction
     operand: Expression | None
+    condition: Expression | None = None
 
 
 # -- conditions -------------------------------------------------------------------------------

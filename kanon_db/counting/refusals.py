@@ -9,7 +9,8 @@ from kanon_db.errors import UnsupportedQueryError
 ALLOWED: Final = (
     "ask SELECT COUNT(*) FROM <publication> [JOIN <lookup table> ON ...] WHERE ... [GROUP BY ...];"
     " conditions are made of columns and constants by =, <>, <, <=, >, >=, IN, BETWEEN, LIKE,"
-    " IS NULL, IS DISTINCT FROM, AND, OR, NOT, arithmetic, EXTRACT, date_trunc and CASE"
+    " IS NULL, IS DISTINCT FROM, AND, OR, NOT, arithmetic, EXTRACT (also of AGE), date_trunc, CASE,"
+    " COALESCE, NULLIF and casts"
 )
 
 

@@ -17,9 +17,16 @@ Sides = tuple[ex.Expression | None, ex.Expression | None]
 """A condition on records and one on sensitive values; None is no condition."""
 
 
+def chosen_by(query: Query, aggregate: ex.Aggregate) -> ex.Expression | None:
+    """Return what WHERE and an aggregate's FILTER ask of a record."""
+    parts = [part for part in (query.where, aggregate.condition) if part is not None]
+    return ex.joined(ex.And, parts)
+
+
 def condition_of(query: Query, aggregate: ex.Aggregate) -> ex.Expression | None:
     """Return what a record must meet to be counted in an aggregate: NULLs are not."""
-    parts = [] if query.where is None else [query.where]
+    chosen = chosen_by(query, aggregate)
+    parts = [] if chosen is None else [chosen]
     if aggregate.operand is not None:
         parts.append(ex.NullTest(aggregate.operand, negated=True))
     return ex.joined(ex.And, parts)

@@ -37,6 +37,7 @@ def expected_counts(connection: Connection, query: str) -> dict[str, Expected]:
     aliases = {item["alias"]: item["text"] for item in items if item["alias"]}
     keys = [aliases.get(key, key) for key in _split(parts["keys"] or "")]
     conditions = [f"({parts['where']})"] if parts["where"] else []
+    counted, _, chosen = counted.partition(" FILTER (WHERE ")
     if counted != "COUNT(*)":
         conditions.append(f"({counted[6:-1]}) IS NOT NULL")
     alias = parts["alias"] or f" AS {parts['name']}"
@@ -44,12 +45,15 @@ def expected_counts(connection: Connection, query: str) -> dict[str, Expected]:
     rows = fetch(
         connection,
         f"SELECT {own}.bucket_id, {own}.record_id, {own}.value_id,"
+        f" {f'({chosen[:-1]}) IS TRUE' if chosen else 'true'},"
         f" jsonb_build_array({', '.join(keys)})::text FROM data.{parts['name']}_pairs{alias}"
         f"{parts['joins']} WHERE {' AND '.join(conditions) or 'true'}",
     )
     pairs: dict[str, dict[int, set[tuple[int, int]]]] = defaultdict(lambda: defaultdict(set))
-    for bucket, record, value, key in rows:
-        pairs[json.dumps(json.loads(key))][bucket].add((record, value))
+    for bucket, record, value, is_chosen, key in rows:
+        in_group = pairs[json.dumps(json.loads(key))]
+        if is_chosen:
+            in_group[bucket].add((record, value))
     found = {key: _of_buckets(connection, parts["name"], buckets) for key, buckets in pairs.items()}
     if not keys and not found:
         found["[]"] = Expected(0, 0, 0, 0)

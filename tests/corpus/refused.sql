@@ -65,3 +65,28 @@ SELECT COUNT(*) FROM ill JOIN regions ON regions.zip = ill.zip -- without its sc
 SELECT COUNT(*) FROM ill; DROP TABLE data.people -- several statements
 SELECT COUNT(*) FROM ill WHERE pg_sleep(1) IS NULL -- function calls
 SELECT COUNT(*) FROM ill WHERE sex ~ '(x+x+)+y' -- operator
+SELECT COUNT(*) FROM ill WHERE COALESCE(age, sex) = 1 -- results of a COALESCE
+SELECT COUNT(*) FROM ill WHERE COALESCE(age, 'x') = 1 -- cannot be read as integer
+SELECT COUNT(*) FROM ill WHERE COALESCE(sex, 'x') = 1 -- cannot be compared
+SELECT COUNT(*) FROM ill WHERE NULLIF(age, sex) = 1 -- cannot be compared
+SELECT COUNT(*) FROM ill WHERE COALESCE(age, 1) -- a condition is needed
+SELECT COUNT(*) FROM ill WHERE sex::int = 1 -- could fail on some value
+SELECT COUNT(*) FROM ill WHERE illness::date IS NULL -- could fail on some value
+SELECT COUNT(*) FROM ill WHERE born::text = '1980-01-15' -- depends on a setting
+SELECT COUNT(*) FROM ill WHERE height::text = '1.5' -- depends on a setting
+SELECT COUNT(*) FROM ill WHERE (age / 2.0)::text = '1.5' -- digits
+SELECT COUNT(*) FROM ill WHERE born::int = 1 -- cannot be cast
+SELECT COUNT(*) FROM ill WHERE height::boolean -- cannot be cast
+SELECT COUNT(*) FROM ill WHERE member::numeric = 1 -- cannot be cast
+SELECT COUNT(*) FROM ill WHERE 'x'::int = age -- cannot be read as integer
+SELECT COUNT(*) FROM ill WHERE (zip * 10000)::smallint = 1 -- arithmetic fails
+SELECT COUNT(*) FROM ill WHERE AGE(DATE '2024-01-01', born) > '5 years' -- where a part of it is taken
+SELECT COUNT(*) FROM ill WHERE EXTRACT(hour FROM AGE(seen, born)) > 5 -- years, months and days
+SELECT COUNT(*) FROM ill WHERE EXTRACT(year FROM AGE(age, 5)) > 5 -- for dates and timestamps
+SELECT COUNT(*) FROM ill WHERE EXTRACT(year FROM AGE(DATE '2001-02-30', born)) > 5 -- cannot be read as date
+SELECT COUNT(*) FROM (SELECT age, nosuch FROM ill) AS t -- names a column
+SELECT COUNT(*) FROM (SELECT age, sex + 1 AS x FROM ill) AS t -- arithmetic is only supported
+SELECT COUNT(*) FROM (SELECT 'x'::int AS x FROM ill) AS t -- cannot be read as integer
+SELECT COUNT(*) FROM (SELECT age FROM data.people) AS t -- only publications
+WITH t AS (SELECT age FROM people) SELECT COUNT(*) FROM t -- there is no such publication
+SELECT sex, COUNT(*) FROM (SELECT age, sex FROM ill) AS t GROUP BY age -- GROUP BY does not name

@@ -89,7 +89,12 @@ def test_answered(
 
 
 @pytest.mark.parametrize(
-    "query", [query for query, _ in ANSWERED if "SUM(" not in query and "AVG(" not in query]
+    "query",
+    [
+        query
+        for query, _ in ANSWERED
+        if not any(word in query for word in ("SUM(", "AVG(", "(SELECT "))  # not the oracle's
+    ],
 )
 def test_counts_follow_from_the_pairs(parties: Parties, query: str) -> None:
     """The estimate is that of a random matching; the bounds hold for every matching."""

@@ -136,7 +136,8 @@ class Queries:
     def aggregate(self, names: _Names) -> str:
         if self.often(0.5):
             return self.one(["COUNT(*)", "count(*) AS n", 'COUNT(*) AS "n n"'])
-        return f"{self.one(['SUM', 'AVG', 'COUNT'])}({self.value(names, 2, 'number')})"
+        filtered = f" FILTER (WHERE {self.condition(names, 1)})" if self.often(0.2) else ""
+        return f"{self.one(['SUM', 'AVG', 'COUNT'])}({self.value(names, 2, 'number')}){filtered}"
 
     def having(self, names: _Names) -> str:
         one, other = (self.aggregate(names).partition(" AS ")[0] for _ in range(2))
@@ -181,6 +182,7 @@ class Queries:
         if kind == "number":
             return self.one([
                 f"({inner[0]} {self.one('+-*/%')} {inner[1]})", f"- {inner[0]}",
+                f"COALESCE({inner[0]}, {inner[1]})", f"NULLIF({inner[0]}, {inner[1]})",
                 f"EXTRACT({self.field()} FROM {names.of('moment')})",
                 f"date_part('{self.field()}', {names.of('moment')})",
             ])  # fmt: skip

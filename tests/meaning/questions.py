@@ -104,11 +104,33 @@ class Questions:
                 lambda: f"{name} * 2 - 1 > {self.constant(name)}",
                 lambda: f"CASE WHEN {name} > {self.constant(name)} THEN 1 ELSE 0 END = 1",
             ]
+            forms += [
+                lambda: (
+                    f"{name}::{self.one(['int', 'numeric', 'float8', 'bigint'])}"
+                    f" {self.one(['=', '<', '>='])} {self.text_of(name)}"
+                ),
+                lambda: f"CAST({name} AS int)::text LIKE '%{self._draw.randrange(10)}'",
+                lambda: f"({name} > {self.constant(name)})::int = {self.one(['0', '1'])}",
+            ]
+        if kind == "enum":
+            forms.append(lambda: f"{name}::text > {self.constant(name)}")
         if kind == "moment":
             forms += [
+                lambda: f"{name}::date >= {self.constant(name)}",
+                lambda: (
+                    f"EXTRACT({self.one(['YEAR', 'MONTH'])} FROM AGE(DATE '2024-05-17', {name}))"
+                    f" {self.one(['>=', '<', '='])} {self._draw.randrange(80)}"
+                ),
+                lambda: f"CAST({name} AS timestamp) < {self.constant(name)}",
                 lambda: f"EXTRACT({self.one(_FIELDS)} FROM {name}) = {self._draw.randrange(13)}",
                 lambda: f"date_trunc('month', {name}) <= {self.constant(name)}",
             ]
+        forms += [
+            lambda: f"COALESCE({name}, {self.constant(name)}) = {self.constant(name)}",
+            lambda: f"NULLIF({name}, {self.constant(name)}) IS NULL",
+        ]
+        if kind in ("number", "text", "moment", "enum"):
+            forms.append(lambda: f"COALESCE({name}, {self.constant(name)}) > {self.constant(name)}")
         same = [other for other in self._names if self._kinds[other] == kind and other != name]
         if same and kind in ("number", "text", "moment", "boolean"):
             other = self.one(same)
@@ -142,15 +164,22 @@ class Questions:
         if numbers:
             name = self.one(numbers)
             forms += [f"SUM({name})", f"AVG({name})"]
+            forms += [f"SUM({name}::int)", f"AVG(CAST({name} AS numeric))"]
+            forms += [f"SUM(COALESCE({name}, {self.one(numbers)}, 7))", f"AVG(NULLIF({name}, 20))"]
             forms += [f"SUM(CASE WHEN {self.leaf(self.one(self._names))} THEN 1 ELSE 0 END)"]
-        return self.one(forms)
+        chosen = f" FILTER (WHERE {self.condition(self._draw.choice([0, 1]))})"
+        return self.one(forms) + (chosen if self.often(0.25) else "")
 
     def question(self) -> str:
         where = (
             f" WHERE {self.condition(self._draw.choice([0, 1, 1, 2]))}" if self.often(0.95) else ""
         )
+        source = FROM
+        if self.often(0.15):
+            chosen = self.one(["*", ", ".join([*self._names, self._sensitive])])
+            source = f"(SELECT {chosen} FROM {FROM} WHERE {self.condition(1)}) AS t"
         if self.often(0.75):
-            return f"SELECT {self.aggregate()} FROM {FROM}{where}"
+            return f"SELECT {self.aggregate()} FROM {source}{where}"
         keys = self._draw.sample(self._names, self._draw.choice([1, 1, 2]))
         listed = ", ".join(keys)
-        return f"SELECT {listed}, {self.aggregate()} FROM {FROM}{where} GROUP BY {listed}"
+        return f"SELECT {listed}, {self.aggregate()} FROM {source}{where} GROUP BY {listed}"

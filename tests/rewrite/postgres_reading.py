@@ -13,10 +13,13 @@ from typing import Any
 import pytest
 
 from kanon_db.counting.expressions import (
+    Age,
     Aggregate,
     And,
     Arithmetic,
     Case,
+    Cast,
+    Coalesce,
     Comparison,
     DatePart,
     Distinct,
@@ -26,6 +29,7 @@ from kanon_db.counting.expressions import (
     Name,
     Negative,
     Not,
+    NullIf,
     NullTest,
     Or,
     Pattern,
@@ -70,11 +74,20 @@ def read(query: str) -> QueryText:
     require(len(statements) == 1)
     select = statements[0].stmt
     require(isinstance(select, ast.SelectStmt))
-    require(filled(select) <= CLAUSES and not select.groupDistinct)
+    require(filled(select) <= CLAUSES | {"withClause"} and not select.groupDistinct)
+    named: dict[str, Inner] = {}
+    if select.withClause is not None:
+        require(not select.withClause.recursive)
+        for one in select.withClause.ctes:
+            require(filled(one) == {"ctename", "ctequery"})
+            require(one.ctename not in named)
+            named[one.ctename] = inner_of(one.ctequery, named)
     require(len(select.fromClause or ()) == 1)
     lookups: list[LookupText] = []
-    publication = from_(select.fromClause[0], lookups)
-    return QueryText(
+    source = inner_from(select.fromClause[0], named)
+    require(not named)
+    publication = source[0] if source else from_(select.fromClause[0], lookups)
+    text = QueryText(
         tuple(item(target) for target in select.targetList or ()),
         replace(publication, schema=publication.schema or "published"),
         tuple(lookups),
@@ -84,6 +97,102 @@ def read(query: str) -> QueryText:
         tuple(order(key) for key in select.sortClause or ()),
         None if select.limitCount is None else whole(select.limitCount),
         0 if select.limitOffset is None else whole(select.limitOffset),
+    )
+    return text if source is None else put_in(text, *source)
+
+
+Inner = tuple[RelationText, Any, Any, tuple[Expression, ...]]
+"""The publication, a function of names to what they mean, the condition, and all columns."""
+
+
+def inner_from(node: Any, named: dict[str, Inner]) -> Inner | None:
+    """A subquery in FROM, or one of WITH, by its alias; None for anything else."""
+    if isinstance(node, ast.RangeSubselect):
+        require(not node.lateral and node.alias is not None and node.alias.colnames is None)
+        found, alias = inner_of(node.subquery, named), node.alias.aliasname
+    elif isinstance(node, ast.RangeVar) and not node.schemaname and node.relname in named:
+        require(bool(node.inh) and (node.alias is None or node.alias.colnames is None))
+        found = named.pop(node.relname)
+        alias = node.relname if node.alias is None else node.alias.aliasname
+    else:
+        return None
+
+    def mean(name: Name) -> Expression:
+        *qualifier, column = name.parts
+        require(qualifier in ([], [alias]))
+        return found[1](Name((column,)))
+
+    return (found[0], mean, *found[2:])
+
+
+def inner_of(select: Any, named: dict[str, Inner]) -> Inner:
+    require(isinstance(select, ast.SelectStmt))
+    require(filled(select) <= {"targetList", "fromClause", "whereClause", "limitOption", "op"})
+    require(len(select.fromClause or ()) == 1)
+    source = inner_from(select.fromClause[0], named)
+    if source is None:
+        relation = from_(select.fromClause[0], [])
+        relation = replace(relation, schema=relation.schema or "published")
+
+        def own(name: Name) -> Expression:
+            *qualifier, column = name.parts
+            require(not qualifier or relation.answers_to(tuple(qualifier)))
+            return Name((relation.alias or relation.name, column))
+
+        source = (relation, own, None, ())
+    publication, mean, condition, columns = source
+    where = optional(select.whereClause)
+    if where is not None:
+        where = meant(where, mean)
+        condition = where if condition is None else And(flat(And, [condition, where]))
+    targets = select.targetList
+    fields = targets[0].val.fields if isinstance(targets[0].val, ast.ColumnRef) else ()
+    if len(targets) == 1 and len(fields) == 1 and isinstance(fields[0], ast.A_Star):
+        return publication, mean, condition, columns
+    listed: dict[str, Expression] = {}
+    for target in map(item, targets):
+        name = target.alias
+        if isinstance(target.expression, Name):
+            name = name or target.expression.parts[-1]
+        require(name is not None and name not in listed)
+        listed[name] = meant(target.expression, mean)
+
+    def look_up(name: Name) -> Expression:
+        require(name.parts[-1] in listed)
+        return listed[name.parts[-1]]
+
+    return publication, look_up, condition, (*columns, *listed.values())
+
+
+def meant(part: Expression, mean: Any) -> Expression:
+    return replaced(part, lambda inner: mean(inner) if isinstance(inner, Name) else None)
+
+
+def put_in(
+    text: QueryText, publication: RelationText, mean: Any, where: Any, columns: Any
+) -> QueryText:
+    """Only for queries whose GROUP BY and ORDER BY name columns, or their positions."""
+
+    def of(part: Any) -> Any:
+        return None if part is None else meant(part, mean)
+
+    conditions = [part for part in (where, of(text.where)) if part is not None]
+    return replace(
+        text,
+        items=tuple(
+            ItemText(
+                of(one.expression),
+                one.alias
+                or (one.expression.parts[-1] if isinstance(one.expression, Name) else None),
+            )
+            for one in text.items
+        ),
+        publication=publication,
+        where=And(flat(And, conditions)) if len(conditions) > 1 else (conditions or [None])[0],
+        group=tuple(map(of, text.group)),
+        having=of(text.having),
+        order=tuple(replace(one, expression=of(one.expression)) for one in text.order),
+        selected=columns,
     )
 
 
@@ -170,6 +279,8 @@ def expression(node: Any) -> Expression:
                 ),
                 optional(node.defresult),
             )
+        case ast.CoalesceExpr():
+            return Coalesce(tuple(map(expression, node.args)))
         case ast.ColumnRef():
             require(all(isinstance(field, ast.String) for field in node.fields))
             return Name(tuple(field.sval for field in node.fields))
@@ -216,6 +327,8 @@ def operation(node: Any) -> Expression:
             if right == Literal("null", ""):
                 return NullTest(left, not negated)
             return Distinct(left, right, negated)
+        case KINDS.AEXPR_NULLIF:
+            return NullIf(expression(node.lexpr), expression(node.rexpr))
         case KINDS.AEXPR_OP:
             require(len(node.name) == 1)
             right = expression(node.rexpr)
@@ -238,14 +351,19 @@ def operation(node: Any) -> Expression:
 
 def call(node: Any) -> Expression:
     names = [part.sval for part in node.funcname]
-    plain = {"funcname", "args", "funcformat", "agg_star"}
+    plain = {"funcname", "args", "funcformat", "agg_star", "agg_filter"}
     require(filled(node) <= plain)
     args = [expression(argument) for argument in node.args or ()]
+    chosen = optional(node.agg_filter)
     match names:
         case ["count"] if node.agg_star:
-            return Aggregate("count", None)
+            return Aggregate("count", None, chosen)
         case ["count" | "sum" | "avg" as name] if len(args) == 1:
-            return Aggregate(name, args[0])
+            return Aggregate(name, args[0], chosen)
+    require(chosen is None)
+    match names:
+        case ["age"] if len(args) == 2:
+            return Age(*args)
         case ["pg_catalog", "extract"]:
             return DatePart("extract", args[0].text.lower(), args[1])
         case ["date_part" | "date_trunc" as name]:
@@ -254,13 +372,22 @@ def call(node: Any) -> Expression:
     raise NotACountQueryError
 
 
-def cast(node: Any) -> Literal:
+TYPES = {
+    "int2": "smallint", "int4": "integer", "int8": "bigint", "numeric": "numeric",
+    "float4": "real", "float8": "double precision", "text": "text",
+    "varchar": "character varying", "date": "date", "timestamp": "timestamp without time zone",
+    "bool": "boolean",
+}  # fmt: skip
+
+
+def cast(node: Any) -> Expression:
     (*schema, name) = (part.sval for part in node.typeName.names)
-    require(schema in ([], ["pg_catalog"]) and name in ("date", "timestamp"))
+    require(schema in ([], ["pg_catalog"]) and name in TYPES)
     require(not node.typeName.typmods and not node.typeName.arrayBounds)
     inner = expression(node.arg)
-    require(isinstance(inner, Literal) and inner.kind == "string")
-    return Literal(name, inner.text)
+    if isinstance(inner, Literal) and inner.kind == "string" and name in ("date", "timestamp"):
+        return Literal(name, inner.text)
+    return Cast(inner, TYPES[name])
 
 
 def constant(node: Any) -> Literal:
@@ -307,6 +434,7 @@ def canonical(text: QueryText) -> QueryText:
         group=tuple(map(tidy, text.group)),
         having=tidy(text.having),
         order=tuple(replace(order, expression=tidy(order.expression)) for order in text.order),
+        selected=tuple(map(tidy, text.selected)),
     )
 
 

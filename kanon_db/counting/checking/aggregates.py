@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
@@ -61,14 +62,17 @@ class Measures:
         self.found.append(measure)
 
     def _bound(self, aggregate: ex.Aggregate) -> ex.Aggregate:
+        condition = aggregate.condition
+        if condition is not None:
+            condition = self._binder.condition(condition)
         if aggregate.operand is None:
-            return aggregate
+            return replace(aggregate, condition=condition)
         if aggregate.function == "count":
-            return ex.Aggregate("count", self._binder.value(aggregate.operand)[0])
+            return ex.Aggregate("count", self._binder.value(aggregate.operand)[0], condition)
         operand, type_ = self._binder.bind(aggregate.operand)
         if type_ is None or type_.category not in ex.NUMBERS:
             raise refusal("SUM and AVG are only supported for numbers")
-        return ex.Aggregate(aggregate.function, operand)
+        return ex.Aggregate(aggregate.function, operand, condition)
 
     def _condition(self, expression: ex.Expression) -> ex.Expression:
         """Bind a condition of HAVING: comparisons of aggregates and numbers, joined."""
@@ -113,6 +117,8 @@ def _label(alias: str | None, aggregate: ex.Aggregate, others: Sequence[Measure]
         case _:
             inside = "..."
     label = alias if alias is not None else f"{aggregate.function}({inside})"
+    if alias is None and aggregate.condition is not None:
+        label += " filter (...)"
     taken = {measure.label for measure in others}
     numbered, number = label, 1
     while numbered in taken:

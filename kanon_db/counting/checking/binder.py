@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import starmap
 from typing import Final
 
 from kanon_db.counting import expressions as ex
+from kanon_db.counting.checking.casts import cast_type, target_of
 from kanon_db.counting.checking.scopes import Scopes
 from kanon_db.counting.checking.types import (
     BOOLEAN,
@@ -23,6 +25,9 @@ from kanon_db.counting.checking.types import (
 from kanon_db.counting.refusals import refusal
 
 _LITERALS: Final = {"boolean": BOOLEAN, "date": DATE, "timestamp": TIMESTAMP}
+_Typed = tuple[ex.Expression, ex.Type]
+_PARTS_OF_AGES: Final = frozenset({"year", "month", "day"})
+_WRITE_AGE: Final = "write EXTRACT(YEAR FROM AGE(DATE '2024-01-31', <column>))"
 _TIMES: Final = frozenset({"hour", "minute", "second"})
 
 
@@ -61,8 +66,17 @@ class Binder:
                 return ex.Arithmetic(operator, one, other), result_type(one_type, other_type)
             case ex.DatePart():
                 return self._date_part(expression)
+            case ex.Age():
+                raise refusal("AGE is only supported where a part of it is taken", hint=_WRITE_AGE)
             case ex.Case():
                 return self._case(expression)
+            case ex.Cast(operand, to):
+                return self._cast(operand, to)
+            case ex.Coalesce(operands):
+                given, type_ = self._results(operands, "COALESCE")
+                return ex.Coalesce(given), type_
+            case ex.NullIf(left, right):
+                return self._null_if(left, right)
             case ex.Aggregate():
                 raise refusal(
                     "an aggregate is not allowed here",
@@ -80,6 +94,8 @@ class Binder:
         return bound, type_
 
     def _date_part(self, part: ex.DatePart) -> tuple[ex.Expression, ex.Type]:
+        if isinstance(part.operand, ex.Age):
+            return self._part_of_age(part, part.operand)
         operand, type_ = self.bind(part.operand)
         if type_ is None or type_.category != "moment":
             raise refusal(
@@ -91,19 +107,65 @@ class Binder:
         truncated = TIMESTAMPTZ if type_.name == DATE.name else type_
         return found, {"extract": NUMERIC, "date_part": DOUBLE}.get(part.function, truncated)
 
+    def _part_of_age(self, part: ex.DatePart, age: ex.Age) -> tuple[ex.Expression, ex.Type]:
+        """Bind a part of an interval between two dates, or timestamps."""
+        if part.function == "date_trunc" or part.field not in _PARTS_OF_AGES:
+            raise refusal("only the years, months and days of AGE are supported", hint=_WRITE_AGE)
+        found = [self.bind(operand) for operand in (age.later, age.earlier)]
+        known = [type_ for _, type_ in found if type_ is not None]
+        if not known or any(type_.category != "moment" for type_ in known):
+            raise refusal("AGE is only supported for dates and timestamps", hint=_WRITE_AGE)
+        # PostgreSQL prefers timestamps with time zone, unless one is without.
+        given = TIMESTAMP if TIMESTAMP in known else TIMESTAMPTZ
+        later, earlier = (self._given(operand, given) for operand, _ in found)
+        result = NUMERIC if part.function == "extract" else DOUBLE
+        return ex.DatePart(part.function, part.field, ex.Age(later, earlier)), result
+
     def _case(self, case: ex.Case) -> tuple[ex.Expression, ex.Type]:
         conditions = [self.condition(when) for when, _ in case.branches]
         written = [then for _, then in case.branches]
         if case.default is not None:
             written.append(case.default)
+        found, type_ = self._results(written, "CASE")
+        given = list(found)
+        default = given.pop() if case.default is not None else None
+        return ex.Case(tuple(zip(conditions, given, strict=True)), default), type_
+
+    def _results(
+        self, written: Sequence[ex.Expression], of: str
+    ) -> tuple[tuple[ex.Expression, ...], ex.Type]:
+        """Bind expressions one of which is the result, and bring them to one type."""
         results = [self.bind(result) for result in written]
         known = [type_ for _, type_ in results if type_ is not None]
         type_ = common_type(known) if known else TEXT
         if type_ is None or type_.operator_schema is not None:
-            raise refusal("the results of a CASE have incompatible types")
-        given = [self._given(result, type_) for result, _ in results]
-        default = given.pop() if case.default is not None else None
-        return ex.Case(tuple(zip(conditions, given, strict=True)), default), type_
+            raise refusal(
+                f"the results of a {of} have incompatible types",
+                hint="write results of one type, or IS NULL in a condition of its own",
+            )
+        return tuple(self._given(result, type_) for result, _ in results), type_
+
+    def _cast(self, operand: ex.Expression, to: str) -> tuple[ex.Expression, ex.Type]:
+        bound, type_ = self.bind(operand)
+        if type_ is None:
+            type_ = target_of(to)
+            return self._given(bound, type_), type_
+        cast = cast_type(type_, to)
+        return (bound, type_) if type_.name == to else (ex.Cast(bound, to), cast)
+
+    def _null_if(self, left: ex.Expression, right: ex.Expression) -> tuple[ex.Expression, ex.Type]:
+        (one, one_type), (other, other_type) = self._compared(left, right)
+        if one_type.operator_schema is not None:
+            raise refusal(
+                "NULLIF is not supported for values of this type",
+                hint="write CASE WHEN ... = ... THEN NULL ELSE ... END",
+            )
+        kinds = {one_type.category, other_type.category}
+        # The result is what `=` compares: a whole number stays one only beside another.
+        type_ = result_type(one_type, other_type) if kinds <= ex.NUMBERS else one_type
+        if len(kinds) == 1:
+            type_ = one_type
+        return ex.NullIf(one, other), type_
 
     def _given(self, expression: ex.Expression, type_: ex.Type) -> ex.Expression:
         """Give a plain string or NULL a type; all else has one."""
@@ -128,18 +190,20 @@ class Binder:
             case ex.And() | ex.Or() | ex.Not() | ex.TruthTest():
                 return ex.rebuilt(expression, self.condition)
             case ex.Comparison("=" | "<>" as operator, left, right):
-                return ex.Comparison(operator, *self._compared(left, right))
+                (one, _), (other, _) = self._compared(left, right)
+                return ex.Comparison(operator, one, other)
             case ex.Comparison(operator, left, right):
-                return ex.Comparison(operator, *map(self._ordered, self._compared(left, right)))
+                one, other = starmap(_ordered, self._compared(left, right))
+                return ex.Comparison(operator, one, other)
             case ex.Distinct(left, right, negated):
-                return ex.Distinct(*self._compared(left, right), negated)
+                (one, _), (other, _) = self._compared(left, right)
+                return ex.Distinct(one, other, negated)
             case ex.Membership(operand, items, negated):
                 return self._membership(operand, items, negated=negated)
             case ex.Range(operand, low, high, negated):
-                bound, least = self._compared(operand, low)
-                most = self._compared(operand, high)[1]
-                one, low, high = map(self._ordered, (bound, least, most))
-                return ex.Range(one, low, high, negated)
+                one, least = starmap(_ordered, self._compared(operand, low))
+                _, most = starmap(_ordered, self._compared(operand, high))
+                return ex.Range(one, least, most, negated)
             case ex.Pattern():
                 return self._pattern(expression)
             case ex.NullTest(operand, negated):
@@ -155,9 +219,7 @@ class Binder:
             )
         return bound
 
-    def _compared(
-        self, left: ex.Expression, right: ex.Expression
-    ) -> tuple[ex.Expression, ex.Expression]:
+    def _compared(self, left: ex.Expression, right: ex.Expression) -> tuple[_Typed, _Typed]:
         """Bind two sides of a comparison."""
         (one, one_type), (other, other_type) = self.bind(left), self.bind(right)
         if ex.Literal("null", "") in (one, other):
@@ -165,20 +227,10 @@ class Binder:
         known = [type_ for type_ in (one_type, other_type) if type_ is not None] or [TEXT]
         if common_type(known) is None:
             raise misfit(one, one_type, other, other_type)
-        return self._given(one, known[-1]), self._given(other, known[0])
-
-    def _ordered(self, bound: ex.Expression) -> ex.Expression:
-        """Bring a value into a form that ``<`` and ``>`` compare as on the source."""
-        type_ = bound.type if isinstance(bound, ex.Column | ex.Constant) else None
-        if type_ is None or (type_.is_ordered and not type_.labels):
-            return bound
-        if not type_.is_ordered:
-            raise refusal(
-                "the order of a column's values is not published",
-                hint="compare with = or IN",
-                detail=f'column "{bound.name}"' if isinstance(bound, ex.Column) else "",
-            )
-        return ex.Rank(bound, type_.labels)
+        return (
+            (self._given(one, known[-1]), one_type or known[-1]),
+            (self._given(other, known[0]), other_type or known[0]),
+        )
 
     def _membership(
         self, operand: ex.Expression, items: Sequence[ex.Expression], *, negated: bool
@@ -212,3 +264,16 @@ class Binder:
             operand, self._given(pattern.pattern, TEXT), escape, pattern.is_case_sensitive,
             pattern.negated,
         )  # fmt: skip
+
+
+def _ordered(bound: ex.Expression, type_: ex.Type) -> ex.Expression:
+    """Bring a value into a form that ``<`` and ``>`` compare as on the source."""
+    if type_.is_ordered and not type_.labels:
+        return bound
+    if not type_.is_ordered:
+        raise refusal(
+            "the order of a column's values is not published",
+            hint="compare with = or IN",
+            detail=f'column "{bound.name}"' if isinstance(bound, ex.Column) else "",
+        )
+    return ex.Rank(bound, type_.labels)

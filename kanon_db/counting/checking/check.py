@@ -7,6 +7,7 @@ from a checked query mean what the query means on the original table.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.checking.aggregates import Measures
@@ -57,7 +58,7 @@ class _Checker:
         order = tuple(self._order(ordered, keys) for ordered in text.order)
         return Query(
             ex.joined(ex.And, conditions), keys, tuple(self._measures.found), having, order,
-            text.limit, text.offset,
+            text.limit, text.offset, tuple(self._binder.value(part)[0] for part in text.selected),
         )  # fmt: skip
 
     def _keys(self) -> tuple[Key, ...]:
@@ -141,6 +142,14 @@ class _Checker:
                 return expression
 
 
+_TYPE_NAMES: Final = {
+    "smallint": "int2", "integer": "int4", "bigint": "int8", "real": "float4",
+    "double precision": "float8", "character varying": "varchar", "boolean": "bool",
+    "timestamp without time zone": "timestamp",
+}  # fmt: skip
+"""What PostgreSQL calls types itself."""
+
+
 def _default_name(expression: ex.Expression) -> str:
     """Name a column of a result as PostgreSQL does."""
     match expression:
@@ -152,5 +161,12 @@ def _default_name(expression: ex.Expression) -> str:
             return name
         case ex.Case():
             return "case"
+        case ex.Cast(operand, to):
+            name = _default_name(operand)
+            return _TYPE_NAMES.get(to, to) if name in ("case", "?column?") else name
+        case ex.Coalesce():
+            return "coalesce"
+        case ex.NullIf():
+            return "nullif"
         case _:
             return "?column?"

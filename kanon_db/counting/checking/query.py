@@ -36,7 +36,10 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query that can be answered, with the types of all that is in it."""
+    """A query that can be answered, with the types of all that is in it.
+
+    What subqueries `selected` is part of what is evaluated where the query mentions it.
+    """
 
     where: Expression | None
     keys: tuple[Key, ...]
@@ -45,6 +48,7 @@ class Query:
     order: tuple[Order, ...] = ()
     limit: int | None = None
     offset: int = 0
+    selected: tuple[Expression, ...] = ()
 
     @property
     def shown(self) -> list[tuple[int, Measure]]:
@@ -55,10 +59,12 @@ class Query:
     def evaluated(self) -> list[Expression | None]:
         """What is evaluated for each record: its condition, groups, and what is summed."""
         found = [self.where, *(key.expression for key in self.keys)]
-        return found + [measure.aggregate.operand for measure in self.measures]
+        aggregates = [measure.aggregate for measure in self.measures]
+        return found + [part for one in aggregates for part in (one.operand, one.condition)]
 
     @property
     def constants(self) -> frozenset[Constant]:
         """The constants that are compared with, or part of what is grouped or summed."""
-        parts = (inner for part in self.evaluated for inner in walk(part))
+        read = (*self.evaluated, *self.selected)
+        parts = (inner for part in read for inner in walk(part))
         return frozenset(inner for inner in parts if isinstance(inner, Constant))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from sqlglot import exp
@@ -11,10 +12,14 @@ from kanon_db.counting.expressions import Comparison, Expression, Name
 from kanon_db.counting.reading.allowlist import refuse_unlisted
 from kanon_db.counting.reading.constructs import is_bare_alias, unexpected
 from kanon_db.counting.reading.cursor import Item
+from kanon_db.counting.reading.flatten import Filtered, Room, beyond, flattened, selected_from
 from kanon_db.counting.reading.lexemes import Lexeme
 from kanon_db.counting.reading.query import ItemText, LookupText, OrderText, QueryText, RelationText
 from kanon_db.counting.reading.tree import ExpressionReader
 from kanon_db.counting.refusals import refusal
+
+MAX_NAMED: Final = 50
+"""The most subqueries that WITH may name."""
 
 MAX_ROWS: Final = 10**9
 """The most rows that LIMIT and OFFSET may name."""
@@ -52,22 +57,20 @@ def read_tree(tree: exp.Expr | None, lexemes: Sequence[Lexeme], published_schema
 class _QueryReader(ExpressionReader):
     """Walks a query along its lexemes, each method over one construct."""
 
+    def __init__(self, lexemes: Sequence[Lexeme]) -> None:
+        super().__init__(lexemes)
+        self._published = ""
+        self._named: dict[str, Filtered] = {}
+        self._room = Room()
+
     def query(self, select: exp.Select, published_schema: str) -> QueryText:
         clauses = select.args
+        self._published = published_schema
+        if clauses.get("with_") is not None:
+            self.named(clauses["with_"])
         self.require("select")
         items = self.listed(select.expressions, self.item)
-        if clauses.get("from_") is None:
-            raise refusal("a query without FROM is not supported")
-        self.require("from")
-        publication = self.relation(clauses["from_"].this)
-        if publication.schema not in (None, published_schema):
-            raise refusal(
-                "only publications can be queried",
-                hint="write only the publication's name, or put the schema"
-                f" {published_schema} before it",
-            )
-        if publication.schema is None:
-            publication = RelationText(published_schema, publication.name, publication.alias)
+        source = self.source(select)
         lookups = tuple(map(self.lookup, clauses.get("joins") or ()))
         where = self.clause(clauses.get("where"), "where", self.condition)
         group = self.clause(clauses.get("group"), "group by", self.group)
@@ -79,9 +82,79 @@ class _QueryReader(ExpressionReader):
         )
         if self.here.kind != "end":
             raise unexpected(self.here)
-        return QueryText(
-            items, publication, lookups, where, group or (), having, order or (), limit, offset or 0
-        )
+        text = QueryText(
+            items, source.publication, lookups, where, group or (), having, order or (), limit,
+            offset or 0,
+        )  # fmt: skip
+        if self._named:
+            raise refusal(
+                "a common table expression is not used", hint="leave it out, or select from it"
+            )
+        return flattened(text, source) if source.alias else text
+
+    def named(self, node: exp.With) -> None:
+        """Read the common table expressions."""
+        self.require("with")
+
+        def read(one: exp.Expr) -> None:
+            alias = one.args.get("alias")
+            at = self.here.position
+            name = self.name(alias.this if isinstance(alias, exp.TableAlias) else None)
+            self.require("as", "(")
+            found = self.inner(one.this)
+            self.require(")")
+            if name in self._named:
+                raise refusal("two common table expressions have the same name", at, "rename one")
+            self._named[name] = replace(found, alias=(name,))
+
+        if len(node.expressions) > MAX_NAMED:
+            raise refusal(f"WITH names more than {MAX_NAMED} subqueries", hint="use fewer")
+        self.listed(node.expressions, read)
+
+    def inner(self, select: exp.Expr) -> Filtered:
+        """Read a SELECT that only names columns and filters."""
+        if not isinstance(select, exp.Select):
+            raise unexpected(self.here)
+        others = {name for name, value in select.args.items() if value}
+        if not others <= {"expressions", "from_", "where"}:
+            raise beyond(self.here.position)
+        self.require("select")
+        items = None
+        if len(select.expressions) == 1 and isinstance(select.expressions[0], exp.Star):
+            self.require("*")
+        else:
+            items = self.listed(select.expressions, self.item)
+        source = self.source(select)
+        where = self.clause(select.args.get("where"), "where", self.condition)
+        return selected_from(source, items, where)
+
+    def source(self, select: exp.Select) -> Filtered:
+        """Read what a SELECT selects from."""
+        if select.args.get("from_") is None:
+            raise refusal("a query without FROM is not supported")
+        self.require("from")
+        node = select.args["from_"].this
+        if isinstance(node, exp.Subquery):
+            self.require("(")
+            found = self.inner(node.this)
+            self.require(")")
+            alias = node.args.get("alias")
+            if alias is None:
+                raise refusal("a subquery has no name", self.here.position, "name it with AS")
+            self.takes("as")
+            return replace(found, alias=(self.name(alias.this),))
+        relation = self.relation(node)
+        if relation.schema is None and relation.name in self._named:
+            found = self._named.pop(relation.name)
+            return replace(found, alias=(relation.alias or relation.name,))
+        if relation.schema not in (None, self._published):
+            raise refusal(
+                "only publications can be queried",
+                hint="write only the publication's name, or put the schema"
+                f" {self._published} before it",
+            )
+        publication = RelationText(self._published, relation.name, relation.alias)
+        return Filtered(publication, self._room)
 
     def clause(
         self, node: exp.Expr | None, words: str, read: Callable[[exp.Expr], Item]

@@ -18,11 +18,13 @@ MAX_NESTING: Final = 40
 KEYWORDS: Final = frozenset(
     "and as asc between by case desc distinct else end false from group having ilike in inner is"
     " join left like limit not null offset on or order outer select then true using when"
-    " where".split()
+    " where with".split()
 )
 """The words that a count query is made of and that cannot be names where a name belongs."""
 
-FUNCTIONS: Final = frozenset("avg cast count date_part date_trunc extract sum".split())
+FUNCTIONS: Final = frozenset(
+    "age avg cast coalesce count date_part date_trunc extract nullif sum".split()
+)
 """The functions of a count query; these words are names unless a parenthesis follows."""
 
 LITERAL_TYPES: Final = frozenset({"date", "timestamp"})
@@ -30,7 +32,7 @@ LITERAL_TYPES: Final = frozenset({"date", "timestamp"})
 _CONSTRUCTS: Final = {
     **{
         word: f"{word.upper()} is not supported"
-        for word in "all any collate fetch filter isnull lateral notnull only overlaps some"
+        for word in "all any collate fetch isnull lateral notnull only overlaps some"
         " tablesample with".split()
     },
     **dict.fromkeys(("exists", "select"), "subqueries are not supported"),
@@ -42,6 +44,7 @@ _CONSTRUCTS: Final = {
         "only JOIN and LEFT JOIN with a condition on one column each are supported",
     ),
     **dict.fromkeys(("over", "window"), "window functions are not supported"),
+    "filter": "FILTER stands after an aggregate, with WHERE in its parentheses",
     "within": "WITHIN GROUP is not supported",
     "for": "row locks (FOR UPDATE ...) are not supported",
     "into": "SELECT INTO is not supported",
@@ -60,16 +63,22 @@ _CONSTRUCTS: Final = {
 _ONLY_AFTER_PARENTHESIS: Final = frozenset({"over", "filter", "within"})
 """Those of them that are names anywhere else."""
 
+_TODAY: Final = ("current_date", "current_timestamp", "localtimestamp", "now")
+
 _HINTS: Final = {
     **dict.fromkeys(("any", "array", "some"), "write IN (...)"),
     "isnull": "write IS NULL",
     "notnull": "write IS NOT NULL",
     "fetch": "write LIMIT",
     "similar": "write LIKE",
+    "materialized": "leave it out",
+    **dict.fromkeys(_TODAY, "write the date, as DATE '2024-01-31'"),
+    "filter": "write COUNT(*) FILTER (WHERE ...)",
 }
 
 _BEFORE_PARENTHESIS: Final = {
     "values": "VALUES is not supported",
+    "materialized": "MATERIALIZED is not supported",
     "operator": "OPERATOR(...) is not supported",
     "row": "comparisons of rows are not supported",
     **dict.fromkeys(
@@ -152,12 +161,8 @@ class Place:
 
     @property
     def is_type(self) -> bool:
-        """Whether it stands where the type of a constant belongs."""
-        return (
-            self.before.is_symbol("::")
-            or (self.before.is_word("as") and self.neighbor(-4).is_word("cast"))
-            or (self.lexeme.is_word(*LITERAL_TYPES) and self.after.kind == "string")
-        )
+        """Whether it is the type before a quoted constant."""
+        return self.lexeme.is_word(*LITERAL_TYPES) and self.after.kind == "string"
 
     @property
     def is_keyword(self) -> bool:
@@ -167,6 +172,8 @@ class Place:
         match self.lexeme.text:
             case "unknown":
                 return self.is_tested
+            case "filter":
+                return self.before.is_symbol(")") and self.opens_with("where")
             case "escape":
                 return self.neighbor(-2).is_word("like", "ilike")
             case "nulls":
@@ -183,6 +190,19 @@ class Place:
             self.before.is_word("is") or self.after.is_word("between", "ilike", "in", "like")
         )
 
+    def opens_with(self, *words: str) -> bool:
+        """Whether a parenthesis with one of these words follows."""
+        return self.after.is_symbol("(") and self.neighbor(2).is_word(*words)
+
+    @property
+    def begins_select(self) -> bool:
+        """Whether a SELECT may stand here: the query's own, one in FROM, one of WITH."""
+        if self.before.is_symbol("("):
+            return self.neighbor(-2).is_word("from", "as")
+        return self.before.kind == "end" or (
+            self.before.is_symbol(")") and self._lexemes[0].is_word("with")
+        )
+
     def refusal(self, what: str, hint: str = ALLOWED) -> UnsupportedQueryError:
         """Make the refusal of the lexeme."""
         return refusal(what, self.lexeme.position, hint)
@@ -192,13 +212,12 @@ def refuse_constructs(lexemes: Sequence[Lexeme]) -> None:
     """Refuse the first construct that a count query cannot have, each for a reason of its own.
 
     Afterwards parentheses and CASEs are balanced and not too deep; an unquoted word is a keyword
-    of a count query, or a name to PostgreSQL too; of functions only :data:`FUNCTIONS` are called;
-    what is cast is a string, to a date or timestamp.
+    of a count query, or a name to PostgreSQL too; of functions only :data:`FUNCTIONS` are called.
 
     Parameters
     ----------
     lexemes : sequence of Lexeme
-        Those of the whole query, without a semicolon at its end.
+        Those of the whole query, with their types, without a semicolon at its end.
 
     Raises
     ------
@@ -207,9 +226,7 @@ def refuse_constructs(lexemes: Sequence[Lexeme]) -> None:
     if not lexemes:
         raise refusal("the query is empty")
     first, last = lexemes[0], lexemes[-1]
-    if first.is_word("with"):
-        raise refusal("common table expressions (WITH) are not supported", first.position)
-    if not first.is_word("select"):
+    if not first.is_word("select", "with"):
         raise refusal("the query is not a SELECT statement", first.position)
     for index in range(len(lexemes)):
         _check(Place(lexemes, index))
@@ -250,6 +267,10 @@ def _check(place: Place) -> None:
             _check_word(place)
         case "name" if after.is_symbol("("):
             raise _called(place)
+        case "type" if after.is_symbol("(") or after.is_word("with", "without"):
+            raise refusal(
+                "a type with modifiers is not supported", after.position, "write the type alone"
+            )
         case "string" if after.kind == "string":
             raise refusal(
                 "a string in several pieces is not supported",
@@ -274,13 +295,17 @@ def _check_word(place: Place) -> None:
         raise place.refusal("a pattern must be a quoted string", "write it in single quotes")
     elif word == "escape" and place.is_keyword and after.kind != "string":
         raise place.refusal("ESCAPE needs a quoted character", "write it in single quotes")
-    elif word == "select" and before.kind == "end":
+    elif word == "with" and after.is_word("recursive") and not place.neighbor(2).is_word("as"):
+        raise place.refusal("WITH RECURSIVE is not supported", "write WITH <name> AS (SELECT ...)")
+    elif (word == "select" and place.begins_select) or (word == "with" and before.kind == "end"):
         pass
     elif word == "distinct" and before.is_symbol("("):
         raise place.refusal(
             "COUNT(DISTINCT ...) is not supported",
             "write COUNT(*), COUNT(...), SUM(...) or AVG(...)",
         )
+    elif word == "filter" and place.is_keyword:
+        pass
     elif place.is_called:
         _check_function(place)
     elif called and (word == "left" or word not in KEYWORDS):
@@ -289,17 +314,17 @@ def _check_word(place: Place) -> None:
         raise place.refusal(_CONSTRUCTS[word], _HINTS.get(word, ALLOWED))
     elif word in _OTHER_RESERVED:
         raise place.refusal("a reserved word is used as a name", "put a name into double quotes")
-    elif word not in LITERAL_TYPES and (
-        place.is_type
-        or (after.kind == "string" and not place.is_keyword and not _ends_operand(before))
+    elif (
+        word not in LITERAL_TYPES
+        and after.kind == "string"
+        and not place.is_keyword
+        and not _ends_operand(before)
     ):
         raise place.refusal("constants of this type are not supported", _TYPE_HINT)
 
 
 def _check_function(place: Place) -> None:
     word, argument = place.lexeme.text, place.neighbor(2)
-    if word == "cast" and argument.kind != "string":
-        raise place.refusal("casts are only supported for quoted strings", _TYPE_HINT)
     if word in ("date_part", "date_trunc") and argument.kind != "string":
         raise refusal(
             "the part of a date must be a quoted constant", argument.position, "write 'year'"
@@ -315,7 +340,8 @@ def _called(place: Place) -> UnsupportedQueryError:
             return place.refusal(what, _HINTS.get(lexeme.text, ALLOWED))
     if before.is_word("as") or is_name(before):
         return place.refusal("a list of column aliases is not supported")
-    return place.refusal("function calls are not supported")
+    hint = _HINTS.get(lexeme.text, ALLOWED) if lexeme.kind == "word" else ALLOWED
+    return place.refusal("function calls are not supported", hint)
 
 
 def _check_symbol(place: Place) -> None:
@@ -323,12 +349,8 @@ def _check_symbol(place: Place) -> None:
     match place.lexeme.text:
         case ";":
             raise place.refusal("several statements are not supported", "ask one query at a time")
-        case "::" if before.kind != "string":
-            raise place.refusal("casts are only supported for quoted strings", _TYPE_HINT)
-        case "::" if (end := place.neighbor(2)).is_symbol("(", "::") or end.is_word(
-            "with", "without"
-        ):
-            raise refusal("a type with modifiers is not supported", end.position)
+        case "*" if before.is_word("select") and place.neighbor(-2).is_symbol("("):
+            pass
         case "*" if before.is_word("select") or before.is_symbol(","):
             raise place.refusal("the select list has columns that GROUP BY does not name")
         case "*" if before.is_symbol("."):
@@ -343,4 +365,4 @@ def _check_symbol(place: Place) -> None:
 def _ends_operand(lexeme: Lexeme) -> bool:
     if lexeme.kind == "word":
         return lexeme.text not in KEYWORDS or lexeme.text in _VALUES
-    return lexeme.kind in ("name", "number", "string") or lexeme.is_symbol(")")
+    return lexeme.kind in ("name", "number", "string", "type") or lexeme.is_symbol(")")

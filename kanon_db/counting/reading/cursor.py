@@ -34,7 +34,10 @@ class Cursor:
 
     def ahead(self, offset: int) -> Lexeme:
         """Return the lexeme so far ahead, past the end one of the kind ``end``."""
-        index = self._at + offset
+        return self.lexeme(self._at + offset)
+
+    def lexeme(self, index: int) -> Lexeme:
+        """Return the lexeme of this number."""
         if index < len(self._lexemes):
             return self._lexemes[index]
         return Lexeme("end", "", self._lexemes[-1].position + 1)

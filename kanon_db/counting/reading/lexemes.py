@@ -22,7 +22,7 @@ MAX_LENGTH: Final = 100_000
 MAX_LEXEMES: Final = 40_000
 """The most words, constants and symbols: parsing them takes about half a second."""
 
-Kind = OneOf["word", "name", "number", "string", "symbol", "end"]
+Kind = OneOf["word", "name", "number", "string", "symbol", "type", "end"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class Lexeme:
 
     Attributes
     ----------
-    kind : {"word", "name", "number", "string", "symbol", "end"}
-        A ``word`` is a keyword or an unquoted name, a ``name`` was in double quotes; ``end``
-        stands past the last piece.
+    kind : {"word", "name", "number", "string", "symbol", "type", "end"}
+        A ``word`` is a keyword or an unquoted name, a ``name`` was in double quotes; a ``type``,
+        by its SQL name, is cast to (see `casts`); ``end`` stands past the last piece.
     text : str
         Without its quotes; words in lower case.
     position : int

@@ -24,6 +24,7 @@ from kanon_db.counting.expressions import (
     children,
     walk,
 )
+from kanon_db.counting.reading.casts import with_types
 from kanon_db.counting.reading.clauses import read_tree
 from kanon_db.counting.reading.constructs import Place, refuse_constructs, unexpected
 from kanon_db.counting.reading.lexemes import Lexeme, scan
@@ -83,6 +84,7 @@ def parse_query(
     lexemes = scan(query)
     if lexemes and lexemes[-1].is_symbol(";"):
         lexemes.pop()
+    lexemes = with_types(lexemes)
     heartbeat()
     refuse_constructs(lexemes)
     written = _numbered(lexemes)
@@ -110,7 +112,7 @@ def parse_query(
             )
     expressions = (
         *(item.expression for item in text.items), text.where, *text.group, text.having,
-        *(item.expression for item in text.order),
+        *(item.expression for item in text.order), *text.selected,
     )  # fmt: skip
     for expression in expressions:
         _refuse_tall(expression)
@@ -137,9 +139,14 @@ def _numbered(lexemes: Sequence[Lexeme]) -> list[str]:
             case "number":
                 written.append(f"{number}")
             case "string":
-                written.append(f"'{number}'")
+                of_type = number > 0 and Place(lexemes, number - 1).is_type
+                written.append(f"'{number}' )" if of_type else f"'{number}'")
             case "word" | "name" if not place.is_keyword:
                 written.append(f'"{number}"')
+            case "word" if place.is_type:  # in parentheses, or it would bind less than "::"
+                written.append(f"( {lexeme.text}")
+            case "word" if lexeme.text == "cast":
+                written.append("TRY_CAST")  # which leaves another node than "::" does
             case _:
                 written.append("" if place.is_negation else lexeme.text)
     return written

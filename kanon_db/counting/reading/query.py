@@ -61,7 +61,7 @@ class OrderText:
 
 @dataclass(frozen=True, slots=True)
 class QueryText:
-    """A whole query: its clauses in their order."""
+    """A whole query: its clauses in their order; and all that subqueries in FROM selected."""
 
     items: tuple[ItemText, ...]
     publication: RelationText
@@ -72,3 +72,4 @@ class QueryText:
     order: tuple[OrderText, ...] = ()
     limit: int | None = None
     offset: int = 0
+    selected: tuple[Expression, ...] = ()

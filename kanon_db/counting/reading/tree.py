@@ -13,13 +13,12 @@ from typing import Final
 from sqlglot import exp as parsed
 
 from kanon_db.counting import expressions as ex
+from kanon_db.counting.reading.calls import CallReader
 from kanon_db.counting.reading.constructs import is_name, unexpected
-from kanon_db.counting.reading.cursor import Cursor
-from kanon_db.counting.reading.lexemes import fold
 from kanon_db.counting.refusals import refusal
 
 # PostgreSQL's precedence, ascending.
-_OR, _AND, _NOT, _IS, _COMPARE, _TEST, _ADD, _MULTIPLY, _SIGN, _OPERAND = range(1, 11)
+_OR, _AND, _NOT, _IS, _COMPARE, _TEST, _ADD, _MULTIPLY, _SIGN, _CAST, _OPERAND = range(1, 12)
 
 _COMPARISONS: Final[dict[type[parsed.Expr], ex.ComparisonOperator]] = {
     parsed.EQ: "=", parsed.NEQ: "<>",
@@ -27,12 +26,6 @@ _COMPARISONS: Final[dict[type[parsed.Expr], ex.ComparisonOperator]] = {
 }  # fmt: skip
 _ARITHMETIC: Final[dict[type[parsed.Expr], ex.ArithmeticOperator]] = {
     parsed.Add: "+", parsed.Sub: "-", parsed.Mul: "*", parsed.Div: "/", parsed.Mod: "%",
-}  # fmt: skip
-_AGGREGATES: Final[dict[type[parsed.Expr], ex.AggregateFunction]] = {
-    parsed.Count: "count", parsed.Sum: "sum", parsed.Avg: "avg",
-}  # fmt: skip
-_TYPES: Final[dict[parsed.DType, ex.LiteralKind]] = {
-    parsed.DType.DATE: "date", parsed.DType.TIMESTAMP: "timestamp",
 }  # fmt: skip
 _CHAINS: Final[dict[type[parsed.Expr], int]] = {
     parsed.Or: _OR, parsed.And: _AND, parsed.Add: _ADD, parsed.Sub: _ADD,
@@ -47,16 +40,8 @@ _TESTS: Final[dict[type[parsed.Expr], int]] = {
 MAX_REPEATED: Final = 4_000
 """The most parts of what CASE compares, times the number of its WHENs."""
 
-_DATE_FIELDS: Final = frozenset(
-    "year month day quarter week dow isodow doy isoyear decade century millennium"
-    " hour minute second epoch".split()
-)
-_TRUNCATED: Final = frozenset(
-    "second minute hour day week month quarter year decade century millennium".split()
-)
 
-
-class ExpressionReader(Cursor):
+class ExpressionReader(CallReader):
     """Walks expressions along the lexemes, each method over one construct."""
 
     def name(self, node: parsed.Expr | None) -> str:
@@ -101,6 +86,10 @@ class ExpressionReader(Cursor):
             return self.comparison(node, start), _COMPARE
         if kind in _TESTS:
             return self.test(node, start), _TESTS[kind]
+        if isinstance(node, parsed.Cast) and self.is_cast_after(node, start):
+            operand = self.expression(node.this, _CAST, start)
+            self.require("::")
+            return self.cast_to(node, operand), _CAST
         self._at = self.within(start)
         if isinstance(node, parsed.Not):
             self.require("not")
@@ -200,12 +189,6 @@ class ExpressionReader(Cursor):
                 return ex.TruthTest(left, truth, negated)
         raise unexpected(self.here)
 
-    def string(self, node: parsed.Expr | None) -> ex.Literal:
-        """Read a quoted constant."""
-        if not isinstance(node, parsed.Literal) or not node.is_string:
-            raise unexpected(self.here)
-        return ex.Literal("string", self.leaf(node, "string").text)
-
     def signed(self, node: parsed.Expr) -> ex.Expression:
         """Read an operand with a sign."""
         sign = self.step()
@@ -237,6 +220,8 @@ class ExpressionReader(Cursor):
                 return ex.Literal("null", "")
             case parsed.Column():
                 return self.column(node)
+            case parsed.TryCast():
+                return self.cast(node)
             case parsed.Cast():
                 return self.typed(node)
             case parsed.Case():
@@ -245,6 +230,14 @@ class ExpressionReader(Cursor):
                 return self.date_part(node)
             case parsed.Count() | parsed.Sum() | parsed.Avg():
                 return self.aggregate(node)
+            case parsed.Anonymous():
+                return self.age(node)
+            case parsed.Coalesce():
+                return self.coalesce(node)
+            case parsed.Nullif():
+                return self.nullif(node)
+            case parsed.Filter():
+                return self.filtered(node)
         raise unexpected(self.here)
 
     def column(self, node: parsed.Column) -> ex.Name:
@@ -256,19 +249,6 @@ class ExpressionReader(Cursor):
                     self.require(".")
                 parts.append(self.name(node.args[part]))
         return ex.Name(tuple(parts))
-
-    def typed(self, node: parsed.Cast) -> ex.Literal:
-        """Read ``DATE '…'``, ``'…'::date`` or ``CAST('…' AS date)``."""
-        to = node.args.get("to")
-        if not isinstance(to, parsed.DataType) or to.this not in _TYPES:
-            raise unexpected(self.here)
-        kind = _TYPES[to.this]
-        ending: tuple[str, ...] = ()
-        if not self.takes(kind):
-            ending = ("as", kind, ")") if self.takes("cast", "(") else ("::", kind)
-        text = self.string(node.this).text
-        self.require(*ending)
-        return ex.Literal(kind, text)
 
     def case(self, node: parsed.Case) -> ex.Case:
         """Read either form of CASE."""
@@ -295,47 +275,6 @@ class ExpressionReader(Cursor):
             default = self.expression(node.args["default"])
         self.require("end")
         return ex.Case(tuple(branches), default)
-
-    def date_part(self, node: parsed.Extract | parsed.TimestampTrunc) -> ex.DatePart:
-        """Read EXTRACT, date_part or date_trunc."""
-        is_extract = self.here.is_word("extract")
-        function: ex.DateFunction = "extract" if is_extract else "date_part"
-        unit, operand, fields = node.this, node.expression, _DATE_FIELDS
-        if isinstance(node, parsed.TimestampTrunc):
-            function, fields = "date_trunc", _TRUNCATED
-            unit, operand = node.args.get("unit"), node.this
-        self.require(function, "(")
-        field = self.field(unit, fields, *(("word", "name") if is_extract else ()), "string")
-        self.require("from" if is_extract else ",")
-        found = ex.DatePart(function, field, self.expression(operand))
-        self.require(")")
-        return found
-
-    def field(self, node: parsed.Expr | None, allowed: frozenset[str], *kinds: str) -> str:
-        """Read the name of a part of dates."""
-        lexeme = self.leaf(node, *kinds)
-        field = fold(lexeme.text)
-        if field not in allowed:
-            raise refusal(
-                "this part of a date is not supported",
-                lexeme.position,
-                f"the parts are {', '.join(sorted(allowed))}",
-            )
-        return field
-
-    def aggregate(self, node: parsed.Count | parsed.Sum | parsed.Avg) -> ex.Aggregate:
-        """Read ``COUNT(*)``, or COUNT, SUM or AVG of an expression."""
-        function = _AGGREGATES[type(node)]
-        self.require(function, "(")
-        operand = None
-        if isinstance(node, parsed.Count) and isinstance(node.this, parsed.Star):
-            self.require("*")
-        else:
-            operand = self.expression(node.this)
-            if any(isinstance(part, ex.Aggregate) for part in ex.walk(operand)):
-                raise refusal("an aggregate contains another aggregate", self.here.position)
-        self.require(")")
-        return ex.Aggregate(function, operand)
 
 
 def _unwrapped(node: parsed.Expr) -> parsed.Expr:

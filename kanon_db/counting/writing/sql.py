@@ -123,6 +123,14 @@ def write(expression: ex.Expression, spell: Spelling, constants: Constants) -> s
             written = " ".join(f"WHEN {inner(when)} THEN {inner(then)}" for when, then in branches)
             otherwise = "" if default is None else f" ELSE {inner(default)}"
             return f"CASE {written}{otherwise} END"
+        case ex.Age(later, earlier):
+            return f"age({inner(later)}, {inner(earlier)})"
+        case ex.Cast(operand, to):
+            return f"CAST({inner(operand)} AS {to})"
+        case ex.Coalesce(operands):
+            return f"COALESCE({', '.join(map(inner, operands))})"
+        case ex.NullIf(left, right):
+            return f"NULLIF({inner(left)}, {inner(right)})"
         case ex.And(parts):
             return f"({' AND '.join(map(inner, parts))})"
         case ex.Or(parts):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from kanon_db.counting.reading.casts import with_types
 from kanon_db.counting.reading.constructs import MAX_NESTING, Place, refuse_constructs
 from kanon_db.counting.reading.lexemes import scan
 from kanon_db.errors import UnsupportedQueryError
@@ -13,15 +14,15 @@ from kanon_db.errors import UnsupportedQueryError
         ("SELECT count FROM t", "select from"),
         ("SELECT count(*) FROM t", "select count from"),
         ("SELECT p.count(*) FROM t", "select from"),
-        ("SELECT date, date 'x', 'x'::date AS date FROM t", "select date date as from"),
-        ("SELECT CAST('x' AS date) FROM t", "select cast as date from"),
+        ("SELECT date, date 'x', 'x'::date AS date FROM t", "select date as from"),
+        ("SELECT CAST('x' AS date) FROM t", "select cast as from"),
         ("SELECT unknown IS NOT unknown FROM t", "select is not unknown from"),
         ("SELECT nulls ORDER BY first NULLS FIRST", "select order by nulls first"),
         ("SELECT escape LIKE 'x' ESCAPE 'y'", "select like escape"),
     ],
 )
 def test_keywords_and_names(query: str, keywords: str) -> None:
-    lexemes = scan(query)
+    lexemes = with_types(scan(query))
     found = [lexeme.text for i, lexeme in enumerate(lexemes) if Place(lexemes, i).is_keyword]
     assert found == keywords.split()
 

@@ -253,7 +253,8 @@ def test_no_refusal_repeats_the_query() -> None:
         f"a LIKE {canary}",
         f"(a, '{canary}') = (1, 2)",
         f"a = lower('{canary}')",
-        f"a = '{canary}'::int",
+        f"a = '{canary}'::regclass",
+        f"a::{canary} = 1",
         f"EXTRACT({canary} FROM a) = 1",
         f"{canary} '1' = a",
     ):
