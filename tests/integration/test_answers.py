@@ -208,7 +208,7 @@ def random_table(request: pytest.FixtureRequest, parties: Parties) -> str:
     kanon.publish(f"data.{name}", name, privacy='{"theta": 2, "base": 0.1}', method=method)
     has_bitmaps = value(
         parties.publisher,
-        "SELECT layout -> 'with_bitmaps' ? 'age' FROM kanon.publication WHERE name = $1::text",
+        "SELECT layout -> 'with_bitmaps' ? 'age' FROM kanon.publications WHERE name = $1::text",
         name,
     )
     assert has_bitmaps == (name != "without_bitmaps")
