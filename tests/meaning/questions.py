@@ -176,7 +176,7 @@ class Questions:
         )
         source = FROM
         if self.often(0.15):
-            chosen = self.one(["*", ", ".join([*self._names, self._sensitive])])
+            chosen = self.one(["*", ", ".join(self._names)])
             source = f"(SELECT {chosen} FROM {FROM} WHERE {self.condition(1)}) AS t"
         if self.often(0.75):
             return f"SELECT {self.aggregate()} FROM {source}{where}"

@@ -46,4 +46,4 @@ def test_certain_means_certain(parties: Parties, way: str, table: str) -> None:
         outcomes[found.outcome] += 1
         faults += [f"{found.question}: {fault}" for fault in found.faults]
     assert not faults, "\n".join([f"{len(faults)} of {outcomes}", *faults[:20]])
-    assert outcomes["answered"] > N_QUESTIONS / 3, outcomes
+    assert outcomes["answered"] > N_QUESTIONS / 3, outcomes  # some columns are all suppressed

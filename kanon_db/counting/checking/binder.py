@@ -151,7 +151,8 @@ class Binder:
             type_ = target_of(to)
             return self._given(bound, type_), type_
         cast = cast_type(type_, to)
-        return (bound, type_) if type_.name == to else (ex.Cast(bound, to), cast)
+        is_same = (type_.name, type_.category) == (to, cast.category)  # a label is called text, too
+        return (bound, type_) if is_same else (ex.Cast(bound, to), cast)
 
     def _null_if(self, left: ex.Expression, right: ex.Expression) -> tuple[ex.Expression, ex.Type]:
         (one, one_type), (other, other_type) = self._compared(left, right)
