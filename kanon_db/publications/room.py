@@ -59,6 +59,14 @@ class Room:
         """Tell whether there is as much."""
         return needs.memory <= self.memory and needs.disk <= self.disk
 
+    def no_disk(self, what: str, hint: str) -> InfeasibleError:
+        """Make the refusal of what has turned out to need more disk while it was written."""
+        return InfeasibleError(
+            "reading needs more room than it may have",
+            detail=f"{what} takes more than publish_disk, {as_text(self.disk)}",
+            hint=f"{hint}; an administrator can change the settings in kanon.setting",
+        )
+
     def require_memory(self, n_bytes: float, what: str, hint: str) -> None:
         """Refuse to read what needs more memory; see :meth:`require`."""
         self.require(Needs(n_bytes, 0), what, hint, "reading")

@@ -224,3 +224,22 @@ def test_a_value_of_megabytes_is_refused(parties: Parties, kind: str, column: st
     assert "a value is too long" in said
     assert f'column "{column}"' in said
     assert "secret" not in said
+
+
+@pytest.mark.parametrize("n", [150, 3_000])
+def test_a_view_of_wide_rows_is_not_copied_whole(parties: Parties, n: int) -> None:
+    """The planner takes any computed text for 32 bytes: 160 MB were copied under 20 MB."""
+    source = f"data.computed_{n}"
+    fetch(
+        parties.publisher,
+        f"CREATE SEQUENCE {source}_read; CREATE VIEW {source} AS SELECT i % 9 AS age,"
+        f" (SELECT string_agg(md5(i::text || j), '') FROM generate_series(1, 300000 / {n}) AS j)"
+        f" || left(nextval('{source}_read')::text, 0) AS sick FROM generate_series(1, {n}) AS i",
+    )
+    Functions(parties.publisher).register(source, ["age"], "sick")
+    fetch(parties.publisher, f"SELECT setval('{source}_read', 1)")
+    with setting(parties, publish_disk="2 MB"):
+        said = refused(parties, "suppressed", source)
+    assert "reading needs more room than it may have" in said
+    assert f"the copy of {source} takes more than publish_disk, 2 MB" in said
+    assert value(parties.publisher, f"SELECT last_value FROM {source}_read") < 0.35 * n
