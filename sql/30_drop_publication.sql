@@ -4,6 +4,7 @@ CREATE OR REPLACE FUNCTION kanon.python_drop_publication(arguments jsonb) RETURN
 LANGUAGE plpython3u VOLATILE
 SET search_path = pg_catalog, pg_temp
 SET datestyle = 'ISO, YMD'
+SET quote_all_identifiers = off
 SET row_security = on
 AS $python$
 # environment

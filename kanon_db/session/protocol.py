@@ -18,6 +18,7 @@ Row = Mapping[str, Any]
 SETTINGS: Final = {
     "search_path": "pg_catalog, pg_temp",  # pg_temp explicitly last; otherwise it comes first
     "datestyle": "ISO, YMD",  # date constants must not depend on the caller's settings
+    "quote_all_identifiers": "off",  # format_type() would quote, and types are known by its names
     "row_security": "on",  # if off, our own tables refuse everybody who may not bypass it
 }
 """Settings for every statement. The functions in `sql/` have the same ones as SET clauses."""
