@@ -24,16 +24,17 @@ from kanon_db.metrics.workload import CountQuery, random_queries
 from kanon_db.publications.buckets.tables import SUFFIXES, BucketTables, tables_of
 from kanon_db.publications.examination import require_whole
 from kanon_db.publications.registry import kind_named
+from kanon_db.publications.room import Room
 from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.transfer.columns import Relation
-from kanon_db.transfer.snapshot import (
+from kanon_db.transfer.snapshot import take_snapshot
+from kanon_db.transfer.values import (
     DistinctValues,
     coalesced_codes,
     distinct_values,
     read_codes,
     read_integers,
     read_known_codes,
-    take_snapshot,
 )
 
 SELECTIVITY: Final = (0.01, 0.05, 0.1)
@@ -126,7 +127,8 @@ def evaluate_counts(
     registered, types = open_source(session, source_of(session, name).quoted(session))
     sensitive_column = publication.layout["sensitive"]
     columns = publication.layout["quasi_identifiers"]
-    snapshot = take_snapshot(session, registered.relation, [*columns, sensitive_column])
+    room = Room.of(session)
+    snapshot = take_snapshot(session, registered.relation, [*columns, sensitive_column], room)
     values = [distinct_values(snapshot, types[column]) for column in columns]
     sensitive = distinct_values(snapshot, types[sensitive_column])
     chosen = random_queries(
@@ -146,7 +148,7 @@ def evaluate_counts(
     )
     snapshot.drop()
     session.step("estimating from the publication")
-    estimated = _estimates(session, publication, values, sensitive, chosen)
+    estimated = _estimates(session, publication, room, values, sensitive, chosen)
     for column in (*values, sensitive):
         column.drop()
     errors = CountErrors(actual, estimated)
@@ -160,6 +162,7 @@ def evaluate_counts(
 def _estimates(
     session: Session,
     publication: Publication,
+    room: Room,
     values: Sequence[DistinctValues],
     sensitive: DistinctValues,
     queries: Sequence[CountQuery],
@@ -168,7 +171,7 @@ def _estimates(
     tables = tables_of(session, publication)
     qit_name = publication.name + SUFFIXES[1]
     columns = [*publication.layout["quasi_identifiers"], publication.layout["bucket_id"]]
-    qit = take_snapshot(session, Relation(published_schema(session), qit_name), columns)
+    qit = take_snapshot(session, Relation(published_schema(session), qit_name), columns, room)
     buckets = read_integers(qit, f"s.{tables.bucket_id}")
     codes = _known(read_known_codes(qit, values), values)
     qit.drop()

@@ -16,6 +16,7 @@ from kanon_db.counting.expressions import Constant, attributes
 from kanon_db.counting.layout import BucketLayout, BucketTables, CellLayout, Lookup, RowView
 from kanon_db.counting.reading import QueryText, RelationText, parse_query
 from kanon_db.counting.refusals import refusal
+from kanon_db.counting.writing.sql import MOST_MATCHED, TEXT_TOO_LONG
 from kanon_db.errors import DatabaseError, NotFoundError, PermissionDeniedError
 from kanon_db.publications.examination import require_whole
 from kanon_db.publications.registry import kind_named
@@ -74,6 +75,11 @@ class OpenQuery:
         try:
             yield
         except DatabaseError as error:
+            if error.sqlstate == TEXT_TOO_LONG:
+                raise refusal(
+                    f"LIKE compares no texts of more than {MOST_MATCHED:,} bytes",
+                    hint="ask about another column, or publish a view that shortens the texts",
+                ) from None
             if error.sqlstate.startswith(DATA_EXCEPTION_CLASS):
                 raise refusal(
                     "the query's arithmetic fails on some value",

@@ -16,6 +16,7 @@ from kanon_db.publications.examination import changed, require_whole
 from kanon_db.publications.kind import Target
 from kanon_db.publications.registry import kind_named
 from kanon_db.publications.results import Attack
+from kanon_db.publications.room import Room
 from kanon_db.session import Session, fetch_one
 
 
@@ -59,7 +60,9 @@ def attack(session: Session, name: str) -> list[Attack]:
     # it suffices to sample them.
     if not all(check.holds for check in kind.examine(session, publication, is_new=True).checks):
         raise changed(publication)
-    target = Target(session, publication, source, types, published_schema(session))
+    target = Target(
+        session, publication, source, types, published_schema(session), Room.of(session)
+    )
     found = list(kind.attack(target))
     record_attacks(session, name, [asdict(line) for line in found])
     return found

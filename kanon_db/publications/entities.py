@@ -8,7 +8,8 @@ from kanon_db.algorithms.ground.arrays import AnyIntArray
 from kanon_db.catalog.entries import Source
 from kanon_db.errors import InvalidParameterError
 from kanon_db.session import fetch_one
-from kanon_db.transfer.snapshot import Snapshot, read_integers
+from kanon_db.transfer.snapshot import Snapshot
+from kanon_db.transfer.values import read_integers
 
 
 @dataclass(frozen=True, eq=False)

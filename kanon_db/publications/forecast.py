@@ -62,8 +62,13 @@ class Forecast:
         session.tell(f"publishing {_rows(size)} needs some {self._needs(size)}")
         return most
 
-    def require(self, size: Size) -> None:
+    def require(self, size: Size) -> Needs:
         """Refuse what there is no room for.
+
+        Returns
+        -------
+        Needs
+            What there is room for.
 
         Raises
         ------
@@ -76,11 +81,13 @@ class Forecast:
                 f" {MAX_RECORDS:,}",
                 hint="publish a part of it, through a view",
             )
+        needs = self._needs(size)
         self.room.require(
-            self._needs(size),
+            needs,
             f"{self.source.relation}, {_rows(size)}",
             "publish fewer rows or columns, through a view, or by another method",
         )
+        return needs
 
     def _needs(self, size: Size) -> Needs:
         return self.kind.needs(self.request, self.source, self.types, size)

@@ -120,6 +120,8 @@ class Target:
         All columns of the source, in their order.
     schema : str
         The schema of published relations.
+    room : Room
+        How much memory and disk there is.
     """
 
     session: Session
@@ -127,6 +129,7 @@ class Target:
     source: Source
     types: Mapping[str, ColumnType]
     schema: str
+    room: Room
 
     def pulse(self) -> Pulse:
         """Return the session's heartbeat."""

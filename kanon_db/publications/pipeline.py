@@ -84,9 +84,9 @@ def _publish(session: Session, request: PublishRequest) -> Published:
     room = Room.of(session)
     forecast = Forecast(kind, request, source, types, room)
     snapshot = take_snapshot(
-        session, source.relation, columns, most=forecast.begin(session, columns)
+        session, source.relation, columns, room, most=forecast.begin(session, columns)
     )
-    forecast.require(snapshot.size())
+    snapshot.hold(forecast.require(snapshot.size()).memory, "the rows")
     described = describe_types(session, source.relation, columns)
     require_unchanged(session, source)
     check_comparable(session, source.relation, [*kind.comparable(source), *entity])

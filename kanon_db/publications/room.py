@@ -59,7 +59,19 @@ class Room:
         """Tell whether there is as much."""
         return needs.memory <= self.memory and needs.disk <= self.disk
 
-    def require(self, needs: Needs, what: str, hint: str) -> None:
+    def no_disk(self, what: str, hint: str) -> InfeasibleError:
+        """Make the refusal of what has turned out to need more disk while it was written."""
+        return InfeasibleError(
+            "reading needs more room than it may have",
+            detail=f"{what} takes more than publish_disk, {as_text(self.disk)}",
+            hint=f"{hint}; an administrator can change the settings in kanon.setting",
+        )
+
+    def require_memory(self, n_bytes: float, what: str, hint: str) -> None:
+        """Refuse to read what needs more memory; see :meth:`require`."""
+        self.require(Needs(n_bytes, 0), what, hint, "reading")
+
+    def require(self, needs: Needs, what: str, hint: str, who: str = "publishing") -> None:
         """Refuse what needs more.
 
         Parameters
@@ -69,6 +81,8 @@ class Room:
             What needs it.
         hint : str
             How to need less.
+        who : str
+            In a word.
 
         Raises
         ------
@@ -76,7 +90,7 @@ class Room:
         """
         if not self.holds(needs):
             raise InfeasibleError(
-                "publishing needs more room than it may have",
+                f"{who} needs more room than it may have",
                 detail=f"{what}: some {needs}; publish_memory is {as_text(self.memory)},"
                 f" publish_disk {as_text(self.disk)}",
                 hint=f"{hint}; an administrator can change the settings in kanon.setting",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ import pytest
 from kanon_db.answering.limits import Limits
 from kanon_db.counting.reading import parse_query
 from kanon_db.counting.reading.lexemes import MAX_LEXEMES
-from kanon_db.counting.reading.parse import MAX_ITEMS, MAX_OPERATORS
+from kanon_db.counting.reading.parse import MAX_ITEMS, MAX_OPERATORS, MAX_PATTERNS
+from kanon_db.counting.reading.tree import MAX_PATTERN
+from kanon_db.counting.writing.sql import MOST_MATCHED
 from kanon_db.errors import UnsupportedQueryError
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.integration.parties import Connection, Functions, Parties, create_table, fetch, value
@@ -157,6 +160,13 @@ def test_more_pairs_of_conditions_on_cells_are_refused(parties: Parties, pair: s
 # -- texts ------------------------------------------------------------------------------------
 
 
+def most_patterns() -> list[str]:
+    """The most that may be asked of one text."""
+    pattern = f"%{'a' * (MAX_PATTERN - 2)}b"
+    n = MAX_PATTERNS // (MAX_PATTERN + 20)
+    return [f"text LIKE '{pattern[:-1]}{chr(ord('b') + i)}'" for i in range(n)]
+
+
 @pytest.mark.pitfall(25)
 @pytest.mark.parametrize(
     ("text", "reason"),
@@ -176,6 +186,9 @@ def test_more_pairs_of_conditions_on_cells_are_refused(parties: Parties, pair: s
             f"SELECT COUNT({'CASE ' * 20}a{' WHEN 1 THEN 2 WHEN 2 THEN 1 END' * 20}) FROM typed",
             "each WHEN repeats it",
         ),
+        (f"{COUNT} a LIKE '{'%' * (MAX_PATTERN + 1)}'", "pattern of LIKE"),
+        (f"{COUNT} {' OR '.join([*most_patterns(), *most_patterns()])}", "patterns of LIKE"),
+        (f"{COUNT} a ILIKE 'a'" + " OR a ILIKE 'a'" * 500, "patterns of LIKE"),
     ],
     ids=lambda given: given[:9] if "typed" not in given else None,
 )
@@ -228,6 +241,79 @@ def test_a_query_hears_its_timeout(parties: Parties, query: str) -> None:
         fetch(parties.analyst, "SET LOCAL statement_timeout = 5")
         with pytest.raises(psycopg.errors.QueryCanceled):
             answers(parties.analyst, query)
+
+
+# -- patterns ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def matched(parties: Parties) -> None:
+    """Texts of the most bytes that LIKE compares, and one byte more; nothing compresses."""
+    texts = {"long": MOST_MATCHED, "longer": MOST_MATCHED + 1}
+    for name, n in texts.items():
+        lines = [(i, "a" * n, f"d{i % 3}") for i in range(3)]
+        create_table(parties.publisher, f"data.{name}", "age int, text text, sick text", lines)
+        Functions(parties.publisher).register(f"data.{name}", ["age", "text"], "sick")
+        Functions(parties.publisher).publish(f"data.{name}", name, privacy='{"l": 3}')
+        Functions(parties.publisher).generalize(f"data.{name}", f"{name}_ranged", k=3)
+    create_table(
+        parties.publisher, "data.regions", "region text, story text",
+        [("r1", "a" * (MOST_MATCHED + 1)), ("r2", "a")],
+    )  # fmt: skip
+    fetch(parties.publisher, "GRANT SELECT ON data.regions TO kanon_analyst")
+
+
+@pytest.mark.pitfall(25)
+@pytest.mark.usefixtures("matched")
+def test_like_does_not_outlast_its_timeout(parties: Parties) -> None:
+    """PostgreSQL looks for a cancel only after it has compared a text: that takes half a second."""
+    query = f"SELECT COUNT(*) FROM long WHERE {' OR '.join(most_patterns())}"
+    with parties.analyst.transaction(force_rollback=True):
+        fetch(parties.analyst, "SET LOCAL statement_timeout = 50")
+        started = time.monotonic()
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            answers(parties.analyst, query)
+        assert time.monotonic() - started < 3  # 3 texts of half a second, on a busy machine
+
+
+@pytest.mark.pitfall(25)
+@pytest.mark.parametrize("like", ["LIKE", "NOT LIKE", "ILIKE"])
+@pytest.mark.parametrize(
+    "matching",
+    [
+        "text {} 'b%'",
+        "text {} 'b%' AND (age > 7 OR sick > 'a')",
+        "CASE WHEN age > 0 THEN text END {} 'b%'",
+    ],
+)
+@pytest.mark.parametrize("publication", ["longer", "longer_ranged"])
+@pytest.mark.usefixtures("matched")
+def test_like_does_not_compare_long_texts(
+    parties: Parties, publication: str, matching: str, like: str
+) -> None:
+    """Of 20 MB, say: a single one took minutes, and nothing but a kill ended it."""
+    condition = matching.format(like)
+    with pytest.raises(psycopg.errors.FeatureNotSupported, match="more than 50,000") as refused:
+        Functions(parties.analyst).estimate(f"SELECT COUNT(*) FROM {publication} WHERE {condition}")
+    assert refused.value.diag.message_hint
+
+
+@pytest.mark.pitfall(25)
+@pytest.mark.usefixtures("matched")
+def test_like_does_not_compare_long_texts_of_lookup_tables(parties: Parties) -> None:
+    """Which an analyst can make."""
+    query = "SELECT COUNT(*) FROM typed JOIN data.regions USING (region) WHERE story LIKE 'b%'"
+    with pytest.raises(psycopg.errors.FeatureNotSupported, match="more than 50,000"):
+        Functions(parties.analyst).estimate(query)
+
+
+@pytest.mark.usefixtures("matched")
+def test_like_compares_texts_up_to_there(parties: Parties) -> None:
+    for publication in ("long", "long_ranged"):
+        query = f"SELECT COUNT(*) FROM {publication} WHERE"
+        assert Functions(parties.analyst).estimate(f"{query} text LIKE 'a%a'")[0] == 3
+        assert Functions(parties.analyst).estimate(f"{query} text NOT ILIKE 'A%A'")[0] == 0
+        assert "octet_length" not in Functions(parties.analyst).rewrite(f"{query} text LIKE 'a'")
 
 
 # -- groups -----------------------------------------------------------------------------------

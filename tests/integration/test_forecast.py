@@ -166,3 +166,80 @@ def test_sets_of_very_many_values_are_refused(
         said = refused(parties, kind, "data.many", **given)
     assert "sets of 60,000 values" in said
     assert "leave out quasi-identifiers with very many values" in said
+
+
+@pytest.fixture(scope="module")
+def stories(parties: Parties) -> None:
+    """Texts of 900 kB, which the server stores in a hundredth of that."""
+    fetch(
+        parties.publisher,
+        "CREATE TABLE data.stories AS SELECT i % 9 AS age,"
+        " rpad('word ' || i % 60, 900000, 'word ') AS sick"
+        " FROM generate_series(1, 600) AS i",
+    )
+    Functions(parties.publisher).register("data.stories", ["age"], "sick")
+
+
+@pytest.mark.usefixtures("stories")
+def test_texts_that_compress_are_as_long_as_they_are(parties: Parties) -> None:
+    """All of them were fetched: 1,240 MB at a forecast of 134 MB."""
+    with setting(parties, publish_memory="180 MB"):
+        said = refused(parties, "buckets", "data.stories")
+    assert "reading needs more room than it may have" in said
+    assert "60 values of 900,000 bytes" in said
+    assert "word" not in said
+
+
+@pytest.mark.usefixtures("stories")
+@pytest.mark.parametrize("kind", ["buckets", "suppressed"])
+def test_attacks_and_evaluations_read_no_more(parties: Parties, kind: str) -> None:
+    name = f"stories_{kind}"
+    Functions(parties.publisher).call(
+        f"publish_{kind}", "data.stories", name, **NEEDED.get(kind, {"k": 2})
+    )
+    calls = ["attack"] if kind == "suppressed" else ["attack", "evaluate_counts"]
+    with setting(parties, publish_memory="40 MB"):
+        for call in calls:
+            with pytest.raises(psycopg.Error, match="reading needs more room") as raised:
+                fetch(parties.publisher, f"SELECT * FROM kanon.{call}($1)", name)
+            assert raised.value.diag.sqlstate == INFEASIBLE
+    for call in calls:
+        assert fetch(parties.publisher, f"SELECT * FROM kanon.{call}($1)", name)
+
+
+@pytest.mark.parametrize("column", ["story", "tags"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_value_of_megabytes_is_refused(parties: Parties, kind: str, column: str) -> None:
+    """The server hears no cancel while it unpacks or compares one, and Python holds it whole."""
+    source = f"data.long_{column}"
+    if not value(parties.admin, "SELECT to_regclass($1) IS NOT NULL", source):
+        fetch(
+            parties.publisher,
+            f"CREATE TABLE {source} AS SELECT repeat('secret ', 200000) AS story,"
+            " jsonb_build_array(repeat('secret ', 200000)) AS tags, 'd' || i % 5 AS sick"
+            " FROM generate_series(1, 600) AS i",
+        )
+        Functions(parties.publisher).register(source, [column], "sick")
+    said = refused(parties, kind, source)
+    assert "a value is too long" in said
+    assert f'column "{column}"' in said
+    assert "secret" not in said
+
+
+@pytest.mark.parametrize("n", [150, 3_000])
+def test_a_view_of_wide_rows_is_not_copied_whole(parties: Parties, n: int) -> None:
+    """The planner takes any computed text for 32 bytes: 160 MB were copied under 20 MB."""
+    source = f"data.computed_{n}"
+    fetch(
+        parties.publisher,
+        f"CREATE SEQUENCE {source}_read; CREATE VIEW {source} AS SELECT i % 9 AS age,"
+        f" (SELECT string_agg(md5(i::text || j), '') FROM generate_series(1, 300000 / {n}) AS j)"
+        f" || left(nextval('{source}_read')::text, 0) AS sick FROM generate_series(1, {n}) AS i",
+    )
+    Functions(parties.publisher).register(source, ["age"], "sick")
+    fetch(parties.publisher, f"SELECT setval('{source}_read', 1)")
+    with setting(parties, publish_disk="2 MB"):
+        said = refused(parties, "suppressed", source)
+    assert "reading needs more room than it may have" in said
+    assert f"the copy of {source} takes more than publish_disk, 2 MB" in said
+    assert value(parties.publisher, f"SELECT last_value FROM {source}_read") < 0.35 * n

@@ -10,11 +10,13 @@ from fractions import Fraction
 import psycopg
 import pytest
 
+from tests.checks import NEEDED
 from tests.integration.parties import (
     WAYS,
     Functions,
     Parties,
     check_published,
+    create_table,
     fetch,
     sqlstate_of,
     value,
@@ -196,6 +198,7 @@ SETTINGS = (
     "intervalstyle = 'sql_standard'",
     "extra_float_digits = -5",
     "bytea_output = 'escape'",
+    "quote_all_identifiers = on",
 )
 
 
@@ -223,6 +226,44 @@ def test_threshold_of_each_value(parties: Parties, table: str) -> None:
         assert analyst.metrics("typed") == pytest.approx(published["metrics"], rel=1e-5)
     for connection in (parties.publisher, parties.analyst):
         fetch(connection, "RESET ALL")
+
+
+@pytest.mark.parametrize("kind", ["buckets", "generalized", "freeform", "suppressed"])
+def test_types_are_known_where_all_names_are_quoted(parties: Parties, kind: str) -> None:
+    """format_type() then says "text" and "integer" with quotes, which no type of ours has."""
+    rows = [(f"r{i % 4}", i % 5, f"2020-01-{1 + i % 5:02}", f"d{i % 3}") for i in range(60)]
+    create_table(
+        parties.publisher, "data.quoted", "region text, age int, day date, sick text", rows
+    )
+    publisher, analyst = Functions(parties.publisher), Functions(parties.analyst)
+    needed = NEEDED.get(kind, {"k": 3})
+    queries = [
+        "SELECT COUNT(*) FROM quoted WHERE region LIKE 'r1%'",
+        "SELECT COUNT(*) FROM quoted WHERE age + 1 > 3 AND day > DATE '2020-01-03'",
+    ]
+    answers = []
+    try:
+        for setting in ("off", "on"):
+            for connection in (parties.publisher, parties.analyst):
+                fetch(connection, f"SET quote_all_identifiers = {setting}")
+            publisher.register("data.quoted", ["region", "age", "day"], "sick")
+            publisher.call(f"publish_{kind}", "data.quoted", "quoted", **needed)
+            types = fetch(
+                parties.admin,
+                "SELECT attname, atttypid FROM pg_attribute WHERE attnum > 0"
+                " AND attrelid = 'published.quoted'::regclass ORDER BY attnum",
+            )
+            answers.append((types, [analyst.estimate(query)[2:] for query in queries]))
+            assert all(holds for *_, holds in analyst.verify("quoted"))
+            publisher.drop("quoted")
+    finally:
+        for connection in (parties.publisher, parties.analyst):
+            fetch(connection, "RESET ALL")
+        fetch(parties.publisher, "DROP TABLE data.quoted")
+    (types, _), (quoted_types, counts) = answers
+    assert types == quoted_types
+    for (lower, upper), exact in zip(counts, (15, 24), strict=True):
+        assert lower <= exact <= upper
 
 
 OTHERS = {"mood": ["sad", "ok"], "pair": ["(1,a)", "(,)"], "spans": ["[a,b)", "empty"]}

@@ -19,6 +19,8 @@ from kanon_db.counting.expressions import (
     Aggregate,
     Distinct,
     Expression,
+    Literal,
+    Pattern,
     Range,
     TruthTest,
     children,
@@ -36,6 +38,13 @@ MAX_HEIGHT: Final = 100
 
 MAX_OPERATORS: Final = 10_000
 """The most operators of a query, each evaluated for a million records; IN is one."""
+
+MAX_PATTERNS: Final = 10_000
+"""The most characters of all patterns together: PostgreSQL hears no cancel while it compares one
+text with all of them, which takes half a second for texts of the most bytes that LIKE compares."""
+
+_PATTERN_COST: Final = 20
+"""What reading the text, and lowering it for ILIKE, costs, in characters of a pattern."""
 
 MAX_ITEMS: Final = 100
 """The most items of a select list, of GROUP BY and of ORDER BY."""
@@ -116,11 +125,17 @@ def parse_query(
     )  # fmt: skip
     for expression in expressions:
         _refuse_tall(expression)
-    if sum(_operators(part) for part in expressions if part is not None) > MAX_OPERATORS:
+    written_out = [part for part in expressions if part is not None]
+    if sum(_repeated(part, _operators) for part in written_out) > MAX_OPERATORS:
         raise refusal(
             f"the query has more than {MAX_OPERATORS} operators",
             hint="use IN (...), which counts as one, or ranges; BETWEEN, IS DISTINCT FROM and IS"
             " TRUE count what they compare twice",
+        )
+    if sum(_repeated(part, _matching) for part in written_out) > MAX_PATTERNS:
+        raise refusal(
+            f"the patterns of LIKE have more than {MAX_PATTERNS:,} characters together",
+            hint=f"each counts {_PATTERN_COST} more than it has; ask several queries",
         )
     return text
 
@@ -161,11 +176,22 @@ def _stopped_at(error: SqlglotError, written: Sequence[str]) -> int:
     return min(bisect_left(ends, column), len(written) - 1)
 
 
+def _repeated(expression: Expression, cost: Callable[[Expression], int]) -> int:
+    """Add up what operators cost, as often as statements may repeat them."""
+    found = sum(_repeated(part, cost) for part in children(expression))
+    return cost(expression) + (2 * found if isinstance(expression, _WRITTEN_TWICE) else found)
+
+
 def _operators(expression: Expression) -> int:
-    """Count operators as often as statements may repeat them."""
-    inner = children(expression)
-    found = sum(map(_operators, inner))
-    return bool(inner) + (2 * found if isinstance(expression, _WRITTEN_TWICE) else found)
+    return 1 if children(expression) else 0
+
+
+def _matching(expression: Expression) -> int:
+    """Return what a LIKE costs, in characters of its pattern."""
+    match expression:
+        case Pattern(pattern=Literal(text=text)):
+            return len(text) + _PATTERN_COST
+    return 0
 
 
 def _refuse_tall(expression: Expression | None) -> None:

@@ -37,6 +37,9 @@ _TESTS: Final[dict[type[parsed.Expr], int]] = {
     parsed.Like: _TEST, parsed.ILike: _TEST, parsed.Escape: _TEST,
 }  # fmt: skip
 
+MAX_PATTERN: Final = 1_000
+"""The most characters of a pattern of LIKE."""
+
 MAX_REPEATED: Final = 4_000
 """The most parts of what CASE compares, times the number of its WHENs."""
 
@@ -158,7 +161,14 @@ class ExpressionReader(CallReader):
                 return ex.Membership(left, items, negated)
         is_case_sensitive = isinstance(node, parsed.Like)
         self.require("like" if is_case_sensitive else "ilike")
+        position = self.here.position
         pattern = self.string(node.expression)
+        if len(pattern.text) > MAX_PATTERN:
+            raise refusal(
+                f"a pattern of LIKE has more than {MAX_PATTERN:,} characters",
+                position,
+                "ask for a shorter part of the text",
+            )
         if escape is None:
             return ex.Pattern(left, pattern, None, is_case_sensitive, negated)
         self.require("escape")

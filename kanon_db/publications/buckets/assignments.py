@@ -15,7 +15,7 @@ from kanon_db.publications.buckets.methods import SensitiveValues
 from kanon_db.publications.buckets.request import BucketRequest
 from kanon_db.publications.kind import Found, Job, run_method
 from kanon_db.randomness import SecureRandom
-from kanon_db.transfer.snapshot import distinct_values, read_codes
+from kanon_db.transfer.values import distinct_values, read_codes
 
 
 @dataclass(frozen=True, eq=False)

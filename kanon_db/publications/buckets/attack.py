@@ -34,14 +34,13 @@ from kanon_db.counting.layout import SUFFIXES
 from kanon_db.publications.kind import Target
 from kanon_db.publications.results import Attack
 from kanon_db.transfer.columns import Relation
-from kanon_db.transfer.snapshot import (
+from kanon_db.transfer.snapshot import Snapshot, take_snapshot
+from kanon_db.transfer.values import (
     DistinctValues,
-    Snapshot,
     distinct_values,
     read_codes,
     read_integers,
     read_known_codes,
-    take_snapshot,
 )
 
 MOST_CANDIDATES: Final = 1_000_000
@@ -212,7 +211,9 @@ def _read(target: Target) -> tuple[_Published, _Source]:
     values = BucketValues(sat_buckets[order] - 1, sat_codes[order], counts[order])
     bounds = _bounds(target.publication, sensitive, values)
 
-    source = take_snapshot(session, target.source.relation, [*names, layout["sensitive"]])
+    source = take_snapshot(
+        session, target.source.relation, [*names, layout["sensitive"]], target.room
+    )
     source_codes = read_known_codes(source, columns)
     its_values = read_known_codes(source, [sensitive])[:, 0].astype(np.int64)
     source.drop()
@@ -230,7 +231,7 @@ def _read(target: Target) -> tuple[_Published, _Source]:
 
 def _snapshot(target: Target, suffix: str, columns: list[str]) -> Snapshot:
     relation = Relation(target.schema, target.publication.name + suffix)
-    return take_snapshot(target.session, relation, columns)
+    return take_snapshot(target.session, relation, columns, target.room)
 
 
 def _tuples(codes: CodeArray) -> tuple[IntArray, int]:

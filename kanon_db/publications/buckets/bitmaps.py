@@ -15,7 +15,8 @@ from kanon_db.transfer.columns import int4_bytes, with_numbers
 if TYPE_CHECKING:  # the estimator imports this module, too, and does not need numpy
     from kanon_db.algorithms.bucketization.setting import BucketSetting
     from kanon_db.publications.staging import Staging
-    from kanon_db.transfer.snapshot import DistinctValues, Snapshot
+    from kanon_db.transfer.snapshot import Snapshot
+    from kanon_db.transfer.values import DistinctValues
 
 _MOST_BITS_PER_RECORD: Final = 512
 """For all bitmaps together: 64 bytes for each record, about the size of a row of the QIT."""

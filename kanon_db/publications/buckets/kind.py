@@ -33,7 +33,8 @@ from kanon_db.publications.room import Needs
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session
 from kanon_db.transfer.columns import ColumnType
-from kanon_db.transfer.snapshot import DistinctValues, Size, distinct_values, read_codes
+from kanon_db.transfer.snapshot import Size
+from kanon_db.transfer.values import DistinctValues, distinct_values, read_codes
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,8 @@ from kanon_db.publications.buckets.tables import QIT, SAT, BucketTables, first_b
 from kanon_db.publications.staging import Staging
 from kanon_db.randomness import SecureRandom
 from kanon_db.transfer.columns import int4_bytes, inverse_permutation, with_numbers
-from kanon_db.transfer.snapshot import DistinctValues, Snapshot
+from kanon_db.transfer.snapshot import Snapshot
+from kanon_db.transfer.values import DistinctValues
 
 
 def number_buckets(setting: BucketSetting, random: SecureRandom) -> CodeArray:

@@ -16,7 +16,7 @@ from kanon_db.algorithms.recoding.constraints import Constraint
 from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.exposure import share_unbounded
 from kanon_db.publications.rows.attack import Bounds
-from kanon_db.transfer.snapshot import DistinctValues
+from kanon_db.transfer.values import DistinctValues
 
 _MOST_L: Final = 2**31 - 1
 _OWN: Final = ("l", "entropy_l", "t", "distance")

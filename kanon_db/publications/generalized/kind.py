@@ -28,7 +28,8 @@ from kanon_db.publications.rows.needs import bytes_of_cells, bytes_of_texts
 from kanon_db.publications.rows.recoding import RecodedRows, loss_metrics
 from kanon_db.publications.rows.view import CellTable, RowKind
 from kanon_db.transfer.columns import ColumnType
-from kanon_db.transfer.snapshot import DistinctValues, Size, distinct_values, read_codes
+from kanon_db.transfer.snapshot import Size
+from kanon_db.transfer.values import DistinctValues, distinct_values, read_codes
 
 
 class Generalized(RowKind):

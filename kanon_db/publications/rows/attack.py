@@ -26,13 +26,8 @@ from kanon_db.publications.kind import Target
 from kanon_db.publications.results import Attack
 from kanon_db.publications.rows.published_cells import read_cells
 from kanon_db.transfer.columns import Relation, column_types, find_relation
-from kanon_db.transfer.snapshot import (
-    DistinctValues,
-    distinct_values,
-    read_codes,
-    read_known_codes,
-    take_snapshot,
-)
+from kanon_db.transfer.snapshot import take_snapshot
+from kanon_db.transfer.values import DistinctValues, distinct_values, read_codes, read_known_codes
 
 MOST_COMPARISONS: Final = 1_000_000_000
 """Of a person with a class, or of a row with a person."""
@@ -75,13 +70,13 @@ def read_rows(target: Target) -> AttackedRows:
     names = [cell["name"] for cell in layout["quasi_identifiers"]]
     sensitive_name = layout["sensitive"]
     its_column = [] if sensitive_name is None else [sensitive_name]
-    source = take_snapshot(session, target.source.relation, [*names, *its_column])
+    source = take_snapshot(session, target.source.relation, [*names, *its_column], target.room)
     columns = [distinct_values(source, target.types[name]) for name in names]
     codes = read_codes(source, columns)
 
     relation = Relation(target.schema, target.publication.name)
     pattern = [layout["pattern"]] if layout.get("pattern") else []
-    view = take_snapshot(session, relation, [*names, *pattern, *its_column])
+    view = take_snapshot(session, relation, [*names, *pattern, *its_column], target.room)
     _, oid, _ = find_relation(session, relation.quoted(session))
     cells, numbers = read_cells(
         view, column_types(session, oid), layout["quasi_identifiers"], columns, pattern

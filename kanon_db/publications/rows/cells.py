@@ -19,13 +19,8 @@ from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.session.settings import roomy
 from kanon_db.transfer.columns import ColumnType, int4_bytes, with_numbers
 from kanon_db.transfer.labels import fixed_labels, label, text_in_set
-from kanon_db.transfer.snapshot import (
-    DistinctValues,
-    Snapshot,
-    distinct_values,
-    read_codes,
-    read_numbers,
-)
+from kanon_db.transfer.snapshot import Snapshot
+from kanon_db.transfer.values import DistinctValues, distinct_values, read_codes, read_numbers
 
 _NULL, _ANYTHING = -1, -2  # instead of a code: only NULL, or NULL and numbers together
 

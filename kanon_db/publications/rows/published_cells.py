@@ -12,9 +12,9 @@ from kanon_db.errors import SchemaMismatchError
 from kanon_db.session.protocol import fetch_one
 from kanon_db.transfer.columns import ColumnType
 from kanon_db.transfer.labels import text_in_set
-from kanon_db.transfer.snapshot import (
+from kanon_db.transfer.snapshot import Snapshot
+from kanon_db.transfer.values import (
     DistinctValues,
-    Snapshot,
     distinct_values,
     read_codes,
     read_integers,

@@ -26,7 +26,7 @@ from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session, fetch_one
 from kanon_db.session.settings import roomy
 from kanon_db.transfer.columns import ColumnType, int4_bytes, inverse_permutation, with_numbers
-from kanon_db.transfer.snapshot import DistinctValues
+from kanon_db.transfer.values import DistinctValues
 
 
 @dataclass(frozen=True)

@@ -32,13 +32,8 @@ from kanon_db.publications.suppressed.patterns import allowed_patterns
 from kanon_db.publications.suppressed.request import SuppressedRequest
 from kanon_db.session import Session
 from kanon_db.transfer.columns import ColumnType, int4_bytes, with_numbers
-from kanon_db.transfer.snapshot import (
-    DistinctValues,
-    Size,
-    distinct_values,
-    read_codes,
-    read_numbers,
-)
+from kanon_db.transfer.snapshot import Size
+from kanon_db.transfer.values import DistinctValues, distinct_values, read_codes, read_numbers
 
 
 class Suppressed(RowKind):

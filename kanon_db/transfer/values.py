@@ -1,0 +1,200 @@
+"""The values of a snapshot's columns, as codes and numbers."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Final, Literal
+
+import numpy as np
+
+from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray
+from kanon_db.errors import SchemaMismatchError
+from kanon_db.session.protocol import Session, fetch_one
+from kanon_db.transfer.columns import ColumnType
+from kanon_db.transfer.labels import fixed_labels, label
+from kanon_db.transfer.snapshot import MOST_BYTES, Snapshot, too_long
+
+_BATCH_BYTES: Final = 1 << 24
+"""Texts that are fetched at once."""
+
+_BYTES_OF_VALUE: Final = 200
+"""What Python takes for a value and its count, beside the text; measured, as is the next one."""
+
+_TIMES_TEXT: Final = 1.5
+"""What Python takes for a byte of text."""
+
+
+@dataclass(frozen=True)
+class DistinctValues:
+    """The distinct values of a column of a snapshot, in their type's order.
+
+    Attributes
+    ----------
+    column : ColumnType
+    table : str
+        Temporary table ``(code, value)``, quoted.
+    labels : list of (str or None)
+        The values' texts, None for NULL; ``labels[code]``.
+    counts : ndarray of int64, shape (n_values,)
+        Records of each value.
+    """
+
+    session: Session
+    column: ColumnType
+    table: str
+    labels: list[str | None]
+    counts: IntArray
+
+    def drop(self) -> None:
+        """Remove the table before the transaction ends."""
+        self.session.fetch(f"DROP TABLE {self.table}")
+
+
+def distinct_values(snapshot: Snapshot, column: ColumnType) -> DistinctValues:
+    """Count the distinct values of a snapshot's column, and number them in order, NULL last.
+
+    Raises
+    ------
+    InfeasibleError
+        When there is no memory for their texts, or one of these has more than :data:`MOST_BYTES`.
+    """
+    session = snapshot.session
+    session.step("counting values")
+    name = session.identifier(column.name)
+    table = session.identifier("pg_temp", f"kanon_values_{secrets.token_hex(8)}")
+    # GROUP BY and ORDER BY use the type's own equality and order, whatever the search path is.
+    with fixed_labels(session):
+        session.fetch(
+            f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS"
+            " SELECT (row_number() OVER (ORDER BY value))::int4 - 1 AS code, value, records,"
+            f" {label('value')} AS label"
+            f" FROM (SELECT {name} AS value, count(*) AS records FROM {snapshot.table}"
+            f" GROUP BY {name}) AS counted"
+        )
+    found = fetch_one(
+        session,
+        # Python takes two bytes for each character of a text with some that are not Latin.
+        "SELECT count(*) AS n, coalesce(max(n_bytes), 0) AS longest, coalesce(sum("
+        "CASE WHEN n_bytes > n_chars THEN greatest(n_bytes, 2 * n_chars) ELSE n_bytes END), 0)"
+        "::float8 AS bytes FROM (SELECT octet_length(label) AS n_bytes,"
+        f" char_length(label) AS n_chars FROM {table}) AS labels",
+    )
+    if found["longest"] > MOST_BYTES and not column.type_name.endswith("[]"):  # sets may be longer
+        raise too_long(column.name, "the source")
+    snapshot.hold(
+        _BYTES_OF_VALUE * found["n"] + _TIMES_TEXT * found["bytes"],
+        f'reading column "{column.name}", {found["n"]:,} values of'
+        f" {found['bytes'] / found['n']:,.0f} bytes on average, beside what else is read",
+    )
+    labels: list[str | None] = []
+    counts = np.empty(found["n"], dtype=np.int64)
+    at_once = max(1, min(10_000, _BATCH_BYTES // (found["longest"] + 1)))
+    for row in session.stream(at_once, f"SELECT label, records FROM {table} ORDER BY code"):
+        counts[len(labels)] = row["records"]
+        labels.append(row["label"])
+    return DistinctValues(session, column, table, labels, counts)
+
+
+def read_codes(snapshot: Snapshot, columns: Sequence[DistinctValues]) -> CodeArray:
+    """Return the code of each record's value in each column, shape (n_records, n_columns)."""
+    codes = read_known_codes(snapshot, columns)
+    for values, column_codes in zip(columns, codes.T, strict=True):
+        if column_codes.min() < 0:
+            raise SchemaMismatchError(
+                "a column's equality is not consistent",
+                detail=f'column "{values.column.name}": GROUP BY and = disagree on its values',
+                hint="publish a view that casts the column to text",
+            )
+    return codes
+
+
+def read_known_codes(snapshot: Snapshot, columns: Sequence[DistinctValues]) -> CodeArray:
+    """Return the code of each record's value in each column, -1 for a value that is not listed.
+
+    The listed values may come from another relation, whose columns have these names and types.
+    """
+    codes = np.empty((snapshot.n_records, len(columns)), dtype=np.int32)
+    start = 0
+    while start < len(columns):
+        end = start + 1
+        # As many columns as fit become digits of one number: one pass, a few bytes for each record.
+        while end < len(columns) and _n_numbers(columns[start : end + 1]) <= _MOST_NUMBERS:
+            end += 1
+        _read_digits(snapshot, columns[start:end], codes[:, start:end])
+        start = end
+    return codes
+
+
+_MOST_NUMBERS: Final = 2**63
+
+
+def _n_numbers(columns: Sequence[DistinctValues]) -> int:
+    """Return how many numbers the codes of several columns can form; a digit 0 means no code."""
+    return prod(len(values.labels) + 1 for values in columns)
+
+
+def _read_digits(snapshot: Snapshot, columns: Sequence[DistinctValues], codes: CodeArray) -> None:
+    session = snapshot.session
+    session.step("reading values")
+    number, joins = "0", []
+    kind: Literal["int4", "int8"] = "int4" if _n_numbers(columns) <= _MOST_NUMBERS >> 32 else "int8"
+    for position, values in enumerate(columns):
+        alias, name = f"v{position}", f"s.{session.identifier(values.column.name)}"
+        code = coalesced_codes(name, values, alias)
+        number = f"({number}) * {len(values.labels) + 1}::{kind} + {code} + 1"
+        equal = values.column.operator(session, "=")
+        joins.append(f"LEFT JOIN {values.table} AS {alias} ON {name} {equal} {alias}.value")
+    numbers = read_integers(snapshot, number, " ".join(joins), kind=kind)
+    for values, column in zip(reversed(columns), reversed(codes.T), strict=True):
+        numbers, digits = np.divmod(numbers, len(values.labels) + 1)
+        column[:] = digits - 1
+
+
+def coalesced_codes(value: str, values: DistinctValues, alias: str) -> str:
+    """Return SQL for the code of the value that an expression gives, -1 if it has none.
+
+    ``alias`` is the alias of the table of codes, joined with the row of the value, if it has one.
+    """
+    null_code = values.labels.index(None) if None in values.labels else -1
+    return f"coalesce({alias}.code, CASE WHEN num_nulls({value}) = 0 THEN -1 ELSE {null_code} END)"
+
+
+def read_integers(
+    snapshot: Snapshot, expression: str, joins: str = "", *, kind: Literal["int4", "int8"] = "int4"
+) -> CodeArray | IntArray:
+    """Return a whole number for each record of the snapshot ``s``, shape (n_records,)."""
+    row = fetch_one(
+        snapshot.session,
+        # Record and number are sent together, so that nothing depends on the order of rows.
+        f"SELECT string_agg(int4send(s.{snapshot.record}) || {kind}send({expression}), ''::bytea)"
+        f" AS pairs FROM {snapshot.table} AS s {joins}",
+    )
+    number = np.dtype(np.int32 if kind == "int4" else np.int64)
+    pair = np.dtype([("record", ">i4"), ("number", number.newbyteorder(">"))])
+    pairs = np.frombuffer(row["pairs"], dtype=pair)
+    numbers = np.empty(snapshot.n_records, dtype=number)
+    numbers[pairs["record"]] = pairs["number"]
+    return numbers
+
+
+def read_numbers(values: DistinctValues) -> FloatArray | None:
+    """Return each distinct value of a column as a number, shape (n_values,).
+
+    Dates and times are in seconds; NULL, which comes last, is NaN. The result is None for columns
+    of other types, and for columns with an infinite value.
+    """
+    expression = values.column.number("value")
+    if expression is None:
+        return None
+    row = fetch_one(
+        values.session,
+        f"SELECT string_agg(float8send({expression}), ''::bytea ORDER BY code) AS numbers"
+        f" FROM {values.table}",
+    )
+    has_null = None in values.labels
+    numbers = np.full(len(values.labels), np.nan)
+    numbers[: numbers.size - has_null] = np.frombuffer(row["numbers"] or b"", dtype=">f8")
+    return numbers if np.isfinite(numbers[: numbers.size - has_null]).all() else None
