@@ -9,7 +9,8 @@ from typing import Final
 from kanon_db.answering.by_bitmaps import count_with_bitmaps
 from kanon_db.answering.scope import OpenQuery, open_query
 from kanon_db.counting.answers import NOTHING, Estimated, Group, selected
-from kanon_db.counting.checking import Measure, Query
+from kanon_db.counting.calculated import with_calculated
+from kanon_db.counting.checking import Formula, Measure, Query
 from kanon_db.counting.expressions import Aggregate, Column, Expression
 from kanon_db.counting.layout import BucketLayout, CellLayout
 from kanon_db.counting.refusals import refusal
@@ -47,8 +48,8 @@ class Answer:
     groups: list[Group]
 
     @property
-    def shown(self) -> list[tuple[int, Measure]]:
-        """The measures of the select list, with their places in each group's estimates."""
+    def shown(self) -> list[tuple[int, Measure | Formula]]:
+        """What the select list shows, with its places in each group's estimates."""
         return self.query.shown
 
     @property
@@ -194,7 +195,10 @@ def explain_count(session: Session, query: str) -> list[Explained]:
     for place, measure in checked.shown:
         found = [group.estimates[place] for group in groups]
         expected = max((e.std_error for e in found if e.std_error is not None), default=0.0)
-        is_exact = all(e.lower_bound == e.upper_bound for e in found)
+        is_exact = all(
+            e.lower_bound == e.upper_bound and (e.estimate is None or e.lower_bound is not None)
+            for e in found
+        )
         accuracy = _EXACT if is_exact else _ESTIMATED[isinstance(opened.layout, BucketLayout)]
         if publication.left_out and not is_exact:
             accuracy += f"; {publication.left_out} records are left out"
@@ -236,7 +240,7 @@ def _plain_name(opened: OpenQuery) -> Callable[[Column], str]:
 
 
 def _require_one_count(query: Query, other: str) -> None:
-    if [measure.aggregate.function for _, measure in query.shown] != ["count"]:
+    if not query.is_one_count:
         raise refusal(
             "the select list must be what GROUP BY names, followed by one COUNT",
             hint=f"for SUM, AVG or several aggregates, use {other}",
@@ -249,6 +253,7 @@ def _answered(opened: OpenQuery) -> tuple[list[Group], str]:
     if groups is None:
         with frugal(opened.session, opened.limits.working):
             groups, method = _run(opened), "the statement"
+    groups = with_calculated(groups, opened.query, opened.session.heartbeat)
     return selected(groups, opened.query, opened.session.heartbeat), method
 
 
@@ -261,7 +266,8 @@ def _run(opened: OpenQuery) -> list[Group]:
     everybody = Aggregate("count", None)
     # A group whose values are all NULL has no sum, but it is still a group.
     asked = aggregates if everybody in aggregates or not query.keys else [*aggregates, everybody]
-    found = [_rows(opened, aggregate, len(asked)) for aggregate in asked]
+    n_asked = len(asked) + len(query.formulas)
+    found = [_rows(opened, aggregate, n_asked) for aggregate in asked]
     listed = found[asked.index(everybody)] if query.keys else found[0]
     empty = [
         Estimated(0.0, 0.0, 0, 0) if aggregate.function == "count" else NOTHING
@@ -326,9 +332,9 @@ def _statements(opened: OpenQuery) -> list[str]:
     """Write the statement of each aggregate that is shown, including constants."""
     literal, limits = opened.session.literal, opened.limits
     written: list[str] = []
-    for _, measure in opened.query.shown:
+    for aggregate in opened.query.shown_aggregates:
         opened.session.heartbeat()
-        request = Request(opened.query, measure.aggregate, opened.lookups, literal)
+        request = Request(opened.query, aggregate, opened.lookups, literal)
         written.append(statement(request, opened.layout).text)
         if sum(map(len, written)) > limits.text:
             raise refusal(

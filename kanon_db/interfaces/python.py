@@ -128,7 +128,7 @@ class Kanon(Methods):
         with self._operation() as session:
             answer = estimates.answer(session, query)
         shown = answer.shown
-        is_one_count = len(shown) == 1 and shown[0][1].aggregate.function == "count"
+        is_one_count = answer.query.is_one_count
         names = [key.name for key in answer.query.keys]
         numbers = ["estimate", "std_error", "lower_bound", "upper_bound"]
         rows = []

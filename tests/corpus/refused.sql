@@ -38,7 +38,15 @@ SELECT COUNT(*) FROM ill WHERE CASE WHEN member THEN age ELSE sex END = 1 -- res
 SELECT age, COUNT(*) FROM ill -- GROUP BY does not name
 SELECT sex, COUNT(*) FROM ill GROUP BY age -- GROUP BY does not name
 SELECT sex FROM ill GROUP BY sex -- no COUNT, SUM or AVG
-SELECT COUNT(*) * 2 FROM ill -- aggregate is not allowed here
+SELECT COUNT(*) FROM ill WHERE 2 > COUNT(*) -- contains an aggregate
+SELECT COUNT(*) FILTER (WHERE age > 30) / COUNT(*) FROM ill -- cut to a whole number
+SELECT COUNT(*) + age FROM ill GROUP BY age -- calculations with aggregates
+SELECT COUNT(*) % 2 FROM ill -- calculations with aggregates
+SELECT CASE WHEN COUNT(*) > 2 THEN 1 END FROM ill -- calculations with aggregates
+SELECT COUNT(*)::text FROM ill -- calculations with aggregates
+SELECT 1e400 * COUNT(*) FROM ill -- too large
+SELECT 1.0 / COUNT(*) FROM ill WHERE age > 100 -- arithmetic fails
+SELECT 1.0 * COUNT(*) AS x FROM ill GROUP BY x -- an aggregate is not allowed here
 SELECT COUNT(*) FROM ill GROUP BY 7 -- not the position
 SELECT COUNT(*) FROM ill GROUP BY 1 -- GROUP BY contains an aggregate
 SELECT COUNT(*) FROM ill GROUP BY 'x' -- GROUP BY contains a constant

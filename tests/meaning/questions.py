@@ -167,6 +167,14 @@ class Questions:
             forms += [f"SUM({name}::int)", f"AVG(CAST({name} AS numeric))"]
             forms += [f"SUM(COALESCE({name}, {self.one(numbers)}, 7))", f"AVG(NULLIF({name}, 20))"]
             forms += [f"SUM(CASE WHEN {self.leaf(self.one(self._names))} THEN 1 ELSE 0 END)"]
+        if self.often(0.15):
+            part = f"COUNT(*) FILTER (WHERE {self.condition(self._draw.choice([0, 1]))})"
+            whole = self.one(["COUNT(*)", "NULLIF(COUNT(*), 0)"])
+            shares = [f"100.0 * {part} / {whole}", f"{part}::numeric / {whole}"]
+            shares += [f"COUNT(*) - 2 * {part}", f"1 - 1.0 * {part} / {whole}"]
+            if numbers:
+                shares += [f"(SUM({self.one(numbers)}) - 1.5) / {whole}"]
+            return self.one(shares)
         chosen = f" FILTER (WHERE {self.condition(self._draw.choice([0, 1]))})"
         return self.one(forms) + (chosen if self.often(0.25) else "")
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.checking.binder import Binder
-from kanon_db.counting.checking.query import Measure
+from kanon_db.counting.checking.query import Formula, Measure
+from kanon_db.counting.checking.types import number_type
 from kanon_db.counting.refusals import refusal
 from kanon_db.errors import UnsupportedQueryError
 
@@ -26,15 +27,89 @@ class Measures:
     def __init__(self, binder: Binder) -> None:
         self._binder = binder
         self.found: list[Measure] = []
+        self.formulas: list[Formula] = []
+        self._listed: list[int] = []
 
-    def show(self, aggregate: ex.Aggregate, alias: str | None) -> None:
-        """Add an item of the select list."""
-        bound = self._bound(aggregate)
-        self._add(Measure(_label(alias, bound, self.found), bound))
+    @property
+    def listed(self) -> tuple[int, ...]:
+        """The places of what the select list shows; formulas come after all measures."""
+        return tuple(map(self.settled, self._listed))
 
-    def place(self, aggregate: ex.Aggregate) -> int:
-        """Return the place of an aggregate that HAVING or ORDER BY mentions."""
-        return self._place(self._bound(aggregate))
+    def settled(self, place: int) -> int:
+        """Return the final place of a formula, which has a negative one before."""
+        return len(self.found) - 1 - place if place < 0 else place
+
+    def show(self, expression: ex.Expression, alias: str | None) -> None:
+        """Add an item of the select list: an aggregate, or what is calculated from some."""
+        if not isinstance(expression, ex.Aggregate):
+            bound, _ = self._calculated(expression)
+            self.formulas.append(Formula(self._label(alias, bound), bound))
+            self._listed.append(-len(self.formulas))
+            return
+        aggregate = self._bound(expression)
+        label = self._label(alias, aggregate)
+        for place, measure in enumerate(self.found):
+            if measure.aggregate == aggregate and not measure.is_shown:
+                self.found[place] = Measure(label, aggregate)
+                self._listed.append(place)
+                return
+        self._add(Measure(label, aggregate))
+        self._listed.append(len(self.found) - 1)
+
+    def place(self, expression: ex.Expression) -> int:
+        """Return the place of what ORDER BY mentions, to be settled."""
+        if isinstance(expression, ex.Aggregate):
+            return self._place(self._bound(expression))
+        bound, _ = self._calculated(expression)
+        for number, formula in enumerate(self.formulas, start=1):
+            if formula.expression == bound:
+                return -number
+        self.formulas.append(Formula("", bound))
+        return -len(self.formulas)
+
+    def _calculated(self, expression: ex.Expression) -> tuple[ex.Expression, ex.Category]:
+        """Bind arithmetic of aggregates and numbers; tell what kind of number it is."""
+        match expression:
+            case ex.Aggregate():
+                bound = self._bound(expression)
+                self._place(bound)
+                return bound, self._kind(expression)
+            case ex.Literal("number", text):
+                if not _is_numeric(text) or not math.isfinite(float(text)):
+                    raise refusal("a constant is too large to calculate with")
+                return expression, number_type(text).category
+            case ex.Negative(operand):
+                inner, kind = self._calculated(operand)
+                return ex.Negative(inner), kind
+            case ex.Cast(operand, "numeric" | "double precision" as to):
+                inner, _ = self._calculated(operand)
+                return ex.Cast(inner, to), "numeric" if to == "numeric" else "float"
+            case ex.NullIf(left, ex.Literal("number") as right):
+                (one, kind), (other, _) = self._calculated(left), self._calculated(right)
+                return ex.NullIf(one, other), kind
+            case ex.Arithmetic("+" | "-" | "*" | "/" as operator, left, right):
+                (one, kind), (other, another) = self._calculated(left), self._calculated(right)
+                if operator == "/" and kind == another == "integer":
+                    raise refusal(
+                        "the division of whole numbers would be cut to a whole number",
+                        hint="multiply by 1.0 first, as in 100.0 * COUNT(*) FILTER (WHERE ...)"
+                        " / COUNT(*)",
+                    )
+                return ex.Arithmetic(operator, one, other), max(kind, another, key=_KINDS.index)
+        raise refusal(
+            "calculations with aggregates are made of aggregates and numbers by + - * / only",
+            hint="NULLIF(..., 0) and casts to numeric are accepted, too",
+        )
+
+    def _kind(self, aggregate: ex.Aggregate) -> ex.Category:
+        """Tell what kind of number an aggregate is."""
+        if aggregate.operand is None or aggregate.function == "count":
+            return "integer"
+        _, type_ = self._binder.value(aggregate.operand)
+        if type_.category == "float":
+            return "float"
+        is_whole = aggregate.function == "sum" and type_.name in ("smallint", "integer")
+        return "integer" if is_whole else "numeric"
 
     def having(self, expression: ex.Expression | None) -> ex.Expression | None:
         """Check HAVING, and add the aggregates in it."""
@@ -45,6 +120,23 @@ class Measures:
             if isinstance(inner, ex.Aggregate):
                 self._place(inner)
         return bound
+
+    def _label(self, alias: str | None, bound: ex.Expression) -> str:
+        """Name a result as the query does, or by function and column; never two alike."""
+        match bound:
+            case ex.Aggregate(function, operand, condition):
+                inside = operand.name if isinstance(operand, ex.Column) else "..."
+                label = f"{function}({'*' if operand is None else inside})"
+                label += "" if condition is None else " filter (...)"
+            case _:
+                label = "?column?"
+        label = label if alias is None else alias
+        taken = {one.label for one in self.found} | {one.label for one in self.formulas}
+        numbered, number = label, 1
+        while numbered in taken:
+            number += 1
+            numbered = f"{label} {number}"
+        return numbered
 
     def _place(self, bound: ex.Aggregate) -> int:
         for place, measure in enumerate(self.found):
@@ -99,32 +191,15 @@ class Measures:
         raise _beyond_having()
 
 
+_KINDS: Final[tuple[ex.Category, ...]] = ("integer", "numeric", "float")
+
+
 def _is_numeric(text: str) -> bool:
     try:
         number = Decimal(text)
     except InvalidOperation:
         return False
     return abs(number.adjusted()) < _MOST_DIGITS
-
-
-def _label(alias: str | None, aggregate: ex.Aggregate, others: Sequence[Measure]) -> str:
-    """Name an aggregate as the query does, or by its function and column; never two alike."""
-    match aggregate.operand:
-        case None:
-            inside = "*"
-        case ex.Column(name=name):
-            inside = name
-        case _:
-            inside = "..."
-    label = alias if alias is not None else f"{aggregate.function}({inside})"
-    if alias is None and aggregate.condition is not None:
-        label += " filter (...)"
-    taken = {measure.label for measure in others}
-    numbered, number = label, 1
-    while numbered in taken:
-        number += 1
-        numbered = f"{label} {number}"
-    return numbered
 
 
 def _beyond_having() -> UnsupportedQueryError:

@@ -7,6 +7,7 @@ from a checked query mean what the query means on the original table.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from kanon_db.counting import expressions as ex
@@ -55,10 +56,17 @@ class _Checker:
         keys = self._keys()
         self._select_list(keys)
         having = self._measures.having(text.having)
-        order = tuple(self._order(ordered, keys) for ordered in text.order)
+        found = [self._order(ordered, keys) for ordered in text.order]
+        order = tuple(
+            one
+            if one.measure is None
+            else replace(one, measure=self._measures.settled(one.measure))
+            for one in found
+        )
         return Query(
             ex.joined(ex.And, conditions), keys, tuple(self._measures.found), having, order,
             text.limit, text.offset, tuple(self._binder.value(part)[0] for part in text.selected),
+            tuple(self._measures.formulas), self._measures.listed,
         )  # fmt: skip
 
     def _keys(self) -> tuple[Key, ...]:
@@ -84,7 +92,7 @@ class _Checker:
     def _name_of(self, bound: ex.Expression) -> str:
         """Name a group by its first alias in the select list, or as PostgreSQL would."""
         for item in self._text.items:
-            if item.alias is None or isinstance(item.expression, ex.Aggregate):
+            if item.alias is None or _aggregates(item.expression):
                 continue
             if self._binder.value(self._meant(item.expression))[0] == bound:
                 return item.alias
@@ -93,7 +101,7 @@ class _Checker:
     def _select_list(self, keys: Sequence[Key]) -> None:
         """Check that the select list holds aggregates, and otherwise what GROUP BY names."""
         for item in self._text.items:
-            if isinstance(item.expression, ex.Aggregate):
+            if _aggregates(item.expression):
                 self._measures.show(item.expression, item.alias)
                 continue
             bound, _ = self._binder.value(self._meant(item.expression))
@@ -102,7 +110,7 @@ class _Checker:
                     "the select list has columns that GROUP BY does not name",
                     hint="list what GROUP BY names, and COUNT(*), COUNT(...), SUM(...) or AVG(...)",
                 )
-        if not self._measures.found:
+        if not self._measures.listed:
             raise refusal(
                 "the select list has no COUNT, SUM or AVG", hint="ask for COUNT(*) of each group"
             )
@@ -110,7 +118,7 @@ class _Checker:
     def _order(self, ordered: OrderText, keys: Sequence[Key]) -> Order:
         """Check an item of ORDER BY."""
         expression = self._meant(ordered.expression, by_alias=True)
-        if isinstance(expression, ex.Aggregate):
+        if _aggregates(expression):
             key, measure = None, self._measures.place(expression)
         else:
             bound, _ = self._binder.value(expression)
@@ -140,6 +148,11 @@ class _Checker:
                 return named[0] if named else expression
             case _:
                 return expression
+
+
+def _aggregates(expression: ex.Expression) -> bool:
+    """Whether an expression has aggregates."""
+    return any(isinstance(part, ex.Aggregate) for part in ex.walk(expression))
 
 
 _TYPE_NAMES: Final = {

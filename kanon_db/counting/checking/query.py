@@ -25,8 +25,16 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True)
+class Formula:
+    """What is calculated from aggregates, all of which are measures of the query."""
+
+    label: str
+    expression: Expression
+
+
+@dataclass(frozen=True, slots=True)
 class Order:
-    """An item of ORDER BY: the number of a key, or of a measure."""
+    """An item of ORDER BY: the number of a key, or of a measure (formulas come after them)."""
 
     key: int | None
     measure: int | None
@@ -38,6 +46,7 @@ class Order:
 class Query:
     """A query that can be answered, with the types of all that is in it.
 
+    The select list is that of the measures and formulas `listed`, formulas after all measures.
     What subqueries `selected` is part of what is evaluated where the query mentions it.
     """
 
@@ -49,11 +58,32 @@ class Query:
     limit: int | None = None
     offset: int = 0
     selected: tuple[Expression, ...] = ()
+    formulas: tuple[Formula, ...] = ()
+    listed: tuple[int, ...] = ()
 
     @property
-    def shown(self) -> list[tuple[int, Measure]]:
-        """The measures of the select list, with their places among all."""
-        return [pair for pair in enumerate(self.measures) if pair[1].is_shown]
+    def shown(self) -> list[tuple[int, Measure | Formula]]:
+        """The measures and formulas of the select list, with their places among all."""
+        everything: list[Measure | Formula] = [*self.measures, *self.formulas]
+        return [(place, everything[place]) for place in self.listed]
+
+    @property
+    def is_one_count(self) -> bool:
+        """Whether the select list shows one COUNT, and no other aggregate."""
+        match self.shown:
+            case [(_, Measure(aggregate=Aggregate("count")))]:
+                return True
+            case _:
+                return False
+
+    @property
+    def shown_aggregates(self) -> list[Aggregate]:
+        """The aggregates that the select list shows, or calculates from."""
+        found = []
+        for _, shown in self.shown:
+            whole = shown.aggregate if isinstance(shown, Measure) else shown.expression
+            found += [part for part in walk(whole) if isinstance(part, Aggregate)]
+        return list(dict.fromkeys(found))
 
     @property
     def evaluated(self) -> list[Expression | None]:

@@ -10,6 +10,7 @@ from kanon_db.counting.expressions import (
     Column,
     Constant,
     Expression,
+    Rank,
     Type,
     attributes,
     walk,
@@ -218,3 +219,25 @@ def test_aggregates_that_are_alike_have_names_of_their_own() -> None:
 def test_refused_queries(text: str, reason: str) -> None:
     with pytest.raises(UnsupportedQueryError, match=reason):
         query(text)
+
+
+@pytest.mark.parametrize(
+    "value", ["grade", "COALESCE(grade, 'low')", "CASE WHEN TRUE THEN grade END"]
+)
+def test_an_enumeration_keeps_its_order(value: str) -> None:
+    grade = column("grade", Type("text", "label", labels=("low", "high")))
+    found = check(
+        parse_query(f"SELECT COUNT(*) FROM t WHERE {value} < 'high' AND grade::text < 'high'"),
+        [Scope(PUBLICATION, {"grade": grade})],
+    )
+    assert sum(isinstance(part, Rank) for part in walk(found.where)) == 2
+
+
+@pytest.mark.parametrize("value", ["tag", "COALESCE(tag, 'x')", "tag::text"])
+def test_an_order_that_is_not_published(value: str) -> None:
+    tag = column("tag", Type("character varying", "text", is_ordered=False))
+    with pytest.raises(UnsupportedQueryError, match="order of a column"):
+        check(
+            parse_query(f"SELECT COUNT(*) FROM t WHERE {value} < 'x'"),
+            [Scope(PUBLICATION, {"tag": tag})],
+        )

@@ -1,0 +1,231 @@
+"""Arithmetic of estimates: its bounds, which are certain, and its error to first order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from kanon_db.counting import expressions as ex
+from kanon_db.counting.answers import NOTHING, Estimated, Group
+from kanon_db.counting.checking.query import Query
+from kanon_db.counting.refusals import refusal
+from kanon_db.counting.sides import parts_of
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """A number with its bounds, infinite where none is certain.
+
+    Attributes
+    ----------
+    estimate : float or None
+        None for NULL.
+    low, high : float
+    slopes : mapping of Aggregate to float
+        By how much it changes with each aggregate that it depends on.
+    """
+
+    estimate: float | None
+    low: float
+    high: float
+    slopes: Mapping[ex.Aggregate, float] = field(default_factory=dict)
+
+
+def with_calculated(
+    groups: Sequence[Group], query: Query, heartbeat: Callable[[], None] = lambda: None
+) -> list[Group]:
+    """Append what the query calculates from its aggregates to each group's estimates."""
+    if not query.formulas:
+        return list(groups)
+    found = []
+    for number, group in enumerate(groups):
+        if number % 16 == 0:
+            heartbeat()
+        known = {
+            measure.aggregate: estimated
+            for measure, estimated in zip(query.measures, group.estimates, strict=True)
+        }
+        more = tuple(_calculate(formula.expression, known) for formula in query.formulas)
+        found.append(replace(group, estimates=group.estimates + more))
+    return found
+
+
+def _calculate(expression: ex.Expression, known: Mapping[ex.Aggregate, Estimated]) -> Estimated:
+    """Calculate from estimates.
+
+    Notes
+    -----
+    How the errors of several aggregates go together is not known: they are added, which is the
+    most that they can come to. No error is greater than half the distance between the bounds.
+    """
+    value = _evaluate(expression, known)
+    if value.estimate is None:
+        return NOTHING
+    if not math.isfinite(value.estimate):
+        raise _fails()
+    error: float | None = 0.0
+    for aggregate, slope in value.slopes.items():
+        own = known[aggregate].std_error
+        error = None if own is None or error is None else error + abs(slope) * own
+    low, high = (bound if math.isfinite(bound) else None for bound in (value.low, value.high))
+    estimate = value.estimate if low is None else max(value.estimate, low)
+    if error is not None and low is not None and high is not None:
+        error = min(error, (high - low) / 2)
+    if error is not None and not math.isfinite(error):
+        error = None
+    return Estimated(estimate if high is None else min(estimate, high), error, low, high)
+
+
+def _evaluate(expression: ex.Expression, known: Mapping[ex.Aggregate, Estimated]) -> _Value:
+    match expression:
+        case ex.Aggregate():
+            own = known[expression]
+            low = -math.inf if own.lower_bound is None else float(own.lower_bound)
+            high = math.inf if own.upper_bound is None else float(own.upper_bound)
+            return _Value(own.estimate, low, high, {expression: 1.0})
+        case ex.Literal(_, text):
+            number = float(text)
+            return _Value(number, number, number)
+        case ex.Negative(operand):
+            return _times(_Value(-1, -1, -1), _evaluate(operand, known))
+        case ex.Cast(operand, _):
+            return _evaluate(operand, known)
+        case ex.NullIf(left, ex.Literal(_, text)):
+            value = _evaluate(left, known)
+            return replace(value, estimate=None) if value.estimate == float(text) else value
+        case ex.Arithmetic("+" | "-" as operator, left, right):
+            one, other = _evaluate(left, known), _evaluate(right, known)
+            if operator == "-":
+                other = _times(_Value(-1, -1, -1), other)
+            estimate = None
+            if one.estimate is not None and other.estimate is not None:
+                estimate = one.estimate + other.estimate
+            slopes = _combined(one.slopes, 1, other.slopes, 1)
+            return _Value(estimate, one.low + other.low, one.high + other.high, slopes)
+        case ex.Arithmetic("*", left, right):
+            return _times(_evaluate(left, known), _evaluate(right, known))
+        case ex.Arithmetic("/", left, right):
+            return _ratio(expression, _evaluate(left, known), _evaluate(right, known))
+    raise TypeError(f"{type(expression).__name__} is not checked")
+
+
+def _times(one: _Value, other: _Value) -> _Value:
+    ends = [_product(x, y) for x in (one.low, one.high) for y in (other.low, other.high)]
+    if one.estimate is None or other.estimate is None:
+        return _Value(None, min(ends), max(ends))
+    slopes = _combined(one.slopes, other.estimate, other.slopes, one.estimate)
+    return _Value(one.estimate * other.estimate, min(ends), max(ends), slopes)
+
+
+def _ratio(division: ex.Arithmetic, one: _Value, other: _Value) -> _Value:
+    """Divide; where PostgreSQL divides by zero, there is no result to hold in bounds."""
+    is_nullable = _is_nullable(division.right)
+    scaled = _scaled(division.right)
+    if scaled is not None and scaled[0] == 1 and scaled[1].function == "count":
+        # A number of records that is not 0 is at least 1.
+        if other.high < 1:
+            if is_nullable:
+                return _Value(None, -math.inf, math.inf)
+            raise _fails()
+        other = replace(other, low=max(other.low, 1.0))
+    elif other.low == other.high == 0 and not is_nullable and other.estimate is not None:
+        raise _fails()
+    low, high = -math.inf, math.inf
+    if other.low > 0 or other.high < 0:
+        ends = [x / y for x in (one.low, one.high) for y in (other.low, other.high)]
+        if not any(map(math.isnan, ends)):
+            low, high = min(ends), max(ends)
+    least, most = _share(division)
+    low, high = max(low, least), min(high, most)
+    if one.estimate is None or other.estimate is None or other.estimate == 0:
+        return _Value(None, low, high)
+    ratio = one.estimate / other.estimate
+    slopes = _combined(one.slopes, 1 / other.estimate, other.slopes, -ratio / other.estimate)
+    return _Value(ratio, low, high, slopes)
+
+
+def _is_nullable(divisor: ex.Expression) -> bool:
+    return isinstance(divisor, ex.NullIf) or (
+        isinstance(divisor, ex.Cast) and _is_nullable(divisor.operand)
+    )
+
+
+def _share(division: ex.Arithmetic) -> tuple[float, float]:
+    """Return between what a part of records, over all of them, lies."""
+    part, whole = _scaled(division.left), _scaled(division.right)
+    if part is None or whole is None or whole[1].function != "count" or whole[0] <= 0:
+        return -math.inf, math.inf
+    least, most = _each(part[1])
+    if not _asked(whole[1]) <= _asked(part[1]):
+        return -math.inf, math.inf
+    ends = [_product(part[0] / whole[0], end) for end in (least, most)]
+    return min(ends), max(ends)
+
+
+def _asked(aggregate: ex.Aggregate) -> set[ex.Expression]:
+    """Return what a record must meet to be counted, beside WHERE."""
+    asked = set(parts_of(aggregate.condition))
+    if aggregate.operand is not None and aggregate.function == "count":
+        asked.add(ex.NullTest(aggregate.operand, negated=True))
+    return asked
+
+
+def _each(aggregate: ex.Aggregate) -> tuple[float, float]:
+    """Return what each record adds at least, and at most; 0 if it is not counted."""
+    if aggregate.function == "count":
+        return 0, 1
+    operand = aggregate.operand
+    if aggregate.function == "sum" and isinstance(operand, ex.Case):
+        results = [then for _, then in operand.branches]
+        results += [] if operand.default is None else [operand.default]
+        texts = [result.text for result in results if isinstance(result, ex.Constant)]
+        if len(texts) == len(results):
+            numbers = [0.0, *(_number(text) for text in texts if text is not None)]
+            if all(map(math.isfinite, numbers)):
+                return min(numbers), max(numbers)
+    return -math.inf, math.inf
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:  # PostgreSQL knows more spellings
+        return math.nan
+
+
+def _scaled(expression: ex.Expression) -> tuple[float, ex.Aggregate] | None:
+    """Read an expression as a number times an aggregate."""
+    match expression:
+        case ex.Aggregate():
+            return 1.0, expression
+        case ex.Cast(operand, _) | ex.NullIf(operand, _):
+            return _scaled(operand)
+        case ex.Arithmetic("*", ex.Literal(_, text), operand) | ex.Arithmetic(
+            "*", operand, ex.Literal(_, text)
+        ):
+            inner, factor = _scaled(operand), float(text)
+        case ex.Arithmetic("/", operand, ex.Literal(_, text)) if float(text) != 0:
+            inner, factor = _scaled(operand), 1 / float(text)
+        case _:
+            return None
+    return None if inner is None else (inner[0] * factor, inner[1])
+
+
+def _combined(
+    one: Mapping[ex.Aggregate, float], x: float, other: Mapping[ex.Aggregate, float], y: float
+) -> dict[ex.Aggregate, float]:
+    names = dict.fromkeys((*one, *other))
+    return {name: one.get(name, 0) * x + other.get(name, 0) * y for name in names}
+
+
+def _product(x: float, y: float) -> float:
+    return 0.0 if 0 in (x, y) else x * y  # what is not known is a number
+
+
+def _fails() -> Exception:
+    return refusal(
+        "the query's arithmetic fails on some group",
+        hint="write NULLIF(COUNT(*), 0), or exclude such groups with WHERE",
+        detail="as for a division by zero",
+    )

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import pytest
+
+from kanon_db.counting.answers import NOTHING, Estimated, Group
+from kanon_db.counting.calculated import with_calculated
+from kanon_db.errors import UnsupportedQueryError
+from tests.unit.counting.test_check import query
+
+PART = "COUNT(*) FILTER (WHERE age > 1)"
+
+
+def calculate(expression: str, *estimates: Estimated) -> Estimated:
+    """Calculate from estimates of its aggregates, in their order."""
+    found = query(f"SELECT {expression} FROM t")
+    assert len(found.measures) == len(estimates)
+    (group,) = with_calculated([Group("{}", (), estimates)], found)
+    ((place, _),) = found.shown
+    return group.estimates[place]
+
+
+COUNTED, ALL = Estimated(4.0, 1.0, 2, 7), Estimated(10.0, 2.0, 5, 12)
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        (f"100.0 * {PART} / COUNT(*)", Estimated(40.0, 18.0, 100 * 2 / 12, 100.0)),
+        (f"-{PART} * 1.5 + COUNT(*)", Estimated(4.0, 3.5, -5.5, 9.0)),
+        (f"{PART} - COUNT(*)", Estimated(-6.0, 3.0, -10.0, 2.0)),
+        ("COUNT(age) / 2.0 / COUNT(*)", Estimated(0.2, 0.09, 2 / 24, 0.5)),
+        (f"COUNT(*)::numeric / {PART}", Estimated(0.4, 0.18, 2 / 12, 1.4)),
+        ("SUM(CASE WHEN member THEN 1 ELSE 0 END) * 1.0 / COUNT(*)",
+         Estimated(0.4, 0.18, 2 / 12, 1.0)),
+    ],
+)  # fmt: skip
+def test_bounds_and_errors(expression: str, expected: Estimated) -> None:
+    found = calculate(expression, COUNTED, ALL)
+    for one, other in (
+        (found.estimate, expected.estimate), (found.std_error, expected.std_error),
+        (found.lower_bound, expected.lower_bound), (found.upper_bound, expected.upper_bound),
+    ):  # fmt: skip
+        assert one == pytest.approx(other)
+
+
+def test_the_same_aggregate_twice_is_one() -> None:
+    found = calculate("COUNT(*) * 2 - 1.0 * COUNT(*)", ALL)
+    assert (found.estimate, found.std_error) == (10.0, 2.0)
+
+
+def test_what_has_no_bounds_gives_none() -> None:
+    unknown = Estimated(3.0, 1.0, None, 5.0)
+    assert calculate("2 * SUM(age)", unknown) == Estimated(6.0, 2.0, None, 10.0)
+    assert calculate("1.0 / SUM(age)", unknown).lower_bound is None
+    assert calculate("1.0 / NULLIF(SUM(age), 0)", NOTHING) == NOTHING
+
+
+def test_dividing_by_no_record_at_all() -> None:
+    none = Estimated(0.0, 0.0, 0, 0)
+    assert calculate("1.0 / NULLIF(COUNT(*), 0)", none) == NOTHING
+    assert calculate("1.0 / NULLIF(COUNT(*), 0)::numeric", none) == NOTHING
+    with pytest.raises(UnsupportedQueryError, match="arithmetic fails"):
+        calculate("1.0 / COUNT(*)", none)
+
+
+@pytest.mark.parametrize(
+    ("expression", "what"),
+    [
+        (f"{PART} / COUNT(*)", "cut to a whole number"),
+        ("SUM(age) / COUNT(*)", "cut to a whole number"),
+        ("COUNT(*) % 2", "calculations with aggregates"),
+        ("COUNT(*) + age", "calculations with aggregates"),
+        ("COUNT(*)::int", "calculations with aggregates"),
+    ],
+)
+def test_refused(expression: str, what: str) -> None:
+    with pytest.raises(UnsupportedQueryError, match=what):
+        query(f"SELECT {expression} FROM t")
+
+
+def test_order_by_what_is_calculated() -> None:
+    share = f"100.0 * {PART} / COUNT(*)"
+    found = query(f"SELECT sex, {share} AS s FROM t GROUP BY sex ORDER BY s, COUNT(age)")
+    assert [order.measure for order in found.order] == [3, 2]
+    assert [label.label for _, label in found.shown] == ["s"]
+    assert found.listed == (3,)
