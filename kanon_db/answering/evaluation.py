@@ -131,6 +131,13 @@ def evaluate_counts(
     snapshot = take_snapshot(session, registered.relation, [*columns, sensitive_column], room)
     values = [distinct_values(snapshot, types[column]) for column in columns]
     sensitive = distinct_values(snapshot, types[sensitive_column])
+    pulse = Pulse(heartbeat=session.heartbeat)
+    session.step("drawing the queries")
+    n_values = sorted((len(column.labels) for column in values), reverse=True)
+    n_conditions = max(dimensionality or [len(values)], default=0)
+    # A byte for each value of a condition, twice: the publication's may be others.
+    n_bytes = sum(n_values[: max(n_conditions, 0)]) + len(sensitive.labels)
+    snapshot.hold(2 * queries * n_bytes, f"{queries:,} queries of {n_bytes:,} values")
     chosen = random_queries(
         queries,
         [len(column.labels) for column in values],
@@ -138,13 +145,14 @@ def evaluate_counts(
         np.random.default_rng(secrets.randbits(128) if seed is None else seed),
         dimensionality=dimensionality or range(1, len(values) + 1),
         selectivity=shares,
+        pulse=pulse,
     )
     session.step("counting in the source")
     actual = exact_counts(
         read_codes(snapshot, values),
         read_codes(snapshot, [sensitive])[:, 0],
         chosen,
-        pulse=Pulse(heartbeat=session.heartbeat),
+        pulse=pulse,
     )
     snapshot.drop()
     session.step("estimating from the publication")
@@ -176,14 +184,15 @@ def _estimates(
     codes = _known(read_known_codes(qit, values), values)
     qit.drop()
     sat_buckets, sat_codes, sat_counts = _read_sat(session, tables, sensitive)
+    pulse = Pulse(heartbeat=session.heartbeat)
     return estimated_counts(
         buckets,
         codes,
         sat_buckets,
         _known(sat_codes[:, np.newaxis], [sensitive])[:, 0],
         sat_counts,
-        [_with_unknown(query) for query in queries],
-        pulse=Pulse(heartbeat=session.heartbeat),
+        [_with_unknown(query, pulse) for query in queries],
+        pulse=pulse,
     )
 
 
@@ -193,7 +202,8 @@ def _known(codes: CodeArray, columns: Sequence[DistinctValues]) -> CodeArray:
     return np.where(codes < 0, n_values, codes)
 
 
-def _with_unknown(query: CountQuery) -> CountQuery:
+def _with_unknown(query: CountQuery, pulse: Pulse) -> CountQuery:
+    pulse.beat()
     return CountQuery(
         {a: np.append(codes, False) for a, codes in query.quasi_identifiers.items()},
         np.append(query.sensitive, False),

@@ -172,7 +172,7 @@ def exact_counts(
     per query, where h is the share of records that match it.
     """
     counts = np.zeros(len(queries), dtype=np.int64)
-    for first, qi_tables, sa_table in _words(qi_codes, sa_codes, queries):
+    for first, qi_tables, sa_table in _words(qi_codes, sa_codes, queries, pulse):
         totals = np.zeros(_QUERIES_PER_WORD, dtype=np.int64)
         for start in range(0, sa_codes.size, _RECORDS_PER_BLOCK):
             pulse.beat()
@@ -247,7 +247,7 @@ def estimated_counts(
     n_blocks = -(-int(sizes.sum()) // _RECORDS_PER_BLOCK)
     cuts = np.searchsorted(qit_ends, np.arange(1, n_blocks) * _RECORDS_PER_BLOCK)
     borders = [0, *(cuts + 1).tolist(), n_buckets]
-    for first, qi_tables, sa_table in _words(qi_codes, sat_codes, queries):
+    for first, qi_tables, sa_table in _words(qi_codes, sat_codes, queries, pulse):
         totals = np.zeros(_QUERIES_PER_WORD)
         for low, high in pairwise(borders):
             if low >= high:
@@ -268,7 +268,7 @@ def estimated_counts(
 
 
 def _words(
-    qi_codes: CodeArray, sa_codes: CodeArray, queries: Sequence[CountQuery]
+    qi_codes: CodeArray, sa_codes: CodeArray, queries: Sequence[CountQuery], pulse: Pulse
 ) -> Iterator[tuple[int, list[WordArray | None], WordArray]]:
     """Pack 64 queries at a time: for each attribute and code, the queries it matches."""
     if qi_codes.ndim != 2 or sa_codes.ndim != 1:
@@ -285,6 +285,7 @@ def _words(
         qi_tables: list[WordArray | None] = [None] * len(n_codes)
         sa_table = np.zeros(n_sensitive, dtype=np.uint64)
         for position, query in enumerate(word):
+            pulse.beat()
             bit = np.uint64(1 << position)
             if any(not 0 <= a < len(n_codes) for a in query.quasi_identifiers) or any(
                 mask.size < needed

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import BoolArray
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.errors import InvalidParameterError
 
 
@@ -45,6 +46,7 @@ def random_queries(
     *,
     dimensionality: Sequence[int],
     selectivity: Sequence[float],
+    pulse: Pulse = UNLIMITED,
 ) -> list[CountQuery]:
     """Draw count queries with random attributes and random sets of values.
 
@@ -66,6 +68,8 @@ def random_queries(
         Values of qd, each from 1 to the number of quasi-identifiers; a query draws one of them.
     selectivity : sequence of float
         Values of s, each in (0, 1]; a query draws one of them.
+    pulse : Pulse
+        Beaten for each query; what that raises ends the drawing.
 
     Returns
     -------
@@ -105,6 +109,7 @@ def random_queries(
         raise InvalidParameterError("an expected selectivity must lie in (0, 1]")
     queries = []
     for _ in range(n_queries):
+        pulse.beat()
         qd = int(dimensionality[int(generator.integers(len(dimensionality)))])
         s = float(selectivity[int(generator.integers(len(selectivity)))])
         share = s ** (1 / (qd + 1))

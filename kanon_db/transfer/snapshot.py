@@ -76,7 +76,7 @@ class Snapshot:
         """
         self._held.append(n_bytes)
         self.room.require_memory(
-            sum(self._held), what, "leave out columns with many long values, or shorten them"
+            sum(self._held), what, "take fewer or shorter values, or fewer queries"
         )
 
     def size(self) -> Size:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import psycopg
 import pytest
 
 from kanon_db.metrics.workload import CountQuery, random_queries
@@ -133,3 +134,16 @@ def test_other_publications_are_refused(kanon: Functions | Package) -> None:
 def test_analysts_cannot_evaluate(parties: Parties) -> None:
     assert sqlstate_of(lambda: Functions(parties.analyst).evaluate("people")) == FORBIDDEN
     assert sqlstate_of(lambda: Package(parties.analyst).evaluate("people")) == FORBIDDEN
+
+
+def test_queries_take_no_more_memory_than_there_is(parties: Parties) -> None:
+    """Each has a byte for each value of its conditions: 100 GB for 100,000 of a million values."""
+    statement = "SELECT * FROM kanon.evaluate_counts('people', queries => 100000)"
+    fetch(parties.admin, "INSERT INTO kanon.setting VALUES ('publish_memory', '2 MB')")
+    try:
+        with pytest.raises(psycopg.Error, match="reading needs more room") as raised:
+            fetch(parties.publisher, statement)
+        assert raised.value.diag.sqlstate == "KN002"
+        assert "100,000 queries of 15 values" in str(raised.value.diag.message_detail)
+    finally:
+        fetch(parties.admin, "DELETE FROM kanon.setting WHERE name = 'publish_memory'")

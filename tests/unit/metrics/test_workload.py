@@ -205,6 +205,27 @@ class TestCounts:
             )
         assert caught.value.detail == "2 of 2 buckets differ in size"
 
+    def test_heartbeat_ends_the_drawing(self) -> None:
+        """Drawing sets of very many values, and packing 64 of them, takes seconds."""
+        left = [3]
+
+        def stop_later() -> None:
+            if not left[0]:
+                raise CanceledError
+            left[0] -= 1
+
+        pulse = Pulse(heartbeat=stop_later)
+        with pytest.raises(CanceledError):
+            random_queries(
+                9, [5], 4, np.random.default_rng(0), dimensionality=[1], selectivity=[0.2],
+                pulse=pulse,
+            )  # fmt: skip
+        left[0] = 3
+        query = CountQuery({0: np.array([True, False, True])}, np.array([True, False]), 0.3)
+        qi_codes, sa_codes, _ = make_table(50, [3], 2, 5)
+        with pytest.raises(CanceledError):
+            exact_counts(qi_codes, sa_codes, [query] * 9, pulse=pulse)
+
     def test_heartbeat_ends_the_evaluation(self) -> None:
         qi_codes, sa_codes, buckets = make_table(50, [3], 2, 5)
         query = CountQuery({0: np.array([True, False, True])}, np.array([True, False]), 0.3)
