@@ -138,8 +138,10 @@ PITFALLS: Final[dict[int, Pitfall]] = {
     23: Pitfall(
         "Answers in the middle of a replacement",
         "An estimate waits for the replacement, and then counts tables whose rows it cannot see.",
-        "A `SELECT` of the published tables, in a transaction with one snapshot that began before"
-        " the replacement, cannot notice it ([replacing](operation.md#replacing)).",
+        "What reads the tables of buckets themselves, without kanon_db's functions, gets no rows"
+        " and no error where PostgreSQL took the snapshot before the replacement ended: in a"
+        " transaction with one snapshot, and for `COPY`, `EXECUTE` and functions that are `STABLE`"
+        " ([replacing](operation.md#replacing)).",
     ),
     24: Pitfall(
         "Columns that changed since they were described",
@@ -168,7 +170,8 @@ PITFALLS: Final[dict[int, Pitfall]] = {
         "Locks that anybody may take",
         "A role that can only connect keeps everybody from publishing.",
         "A reader who keeps a publication in use delays its replacement, which is refused after"
-        " a minute ([replacing](operation.md#replacing)).",
+        " a minute ([replacing](operation.md#replacing)). While a reader has a view of it, it can"
+        " be neither replaced nor dropped.",
     ),
     30: Pitfall(
         "Nobody says that releases add up",
