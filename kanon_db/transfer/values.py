@@ -20,7 +20,7 @@ from kanon_db.transfer.snapshot import MOST_BYTES, Snapshot, too_long
 _BATCH_BYTES: Final = 1 << 24
 """Texts that are fetched at once."""
 
-_BYTES_OF_VALUE: Final = 200
+_BYTES_OF_VALUE: Final = 100
 """What Python takes for a value and its count, beside the text; measured, as is the next one."""
 
 _TIMES_TEXT: Final = 1.5
