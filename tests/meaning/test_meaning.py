@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 
 import pytest
@@ -18,9 +17,10 @@ from tests.meaning.tables import (
     ways_of,
 )
 from tests.meaning.verdict import ask
+from tests.profiles import examples
 
-N_RECORDS = 700
-N_QUESTIONS = int(os.environ.get("KANON_QUESTIONS", "60"))
+N_RECORDS = 400
+N_QUESTIONS = examples(40)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -46,4 +46,4 @@ def test_certain_means_certain(parties: Parties, way: str, table: str) -> None:
         outcomes[found.outcome] += 1
         faults += [f"{found.question}: {fault}" for fault in found.faults]
     assert not faults, "\n".join([f"{len(faults)} of {outcomes}", *faults[:20]])
-    assert outcomes["answered"] > N_QUESTIONS / 3, outcomes  # some columns are all suppressed
+    assert outcomes["answered"] > N_QUESTIONS / 6, outcomes  # some columns are all suppressed
