@@ -79,7 +79,8 @@ def _publish(session: Session, request: PublishRequest) -> Published:
     check_name(session, name, kind.suffixes, replace=request.replace)
     readers = check_readers(session, request.readers, schema)
     entity = [] if source.entity is None else [source.entity]
-    columns = [*kind.columns(source, types), *entity]
+    published = kind.columns(source, types)
+    columns = [*published, *entity]
     _warn_of_texts(session, [types[column] for column in columns if column not in entity])
     room = Room.of(session)
     forecast = Forecast(kind, request, source, types, room)
@@ -87,7 +88,7 @@ def _publish(session: Session, request: PublishRequest) -> Published:
         session, source.relation, columns, room, most=forecast.begin(session, columns)
     )
     snapshot.hold(forecast.require(snapshot.size()).memory, "the rows")
-    described = describe_types(session, source.relation, columns)
+    described = describe_types(session, source.relation, published)
     require_unchanged(session, source)
     check_comparable(session, source.relation, [*kind.comparable(source), *entity])
     entities = read_entities(snapshot, source, are_counted=kind.counts_entities)
