@@ -31,7 +31,7 @@ from kanon_db.transfer.columns import (
 _KINDS: Final = ("r", "p", "v", "m", "f")
 """`pg_class.relkind`: tables, partitioned tables, views, materialized views, foreign tables."""
 
-_PATIENCE: Final = "5s"
+_PATIENCE: Final = "2s"
 """For others who describe the source, or are about to publish it."""
 
 _NUMERIC_CATEGORIES: Final = "NDT"

@@ -200,6 +200,11 @@ def selected(session: Session, relation: Relation, columns: Sequence[str]) -> st
     NotFoundError
         When the relation is gone, or one of the columns.
     """
+    return ", ".join(_read(session, relation, columns))
+
+
+def _read(session: Session, relation: Relation, columns: Sequence[str]) -> list[str]:
+    """Write how each column of a source is read."""
     _, oid, _ = find_relation(session, relation.quoted(session))
     types = column_types(session, oid)
     missing = [column for column in columns if column not in types]
@@ -207,9 +212,7 @@ def selected(session: Session, relation: Relation, columns: Sequence[str]) -> st
         raise NotFoundError(
             "the relation has lost columns", detail=f"{relation} has no {', '.join(missing)}"
         )
-    return ", ".join(
-        f"{types[column].read(session)} AS {session.identifier(column)}" for column in columns
-    )
+    return [f"{types[column].read(session)} AS {session.identifier(column)}" for column in columns]
 
 
 def check_comparable(session: Session, relation: Relation, columns: Sequence[str]) -> None:
@@ -220,13 +223,13 @@ def check_comparable(session: Session, relation: Relation, columns: Sequence[str
     SchemaMismatchError
         It names the first such column (of types like json, xml or point).
     """
-    for column in columns:
+    for column, read in zip(columns, _read(session, relation, columns), strict=True):
         name = session.identifier(column)
         try:
             with session.savepoint():
                 session.fetch(
-                    f"EXPLAIN SELECT FROM (SELECT {selected(session, relation, [column])}"
-                    f" FROM {relation.quoted(session)}) AS s GROUP BY s.{name} ORDER BY s.{name}"
+                    f"EXPLAIN SELECT FROM (SELECT {read} FROM {relation.quoted(session)}) AS s"
+                    f" GROUP BY s.{name} ORDER BY s.{name}"
                 )
         except DatabaseError as error:
             if error.sqlstate != UNDEFINED_FUNCTION:

@@ -14,7 +14,7 @@ import kanon_db
 from kanon_db.interfaces.demo import write_fair
 from tests.expected_counts import of_buckets
 
-N_QUERIES = 1000
+N_QUERIES = 400
 QI = ["age", "workclass", "education", "marital-status", "race", "sex", "native-country"]
 
 

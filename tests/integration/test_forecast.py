@@ -203,8 +203,7 @@ def test_attacks_and_evaluations_read_no_more(parties: Parties, kind: str) -> No
             with pytest.raises(psycopg.Error, match="reading needs more room") as raised:
                 fetch(parties.publisher, f"SELECT * FROM kanon.{call}($1)", name)
             assert raised.value.diag.sqlstate == INFEASIBLE
-    for call in calls:
-        assert fetch(parties.publisher, f"SELECT * FROM kanon.{call}($1)", name)
+    assert fetch(parties.publisher, "SELECT * FROM kanon.attack($1)", name)
 
 
 @pytest.mark.parametrize("column", ["story", "tags"])
@@ -217,7 +216,7 @@ def test_a_value_of_megabytes_is_refused(parties: Parties, kind: str, column: st
             parties.publisher,
             f"CREATE TABLE {source} AS SELECT repeat('secret ', 200000) AS story,"
             " jsonb_build_array(repeat('secret ', 200000)) AS tags, 'd' || i % 5 AS sick"
-            " FROM generate_series(1, 600) AS i",
+            " FROM generate_series(1, 60) AS i",
         )
         Functions(parties.publisher).register(source, [column], "sick")
     said = refused(parties, kind, source)
