@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from kanon_db.catalog.entries import Source
-from kanon_db.errors import DatabaseError, SchemaMismatchError
+from kanon_db.errors import DatabaseError
 from kanon_db.session.protocol import Session, fetch_one
-from kanon_db.transfer.columns import Relation, check_comparable, selected
+from kanon_db.transfer.columns import incomparable, selected
 
 _MOST_UNIQUE: Final = 0.1
 """From this share of unique values on, a column is nearly unique.
@@ -119,8 +119,9 @@ def _shares_of_unique(session: Session, source: Source, columns: Sequence[str]) 
     whose = None if source.entity is None else session.identifier(source.entity)
     names = [session.identifier(column) for column in columns]
     # Texts stand for values that cannot be compared, such as those of json.
+    as_texts = set(incomparable(session, source.relation, columns))
     values = [
-        name if _is_comparable(session, source.relation, column) else f"format('%s', {name})"
+        f"format('%s', {name})" if column in as_texts else name
         for column, name in zip(columns, names, strict=True)
     ]
     shares = ", ".join(
@@ -150,14 +151,6 @@ def _shares_of_unique(session: Session, source: Source, columns: Sequence[str]) 
         return {}
     of_columns = zip(columns, found["shares"], strict=True)
     return {column: share for column, share in of_columns if share is not None}
-
-
-def _is_comparable(session: Session, relation: Relation, column: str) -> bool:
-    try:
-        check_comparable(session, relation, [column])
-    except SchemaMismatchError:
-        return False
-    return True
 
 
 def _listed(columns: Sequence[str]) -> str:

@@ -223,6 +223,17 @@ def check_comparable(session: Session, relation: Relation, columns: Sequence[str
     SchemaMismatchError
         It names the first such column (of types like json, xml or point).
     """
+    for column in incomparable(session, relation, columns):
+        raise SchemaMismatchError(
+            "a column's values cannot be compared",
+            detail=f'column "{column}" of {relation}: its type has no equality and order',
+            hint="publish a view that casts it, for example json to jsonb",
+        )
+
+
+def incomparable(session: Session, relation: Relation, columns: Sequence[str]) -> list[str]:
+    """Return the columns whose values cannot be compared or sorted."""
+    found = []
     for column, read in zip(columns, _read(session, relation, columns), strict=True):
         name = session.identifier(column)
         try:
@@ -234,11 +245,8 @@ def check_comparable(session: Session, relation: Relation, columns: Sequence[str
         except DatabaseError as error:
             if error.sqlstate != UNDEFINED_FUNCTION:
                 raise
-            raise SchemaMismatchError(
-                "a column's values cannot be compared",
-                detail=f'column "{column}" of {relation}: its type has no equality and order',
-                hint="publish a view that casts it, for example json to jsonb",
-            ) from None
+            found.append(column)
+    return found
 
 
 def with_numbers(

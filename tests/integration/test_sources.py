@@ -167,7 +167,7 @@ def test_foreign_table(parties: Parties, cluster_dsn: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("n_columns", [1, 31, 32, 40, 200])
+@pytest.mark.parametrize("n_columns", [1, 31, 32, 40, 100])
 def test_many_columns(parties: Parties, n_columns: int, way: str) -> None:
     names = [f"c{i}" for i in range(n_columns)]
     columns = ", ".join(f"i % {2 + i % 5} AS {name}" for i, name in enumerate(names))
