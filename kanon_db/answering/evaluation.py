@@ -24,9 +24,9 @@ from kanon_db.metrics.workload import CountQuery, random_queries
 from kanon_db.publications.buckets.tables import SUFFIXES, BucketTables, tables_of
 from kanon_db.publications.examination import require_whole
 from kanon_db.publications.registry import kind_named
-from kanon_db.publications.room import Room
 from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.transfer.columns import Relation
+from kanon_db.transfer.room import Room
 from kanon_db.transfer.snapshot import take_snapshot
 from kanon_db.transfer.values import (
     DistinctValues,

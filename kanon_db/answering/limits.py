@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Self
 
-from kanon_db.catalog.entries import size_setting
 from kanon_db.counting.refusals import refusal
 from kanon_db.errors import UnsupportedQueryError
 from kanon_db.session.protocol import Session
+from kanon_db.transfer.room import size_setting
 
 MEMORY: Final = "200 MB"
 _ANSWER_BYTES: Final = 4096

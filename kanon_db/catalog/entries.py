@@ -103,18 +103,6 @@ def published_schema(session: Session) -> str:
     return str(row["value"])
 
 
-def size_setting(session: Session, name: str, default: str) -> int:
-    """Return a setting in bytes, which only an administrator can change."""
-    row = fetch_one(
-        session,
-        "SELECT pg_size_bytes(coalesce((SELECT value FROM kanon.setting WHERE name = $1::text),"
-        " $2::text)) AS bytes",
-        name,
-        default,
-    )
-    return int(row["bytes"])
-
-
 def find_source(session: Session, relation: Relation) -> Source:
     """Look up a registered source.
 

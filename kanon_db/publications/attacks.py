@@ -16,8 +16,8 @@ from kanon_db.publications.examination import changed, require_whole
 from kanon_db.publications.kind import Target
 from kanon_db.publications.registry import kind_named
 from kanon_db.publications.results import Attack
-from kanon_db.publications.room import Room
 from kanon_db.session import Session, fetch_one
+from kanon_db.transfer.room import Room
 
 
 def attack(session: Session, name: str) -> list[Attack]:

@@ -10,9 +10,9 @@ from kanon_db.catalog.entries import Source
 from kanon_db.errors import InfeasibleError
 from kanon_db.publications.kind import Kind
 from kanon_db.publications.request import PublishRequest
-from kanon_db.publications.room import Needs, Room
 from kanon_db.session import Session
 from kanon_db.transfer.columns import ColumnType
+from kanon_db.transfer.room import Needs, Room
 from kanon_db.transfer.snapshot import MAX_RECORDS, Size, count_records, expected_size
 
 

@@ -14,10 +14,10 @@ from kanon_db.catalog.entries import Publication, Source
 from kanon_db.publications.entities import Entities
 from kanon_db.publications.request import PublishRequest
 from kanon_db.publications.results import Attack, Check, Examination
-from kanon_db.publications.room import Needs, Room
 from kanon_db.publications.staging import Staging
 from kanon_db.session import Session
 from kanon_db.transfer.columns import ColumnType
+from kanon_db.transfer.room import Needs, Room
 from kanon_db.transfer.snapshot import Size, Snapshot
 
 Request = TypeVar("Request", bound=PublishRequest)

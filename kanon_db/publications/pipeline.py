@@ -25,10 +25,10 @@ from kanon_db.publications.registry import kind_of
 from kanon_db.publications.request import PublishRequest
 from kanon_db.publications.results import Check, Published
 from kanon_db.publications.risks import accepted_risks
-from kanon_db.publications.room import Room
 from kanon_db.publications.staging import Staging
 from kanon_db.session import Session, undone
 from kanon_db.transfer.columns import ColumnType, check_comparable
+from kanon_db.transfer.room import Room
 from kanon_db.transfer.snapshot import take_snapshot
 from kanon_db.transfer.source_types import describe_types
 

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kanon_db.errors import (
     DatabaseError,
@@ -17,9 +17,7 @@ from kanon_db.errors import (
 from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.session.server_errors import INSUFFICIENT_PRIVILEGE, withheld
 from kanon_db.transfer.columns import Relation, selected
-
-if TYPE_CHECKING:
-    from kanon_db.publications.room import Room
+from kanon_db.transfer.room import Room
 
 MAX_RECORDS = 50_000_000
 """Whole columns go into numpy arrays, whose positions are numbers of 4 bytes."""

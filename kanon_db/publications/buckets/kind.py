@@ -29,10 +29,10 @@ from kanon_db.publications.buckets.writing import number_buckets, write_qit, wri
 from kanon_db.publications.exposure import share_unbounded
 from kanon_db.publications.kind import Found, Job, Kind, Target, Written
 from kanon_db.publications.results import Attack, Examination
-from kanon_db.publications.room import Needs
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session
 from kanon_db.transfer.columns import ColumnType
+from kanon_db.transfer.room import Needs
 from kanon_db.transfer.snapshot import Size
 from kanon_db.transfer.values import DistinctValues, distinct_values, read_codes
 

@@ -21,13 +21,13 @@ from kanon_db.publications.generalized.examine import examine_generalized, measu
 from kanon_db.publications.generalized.request import GeneralizedRequest
 from kanon_db.publications.kind import Found, Job, Written, run_method
 from kanon_db.publications.results import Check
-from kanon_db.publications.room import Needs
 from kanon_db.publications.rows.attack import Bounds
 from kanon_db.publications.rows.entities import CountedRows, counted_layout, counted_parameters
 from kanon_db.publications.rows.needs import bytes_of_cells, bytes_of_texts
 from kanon_db.publications.rows.recoding import RecodedRows, loss_metrics
 from kanon_db.publications.rows.view import CellTable, RowKind
 from kanon_db.transfer.columns import ColumnType
+from kanon_db.transfer.room import Needs
 from kanon_db.transfer.snapshot import Size
 from kanon_db.transfer.values import DistinctValues, distinct_values, read_codes
 

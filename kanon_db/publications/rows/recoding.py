@@ -12,7 +12,6 @@ from kanon_db.algorithms.recoding import Microdata, Ranges, Sets
 from kanon_db.catalog.entries import Source
 from kanon_db.counting.layout import RowView
 from kanon_db.publications.kind import Job, Written
-from kanon_db.publications.room import Needs
 from kanon_db.publications.rows.cells import GeneralizedColumn, read_microdata, write_cells
 from kanon_db.publications.rows.view import (
     CellTable,
@@ -26,6 +25,7 @@ from kanon_db.session import fetch_one
 from kanon_db.session.settings import roomy
 from kanon_db.transfer.columns import int4_bytes, with_numbers
 from kanon_db.transfer.labels import fixed_labels
+from kanon_db.transfer.room import Needs
 
 
 @dataclass(frozen=True, eq=False)

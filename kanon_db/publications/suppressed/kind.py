@@ -14,7 +14,6 @@ from kanon_db.catalog.entries import Source
 from kanon_db.counting.layout import RowView
 from kanon_db.metrics.suppression import usefulness_loss
 from kanon_db.publications.kind import Found, Job, Written, run_method
-from kanon_db.publications.room import Needs
 from kanon_db.publications.rows.entities import CountedRows, counted_layout, counted_parameters
 from kanon_db.publications.rows.needs import bytes_of_texts
 from kanon_db.publications.rows.view import (
@@ -32,6 +31,7 @@ from kanon_db.publications.suppressed.patterns import allowed_patterns
 from kanon_db.publications.suppressed.request import SuppressedRequest
 from kanon_db.session import Session
 from kanon_db.transfer.columns import ColumnType, int4_bytes, with_numbers
+from kanon_db.transfer.room import Needs
 from kanon_db.transfer.snapshot import Size
 from kanon_db.transfer.values import DistinctValues, distinct_values, read_codes, read_numbers
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Self
 
-from kanon_db.catalog.entries import size_setting
 from kanon_db.errors import InfeasibleError
-from kanon_db.session import Session
+from kanon_db.session import Session, fetch_one
 
 MEMORY: Final = "4 GB"
 DISK: Final = "100 GB"
@@ -108,3 +107,15 @@ def as_text(n_bytes: float) -> str:
     if n_bytes < 2**30:
         return f"{n_bytes / 2**20:,.0f} MB"
     return f"{n_bytes / 2**30:,.1f}".removesuffix(".0") + " GB"
+
+
+def size_setting(session: Session, name: str, default: str) -> int:
+    """Return a setting in bytes, which only an administrator can change."""
+    row = fetch_one(
+        session,
+        "SELECT pg_size_bytes(coalesce((SELECT value FROM kanon.setting WHERE name = $1::text),"
+        " $2::text)) AS bytes",
+        name,
+        default,
+    )
+    return int(row["bytes"])
