@@ -109,6 +109,22 @@ END
 $function$;
 COMMENT ON FUNCTION kanon.owner_create_view IS 'creates the view of a publication';
 
+CREATE OR REPLACE FUNCTION kanon.require_visible(has_rows boolean) RETURNS boolean
+LANGUAGE plpgsql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    IF NOT has_rows THEN
+        RAISE EXCEPTION USING ERRCODE = '40001',
+            MESSAGE = 'the publication took the place of another after this transaction began to read',
+            HINT = 'repeat what failed, in a new transaction';
+    END IF;
+    RETURN true;
+END
+$function$;
+COMMENT ON FUNCTION kanon.require_visible IS
+    'true, or a serialization failure where a snapshot is older than the rows of a publication';
+
 CREATE OR REPLACE FUNCTION kanon.weighted_join(layout jsonb, qit text, sat text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE
 SET search_path = pg_catalog, pg_temp
@@ -121,8 +137,10 @@ DECLARE
         ELSE format('(ARRAY[%s])[width_bucket(s.%I, ARRAY[%s])]', array_to_string(_sizes, ', '),
                     layout ->> 'bucket_id', array_to_string(_firsts, ', ')) END;
 BEGIN
+    -- The condition has no column, so the server checks it once, before it reads a row.
     RETURN format(
-        'SELECT %s, s.%I, s.%I::float8 / %s AS %I FROM %s AS q JOIN %s AS s ON s.%I = q.%I',
+        'SELECT %s, s.%I, s.%I::float8 / %s AS %I FROM %s AS q JOIN %s AS s ON s.%I = q.%I'
+        ' WHERE kanon.require_visible(EXISTS (SELECT FROM %7$s))',
         (SELECT string_agg(format('q.%I', name), ', ' ORDER BY position)
          FROM jsonb_array_elements_text(layout -> 'quasi_identifiers')
               WITH ORDINALITY AS c (name, position)),

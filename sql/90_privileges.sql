@@ -22,6 +22,8 @@ GRANT EXECUTE ON FUNCTION
     kanon.mark(bigint), kanon.reached(oid)
 TO kanon_owner, kanon_publisher, kanon_analyst;
 GRANT EXECUTE ON FUNCTION kanon.fingerprint(oid) TO kanon_owner, kanon_publisher;
+-- The views of buckets call it with the rights of readers, who may be members of no role of ours.
+GRANT EXECUTE ON FUNCTION kanon.require_visible(boolean) TO PUBLIC;
 GRANT EXECUTE ON FUNCTION
     kanon.owner_analyze(oid, jsonb), kanon.owner_close_type(regclass),
     kanon.owner_create_table(oid, jsonb),

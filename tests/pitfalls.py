@@ -138,10 +138,11 @@ PITFALLS: Final[dict[int, Pitfall]] = {
     23: Pitfall(
         "Answers in the middle of a replacement",
         "An estimate waits for the replacement, and then counts tables whose rows it cannot see.",
-        "What reads the tables of buckets themselves, without kanon_db's functions, gets no rows"
+        "What reads QIT, SAT or the bitmaps by their own names gets no rows"
         " and no error where PostgreSQL took the snapshot before the replacement ended: in a"
         " transaction with one snapshot, and for `COPY`, `EXECUTE` and functions that are `STABLE`"
-        " ([replacing](operation.md#replacing)).",
+        " ([replacing](operation.md#replacing)). The view of a publication fails there, as the"
+        " functions do.",
     ),
     24: Pitfall(
         "Columns that changed since they were described",

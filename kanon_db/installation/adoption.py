@@ -47,6 +47,16 @@ SELECT count(*) AS n FROM unnest($1::text[]::oid[]) AS r (oid) WHERE
                AND NOT (kanon.is_safe_type(a.atttypid) AND kanon.is_safe_collation(a.attcollation)))
 """
 
+_UNGUARDED: Final = """
+SELECT p.name, p.layout::text AS layout
+FROM kanon.publication AS p CROSS JOIN kanon.owned(p) AS o
+WHERE o.kind = 'v' AND NOT EXISTS (
+    SELECT FROM pg_rewrite AS r JOIN pg_depend AS d ON d.objid = r.oid
+    WHERE r.ev_class = o.relation AND d.refobjid = 'kanon.require_visible'::regproc)
+"""
+
+_GUARD: Final = " WHERE kanon.require_visible("
+
 _KINDS: Final = {"r": "TABLE", "v": "VIEW", "m": "MATERIALIZED VIEW"}
 
 
@@ -86,6 +96,14 @@ def adopt_publications(session: PsycopgSession, schema: str) -> list[str]:
     return done
 
 
+def guard_views(session: PsycopgSession, schema: str) -> None:
+    """Make views of earlier versions fail, rather than look empty, in an older snapshot."""
+    for found in session.fetch(_UNGUARDED):
+        tables = BucketTables.of(session, schema, found["name"], json.loads(found["layout"]))
+        definition = _weighted_join(session, found["layout"], tables)
+        session.fetch(f"CREATE OR REPLACE VIEW {tables.view} AS {definition}")
+
+
 class _ChangedError(Exception):
     """The relations are not as kanon_db publishes them."""
 
@@ -104,7 +122,7 @@ def _adopt(session: PsycopgSession, schema: str, found: Any, names: Sequence[str
     if fetch_one(session, _ATTACHED, found["oids"])["n"]:
         raise _ChangedError
     if found["kinds"][0] != "r":
-        _check_view(session, names[0], _definition(session, schema, found))
+        _check_view(session, names[0], _definitions(session, schema, found))
     if found["publisher"] is None:  # see kanon_db.installation.restored
         return
     closed = kind_named(found["kind"]).load().closed
@@ -114,34 +132,41 @@ def _adopt(session: PsycopgSession, schema: str, found: Any, names: Sequence[str
         session.fetch(f"GRANT SELECT ON {name} TO {publisher}{option}")
 
 
-def _check_view(session: PsycopgSession, view: str, definition: str) -> None:
+def _check_view(session: PsycopgSession, view: str, definitions: Sequence[str]) -> None:
     expected = session.identifier("pg_temp", f"kanon_view_{secrets.token_hex(8)}")
-    session.fetch(f"CREATE TEMPORARY VIEW {expected} AS {definition}")
-    same = fetch_one(
-        session,
-        "SELECT pg_get_viewdef(to_regclass($1::text)) = pg_get_viewdef(to_regclass($2::text))"
-        " AS value",
-        view,
-        expected,
-    )
-    session.fetch(f"DROP VIEW {expected}")
-    if not same["value"]:
-        raise _ChangedError
+    for definition in definitions:
+        session.fetch(f"CREATE TEMPORARY VIEW {expected} AS {definition}")
+        same = fetch_one(
+            session,
+            "SELECT pg_get_viewdef(to_regclass($1::text)) = pg_get_viewdef(to_regclass($2::text))"
+            " AS value",
+            view,
+            expected,
+        )
+        session.fetch(f"DROP VIEW {expected}")
+        if same["value"]:
+            return
+    raise _ChangedError
 
 
-def _definition(session: PsycopgSession, schema: str, found: Any) -> str:
-    """Return the query that the publication's view must be."""
+def _definitions(session: PsycopgSession, schema: str, found: Any) -> list[str]:
+    """Return the queries that the view may be: of this version, and of earlier ones."""
     layout = json.loads(found["layout"])
     if kind_named(found["kind"]).shape == "buckets":
         tables = BucketTables.of(session, schema, found["name"], layout)
-        row = fetch_one(
-            session,
-            "SELECT kanon.weighted_join($1::text::jsonb, $2::text, $3::text) AS value",
-            found["layout"],
-            tables.qit,
-            tables.sat,
-        )
-        return str(row["value"])
+        definition = _weighted_join(session, found["layout"], tables)
+        return [definition, definition.partition(_GUARD)[0]]
     view = RowView.of(session, schema, found["name"], layout)
     columns = ", ".join(session.identifier(column) for column in view.columns)
-    return f"SELECT {columns} FROM {view.rows}"
+    return [f"SELECT {columns} FROM {view.rows}"]
+
+
+def _weighted_join(session: PsycopgSession, layout: str, tables: BucketTables) -> str:
+    row = fetch_one(
+        session,
+        "SELECT kanon.weighted_join($1::text::jsonb, $2::text, $3::text) AS value",
+        layout,
+        tables.qit,
+        tables.sat,
+    )
+    return str(row["value"])

@@ -17,6 +17,7 @@ SELECT v.relkind::text IS NOT DISTINCT FROM $3::text AND (
         WHERE r.ev_class = v.oid AND (
             d.refclassid <> 'pg_class'::regclass OR d.refobjid <> v.oid
             AND d.refobjid NOT IN (SELECT to_regclass(name) FROM unnest($2::text[]) AS name))
+            AND d.refobjid <> 'kanon.require_visible'::regproc
        ) AS others
 FROM (SELECT) AS one LEFT JOIN pg_class AS v ON v.oid = to_regclass($1::text)
 """

@@ -125,14 +125,10 @@ def test_who_waits_for_a_replacement_does_not_count_empty_tables(
         answers.extend([refused] if refused else [])
 
     reader = threading.Thread(target=read)
-    waiting = "SELECT wait_event_type FROM pg_stat_activity WHERE pid = $1::int4"
     with parties.publisher.transaction():
         replacing()
         reader.start()
-        while reader.is_alive() and value(
-            parties.admin, waiting, parties.analyst.info.backend_pid
-        ) != "Lock":  # fmt: skip
-            time.sleep(0.005)
+        _wait_for_lock(parties, reader)
     reader.join()
     assert answers in ([(BEFORE, BEFORE)], [(AFTER, AFTER)], [True], ["40001"])
     again = READ[function](parties.analyst)
@@ -152,3 +148,65 @@ def test_a_snapshot_from_before_a_replacement_is_refused(
         replacing()
         assert sqlstate_of(lambda: READ[function](parties.analyst)) == "40001"
     assert READ[function](parties.analyst) in ((AFTER, AFTER), True)
+
+
+VIEW = "SELECT sum(weight)::int FROM published.p"
+
+
+@pytest.mark.pitfall(23)
+@pytest.mark.parametrize("replacing", ["publish_buckets"], indirect=True)
+@pytest.mark.parametrize("statement", [VIEW, f"COPY ({VIEW}) TO STDOUT"])
+def test_the_view_of_buckets_never_looks_empty(
+    parties: Parties, replacing: Callable[[], None], statement: str
+) -> None:
+    """Without functions of kanon_db: rows that a snapshot cannot show are an error."""
+    with parties.analyst.transaction(force_rollback=True):
+        fetch(parties.analyst, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        fetch(parties.analyst, "SELECT 1")
+        replacing()
+        with pytest.raises(psycopg.errors.SerializationFailure):
+            _read(parties.analyst, statement)
+    assert value(parties.analyst, VIEW) == AFTER
+
+
+@pytest.mark.pitfall(23)
+@pytest.mark.parametrize("replacing", ["publish_buckets"], indirect=True)
+def test_a_prepared_statement_never_finds_the_view_empty(
+    parties: Parties, replacing: Callable[[], None]
+) -> None:
+    """EXECUTE takes its snapshot, then waits for the lock that the replacement holds."""
+    parties.analyst.execute(f"PREPARE ask AS {VIEW}")
+    answers: list[object] = []
+    reader = threading.Thread(
+        target=lambda: answers.append(_first_or_state(parties.analyst, "EXECUTE ask"))
+    )
+    with parties.publisher.transaction():
+        replacing()
+        reader.start()
+        _wait_for_lock(parties, reader)
+    reader.join()
+    assert answers in ([BEFORE], [AFTER], ["40001"])
+    assert _first_or_state(parties.analyst, "EXECUTE ask") == AFTER
+    parties.analyst.execute("DEALLOCATE ask")
+
+
+def _read(connection: Connection, statement: str) -> None:
+    with connection.cursor() as cursor:
+        if statement.startswith("COPY"):
+            with cursor.copy(statement) as copy:
+                assert list(copy)
+        else:
+            cursor.execute(statement)
+
+
+def _wait_for_lock(parties: Parties, reader: threading.Thread) -> None:
+    """Return when the analyst waits for a lock, or is done."""
+    waiting = "SELECT wait_event_type FROM pg_stat_activity WHERE pid = $1::int4"
+    pid = parties.analyst.info.backend_pid
+    while reader.is_alive() and value(parties.admin, waiting, pid) != "Lock":
+        time.sleep(0.005)
+
+
+def _first_or_state(connection: Connection, statement: str) -> object:
+    answers: list[object] = []
+    return sqlstate_of(lambda: answers.append(value(connection, statement))) or answers[0]

@@ -168,6 +168,11 @@ def test_upgrade_of_a_dump(dsn: str, admin: Connection, installed_dsn: str, stat
         assert kanon.attack(name)
         estimate, _, lower, upper = kanon.estimate(f"SELECT COUNT(*) FROM {name} WHERE sex = 'f'")
         assert lower <= estimate <= upper
+    # What would look empty in a snapshot from before it took another's place fails there.
+    for name in ("before_a", "before_b", "before_l"):
+        definition = value(admin, f"SELECT pg_get_viewdef('published.{name}'::regclass)")
+        assert "kanon.require_visible(" in definition
+        assert value(admin, f"SELECT sum(weight)::int FROM published.{name}") == 60
     kanon.publish("public.people", "before_b", privacy='{"l": 2}', replace=True)
     kanon.freeform("public.people", "before_f", k=3, replace=True)
     kanon.generalize("public.people", "before_g", k=3, replace=True)
