@@ -12,11 +12,10 @@ from kanon_db.answering.published_types import CATEGORIES, PublishedTypes, plain
 from kanon_db.catalog.entries import Publication, find_publication, published_schema
 from kanon_db.catalog.owners import require_harmless
 from kanon_db.counting.checking import LookupTable, Query, check, check_relations, join
-from kanon_db.counting.expressions import Constant, attributes
+from kanon_db.counting.expressions import Constant, attributes, columns
 from kanon_db.counting.layout import BucketLayout, BucketTables, CellLayout, Lookup, RowView
 from kanon_db.counting.reading import QueryText, RelationText, parse_query
 from kanon_db.counting.refusals import refusal
-from kanon_db.counting.writing.sql import MOST_MATCHED, TEXT_TOO_LONG
 from kanon_db.errors import DatabaseError, NotFoundError, PermissionDeniedError
 from kanon_db.publications.examination import require_whole
 from kanon_db.publications.registry import kind_named
@@ -29,6 +28,7 @@ from kanon_db.session.server_errors import (
 )
 from kanon_db.session.settings import frugal
 from kanon_db.transfer.columns import ColumnType, Relation, column_types
+from kanon_db.transfer.snapshot import MOST_BYTES
 
 _LOOKUP = """
 SELECT c.oid::text AS oid, c.relkind::text AS kind
@@ -75,11 +75,6 @@ class OpenQuery:
         try:
             yield
         except DatabaseError as error:
-            if error.sqlstate == TEXT_TOO_LONG:
-                raise refusal(
-                    f"LIKE compares no texts of more than {MOST_MATCHED:,} bytes",
-                    hint="ask about another column, or publish a view that shortens the texts",
-                ) from None
             if error.sqlstate.startswith(DATA_EXCEPTION_CLASS):
                 raise refusal(
                     "the query's arithmetic fails on some value",
@@ -120,8 +115,9 @@ def open_query(session: Session, query: str) -> OpenQuery:
     _require_readable_constants(opened)
     with frugal(session, limits.working):
         _require_kept_cells(opened)
-        for lookup in joined.lookups:
+        for number, lookup in enumerate(joined.lookups):
             _require_unique(opened, lookup)
+            _require_short(opened, number, lookup)
     return opened
 
 
@@ -260,6 +256,27 @@ def _require_unique(query: OpenQuery, lookup: Lookup) -> None:
             hint="join a table that has each value once",
             detail=f'column "{lookup.key.name}"',
         )
+
+
+def _require_short(query: OpenQuery, number: int, lookup: Lookup) -> None:
+    """Refuse texts of a lookup table that are longer than published ones can be."""
+    named = {column for part in query.query.evaluated for column in columns(part)} | {lookup.key}
+    texts = sorted(
+        column.name
+        for column in named
+        if column.lookup == number and column.type.category in ("text", "char")
+    )
+    if not texts:
+        return
+    lengths = ", ".join(f"max(octet_length(l.{query.session.identifier(t)}))" for t in texts)
+    (row,) = query.fetch(f"SELECT ARRAY[{lengths}]::int4[] AS longest FROM {lookup.relation} AS l")
+    for name, longest in zip(texts, row["longest"], strict=True):
+        if longest is not None and longest > MOST_BYTES:
+            raise refusal(
+                f"a lookup table has a text of more than {MOST_BYTES:,} bytes",
+                hint="join a table with shorter texts",
+                detail=f'column "{name}"',
+            )
 
 
 def _require_readable_constants(opened: OpenQuery) -> None:

@@ -226,6 +226,7 @@ def estimated_counts(
     ):
         raise InvalidParameterError("QIT and SAT need one bucket for each of their rows")
     n_buckets = 1 + max(int(qit_buckets.max(initial=-1)), int(sat_buckets.max(initial=-1)))
+    pulse.beat()
     sizes = np.bincount(qit_buckets, minlength=n_buckets)
     occurrences = np.zeros(n_buckets, dtype=np.int64)
     np.add.at(occurrences, sat_buckets, sat_counts)
@@ -236,7 +237,9 @@ def estimated_counts(
         )
     # Rows of a bucket follow each other; ends[g] is where those of the next bucket begin.
     by_bucket = np.argsort(qit_buckets, kind="stable")
+    pulse.beat()
     qi_codes = qi_codes[by_bucket]
+    pulse.beat()
     qit_ends = np.cumsum(sizes)
     sat_order = np.argsort(sat_buckets, kind="stable")
     sat_codes = sat_codes[sat_order]

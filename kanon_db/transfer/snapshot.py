@@ -22,8 +22,12 @@ from kanon_db.transfer.room import Room
 MAX_RECORDS = 50_000_000
 """Whole columns go into numpy arrays, whose positions are numbers of 4 bytes."""
 
-MOST_BYTES: Final = 1 << 20
-"""The most bytes of a value's text: the server hears no cancel while it unpacks or compares one."""
+MOST_BYTES: Final = 50_000
+"""The most bytes of a value's text.
+
+The server hears no cancel while it unpacks and compares values for one row, which a query may do
+10,000 times.
+"""
 
 _MOST_ROWS_UNSEEN: Final = 256
 """Rows of a copy between two looks at its size, at most; a look takes as long as 30 rows."""
@@ -170,7 +174,7 @@ def take_snapshot(
         raise room.no_disk(
             f"the copy of {source}", "read fewer rows or columns, through a view"
         ) from None
-    n_records = int(fetch_one(session, f"SELECT count(*) AS n FROM {table}")["n"])
+    n_records = _count_short(session, source, table)
     if n_records > most:
         raise InfeasibleError(
             "the source has too many rows",
@@ -179,28 +183,25 @@ def take_snapshot(
         )
     if n_records == 0:
         raise InfeasibleError("the source has no rows", detail=f"relation {source}")
-    _require_short_texts(session, source, table)
     return Snapshot(session, table, record, n_records, room)
 
 
-def _require_short_texts(session: Session, source: Relation, table: str) -> None:
-    """Refuse texts that are too long, from the lengths that the server keeps beside them."""
+def _count_short(session: Session, source: Relation, table: str) -> int:
+    """Count the rows, and refuse texts that are too long: the server keeps lengths beside them."""
     columns = session.fetch(
-        "SELECT a.attname::text AS name FROM pg_class AS c"
-        " JOIN pg_attribute AS a ON a.attrelid = c.oid"
-        " WHERE c.oid = to_regclass($1::text) AND a.attnum > 0 AND a.atttypid = ANY"
-        " ('{text,varchar,bpchar}'::regtype[])"
-        # Even compressed, such a text does not fit into a row.
-        " AND c.reltoastrelid <> 0 AND pg_relation_size(c.reltoastrelid) > 0",
+        "SELECT attname::text AS name FROM pg_attribute WHERE attrelid = to_regclass($1::text)"
+        " AND attnum > 0 AND atttypid = ANY ('{text,varchar,bpchar}'::regtype[])",
         table,
     )
     lengths = [f"max(octet_length({session.identifier(row['name'])}))" for row in columns]
-    if not columns:
-        return
-    found = fetch_one(session, f"SELECT ARRAY[{', '.join(lengths)}] AS longest FROM {table}")
+    found = fetch_one(
+        session,
+        f"SELECT count(*) AS n, ARRAY[{', '.join(lengths)}]::int4[] AS longest FROM {table}",
+    )
     for row, longest in zip(columns, found["longest"], strict=True):
         if longest is not None and longest > MOST_BYTES:
             raise too_long(row["name"], source)
+    return int(found["n"])
 
 
 def too_long(column: str, source: object) -> InfeasibleError:

@@ -8,22 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from kanon_db.counting import expressions as ex
 
 Spelling = Callable[[ex.Column], str]
 """Names a column as a statement does, with the alias of its relation."""
-
-MOST_MATCHED: Final = 50_000
-"""The most bytes of a text that LIKE compares.
-
-PostgreSQL hears no cancel within one LIKE, which takes about a nanosecond for each byte of the text
-times each character of the pattern. `MAX_PATTERNS` of the reading limits the other factor.
-"""
-
-TEXT_TOO_LONG: Final = "22011"
-"""SQLSTATE of what stands for a longer text: nothing else in our statements raises it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,23 +107,6 @@ def write(expression: ex.Expression, spell: Spelling, constants: Constants) -> s
     def inner(part: ex.Expression) -> str:
         return write(part, spell, constants)
 
-    def case(
-        branches: Sequence[tuple[ex.Expression, ex.Expression]],
-        default: ex.Expression | None,
-        result: Callable[[ex.Expression], str],
-    ) -> str:
-        written = " ".join(f"WHEN {inner(when)} THEN {result(then)}" for when, then in branches)
-        otherwise = "" if default is None else f" ELSE {result(default)}"
-        return f"CASE {written}{otherwise} END"
-
-    def matched(text: ex.Expression) -> str:
-        match text:
-            case ex.Column():
-                return _not_too_long(spell(text), text.type)
-            case ex.Case(branches, default):
-                return case(branches, default, matched)
-        return inner(text)
-
     match expression:
         case ex.Column():
             return spell(expression)
@@ -153,7 +125,9 @@ def write(expression: ex.Expression, spell: Spelling, constants: Constants) -> s
         case ex.DatePart(function, field, operand):
             return f"{function}('{field}', {inner(operand)})"
         case ex.Case(branches, default):
-            return case(branches, default, inner)
+            written = " ".join(f"WHEN {inner(when)} THEN {inner(then)}" for when, then in branches)
+            otherwise = "" if default is None else f" ELSE {inner(default)}"
+            return f"CASE {written}{otherwise} END"
         case ex.Age(later, earlier):
             return f"age({inner(later)}, {inner(earlier)})"
         case ex.Cast(operand, to):
@@ -175,8 +149,7 @@ def write(expression: ex.Expression, spell: Spelling, constants: Constants) -> s
         case ex.Pattern(operand, pattern, escape, is_case_sensitive, negated):
             like = "LIKE" if is_case_sensitive else "ILIKE"
             ending = "" if escape is None else f" ESCAPE {inner(escape)}"
-            text = inner(operand) if constants.are_shown else matched(operand)
-            return f"({text} {_not(negated)}{like} {inner(pattern)}{ending})"
+            return f"({inner(operand)} {_not(negated)}{like} {inner(pattern)}{ending})"
         case ex.Comparison(operator, left, right):
             return f"({inner(left)} {_operator(operator, left, right)} {inner(right)})"
         case ex.Range():
@@ -195,12 +168,6 @@ def write(expression: ex.Expression, spell: Spelling, constants: Constants) -> s
                 return inner(ex.spelled_out(expression))
             return f"({inner(operand)} {_not(negated)}IN ({', '.join(map(inner, items))}))"
     raise TypeError(f"{type(expression).__name__} is not checked")
-
-
-def _not_too_long(value: str, type_: ex.Type) -> str:
-    """Write a text so that reading one that is longer than LIKE may compare is an error."""
-    error = f"substr({value}::text, 1, -1)::{type_.name}"
-    return f"CASE WHEN octet_length({value}) > {MOST_MATCHED} THEN {error} ELSE {value} END"
 
 
 def _not(negated: bool) -> str:
