@@ -10,21 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from kanon_db.answering.estimator import Estimator
 from kanon_db.catalog.entries import Publication
 from kanon_db.counting.expressions import Category, Column, Type
-from kanon_db.counting.layout import Cell, CellKind
+from kanon_db.counting.layout import Cell, CellKind, Shares
+from kanon_db.counting.types import CATEGORIES, DISCRETE_RANGES, type_in_range
 from kanon_db.errors import NotFoundError
 from kanon_db.session.protocol import Session
 from kanon_db.transfer.columns import ColumnType
-
-CATEGORIES: Final[dict[str, Category]] = {
-    **dict.fromkeys(("smallint", "integer", "bigint"), "integer"),
-    "numeric": "numeric",
-    **dict.fromkeys(("real", "double precision"), "float"),
-    **dict.fromkeys(("text", "character varying", "bpchar"), "text"),
-    "boolean": "boolean",
-    **dict.fromkeys(("date", "timestamp without time zone", "timestamp with time zone"), "moment"),
-}
 
 _OTHERS: Final = {
     "uuid": True, "inet": True, "cidr": True, "macaddr": True, "bytea": True, "bit": True,
@@ -33,17 +26,6 @@ _OTHERS: Final = {
 }  # fmt: skip
 """More types of sets' elements: whether reading a text as one depends on nothing else."""
 
-_RANGES: Final = {
-    "int4range": ("integer", "smallint"),
-    "int8range": ("bigint", "integer"),
-    "numrange": ("numeric", "bigint", "real", "double precision"),
-    "daterange": ("date",),
-    "tsrange": ("timestamp without time zone",),
-    "tstzrange": ("timestamp with time zone",),
-}
-"""The types of values whose cells are such ranges; the first one if nothing is described."""
-
-_DISCRETE: Final = ("int4range", "int8range", "daterange")
 _SET: Final = "text[]"
 _LONGEST: Final = 10_485_760  # characters in char(n), PostgreSQL's limit
 
@@ -56,10 +38,13 @@ class PublishedTypes:
     ----------
     session : Session
     publication : Publication
+    estimator : {"published", "paper"}
+        Whether values of a cell are as likely as the publication implies, or all the same.
     """
 
     session: Session
     publication: Publication
+    estimator: Estimator = "published"
 
     def column(self, published: ColumnType) -> Column:
         """Return a column whose values are published as they are, or as their texts."""
@@ -91,15 +76,17 @@ class PublishedTypes:
         described = self._described(column.name)
         if kind == "set" and published.type_name == _SET:
             type_, element = self._element(described)
-            return Cell(replace(column, type=type_), kind, element, is_discrete=False, mark=mark)
-        if kind == "range" and published.type_name in _RANGES:
-            allowed = _RANGES[published.type_name]
-            name = described.get("type")
-            name = name if name in allowed else allowed[0]
-            category = CATEGORIES[name]
-            type_ = Type(name, category, has_constant_input=category != "moment")
-            is_discrete = published.type_name in _DISCRETE
-            return Cell(replace(column, type=type_), kind, is_discrete=is_discrete, mark=mark)
+            return Cell(
+                replace(column, type=type_), kind, element, is_discrete=False, mark=mark,
+                shares=self._shares(column.name),
+            )  # fmt: skip
+        inside = type_in_range(published.type_name, described.get("type"))
+        if kind == "range" and inside is not None:
+            return Cell(
+                replace(column, type=inside), kind, mark=mark,
+                is_discrete=published.type_name in DISCRETE_RANGES,
+                shares=self._shares(column.name),
+            )  # fmt: skip
         raise NotFoundError(
             "the cells of a published column cannot be read",
             detail=f'column "{column.name}" of {self.publication.name}, type {published.type_name}',
@@ -136,6 +123,13 @@ class PublishedTypes:
             "SELECT 1 WHERE kanon.is_safe_collation(to_regcollation($1::text))", quoted
         )
         return f" COLLATE {quoted}" if rows else ""
+
+    def _shares(self, name: str) -> Shares | None:
+        if self.estimator == "paper":
+            return None
+        shares = self.publication.layout.get("shares")
+        found = shares.get(name) if isinstance(shares, dict) else None
+        return found if found in ("of_each", "of_parts") else None
 
     def _described(self, name: str) -> Mapping[str, Any]:
         types = self.publication.layout.get("types")

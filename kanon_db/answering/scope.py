@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kanon_db.answering.estimator import chosen_estimator
 from kanon_db.answering.limits import Limits
-from kanon_db.answering.published_types import CATEGORIES, PublishedTypes, plain_column
+from kanon_db.answering.published_types import PublishedTypes, plain_column
 from kanon_db.catalog.entries import Publication, find_publication, published_schema
 from kanon_db.catalog.owners import require_harmless
 from kanon_db.counting.checking import LookupTable, Query, check, check_relations, join
@@ -16,6 +17,7 @@ from kanon_db.counting.expressions import Constant, attributes, columns
 from kanon_db.counting.layout import BucketLayout, BucketTables, CellLayout, Lookup, RowView
 from kanon_db.counting.reading import QueryText, RelationText, parse_query
 from kanon_db.counting.refusals import refusal
+from kanon_db.counting.types import CATEGORIES
 from kanon_db.errors import DatabaseError, NotFoundError, PermissionDeniedError
 from kanon_db.publications.examination import require_whole
 from kanon_db.publications.registry import kind_named
@@ -167,7 +169,7 @@ def _cell_layout(session: Session, schema: str, publication: Publication) -> Cel
     row = fetch_one(session, "SELECT to_regclass($1::text)::oid::text AS oid", view.view)
     types = _published_types(session, publication, row["oid"])
     described: dict[str, Any] = dict(publication.layout)
-    published = PublishedTypes(session, publication)
+    published = PublishedTypes(session, publication, chosen_estimator(session))
     cells = {
         str(written["name"]): published.cell(
             types[written["name"]], written["cell"], None if view.pattern is None else position

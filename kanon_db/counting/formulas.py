@@ -236,7 +236,7 @@ TOTALS: Final = {**{name: f"sum({name})" for name in BUCKET_SUMS}, **EXTREMES}
 """The same of all buckets together."""
 
 
-def sum_answer(*, is_average: bool, certain: str = "") -> dict[str, str]:
+def sum_answer(*, is_average: bool, certain: str = "", error: str = "") -> dict[str, str]:
     """Return the SQL of a sum, or an average, from totals as :data:`TOTALS` names them.
 
     Parameters
@@ -244,6 +244,8 @@ def sum_answer(*, is_average: bool, certain: str = "") -> dict[str, str]:
     is_average : bool
     certain : str
         Condition under which there are bounds; empty for always.
+    error : str
+        The standard error, if it does not follow from these totals; it is cut to the bounds.
 
     Notes
     -----
@@ -252,17 +254,19 @@ def sum_answer(*, is_average: bool, certain: str = "") -> dict[str, str]:
     where the count is certain, also between the sum's bounds, over the count.
     """
     estimate, low, high = "t", "t_low", "t_high"
-    error = "CASE WHEN t IS NOT NULL THEN sqrt(greatest(tt, 0)) END"
+    own_error = error or "CASE WHEN t IS NOT NULL THEN sqrt(greatest(tt, 0)) END"
     if is_average:
         estimate = "t / nullif(c, 0)"
-        error = (
+        own_error = error or (
             f"sqrt(greatest(tt - 2 * {estimate} * tc + ({estimate}) ^ 2 * cc, 0)) / nullif(c, 0)"
         )
         low = "CASE WHEN c_low = c_high THEN greatest(least_x, t_low / c_low) ELSE least_x END"
         high = "CASE WHEN c_low = c_high THEN least(most_x, t_high / c_low) ELSE most_x END"
     if certain:
         low, high = (f"CASE WHEN {certain} THEN {bound} END" for bound in (low, high))
-    return {"estimate": estimate, "std_error": error, "lower_bound": low, "upper_bound": high}
+    if error:  # least() passes over bounds that are not there
+        own_error = f"CASE WHEN {error} IS NOT NULL THEN least({error}, ({high} - ({low})) / 2) END"
+    return {"estimate": estimate, "std_error": own_error, "lower_bound": low, "upper_bound": high}
 
 
 def sum_buckets(

@@ -11,9 +11,21 @@ from kanon_db.counting.expressions import Column
 
 CellKind = OneOf["range", "set", "value"]
 
+Shares = OneOf["of_each", "of_parts"]
+"""What the table of shares has of a column: how often each value, or part of a range, occurs."""
+
 ROWS: Final = "_row"
 ROW_SUFFIXES: Final = ("", ROWS)
 """Suffixes of the materialized view, and of the table that it is made from."""
+
+SHARES: Final = "_est"
+"""Suffix of the table of shares, which the estimator reads: how often each value occurs in a cell.
+
+It follows from the view. Readers could calculate it themselves, but not for each question.
+"""
+
+RECODED_SUFFIXES: Final = (*ROW_SUFFIXES, SHARES)
+"""Suffixes of the relations of rows with ranges and sets."""
 
 QIT: Final = "_qit"
 SAT: Final = "_sat"
@@ -140,6 +152,9 @@ class Cell:
     mark : int or None
         Position in the pattern, from 1, of the mark that tells a suppressed cell; None where no
         cell is suppressed.
+    shares : {"of_each", "of_parts"} or None
+        What the table of shares has of this column; without it, all values of a cell are equally
+        likely.
     """
 
     column: Column
@@ -147,6 +162,7 @@ class Cell:
     element: str = ""
     is_discrete: bool = True
     mark: int | None = None
+    shares: Shares | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +174,9 @@ class RowView:
 
     Attributes
     ----------
-    view, rows : str
-        The materialized view, and the table that it is made from.
+    view, rows, shares : str
+        The materialized view, the table that it is made from, and that of the shares of values in
+        cells, if the kind has one.
     quasi_identifiers : tuple of str
     pattern : str or None
         The column that marks suppressed cells.
@@ -169,6 +186,7 @@ class RowView:
 
     view: str
     rows: str
+    shares: str
     quasi_identifiers: tuple[str, ...]
     pattern: str | None
     columns: tuple[str, ...]
@@ -176,12 +194,15 @@ class RowView:
     @classmethod
     def of(cls, quotes: Quotes, schema: str, name: str, layout: Mapping[str, Any]) -> Self:
         """Read a publication's layout as the catalog holds it."""
-        view, rows = (quotes.identifier(schema, name + suffix) for suffix in ROW_SUFFIXES)
+        view, rows, shares = (
+            quotes.identifier(schema, name + suffix) for suffix in (*ROW_SUFFIXES, SHARES)
+        )
         quasi_identifiers = [cell["name"] for cell in layout["quasi_identifiers"]]
         pattern = layout.get("pattern")
         return cls(
             view=view,
             rows=rows,
+            shares=shares,
             quasi_identifiers=tuple(map(quotes.identifier, quasi_identifiers)),
             pattern=None if pattern is None else quotes.identifier(pattern),
             columns=tuple(layout["columns"]),

@@ -218,7 +218,9 @@ def test_nothing_tells_the_graph(kanon: Functions | Package, parties: Parties) -
         parties.admin, "SELECT parameters, layout FROM kanon.publication WHERE name = 'people'"
     )
     assert set(parameters) == {"k", "weights", "options", "readers", "accept"}
-    assert set(layout) == {"quasi_identifiers", "sensitive", "others", "columns", "types", "digest"}
+    assert set(layout) == {
+        "quasi_identifiers", "sensitive", "others", "columns", "types", "digest", "shares",
+    }  # fmt: skip
 
 
 TAMPERED = {

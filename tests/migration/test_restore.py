@@ -65,6 +65,13 @@ def run(program: str, *arguments: str, text: str | None = None) -> str:
     ).stdout
 
 
+def restore_roles(dsn: str, roles_dump: str) -> None:
+    """Create the roles that are not there already."""
+    superuser = conninfo_to_dict(dsn)["user"]
+    lines = [line for line in roles_dump.splitlines() if f" ROLE {superuser}" not in line]
+    run("psql", "-q", dsn, text="\n".join(lines))
+
+
 def restored(dsn: str, dump: str, name: str) -> str:
     """Create a database, and restore a dump there; errors are what psql prints and goes on from."""
     with psycopg.connect(dsn, autocommit=True) as admin:
@@ -112,9 +119,7 @@ def test_in_the_documented_order(
 ) -> None:
     """Roles, database, dump, installation: the reader reads, and all checks hold."""
     dump, roles_dump = dumped
-    superuser = conninfo_to_dict(other)["user"]  # is there already
-    lines = [line for line in roles_dump.splitlines() if f" ROLE {superuser}" not in line]
-    run("psql", "-q", other, text="\n".join(lines))
+    restore_roles(other, roles_dump)
     dsn = restored(other, dump, "in_order")
     install(dsn)
     assert amiss(dsn) == ["source data.people: it has changed since it was registered"]
@@ -130,6 +135,7 @@ def test_31_without_the_roles(
     connect_as: Callable[[str, str], Connection],
 ) -> None:
     """A restored dump whose roles came too late: what is lost is said, and granted again."""
+    restore_roles(other, dumped[1])
     with psycopg.connect(other, autocommit=True) as admin:
         for role in (*roles, "kanon_owner", "kanon_publisher", "kanon_analyst"):
             fetch(admin, f"ALTER ROLE {role} RENAME TO {role}_away")

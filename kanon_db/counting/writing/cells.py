@@ -12,8 +12,17 @@ from collections.abc import Mapping
 from typing import Final
 
 from kanon_db.counting import expressions as ex
-from kanon_db.counting.formulas import EXTREMES, sum_answer
+from kanon_db.counting.checking.types import TEXT
+from kanon_db.counting.formulas import sum_answer
 from kanon_db.counting.layout import Cell, CellLayout
+from kanon_db.counting.writing.cell_totals import (
+    SUPPRESSED,
+    TOGETHER,
+    TOGETHER_EVENLY,
+    average_of_types,
+    count_answer,
+    sum_totals,
+)
 from kanon_db.counting.writing.cell_values import (
     holds_anything,
     is_vague,
@@ -21,6 +30,11 @@ from kanon_db.counting.writing.cell_values import (
     values_of,
 )
 from kanon_db.counting.writing.joins import joined, speller
+from kanon_db.counting.writing.likely import (
+    Likely,
+    add_axis,
+    add_matched,
+)
 from kanon_db.counting.writing.spread import MOST_GROUPED, most_listed, spread_attributes
 from kanon_db.counting.writing.sql import write
 from kanon_db.counting.writing.steps import Nested, Select
@@ -109,8 +123,30 @@ class CellWriter(Writer):
                 group=numbered(len(selected)),
             ),
         )
-        numbers = {"*": "*", "id": "row_number() OVER ()"}
-        self.step("types", "Each type has a number.", numbers)
+        numbers = {"a.*": "a.*", "id": "row_number() OVER ()"}
+        source = ["alike AS a"]
+        for name, place in self._places.items():
+            cell = self._cell(name)
+            if cell.shares is None:
+                continue
+            columns = ("shares",) if cell.kind == "set" else ("first", "last", "own")
+            numbers |= {f"{column}{place}": f"s{place}.{column}" for column in columns}
+            source.append(
+                f"LEFT JOIN {self._layout.view.shares} AS s{place}"
+                f" ON s{place}.attribute = {self._text(name)} AND s{place}.cell = a.c{place}::text"
+            )
+            if cell.kind == "range":
+                type_ = cell.column.type.name
+                add_axis(self.steps, self._layout.view.shares, self._text(name), place, type_)
+        comment = "Each type has a number, and the shares of its cells' values."
+        self.steps.add("types", comment, Select(numbers, source))
+
+    def _text(self, text: str) -> str:
+        return self.constants.write(ex.Constant(text, TEXT))
+
+    def _likely(self, name: str, alias: str) -> Likely | None:
+        cell, place = self._cell(name), self._places[name]
+        return None if cell.shares is None else Likely.of(alias, place)
 
     def _kept_values(self, name: str) -> None:
         """Share out the values of a column among its cells that are not suppressed."""
@@ -139,7 +175,7 @@ class CellWriter(Writer):
                 if name in grouped
                 else most_listed(self._cell(name) for name in self._spread)
             )
-            inner = values_of(cell, f"t.c{place}", most)
+            inner = values_of(cell, f"t.c{place}", most, self._likely(name, "t"))
             if cell.mark is not None:
                 value = {"v": "v", "w": "w"}
                 kept = {**value, "is_open": "true", "least": "v", "most": "v"}
@@ -232,7 +268,12 @@ class CellWriter(Writer):
         """Write the likelihood of a leaf on a vague cell, one row for each row ``e``."""
         (name,) = self._vague(leaf)
         place, cell = self._places[name], self._cell(name)
-        own = of_cell(leaf, cell, f"e.c{place}", self.constants)
+        matched = ("", "")
+        if cell.shares is not None and cell.kind == "range":
+            truth = write(leaf, lambda _column: "p.v", self.constants)
+            matched = add_matched(self.steps, truth, alias, place)
+        likely = self._likely(name, "e")
+        own = of_cell(leaf, cell, f"e.c{place}", self.constants, likely, matched)
         if cell.mark is None:
             return own
         each = of_cell(leaf, cell, f"t.c{place}", self.constants)
@@ -316,39 +357,43 @@ class CellWriter(Writer):
         self.step(
             "answers",
             "All types together: what is expected, its error, what is certain, what is possible.",
-            {
-                "estimate": "coalesce(sum(n * m), 0)::float8",
-                "std_error": "sqrt(coalesce(sum(n * greatest(m * (1 - m), 0)), 0))::float8",
-                "lower_bound": "coalesce(sum(n) FILTER (WHERE st), 0)::int8",
-                "upper_bound": "coalesce(sum(n) FILTER (WHERE pt), 0)::int8",
-            },
+            count_answer(self._together(), self._is_unknown()),
             group=(),
             having="bool_or(pt)" if self.keys else "",
         )
 
     def _sum(self) -> None:
+        is_average = self.function == "avg"
+        self.step(
+            "centred",
+            "The average a; how t (x - a) varies among the records of a type.",
+            {"*": "*", "a": average_of_types(self.keys) if is_average else "0::float8"},
+            where=["pt"],
+        )
         self.step(
             "totals",
-            "All types together: sum t and count c, with variances, covariance and bounds.",
-            {
-                "t": "sum(n * mx)",
-                "c": "sum(n * m)",
-                "tt": "sum(n * (mxx - mx * mx))",
-                "cc": "sum(n * m * (1 - m))",
-                "tc": "sum(n * mx * (1 - m))",
-                "is_wild": "bool_or(is_wild)",
-                "t_high": "sum(n * CASE WHEN st THEN most_x ELSE greatest(most_x, 0) END)",
-                "t_low": "sum(n * CASE WHEN st THEN least_x ELSE least(least_x, 0) END)",
-                "c_low": "coalesce(sum(n) FILTER (WHERE st), 0)",
-                "c_high": "sum(n)",
-                **EXTREMES,
-            },
-            where=["pt"],
+            "All types together: sum t and count c, with errors and bounds.",
+            sum_totals(self._together(), self._is_unknown()),
             group=(),
         )
-        answer = sum_answer(is_average=self.function == "avg", certain="NOT is_wild")
+        error = "error / nullif(c, 0)" if is_average else "CASE WHEN t IS NOT NULL THEN error END"
         comment = "The estimate with its standard error and bounds; none where x could be anything."
+        answer = sum_answer(is_average=is_average, certain="NOT is_wild", error=error)
         self.step("answers", comment, answer)
+
+    def _is_unknown(self) -> str:
+        """Write whether more than half of a column's cells are suppressed; the kept ones differ."""
+        return " OR ".join(
+            f"(SELECT sum(n) FILTER (WHERE m{place}) > sum(n) / 2 FROM types)"
+            for name, place in self._places.items()
+            if self._cell(name).mark is not None
+        )
+
+    def _together(self) -> float:
+        vague = [cell for name in self._places if is_vague(cell := self._cell(name))]
+        if any(cell.mark is not None for cell in vague):
+            return SUPPRESSED
+        return TOGETHER if all(cell.shares for cell in vague) else TOGETHER_EVENLY
 
 
 _EACH: Final = "CROSS JOIN LATERAL"

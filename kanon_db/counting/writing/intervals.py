@@ -116,6 +116,28 @@ def _place(column: ex.Type, value: str, type_: ex.Type | None = None) -> str | N
     return None
 
 
+def value_at(type_: ex.Type, place: str) -> str:
+    """Write the value of a type at a place on its axis, a float8; the nearest one."""
+    match type_.name:
+        case "date":
+            return f"('2000-01-01'::date + round({place})::int)"
+        case "timestamp without time zone":
+            return f"('2000-01-01'::timestamp + make_interval(secs => {place}))"
+        case "timestamp with time zone":
+            return f"to_timestamp({place})"
+    return f"{place}::{type_.name}"
+
+
+def ends_of(cell: Cell, sql: str) -> tuple[str, str]:
+    """Write where on the axis a range begins and ends, as float8.
+
+    A whole number takes the space from half a number below it to half a number above.
+    """
+    half = " - 0.5" if cell.is_discrete else ""
+    low, high = (_place(cell.column.type, f"{end}({sql})") for end in ("lower", "upper"))
+    return f"(({low})::float8{half})", f"(({high})::float8{half})"
+
+
 def _is_number(type_: ex.Type) -> bool:
     return type_.category in ex.NUMBERS
 

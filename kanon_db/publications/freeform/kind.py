@@ -17,6 +17,7 @@ from kanon_db.algorithms.freeform.result import cells as cells_of_matches
 from kanon_db.algorithms.ground.arrays import CodeArray
 from kanon_db.algorithms.recoding import Ranges, Sets
 from kanon_db.catalog.entries import Source
+from kanon_db.counting.layout import RECODED_SUFFIXES
 from kanon_db.metrics.freeform import measure
 from kanon_db.publications.freeform import methods
 from kanon_db.publications.freeform.examine import check_cells, examine_freeform
@@ -44,6 +45,8 @@ class Freeform(RowKind):
     rows come from the operating system's cryptographic source. The graph is not kept anywhere:
     someone who had it would know k candidates for each row, and with the assignment, the person.
     """
+
+    suffixes = RECODED_SUFFIXES
 
     examine_rows = staticmethod(examine_freeform)
     shares_cells = False
@@ -105,7 +108,7 @@ class Freeform(RowKind):
             checks=checks,
             metrics=loss_metrics(job.source, measure(rows.microdata, cells)),
         )
-        return rows.finish(table, written)
+        return rows.finish(table, written, request.k)
 
 
 KIND: Final = Freeform()

@@ -13,6 +13,7 @@ from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.algorithms.recoding import Constraint, cells_of_classes
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.catalog.sources import require_sensitive
+from kanon_db.counting.layout import RECODED_SUFFIXES
 from kanon_db.errors import InvalidParameterError
 from kanon_db.metrics.generalization import measure
 from kanon_db.publications.generalized import methods
@@ -45,6 +46,8 @@ class Generalized(RowKind):
     in any of their records there. Distinct l-diversity counts values, as always. Constraints that
     compare distributions of records (entropy, t-closeness, theta) are refused.
     """
+
+    suffixes = RECODED_SUFFIXES
 
     counts_entities = True
     examine_rows = staticmethod(examine_generalized)

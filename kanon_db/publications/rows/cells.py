@@ -12,7 +12,9 @@ import numpy as np
 from kanon_db.algorithms.recoding.cells import Ranges, Sets
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.catalog.entries import Source
-from kanon_db.counting.layout import RowView
+from kanon_db.counting.expressions import Column, Type
+from kanon_db.counting.layout import Cell, Quotes, RowView
+from kanon_db.counting.types import DISCRETE_RANGES, type_in_range
 from kanon_db.errors import SchemaMismatchError
 from kanon_db.publications.rows.view import CellTable
 from kanon_db.session.protocol import Session, fetch_one
@@ -53,6 +55,16 @@ class GeneralizedColumn:
         if self.range_type in ("int4range", "int8range"):
             return self.range_type.removesuffix("range")
         return self.values.column.bound_type
+
+    def published(self, quotes: Quotes) -> Cell:
+        """Describe its cells as the estimator reads them."""
+        name, given = self.values.column.name, self.values.column.type_name
+        inside = None if self.range_type is None else type_in_range(self.range_type, given)
+        return Cell(
+            Column(name, quotes.identifier(name), inside or Type("text", "text")),
+            "set" if inside is None else "range",
+            is_discrete=self.range_type in DISCRETE_RANGES,
+        )
 
     def covers(self, name: str) -> str:
         """Return SQL for whether the value ``s.name``, quoted, lies within the cell ``c.name``."""

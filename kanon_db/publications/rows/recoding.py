@@ -13,6 +13,7 @@ from kanon_db.catalog.entries import Source
 from kanon_db.counting.layout import RowView
 from kanon_db.publications.kind import Job, Written
 from kanon_db.publications.rows.cells import GeneralizedColumn, read_microdata, write_cells
+from kanon_db.publications.rows.shares import write_shares
 from kanon_db.publications.rows.view import (
     CellTable,
     check_k,
@@ -118,13 +119,22 @@ class RecodedRows:
             )
         return int(row["n"])
 
-    def finish(self, table: CellTable, written: Written) -> Written:
-        """Drop what is no longer needed, and complete what was written."""
+    def finish(self, table: CellTable, written: Written, matches: int | None = None) -> Written:
+        """Drop what is no longer needed, and complete what was written.
+
+        Parameters
+        ----------
+        matches : int, optional
+            See :func:`.write_shares`.
+        """
         for column in self._columns:
             column.values.drop()
         self._job.session.fetch(f"DROP TABLE {table.table}")
+        session = self._job.session
+        cells = {column.values.column.name: column.published(session) for column in self._columns}
+        shares = write_shares(self._job.staging, self.view, cells, matches)
         finish_rows(self._job)
-        return replace(written, layout={**self.layout, **written.layout})
+        return replace(written, layout={**self.layout, "shares": shares, **written.layout})
 
 
 class MeasuredLoss(Protocol):

@@ -22,6 +22,7 @@ from kanon_db.publications.relations import check_relations
 from kanon_db.publications.results import Attack, Check, Examination
 from kanon_db.publications.rows.attack import Bounds, attack_rows, read_rows
 from kanon_db.publications.rows.digest import check_digest
+from kanon_db.publications.rows.shares import check_shares
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session, fetch_one
 from kanon_db.session.settings import roomy
@@ -40,7 +41,7 @@ class CellTable:
 class RowKind(Kind):
     """A kind that publishes all columns whose role allows it, in a materialized view."""
 
-    suffixes = ROW_SUFFIXES
+    suffixes: Sequence[str] = ROW_SUFFIXES
     closed = (ROWS,)
     examine_rows: Callable[[Session, RowView, Publication], Examination]
     """Checks what the kind promises of its rows, and measures them, using only the view."""
@@ -65,11 +66,14 @@ class RowKind(Kind):
         """Check that the relations are those that were published, and only then read the rows."""
         schema = published_schema(session)
         view = RowView.of(session, schema, publication.name, publication.layout)
-        relations = check_row_view(session, view)
+        with_shares = bool(publication.layout.get("shares"))
+        relations = check_row_view(session, view, with_shares=with_shares)
         if not all(check.holds for check in relations):
             return Examination(relations, {})
         examined = self.examine_rows(session, view, publication)
         checks = [*relations, *examined.checks]
+        if with_shares:
+            checks.append(check_shares(session, view))
         if publication.parameters.get("counts_entities"):
             promise = "the rows are those whose entities were counted when they were published"
             checks.append(check_digest(session, view, publication.layout["digest"], promise))
@@ -214,7 +218,7 @@ FROM pg_attribute WHERE attrelid = to_regclass($1::text) AND attnum > 0 AND NOT 
 """
 
 
-def check_row_view(session: Session, view: RowView) -> list[Check]:
+def check_row_view(session: Session, view: RowView, *, with_shares: bool = False) -> list[Check]:
     """Check in the server's catalogs that the relations are those that were published."""
     columns = fetch_one(session, _COLUMNS, view.view)["columns"]
     differing = len(set(columns).symmetric_difference(view.columns))
@@ -223,7 +227,7 @@ def check_row_view(session: Session, view: RowView) -> list[Check]:
             session,
             "the materialized view reads only the table of its rows",
             view.view,
-            [view.rows],
+            [view.rows, view.shares] if with_shares else [view.rows],
             materialized=True,
         ),
         Check(

@@ -19,7 +19,7 @@ AGE, ILLNESS = Column("age", '"age"', INTEGER), Column("illness", '"illness"', T
 HEIGHT, SEX = Column("height", '"height"', NUMERIC), Column("sex", '"sex"', TEXT)
 BUCKETS = BucketLayout(bucket_tables([2, 3], [4, 1]), {"age": AGE, "sex": SEX}, ILLNESS)
 CELLS = CellLayout(
-    RowView('"published"."t"', '"published"."t_row"', ('"age"',), '"pattern"', ("age",)),
+    RowView('"published"."t"', '"published"."t_row"', "", ('"age"',), '"pattern"', ("age",)),
     {
         "age": Cell(AGE, "range"),
         "height": Cell(HEIGHT, "range", is_discrete=False),

@@ -1,0 +1,183 @@
+"""How often each value occurs in a cell: a table that is published with rows of ranges and sets.
+
+It follows from the published rows alone, so it tells nothing that they do not; the estimator would
+take too long to calculate it for each question. It has a row for each distinct cell, by its text:
+the shares of a set's values, or the parts of the column's axis that a range covers, with its own
+share at either end. The axis is a row without a cell.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
+from kanon_db.algorithms.recoding import Sets
+from kanon_db.algorithms.recoding.cell_shares import axis_of_ranges, shares_of_sets
+from kanon_db.counting.layout import SHARES, Cell, RowView
+from kanon_db.counting.layout import Shares as WhatIsKnown
+from kanon_db.counting.writing.intervals import ends_of, value_at
+from kanon_db.publications.results import Check
+from kanon_db.publications.staging import Staging
+from kanon_db.session import Row, Session, fetch_one
+from kanon_db.session.settings import grouping_by_hash
+
+MOST_CELLS: Final = 50_000
+"""Distinct cells of a column, and values in its sets: with more, all values are as likely."""
+
+_TABLE: Final = (
+    "SELECT * FROM json_to_recordset($1::text::json) AS r (attribute text, cell text,"
+    " shares float8[], first int4, last int4, own float8, points text[])"
+)
+
+_AMISS: Final = """
+SELECT count(*) AS n FROM {} AS e WHERE coalesce(CASE
+    WHEN e.shares IS NULL THEN e.first BETWEEN 1 AND e.last AND e.own BETWEEN 0 AND 0.5
+    ELSE (SELECT abs(sum(s) - 1) < 1e-6 AND min(s) >= 0 FROM unnest(e.shares) AS s)
+END, false) IS FALSE
+"""
+
+Line = dict[str, Any]
+
+
+def write_shares(
+    staging: Staging, view: RowView, cells: Mapping[str, Cell], matches: int | None
+) -> dict[str, WhatIsKnown]:
+    """Write the table of shares.
+
+    Parameters
+    ----------
+    staging : Staging
+    view : RowView
+        The rows, already materialized.
+    cells : mapping of str to Cell
+        The quasi-identifiers, in the view's order.
+    matches : int or None
+        How many originals each cell covers as tightly as possible; None if it covers those of all
+        records that have the same cells.
+
+    Returns
+    -------
+    dict of str to str
+        What is known of each column; without those that have too many different cells.
+    """
+    session = staging.session
+    session.step("finding the shares of values in cells")
+    lines: list[Line] = []
+    known: dict[str, WhatIsKnown] = {}
+    counted = _counted(session, view, cells, matches)
+    for (name, cell), rows in zip(cells.items(), counted, strict=True):
+        found, own = (_of_ranges if cell.kind == "range" else _of_sets)(session, cell, rows)
+        session.heartbeat()
+        if own:
+            known[name] = found
+            lines += [{"attribute": name, **line} for line in own]
+    staging.fill_table(SHARES, _TABLE, json.dumps(lines))
+    staging.analyze(SHARES)
+    return known
+
+
+def check_shares(session: Session, view: RowView) -> Check:
+    """Check that the shares of each cell are shares: estimates then lie within the bounds."""
+    amiss = fetch_one(session, _AMISS.format(view.shares))["n"]
+    return Check(
+        "the shares of the values of each cell add up to one",
+        "0 cells differ",
+        f"{amiss} cells differ",
+        holds=amiss == 0,
+    )
+
+
+def _counted(
+    session: Session, view: RowView, cells: Mapping[str, Cell], matches: int | None
+) -> Iterator[list[Row]]:
+    """Count the records of each column's distinct cells; no rows if there are too many.
+
+    Of the records that have all cells in common, one at least has each value of a set, and each
+    end of a range. Where a cell covers as many originals as it has matches, any of these is as
+    likely to be its own (freeform generalization), so that one in as many records has.
+    """
+    table = session.identifier("pg_temp", f"kanon_classes_{secrets.token_hex(8)}")
+    names = ", ".join(view.quasi_identifiers)
+    source, records, witnesses = view.view, "count(*)", f"count(*) / {matches}::float8"
+    if matches is None:
+        with grouping_by_hash(session):
+            session.fetch(
+                f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS"
+                f" SELECT {names}, count(*) AS kanon_records FROM {view.view} GROUP BY {names}"
+            )
+        source, records, witnesses = table, "sum(kanon_records)", "count(*)::float8"
+    for cell in cells.values():
+        name = cell.column.sql
+        shown = {"members": "c.cell"}
+        if cell.kind == "range":
+            shown = dict(zip(("low", "high"), ends_of(cell, "c.cell"), strict=True))
+        listed = ", ".join(f"{sql} AS {alias}" for alias, sql in shown.items())
+        where = f"num_nulls(c.{name}) = 0"
+        if cell.kind == "range":
+            where += f" AND NOT lower_inf(c.{name})"
+        rows = session.fetch(
+            f"SELECT c.cell::text AS cell, {listed}, c.records, c.witnesses FROM"
+            f" (SELECT c.{name} AS cell, {records}::int8 AS records, {witnesses} AS witnesses"
+            f" FROM {source} AS c WHERE {where} GROUP BY 1 LIMIT {MOST_CELLS + 1}) AS c"
+        )
+        yield rows if len(rows) <= MOST_CELLS else []
+    if matches is None:
+        session.fetch(f"DROP TABLE {table}")
+
+
+def _column(rows: Sequence[Row], name: str) -> FloatArray:
+    return np.array([row[name] for row in rows], dtype=np.float64)
+
+
+def _of_sets(
+    session: Session,  # noqa: ARG001
+    cell: Cell,  # noqa: ARG001
+    rows: Sequence[Row],
+) -> tuple[WhatIsKnown, list[Line]]:
+    members = [list(row["members"]) for row in rows]
+    codes: dict[str | None, int] = {}
+    total = [codes.setdefault(value, len(codes)) for values in members for value in values]
+    if not rows or len(total) > MOST_CELLS:
+        return "of_each", []
+    ends: IntArray = np.cumsum([len(values) for values in members])
+    cells = Sets(np.array(total, dtype=np.int32), ends)
+    records = _column(rows, "records").astype(np.int64)
+    witnesses = np.minimum(_column(rows, "witnesses"), records / cells.sizes)
+    shares = shares_of_sets(cells, records, witnesses)
+    return "of_each", [
+        {"cell": row["cell"], "shares": shares[end - size : end].tolist()}
+        for row, end, size in zip(rows, ends.tolist(), cells.sizes.tolist(), strict=True)
+    ]
+
+
+def _of_ranges(session: Session, cell: Cell, rows: Sequence[Row]) -> tuple[WhatIsKnown, list[Line]]:
+    if not rows:
+        return "of_parts", []
+    low, high = _column(rows, "low"), _column(rows, "high")
+    records = _column(rows, "records").astype(np.int64)
+    witnesses = np.minimum(_column(rows, "witnesses"), records / 2)
+    axis = axis_of_ranges(low, high, records, witnesses, is_whole=cell.is_discrete)
+    first, last = axis.parts_of(low, high)
+    value = value_at(cell.column.type, "p")
+    points = session.fetch(
+        f"SELECT array_agg(({value})::text ORDER BY i) AS points"
+        " FROM unnest($1::text[]::float8[]) WITH ORDINALITY AS u (p, i)",
+        list(map(repr, axis.middles.tolist())),
+    )
+    lines: list[Line] = [{"shares": axis.shares.tolist(), "points": list(points[0]["points"])}]
+    lines += [
+        {"cell": row["cell"], "first": one, "last": other, "own": own}
+        for row, one, other, own in zip(
+            rows,
+            (1 + first).tolist(),
+            (1 + last).tolist(),
+            (witnesses / records).tolist(),
+            strict=True,
+        )
+    ]
+    return ("of_each" if axis.is_each else "of_parts"), lines

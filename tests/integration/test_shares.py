@@ -1,0 +1,224 @@
+"""Estimates from the distribution that published cells imply, against the same by hand."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.integration.parties import Functions, Parties, create_table, fetch, value
+
+N_RECORDS = 400
+QUASI_IDENTIFIERS = ("age", "job", "pay", "day")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def published(parties: Parties) -> None:
+    """Skewed columns, with NULLs; more amounts of pay than an axis has parts."""
+    draw = random.Random(15)  # noqa: S311  # made-up data
+    rows = [
+        (
+            None if draw.random() < 0.1 else 20 + int(40 * draw.random() ** 3),
+            draw.choices(["nurse", "clerk", "cook", None], [20, 5, 2, 1])[0],
+            int(100_000 * draw.random() ** 4),
+            f"2020-01-{1 + int(28 * draw.random() ** 2):02}",
+            draw.choice(["flu", "cold", "none"]),
+        )
+        for _ in range(N_RECORDS)
+    ]
+    columns = "age int, job text, pay int, day date, sick text"
+    create_table(parties.publisher, "data.skewed", columns, rows)
+    kanon = Functions(parties.publisher)
+    kanon.register("data.skewed", list(QUASI_IDENTIFIERS), "sick")
+    kanon.generalize("data.skewed", "classes", k=4, method="mondrian")
+    kanon.freeform("data.skewed", "graph", k=4)
+
+
+class ByHand:
+    """The table of shares, as Python reads it."""
+
+    def __init__(self, parties: Parties, name: str) -> None:
+        self.rows = fetch(
+            parties.analyst,
+            f"SELECT {', '.join(f'{c}::text' for c in QUASI_IDENTIFIERS)} FROM published.{name}",
+        )
+        self.lines: dict[str, dict[str, Any]] = {c: {} for c in QUASI_IDENTIFIERS}
+        for attribute, *line in fetch(
+            parties.analyst,
+            f"SELECT attribute, cell, shares, first, last, own, points FROM published.{name}_est",
+        ):
+            self.lines[attribute][line[0]] = line[1:]
+        self.elements = dict(
+            fetch(parties.analyst, f"SELECT DISTINCT job::text, job FROM published.{name}")
+        )
+
+    def likelihood(self, column: str, cell: str | None, meets: Callable[[Any], bool]) -> float:
+        """How likely a record with this cell meets a condition that NULL does not meet."""
+        if cell is None or cell == "(,)":
+            return 0.0
+        shares, first, last, own, _ = self.lines[column][cell]
+        if column == "job":
+            return sum(
+                share
+                for share, job in zip(shares, self.elements[cell], strict=True)
+                if job is not None and meets(job)
+            )
+        low, high = self.ends(column, cell)
+        parts, *_, points = self.lines[column][None]
+        inside = list(zip(parts, points, strict=True))[first - 1 : last]
+        met = sum(p for p, at in inside if meets(self.read(column, at)))
+        rest = met / sum(p for p, _ in inside)
+        return float(own) * (meets(low) + meets(high)) + (1 - 2 * float(own)) * rest
+
+    def read(self, column: str, text: str) -> Any:
+        return text if column == "day" else int(text)
+
+    def ends(self, column: str, cell: str) -> tuple[Any, Any]:
+        low, high = cell.strip("[)").split(",")
+        if column == "day":
+            return low, f"{high[:-2]}{int(high[-2:]) - 1:02}" if high < "2020-02" else "2020-01-31"
+        return int(low), int(high) - 1
+
+
+CONDITIONS: dict[str, list[tuple[str, Callable[[Any], bool]]]] = {
+    "age": [("age < 25", lambda x: x < 25), ("age % 2 = 0", lambda x: x % 2 == 0)],
+    "job": [("job = 'nurse'", lambda x: x == "nurse"), ("job > 'cook'", lambda x: x > "cook")],
+    "pay": [("pay < 500", lambda x: x < 500), ("pay BETWEEN 200 AND 20000",
+             lambda x: 200 <= x <= 20000)],
+    "day": [("day > '2020-01-09'", lambda x: x > "2020-01-09")],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["classes", "graph"])
+@pytest.mark.parametrize("column", QUASI_IDENTIFIERS)
+def test_one_condition(parties: Parties, name: str, column: str) -> None:
+    by_hand = ByHand(parties, name)
+    place = QUASI_IDENTIFIERS.index(column)
+    for text, meets in CONDITIONS[column]:
+        likely = [by_hand.likelihood(column, row[place], meets) for row in by_hand.rows]
+        # pay has parts, which may reach over the end of a condition that a cell meets surely.
+        tolerance = 3.0 if column == "pay" else 1e-6
+        answer = Functions(parties.analyst).estimate(f"SELECT COUNT(*) FROM {name} WHERE {text}")
+        assert answer[0] == pytest.approx(sum(likely), abs=tolerance)
+        truth = value(parties.publisher, f"SELECT count(*) FROM data.skewed WHERE {text}")
+        assert answer[2] <= truth <= answer[3]
+        assert answer[2] <= answer[0] <= answer[3]
+
+
+@pytest.mark.parametrize("name", ["classes", "graph"])
+def test_conditions_on_several_columns(parties: Parties, name: str) -> None:
+    by_hand = ByHand(parties, name)
+    estimate, *_ = Functions(parties.analyst).estimate(
+        f"SELECT COUNT(*) FROM {name} WHERE age < 25 AND (job = 'nurse' OR day > '2020-01-09')"
+    )
+    by_column = {
+        column: [
+            by_hand.likelihood(column, row[QUASI_IDENTIFIERS.index(column)], meets)
+            for row in by_hand.rows
+        ]
+        for column, meets in [(c, CONDITIONS[c][0][1]) for c in ("age", "job", "day")]
+    }
+    expected = sum(
+        age * (1 - (1 - job) * (1 - day))
+        for age, job, day in zip(by_column["age"], by_column["job"], by_column["day"], strict=True)
+    )
+    assert estimate == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", ["classes", "graph"])
+def test_groups_and_sums_agree_with_counts(parties: Parties, name: str) -> None:
+    """Where a column is listed value by value, its values have the same shares."""
+    kanon = Functions(parties.analyst)
+    answered = "SELECT group_key ->> 'k', estimate FROM kanon.estimate_counts($1::text)"
+    groups = fetch(
+        parties.analyst,
+        answered,
+        f"SELECT day AS k, COUNT(*) FROM {name} WHERE sick <> 'flu' GROUP BY k",
+    )
+    for day, estimate in groups[:10]:
+        query = f"SELECT COUNT(*) FROM {name} WHERE day = '{day}' AND sick <> 'flu'"
+        assert estimate == pytest.approx(kanon.estimate(query)[0], abs=1e-6)
+    summed = "SUM(EXTRACT(day FROM day))"
+    ((_, _, total, *_),) = fetch(
+        parties.analyst, "SELECT * FROM kanon.estimate($1::text)", f"SELECT {summed} FROM {name}"
+    )
+    everybody = fetch(
+        parties.analyst, answered, f"SELECT day AS k, COUNT(*) FROM {name} GROUP BY k"
+    )
+    assert total == pytest.approx(sum(int(day[-2:]) * n for day, n in everybody))
+
+
+@pytest.mark.parametrize("name", ["classes", "graph"])
+def test_one_quantity_has_one_error(parties: Parties, name: str) -> None:
+    condition = "day < '2020-01-09' AND job = 'nurse'"
+    counted = Functions(parties.analyst).estimate(f"SELECT COUNT(*) FROM {name} WHERE {condition}")
+    ((_, _, *summed),) = fetch(
+        parties.analyst,
+        "SELECT * FROM kanon.estimate($1::text)",
+        f"SELECT SUM(CASE WHEN {condition} THEN 1 ELSE 0 END) FROM {name}",
+    )
+    assert summed == pytest.approx(counted)
+
+
+def test_averages_of_skewed_columns(parties: Parties) -> None:
+    truth = value(parties.publisher, "SELECT avg(pay) FROM data.skewed")
+    for name in ("classes", "graph"):
+        ((_, _, estimate, error, lower, upper),) = fetch(
+            parties.analyst,
+            "SELECT * FROM kanon.estimate($1::text)",
+            f"SELECT AVG(pay) FROM {name}",
+        )
+        assert lower <= truth <= upper
+        assert abs(estimate - float(truth)) < 0.1 * float(truth)
+        assert 0 < error < 0.2 * float(truth)
+
+
+def test_the_papers_estimator_is_a_choice(parties: Parties) -> None:
+    """Every value of a cell as likely as the others; the bounds are the same."""
+    query = "SELECT COUNT(*) FROM classes WHERE age < 25"
+    kanon = Functions(parties.analyst)
+    own = kanon.estimate(query)
+    with parties.analyst.transaction(force_rollback=True):
+        parties.analyst.execute("SET LOCAL kanon.estimator = 'paper'")
+        evenly = kanon.estimate(query)
+    by_hand = sum(
+        n
+        for (n,) in fetch(
+            parties.analyst,
+            "SELECT (least(25, upper(age)) - least(25, lower(age)))::float8"
+            " / (upper(age) - lower(age)) FROM published.classes"
+            " WHERE age IS NOT NULL AND NOT lower_inf(age)",
+        )
+    )
+    assert evenly[0] == pytest.approx(by_hand)
+    assert evenly[2:] == own[2:]
+    assert not math.isclose(evenly[0], own[0])
+    with parties.analyst.transaction(force_rollback=True):
+        parties.analyst.execute("SET LOCAL kanon.estimator = 'papper'")
+        with pytest.raises(psycopg.Error, match="estimator is not known") as raised:
+            kanon.estimate(query)
+        assert "paper" in (raised.value.diag.message_hint or "")
+
+
+@pytest.mark.parametrize("name", ["classes", "graph"])
+def test_the_shares_follow_from_the_rows(parties: Parties, name: str) -> None:
+    """Readers get nothing from the table that they could not make of the view themselves."""
+    cells = fetch(parties.analyst, f"SELECT DISTINCT attribute, cell FROM published.{name}_est")
+    shown = {
+        (column, cell)
+        for column in QUASI_IDENTIFIERS
+        for (cell,) in fetch(
+            parties.analyst, f"SELECT DISTINCT {column}::text FROM published.{name}"
+        )
+    }
+    assert {(a, c) for a, c in cells if c is not None} <= shown
+    checks = {check: holds for check, *_, holds in Functions(parties.analyst).verify(name)}
+    assert checks["the shares of the values of each cell add up to one"]
+    with parties.admin.transaction(force_rollback=True):
+        fetch(parties.admin, f"UPDATE published.{name}_est SET own = 0.7 WHERE own IS NOT NULL")
+        found = {check: holds for check, *_, holds in Functions(parties.admin).verify(name)}
+        assert not found["the shares of the values of each cell add up to one"]
