@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
-from math import prod
+from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from kanon_db.answering.scope import OpenQuery
-from kanon_db.counting.answers import Estimated, Group
+from kanon_db.answering.slices import Slice, Slices
+from kanon_db.counting.answers import NOTHING, Estimated, Group
 from kanon_db.counting.bitmaps import (
+    Composed,
     Truth,
     can_meet,
     count_exactly,
@@ -21,71 +22,30 @@ from kanon_db.counting.bitmaps import (
     weigh,
 )
 from kanon_db.counting.checking import Key
-from kanon_db.counting.expressions import Expression, TruthTest, attributes
+from kanon_db.counting.expressions import Distinct, Expression, TruthTest, attributes
 from kanon_db.counting.formulas import all_but, count_buckets, sum_buckets
 from kanon_db.counting.layout import BucketLayout
+from kanon_db.counting.regression import Matched, between, corrected, regress, times_of
 from kanon_db.counting.sides import Side, chosen_by, condition_of, disjoint_sides, factors, side_of
 from kanon_db.counting.writing import Constants, write
 from kanon_db.counting.writing.joins import joined, speller
 from kanon_db.session.protocol import Row
 
 if TYPE_CHECKING:
-    from kanon_db.counting.formulas import Counts
+    from kanon_db.algorithms.ground.arrays import FloatArray
+    from kanon_db.counting.formulas import Counts, Weighed
 
-    _Find = Callable[[Counts], Estimated]
+    _Parts = Sequence[tuple[float, int]]
+    """What values add, with the bitmap of each."""
+
+    _Find = Callable[[Counts, _Parts], Estimated]
 
 _MOST_WORK: Final = 500_000_000
 """Groups times buckets; above this, one statement over QIT and SAT is faster."""
 
 
-_MOST_SPARSE: Final = 10
-"""Combinations of values, for each one that occurs."""
-
-
 class _NoRoomError(Exception):
     """The bitmaps, or the counts of buckets, would need more memory than a query may."""
-
-
-@dataclass(frozen=True)
-class _Slice:
-    """A group's part of the records or values, with the values of its keys so far."""
-
-    values: tuple[tuple[int, str, int], ...]  # number of the key, JSON, rank
-    bits: int
-
-
-@dataclass(frozen=True)
-class _Slices:
-    """The parts of records, or values, that the keys of one side make, one at a time.
-
-    Only the bitmaps of each attribute are kept, not those of their combinations.
-    """
-
-    bits: int
-    divisions: Sequence[Sequence[_Slice]]
-    heartbeat: Callable[[], None]
-
-    def __iter__(self) -> Iterator[_Slice]:
-        return self._divided(_Slice((), self.bits), 0)
-
-    def _divided(self, part: _Slice, depth: int) -> Iterator[_Slice]:
-        if depth == len(self.divisions):
-            yield part
-            return
-        self.heartbeat()
-        for other in self.divisions[depth]:
-            if both := part.bits & other.bits:
-                yield from self._divided(_Slice(part.values + other.values, both), depth + 1)
-
-    def count(self, most: int) -> int:
-        """Return the number of parts, or more than `most` if there are more.
-
-        Where most combinations do not occur, finding those that do takes long: their number is not
-        looked for, and taken as more.
-        """
-        if prod(map(len, self.divisions)) > _MOST_SPARSE * most:
-            return most + 1
-        return sum(1 for _ in islice(self, most + 1))
 
 
 def count_with_bitmaps(opened: OpenQuery) -> list[Group] | None:
@@ -158,7 +118,7 @@ class _Counter:
         """Count what meets the condition of either side: all records except those of neither."""
         records, values = (self.true(TruthTest(side, "true", negated=True)) for side in sides)
         in_records, in_values = map(self._in_buckets, (records, values))
-        neither = count_buckets(in_records, in_values, self._sizes)
+        neither = self._counted(in_records)(in_values, [(1, values)])
         return [Group("{}", (), (all_but(self._tables.n_records, neither),))]
 
     def grouped(self, records: int, values: int, *, is_two_sided: bool) -> list[Group] | None:
@@ -172,10 +132,7 @@ class _Counter:
                 side = int(records == self._everything)
             return [self._group(part.values, count_exactly(part.bits)) for part in slices[side]]
 
-        def count(_part: _Slice, in_records: Counts) -> _Find:
-            return lambda in_values: count_buckets(in_records, in_values, self._sizes)
-
-        return self._meeting(slices[0], slices[1], count)
+        return self._meeting(*slices, lambda _part, in_records: self._counted(in_records))
 
     def summed(
         self, records: int, values: int, operand: Expression, *, is_average: bool
@@ -189,13 +146,98 @@ class _Counter:
         if own.count(most) > most or not self._are_few(own, others):
             return None
 
-        def total(part: _Slice, _own: Counts) -> _Find:
+        def total(part: Slice, _own: Counts) -> _Find:
             weighed = weigh(self._in_buckets_each(part, parts), self._n_buckets)
-            return lambda counts: sum_buckets(weighed, counts, self._sizes, is_average=is_average)
+            return self._summed(part, weighed, parts, side, is_average=is_average)
 
         return self._meeting(own, others, total)
 
-    def _are_few(self, own: _Slices, others: _Slices) -> bool:
+    def _counted(self, in_records: Counts) -> _Find:
+        """Count for these records what any values give."""
+        layout, composed = self._layout, self._composed
+        direction = None if composed is None else composed.along(in_records, *self._shape)
+
+        def find(in_values: Counts, parts: _Parts) -> Estimated:
+            found, doubt = count_buckets(in_records, in_values, self._sizes)
+            if composed is not None and direction is not None:
+                return self._corrected(found, direction, composed.levels(parts))
+            times = times_of(layout.assignment, is_corrected=True)
+            correction = (0.0, doubt if layout.assignment == "random" else 0.0)
+            return corrected(found, correction, is_paper=layout.is_paper, times=times)
+
+        return find
+
+    def _summed(
+        self,
+        part: Slice,
+        weighed: list[Weighed],
+        values: _Parts,
+        side: Side,
+        *,
+        is_average: bool,
+    ) -> _Find:
+        """Sum, or average, for these records (or values) what those of the other side give."""
+        composed = self._composed
+        own = [(x, part.bits & bits) for x, bits in values]
+
+        def find(counts: Counts, parts: _Parts) -> Estimated:
+            found = sum_buckets(weighed, counts, self._sizes, is_average=is_average)
+            if found is None:
+                return NOTHING
+            if composed is None:
+                times = times_of(self._layout.assignment, is_corrected=False)
+                return corrected(found, (0.0, 0.0), is_paper=True, times=times)
+            mean = found.estimate if is_average else 0.0
+            if side == 0:
+                direction = composed.along([w.x - mean * w.n for w in weighed], *self._shape)
+                return self._corrected(found, direction, composed.levels(parts))
+            levels = composed.levels([(x - mean, bits) for x, bits in own])
+            return self._corrected(found, composed.along(counts, *self._shape), levels)
+
+        return find
+
+    def _corrected(
+        self, found: Matched, direction: tuple[FloatArray, float, float], levels: FloatArray
+    ) -> Estimated:
+        """Correct what a random matching gives by what the composition of buckets tells."""
+        along, total, packed = direction
+        layout, tables = self._layout, self._tables
+        if tables.spectrum is None:
+            raise TypeError("nothing is known of these buckets")
+        b = between(packed, total, tables.n_records, tables.n_buckets)
+        correction = regress(along, total, b, levels, tables.spectrum)
+        times = times_of(layout.assignment, is_corrected=True)
+        return corrected(found, correction, is_paper=layout.is_paper, times=times)
+
+    @property
+    def _shape(self) -> tuple[Sequence[int], Sequence[int]]:
+        return self._sizes, self._n_buckets
+
+    @cached_property
+    def _composed(self) -> Composed | None:
+        """How values of buckets go together; None where it is not known, or not asked for."""
+        tables, layout = self._tables, self._layout
+        of_records = [key for key in self._keys if side_of(key.expression, layout) == 0]
+        sensitive = layout.sensitive
+        if tables.spectrum is None or len(of_records) > 1:
+            return None
+        equal = write(
+            Distinct(replace(sensitive, sql=f"b.{sensitive.sql}"),
+                     replace(sensitive, sql=f"c.{sensitive.sql}"), negated=True),
+            lambda column: column.sql, Constants(),
+        )  # fmt: skip
+        rows = self._opened.stream(
+            max(1, self._limits.batch // self._bitmap_bytes),
+            f"SELECT b.{tables.bits} AS bits, c.{tables.directions} AS directions,"
+            f" c.{tables.hidden} AS hidden FROM {tables.bit} AS b"
+            f" JOIN {tables.composition} AS c ON {equal} WHERE b.{tables.attribute} = $1::text",
+            sensitive.name,
+        )
+        return Composed.of(
+            ((row["bits"], row["directions"], row["hidden"]) for row in rows), tables.n_records
+        )
+
+    def _are_few(self, own: Slices, others: Slices) -> bool:
         """Whether the groups are few enough to count each, keeping the counts of the others."""
         if not self._keys:
             return True
@@ -208,18 +250,19 @@ class _Counter:
         )
 
     def _meeting(
-        self, own: _Slices, others: _Slices, finder: Callable[[_Slice, Counts], _Find]
+        self, own: Slices, others: Slices, finder: Callable[[Slice, Counts], _Find]
     ) -> list[Group]:
         """Answer for each pair of parts, one from each side, that have a bucket in common."""
-        counted = [(other.values, self._in_buckets(other.bits)) for other in others]
+        counted = [(other, self._in_buckets(other.bits)) for other in others]
         groups = []
         for part in own:
             in_own = self._in_buckets(part.bits)
             find = finder(part, in_own)
-            for values, counts in counted:
+            for other, counts in counted:
                 self._opened.session.heartbeat()
                 if not self._keys or can_meet(in_own, counts):
-                    groups.append(self._group(part.values + values, find(counts)))
+                    found = find(counts, [(1, other.bits)])
+                    groups.append(self._group(part.values + other.values, found))
         return groups
 
     def _group(self, values: tuple[tuple[int, str, int], ...], counted: Estimated) -> Group:
@@ -276,14 +319,14 @@ class _Counter:
         return in_buckets(bits, self._sizes, self._n_buckets)
 
     def _in_buckets_each(
-        self, part: _Slice, values: Sequence[tuple[float, int]]
+        self, part: Slice, values: Sequence[tuple[float, int]]
     ) -> Iterator[tuple[float, Counts]]:
         """Count the records of each value, in a part."""
         for x, bits in values:
             self._opened.session.heartbeat()
             yield x, self._in_buckets(part.bits & bits)
 
-    def _slices(self, bits: int, side: Side) -> _Slices:
+    def _slices(self, bits: int, side: Side) -> Slices:
         """Divide records, or values, by the keys of their side."""
         numbered = [
             (number, key)
@@ -295,9 +338,9 @@ class _Counter:
             (attribute,) = attributes(key.expression)
             by_attribute.setdefault(attribute, []).append((number, key))
         divisions = [self._divide(attribute, own) for attribute, own in by_attribute.items()]
-        return _Slices(bits, divisions, self._opened.session.heartbeat)
+        return Slices(bits, divisions, self._opened.session.heartbeat)
 
-    def _divide(self, attribute: str, keys: Sequence[tuple[int, Key]]) -> list[_Slice]:
+    def _divide(self, attribute: str, keys: Sequence[tuple[int, Key]]) -> list[Slice]:
         """Read the bitmaps of an attribute's values, those of one group together."""
         constants, expressions = Constants(first=2), [key.expression for _, key in keys]
         written = [write(expression, speller("b"), constants) for expression in expressions]
@@ -305,7 +348,7 @@ class _Counter:
             f"to_jsonb({sql})::text AS j{i}, dense_rank() OVER (ORDER BY {sql}) AS r{i}"
             for i, sql in enumerate(written)
         )
-        found: dict[tuple[int, ...], _Slice] = {}
+        found: dict[tuple[int, ...], Slice] = {}
         for row, bits in self._rows(columns, attribute, expressions, constants):
             ranks = tuple(row[f"r{i}"] for i in range(len(keys)))
             values = tuple(
@@ -314,7 +357,7 @@ class _Counter:
             )
             if ranks not in found:
                 self._keep()
-            found[ranks] = _Slice(values, bits | (found[ranks].bits if ranks in found else 0))
+            found[ranks] = Slice(values, bits | (found[ranks].bits if ranks in found else 0))
         return list(found.values())
 
     def _read(self, condition: Expression) -> Truth:

@@ -14,7 +14,14 @@ from kanon_db.catalog.entries import Publication, find_publication, published_sc
 from kanon_db.catalog.owners import require_harmless
 from kanon_db.counting.checking import LookupTable, Query, check, check_relations, join
 from kanon_db.counting.expressions import Constant, attributes, columns
-from kanon_db.counting.layout import BucketLayout, BucketTables, CellLayout, Lookup, RowView
+from kanon_db.counting.layout import (
+    Assignment,
+    BucketLayout,
+    BucketTables,
+    CellLayout,
+    Lookup,
+    RowView,
+)
 from kanon_db.counting.reading import QueryText, RelationText, parse_query
 from kanon_db.counting.refusals import refusal
 from kanon_db.counting.types import CATEGORIES
@@ -161,7 +168,14 @@ def _bucket_layout(session: Session, schema: str, publication: Publication) -> B
             if name in described["quasi_identifiers"]
         },
         published.column(sat[described["sensitive"]]),
+        _ASSIGNMENTS.get(publication.parameters.get("assignment"), "random"),
+        chosen_estimator(session) == "paper",
     )
+
+
+_ASSIGNMENTS: Final[Mapping[object, Assignment]] = {
+    "random": "random", "cells": "cells", "local": "local",
+}  # fmt: skip
 
 
 def _cell_layout(session: Session, schema: str, publication: Publication) -> CellLayout:

@@ -10,14 +10,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import and_, or_
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.answers import Estimated
 from kanon_db.counting.formulas import Weighed
 
 if TYPE_CHECKING:  # an answer on one side only needs no numpy
+    from typing import Any
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from kanon_db.algorithms.ground.arrays import FloatArray
     from kanon_db.counting.formulas import Counts
+
+    AnyArray = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,3 +170,86 @@ def weigh(parts: Iterable[tuple[float, Counts]], n_buckets: Sequence[int]) -> li
 def can_meet(records: Counts, values: Counts) -> bool:
     """Whether some bucket has both a matching record and a matching value."""
     return any(bool(((q > 0) & (s > 0)).any()) for q, s in zip(records, values, strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class Composed:
+    """How the sensitive values of buckets go together; see `kanon_db.counting.regression`.
+
+    Attributes
+    ----------
+    values : ndarray of uint8, shape (n_records,)
+        The number of the sensitive value at each place of a bitmap.
+    directions, hidden : ndarray of float64, shape (n_values, n_directions)
+    """
+
+    values: NDArray[np.uint8]
+    directions: FloatArray
+    hidden: FloatArray
+
+    @classmethod
+    def of(
+        cls, rows: Iterable[tuple[bytes, Sequence[float], Sequence[float]]], n_records: int
+    ) -> Self:
+        """Gather the bitmap of each sensitive value, with its directions and what is hidden."""
+        import numpy as np
+
+        values = np.zeros(n_records, dtype=np.uint8)
+        directions, hidden = [], []
+        for number, (bits, one, other) in enumerate(rows):
+            packed = np.frombuffer(bits, dtype=np.uint8)
+            values += np.unpackbits(packed, bitorder="little", count=n_records) * np.uint8(number)
+            directions.append(one)
+            hidden.append(other)
+        return cls(values, np.array(directions, dtype=float), np.array(hidden, dtype=float))
+
+    def along(
+        self, matching: Sequence[AnyArray], sizes: Sequence[int], n_buckets: Sequence[int]
+    ) -> tuple[FloatArray, float, float]:
+        """Estimate how often each value goes with a match, along the directions.
+
+        Parameters
+        ----------
+        matching : sequence of ndarray, shape (n_buckets,)
+            What matches in each bucket, for each bucket size.
+        sizes, n_buckets : sequence of int
+
+        Returns
+        -------
+        along : ndarray of float64, shape (n_directions,)
+        total, packed : float
+            The sum of what matches; that of its square over the size.
+        """
+        import numpy as np
+
+        expected = np.zeros(self.directions.shape[0])
+        total = packed = 0.0
+        start = 0
+        for size, n, numbers in zip(sizes, n_buckets, matching, strict=True):
+            shares = numbers.astype(np.float64) / size
+            total += float(shares.sum()) * size
+            packed += float(shares @ shares) * size
+            for _ in range(size):
+                expected += np.bincount(
+                    self.values[start : start + n], weights=shares, minlength=expected.size
+                )
+                start += n
+        return expected @ self.directions, total, packed
+
+    def levels(self, parts: Iterable[tuple[float, int]]) -> FloatArray:
+        """Return what is hidden of values, along the directions.
+
+        Parameters
+        ----------
+        parts : iterable of (float, int)
+            What some values add, with the bitmap of these values.
+        """
+        import numpy as np
+
+        n_records = self.values.size
+        added = np.zeros(self.directions.shape[0])
+        for x, bitmap in parts:
+            packed = np.frombuffer(bitmap.to_bytes((n_records + 7) // 8, "little"), dtype=np.uint8)
+            bits = np.unpackbits(packed, bitorder="little", count=n_records).astype(bool)
+            added[np.bincount(self.values[bits], minlength=added.size) > 0] += x
+        return added @ self.hidden

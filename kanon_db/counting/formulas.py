@@ -18,7 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from kanon_db.counting.answers import NOTHING, Estimated
+from kanon_db.counting.answers import Estimated
+from kanon_db.counting.regression import Matched
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,6 +43,7 @@ COUNTS: Final = {
     "\n      * (size - q) / greatest(size - 1, 1)), 0)::float8",
     "lower_bound": "coalesce(sum(n * greatest(q + s - size, 0)), 0)::int8",
     "upper_bound": "coalesce(sum(n * least(q, s)), 0)::int8",
+    "c": "1::float8",
     **{name: f"max({name})" for name in ("n_q", "packed_q", "n_s", "packed_s")},
 }
 """Sums over ``n`` buckets that are alike; see :func:`count_buckets`.
@@ -70,25 +72,17 @@ def count_correlation(n_records: int, n_buckets: int) -> dict[str, str]:
     }
 
 
-_MISS: Final = (
-    "((n_s - packed_s) * within_q) ^ 2"
-    "\n      * (slope ^ 2 + share * (1 - share) / nullif(spread_s, 0))"
-)
-
-COUNT_ANSWER: Final = {
-    "estimate": "estimate",
-    "std_error": "(CASE"
-    "\n    WHEN half_width = 0 OR variance <= 0 THEN 0"
-    f"\n    WHEN spread_s <= {FLAT} * n_s THEN half_width"
-    f"\n    ELSE least(half_width, sqrt(variance + {_MISS}))"
-    "\n  END)::float8",
-    "lower_bound": "lower_bound",
-    "upper_bound": "upper_bound",
+SLOPE_DOUBT: Final = {
+    "*": "*",
+    "more": "0::float8",
+    "doubt": f"CASE WHEN spread_s <= {FLAT} * n_s THEN 'Infinity' ELSE"
+    "\n    ((n_s - packed_s) * within_q) ^ 2"
+    "\n      * (slope ^ 2 + share * (1 - share) / nullif(spread_s, 0)) END",
 }
-"""The answer, after :func:`count_correlation`; see :func:`count_buckets`."""
+"""How far off the slope could be, after :func:`count_correlation`; see :func:`count_buckets`."""
 
 
-def count_buckets(records: Counts, values: Counts, sizes: Sequence[int]) -> Estimated:
+def count_buckets(records: Counts, values: Counts, sizes: Sequence[int]) -> tuple[Matched, float]:
     """Count over all buckets what q matching records and s matching values allow.
 
     Parameters
@@ -96,6 +90,12 @@ def count_buckets(records: Counts, values: Counts, sizes: Sequence[int]) -> Esti
     records, values : list of ndarray of uint16, shape (n_buckets,)
         q and s of each bucket, for each bucket size.
     sizes : sequence of int
+
+    Returns
+    -------
+    found : Matched
+    doubt : float
+        The square of what a slope of q on s would add.
 
     Notes
     -----
@@ -106,8 +106,8 @@ def count_buckets(records: Counts, values: Counts, sizes: Sequence[int]) -> Esti
     A real matching is not random. From bucket to bucket, the share of q follows that of s with
     some slope, by least squares weighted with the sizes; inside the buckets the same correlation
     would miss the sum of s (size - s) / size by the slope, and by the slope's own error, times
-    how much of q's variance is inside the buckets. That is added to the variance. Where s is
-    spread evenly, nothing is known of the slope: half the width between the bounds is the error.
+    how much of q's variance is inside the buckets. Where s is spread evenly, nothing is known of
+    the slope. `kanon_db.counting.regression` has what is known of it where values are few.
 
     Buckets with the same q and s count together, in whole numbers, so that neither the order nor
     the number of buckets rounds anything.
@@ -135,17 +135,16 @@ def count_buckets(records: Counts, values: Counts, sizes: Sequence[int]) -> Esti
         if size > 1:
             spread = q * s * (size - q) * (size - s)
             variance += int((n * spread).sum()) / (size * size * (size - 1))
-    half_width = (upper - lower) / 2
     spread_s = packed_s - n_s * n_s / n_records
     share = n_q / n_records
-    if half_width == 0 or variance == 0:
-        return Estimated(estimate, 0.0, lower, upper)
+    found = Matched(estimate, variance, lower, upper)
     if spread_s <= FLAT * n_s:
-        return Estimated(estimate, half_width, lower, upper)
+        return found, math.inf
     slope = (estimate - n_q * n_s / n_records) / spread_s
-    within_q = (n_q - packed_q) / ((n_records - n_buckets) * share * (1 - share))
-    miss = ((n_s - packed_s) * within_q) ** 2 * (slope**2 + share * (1 - share) / spread_s)
-    return Estimated(estimate, min(math.sqrt(variance + miss), half_width), lower, upper)
+    varies = (n_records - n_buckets) * share * (1 - share)
+    within_q = (n_q - packed_q) / varies if varies else 0.0
+    doubt = ((n_s - packed_s) * within_q) ** 2 * (slope**2 + share * (1 - share) / spread_s)
+    return found, doubt
 
 
 def all_but(n_records: int, neither: Estimated) -> Estimated:
@@ -269,9 +268,19 @@ def sum_answer(*, is_average: bool, certain: str = "", error: str = "") -> dict[
     return {"estimate": estimate, "std_error": own_error, "lower_bound": low, "upper_bound": high}
 
 
+def matched_sum(*, is_average: bool) -> dict[str, str]:
+    """Return the SQL of :func:`sum_buckets` from totals as :data:`TOTALS` names them."""
+    answer = sum_answer(is_average=is_average)
+    variance = (
+        "tt - 2 * t / nullif(c, 0) * tc + (t / nullif(c, 0)) ^ 2 * cc" if is_average else "tt"
+    )
+    bounds = {name: answer[name] for name in ("lower_bound", "upper_bound")}
+    return {"estimate": answer["estimate"], "variance": variance, **bounds, "c": "c"}
+
+
 def sum_buckets(
     weighed: Sequence[Weighed], others: Counts, sizes: Sequence[int], *, is_average: bool
-) -> Estimated:
+) -> Matched | None:
     """Sum, or average, over all buckets what x values and s matches of the other side allow.
 
     Parameters
@@ -281,6 +290,11 @@ def sum_buckets(
         s of each bucket.
     sizes : sequence of int
     is_average : bool
+
+    Returns
+    -------
+    Matched or None
+        None where there is nothing to sum.
 
     Notes
     -----
@@ -315,11 +329,10 @@ def sum_buckets(
         least, most = min(least, float(low.min())), max(most, float(high.max()))
     t, c, tt, cc, tc, t_low, t_high, c_low, c_high = totals.tolist()
     if c == 0:
-        return NOTHING
+        return None
     if not is_average:
-        return Estimated(t, math.sqrt(max(tt, 0)), t_low, t_high)
+        return Matched(t, tt, t_low, t_high)
     mean = t / c
-    error = math.sqrt(max(tt - 2 * mean * tc + mean * mean * cc, 0)) / c
     if c_low == c_high:
         least, most = max(least, t_low / c_low), min(most, t_high / c_low)
-    return Estimated(mean, error, least, most)
+    return Matched(mean, tt - 2 * mean * tc + mean * mean * cc, least, most, c)

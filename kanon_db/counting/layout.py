@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Final, Protocol, Self
 from typing import Literal as OneOf
 
@@ -19,9 +20,11 @@ ROW_SUFFIXES: Final = ("", ROWS)
 """Suffixes of the materialized view, and of the table that it is made from."""
 
 SHARES: Final = "_est"
-"""Suffix of the table of shares, which the estimator reads: how often each value occurs in a cell.
+"""Suffix of a table that the estimator reads: how often each value occurs in a cell, or how the
+values of buckets go together.
 
-It follows from the view. Readers could calculate it themselves, but not for each question.
+It follows from the other relations. Readers could calculate it themselves, but not for each
+question.
 """
 
 RECODED_SUFFIXES: Final = (*ROW_SUFFIXES, SHARES)
@@ -30,8 +33,12 @@ RECODED_SUFFIXES: Final = (*ROW_SUFFIXES, SHARES)
 QIT: Final = "_qit"
 SAT: Final = "_sat"
 BIT: Final = "_bit"
-SUFFIXES: Final = ("", QIT, SAT, BIT)
-"""Suffixes of the weighted view, the quasi-identifier table, the sensitive table, the bitmaps."""
+SUFFIXES: Final = ("", QIT, SAT, BIT, SHARES)
+"""Suffixes of the weighted view, the quasi-identifier table, the sensitive table, the bitmaps, and
+the composition of buckets."""
+
+Assignment = OneOf["random", "cells", "local"]
+"""How records came into their buckets."""
 
 
 class Quotes(Protocol):
@@ -39,6 +46,36 @@ class Quotes(Protocol):
 
     def identifier(self, *parts: str) -> str:
         """Quote a name, or several joined by dots (schema, relation)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spectrum:
+    """Of each direction in which the composition of buckets differs, what the catalog keeps.
+
+    Attributes
+    ----------
+    eigenvalues, expected : tuple of float
+        See `kanon_db.algorithms.bucketization.composition`.
+    """
+
+    eigenvalues: tuple[float, ...]
+    expected: tuple[float, ...]
+
+    @classmethod
+    def of(cls, described: object) -> Self | None:
+        """Read what a layout has; None if it has none, or anything but finite numbers."""
+        if not isinstance(described, dict):
+            return None
+        found = [described.get(name) for name in ("eigenvalues", "expected")]
+        numbers = [
+            tuple(float(number) for number in numbers)
+            for numbers in found
+            if isinstance(numbers, list) and all(isinstance(n, int | float) for n in numbers)
+        ]
+        is_finite = all(map(isfinite, (number for part in numbers for number in part)))
+        if len(numbers) < 2 or not numbers[0] or len(numbers[0]) != len(numbers[1]):
+            return None
+        return cls(*numbers) if is_finite and min(numbers[0]) > 0 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +95,7 @@ class BucketTables:
     qit: str
     sat: str
     bit: str
+    composition: str
     quasi_identifiers: tuple[str, ...]
     sensitive: str
     bucket_id: str
@@ -65,6 +103,9 @@ class BucketTables:
     attribute: str
     bits: str
     weight: str
+    directions: str
+    hidden: str
+    spectrum: Spectrum | None
     with_bitmaps: tuple[str, ...]
     n_buckets: int
     sizes: tuple[int, ...]
@@ -73,15 +114,21 @@ class BucketTables:
     @classmethod
     def of(cls, quotes: Quotes, schema: str, name: str, layout: Mapping[str, Any]) -> Self:
         """Read a publication's layout as the catalog holds it."""
-        view, qit, sat, bit = (quotes.identifier(schema, name + suffix) for suffix in SUFFIXES)
+        view, qit, sat, bit, composition = (
+            quotes.identifier(schema, name + suffix) for suffix in SUFFIXES
+        )
         columns = ("sensitive", "bucket_id", "count", "attribute", "bits", "weight")
+        added = {name: layout.get(name, name) for name in ("directions", "hidden")}
         return cls(
             view=view,
             qit=qit,
             sat=sat,
             bit=bit,
+            composition=composition,
             quasi_identifiers=tuple(map(quotes.identifier, layout["quasi_identifiers"])),
             **{column: quotes.identifier(layout[column]) for column in columns},
+            **{name: quotes.identifier(column) for name, column in added.items()},
+            spectrum=Spectrum.of(layout.get("spectrum")),
             with_bitmaps=tuple(layout["with_bitmaps"]),
             # The only numbers that reach statements unbound: int() lets nothing else through.
             n_buckets=int(layout["n_buckets"]),
@@ -91,8 +138,9 @@ class BucketTables:
 
     @property
     def relations(self) -> list[str]:
-        """The relations that exist, quoted."""
-        return [self.view, self.qit, self.sat, self.bit]
+        """The relations that readers see, quoted: the view first."""
+        found = [self.view, self.qit, self.sat, self.bit]
+        return found if self.spectrum is None else [*found, self.composition]
 
     @property
     def buckets_of_sizes(self) -> list[int]:
@@ -123,11 +171,16 @@ class BucketLayout:
     tables : BucketTables
     quasi_identifiers : mapping of str to Column
     sensitive : Column
+    assignment : {"random", "cells", "local"}
+    is_paper : bool
+        Whether the paper's estimator is asked for.
     """
 
     tables: BucketTables
     quasi_identifiers: Mapping[str, Column]
     sensitive: Column
+    assignment: Assignment = "random"
+    is_paper: bool = False
 
     @property
     def columns(self) -> dict[str, Column]:

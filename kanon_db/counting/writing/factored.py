@@ -8,23 +8,26 @@ from __future__ import annotations
 from kanon_db.counting.expressions import Expression, TruthTest
 from kanon_db.counting.formulas import (
     BUCKET_SUMS,
-    COUNT_ANSWER,
     COUNTS,
     REACHED,
+    SLOPE_DOUBT,
+    TOTALS,
     all_but_answer,
     count_correlation,
     count_measures,
+    matched_sum,
     weights,
 )
 from kanon_db.counting.sides import Side, Sides, factors, side_of
+from kanon_db.counting.writing.regressed import RegressedWriter
 from kanon_db.counting.writing.steps import Select
-from kanon_db.counting.writing.writer import ANSWER, SideWriter, numbered, same
+from kanon_db.counting.writing.writer import ANSWER, numbered, same
 
 _SIDES = ("records", "values")
 _WEIGHTS = same(*weights("x", ""))
 
 
-class FactoredWriter(SideWriter):
+class FactoredWriter(RegressedWriter):
     """Combines sums over each bucket's records with sums over its values."""
 
     def one_sided(self, side: Side) -> None:
@@ -69,10 +72,11 @@ class FactoredWriter(SideWriter):
     # -- steps --------------------------------------------------------------------------------
 
     def _count(self, sides: Sides) -> None:
-        self._matching(0, sides[0])
-        self._in_all(0)
-        self._matching(1, sides[1])
-        self._in_all(1)
+        side: Side
+        for side in (0, 1):
+            self._matching(side, sides[side])
+            self._sized(side)
+            self._in_all(side)
         columns = {
             "q": "r.n", "s": "v.n", "size": "r.size", "n_q": "r.total", "packed_q": "r.packed",
             "n_s": "v.total", "packed_s": "v.packed",
@@ -87,11 +91,20 @@ class FactoredWriter(SideWriter):
         alike = {**same(*columns), "n": "count(*)"}
         self.step("alike", "Buckets with the same numbers together.", alike, group=list(columns))
         self.step("counts", "The number that a random matching gives.", COUNTS, group=())
-        n_records, n_buckets = self.tables.n_records, self.tables.n_buckets
-        self.step("measures", "How unevenly s is spread over buckets.", count_measures(n_records))
-        correlation = count_correlation(n_records, n_buckets)
-        self.step("correlation", "How q follows s from bucket to bucket.", correlation)
-        self.step("answers", "The same correlation is possible inside the buckets.", COUNT_ANSWER)
+        if self.is_regressed:
+            self.regress(sides)
+            return
+        if self.layout.assignment == "random":
+            n_records, n_buckets = self.tables.n_records, self.tables.n_buckets
+            measures = count_measures(n_records)
+            self.step("measures", "How unevenly s is spread over buckets.", measures)
+            correlation = count_correlation(n_records, n_buckets)
+            self.step("correlation", "How q follows s from bucket to bucket.", correlation)
+            self.step("doubted", "The same may be so inside the buckets.", SLOPE_DOUBT)
+        else:
+            known = {"*": "*", "more": "0::float8", "doubt": "0::float8"}
+            self.step("doubted", "Gathered records tell nothing of others.", known)
+        self.answer()
 
     def _sum(self, sides: Sides, weighed: Expression) -> None:
         side: Side = side_of(weighed, self.layout) or 0
@@ -108,7 +121,18 @@ class FactoredWriter(SideWriter):
         )
         self.step("reached", "Between lo and hi of the q have one of the s.", REACHED)
         self.step("sums", "Each bucket's expected sum t and count c, with bounds.", BUCKET_SUMS)
-        self.sum_totals()
+        if not self.is_regressed:
+            self.sum_totals()
+            return
+        self.step("totals", "All buckets together.", TOTALS, group=())
+        is_average = self.function == "avg"
+        comment = "What a random matching gives."
+        self.step("counts", comment, matched_sum(is_average=is_average))
+        sized = Select({"*": "*", "size": self.tables.size()}, ["records_matching"])
+        self.steps.add("records_sized", "A bucket's size follows from its number.", sized)
+        self.regress(sides, weighed, is_average=is_average)
+
+    # -- parts --------------------------------------------------------------------------------
 
     def _matching(
         self, side: Side, condition: Expression | None, weighed: Expression | None = None
@@ -118,11 +142,14 @@ class FactoredWriter(SideWriter):
         name, keys = f"{_SIDES[side]}_matching", self.keys_of(side)
         self.count_in_buckets(name, comment, side, keys, condition, weighed)
 
+    def _sized(self, side: Side) -> None:
+        name, size = _SIDES[side], {"*": "*", "size": self.tables.size()}
+        self.step(f"{name}_sized", "A bucket's size follows from its number.", size)
+
     def _in_all(self, side: Side) -> None:
         keys = list(self.keys_of(side))
         over = f"OVER ({'PARTITION BY ' if keys else ''}{', '.join(keys)})"
-        name, size = _SIDES[side], {"*": "*", "size": self.tables.size()}
         total, packed = (f"(sum({x}) {over})::float8" for x in ("n", "n * n / size::float8"))
-        self.step(f"{name}_sized", "A bucket's size follows from its number.", size)
         sums = {"*": "*", "total": total, "packed": packed}
-        self.step(f"{name}_in_all", "The group's sums of n and n^2 / size over all buckets.", sums)
+        comment = "The group's sums of n and n^2 / size over all buckets."
+        self.step(f"{_SIDES[side]}_in_all", comment, sums)

@@ -150,7 +150,7 @@ class PairWriter(SideWriter):
             group=["bucket_id", *whole],
         )
         self.step(
-            "answers",
+            "matched",
             "Of a random matching: the expected number of pairs, its error and its bounds.",
             {
                 "estimate": "coalesce(sum(t / size), 0)::float8",
@@ -163,6 +163,7 @@ class PairWriter(SideWriter):
             },
             group=(),
         )
+        self.calibrated()
 
     def _sum(self) -> None:
         """Sum with bounds: what every record, or else every value, can add at least and at most."""

@@ -10,6 +10,7 @@ from kanon_db.counting.checking.types import TEXT
 from kanon_db.counting.expressions import Aggregate, Constant, Expression
 from kanon_db.counting.formulas import TOTALS, sum_answer, weights
 from kanon_db.counting.layout import BucketLayout, Lookup
+from kanon_db.counting.regression import calibrated_sql, times_of
 from kanon_db.counting.sides import Side, condition_of, parts_of, side_of
 from kanon_db.counting.writing.joins import joined, speller
 from kanon_db.counting.writing.sql import Constants, Statement, write
@@ -176,4 +177,10 @@ class SideWriter(Writer):
         """Add up buckets' sums and counts, in each group, to a sum or an average."""
         self.step("totals", "All buckets together.", TOTALS, group=())
         answer = sum_answer(is_average=self.function == "avg")
-        self.step("answers", "The estimate with its standard error and bounds.", answer)
+        self.step("matched", "The estimate with its standard error and bounds.", answer)
+        self.calibrated()
+
+    def calibrated(self) -> None:
+        """Multiply the error of a random matching: a real one is not random."""
+        times = times_of(self.layout.assignment, is_corrected=False)
+        self.step("answers", "A real matching is not random.", calibrated_sql(times))

@@ -15,6 +15,7 @@ import numpy as np
 from kanon_db.algorithms.bucketization.specification import PrivacySpecification
 from kanon_db.algorithms.ground.arrays import AnyIntArray
 from kanon_db.publications.buckets.bitmaps import count_bitmap_differences
+from kanon_db.publications.buckets.regression import check_composition
 from kanon_db.publications.buckets.tables import BucketTables
 from kanon_db.publications.exposure import check_exposure, measure_exposure, report_unbounded
 from kanon_db.publications.relations import check_relations
@@ -116,6 +117,8 @@ def examine_buckets(
                 holds=differing == 0,
             )
         )
+    if tables.spectrum is not None:
+        checks.append(check_composition(session, tables))
     if "l" in parameters:
         checks.append(
             Check(

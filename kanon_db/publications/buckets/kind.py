@@ -16,6 +16,7 @@ from kanon_db.publications.buckets.attack import attack_buckets
 from kanon_db.publications.buckets.bitmaps import write_bitmaps
 from kanon_db.publications.buckets.examine import count_certain, examine_buckets
 from kanon_db.publications.buckets.methods import SensitiveValues
+from kanon_db.publications.buckets.regression import write_composition
 from kanon_db.publications.buckets.request import BucketRequest
 from kanon_db.publications.buckets.tables import (
     QIT,
@@ -105,7 +106,7 @@ class Buckets(Kind):
         return replace(found, result=_Assignment(found.result, values, codes, l, unbounded))
 
     def write(self, job: Job[BucketRequest], found: Found) -> Written:
-        """Write QIT, SAT, view and bitmaps."""
+        """Write QIT, SAT, view, bitmaps, and the composition of buckets."""
         session, snapshot, source = job.session, job.snapshot, job.source
         assignment: _Assignment = found.result
         setting, values, codes = assignment.assigned.setting, assignment.values, assignment.codes
@@ -122,6 +123,10 @@ class Buckets(Kind):
         layout["with_bitmaps"] = write_bitmaps(
             staging, tables, snapshot, layout, values, codes, bucket_ids, setting, order
         )
+        layout["spectrum"] = write_composition(
+            staging, tables, values, codes, bucket_ids,
+            is_random=job.request.assignment == "random",
+        )  # fmt: skip
         values.drop()
         session.step("gathering statistics")
         staging.analyze(QIT, SAT)

@@ -47,6 +47,8 @@ def layout_of(source: Source, setting: BucketSetting) -> dict[str, Any]:
         "bits": free_column_name("bits", columns),
         "with_bitmaps": [],
         "weight": free_column_name("weight", columns),
+        "directions": free_column_name("directions", columns),
+        "hidden": free_column_name("hidden", columns),
         "n_buckets": setting.n_buckets,
         "sizes": setting.sizes.tolist(),
         "first_bucket_ids": first_bucket_ids(setting),

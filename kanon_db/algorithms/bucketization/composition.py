@@ -1,0 +1,83 @@
+"""How the sensitive values of buckets go together: what buckets can tell of a relation.
+
+With N_v the number of records of a value v, and n_gv that of bucket g, which has |g| records, let
+C = sum of n_g n_g' / |g| over all buckets - N_v N_v' / N: how the composition of buckets differs
+from that of the table, weighted with their sizes. Its eigenvectors are directions in which this
+can be seen, each with its eigenvalue. What buckets hide is H = diag(N_v) - sum of n_g n_g' / |g|.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray
+
+_BUCKETS_AT_ONCE: Final = 20_000
+_NEGLIGIBLE: Final = 1e-9
+"""Of the largest eigenvalue: a direction in which all buckets are alike."""
+
+
+@dataclass(frozen=True, eq=False)
+class Composition:
+    """The directions in which buckets differ.
+
+    Attributes
+    ----------
+    eigenvalues : ndarray of float64, shape (n_directions,)
+    directions : ndarray of float64, shape (n_values, n_directions)
+        The eigenvectors, of length one.
+    hidden : ndarray of float64, shape (n_values, n_directions)
+        H times the eigenvectors.
+    expected : ndarray of float64, shape (n_directions,)
+        The share of the records with each value, along the eigenvectors.
+    """
+
+    eigenvalues: FloatArray
+    directions: FloatArray
+    hidden: FloatArray
+    expected: FloatArray
+
+
+def composition(values: CodeArray, buckets: CodeArray, n_values: int) -> Composition:
+    """Find the directions in which the composition of buckets differs.
+
+    Parameters
+    ----------
+    values, buckets : ndarray of int32, shape (n_records,)
+        The value's code, and the bucket, of each record, both from 0.
+    n_values : int
+
+    Examples
+    --------
+    Two buckets of two values each: they differ in whether they have the first one or the second.
+
+    >>> found = composition(np.array([0, 2, 1, 2]), np.array([0, 0, 1, 1]), 3)
+    >>> found.eigenvalues.round(2).tolist(), found.directions.T.round(2).tolist()
+    ([0.5], [[0.71, -0.71, -0.0]])
+    """
+    n_buckets = int(buckets.max()) + 1
+    order = np.argsort(buckets, kind="stable")
+    by_bucket, its_values = buckets[order], values[order]
+    together = np.zeros((n_values, n_values))
+    for low in range(0, n_buckets, _BUCKETS_AT_ONCE):
+        high = min(low + _BUCKETS_AT_ONCE, n_buckets)
+        start, end = np.searchsorted(by_bucket, [low, high])
+        keys = (by_bucket[start:end] - low).astype(np.int64) * n_values + its_values[start:end]
+        counts = np.bincount(keys, minlength=(high - low) * n_values).reshape(-1, n_values)
+        together += (counts / np.maximum(counts.sum(axis=1), 1)[:, np.newaxis]).T @ counts
+    numbers = np.bincount(values, minlength=n_values).astype(np.float64)
+    eigenvalues, directions = np.linalg.eigh(together - np.outer(numbers, numbers) / values.size)
+    kept = eigenvalues > _NEGLIGIBLE * max(float(eigenvalues.max()), _NEGLIGIBLE)
+    directions = directions[:, kept]
+    # The sign of an eigenvector is arbitrary: the same publication gives the same numbers.
+    largest = np.abs(directions).argmax(axis=0)
+    directions = directions * np.sign(directions[largest, np.arange(largest.size)])
+    return Composition(
+        eigenvalues[kept],
+        directions,
+        (np.diag(numbers) - together) @ directions,
+        directions.T @ numbers / values.size,
+    )

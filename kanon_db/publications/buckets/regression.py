@@ -1,0 +1,93 @@
+"""Writing and checking what the buckets of a random assignment tell of how values go together.
+
+It follows from the SAT alone, so that readers could calculate it themselves.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import numpy as np
+
+from kanon_db.algorithms.bucketization.composition import composition
+from kanon_db.algorithms.ground.arrays import CodeArray
+from kanon_db.counting.layout import SHARES
+from kanon_db.publications.buckets.tables import BucketTables
+from kanon_db.publications.results import Check
+from kanon_db.publications.staging import Staging
+from kanon_db.session import Session, fetch_one
+from kanon_db.transfer.values import DistinctValues
+
+MOST_VALUES: Final = 64
+"""With more, questions would take too long, and the paper's estimator answers."""
+
+_AMISS: Final = """
+SELECT count(*) AS n FROM {} AS c
+WHERE coalesce(cardinality(c.{}), 0) <> $1::int4 OR coalesce(cardinality(c.{}), 0) <> $1::int4
+"""
+
+
+def write_composition(
+    staging: Staging,
+    tables: BucketTables,
+    values: DistinctValues,
+    codes: CodeArray,
+    bucket_ids: CodeArray,
+    *,
+    is_random: bool,
+) -> dict[str, list[float]] | None:
+    """Write the directions in which buckets differ, a row for each sensitive value.
+
+    Parameters
+    ----------
+    codes, bucket_ids : ndarray of int32, shape (n_records,)
+        The sensitive value and the bucket's number, from 1, of each record.
+    is_random : bool
+        Whether records of the whole table were drawn into each bucket. Of records that were
+        gathered, buckets tell nothing of this kind; the table then has no rows.
+
+    Returns
+    -------
+    dict of str to list of float, or None
+        What the catalog keeps, see :class:`~kanon_db.counting.layout.Spectrum`; None if buckets do
+        not differ, or there are too many values.
+    """
+    n_values, rows = len(values.labels), "[]"
+    spectrum: dict[str, list[float]] | None = None
+    if is_random and 2 <= n_values <= MOST_VALUES:
+        staging.session.step("finding how the values of buckets go together")
+        found = composition(codes, bucket_ids - np.int32(1), n_values)
+        if found.eigenvalues.size:
+            spectrum = {
+                "eigenvalues": found.eigenvalues.tolist(), "expected": found.expected.tolist(),
+            }  # fmt: skip
+            lines: list[dict[str, Any]] = [
+                {"code": code, "directions": one, "hidden": other}
+                for code, (one, other) in enumerate(
+                    zip(found.directions.tolist(), found.hidden.tolist(), strict=True)
+                )
+            ]
+            rows = json.dumps(lines)
+    staging.fill_table(
+        SHARES,
+        f"SELECT v.value AS {tables.sensitive}, r.directions AS {tables.directions},"
+        f" r.hidden AS {tables.hidden} FROM json_to_recordset($1::text::json)"
+        " AS r (code int4, directions float8[], hidden float8[])"
+        f" JOIN {values.table} AS v ON v.code = r.code ORDER BY r.code",
+        rows,
+    )
+    return spectrum
+
+
+def check_composition(session: Session, tables: BucketTables) -> Check:
+    """Check that each value has a number for each direction."""
+    n_directions = 0 if tables.spectrum is None else len(tables.spectrum.eigenvalues)
+    statement = _AMISS.format(tables.composition, tables.directions, tables.hidden)
+    amiss = fetch_one(session, statement, str(n_directions))["n"]
+    return Check(
+        "the composition of buckets has all its directions",
+        "0 values differ",
+        f"{amiss} values differ",
+        holds=amiss == 0,
+    )
