@@ -10,22 +10,27 @@ from collections.abc import Iterable
 
 import numpy as np
 
+TIMES = {"cells": 2.0, "local": 1.2, "random": 1.15}
+
 
 def of_buckets(
-    buckets: Iterable[tuple[int, int, int]],
+    buckets: Iterable[tuple[int, int, int]], assignment: str = "cells"
 ) -> tuple[float, float, int, int]:
-    """Answer from the size, matching records and matching values of *every* bucket."""
+    """Answer from the size, matching records and matching values of *every* bucket.
+
+    Of a random assignment, where nothing is known of more than two groups of values.
+    """
     size, q, s = np.array(list(buckets), dtype=float).T
     lower, upper = int(np.maximum(0, q + s - size).sum()), int(np.minimum(q, s).sum())
     estimate = float((q * s / size).sum())
     matching = float((q * (s / size) * (1 - s / size) * (size - q) / np.maximum(size - 1, 1)).sum())
-    if lower == upper:
-        return estimate, 0.0, lower, upper
+    half_width = (upper - lower) / 2
+    if assignment != "random" or lower == upper:
+        return estimate, min(TIMES[assignment] * math.sqrt(matching), half_width), lower, upper
     p_q, p_s = q.sum() / size.sum(), s.sum() / size.sum()
     # Weighted least squares: how the share of q in a bucket depends on that of s.
     off_q, off_s = q - size * p_q, s - size * p_s
     spread = float((off_s**2 / size).sum())
-    half_width = (upper - lower) / 2
     if spread <= 1e-9 * s.sum():
         return estimate, half_width, lower, upper
     slope = float((off_q * off_s / size).sum()) / spread
@@ -34,4 +39,49 @@ def of_buckets(
     hidden_q = float((q * (size - q) / size).sum())
     if_random = (size.sum() - len(size)) * p_q * (1 - p_q)
     miss = (slope**2 + slope_variance) * (hidden_s * hidden_q / if_random) ** 2
-    return estimate, min(math.sqrt(matching + miss), half_width), lower, upper
+    error = TIMES[assignment] * math.sqrt(matching + miss)
+    return estimate, min(error, half_width), lower, upper
+
+
+def regressed(
+    records: np.ndarray,
+    buckets: np.ndarray,
+    composition: np.ndarray,
+    asked: np.ndarray,
+    *,
+    variance: float = 0.0,
+    number: float = 1.0,
+) -> tuple[float, float]:
+    """Return what is to be added to the answer of a random matching, and the error.
+
+    By the normal equations of ridge regression, as docs/estimation.md defines it.
+
+    Parameters
+    ----------
+    records, buckets : ndarray, shape (n_records,)
+        What each row of the QIT counts for, and its bucket, from 0.
+    composition : ndarray, shape (n_buckets, n_values)
+        How often each value occurs in each bucket.
+    asked : ndarray, shape (n_values,)
+        What each value counts for.
+    variance : float
+        That of a random matching.
+    number : float
+        What an average is divided by.
+    """
+    size = composition.sum(axis=1)
+    n_records, totals = size.sum(), composition.sum(axis=0)
+    matching = np.bincount(buckets, weights=records, minlength=size.size)
+    together = composition.T @ (composition / size[:, None])
+    differ = together - np.outer(totals, totals) / n_records
+    hidden = (np.diag(totals) - together) @ asked
+    r = composition.T @ (matching / size) - totals / n_records * matching.sum()
+    b = ((matching**2 / size).sum() - matching.sum() ** 2 / n_records) / max(size.size - 1, 1)
+    traces = np.trace(differ), np.trace(differ @ differ)
+    tau2 = max((r @ r - b * traces[0]) / traces[1], math.sqrt(2 * b * b * traces[1]) / traces[1])
+    if tau2 == 0:
+        return 0.0, TIMES["random"] * math.sqrt(variance) / number
+    inverse = np.linalg.inv(differ + np.eye(totals.size) * b / tau2)
+    doubt = b * hidden @ inverse @ hidden
+    error = TIMES["random"] * math.sqrt(max(variance + doubt, 0)) / number
+    return float(hidden @ inverse @ r) / number, error

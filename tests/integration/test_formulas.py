@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from kanon_db.counting.answers import Estimated
 from kanon_db.counting.formulas import (
     BUCKET_SUMS,
-    COUNT_ANSWER,
     COUNTS,
     REACHED,
+    SLOPE_DOUBT,
     TOTALS,
     Weighed,
     all_but,
@@ -24,10 +24,12 @@ from kanon_db.counting.formulas import (
     count_buckets,
     count_correlation,
     count_measures,
+    matched_sum,
     sum_answer,
     sum_buckets,
     weights,
 )
+from kanon_db.counting.regression import answer_sql, calibrated_sql, corrected
 from kanon_db.counting.writing.steps import Select, Steps
 
 DATABASE = settings(
@@ -87,7 +89,8 @@ def test_counts(connection: psycopg.Connection[Any], buckets: list[tuple[int, in
     sizes = sorted({size for size, _, _ in buckets})
     q, s = ([np.array([b[at] for b in buckets if b[0] == size], dtype=np.uint16) for size in sizes]
             for at in (1, 2))  # fmt: skip
-    by_numpy = count_buckets(q, s, sizes)
+    found, doubt = count_buckets(q, s, sizes)
+    by_numpy = corrected(found, (0.0, doubt), is_paper=False, times=1.5)
     n_records = sum(size for size, _, _ in buckets)
     totals = [f"{sum(b[at] for b in buckets)}::float8" for at in (1, 2)] + [
         f"{sum(b[at] ** 2 / b[0] for b in buckets)!r}::float8" for at in (1, 2)
@@ -97,7 +100,8 @@ def test_counts(connection: psycopg.Connection[Any], buckets: list[tuple[int, in
         or [(1, 0, 0, 0, *totals)],
     )  # fmt: skip
     steps = (
-        COUNTS, count_measures(n_records), count_correlation(n_records, len(buckets)), COUNT_ANSWER,
+        COUNTS, count_measures(n_records), count_correlation(n_records, len(buckets)), SLOPE_DOUBT,
+        answer_sql(is_paper=False, times=1.5),
     )  # fmt: skip
     by_sql = run(connection, source, *steps)
     # The sums' last digits decide whether an error of nothing is 0.
@@ -122,14 +126,25 @@ def test_sums(
         for size in sizes
     ]
     others = [np.array([s for _, s in by_size[size]], dtype=np.uint16) for size in sizes]
-    by_numpy = sum_buckets(weighed, others, sizes, is_average=is_average)
+    matched = sum_buckets(weighed, others, sizes, is_average=is_average)
+    assert matched is not None
+    by_numpy = corrected(matched, (0.0, 0.0), is_paper=False, times=1.5)
     names = ["size", "s", "q", *weights("x", "")]
     source = rows(names,
         [[f"({n!r})::float8" for n in (size, s, *(float(f(x)) for f in MEASURES))]
          for size, x, s in buckets],
     )  # fmt: skip
-    answer = sum_answer(is_average=is_average)
-    by_sql = run(connection, source, REACHED, BUCKET_SUMS, TOTALS, answer)
+    sums = (REACHED, BUCKET_SUMS, TOTALS)
+    steps = (sum_answer(is_average=is_average), calibrated_sql(1.5))
+    by_sql = run(connection, source, *sums, *steps)
+    assert by_sql == pytest.approx(numbers(by_numpy), rel=1e-6, abs=1e-6)
+    correction = {"*": "*", "more": "3::float8", "doubt": "5::float8"}
+    steps = (
+        matched_sum(is_average=is_average), correction,
+        answer_sql(is_paper=False, times=1.5, is_average=is_average),
+    )  # fmt: skip
+    by_numpy = corrected(matched, (3.0, 5.0), is_paper=False, times=1.5)
+    by_sql = run(connection, source, *sums, *steps)
     assert by_sql == pytest.approx(numbers(by_numpy), rel=1e-6, abs=1e-6)
 
 
