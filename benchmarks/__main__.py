@@ -3,7 +3,7 @@
 Without a name, all that are about speed and loss run; with ``--write`` their results replace the
 sections of these names in docs/benchmarks.md. Faults, load, hostile input and
 meaning, which take long or disturb the machine that they run on, need their names; their results go
-to docs/reliability.md.
+to docs/reliability.md, and those of calibration, which needs half an hour, to docs/estimation.md.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ RELIABILITY = {
     "hostile_input": "Hostile input",
     "meaning": "Certain bounds",
 }
-SECTIONS = SPEED | RELIABILITY
+ESTIMATION = {"calibration": "How honest the errors are"}
+SECTIONS = SPEED | RELIABILITY | ESTIMATION
 
 
 def main() -> None:
@@ -62,7 +63,8 @@ def main() -> None:
         text = f"{_mark(name)}\n\n## {SECTIONS[name]}\n\n{results}"
         print(text)
         if arguments.write:
-            page = DOCS / ("reliability.md" if name in RELIABILITY else "benchmarks.md")
+            pages = {**dict.fromkeys(RELIABILITY, "reliability.md"), "calibration": "estimation.md"}
+            page = DOCS / pages.get(name, "benchmarks.md")
             page.write_text(_replaced(page.read_text(), name, text))
 
 

@@ -107,7 +107,7 @@ TABLES: Final = (
     ),
 )
 
-ACCEPT: Final = """accept => '{"uninformed_reader": "a benchmark"}'"""
+ACCEPT: Final = """accept => '{{"uninformed_reader": "a benchmark"}}'"""
 PUBLISHED: Final = {
     "buckets, two_size, random": "publish_buckets|privacy => '{privacy}', assignment => 'random'",
     "buckets, optimal, random": "publish_buckets|privacy => '{privacy}', assignment => 'random',"
