@@ -52,7 +52,13 @@ SELECT COUNT(*) FROM ill GROUP BY 1 -- GROUP BY contains an aggregate
 SELECT COUNT(*) FROM ill GROUP BY 'x' -- GROUP BY contains a constant
 SELECT sex, COUNT(*) FROM ill GROUP BY sex ORDER BY age -- neither in GROUP BY nor an aggregate
 SELECT sex, COUNT(*) FROM ill GROUP BY sex HAVING sex = 'f' -- HAVING can only compare aggregates
-SELECT COUNT(*) FROM ill HAVING COUNT(*) / 2 > 1 -- HAVING can only compare aggregates
+SELECT COUNT(*) FROM ill HAVING COUNT(*) / 2 > 1 -- cut to a whole number
+SELECT COUNT(*) FROM ill HAVING age / 2.0 > 1 -- HAVING can only compare aggregates
+SELECT COUNT(*) FROM ill HAVING ROUND(age) > 1 -- HAVING can only compare aggregates
+SELECT ROUND(AVG(height), 1) FROM ill -- needs a numeric
+SELECT ROUND(AVG(age), COUNT(*)) FROM ill -- not a number that is written out
+SELECT ROUND(AVG(age), 21) FROM ill -- not a number that is written out
+SELECT COUNT(*) FROM ill WHERE ROUND(age) = 1 -- only supported around aggregates
 SELECT SUM(sex) FROM ill -- only supported for numbers
 SELECT AVG(born) FROM ill -- only supported for numbers
 SELECT COUNT(*) FROM ill JOIN data.secret ON secret.zip = ill.zip -- no such lookup table

@@ -174,7 +174,13 @@ class Questions:
             shares += [f"COUNT(*) - 2 * {part}", f"1 - 1.0 * {part} / {whole}"]
             if numbers:
                 shares += [f"(SUM({self.one(numbers)}) - 1.5) / {whole}"]
-            return self.one(shares)
+            share = self.one(shares)
+            if self.often(0.3):
+                return f"ROUND({share}, {self.one(['0', '1', '2', '-1'])})"
+            return share
+        if numbers and self.often(0.05):
+            name = self.one(numbers)
+            return self.one([f"ROUND(AVG({name}))", f"ROUND(CAST(SUM({name}) AS numeric), -1)"])
         chosen = f" FILTER (WHERE {self.condition(self._draw.choice([0, 1]))})"
         return self.one(forms) + (chosen if self.often(0.25) else "")
 

@@ -12,6 +12,7 @@ from kanon_db.counting.checking.binder import Binder
 from kanon_db.counting.checking.query import Formula, Measure
 from kanon_db.counting.checking.types import number_type
 from kanon_db.counting.refusals import refusal
+from kanon_db.counting.rounding import Round
 from kanon_db.errors import UnsupportedQueryError
 
 _MOST_DIGITS: Final = 131_072
@@ -96,9 +97,21 @@ class Measures:
                         " / COUNT(*)",
                     )
                 return ex.Arithmetic(operator, one, other), max(kind, another, key=_KINDS.index)
+            case Round(operand, digits):
+                inner, kind = self._calculated(operand)
+                if digits is not None and kind == "float":
+                    raise refusal(
+                        "ROUND to a number of digits needs a numeric, as in PostgreSQL",
+                        hint="cast what is rounded, as in ROUND(CAST(AVG(...) AS numeric), 2)",
+                    )
+                # PostgreSQL rounds a whole number as a floating-point number.
+                found: ex.Category = "numeric" if digits is not None else kind
+                found = "float" if found == "integer" else found
+                is_rough = any(self._kind(part) == "float" for part in _aggregates(operand))
+                return Round(inner, digits, found == "float", is_rough), found
         raise refusal(
             "calculations with aggregates are made of aggregates and numbers by + - * / only",
-            hint="NULLIF(..., 0) and casts to numeric are accepted, too",
+            hint="NULLIF(..., 0), ROUND and casts to numeric are accepted, too",
         )
 
     def _kind(self, aggregate: ex.Aggregate) -> ex.Category:
@@ -128,6 +141,8 @@ class Measures:
                 inside = operand.name if isinstance(operand, ex.Column) else "..."
                 label = f"{function}({'*' if operand is None else inside})"
                 label += "" if condition is None else " filter (...)"
+            case Round():
+                label = "round"
             case _:
                 label = "?column?"
         label = label if alias is None else alias
@@ -188,10 +203,22 @@ class Measures:
                 return expression
             case ex.Negative() | ex.Arithmetic("+" | "-" | "*"):
                 return ex.rebuilt(expression, self._number)
+            case ex.Arithmetic("/") | ex.Cast() | ex.NullIf() | Round() if _aggregates(
+                expression
+            ) or not _names(expression):
+                return self._calculated(expression)[0]
         raise _beyond_having()
 
 
 _KINDS: Final[tuple[ex.Category, ...]] = ("integer", "numeric", "float")
+
+
+def _aggregates(expression: ex.Expression) -> list[ex.Aggregate]:
+    return [part for part in ex.walk(expression) if isinstance(part, ex.Aggregate)]
+
+
+def _names(expression: ex.Expression) -> bool:
+    return any(isinstance(part, ex.Name) for part in ex.walk(expression))
 
 
 def _is_numeric(text: str) -> bool:
@@ -204,6 +231,6 @@ def _is_numeric(text: str) -> bool:
 
 def _beyond_having() -> UnsupportedQueryError:
     return refusal(
-        "HAVING can only compare aggregates with numbers",
+        "HAVING can only compare aggregates, what is calculated from them, and numbers",
         hint="put conditions on columns into WHERE",
     )

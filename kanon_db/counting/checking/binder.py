@@ -23,6 +23,7 @@ from kanon_db.counting.checking.types import (
     result_type,
 )
 from kanon_db.counting.refusals import refusal
+from kanon_db.counting.rounding import Round
 
 _LITERALS: Final = {"boolean": BOOLEAN, "date": DATE, "timestamp": TIMESTAMP}
 _Typed = tuple[ex.Expression, ex.Type]
@@ -77,6 +78,12 @@ class Binder:
                 return ex.Coalesce(given), type_
             case ex.NullIf(left, right):
                 return self._null_if(left, right)
+            case Round():
+                raise refusal(
+                    "ROUND is only supported around aggregates",
+                    hint="compare the column itself, as in x >= 1.5 AND x < 2.5 for ROUND(x) = 2;"
+                    " CAST(x AS integer) rounds, too",
+                )
             case ex.Aggregate():
                 raise refusal(
                     "an aggregate is not allowed here",

@@ -33,6 +33,7 @@ _NODES: Final[dict[str, tuple[type[exp.Expr], ...]]] = {
     "this low high": (exp.Between,),
     "this expressions": (exp.In, exp.Coalesce, exp.Anonymous),
     "this big_int": (exp.Count,),
+    "this decimals": (exp.Round,),
     "this unit": (exp.TimestampTrunc,),
     "this ifs default": (exp.Case,),
     "this true": (exp.If,),

@@ -13,6 +13,7 @@ from kanon_db.counting.reading.constructs import LITERAL_TYPES, unexpected
 from kanon_db.counting.reading.cursor import Cursor
 from kanon_db.counting.reading.lexemes import fold
 from kanon_db.counting.refusals import refusal
+from kanon_db.counting.rounding import MOST_DIGITS, Round
 
 _AGGREGATES: Final[dict[type[parsed.Expr], ex.AggregateFunction]] = {
     parsed.Count: "count", parsed.Sum: "sum", parsed.Avg: "avg",
@@ -99,6 +100,27 @@ class CallReader(Cursor):
         right = self.expression(node.expression)
         self.require(")")
         return ex.NullIf(left, right)
+
+    def rounded(self, node: parsed.Round) -> Round:
+        """Read ROUND of an expression, to a number of digits."""
+        self.require("round", "(")
+        operand, digits = self.expression(node.this), None
+        if node.args.get("decimals") is not None:
+            self.require(",")
+            at = self.here.position
+            match self.expression(node.args["decimals"]):
+                case ex.Literal("number", text) if (
+                    text.lstrip("-").isdecimal() and len(text) < 4 and abs(int(text)) <= MOST_DIGITS
+                ):
+                    digits = int(text)
+                case _:
+                    raise refusal(
+                        "the digits that ROUND keeps are not a number that is written out",
+                        at,
+                        f"write ROUND(..., 2), or another whole number up to {MOST_DIGITS}",
+                    )
+        self.require(")")
+        return Round(operand, digits)
 
     def age(self, node: parsed.Anonymous) -> ex.Age:
         """Read AGE of two dates."""

@@ -23,7 +23,7 @@ KEYWORDS: Final = frozenset(
 """The words that a count query is made of and that cannot be names where a name belongs."""
 
 FUNCTIONS: Final = frozenset(
-    "age avg cast coalesce count date_part date_trunc extract nullif sum".split()
+    "age avg cast coalesce count date_part date_trunc extract nullif round sum".split()
 )
 """The functions of a count query; these words are names unless a parenthesis follows."""
 

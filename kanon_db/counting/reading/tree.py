@@ -246,6 +246,8 @@ class ExpressionReader(CallReader):
                 return self.coalesce(node)
             case parsed.Nullif():
                 return self.nullif(node)
+            case parsed.Round():
+                return self.rounded(node)
             case parsed.Filter():
                 return self.filtered(node)
         raise unexpected(self.here)
