@@ -106,6 +106,8 @@ def count_with_bitmaps(opened: OpenQuery) -> list[Group] | None:
     if query.keys and aggregate.condition is not None:
         return None  # its groups are those of all records, whether they are chosen or not
     with_bitmaps = frozenset(layout.tables.with_bitmaps)
+    if aggregate.function == "distinct":
+        return None
     weighed = None if aggregate.function == "count" else aggregate.operand
     # A sum ignores NULLs by itself, and a group with nothing but NULLs is still a group.
     choose = condition_of if weighed is None else chosen_by

@@ -22,7 +22,7 @@ LiteralKind = OneOf["number", "string", "boolean", "null", "date", "timestamp"]
 ComparisonOperator = OneOf["=", "<>", "<", "<=", ">", ">="]
 ArithmeticOperator = OneOf["+", "-", "*", "/", "%"]
 Truth = OneOf["true", "false", "unknown"]
-AggregateFunction = OneOf["count", "sum", "avg"]
+AggregateFunction = OneOf["count", "distinct", "sum", "avg"]
 DateFunction = OneOf["extract", "date_part", "date_trunc"]
 
 Part = TypeVar("Part", bound="Expression")
@@ -183,11 +183,11 @@ class NullIf(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Aggregate(Expression):
-    """``COUNT(*)`` (without an operand), ``COUNT(operand)``, ``SUM`` or ``AVG``.
+    """``COUNT(*)`` (without an operand), ``COUNT([DISTINCT] operand)``, ``SUM`` or ``AVG``.
 
     Attributes
     ----------
-    function : {"count", "sum", "avg"}
+    function : {"count", "distinct", "sum", "avg"}
     operand : Expression or None
     condition : Expression or None
         What ``FILTER (WHERE condition)`` asks of a record.
@@ -384,16 +384,3 @@ def joined(kind: type[And] | type[Or], parts: Sequence[Expression]) -> Expressio
     """Join parts by AND or OR, flat; None for no part at all."""
     pieces = flat(kind, parts)
     return kind(pieces) if len(pieces) > 1 else next(iter(pieces), None)
-
-
-def by_attribute(condition: Expression) -> Expression:
-    """Bring the parts of a chain that depend on one attribute together, so as to read it once."""
-    if not isinstance(condition, And | Or):
-        return condition
-    grouped: dict[object, list[Expression]] = {}
-    for number, part in enumerate(condition.parts):
-        mentioned = attributes(part)
-        grouped.setdefault(mentioned if len(mentioned) == 1 else number, []).append(part)
-    kind = type(condition)
-    parts = [one for group in grouped.values() if (one := joined(kind, group)) is not None]
-    return parts[0] if len(parts) == 1 else kind(tuple(parts))

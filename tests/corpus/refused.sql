@@ -104,3 +104,10 @@ SELECT COUNT(*) FROM (SELECT 'x'::int AS x FROM ill) AS t -- cannot be read as i
 SELECT COUNT(*) FROM (SELECT age FROM data.people) AS t -- only publications
 WITH t AS (SELECT age FROM people) SELECT COUNT(*) FROM t -- there is no such publication
 SELECT sex, COUNT(*) FROM (SELECT age, sex FROM ill) AS t GROUP BY age -- GROUP BY does not name
+SELECT DISTINCT COUNT(*) FROM ill -- only supported for columns
+SELECT DISTINCT sex FROM ill GROUP BY sex -- only supported for columns
+SELECT DISTINCT sex FROM ill ORDER BY COUNT(*) -- only supported for columns
+SELECT DISTINCT sex FROM ill ORDER BY age -- neither in GROUP BY nor an aggregate
+SELECT DISTINCT 1 FROM ill -- SELECT DISTINCT contains a constant
+SELECT DISTINCT ON (sex) age FROM ill -- SELECT DISTINCT ON
+SELECT SUM(DISTINCT age) FROM ill -- DISTINCT is only supported in

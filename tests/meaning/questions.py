@@ -161,8 +161,10 @@ class Questions:
     def aggregate(self) -> str:
         numbers = [name for name in self._names if self._kinds[name] == "number"]
         forms = ["COUNT(*)", "COUNT(*)", "COUNT(*)", f"COUNT({self.one(self._names)})"]
+        forms += [f"COUNT(DISTINCT {self.one([*self._names, self._sensitive])})"]
         if numbers:
             name = self.one(numbers)
+            forms += [f"COUNT(DISTINCT {name}{self.one(['', ' % 7', '::int'])})"]
             forms += [f"SUM({name})", f"AVG({name})"]
             forms += [f"SUM({name}::int)", f"AVG(CAST({name} AS numeric))"]
             forms += [f"SUM(COALESCE({name}, {self.one(numbers)}, 7))", f"AVG(NULLIF({name}, 20))"]
@@ -194,6 +196,8 @@ class Questions:
             source = f"(SELECT {chosen} FROM {FROM} WHERE {self.condition(1)}) AS t"
         if self.often(0.75):
             return f"SELECT {self.aggregate()} FROM {source}{where}"
-        keys = self._draw.sample(self._names, self._draw.choice([1, 1, 2]))
+        keys = self._draw.sample([*self._names, self._sensitive], self._draw.choice([1, 1, 2]))
         listed = ", ".join(keys)
+        if self.often(0.1):
+            return f"SELECT DISTINCT {listed} FROM {source}{where}"
         return f"SELECT {listed}, {self.aggregate()} FROM {source}{where} GROUP BY {listed}"

@@ -116,7 +116,7 @@ class Measures:
 
     def _kind(self, aggregate: ex.Aggregate) -> ex.Category:
         """Tell what kind of number an aggregate is."""
-        if aggregate.operand is None or aggregate.function == "count":
+        if aggregate.operand is None or aggregate.function in ("count", "distinct"):
             return "integer"
         _, type_ = self._binder.value(aggregate.operand)
         if type_.category == "float":
@@ -140,6 +140,8 @@ class Measures:
             case ex.Aggregate(function, operand, condition):
                 inside = operand.name if isinstance(operand, ex.Column) else "..."
                 label = f"{function}({'*' if operand is None else inside})"
+                if function == "distinct":
+                    label = f"count(distinct {inside})"
                 label += "" if condition is None else " filter (...)"
             case Round():
                 label = "round"
@@ -176,6 +178,15 @@ class Measures:
             return replace(aggregate, condition=condition)
         if aggregate.function == "count":
             return ex.Aggregate("count", self._binder.value(aggregate.operand)[0], condition)
+        if aggregate.function == "distinct":
+            operand, of = self._binder.value(aggregate.operand)
+            if not of.is_ordered:
+                raise refusal(
+                    "which values of a column are equal is not published",
+                    hint="count groups of its texts, with GROUP BY",
+                    detail=f'column "{operand.name}"' if isinstance(operand, ex.Column) else "",
+                )
+            return ex.Aggregate("distinct", operand, condition)
         operand, type_ = self._binder.bind(aggregate.operand)
         if type_ is None or type_.category not in ex.NUMBERS:
             raise refusal("SUM and AVG are only supported for numbers")

@@ -164,12 +164,23 @@ class CallReader(Cursor):
         return field
 
     def aggregate(self, node: parsed.Count | parsed.Sum | parsed.Avg) -> ex.Aggregate:
-        """Read ``COUNT(*)``, or COUNT, SUM or AVG of an expression."""
+        """Read ``COUNT(*)``, or COUNT, COUNT(DISTINCT), SUM or AVG of an expression."""
         function = _AGGREGATES[type(node)]
         self.require(function, "(")
         operand = None
         if isinstance(node, parsed.Count) and isinstance(node.this, parsed.Star):
             self.require("*")
+        elif isinstance(node, parsed.Count) and isinstance(node.this, parsed.Distinct):
+            self.require("distinct")
+            function, at = "distinct", self.here.position
+            operand, *others = self.listed(node.this.expressions, self.expression)
+            if others:
+                raise refusal(
+                    "COUNT(DISTINCT ...) of several columns is not supported",
+                    at,
+                    "SELECT DISTINCT a, b lists what they have in common",
+                )
+            _refuse_nested(operand, at)
         else:
             operand = self.expression(node.this)
             _refuse_nested(operand, self.here.position)

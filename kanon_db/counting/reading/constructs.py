@@ -48,7 +48,7 @@ _CONSTRUCTS: Final = {
     "within": "WITHIN GROUP is not supported",
     "for": "row locks (FOR UPDATE ...) are not supported",
     "into": "SELECT INTO is not supported",
-    "distinct": "SELECT DISTINCT is not supported",
+    "distinct": "DISTINCT stands after SELECT, or in COUNT(DISTINCT ...)",
     "array": "arrays are not supported",
     **dict.fromkeys(("asymmetric", "symmetric"), "BETWEEN SYMMETRIC is not supported"),
     "similar": "SIMILAR TO is not supported",
@@ -299,12 +299,18 @@ def _check_word(place: Place) -> None:
         raise place.refusal("WITH RECURSIVE is not supported", "write WITH <name> AS (SELECT ...)")
     elif (word == "select" and place.begins_select) or (word == "with" and before.kind == "end"):
         pass
-    elif word == "distinct" and before.is_symbol("("):
+    elif word == "distinct" and after.is_word("on"):
         raise place.refusal(
-            "COUNT(DISTINCT ...) is not supported",
-            "write COUNT(*), COUNT(...), SUM(...) or AVG(...)",
+            "SELECT DISTINCT ON is not supported", "write SELECT DISTINCT a, b, or GROUP BY a, b"
         )
-    elif word == "filter" and place.is_keyword:
+    elif word == "distinct" and before.is_symbol("(") and not place.neighbor(-2).is_word("count"):
+        raise place.refusal(
+            "DISTINCT is only supported in COUNT(DISTINCT ...) and SELECT DISTINCT",
+            "SELECT DISTINCT lists the values, each of which can be summed or averaged once",
+        )
+    elif (word == "filter" and place.is_keyword) or (
+        word == "distinct" and (before.is_symbol("(") or before.is_word("select"))
+    ):
         pass
     elif place.is_called:
         _check_function(place)
@@ -351,6 +357,8 @@ def _check_symbol(place: Place) -> None:
             raise place.refusal("several statements are not supported", "ask one query at a time")
         case "*" if before.is_word("select") and place.neighbor(-2).is_symbol("("):
             pass
+        case "*" if before.is_word("distinct"):
+            raise place.refusal("DISTINCT is not supported with *", "name the columns")
         case "*" if before.is_word("select") or before.is_symbol(","):
             raise place.refusal("the select list has columns that GROUP BY does not name")
         case "*" if before.is_symbol("."):

@@ -20,9 +20,10 @@ from kanon_db.counting.writing.cell_values import (
     of_cell,
     values_of,
 )
+from kanon_db.counting.writing.intervals import on_axis
 from kanon_db.counting.writing.joins import joined, speller
 from kanon_db.counting.writing.spread import MOST_GROUPED, most_listed, spread_attributes
-from kanon_db.counting.writing.sql import write
+from kanon_db.counting.writing.sql import Statement, write
 from kanon_db.counting.writing.steps import Nested, Select
 from kanon_db.counting.writing.truth import (
     COLUMNS,
@@ -77,6 +78,38 @@ class CellWriter(Writer):
 
     def estimated(self) -> None:
         """Estimate the aggregate."""
+        self._likely()
+        if self._layout.left_out:
+            self._left_out()
+        if self.weighed is None:
+            self._count()
+        else:
+            self._sum()
+
+    def sure_cells(self, name: str, most: int) -> Statement:
+        """Write the cells of a column of the records that surely count, without groups.
+
+        The statement returns ``low`` and ``high``, or the ``elements`` of a set, as texts.
+        """
+        self._likely()
+        cell, sql = self._cell(name), f"t.c{self._places[name]}"
+        columns = {"elements": f"to_jsonb({sql})::text"}
+        if cell.kind == "range":
+            columns = {end: f"{bound}({on_axis(cell, sql)})::text" for end, bound in _ENDS.items()}
+        self.steps.add(
+            "sure_cells",
+            "The cells of the types of which every record counts.",
+            Select(
+                columns,
+                ["likely_types AS y", "JOIN types AS t ON t.id = y.id"],
+                ["y.st"],
+                numbered(len(columns)),
+                limit=most,
+            ),
+        )
+        return Statement(self.steps.write(), self.constants.bound)
+
+    def _likely(self) -> None:
         self._types()
         for name in self._spread:
             if self._cell(name).mark is not None:
@@ -84,12 +117,6 @@ class CellWriter(Writer):
         self._spread_rows()
         self._likelihoods()
         self._likely_types()
-        if self._layout.left_out:
-            self._left_out()
-        if self.weighed is None:
-            self._count()
-        else:
-            self._sum()
 
     def _types(self) -> None:
         """Count the records of each type."""
@@ -352,3 +379,4 @@ class CellWriter(Writer):
 
 
 _EACH: Final = "CROSS JOIN LATERAL"
+_ENDS: Final = {"low": "lower", "high": "upper"}
