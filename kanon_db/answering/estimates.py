@@ -10,11 +10,12 @@ from kanon_db.answering.by_bitmaps import count_with_bitmaps
 from kanon_db.answering.derived import counts_of, derived, is_derived, known_as
 from kanon_db.answering.scope import OpenQuery, open_query
 from kanon_db.answering.wide import refuse_wide_groups
-from kanon_db.counting.answers import NOTHING, Estimated, Group, selected
+from kanon_db.counting.answers import NOTHING, Estimated, Group, in_order, within_limit
 from kanon_db.counting.calculated import with_calculated
 from kanon_db.counting.checking import Formula, Measure, Query
 from kanon_db.counting.expressions import Aggregate, Column, Expression
 from kanon_db.counting.layout import BucketLayout, CellLayout
+from kanon_db.counting.ranking import order_warning
 from kanon_db.counting.refusals import refusal
 from kanon_db.counting.sides import parts_of, side_of
 from kanon_db.counting.writing import Constants, Request, statement, write
@@ -253,7 +254,10 @@ def _answered(opened: OpenQuery) -> tuple[list[Group], str]:
     """Return the groups that HAVING and LIMIT leave, in order, and how they were counted."""
     groups, method = _before_having(opened)
     groups = with_calculated(groups, opened.query, opened.session.heartbeat)
-    return selected(groups, opened.query, opened.session.heartbeat), method
+    groups = in_order(groups, opened.query, opened.session.heartbeat)
+    if warning := order_warning(groups, opened.query, opened.session.heartbeat):
+        opened.session.tell(warning)
+    return within_limit(groups, opened.query), method
 
 
 def _before_having(opened: OpenQuery) -> tuple[list[Group], str]:

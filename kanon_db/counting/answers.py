@@ -54,10 +54,16 @@ class Group:
     estimates: tuple[Estimated, ...]
 
 
-def selected(
+def within_limit(groups: Sequence[Group], query: Query) -> list[Group]:
+    """Apply OFFSET and LIMIT."""
+    end = None if query.limit is None else query.offset + query.limit
+    return list(groups[query.offset : end])
+
+
+def in_order(
     groups: Sequence[Group], query: Query, heartbeat: Callable[[], None] = lambda: None
 ) -> list[Group]:
-    """Apply HAVING, ORDER BY, OFFSET and LIMIT to the estimates.
+    """Apply HAVING and ORDER BY to the estimates.
 
     Without ORDER BY, groups come in the order of their values. The heartbeat is called every few
     milliseconds, or for each item of ORDER BY.
@@ -77,8 +83,7 @@ def selected(
     for order in reversed(query.order):
         heartbeat()
         kept = _ordered(kept, order, query)
-    end = None if query.limit is None else query.offset + query.limit
-    return kept[query.offset : end]
+    return kept
 
 
 def _ordered(groups: list[Group], order: Order, query: Query) -> list[Group]:
