@@ -1,4 +1,4 @@
-"""Aggregates that follow from several counts: COUNT(DISTINCT …)."""
+"""Aggregates that follow from several counts: COUNT(DISTINCT …), MIN, MAX and percentiles."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Final
 
+from kanon_db.answering.quantiles import Search, below
 from kanon_db.answering.scope import OpenQuery
 from kanon_db.answering.wide import is_wide
 from kanon_db.counting.answers import Estimated, Group
@@ -19,30 +20,41 @@ from kanon_db.counting.layout import BucketLayout, CellLayout
 from kanon_db.counting.sides import chosen_by
 from kanon_db.counting.writing import Request
 from kanon_db.counting.writing.cells import CellWriter
-from kanon_db.counting.writing.exact import is_plain
+from kanon_db.counting.writing.exact import DERIVED, is_plain
 
 Ask = Callable[[OpenQuery], list[Group]]
 """Answers a query of one count, before HAVING, ORDER BY and LIMIT."""
 
-_DERIVED: Final = frozenset({"distinct"})
 _NONE: Final = Estimated(0.0, 0.0, 0, 0)
 
 
 def is_derived(opened: OpenQuery, aggregate: Aggregate) -> bool:
     """Whether an aggregate is no statement of its own."""
-    return aggregate.function in _DERIVED and not is_plain(opened.query, aggregate, opened.layout)
+    return aggregate.function in DERIVED and not is_plain(opened.query, aggregate, opened.layout)
 
 
 def derived(opened: OpenQuery, aggregate: Aggregate, ask: Ask) -> dict[str, Estimated]:
     """Answer such an aggregate for each group, by :func:`known_as`."""
-    return _distinct(opened, aggregate, ask)
+    if aggregate.share is None:
+        return _distinct(opened, aggregate, ask)
+
+    def count(query: Query) -> dict[str, Estimated]:
+        return {known_as(one.key): one.estimates[0] for one in ask(replace(opened, query=query))}
+
+    totals = count(_counting(opened.query, aggregate))
+    return Search(opened, aggregate, count, totals).answers()
 
 
 def counts_of(opened: OpenQuery, aggregate: Aggregate) -> Iterator[Query]:
-    """Yield the queries of one count each that an aggregate follows from."""
+    """Yield the queries of one count each that an aggregate follows from.
+
+    Of a percentile, one shows the others, which compare with other values than 0.
+    """
     yield _counting(opened.query, aggregate)
     operand = aggregate.operand
-    if operand is not None and _is_listed(opened, operand):
+    if aggregate.share is not None:
+        yield below(opened.query, aggregate, "<=", "0")
+    elif operand is not None and _is_listed(opened, operand):
         yield _counting(opened.query, aggregate, _value_key(opened.query, operand))
 
 

@@ -22,7 +22,7 @@ LiteralKind = OneOf["number", "string", "boolean", "null", "date", "timestamp"]
 ComparisonOperator = OneOf["=", "<>", "<", "<=", ">", ">="]
 ArithmeticOperator = OneOf["+", "-", "*", "/", "%"]
 Truth = OneOf["true", "false", "unknown"]
-AggregateFunction = OneOf["count", "distinct", "sum", "avg"]
+AggregateFunction = OneOf["count", "distinct", "sum", "avg", "min", "max", "disc", "cont"]
 DateFunction = OneOf["extract", "date_part", "date_trunc"]
 
 Part = TypeVar("Part", bound="Expression")
@@ -183,19 +183,26 @@ class NullIf(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Aggregate(Expression):
-    """``COUNT(*)`` (without an operand), ``COUNT([DISTINCT] operand)``, ``SUM`` or ``AVG``.
+    """``COUNT(*)`` (without an operand), ``COUNT([DISTINCT] operand)``, ``SUM`` and so on.
 
     Attributes
     ----------
-    function : {"count", "distinct", "sum", "avg"}
+    function : {"count", "distinct", "sum", "avg", "min", "max", "disc", "cont"}
+        ``disc`` and ``cont`` are ``percentile_disc`` and ``percentile_cont``.
     operand : Expression or None
     condition : Expression or None
         What ``FILTER (WHERE condition)`` asks of a record.
+    share : float or None
+        Of a percentile; 0 and 1 of MIN and MAX.
+    type : Type or None
+        That of the operand of these, once it is checked.
     """
 
     function: AggregateFunction
     operand: Expression | None
     condition: Expression | None = None
+    share: float | None = None
+    type: Type | None = None
 
 
 # -- conditions -------------------------------------------------------------------------------

@@ -111,3 +111,14 @@ SELECT DISTINCT sex FROM ill ORDER BY age -- neither in GROUP BY nor an aggregat
 SELECT DISTINCT 1 FROM ill -- SELECT DISTINCT contains a constant
 SELECT DISTINCT ON (sex) age FROM ill -- SELECT DISTINCT ON
 SELECT SUM(DISTINCT age) FROM ill -- DISTINCT is only supported in
+SELECT MIN(born) FROM ill -- of dates are not supported
+SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY seen) FROM ill -- of dates are not supported
+SELECT MAX(sex) FROM ill -- only supported for numbers
+SELECT MAX(member) FROM ill -- only supported for numbers
+SELECT percentile_cont(1.5) WITHIN GROUP (ORDER BY age) FROM ill -- not a number from 0 to 1
+SELECT percentile_cont(zip) WITHIN GROUP (ORDER BY age) FROM ill -- not a number from 0 to 1
+SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY age DESC) FROM ill -- ascending
+SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY age, zip) FROM ill -- ascending
+SELECT MAX(age) / 2 FROM ill -- cut to a whole number
+SELECT mode() WITHIN GROUP (ORDER BY sex) FROM ill -- mode() is not supported
+SELECT MEDIAN(age) FROM ill -- MEDIAN(...) is not supported

@@ -142,6 +142,12 @@ class Queries:
         filtered = f" FILTER (WHERE {self.condition(names, 1)})" if self.often(0.2) else ""
         if self.often(0.1):
             return f"COUNT(DISTINCT {self.value(names, 1, self.one(_KINDS))}){filtered}"
+        if self.often(0.15):
+            of = self.value(names, 1, self.one(["number", self.one(_KINDS)]))
+            share = self.one(["0", "0.5", "1", ".999", "1.5", "-1"])
+            kind = self.one(["cont", "disc"])
+            call = f"percentile_{kind}({share}) WITHIN GROUP (ORDER BY {of})"
+            return self.one([f"MIN({of})", f"MAX({of})", call]) + filtered
         found = f"{self.one(['SUM', 'AVG', 'COUNT'])}({self.value(names, 2, 'number')}){filtered}"
         return f"ROUND({found}, {self.one(['0', '2', '-3', '21'])})" if self.often(0.1) else found
 

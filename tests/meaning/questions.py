@@ -165,6 +165,7 @@ class Questions:
         if numbers:
             name = self.one(numbers)
             forms += [f"COUNT(DISTINCT {name}{self.one(['', ' % 7', '::int'])})"]
+            forms += [self.percentile(self.one([name, name, f"{name} * 2 - 1"]))] * 3
             forms += [f"SUM({name})", f"AVG({name})"]
             forms += [f"SUM({name}::int)", f"AVG(CAST({name} AS numeric))"]
             forms += [f"SUM(COALESCE({name}, {self.one(numbers)}, 7))", f"AVG(NULLIF({name}, 20))"]
@@ -185,6 +186,14 @@ class Questions:
             return self.one([f"ROUND(AVG({name}))", f"ROUND(CAST(SUM({name}) AS numeric), -1)"])
         chosen = f" FILTER (WHERE {self.condition(self._draw.choice([0, 1]))})"
         return self.one(forms) + (chosen if self.often(0.25) else "")
+
+    def percentile(self, of: str) -> str:
+        share = self.one(["0", "0.1", "0.5", "0.5", "0.9", "0.25", "0.333", "1"])
+        return self.one([
+            f"MIN({of})", f"MAX({of})",
+            f"percentile_cont({share}) WITHIN GROUP (ORDER BY {of})",
+            f"percentile_disc({share}) WITHIN GROUP (ORDER BY {of})",
+        ])  # fmt: skip
 
     def question(self) -> str:
         where = (

@@ -355,6 +355,7 @@ def operation(node: Any) -> Expression:
 def call(node: Any) -> Expression:
     names = [part.sval for part in node.funcname]
     plain = {"funcname", "args", "funcformat", "agg_star", "agg_filter", "agg_distinct"}
+    plain |= {"agg_order", "agg_within_group"}
     require(filled(node) <= plain)
     args = [expression(argument) for argument in node.args or ()]
     chosen = optional(node.agg_filter)
@@ -365,6 +366,15 @@ def call(node: Any) -> Expression:
             return Aggregate("distinct", args[0], chosen)
     require(not node.agg_distinct)
     match names:
+        case ["percentile_cont" | "percentile_disc" as name] if node.agg_within_group:
+            (by,), (share,) = node.agg_order, args
+            require(by.sortby_dir != enums.SortByDir.SORTBY_DESC)
+            function = name.removeprefix("percentile_")
+            return Aggregate(function, expression(by.node), chosen, float(share.text))
+    require(not node.agg_order)
+    match names:
+        case ["min" | "max" as name] if len(args) == 1:
+            return Aggregate(name, args[0], chosen, float(name == "max"))
         case ["count" | "sum" | "avg" as name] if len(args) == 1:
             return Aggregate(name, args[0], chosen)
     require(chosen is None)

@@ -119,8 +119,10 @@ class Measures:
         if aggregate.operand is None or aggregate.function in ("count", "distinct"):
             return "integer"
         _, type_ = self._binder.value(aggregate.operand)
-        if type_.category == "float":
+        if type_.category == "float" or aggregate.function == "cont":
             return "float"
+        if aggregate.share is not None:
+            return type_.category
         is_whole = aggregate.function == "sum" and type_.name in ("smallint", "integer")
         return "integer" if is_whole else "numeric"
 
@@ -140,6 +142,8 @@ class Measures:
             case ex.Aggregate(function, operand, condition):
                 inside = operand.name if isinstance(operand, ex.Column) else "..."
                 label = f"{function}({'*' if operand is None else inside})"
+                if function in ("disc", "cont"):
+                    label = f"percentile_{function}({bound.share:g}) of {inside}"
                 if function == "distinct":
                     label = f"count(distinct {inside})"
                 label += "" if condition is None else " filter (...)"
@@ -188,8 +192,15 @@ class Measures:
                 )
             return ex.Aggregate("distinct", operand, condition)
         operand, type_ = self._binder.bind(aggregate.operand)
+        if aggregate.share is not None:
+            type_ = _answered_type(type_)
+            return replace(aggregate, operand=operand, condition=condition, type=type_)
         if type_ is None or type_.category not in ex.NUMBERS:
-            raise refusal("SUM and AVG are only supported for numbers")
+            raise refusal(
+                "SUM and AVG are only supported for numbers",
+                hint="a condition can be counted, with COUNT(*) FILTER (WHERE ...), and a part of"
+                " a date is a number, as in AVG(EXTRACT(YEAR FROM <column>))",
+            )
         return ex.Aggregate(aggregate.function, operand, condition)
 
     def _condition(self, expression: ex.Expression) -> ex.Expression:
@@ -230,6 +241,22 @@ def _aggregates(expression: ex.Expression) -> list[ex.Aggregate]:
 
 def _names(expression: ex.Expression) -> bool:
     return any(isinstance(part, ex.Name) for part in ex.walk(expression))
+
+
+def _answered_type(type_: ex.Type | None) -> ex.Type:
+    """Return the type of what MIN, MAX or a percentile is of; an answer is a number."""
+    if type_ is not None and type_.category in ex.NUMBERS:
+        return type_
+    if type_ is not None and type_.category == "moment":
+        raise refusal(
+            "MIN, MAX and percentiles of dates are not supported: answers are numbers",
+            hint="ask for MIN(EXTRACT(YEAR FROM <column>)), or EPOCH for seconds since 1970; SELECT"
+            " DISTINCT <column> ... ORDER BY 1 lists the dates",
+        )
+    raise refusal(
+        "MIN, MAX and percentiles are only supported for numbers",
+        hint="SELECT DISTINCT <column> ... ORDER BY 1 lists the values in their order",
+    )
 
 
 def _is_numeric(text: str) -> bool:

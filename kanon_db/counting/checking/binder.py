@@ -87,7 +87,7 @@ class Binder:
             case ex.Aggregate():
                 raise refusal(
                     "an aggregate is not allowed here",
-                    hint="use COUNT, SUM and AVG in the select list, HAVING and ORDER BY",
+                    hint="use COUNT, SUM, AVG and so on in the select list, HAVING and ORDER BY",
                 )
             case _:
                 return self.condition(expression), BOOLEAN

@@ -15,14 +15,14 @@ _NODES: Final[dict[str, tuple[type[exp.Expr], ...]]] = {
     "": (exp.Star, exp.Null),
     "this": (
         exp.From, exp.TableAlias, exp.Where, exp.Having, exp.Not, exp.Neg, exp.Paren, exp.Sum,
-        exp.Avg, exp.Var, exp.Boolean,
+        exp.Avg, exp.Min, exp.Max, exp.PercentileCont, exp.PercentileDisc, exp.Var, exp.Boolean,
     ),
     "expression": (exp.Limit, exp.Offset),
     "expressions": (exp.Group, exp.Order, exp.With, exp.Distinct),
     "this expression": (
         exp.And, exp.Or, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Add, exp.Sub,
         exp.Mul, exp.Mod, exp.Is, exp.NullSafeNEQ, exp.Like, exp.ILike, exp.Escape, exp.Extract,
-        exp.Filter, exp.Nullif,
+        exp.Filter, exp.WithinGroup, exp.Nullif,
     ),
     "with_ distinct expressions from_ joins where group having order limit offset": (exp.Select,),
     "this alias": (exp.Alias, exp.Subquery, exp.CTE),

@@ -23,7 +23,8 @@ KEYWORDS: Final = frozenset(
 """The words that a count query is made of and that cannot be names where a name belongs."""
 
 FUNCTIONS: Final = frozenset(
-    "age avg cast coalesce count date_part date_trunc extract nullif round sum".split()
+    "age avg cast coalesce count date_part date_trunc extract max min nullif percentile_cont"
+    " percentile_disc round sum".split()
 )
 """The functions of a count query; these words are names unless a parenthesis follows."""
 
@@ -45,7 +46,7 @@ _CONSTRUCTS: Final = {
     ),
     **dict.fromkeys(("over", "window"), "window functions are not supported"),
     "filter": "FILTER stands after an aggregate, with WHERE in its parentheses",
-    "within": "WITHIN GROUP is not supported",
+    "within": "WITHIN GROUP stands after percentile_cont(...) or percentile_disc(...)",
     "for": "row locks (FOR UPDATE ...) are not supported",
     "into": "SELECT INTO is not supported",
     "distinct": "DISTINCT stands after SELECT, or in COUNT(DISTINCT ...)",
@@ -74,9 +75,13 @@ _HINTS: Final = {
     "materialized": "leave it out",
     **dict.fromkeys(_TODAY, "write the date, as DATE '2024-01-31'"),
     "filter": "write COUNT(*) FILTER (WHERE ...)",
+    "median": "write percentile_cont(0.5) WITHIN GROUP (ORDER BY <column>)",
+    "mode": "write SELECT x, COUNT(*) ... GROUP BY x ORDER BY 2 DESC LIMIT 1",
 }
 
 _BEFORE_PARENTHESIS: Final = {
+    "mode": "mode() is not supported",
+    "median": "MEDIAN(...) is not supported, nor does PostgreSQL have it",
     "values": "VALUES is not supported",
     "materialized": "MATERIALIZED is not supported",
     "operator": "OPERATOR(...) is not supported",
@@ -174,6 +179,8 @@ class Place:
                 return self.is_tested
             case "filter":
                 return self.before.is_symbol(")") and self.opens_with("where")
+            case "within":
+                return self.before.is_symbol(")") and self.after.is_word("group")
             case "escape":
                 return self.neighbor(-2).is_word("like", "ilike")
             case "nulls":
@@ -308,7 +315,7 @@ def _check_word(place: Place) -> None:
             "DISTINCT is only supported in COUNT(DISTINCT ...) and SELECT DISTINCT",
             "SELECT DISTINCT lists the values, each of which can be summed or averaged once",
         )
-    elif (word == "filter" and place.is_keyword) or (
+    elif (word in ("filter", "within") and place.is_keyword) or (
         word == "distinct" and (before.is_symbol("(") or before.is_word("select"))
     ):
         pass

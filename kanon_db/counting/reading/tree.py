@@ -238,8 +238,10 @@ class ExpressionReader(CallReader):
                 return self.case(node)
             case parsed.Extract() | parsed.TimestampTrunc():
                 return self.date_part(node)
-            case parsed.Count() | parsed.Sum() | parsed.Avg():
+            case parsed.Count() | parsed.Sum() | parsed.Avg() | parsed.Min() | parsed.Max():
                 return self.aggregate(node)
+            case parsed.WithinGroup():
+                return self.percentile(node)
             case parsed.Anonymous():
                 return self.age(node)
             case parsed.Coalesce():

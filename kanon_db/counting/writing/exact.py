@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.checking.query import Query
 from kanon_db.counting.layout import BucketLayout, CellLayout
@@ -11,6 +13,9 @@ from kanon_db.counting.writing.joins import joined, speller
 from kanon_db.counting.writing.sql import write
 from kanon_db.counting.writing.steps import Select
 from kanon_db.counting.writing.writer import ANSWER, Request, Writer, numbered
+
+DERIVED: Final = frozenset({"distinct", "min", "max", "disc", "cont"})
+"""Aggregates that have a statement of their own only where they are exact."""
 
 
 def is_plain(query: Query, aggregate: ex.Aggregate, layout: BucketLayout | CellLayout) -> bool:
@@ -31,18 +36,20 @@ class ExactWriter(Writer):
         super().__init__(request)
         self._aggregate = request.aggregate
         self._chosen = chosen_by(request.query, request.aggregate)
-        self._alias = "c"
+        self._alias, self._more = "c", list[str]()
         if isinstance(layout, CellLayout):
             self._relation = layout.view.view
         elif 1 in sides_of(request.query, request.aggregate, layout):
             self._relation, self._alias = layout.tables.sat, "s"
+            if request.aggregate.function in ("disc", "cont"):
+                self._more = [f"CROSS JOIN generate_series(1, s.{layout.tables.count})"]
         else:
             self._relation, self._alias = layout.tables.qit, "q"
 
     def exact(self) -> None:
         """Aggregate the relation as it is."""
         parts = [self._chosen, self._aggregate.operand, *self.keys.values()]
-        source = joined(self._relation, self._alias, parts, self.lookups)
+        source = [*joined(self._relation, self._alias, parts, self.lookups), *self._more]
         keys = {name: self._write(key) for name, key in self.keys.items()}
         where = [self._write(part) for part in parts_of(self._chosen)]
         self.steps.add(
@@ -59,4 +66,13 @@ class ExactWriter(Writer):
 
     def _value(self) -> str:
         operand = self._aggregate.operand
-        return f"count(DISTINCT {self._write(operand)})" if operand else "count(*)"
+        if operand is None:
+            raise TypeError("these aggregates have an operand")
+        x, share = self._write(operand), self._aggregate.share
+        match self._aggregate.function:
+            case "distinct":
+                return f"count(DISTINCT {x})"
+            case "min" | "max" as function:
+                return f"{function}({x})::float8"
+            case function:
+                return f"(percentile_{function}({share!r}) WITHIN GROUP (ORDER BY {x}))::float8"

@@ -13,7 +13,7 @@ from kanon_db.counting.layout import BucketLayout, CellLayout
 from kanon_db.counting.refusals import refusal
 from kanon_db.counting.sides import disjoint_sides, sides_of
 from kanon_db.counting.writing.cells import CellWriter
-from kanon_db.counting.writing.exact import ExactWriter
+from kanon_db.counting.writing.exact import DERIVED, ExactWriter
 from kanon_db.counting.writing.factored import FactoredWriter
 from kanon_db.counting.writing.pairs import PairWriter
 from kanon_db.counting.writing.spread import grouped_ranges
@@ -33,7 +33,7 @@ def statement(request: Request, layout: BucketLayout | CellLayout) -> Statement:
     UnsupportedQueryError
         When GROUP BY names a column of continuous ranges.
     """
-    if request.aggregate.function == "distinct":
+    if request.aggregate.function in DERIVED:
         # Unless it is exact, it follows from several counts, which are asked for one by one.
         exact = ExactWriter(request, layout)
         exact.exact()
