@@ -17,10 +17,12 @@ from kanon_db.counting.checking import Key, Measure, Query
 from kanon_db.counting.distinct import apart_ranges, apart_sets, count_distinct
 from kanon_db.counting.expressions import Aggregate, Column, Expression, attributes
 from kanon_db.counting.layout import BucketLayout, CellLayout
+from kanon_db.counting.refusals import refusal
 from kanon_db.counting.sides import chosen_by
 from kanon_db.counting.writing import Request
 from kanon_db.counting.writing.cells import CellWriter
 from kanon_db.counting.writing.exact import DERIVED, is_plain
+from kanon_db.errors import UnsupportedQueryError
 
 Ask = Callable[[OpenQuery], list[Group]]
 """Answers a query of one count, before HAVING, ORDER BY and LIMIT."""
@@ -101,7 +103,7 @@ def _distinct(opened: OpenQuery, aggregate: Aggregate, ask: Ask) -> dict[str, Es
     if _is_listed(opened, operand):
         n_unlisted = _unlisted(opened, operand)
         key = _value_key(opened.query, operand)
-        for group in ask(replace(opened, query=_counting(opened.query, aggregate, key))):
+        for group in _listed(opened, _counting(opened.query, aggregate, key), ask):
             if json.loads(group.key)[key.name] is not None:
                 values[known_as(group.key, key.name)].append(group.estimates[0])
     n_apart = _apart(opened, aggregate, operand)
@@ -111,6 +113,19 @@ def _distinct(opened: OpenQuery, aggregate: Aggregate, ask: Ask) -> dict[str, Es
         total = totals.get(group_key, _NONE)
         found[group_key] = count_distinct(values[group_key], total, n_unlisted, n_apart)
     return found
+
+
+def _listed(opened: OpenQuery, query: Query, ask: Ask) -> list[Group]:
+    try:
+        return ask(replace(opened, query=query))
+    except UnsupportedQueryError as error:
+        if error.message != opened.limits.too_many().message:
+            raise
+        raise refusal(
+            "COUNT(DISTINCT ...) would count too many values",
+            hint="ask for parts of them with WHERE, or for fewer, as in COUNT(DISTINCT x::integer)",
+            detail=error.detail,
+        ) from None
 
 
 def _apart(opened: OpenQuery, aggregate: Aggregate, operand: Expression) -> int:

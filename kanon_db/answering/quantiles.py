@@ -69,8 +69,9 @@ class Rung:
     place: float
 
 
-_Test = Callable[[Ladder, int], bool | None]
-"""Whether something holds at a rung, as at all that follow; None if it is not known."""
+_Test = Callable[[Ladder, int], float | None]
+"""A number that is not negative where something holds, and never falls from rung to rung; None if
+it is not known."""
 
 
 class Search:
@@ -131,17 +132,17 @@ class Search:
         first, last = quantile.first(n), quantile.last(n)
         if n != total.upper_bound or first == last:
             return (
-                self._greatest(group, total, lambda sides: sides.are_few(quantile)),
-                self._least(group, total, lambda sides: sides.are_enough(quantile)),
+                self._greatest(group, total, lambda sides: sides.too_many(quantile)),
+                self._least(group, total, lambda sides: sides.enough(quantile)),
             )
         # The ranks of both neighbours are known: each has bounds of its own.
         lows = (
-            self._greatest(group, total, lambda sides: sides.miss(first)),
-            self._greatest(group, total, lambda sides: sides.miss(last)),
+            self._greatest(group, total, lambda sides: sides.too_many_for(first)),
+            self._greatest(group, total, lambda sides: sides.too_many_for(last)),
         )
         highs = (
-            self._least(group, total, lambda sides: sides.reach(first)),
-            self._least(group, total, lambda sides: sides.reach(last)),
+            self._least(group, total, lambda sides: sides.enough_for(first)),
+            self._least(group, total, lambda sides: sides.enough_for(last)),
         )
         low, high = (
             None if one is None or other is None else between(one, other, quantile.part(n))
@@ -150,23 +151,25 @@ class Search:
         return low, high
 
     def _greatest(
-        self, group: str, total: Estimated, holds: Callable[[Sides], bool]
+        self, group: str, total: Estimated, too_many: Callable[[Sides], float]
     ) -> float | None:
-        """Return the greatest value of which something holds for the records less than it."""
+        """Return the greatest value below which there are not too many records."""
 
-        def test(ladder: Ladder, number: int) -> bool | None:
+        def test(ladder: Ladder, number: int) -> float | None:
             sides = self._less(group, total, ladder, number)
-            return None if sides is None else not holds(sides)
+            return None if sides is None else too_many(sides)
 
         before, _ = self._first(test)
         return None if before is None else before.place
 
-    def _least(self, group: str, total: Estimated, holds: Callable[[Sides], bool]) -> float | None:
-        """Return the least value of which something holds for the records up to it."""
+    def _least(
+        self, group: str, total: Estimated, enough: Callable[[Sides], float]
+    ) -> float | None:
+        """Return the least value up to which there are enough records."""
 
-        def test(ladder: Ladder, number: int) -> bool | None:
+        def test(ladder: Ladder, number: int) -> float | None:
             sides = self._up_to(group, total, ladder.rungs[number])
-            return None if sides is None else holds(sides)
+            return None if sides is None else enough(sides)
 
         _, found = self._first(test)
         return None if found is None else found.place
@@ -176,7 +179,9 @@ class Search:
     def _estimate(self, group: str, total: Estimated) -> tuple[float | None, float | None]:
         """Estimate the value, and its error from that of how many records are below it.
 
-        Woodruff (1952): the values at which one error less, and one more, are expected below.
+        Woodruff (1952): the values at which one error less, and one more, are expected below. They
+        are read off what is counted already: on straight lines if there are values in between,
+        and otherwise at the next value outwards.
         """
         n, quantile = round(total.estimate or 0, 9), self._quantile
         if n <= 0:
@@ -189,18 +194,18 @@ class Search:
             value, step, rung = self._expected(group, target)
             ends.append(value)
             off = self._error_below(group, total, rung)
-            low, high = (self._expected(group, target + sign * off)[0] for sign in (-1, 1))
+            low, high = (self._near(group, target + sign * off, sign) for sign in (-1, 1))
             width = max(width, high - low, step)
         return between(ends[0], ends[-1], quantile.part(n)), width / 2
 
     def _expected(self, group: str, target: float) -> tuple[float, float, str]:
         """Return the value up to which so many records are expected, the step to it, its rung."""
 
-        def test(ladder: Ladder, number: int) -> bool | None:
+        def test(ladder: Ladder, number: int) -> float | None:
             counts = self._at("<=", ladder.rungs[number])
             if counts is None:
                 return None
-            return (counts.get(group, _ZERO).estimate or 0) >= target - _CLOSE
+            return (counts.get(group, _ZERO).estimate or 0) - (target - _CLOSE)
 
         before, found = self._first(test)
         if found is None:  # less are expected altogether
@@ -223,6 +228,25 @@ class Search:
             return float(math.ceil(place)), 1.0, found.text
         return place, 0.0, found.text
 
+    def _near(self, group: str, target: float, sign: int) -> float:
+        """Return about the value up to which so many are expected."""
+        known = sorted(
+            (float(rung), counts.get(group, _ZERO).estimate or 0)
+            for (operator, rung), counts in self._known.items()
+            if operator == "<="
+        )
+        before = None
+        for place, n in known:
+            if n >= target - _CLOSE:
+                if before is None or n <= before[1]:
+                    return place
+                if not self._is_between and self._ladder(None, None).is_complete:
+                    return place if sign > 0 else before[0]
+                part = min(max((target - before[1]) / (n - before[1]), 0), 1)
+                return between(before[0], place, part)
+            before = (place, n)
+        return known[-1][0] if known else math.nan
+
     def _error_below(self, group: str, total: Estimated, rung: str) -> float:
         """Return by how many records the result's place among the others may be off."""
         below = (self._at("<=", rung) or {}).get(group, _ZERO).std_error or 0
@@ -242,24 +266,34 @@ class Search:
         before = after = None
         ladder = self._ladder(None, None)
         while True:
-            low, high = self._halved(test, ladder)
+            low, high = self._narrowed(test, ladder)
             before, after = ladder.at(low) or before, ladder.at(high) or after
             if ladder.is_complete or high - low > 1:
                 return before, after
             ladder = self._ladder(before and before.text, after and after.text)
 
     @staticmethod
-    def _halved(test: _Test, ladder: Ladder) -> tuple[int, int]:
+    def _narrowed(test: _Test, ladder: Ladder) -> tuple[int, int]:
+        """Search by turns where the number would be 0 on a straight line, and in the middle."""
         low, high = -1, len(ladder.rungs)
+        at_low = at_high = math.nan
+        is_turn = True
         while high - low > 1:
-            middle = (low + high) // 2
-            holds = test(ladder, middle)
-            if holds is None:  # no more counts: only those that are known already
+            number = (low + high) // 2
+            if is_turn and at_low < 0 < at_high:
+                number = round(low - at_low / (at_high - at_low) * (high - low))
+                number = min(max(number, low + 1), high - 1)
+            is_turn = not is_turn
+            found = test(ladder, number)
+            if found is None:  # no more counts: only those that are known already
                 known = ((i, test(ladder, i)) for i in range(low + 1, high))
-                middle, holds = next(((i, one) for i, one in known if one is not None), (0, None))
-            if holds is None:
+                number, found = next(((i, one) for i, one in known if one is not None), (0, None))
+            if found is None:
                 break
-            low, high = (low, middle) if holds else (middle, high)
+            if found >= 0:
+                high, at_high = number, found
+            else:
+                low, at_low = number, found
         return low, high
 
     def _up_to(self, group: str, total: Estimated, rung: str) -> Sides | None:

@@ -81,27 +81,33 @@ class Sides:
     below: tuple[float, float]
     above: tuple[float, float]
 
-    def are_enough(self, quantile: Quantile) -> bool:
-        """Whether the result is surely among those below, which have the value itself."""
+    def enough(self, quantile: Quantile) -> float:
+        """Return by how many records those below, which have the value, are more than needed.
+
+        Not negative if the result is surely among them.
+        """
         above = min(self.above[1], self.most - self.below[0])
         if above <= 0:
-            return True
+            return 0
         below = max(self.below[0], self.least - above)
-        return below >= 1 and below >= quantile.last(below + above)
+        return below - quantile.last(below + above) if below >= 1 else -1
 
-    def are_few(self, quantile: Quantile) -> bool:
-        """Whether the result is surely not among those below, the others having the value."""
+    def too_many(self, quantile: Quantile) -> float:
+        """Return by how many records those below are too many, the others having the value.
+
+        Negative if the result is surely not among them.
+        """
         above = max(self.above[0], self.least - self.below[1])
         below = min(self.below[1], self.most - above)
-        return below <= 0 or below < quantile.first(below + above)
+        return below - quantile.first(below + above) if below > 0 else -1
 
-    def reach(self, rank: int) -> bool:
-        """Whether the record of this rank is surely among those below."""
-        return max(self.below[0], self.least - self.above[1]) >= rank
+    def enough_for(self, rank: int) -> float:
+        """Return the same as :meth:`enough` for the record of a rank."""
+        return max(self.below[0], self.least - self.above[1]) - rank
 
-    def miss(self, rank: int) -> bool:
-        """Whether the record of this rank is surely not among those below."""
-        return min(self.below[1], self.most - self.above[0]) < rank
+    def too_many_for(self, rank: int) -> float:
+        """Return the same as :meth:`too_many` for the record of a rank."""
+        return min(self.below[1], self.most - self.above[0]) - rank
 
 
 def between(low: float, high: float, part: float) -> float:

@@ -28,18 +28,18 @@ def test_the_theorem(
         if b + r >= 1 and total[0] <= b + r <= total[1]
     ]
     for b, n in tables:
-        if sides.are_enough(quantile):
+        if sides.enough(quantile) >= 0:
             assert b >= quantile.last(n)
-        if sides.are_few(quantile):
+        if sides.too_many(quantile) < 0:
             assert b < quantile.first(n)
         for rank in range(1, n + 1):
-            assert not sides.reach(rank) or b >= rank
-            assert not sides.miss(rank) or b < rank
+            assert sides.enough_for(rank) < 0 or b >= rank
+            assert sides.too_many_for(rank) >= 0 or b < rank
     # Where the numbers are certain, so is the answer.
     if len(tables) == 1 and total[0] == total[1] and below[0] == below[1]:
         ((b, n),) = tables
-        assert sides.are_enough(quantile) == (b >= quantile.last(n))
-        assert sides.are_few(quantile) == (b < quantile.first(n))
+        assert (sides.enough(quantile) >= 0) == (b >= quantile.last(n))
+        assert (sides.too_many(quantile) < 0) == (b < quantile.first(n))
 
 
 @given(SHARES, st.booleans(), st.integers(1, 500))
