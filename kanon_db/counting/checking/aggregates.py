@@ -111,7 +111,8 @@ class Measures:
                 return Round(inner, digits, found == "float", is_rough), found
         raise refusal(
             "calculations with aggregates are made of aggregates and numbers by + - * / only",
-            hint="NULLIF(..., 0), ROUND and casts to numeric are accepted, too",
+            hint="NULLIF(..., 0), ROUND and casts to numeric are accepted, too; a condition belongs"
+            " into FILTER (WHERE ...) of an aggregate, and COALESCE can be left out",
         )
 
     def _kind(self, aggregate: ex.Aggregate) -> ex.Category:

@@ -126,7 +126,8 @@ class _Checker:
             if all(key.expression != bound for key in keys):
                 raise refusal(
                     "the select list has columns that GROUP BY does not name",
-                    hint="list what GROUP BY names, and COUNT(*), COUNT(...), SUM(...) or AVG(...)",
+                    hint="list what GROUP BY names, and COUNT(*) or other aggregates; SELECT"
+                    " DISTINCT lists values",
                 )
         if not self._measures.listed:
             raise refusal(
@@ -157,7 +158,8 @@ class _Checker:
             case ex.Literal("number", digits) if digits.isdecimal():
                 if not 1 <= int(digits[:9]) <= len(items):
                     raise refusal(
-                        "a number in GROUP BY or ORDER BY is not the position of a selected item"
+                        "a number in GROUP BY or ORDER BY is not the position of a selected item",
+                        hint="name the column, or count the items of the select list from 1",
                     )
                 return items[int(digits[:9]) - 1].expression
             case ex.Name((name,)) if by_alias or not self._scopes.has(name):

@@ -74,6 +74,8 @@ def refuse_unlisted(tree: exp.Expr) -> None:
         kind = type(node)
         unlisted = [""] if kind not in ALLOWED else sorted(_filled(node) - ALLOWED[kind])
         for argument in unlisted:
+            if kind is exp.Tuple:
+                raise refusal(_REASONS[kind, ""], hint="compare column by column, with AND")
             raise refusal(_REASONS.get((kind, argument), "the query cannot be read as a SELECT"))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from kanon_db.counting.reading.hints import HINTS
 from kanon_db.counting.reading.lexemes import Lexeme
 from kanon_db.counting.refusals import ALLOWED, refusal
 from kanon_db.errors import UnsupportedQueryError
@@ -63,21 +64,6 @@ _CONSTRUCTS: Final = {
 
 _ONLY_AFTER_PARENTHESIS: Final = frozenset({"over", "filter", "within"})
 """Those of them that are names anywhere else."""
-
-_TODAY: Final = ("current_date", "current_timestamp", "localtimestamp", "now")
-
-_HINTS: Final = {
-    **dict.fromkeys(("any", "array", "some"), "write IN (...)"),
-    "isnull": "write IS NULL",
-    "notnull": "write IS NOT NULL",
-    "fetch": "write LIMIT",
-    "similar": "write LIKE",
-    "materialized": "leave it out",
-    **dict.fromkeys(_TODAY, "write the date, as DATE '2024-01-31'"),
-    "filter": "write COUNT(*) FILTER (WHERE ...)",
-    "median": "write percentile_cont(0.5) WITHIN GROUP (ORDER BY <column>)",
-    "mode": "write SELECT x, COUNT(*) ... GROUP BY x ORDER BY 2 DESC LIMIT 1",
-}
 
 _BEFORE_PARENTHESIS: Final = {
     "mode": "mode() is not supported",
@@ -324,7 +310,7 @@ def _check_word(place: Place) -> None:
     elif called and (word == "left" or word not in KEYWORDS):
         raise _called(place)
     elif word in _CONSTRUCTS and (word not in _ONLY_AFTER_PARENTHESIS or before.is_symbol(")")):
-        raise place.refusal(_CONSTRUCTS[word], _HINTS.get(word, ALLOWED))
+        raise place.refusal(_CONSTRUCTS[word], HINTS.get(word, ALLOWED))
     elif word in _OTHER_RESERVED:
         raise place.refusal("a reserved word is used as a name", "put a name into double quotes")
     elif (
@@ -350,10 +336,12 @@ def _called(place: Place) -> UnsupportedQueryError:
     if lexeme.kind == "word":
         what = _BEFORE_PARENTHESIS.get(lexeme.text) or _CONSTRUCTS.get(lexeme.text)
         if what is not None:
-            return place.refusal(what, _HINTS.get(lexeme.text, ALLOWED))
+            return place.refusal(what, HINTS.get(lexeme.text, ALLOWED))
     if before.is_word("as") or is_name(before):
-        return place.refusal("a list of column aliases is not supported")
-    hint = _HINTS.get(lexeme.text, ALLOWED) if lexeme.kind == "word" else ALLOWED
+        return place.refusal(
+            "a list of column aliases is not supported", "name each column with AS in the subquery"
+        )
+    hint = HINTS.get(lexeme.text, ALLOWED) if lexeme.kind == "word" else ALLOWED
     return place.refusal("function calls are not supported", hint)
 
 
@@ -367,7 +355,10 @@ def _check_symbol(place: Place) -> None:
         case "*" if before.is_word("distinct"):
             raise place.refusal("DISTINCT is not supported with *", "name the columns")
         case "*" if before.is_word("select") or before.is_symbol(","):
-            raise place.refusal("the select list has columns that GROUP BY does not name")
+            raise place.refusal(
+                "the select list has columns that GROUP BY does not name",
+                "write COUNT(*), or SELECT DISTINCT and the names of columns",
+            )
         case "*" if before.is_symbol("."):
             raise place.refusal("a whole row is used as a column")
         case "*" if not (
