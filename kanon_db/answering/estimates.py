@@ -126,7 +126,7 @@ def estimate(session: Session, query: str) -> list[AnswerRow]:
 
 
 def answer(session: Session, query: str) -> Answer:
-    """Answer a query with any aggregates: COUNT, SUM and AVG, with or without groups.
+    """Answer a query with any aggregates, with or without groups.
 
     Raises
     ------
