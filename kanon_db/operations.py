@@ -235,7 +235,7 @@ _OTHERS: Final = (
     ),
     Operation(
         "estimate",
-        "estimate the counts, sums and averages of a query, a row for each group and aggregate",
+        "estimate the aggregates of a query, a row for each group and aggregate",
         "kanon_db.answering.estimates:estimate",
         columns(group_key="jsonb", aggregate="text", **_UNBOUNDED), **_ROWS_OF_A_QUERY,
     ),

@@ -1,5 +1,5 @@
 -- Written by `make generate` from the declarations in kanon_db/operations.py: change those.
--- estimate(): estimate the counts, sums and averages of a query, a row for each group and aggregate.
+-- estimate(): estimate the aggregates of a query, a row for each group and aggregate.
 CREATE OR REPLACE FUNCTION kanon.python_estimate(arguments jsonb) RETURNS jsonb
 LANGUAGE plpython3u STABLE
 SET search_path = pg_catalog, pg_temp
@@ -43,7 +43,7 @@ BEGIN
         AS found (group_key jsonb, aggregate text, estimate double precision, std_error double precision, lower_bound double precision, upper_bound double precision);
 END
 $function$;
-COMMENT ON FUNCTION kanon.estimate IS 'estimate the counts, sums and averages of a query, a row for each group and aggregate';
+COMMENT ON FUNCTION kanon.estimate IS 'estimate the aggregates of a query, a row for each group and aggregate';
 
 REVOKE ALL ON FUNCTION
     kanon.estimate(text),

@@ -28,6 +28,7 @@ from kanon_db.counting.layout import BucketLayout
 from kanon_db.counting.regression import Matched, between, corrected, regress, times_of
 from kanon_db.counting.sides import Side, chosen_by, condition_of, disjoint_sides, factors, side_of
 from kanon_db.counting.writing import Constants, write
+from kanon_db.counting.writing.exact import DERIVED
 from kanon_db.counting.writing.joins import joined, speller
 from kanon_db.session.protocol import Row
 
@@ -66,6 +67,8 @@ def count_with_bitmaps(opened: OpenQuery) -> list[Group] | None:
     if query.keys and aggregate.condition is not None:
         return None  # its groups are those of all records, whether they are chosen or not
     with_bitmaps = frozenset(layout.tables.with_bitmaps)
+    if aggregate.function in DERIVED:
+        return None
     weighed = None if aggregate.function == "count" else aggregate.operand
     # A sum ignores NULLs by itself, and a group with nothing but NULLs is still a group.
     choose = condition_of if weighed is None else chosen_by

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import Final
 
 from kanon_db.answering.by_bitmaps import count_with_bitmaps
+from kanon_db.answering.derived import counts_of, derived, is_derived, known_as
 from kanon_db.answering.scope import OpenQuery, open_query
-from kanon_db.counting.answers import NOTHING, Estimated, Group, selected
+from kanon_db.answering.wide import refuse_wide_groups
+from kanon_db.counting.answers import NOTHING, Estimated, Group, in_order, within_limit
 from kanon_db.counting.calculated import with_calculated
 from kanon_db.counting.checking import Formula, Measure, Query
 from kanon_db.counting.expressions import Aggregate, Column, Expression
 from kanon_db.counting.layout import BucketLayout, CellLayout
+from kanon_db.counting.ranking import order_warning
 from kanon_db.counting.refusals import refusal
 from kanon_db.counting.sides import parts_of, side_of
 from kanon_db.counting.writing import Constants, Request, statement, write
-from kanon_db.counting.writing.spread import MOST_GROUPED, accuracy_of, grouped_ranges
+from kanon_db.counting.writing.spread import accuracy_of
 from kanon_db.session.protocol import Session
 from kanon_db.session.settings import frugal
 
@@ -123,7 +126,7 @@ def estimate(session: Session, query: str) -> list[AnswerRow]:
 
 
 def answer(session: Session, query: str) -> Answer:
-    """Answer a query with any aggregates: COUNT, SUM and AVG, with or without groups.
+    """Answer a query with any aggregates, with or without groups.
 
     Raises
     ------
@@ -249,60 +252,60 @@ def _require_one_count(query: Query, other: str) -> None:
 
 def _answered(opened: OpenQuery) -> tuple[list[Group], str]:
     """Return the groups that HAVING and LIMIT leave, in order, and how they were counted."""
+    groups, method = _before_having(opened)
+    groups = with_calculated(groups, opened.query, opened.session.heartbeat)
+    groups = in_order(groups, opened.query, opened.session.heartbeat)
+    if warning := order_warning(groups, opened.query, opened.session.heartbeat):
+        opened.session.tell(warning)
+    return within_limit(groups, opened.query), method
+
+
+def _before_having(opened: OpenQuery) -> tuple[list[Group], str]:
     groups, method = count_with_bitmaps(opened), "bitmaps of each attribute's values"
     if groups is None:
         with frugal(opened.session, opened.limits.working):
             groups, method = _run(opened), "the statement"
-    groups = with_calculated(groups, opened.query, opened.session.heartbeat)
-    return selected(groups, opened.query, opened.session.heartbeat), method
+    return groups, method
 
 
 def _run(opened: OpenQuery) -> list[Group]:
     """Run a statement for each measure, and collect the answers for each group."""
     query = opened.query
     if isinstance(opened.layout, CellLayout):
-        _refuse_wide_groups(opened, opened.layout)
+        refuse_wide_groups(opened, opened.layout)
     aggregates = [measure.aggregate for measure in query.measures]
     everybody = Aggregate("count", None)
     # A group whose values are all NULL has no sum, but it is still a group.
     asked = aggregates if everybody in aggregates or not query.keys else [*aggregates, everybody]
     n_asked = len(asked) + len(query.formulas)
-    found = [_rows(opened, aggregate, n_asked) for aggregate in asked]
-    listed = found[asked.index(everybody)] if query.keys else found[0]
+    listed: _Rows = _rows(opened, everybody, n_asked) if query.keys else {"{}": ((), NOTHING)}
+
+    def rows(aggregate: Aggregate) -> _Rows:
+        if query.keys and aggregate == everybody:
+            return listed
+        if not is_derived(opened, aggregate):
+            return _rows(opened, aggregate, n_asked)
+        of = derived(opened, aggregate, lambda one: _before_having(one)[0])
+        return {key: ((), of[known_as(key)]) for key in listed if known_as(key) in of}
+
+    found = [rows(aggregate) for aggregate in aggregates]
     empty = [
-        Estimated(0.0, 0.0, 0, 0) if aggregate.function == "count" else NOTHING
+        Estimated(0.0, 0.0, 0, 0) if aggregate.function in ("count", "distinct") else NOTHING
         for aggregate in aggregates
     ]
 
     def estimates(key: str) -> tuple[Estimated, ...]:
-        pairs = zip(found, empty, strict=False)  # without the count of everybody
+        pairs = zip(found, empty, strict=True)
         return tuple(rows[key][1] if key in rows else nothing for rows, nothing in pairs)
 
     return [Group(key, ranks, estimates(key)) for key, (ranks, _) in listed.items()]
 
 
-def _refuse_wide_groups(opened: OpenQuery, layout: CellLayout) -> None:
-    """Refuse to group by ranges with too many values to list all of them."""
-    for cell in grouped_ranges(opened.query, layout):
-        if not cell.is_discrete:
-            continue
-        name = cell.column.sql
-        (row,) = opened.fetch(
-            f"SELECT coalesce(max(upper(c.{name}) - lower(c.{name})), 0) > {MOST_GROUPED}"
-            f" OR coalesce(bool_or(lower_inf(c.{name})), false) AS wide"
-            f" FROM {layout.view.view} AS c"
-        )
-        if row["wide"]:
-            raise refusal(
-                f"GROUP BY accepts ranges of at most {MOST_GROUPED} values",
-                hint="ask for each interval in a query of its own, with WHERE",
-                detail=f'column "{cell.column.name}"',
-            )
+_Rows = dict[str, tuple[tuple[int, ...], Estimated]]
+"""The places of each group's values in their order, and its answer, by its key."""
 
 
-def _rows(
-    opened: OpenQuery, aggregate: Aggregate, n_asked: int
-) -> dict[str, tuple[tuple[int, ...], Estimated]]:
+def _rows(opened: OpenQuery, aggregate: Aggregate, n_asked: int) -> _Rows:
     """Run the statement of one aggregate, and return the ranks and the answer of each group.
 
     Raises
@@ -318,7 +321,7 @@ def _rows(
     if names:
         size = "sum(octet_length(a.group_key)) OVER (ROWS UNBOUNDED PRECEDING)"
         text = f"SELECT a.*, {size} <= {limits.text} AS fits FROM (\n{text}\n) AS a"
-    found: dict[str, tuple[tuple[int, ...], Estimated]] = {}
+    found: _Rows = {}
     for row in opened.fetch(text, *written.bound):
         if names and (len(found) == most or not row["fits"]):
             raise limits.too_many()
@@ -334,8 +337,12 @@ def _statements(opened: OpenQuery) -> list[str]:
     written: list[str] = []
     for aggregate in opened.query.shown_aggregates:
         opened.session.heartbeat()
-        request = Request(opened.query, aggregate, opened.lookups, literal)
-        written.append(statement(request, opened.layout).text)
+        queries = [replace(opened.query, measures=(Measure("", aggregate),))]
+        if is_derived(opened, aggregate):
+            queries = list(counts_of(opened, aggregate))
+        for query in queries:
+            request = Request(query, query.measures[0].aggregate, opened.lookups, literal)
+            written.append(statement(request, opened.layout).text)
         if sum(map(len, written)) > limits.text:
             raise refusal(
                 "the statements of the query are too long to show",

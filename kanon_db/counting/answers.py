@@ -11,6 +11,7 @@ from typing import Final
 
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.checking.query import Order, Query
+from kanon_db.counting.rounding import Round
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +54,16 @@ class Group:
     estimates: tuple[Estimated, ...]
 
 
-def selected(
+def within_limit(groups: Sequence[Group], query: Query) -> list[Group]:
+    """Apply OFFSET and LIMIT."""
+    end = None if query.limit is None else query.offset + query.limit
+    return list(groups[query.offset : end])
+
+
+def in_order(
     groups: Sequence[Group], query: Query, heartbeat: Callable[[], None] = lambda: None
 ) -> list[Group]:
-    """Apply HAVING, ORDER BY, OFFSET and LIMIT to the estimates.
+    """Apply HAVING and ORDER BY to the estimates.
 
     Without ORDER BY, groups come in the order of their values. The heartbeat is called every few
     milliseconds, or for each item of ORDER BY.
@@ -76,8 +83,7 @@ def selected(
     for order in reversed(query.order):
         heartbeat()
         kept = _ordered(kept, order, query)
-    end = None if query.limit is None else query.offset + query.limit
-    return kept[query.offset : end]
+    return kept
 
 
 def _ordered(groups: list[Group], order: Order, query: Query) -> list[Group]:
@@ -98,6 +104,7 @@ _OPERATORS: Final[Mapping[str, Callable[[Decimal, Decimal], Decimal]]] = {
     "+": operators.add,
     "-": operators.sub,
     "*": operators.mul,
+    "/": operators.truediv,
 }
 _COMPARISONS: Final[Mapping[str, Callable[[Decimal, Decimal], bool]]] = {
     "=": operators.eq, "<>": operators.ne, "<": operators.lt,
@@ -118,9 +125,18 @@ def _holds(condition: ex.Expression, group: Group, places: dict[ex.Aggregate, in
             case ex.Negative(operand):
                 inner = number(operand)
                 return None if inner is None else -inner
+            case ex.Cast(operand, _):
+                return number(operand)
+            case Round(operand):
+                inner = number(operand)
+                return None if inner is None else Decimal(expression.of(float(inner)))
+            case ex.NullIf(left, right):
+                one, other = number(left), number(right)
+                return None if one == other else one
             case ex.Arithmetic(operator, left, right):
                 one, other = number(left), number(right)
-                if one is None or other is None:
+                # What is divided by an estimate of 0 is not known.
+                if one is None or other is None or (operator == "/" and other == 0):
                     return None
                 return _OPERATORS[operator](one, other)
         raise TypeError(f"{type(expression).__name__} is not checked")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self
 
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.answers import Estimated
+from kanon_db.counting.chains import by_attribute
 from kanon_db.counting.formulas import Weighed
 
 if TYPE_CHECKING:  # an answer on one side only needs no numpy
@@ -70,7 +71,7 @@ def evaluate(
         return Truth(everything, 0)
     if len(ex.attributes(condition)) <= 1:
         return read(condition)
-    match ex.by_attribute(condition):
+    match by_attribute(condition):
         case ex.And(parts) | ex.Or(parts):
             join = and_ if isinstance(condition, ex.And) else or_
             true = possible = everything if isinstance(condition, ex.And) else 0

@@ -10,6 +10,7 @@ from kanon_db.counting import expressions as ex
 from kanon_db.counting.answers import NOTHING, Estimated, Group
 from kanon_db.counting.checking.query import Query
 from kanon_db.counting.refusals import refusal
+from kanon_db.counting.rounding import Round
 from kanon_db.counting.sides import parts_of
 
 
@@ -22,14 +23,15 @@ class _Value:
     estimate : float or None
         None for NULL.
     low, high : float
-    slopes : mapping of Aggregate to float
-        By how much it changes with each aggregate that it depends on.
+    slopes : mapping of Expression to float
+        By how much it changes with each aggregate that it depends on, and with each number that is
+        rounded.
     """
 
     estimate: float | None
     low: float
     high: float
-    slopes: Mapping[ex.Aggregate, float] = field(default_factory=dict)
+    slopes: Mapping[ex.Expression, float] = field(default_factory=dict)
 
 
 def with_calculated(
@@ -65,8 +67,9 @@ def _calculate(expression: ex.Expression, known: Mapping[ex.Aggregate, Estimated
     if not math.isfinite(value.estimate):
         raise _fails()
     error: float | None = 0.0
-    for aggregate, slope in value.slopes.items():
-        own = known[aggregate].std_error
+    for part, slope in value.slopes.items():
+        # An estimate that is rounded may be off by half a unit more than it was.
+        own = known[part].std_error if isinstance(part, ex.Aggregate) else _unit(part) / 2
         error = None if own is None or error is None else error + abs(slope) * own
     low, high = (bound if math.isfinite(bound) else None for bound in (value.low, value.high))
     estimate = value.estimate if low is None else max(value.estimate, low)
@@ -91,6 +94,11 @@ def _evaluate(expression: ex.Expression, known: Mapping[ex.Aggregate, Estimated]
             return _times(_Value(-1, -1, -1), _evaluate(operand, known))
         case ex.Cast(operand, _):
             return _evaluate(operand, known)
+        case Round(operand):
+            value = _evaluate(operand, known)
+            low, high = expression.between(value.low, value.high)
+            estimate = None if value.estimate is None else expression.of(value.estimate)
+            return _Value(estimate, low, high, {**value.slopes, expression: 1.0})
         case ex.NullIf(left, ex.Literal(_, text)):
             value = _evaluate(left, known)
             return replace(value, estimate=None) if value.estimate == float(text) else value
@@ -147,8 +155,12 @@ def _ratio(division: ex.Arithmetic, one: _Value, other: _Value) -> _Value:
 
 def _is_nullable(divisor: ex.Expression) -> bool:
     return isinstance(divisor, ex.NullIf) or (
-        isinstance(divisor, ex.Cast) and _is_nullable(divisor.operand)
+        isinstance(divisor, ex.Cast | Round) and _is_nullable(divisor.operand)
     )
+
+
+def _unit(part: ex.Expression) -> float:
+    return part.unit if isinstance(part, Round) else 0.0
 
 
 def _share(division: ex.Arithmetic) -> tuple[float, float]:
@@ -213,8 +225,8 @@ def _scaled(expression: ex.Expression) -> tuple[float, ex.Aggregate] | None:
 
 
 def _combined(
-    one: Mapping[ex.Aggregate, float], x: float, other: Mapping[ex.Aggregate, float], y: float
-) -> dict[ex.Aggregate, float]:
+    one: Mapping[ex.Expression, float], x: float, other: Mapping[ex.Expression, float], y: float
+) -> dict[ex.Expression, float]:
     names = dict.fromkeys((*one, *other))
     return {name: one.get(name, 0) * x + other.get(name, 0) * y for name in names}
 

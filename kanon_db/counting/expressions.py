@@ -22,7 +22,7 @@ LiteralKind = OneOf["number", "string", "boolean", "null", "date", "timestamp"]
 ComparisonOperator = OneOf["=", "<>", "<", "<=", ">", ">="]
 ArithmeticOperator = OneOf["+", "-", "*", "/", "%"]
 Truth = OneOf["true", "false", "unknown"]
-AggregateFunction = OneOf["count", "sum", "avg"]
+AggregateFunction = OneOf["count", "distinct", "sum", "avg", "min", "max", "disc", "cont"]
 DateFunction = OneOf["extract", "date_part", "date_trunc"]
 
 Part = TypeVar("Part", bound="Expression")
@@ -183,19 +183,26 @@ class NullIf(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Aggregate(Expression):
-    """``COUNT(*)`` (without an operand), ``COUNT(operand)``, ``SUM`` or ``AVG``.
+    """``COUNT(*)`` (without an operand), ``COUNT([DISTINCT] operand)``, ``SUM`` and so on.
 
     Attributes
     ----------
-    function : {"count", "sum", "avg"}
+    function : {"count", "distinct", "sum", "avg", "min", "max", "disc", "cont"}
+        ``disc`` and ``cont`` are ``percentile_disc`` and ``percentile_cont``.
     operand : Expression or None
     condition : Expression or None
         What ``FILTER (WHERE condition)`` asks of a record.
+    share : float or None
+        Of a percentile; 0 and 1 of MIN and MAX.
+    type : Type or None
+        That of the operand of these, once it is checked.
     """
 
     function: AggregateFunction
     operand: Expression | None
     condition: Expression | None = None
+    share: float | None = None
+    type: Type | None = None
 
 
 # -- conditions -------------------------------------------------------------------------------
@@ -384,16 +391,3 @@ def joined(kind: type[And] | type[Or], parts: Sequence[Expression]) -> Expressio
     """Join parts by AND or OR, flat; None for no part at all."""
     pieces = flat(kind, parts)
     return kind(pieces) if len(pieces) > 1 else next(iter(pieces), None)
-
-
-def by_attribute(condition: Expression) -> Expression:
-    """Bring the parts of a chain that depend on one attribute together, so as to read it once."""
-    if not isinstance(condition, And | Or):
-        return condition
-    grouped: dict[object, list[Expression]] = {}
-    for number, part in enumerate(condition.parts):
-        mentioned = attributes(part)
-        grouped.setdefault(mentioned if len(mentioned) == 1 else number, []).append(part)
-    kind = type(condition)
-    parts = [one for group in grouped.values() if (one := joined(kind, group)) is not None]
-    return parts[0] if len(parts) == 1 else kind(tuple(parts))

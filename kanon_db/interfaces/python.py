@@ -115,14 +115,14 @@ class Kanon(Methods):
             return load_csv(self._session, Path(path), table, replace=replace, null=null)
 
     def count(self, query: str) -> pd.DataFrame:
-        """Estimate COUNT, SUM and AVG, with or without GROUP BY.
+        """Estimate COUNT, SUM, AVG, MIN, MAX and percentiles, with or without GROUP BY.
 
         Returns
         -------
         DataFrame
             A row for each group, and for each aggregate if there are several: the group's values,
             then ``aggregate`` (unless the query has just one COUNT), ``estimate``, ``std_error``,
-            ``lower_bound``, ``upper_bound``. Where sums or averages have no certain bounds, these
+            ``lower_bound``, ``upper_bound``. Where an aggregate has no certain bounds, these
             are missing.
         """
         with self._operation() as session:

@@ -52,7 +52,13 @@ SELECT COUNT(*) FROM ill GROUP BY 1 -- GROUP BY contains an aggregate
 SELECT COUNT(*) FROM ill GROUP BY 'x' -- GROUP BY contains a constant
 SELECT sex, COUNT(*) FROM ill GROUP BY sex ORDER BY age -- neither in GROUP BY nor an aggregate
 SELECT sex, COUNT(*) FROM ill GROUP BY sex HAVING sex = 'f' -- HAVING can only compare aggregates
-SELECT COUNT(*) FROM ill HAVING COUNT(*) / 2 > 1 -- HAVING can only compare aggregates
+SELECT COUNT(*) FROM ill HAVING COUNT(*) / 2 > 1 -- cut to a whole number
+SELECT COUNT(*) FROM ill HAVING age / 2.0 > 1 -- HAVING can only compare aggregates
+SELECT COUNT(*) FROM ill HAVING ROUND(age) > 1 -- HAVING can only compare aggregates
+SELECT ROUND(AVG(height), 1) FROM ill -- needs a numeric
+SELECT ROUND(AVG(age), COUNT(*)) FROM ill -- not a number that is written out
+SELECT ROUND(AVG(age), 21) FROM ill -- not a number that is written out
+SELECT COUNT(*) FROM ill WHERE ROUND(age) = 1 -- only supported around aggregates
 SELECT SUM(sex) FROM ill -- only supported for numbers
 SELECT AVG(born) FROM ill -- only supported for numbers
 SELECT COUNT(*) FROM ill JOIN data.secret ON secret.zip = ill.zip -- no such lookup table
@@ -98,3 +104,21 @@ SELECT COUNT(*) FROM (SELECT 'x'::int AS x FROM ill) AS t -- cannot be read as i
 SELECT COUNT(*) FROM (SELECT age FROM data.people) AS t -- only publications
 WITH t AS (SELECT age FROM people) SELECT COUNT(*) FROM t -- there is no such publication
 SELECT sex, COUNT(*) FROM (SELECT age, sex FROM ill) AS t GROUP BY age -- GROUP BY does not name
+SELECT DISTINCT COUNT(*) FROM ill -- only supported for columns
+SELECT DISTINCT sex FROM ill GROUP BY sex -- only supported for columns
+SELECT DISTINCT sex FROM ill ORDER BY COUNT(*) -- only supported for columns
+SELECT DISTINCT sex FROM ill ORDER BY age -- neither in GROUP BY nor an aggregate
+SELECT DISTINCT 1 FROM ill -- SELECT DISTINCT contains a constant
+SELECT DISTINCT ON (sex) age FROM ill -- SELECT DISTINCT ON
+SELECT SUM(DISTINCT age) FROM ill -- DISTINCT is only supported in
+SELECT MIN(born) FROM ill -- of dates are not supported
+SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY seen) FROM ill -- of dates are not supported
+SELECT MAX(sex) FROM ill -- only supported for numbers
+SELECT MAX(member) FROM ill -- only supported for numbers
+SELECT percentile_cont(1.5) WITHIN GROUP (ORDER BY age) FROM ill -- not a number from 0 to 1
+SELECT percentile_cont(zip) WITHIN GROUP (ORDER BY age) FROM ill -- not a number from 0 to 1
+SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY age DESC) FROM ill -- ascending
+SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY age, zip) FROM ill -- ascending
+SELECT MAX(age) / 2 FROM ill -- cut to a whole number
+SELECT mode() WITHIN GROUP (ORDER BY sex) FROM ill -- mode() is not supported
+SELECT MEDIAN(age) FROM ill -- MEDIAN(...) is not supported

@@ -117,6 +117,9 @@ class Queries:
         keys = [self.key(names) for _ in range(self.size(4))] if self.often(0.4) else []
         items = [*keys, *(self.aggregate(names) for _ in range(self.size(3)))]
         parts = [f"SELECT {', '.join(items)} FROM {schema}{publication}{lookup}"]
+        if keys and self.often(0.1):
+            items, keys = keys, []
+            parts = [f"SELECT DISTINCT {', '.join(items)} FROM {schema}{publication}{lookup}"]
         if self.often(0.8):
             parts.append(f"WHERE {self.condition(names, self.size(4))}")
         if keys:
@@ -137,7 +140,16 @@ class Queries:
         if self.often(0.5):
             return self.one(["COUNT(*)", "count(*) AS n", 'COUNT(*) AS "n n"'])
         filtered = f" FILTER (WHERE {self.condition(names, 1)})" if self.often(0.2) else ""
-        return f"{self.one(['SUM', 'AVG', 'COUNT'])}({self.value(names, 2, 'number')}){filtered}"
+        if self.often(0.1):
+            return f"COUNT(DISTINCT {self.value(names, 1, self.one(_KINDS))}){filtered}"
+        if self.often(0.15):
+            of = self.value(names, 1, self.one(["number", self.one(_KINDS)]))
+            share = self.one(["0", "0.5", "1", ".999", "1.5", "-1"])
+            kind = self.one(["cont", "disc"])
+            call = f"percentile_{kind}({share}) WITHIN GROUP (ORDER BY {of})"
+            return self.one([f"MIN({of})", f"MAX({of})", call]) + filtered
+        found = f"{self.one(['SUM', 'AVG', 'COUNT'])}({self.value(names, 2, 'number')}){filtered}"
+        return f"ROUND({found}, {self.one(['0', '2', '-3', '21'])})" if self.often(0.1) else found
 
     def having(self, names: _Names) -> str:
         one, other = (self.aggregate(names).partition(" AS ")[0] for _ in range(2))

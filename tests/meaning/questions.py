@@ -161,8 +161,11 @@ class Questions:
     def aggregate(self) -> str:
         numbers = [name for name in self._names if self._kinds[name] == "number"]
         forms = ["COUNT(*)", "COUNT(*)", "COUNT(*)", f"COUNT({self.one(self._names)})"]
+        forms += [f"COUNT(DISTINCT {self.one([*self._names, self._sensitive])})"]
         if numbers:
             name = self.one(numbers)
+            forms += [f"COUNT(DISTINCT {name}{self.one(['', ' % 7', '::int'])})"]
+            forms += [self.percentile(self.one([name, name, f"{name} * 2 - 1"]))] * 3
             forms += [f"SUM({name})", f"AVG({name})"]
             forms += [f"SUM({name}::int)", f"AVG(CAST({name} AS numeric))"]
             forms += [f"SUM(COALESCE({name}, {self.one(numbers)}, 7))", f"AVG(NULLIF({name}, 20))"]
@@ -174,9 +177,23 @@ class Questions:
             shares += [f"COUNT(*) - 2 * {part}", f"1 - 1.0 * {part} / {whole}"]
             if numbers:
                 shares += [f"(SUM({self.one(numbers)}) - 1.5) / {whole}"]
-            return self.one(shares)
+            share = self.one(shares)
+            if self.often(0.3):
+                return f"ROUND({share}, {self.one(['0', '1', '2', '-1'])})"
+            return share
+        if numbers and self.often(0.05):
+            name = self.one(numbers)
+            return self.one([f"ROUND(AVG({name}))", f"ROUND(CAST(SUM({name}) AS numeric), -1)"])
         chosen = f" FILTER (WHERE {self.condition(self._draw.choice([0, 1]))})"
         return self.one(forms) + (chosen if self.often(0.25) else "")
+
+    def percentile(self, of: str) -> str:
+        share = self.one(["0", "0.1", "0.5", "0.5", "0.9", "0.25", "0.333", "1"])
+        return self.one([
+            f"MIN({of})", f"MAX({of})",
+            f"percentile_cont({share}) WITHIN GROUP (ORDER BY {of})",
+            f"percentile_disc({share}) WITHIN GROUP (ORDER BY {of})",
+        ])  # fmt: skip
 
     def question(self) -> str:
         where = (
@@ -188,6 +205,8 @@ class Questions:
             source = f"(SELECT {chosen} FROM {FROM} WHERE {self.condition(1)}) AS t"
         if self.often(0.75):
             return f"SELECT {self.aggregate()} FROM {source}{where}"
-        keys = self._draw.sample(self._names, self._draw.choice([1, 1, 2]))
+        keys = self._draw.sample([*self._names, self._sensitive], self._draw.choice([1, 1, 2]))
         listed = ", ".join(keys)
+        if self.often(0.1):
+            return f"SELECT DISTINCT {listed} FROM {source}{where}"
         return f"SELECT {listed}, {self.aggregate()} FROM {source}{where} GROUP BY {listed}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -14,7 +14,8 @@ from tests.integration.parties import Connection, fetch
 from tests.meaning.questions import FROM
 
 REFUSED = "0A000"
-_CALCULATED = ("/ COUNT(", "/ NULLIF(COUNT(")
+_CALCULATED = ("/ COUNT(", "/ NULLIF(COUNT(", "ROUND(")
+_LISTED = "SELECT DISTINCT"
 _SLACK = 1e-9
 _SLACK_OF_SUMS = 2e-6
 
@@ -77,6 +78,8 @@ def ask(
 
 
 def _groups(admin: Connection, question: str) -> Iterator[tuple[str, float | None]]:
+    if question.startswith(_LISTED):  # without an aggregate
+        question = f"SELECT *, NULL FROM ({question}) AS listed"
     rows = fetch(admin, f"SELECT row_to_json(q)::text FROM ({question}) AS q")
     for (text,) in rows:
         row: dict[str, Any] = json.loads(text)
@@ -86,6 +89,17 @@ def _groups(admin: Connection, question: str) -> Iterator[tuple[str, float | Non
 
 def _key(key: dict[str, Any]) -> str:
     return json.dumps(sorted((name, str(value)) for name, value in key.items()))
+
+
+def _of_list(truths: Collection[str], found: dict[str, list[Any]], *, lists_all: bool) -> list[str]:
+    """Compare a list of values with how many records have each of them."""
+    faults = [f"{key} is missing" for key in truths if lists_all and key not in found]
+    for key, (_, _, low, high) in found.items():
+        if key in truths and high < 1:
+            faults.append(f"{key}: at most {high} records, but there is one")
+        if key not in truths and low > 0:
+            faults.append(f"{key}: at least {low} records, but there is none")
+    return faults
 
 
 def _compared(
@@ -99,6 +113,8 @@ def _compared(
     errors = []
     is_count = "COUNT(" in question and not any(word in question for word in _CALCULATED)
     found = {_key(json.loads(key) if key else {}): rest for key, *rest in answers}
+    if question.startswith(_LISTED):
+        return Verdict(question, "answered", _of_list(truths, found, lists_all=lists_all), [])
     for key, truth in truths.items():
         if key not in found:
             if is_count and truth and lists_all:

@@ -38,6 +38,7 @@ from kanon_db.counting.expressions import (
     replaced,
 )
 from kanon_db.counting.reading.query import ItemText, LookupText, OrderText, QueryText, RelationText
+from kanon_db.counting.rounding import Round
 
 pglast = pytest.importorskip("pglast", reason="needs pglast, PostgreSQL's grammar")
 
@@ -74,7 +75,8 @@ def read(query: str) -> QueryText:
     require(len(statements) == 1)
     select = statements[0].stmt
     require(isinstance(select, ast.SelectStmt))
-    require(filled(select) <= CLAUSES | {"withClause"} and not select.groupDistinct)
+    require(filled(select) <= CLAUSES | {"withClause", "distinctClause"})
+    require(not select.groupDistinct and select.distinctClause in (None, (None,)))  # no ON
     named: dict[str, Inner] = {}
     if select.withClause is not None:
         require(not select.withClause.recursive)
@@ -97,6 +99,7 @@ def read(query: str) -> QueryText:
         tuple(order(key) for key in select.sortClause or ()),
         None if select.limitCount is None else whole(select.limitCount),
         0 if select.limitOffset is None else whole(select.limitOffset),
+        is_distinct=select.distinctClause is not None,
     )
     return text if source is None else put_in(text, *source)
 
@@ -351,19 +354,35 @@ def operation(node: Any) -> Expression:
 
 def call(node: Any) -> Expression:
     names = [part.sval for part in node.funcname]
-    plain = {"funcname", "args", "funcformat", "agg_star", "agg_filter"}
+    plain = {"funcname", "args", "funcformat", "agg_star", "agg_filter", "agg_distinct"}
+    plain |= {"agg_order", "agg_within_group"}
     require(filled(node) <= plain)
     args = [expression(argument) for argument in node.args or ()]
     chosen = optional(node.agg_filter)
     match names:
         case ["count"] if node.agg_star:
             return Aggregate("count", None, chosen)
+        case ["count"] if len(args) == 1 and node.agg_distinct:
+            return Aggregate("distinct", args[0], chosen)
+    require(not node.agg_distinct)
+    match names:
+        case ["percentile_cont" | "percentile_disc" as name] if node.agg_within_group:
+            (by,), (share,) = node.agg_order, args
+            require(by.sortby_dir != enums.SortByDir.SORTBY_DESC)
+            function = name.removeprefix("percentile_")
+            return Aggregate(function, expression(by.node), chosen, float(share.text))
+    require(not node.agg_order)
+    match names:
+        case ["min" | "max" as name] if len(args) == 1:
+            return Aggregate(name, args[0], chosen, float(name == "max"))
         case ["count" | "sum" | "avg" as name] if len(args) == 1:
             return Aggregate(name, args[0], chosen)
     require(chosen is None)
     match names:
         case ["age"] if len(args) == 2:
             return Age(*args)
+        case ["round"] if len(args) < 3:
+            return Round(args[0], int(args[1].text) if len(args) == 2 else None)
         case ["pg_catalog", "extract"]:
             return DatePart("extract", args[0].text.lower(), args[1])
         case ["date_part" | "date_trunc" as name]:

@@ -12,6 +12,7 @@ from kanon_db.counting.checking.binder import Binder
 from kanon_db.counting.checking.query import Formula, Measure
 from kanon_db.counting.checking.types import number_type
 from kanon_db.counting.refusals import refusal
+from kanon_db.counting.rounding import Round
 from kanon_db.errors import UnsupportedQueryError
 
 _MOST_DIGITS: Final = 131_072
@@ -96,18 +97,33 @@ class Measures:
                         " / COUNT(*)",
                     )
                 return ex.Arithmetic(operator, one, other), max(kind, another, key=_KINDS.index)
+            case Round(operand, digits):
+                inner, kind = self._calculated(operand)
+                if digits is not None and kind == "float":
+                    raise refusal(
+                        "ROUND to a number of digits needs a numeric, as in PostgreSQL",
+                        hint="cast what is rounded, as in ROUND(CAST(AVG(...) AS numeric), 2)",
+                    )
+                # PostgreSQL rounds a whole number as a floating-point number.
+                found: ex.Category = "numeric" if digits is not None else kind
+                found = "float" if found == "integer" else found
+                is_rough = any(self._kind(part) == "float" for part in _aggregates(operand))
+                return Round(inner, digits, found == "float", is_rough), found
         raise refusal(
             "calculations with aggregates are made of aggregates and numbers by + - * / only",
-            hint="NULLIF(..., 0) and casts to numeric are accepted, too",
+            hint="NULLIF(..., 0), ROUND and casts to numeric are accepted, too; a condition belongs"
+            " into FILTER (WHERE ...) of an aggregate, and COALESCE can be left out",
         )
 
     def _kind(self, aggregate: ex.Aggregate) -> ex.Category:
         """Tell what kind of number an aggregate is."""
-        if aggregate.operand is None or aggregate.function == "count":
+        if aggregate.operand is None or aggregate.function in ("count", "distinct"):
             return "integer"
         _, type_ = self._binder.value(aggregate.operand)
-        if type_.category == "float":
+        if type_.category == "float" or aggregate.function == "cont":
             return "float"
+        if aggregate.share is not None:
+            return type_.category
         is_whole = aggregate.function == "sum" and type_.name in ("smallint", "integer")
         return "integer" if is_whole else "numeric"
 
@@ -127,7 +143,13 @@ class Measures:
             case ex.Aggregate(function, operand, condition):
                 inside = operand.name if isinstance(operand, ex.Column) else "..."
                 label = f"{function}({'*' if operand is None else inside})"
+                if function in ("disc", "cont"):
+                    label = f"percentile_{function}({bound.share:g}) of {inside}"
+                if function == "distinct":
+                    label = f"count(distinct {inside})"
                 label += "" if condition is None else " filter (...)"
+            case Round():
+                label = "round"
             case _:
                 label = "?column?"
         label = label if alias is None else alias
@@ -161,9 +183,25 @@ class Measures:
             return replace(aggregate, condition=condition)
         if aggregate.function == "count":
             return ex.Aggregate("count", self._binder.value(aggregate.operand)[0], condition)
+        if aggregate.function == "distinct":
+            operand, of = self._binder.value(aggregate.operand)
+            if not of.is_ordered:
+                raise refusal(
+                    "which values of a column are equal is not published",
+                    hint="count groups of its texts, with GROUP BY",
+                    detail=f'column "{operand.name}"' if isinstance(operand, ex.Column) else "",
+                )
+            return ex.Aggregate("distinct", operand, condition)
         operand, type_ = self._binder.bind(aggregate.operand)
+        if aggregate.share is not None:
+            type_ = _answered_type(type_)
+            return replace(aggregate, operand=operand, condition=condition, type=type_)
         if type_ is None or type_.category not in ex.NUMBERS:
-            raise refusal("SUM and AVG are only supported for numbers")
+            raise refusal(
+                "SUM and AVG are only supported for numbers",
+                hint="a condition can be counted, with COUNT(*) FILTER (WHERE ...), and a part of"
+                " a date is a number, as in AVG(EXTRACT(YEAR FROM <column>))",
+            )
         return ex.Aggregate(aggregate.function, operand, condition)
 
     def _condition(self, expression: ex.Expression) -> ex.Expression:
@@ -188,10 +226,38 @@ class Measures:
                 return expression
             case ex.Negative() | ex.Arithmetic("+" | "-" | "*"):
                 return ex.rebuilt(expression, self._number)
+            case ex.Arithmetic("/") | ex.Cast() | ex.NullIf() | Round() if _aggregates(
+                expression
+            ) or not _names(expression):
+                return self._calculated(expression)[0]
         raise _beyond_having()
 
 
 _KINDS: Final[tuple[ex.Category, ...]] = ("integer", "numeric", "float")
+
+
+def _aggregates(expression: ex.Expression) -> list[ex.Aggregate]:
+    return [part for part in ex.walk(expression) if isinstance(part, ex.Aggregate)]
+
+
+def _names(expression: ex.Expression) -> bool:
+    return any(isinstance(part, ex.Name) for part in ex.walk(expression))
+
+
+def _answered_type(type_: ex.Type | None) -> ex.Type:
+    """Return the type of what MIN, MAX or a percentile is of; an answer is a number."""
+    if type_ is not None and type_.category in ex.NUMBERS:
+        return type_
+    if type_ is not None and type_.category == "moment":
+        raise refusal(
+            "MIN, MAX and percentiles of dates are not supported: answers are numbers",
+            hint="ask for MIN(EXTRACT(YEAR FROM <column>)), or EPOCH for seconds since 1970; SELECT"
+            " DISTINCT <column> ... ORDER BY 1 lists the dates",
+        )
+    raise refusal(
+        "MIN, MAX and percentiles are only supported for numbers",
+        hint="SELECT DISTINCT <column> ... ORDER BY 1 lists the values in their order",
+    )
 
 
 def _is_numeric(text: str) -> bool:
@@ -204,6 +270,6 @@ def _is_numeric(text: str) -> bool:
 
 def _beyond_having() -> UnsupportedQueryError:
     return refusal(
-        "HAVING can only compare aggregates with numbers",
+        "HAVING can only compare aggregates, what is calculated from them, and numbers",
         hint="put conditions on columns into WHERE",
     )

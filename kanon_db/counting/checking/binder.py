@@ -23,6 +23,7 @@ from kanon_db.counting.checking.types import (
     result_type,
 )
 from kanon_db.counting.refusals import refusal
+from kanon_db.counting.rounding import Round
 
 _LITERALS: Final = {"boolean": BOOLEAN, "date": DATE, "timestamp": TIMESTAMP}
 _Typed = tuple[ex.Expression, ex.Type]
@@ -77,10 +78,16 @@ class Binder:
                 return ex.Coalesce(given), type_
             case ex.NullIf(left, right):
                 return self._null_if(left, right)
+            case Round():
+                raise refusal(
+                    "ROUND is only supported around aggregates",
+                    hint="compare the column itself, as in x >= 1.5 AND x < 2.5 for ROUND(x) = 2;"
+                    " CAST(x AS integer) rounds, too",
+                )
             case ex.Aggregate():
                 raise refusal(
                     "an aggregate is not allowed here",
-                    hint="use COUNT, SUM and AVG in the select list, HAVING and ORDER BY",
+                    hint="use COUNT, SUM, AVG and so on in the select list, HAVING and ORDER BY",
                 )
             case _:
                 return self.condition(expression), BOOLEAN

@@ -72,13 +72,13 @@ class _Checker:
     def _keys(self) -> tuple[Key, ...]:
         """Check what GROUP BY names."""
         keys: list[Key] = []
-        for written in self._text.group:
-            expression = self._meant(written)
+        where = "SELECT DISTINCT" if self._text.is_distinct else "GROUP BY"
+        for expression in self._grouped():
             if isinstance(expression, ex.Aggregate):
                 raise refusal("GROUP BY contains an aggregate")
             bound, _ = self._binder.value(expression)
             if not ex.columns(bound):
-                raise refusal("GROUP BY contains a constant", hint="name columns in GROUP BY")
+                raise refusal(f"{where} contains a constant", hint=f"name columns in {where}")
             if any(key.expression == bound for key in keys):
                 continue
             name = self._name_of(bound)
@@ -88,6 +88,20 @@ class _Checker:
                 )
             keys.append(Key(name, bound))
         return tuple(keys)
+
+    def _grouped(self) -> list[ex.Expression]:
+        """Return what GROUP BY names; of SELECT DISTINCT, what it lists."""
+        if not self._text.is_distinct:
+            return [self._meant(written) for written in self._text.group]
+        written = [item.expression for item in self._text.items]
+        ordered = [self._meant(one.expression, by_alias=True) for one in self._text.order]
+        has_more = self._text.group or self._text.having is not None
+        if has_more or any(map(_aggregates, (*written, *ordered))):
+            raise refusal(
+                "SELECT DISTINCT is only supported for columns, without aggregates and GROUP BY",
+                hint="leave DISTINCT out: the groups of GROUP BY are distinct",
+            )
+        return written
 
     def _name_of(self, bound: ex.Expression) -> str:
         """Name a group by its first alias in the select list, or as PostgreSQL would."""
@@ -100,6 +114,10 @@ class _Checker:
 
     def _select_list(self, keys: Sequence[Key]) -> None:
         """Check that the select list holds aggregates, and otherwise what GROUP BY names."""
+        if self._text.is_distinct:
+            # How many records have the values says whether, and how certainly, they are there.
+            self._measures.show(ex.Aggregate("count", None), None)
+            return
         for item in self._text.items:
             if _aggregates(item.expression):
                 self._measures.show(item.expression, item.alias)
@@ -108,11 +126,13 @@ class _Checker:
             if all(key.expression != bound for key in keys):
                 raise refusal(
                     "the select list has columns that GROUP BY does not name",
-                    hint="list what GROUP BY names, and COUNT(*), COUNT(...), SUM(...) or AVG(...)",
+                    hint="list what GROUP BY names, and COUNT(*) or other aggregates; SELECT"
+                    " DISTINCT lists values",
                 )
         if not self._measures.listed:
             raise refusal(
-                "the select list has no COUNT, SUM or AVG", hint="ask for COUNT(*) of each group"
+                "the select list has no COUNT, SUM or AVG",
+                hint="ask for COUNT(*) of each group, or SELECT DISTINCT without GROUP BY",
             )
 
     def _order(self, ordered: OrderText, keys: Sequence[Key]) -> Order:
@@ -138,7 +158,8 @@ class _Checker:
             case ex.Literal("number", digits) if digits.isdecimal():
                 if not 1 <= int(digits[:9]) <= len(items):
                     raise refusal(
-                        "a number in GROUP BY or ORDER BY is not the position of a selected item"
+                        "a number in GROUP BY or ORDER BY is not the position of a selected item",
+                        hint="name the column, or count the items of the select list from 1",
                     )
                 return items[int(digits[:9]) - 1].expression
             case ex.Name((name,)) if by_alias or not self._scopes.has(name):

@@ -71,7 +71,7 @@ class Query:
     def is_one_count(self) -> bool:
         """Whether the select list shows one COUNT, and no other aggregate."""
         match self.shown:
-            case [(_, Measure(aggregate=Aggregate("count")))]:
+            case [(_, Measure(aggregate=Aggregate("count" | "distinct")))]:
                 return True
             case _:
                 return False

@@ -15,16 +15,16 @@ _NODES: Final[dict[str, tuple[type[exp.Expr], ...]]] = {
     "": (exp.Star, exp.Null),
     "this": (
         exp.From, exp.TableAlias, exp.Where, exp.Having, exp.Not, exp.Neg, exp.Paren, exp.Sum,
-        exp.Avg, exp.Var, exp.Boolean,
+        exp.Avg, exp.Min, exp.Max, exp.PercentileCont, exp.PercentileDisc, exp.Var, exp.Boolean,
     ),
     "expression": (exp.Limit, exp.Offset),
-    "expressions": (exp.Group, exp.Order, exp.With),
+    "expressions": (exp.Group, exp.Order, exp.With, exp.Distinct),
     "this expression": (
         exp.And, exp.Or, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Add, exp.Sub,
         exp.Mul, exp.Mod, exp.Is, exp.NullSafeNEQ, exp.Like, exp.ILike, exp.Escape, exp.Extract,
-        exp.Filter, exp.Nullif,
+        exp.Filter, exp.WithinGroup, exp.Nullif,
     ),
-    "with_ expressions from_ joins where group having order limit offset": (exp.Select,),
+    "with_ distinct expressions from_ joins where group having order limit offset": (exp.Select,),
     "this alias": (exp.Alias, exp.Subquery, exp.CTE),
     "this db alias": (exp.Table,),
     "this side kind on using": (exp.Join,),
@@ -33,6 +33,7 @@ _NODES: Final[dict[str, tuple[type[exp.Expr], ...]]] = {
     "this low high": (exp.Between,),
     "this expressions": (exp.In, exp.Coalesce, exp.Anonymous),
     "this big_int": (exp.Count,),
+    "this decimals": (exp.Round,),
     "this unit": (exp.TimestampTrunc,),
     "this ifs default": (exp.Case,),
     "this true": (exp.If,),
@@ -73,6 +74,8 @@ def refuse_unlisted(tree: exp.Expr) -> None:
         kind = type(node)
         unlisted = [""] if kind not in ALLOWED else sorted(_filled(node) - ALLOWED[kind])
         for argument in unlisted:
+            if kind is exp.Tuple:
+                raise refusal(_REASONS[kind, ""], hint="compare column by column, with AND")
             raise refusal(_REASONS.get((kind, argument), "the query cannot be read as a SELECT"))
 
 

@@ -13,10 +13,13 @@ from kanon_db.counting.reading.constructs import LITERAL_TYPES, unexpected
 from kanon_db.counting.reading.cursor import Cursor
 from kanon_db.counting.reading.lexemes import fold
 from kanon_db.counting.refusals import refusal
+from kanon_db.counting.rounding import MOST_DIGITS, Round
 
 _AGGREGATES: Final[dict[type[parsed.Expr], ex.AggregateFunction]] = {
-    parsed.Count: "count", parsed.Sum: "sum", parsed.Avg: "avg",
+    parsed.Count: "count", parsed.Sum: "sum", parsed.Avg: "avg", parsed.Min: "min",
+    parsed.Max: "max",
 }  # fmt: skip
+_SHARES: Final = {"min": 0.0, "max": 1.0}
 _LITERALS: Final[dict[parsed.DType, ex.LiteralKind]] = {
     parsed.DType.DATE: "date", parsed.DType.TIMESTAMP: "timestamp",
 }  # fmt: skip
@@ -100,6 +103,27 @@ class CallReader(Cursor):
         self.require(")")
         return ex.NullIf(left, right)
 
+    def rounded(self, node: parsed.Round) -> Round:
+        """Read ROUND of an expression, to a number of digits."""
+        self.require("round", "(")
+        operand, digits = self.expression(node.this), None
+        if node.args.get("decimals") is not None:
+            self.require(",")
+            at = self.here.position
+            match self.expression(node.args["decimals"]):
+                case ex.Literal("number", text) if (
+                    text.lstrip("-").isdecimal() and len(text) < 4 and abs(int(text)) <= MOST_DIGITS
+                ):
+                    digits = int(text)
+                case _:
+                    raise refusal(
+                        "the digits that ROUND keeps are not a number that is written out",
+                        at,
+                        f"write ROUND(..., 2), or another whole number up to {MOST_DIGITS}",
+                    )
+        self.require(")")
+        return Round(operand, digits)
+
     def age(self, node: parsed.Anonymous) -> ex.Age:
         """Read AGE of two dates."""
         at = self.here.position
@@ -141,24 +165,77 @@ class CallReader(Cursor):
             )
         return field
 
-    def aggregate(self, node: parsed.Count | parsed.Sum | parsed.Avg) -> ex.Aggregate:
-        """Read ``COUNT(*)``, or COUNT, SUM or AVG of an expression."""
+    def aggregate(self, node: parsed.Expr) -> ex.Aggregate:
+        """Read ``COUNT(*)``, or COUNT, COUNT(DISTINCT), SUM, AVG, MIN, MAX of an expression."""
         function = _AGGREGATES[type(node)]
         self.require(function, "(")
         operand = None
         if isinstance(node, parsed.Count) and isinstance(node.this, parsed.Star):
             self.require("*")
+        elif isinstance(node, parsed.Count) and isinstance(node.this, parsed.Distinct):
+            self.require("distinct")
+            function, at = "distinct", self.here.position
+            operand, *others = self.listed(node.this.expressions, self.expression)
+            if others:
+                raise refusal(
+                    "COUNT(DISTINCT ...) of several columns is not supported",
+                    at,
+                    "SELECT DISTINCT a, b lists what they have in common",
+                )
+            _refuse_nested(operand, at)
         else:
             operand = self.expression(node.this)
             _refuse_nested(operand, self.here.position)
         self.require(")")
-        return ex.Aggregate(function, operand)
+        return ex.Aggregate(function, operand, share=_SHARES.get(function))
+
+    def percentile(self, node: parsed.WithinGroup) -> ex.Aggregate:
+        """Read percentile_cont or percentile_disc."""
+        called, order = node.this, node.expression
+        function: ex.AggregateFunction = "cont"
+        if isinstance(called, parsed.PercentileDisc):
+            function = "disc"
+        elif not isinstance(called, parsed.PercentileCont):
+            raise unexpected(self.here)
+        self.require(f"percentile_{function}", "(")
+        at = self.here.position
+        match self.expression(called.this):
+            case ex.Literal("number", text) if 0 <= float(text) <= 1:
+                share = float(text)
+            case _:
+                raise refusal(
+                    "the share of a percentile is not a number from 0 to 1",
+                    at,
+                    f"write percentile_{function}(0.5) WITHIN GROUP (ORDER BY <column>)",
+                )
+        self.require(")", "within", "group", "(", "order", "by")
+        ordered = order.expressions if isinstance(order, parsed.Order) else []
+        at = self.here.position
+        operand = None
+        if len(ordered) == 1 and isinstance(ordered[0], parsed.Ordered):
+            operand = self.expression(ordered[0].this)
+        if operand is None or self.here.is_word("desc"):
+            raise refusal(
+                "a percentile orders by one expression, ascending",
+                at,
+                "write percentile_cont(0.1) ... (ORDER BY x) for percentile_cont(0.9) ... (ORDER BY"
+                " x DESC)",
+            )
+        _refuse_nested(operand, at)
+        self.takes("asc")
+        if not self.takes("nulls", "last"):  # which are ignored
+            self.takes("nulls", "first")
+        self.require(")")
+        return ex.Aggregate(function, operand, share=share)
 
     def filtered(self, node: parsed.Filter) -> ex.Aggregate:
         """Read an aggregate with ``FILTER (WHERE condition)``."""
-        if not isinstance(node.this, parsed.Count | parsed.Sum | parsed.Avg):
+        if isinstance(node.this, parsed.WithinGroup):
+            aggregate = self.percentile(node.this)
+        elif type(node.this) in _AGGREGATES:
+            aggregate = self.aggregate(node.this)
+        else:
             raise unexpected(self.here)
-        aggregate = self.aggregate(node.this)
         where = node.expression
         self.require("filter", "(", "where")
         condition = self.expression(where.this if isinstance(where, parsed.Where) else None)

@@ -69,6 +69,9 @@ class _QueryReader(ExpressionReader):
         if clauses.get("with_") is not None:
             self.named(clauses["with_"])
         self.require("select")
+        is_distinct = clauses.get("distinct") is not None
+        if is_distinct:
+            self.require("distinct")
         items = self.listed(select.expressions, self.item)
         source = self.source(select)
         lookups = tuple(map(self.lookup, clauses.get("joins") or ()))
@@ -84,7 +87,7 @@ class _QueryReader(ExpressionReader):
             raise unexpected(self.here)
         text = QueryText(
             items, source.publication, lookups, where, group or (), having, order or (), limit,
-            offset or 0,
+            offset or 0, is_distinct=is_distinct,
         )  # fmt: skip
         if self._named:
             raise refusal(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from kanon_db.counting.reading.hints import HINTS
 from kanon_db.counting.reading.lexemes import Lexeme
 from kanon_db.counting.refusals import ALLOWED, refusal
 from kanon_db.errors import UnsupportedQueryError
@@ -23,7 +24,8 @@ KEYWORDS: Final = frozenset(
 """The words that a count query is made of and that cannot be names where a name belongs."""
 
 FUNCTIONS: Final = frozenset(
-    "age avg cast coalesce count date_part date_trunc extract nullif sum".split()
+    "age avg cast coalesce count date_part date_trunc extract max min nullif percentile_cont"
+    " percentile_disc round sum".split()
 )
 """The functions of a count query; these words are names unless a parenthesis follows."""
 
@@ -45,10 +47,10 @@ _CONSTRUCTS: Final = {
     ),
     **dict.fromkeys(("over", "window"), "window functions are not supported"),
     "filter": "FILTER stands after an aggregate, with WHERE in its parentheses",
-    "within": "WITHIN GROUP is not supported",
+    "within": "WITHIN GROUP stands after percentile_cont(...) or percentile_disc(...)",
     "for": "row locks (FOR UPDATE ...) are not supported",
     "into": "SELECT INTO is not supported",
-    "distinct": "SELECT DISTINCT is not supported",
+    "distinct": "DISTINCT stands after SELECT, or in COUNT(DISTINCT ...)",
     "array": "arrays are not supported",
     **dict.fromkeys(("asymmetric", "symmetric"), "BETWEEN SYMMETRIC is not supported"),
     "similar": "SIMILAR TO is not supported",
@@ -63,20 +65,9 @@ _CONSTRUCTS: Final = {
 _ONLY_AFTER_PARENTHESIS: Final = frozenset({"over", "filter", "within"})
 """Those of them that are names anywhere else."""
 
-_TODAY: Final = ("current_date", "current_timestamp", "localtimestamp", "now")
-
-_HINTS: Final = {
-    **dict.fromkeys(("any", "array", "some"), "write IN (...)"),
-    "isnull": "write IS NULL",
-    "notnull": "write IS NOT NULL",
-    "fetch": "write LIMIT",
-    "similar": "write LIKE",
-    "materialized": "leave it out",
-    **dict.fromkeys(_TODAY, "write the date, as DATE '2024-01-31'"),
-    "filter": "write COUNT(*) FILTER (WHERE ...)",
-}
-
 _BEFORE_PARENTHESIS: Final = {
+    "mode": "mode() is not supported",
+    "median": "MEDIAN(...) is not supported, nor does PostgreSQL have it",
     "values": "VALUES is not supported",
     "materialized": "MATERIALIZED is not supported",
     "operator": "OPERATOR(...) is not supported",
@@ -174,6 +165,8 @@ class Place:
                 return self.is_tested
             case "filter":
                 return self.before.is_symbol(")") and self.opens_with("where")
+            case "within":
+                return self.before.is_symbol(")") and self.after.is_word("group")
             case "escape":
                 return self.neighbor(-2).is_word("like", "ilike")
             case "nulls":
@@ -299,19 +292,25 @@ def _check_word(place: Place) -> None:
         raise place.refusal("WITH RECURSIVE is not supported", "write WITH <name> AS (SELECT ...)")
     elif (word == "select" and place.begins_select) or (word == "with" and before.kind == "end"):
         pass
-    elif word == "distinct" and before.is_symbol("("):
+    elif word == "distinct" and after.is_word("on"):
         raise place.refusal(
-            "COUNT(DISTINCT ...) is not supported",
-            "write COUNT(*), COUNT(...), SUM(...) or AVG(...)",
+            "SELECT DISTINCT ON is not supported", "write SELECT DISTINCT a, b, or GROUP BY a, b"
         )
-    elif word == "filter" and place.is_keyword:
+    elif word == "distinct" and before.is_symbol("(") and not place.neighbor(-2).is_word("count"):
+        raise place.refusal(
+            "DISTINCT is only supported in COUNT(DISTINCT ...) and SELECT DISTINCT",
+            "SELECT DISTINCT lists the values, each of which can be summed or averaged once",
+        )
+    elif (word in ("filter", "within") and place.is_keyword) or (
+        word == "distinct" and (before.is_symbol("(") or before.is_word("select"))
+    ):
         pass
     elif place.is_called:
         _check_function(place)
     elif called and (word == "left" or word not in KEYWORDS):
         raise _called(place)
     elif word in _CONSTRUCTS and (word not in _ONLY_AFTER_PARENTHESIS or before.is_symbol(")")):
-        raise place.refusal(_CONSTRUCTS[word], _HINTS.get(word, ALLOWED))
+        raise place.refusal(_CONSTRUCTS[word], HINTS.get(word, ALLOWED))
     elif word in _OTHER_RESERVED:
         raise place.refusal("a reserved word is used as a name", "put a name into double quotes")
     elif (
@@ -337,10 +336,12 @@ def _called(place: Place) -> UnsupportedQueryError:
     if lexeme.kind == "word":
         what = _BEFORE_PARENTHESIS.get(lexeme.text) or _CONSTRUCTS.get(lexeme.text)
         if what is not None:
-            return place.refusal(what, _HINTS.get(lexeme.text, ALLOWED))
+            return place.refusal(what, HINTS.get(lexeme.text, ALLOWED))
     if before.is_word("as") or is_name(before):
-        return place.refusal("a list of column aliases is not supported")
-    hint = _HINTS.get(lexeme.text, ALLOWED) if lexeme.kind == "word" else ALLOWED
+        return place.refusal(
+            "a list of column aliases is not supported", "name each column with AS in the subquery"
+        )
+    hint = HINTS.get(lexeme.text, ALLOWED) if lexeme.kind == "word" else ALLOWED
     return place.refusal("function calls are not supported", hint)
 
 
@@ -351,8 +352,13 @@ def _check_symbol(place: Place) -> None:
             raise place.refusal("several statements are not supported", "ask one query at a time")
         case "*" if before.is_word("select") and place.neighbor(-2).is_symbol("("):
             pass
+        case "*" if before.is_word("distinct"):
+            raise place.refusal("DISTINCT is not supported with *", "name the columns")
         case "*" if before.is_word("select") or before.is_symbol(","):
-            raise place.refusal("the select list has columns that GROUP BY does not name")
+            raise place.refusal(
+                "the select list has columns that GROUP BY does not name",
+                "write COUNT(*), or SELECT DISTINCT and the names of columns",
+            )
         case "*" if before.is_symbol("."):
             raise place.refusal("a whole row is used as a column")
         case "*" if not (

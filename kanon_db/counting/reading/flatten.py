@@ -28,7 +28,10 @@ MAX_PARTS: Final = 50_000
 """The most parts of the expressions that the names of a query with subqueries are replaced by."""
 
 ONLY: Final = "a subquery in FROM can only name columns and filter with WHERE"
-_HINT: Final = "write SELECT <columns> FROM <publication> WHERE ... there, and all else outside"
+_HINT: Final = (
+    "write SELECT <columns> FROM <publication> WHERE ... there, and all else outside; the groups of"
+    " a column are counted by COUNT(DISTINCT <column>)"
+)
 
 
 class Room:

@@ -211,7 +211,11 @@ def _operators(run: str, position: int) -> list[Lexeme]:
             raise refusal(
                 "backquotes are not supported", position, "quote names with double quotes"
             )
-        raise refusal("an operator is not supported", position)
+        raise refusal(
+            "an operator is not supported",
+            position,
+            "write LIKE or ILIKE for patterns, % for a remainder, and AND, OR, NOT for conditions",
+        )
     pieces = [match["operator"] or match["alone"] or "", *(match["signs"] or "")]
     lexemes = []
     for piece in filter(None, pieces):

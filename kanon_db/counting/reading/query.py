@@ -61,7 +61,7 @@ class OrderText:
 
 @dataclass(frozen=True, slots=True)
 class QueryText:
-    """A whole query: its clauses in their order; and all that subqueries in FROM selected."""
+    """A whole query: its clauses in their order; all that subqueries in FROM selected; DISTINCT."""
 
     items: tuple[ItemText, ...]
     publication: RelationText
@@ -73,3 +73,4 @@ class QueryText:
     limit: int | None = None
     offset: int = 0
     selected: tuple[Expression, ...] = ()
+    is_distinct: bool = False

@@ -238,14 +238,18 @@ class ExpressionReader(CallReader):
                 return self.case(node)
             case parsed.Extract() | parsed.TimestampTrunc():
                 return self.date_part(node)
-            case parsed.Count() | parsed.Sum() | parsed.Avg():
+            case parsed.Count() | parsed.Sum() | parsed.Avg() | parsed.Min() | parsed.Max():
                 return self.aggregate(node)
+            case parsed.WithinGroup():
+                return self.percentile(node)
             case parsed.Anonymous():
                 return self.age(node)
             case parsed.Coalesce():
                 return self.coalesce(node)
             case parsed.Nullif():
                 return self.nullif(node)
+            case parsed.Round():
+                return self.rounded(node)
             case parsed.Filter():
                 return self.filtered(node)
         raise unexpected(self.here)

@@ -48,6 +48,18 @@ def count_answer(together: float, is_unknown: str) -> dict[str, str]:
     }
 
 
+def left_out(number: int, *, is_sure: bool, is_summed: bool) -> dict[str, str]:
+    """Write the type of the records that are left out: as likely as all others together."""
+    share = "coalesce(sum(n * {}), 0) / (SELECT sum(n) FROM types)"
+    found = {
+        "n": f"{number}::float8", "m": share.format("m"), "st": str(is_sure).lower(), "pt": "true",
+    }  # fmt: skip
+    if is_summed:
+        found |= {"mx": share.format("mx"), "mxx": share.format("mxx"), "is_wild": "true"}
+        found |= {"least_x": "min(least_x)", "most_x": "max(most_x)"}
+    return found
+
+
 def average_of_types(keys: Iterable[str]) -> str:
     """Write the average of x in each group."""
     by = ", ".join(keys)

@@ -21,6 +21,7 @@ from kanon_db.counting.writing.cell_totals import (
     TOGETHER_EVENLY,
     average_of_types,
     count_answer,
+    left_out,
     sum_totals,
 )
 from kanon_db.counting.writing.cell_values import (
@@ -91,6 +92,15 @@ class CellWriter(Writer):
 
     def estimated(self) -> None:
         """Estimate the aggregate."""
+        self.likely()
+        if self._layout.left_out:
+            self._left_out()
+        if self.weighed is None:
+            self._count()
+        else:
+            self._sum()
+
+    def likely(self) -> None:
         self._types()
         for name in self._spread:
             if self._cell(name).mark is not None:
@@ -98,12 +108,6 @@ class CellWriter(Writer):
         self._spread_rows()
         self._likelihoods()
         self._likely_types()
-        if self._layout.left_out:
-            self._left_out()
-        if self.weighed is None:
-            self._count()
-        else:
-            self._sum()
 
     def _types(self) -> None:
         """Count the records of each type."""
@@ -144,7 +148,7 @@ class CellWriter(Writer):
     def _text(self, text: str) -> str:
         return self.constants.write(ex.Constant(text, TEXT))
 
-    def _likely(self, name: str, alias: str) -> Likely | None:
+    def _shares(self, name: str, alias: str) -> Likely | None:
         cell, place = self._cell(name), self._places[name]
         return None if cell.shares is None else Likely.of(alias, place)
 
@@ -175,7 +179,7 @@ class CellWriter(Writer):
                 if name in grouped
                 else most_listed(self._cell(name) for name in self._spread)
             )
-            inner = values_of(cell, f"t.c{place}", most, self._likely(name, "t"))
+            inner = values_of(cell, f"t.c{place}", most, self._shares(name, "t"))
             if cell.mark is not None:
                 value = {"v": "v", "w": "w"}
                 kept = {**value, "is_open": "true", "least": "v", "most": "v"}
@@ -272,7 +276,7 @@ class CellWriter(Writer):
         if cell.shares is not None and cell.kind == "range":
             truth = write(leaf, lambda _column: "p.v", self.constants)
             matched = add_matched(self.steps, truth, alias, place)
-        likely = self._likely(name, "e")
+        likely = self._shares(name, "e")
         own = of_cell(leaf, cell, f"e.c{place}", self.constants, likely, matched)
         if cell.mark is None:
             return own
@@ -327,23 +331,13 @@ class CellWriter(Writer):
 
         It is as likely as the others together, and certain only where every record counts.
         """
-        share = "coalesce(sum(n * {}), 0) / (SELECT sum(n) FROM types)"
         everybody = self.condition is None and not self.keys
         own = {
             **same(*self.keys),
-            "n": f"{self._layout.left_out}::float8",
-            "m": share.format("m"),
-            "st": str(everybody).lower(),
-            "pt": "true",
+            **left_out(
+                self._layout.left_out, is_sure=everybody, is_summed=self.weighed is not None
+            ),
         }
-        if self.weighed is not None:
-            own |= {
-                "mx": share.format("mx"),
-                "mxx": share.format("mxx"),
-                "is_wild": "true",
-                "least_x": "min(least_x)",
-                "most_x": "max(most_x)",
-            }
         self.steps.add(
             "with_left_out",
             "The records that are left out are counted as often as the others, and could be any.",

@@ -154,7 +154,7 @@ def share(cell: Cell, sql: str, covered_sql: str) -> tuple[str, str, str]:
     covered_sql : str
         What :func:`covered` returned.
     """
-    range_ = _on_axis(cell, sql)
+    range_ = on_axis(cell, sql)
     pieces = f"unnest({covered_sql} * nummultirange({range_})) AS piece"
     if cell.is_discrete:
         count = (
@@ -191,7 +191,8 @@ def can_cover(cell: Cell, condition: ex.Expression) -> bool:
     return covered(condition, type_, Constants()) is not None
 
 
-def _on_axis(cell: Cell, sql: str) -> str:
+def on_axis(cell: Cell, sql: str) -> str:
+    """Write the range of a cell on the axis of its column."""
     type_ = cell.column.type
     low, high = (_place(type_, f"{end}({sql})") for end in ("lower", "upper"))
     if cell.is_discrete:

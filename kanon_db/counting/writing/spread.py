@@ -24,7 +24,7 @@ def spread_attributes(query: Query, aggregate: ex.Aggregate, layout: CellLayout)
     """Return the columns that need a row for each value that a cell may stand for."""
     condition = condition_of(query, aggregate)
     whole = [key.expression for key in query.keys]
-    if aggregate.operand is not None and aggregate.function != "count":
+    if aggregate.operand is not None and aggregate.function not in ("count", "distinct"):
         whole.append(aggregate.operand)
     apart = leaves(condition)
     require_few(len(set(apart)))

@@ -13,6 +13,7 @@ from kanon_db.counting.layout import BucketLayout, CellLayout
 from kanon_db.counting.refusals import refusal
 from kanon_db.counting.sides import disjoint_sides, sides_of
 from kanon_db.counting.writing.cells import CellWriter
+from kanon_db.counting.writing.exact import DERIVED, ExactWriter
 from kanon_db.counting.writing.factored import FactoredWriter
 from kanon_db.counting.writing.pairs import PairWriter
 from kanon_db.counting.writing.spread import grouped_ranges
@@ -32,6 +33,11 @@ def statement(request: Request, layout: BucketLayout | CellLayout) -> Statement:
     UnsupportedQueryError
         When GROUP BY names a column of continuous ranges.
     """
+    if request.aggregate.function in DERIVED:
+        # Unless it is exact, it follows from several counts, which are asked for one by one.
+        exact = ExactWriter(request, layout)
+        exact.exact()
+        return exact.statement()
     if isinstance(layout, BucketLayout):
         return _over_buckets(request, layout)
     for cell in grouped_ranges(request.query, layout):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kanon_db.counting import expressions as ex
+from kanon_db.counting.chains import by_attribute
 from kanon_db.counting.refusals import refusal
 
 MOST_LEAVES: Final = 1_000
@@ -74,7 +75,7 @@ def leaves(condition: ex.Expression | None) -> list[ex.Expression]:
         return []
     if is_leaf(condition):
         return [condition]
-    parts = ex.children(ex.by_attribute(condition))
+    parts = ex.children(by_attribute(condition))
     return [leaf for part in parts for leaf in leaves(part)]
 
 
@@ -107,7 +108,7 @@ def likelihood(
         return CERTAIN
     if is_leaf(condition):
         return of_leaf(condition)
-    match ex.by_attribute(condition):
+    match by_attribute(condition):
         case ex.And(parts):
             return _all([likelihood(part, of_leaf) for part in parts])
         case ex.Or(parts):

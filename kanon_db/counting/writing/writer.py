@@ -63,7 +63,7 @@ class Writer:
         self.constants = Constants(request.literal)
         self.lookups = request.lookups
         self.function = aggregate.function
-        self.weighed = None if aggregate.function == "count" else aggregate.operand
+        self.weighed = None if aggregate.function in ("count", "distinct") else aggregate.operand
         self.condition = condition_of(query, aggregate)
         self.keys = {f"k{i}": key.expression for i, key in enumerate(query.keys)}
         self._query = query

@@ -66,7 +66,7 @@ def load(
 def query(
     statement: str, dsn: str | None, directory: Path, explain: bool, as_csv: bool, as_json: bool
 ) -> None:
-    """Answer a query for counts, sums and averages from a publication.
+    """Answer a query for counts, sums, percentiles and the like from a publication.
 
     QUERY looks like "SELECT COUNT(*) FROM name WHERE age > 30 AND disease = 'Flu'". It may join
     lookup tables and use GROUP BY.

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from kanon_db.counting.answers import NOTHING, Estimated, Group, selected
+from kanon_db.counting.answers import NOTHING, Estimated, Group, in_order, within_limit
 from kanon_db.counting.checking import Query, Scope, check
 from kanon_db.counting.checking.types import INTEGER
 from kanon_db.counting.expressions import Column
@@ -41,7 +41,8 @@ def keys(clauses: str) -> list[int | None]:
         )
         for value, rank, count, total in GROUPS
     ]
-    return [json.loads(group.key)["a"] for group in selected(groups, query(clauses))]
+    asked = query(clauses)
+    return [json.loads(group.key)["a"] for group in within_limit(in_order(groups, asked), asked)]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from kanon_db.counting.bitmaps import (
     in_buckets,
     is_readable,
 )
+from kanon_db.counting.chains import by_attribute
 from kanon_db.counting.checking.types import INTEGER, TEXT
 from kanon_db.counting.expressions import (
     And,
@@ -25,7 +26,6 @@ from kanon_db.counting.expressions import (
     NullTest,
     Or,
     TruthTest,
-    by_attribute,
 )
 from kanon_db.counting.formulas import count_buckets
 from kanon_db.counting.regression import CALIBRATION, corrected

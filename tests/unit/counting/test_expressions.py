@@ -9,6 +9,7 @@ import pytest
 
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.checking.types import INTEGER
+from kanon_db.counting.rounding import Round
 
 A, B, C = (ex.Name((name,)) for name in "abc")
 COLUMN = ex.Column("a", '"a"', INTEGER)
@@ -31,6 +32,7 @@ EXPRESSIONS: list[tuple[ex.Expression, tuple[ex.Expression, ...]]] = [
     (ex.Age(A, B), (A, B)),
     (ex.Coalesce((A, B, C)), (A, B, C)),
     (ex.NullIf(A, B), (A, B)),
+    (Round(A, 2), (A,)),
     (ex.Comparison("=", A, B), (A, B)),
     (ex.Distinct(A, B, negated=True), (A, B)),
     (ex.Membership(A, (B, C), negated=True), (A, B, C)),

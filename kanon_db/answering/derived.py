@@ -1,0 +1,178 @@
+"""Aggregates that follow from several counts: COUNT(DISTINCT …), MIN, MAX and percentiles."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any, Final
+
+from kanon_db.answering.quantiles import Search, below
+from kanon_db.answering.scope import OpenQuery
+from kanon_db.answering.wide import is_wide
+from kanon_db.counting.answers import Estimated, Group
+from kanon_db.counting.checking import Key, Measure, Query
+from kanon_db.counting.distinct import apart_ranges, apart_sets, count_distinct
+from kanon_db.counting.expressions import Aggregate, Column, Expression, attributes
+from kanon_db.counting.layout import BucketLayout, CellLayout
+from kanon_db.counting.refusals import refusal
+from kanon_db.counting.sides import chosen_by
+from kanon_db.counting.writing import Request
+from kanon_db.counting.writing.exact import DERIVED, is_plain
+from kanon_db.counting.writing.sure_cells import SureCellWriter
+from kanon_db.errors import UnsupportedQueryError
+
+Ask = Callable[[OpenQuery], list[Group]]
+"""Answers a query of one count, before HAVING, ORDER BY and LIMIT."""
+
+_NONE: Final = Estimated(0.0, 0.0, 0, 0)
+
+
+def is_derived(opened: OpenQuery, aggregate: Aggregate) -> bool:
+    """Whether an aggregate is no statement of its own."""
+    return aggregate.function in DERIVED and not is_plain(opened.query, aggregate, opened.layout)
+
+
+def derived(opened: OpenQuery, aggregate: Aggregate, ask: Ask) -> dict[str, Estimated]:
+    """Answer such an aggregate for each group, by :func:`known_as`."""
+    if aggregate.share is None:
+        return _distinct(opened, aggregate, ask)
+
+    def count(query: Query) -> dict[str, Estimated]:
+        return {known_as(one.key): one.estimates[0] for one in ask(replace(opened, query=query))}
+
+    totals = count(_counting(opened.query, aggregate))
+    return Search(opened, aggregate, count, totals).answers()
+
+
+def counts_of(opened: OpenQuery, aggregate: Aggregate) -> Iterator[Query]:
+    """Yield the queries of one count each that an aggregate follows from.
+
+    Of a percentile, one shows the others, which compare with other values than 0.
+    """
+    yield _counting(opened.query, aggregate)
+    operand = aggregate.operand
+    if aggregate.share is not None:
+        yield below(opened.query, aggregate, "<=", "0")
+    elif operand is not None and _is_listed(opened, operand):
+        yield _counting(opened.query, aggregate, _value_key(opened.query, operand))
+
+
+def known_as(group_key: str, without: str | None = None) -> str:
+    """Return a group's key in one spelling, whoever wrote it.
+
+    Parameters
+    ----------
+    group_key : str
+        A JSON object.
+    without : str, optional
+        A name to leave out.
+    """
+    values: dict[str, Any] = json.loads(group_key, parse_float=str, parse_int=str)
+    return json.dumps(sorted((name, value) for name, value in values.items() if name != without))
+
+
+def _counting(query: Query, aggregate: Aggregate, *more: Key) -> Query:
+    """Count the records that an aggregate reads, in the query's groups and others."""
+    return Query(
+        chosen_by(query, aggregate), (*query.keys, *more),
+        (Measure("", Aggregate("count", aggregate.operand)),), listed=(0,),
+    )  # fmt: skip
+
+
+def _value_key(query: Query, operand: Expression) -> Key:
+    name = "value"
+    while any(key.name == name for key in query.keys):
+        name += "_"
+    return Key(name, operand)
+
+
+def _distinct(opened: OpenQuery, aggregate: Aggregate, ask: Ask) -> dict[str, Estimated]:
+    """Count the values of each group from how many records have each of them."""
+    operand = aggregate.operand
+    if operand is None:
+        raise TypeError("COUNT(DISTINCT ...) counts the values of something")
+    totals = {
+        known_as(group.key): group.estimates[0]
+        for group in ask(replace(opened, query=_counting(opened.query, aggregate)))
+    }
+    values: defaultdict[str, list[Estimated]] = defaultdict(list)
+    n_unlisted = None
+    if _is_listed(opened, operand):
+        n_unlisted = _unlisted(opened, operand)
+        key = _value_key(opened.query, operand)
+        for group in _listed(opened, _counting(opened.query, aggregate, key), ask):
+            if json.loads(group.key)[key.name] is not None:
+                values[known_as(group.key, key.name)].append(group.estimates[0])
+    n_apart = _apart(opened, aggregate, operand)
+    found = {}
+    for group_key in {*totals, *values}:
+        opened.session.heartbeat()
+        total = totals.get(group_key, _NONE)
+        found[group_key] = count_distinct(values[group_key], total, n_unlisted, n_apart)
+    return found
+
+
+def _listed(opened: OpenQuery, query: Query, ask: Ask) -> list[Group]:
+    try:
+        return ask(replace(opened, query=query))
+    except UnsupportedQueryError as error:
+        if error.message != opened.limits.too_many().message:
+            raise
+        raise refusal(
+            "COUNT(DISTINCT ...) would count too many values",
+            hint="ask for parts of them with WHERE, or for fewer, as in COUNT(DISTINCT x::integer)",
+            detail=error.detail,
+        ) from None
+
+
+def _apart(opened: OpenQuery, aggregate: Aggregate, operand: Expression) -> int:
+    """Return of how many records it is certain that they count with values of their own."""
+    layout = opened.layout
+    if (
+        opened.query.keys
+        or not isinstance(layout, CellLayout)
+        or not isinstance(operand, Column)
+        or operand.lookup is not None
+        or layout.cells[operand.name].kind == "value"
+    ):
+        return 0
+    request = Request(
+        _counting(opened.query, aggregate), Aggregate("count", operand), opened.lookups
+    )
+    written = SureCellWriter(request, layout).sure_cells(operand.name, opened.limits.n_answers)
+    rows = opened.fetch(written.text, *written.bound)
+    if layout.cells[operand.name].kind == "set":
+        return apart_sets([json.loads(row["elements"]) for row in rows])
+    return apart_ranges([(Decimal(row["low"]), Decimal(row["high"])) for row in rows])
+
+
+def _is_listed(opened: OpenQuery, operand: Expression) -> bool:
+    """Whether the values of an expression can be listed, as GROUP BY would."""
+    layout = opened.layout
+    if isinstance(layout, BucketLayout):
+        return True
+    cells = [layout.cells[name] for name in attributes(operand)]
+    return not any(
+        cell.kind == "range" and (not cell.is_discrete or is_wide(opened, layout, cell))
+        for cell in cells
+    )
+
+
+def _unlisted(opened: OpenQuery, operand: Expression) -> int:
+    """Return how many records may have a value that is in no other cell."""
+    layout = opened.layout
+    if isinstance(layout, BucketLayout):
+        return 0
+    marks = [layout.cells[name].mark for name in sorted(attributes(operand))]
+    tests = [
+        f"substr(c.{layout.view.pattern}, {mark}, 1) = '*'" for mark in marks if mark is not None
+    ]
+    if not tests:
+        return layout.left_out
+    (row,) = opened.fetch(
+        f"SELECT count(*) AS n FROM {layout.view.view} AS c WHERE {' OR '.join(tests)}"
+    )
+    return int(row["n"]) + layout.left_out

@@ -1,0 +1,67 @@
+"""The bounds of a percentile hold for all values that records may have."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kanon_db.counting.quantiles import Quantile, Sides, answer, between
+
+SHARES = st.sampled_from([0.0, 0.1, 0.25, 1 / 3, 0.5, 0.9, 1.0])
+NUMBERS = st.tuples(st.integers(0, 4), st.integers(0, 3)).map(lambda p: (p[0], p[0] + p[1]))
+
+
+@given(SHARES, st.booleans(), NUMBERS, NUMBERS, NUMBERS)
+def test_the_theorem(
+    share: float, is_continuous: bool, total: tuple[int, int], below: tuple[int, int],
+    above: tuple[int, int],
+) -> None:  # fmt: skip
+    quantile = Quantile(share, is_continuous)
+    sides = Sides(*total, below, above)
+    tables = [
+        (b, b + r)
+        for b, r in product(range(below[0], below[1] + 1), range(above[0], above[1] + 1))
+        if b + r >= 1 and total[0] <= b + r <= total[1]
+    ]
+    for b, n in tables:
+        if sides.enough(quantile) >= 0:
+            assert b >= quantile.last(n)
+        if sides.too_many(quantile) < 0:
+            assert b < quantile.first(n)
+        for rank in range(1, n + 1):
+            assert sides.enough_for(rank) < 0 or b >= rank
+            assert sides.too_many_for(rank) >= 0 or b < rank
+    # Where the numbers are certain, so is the answer.
+    if len(tables) == 1 and total[0] == total[1] and below[0] == below[1]:
+        ((b, n),) = tables
+        assert (sides.enough(quantile) >= 0) == (b >= quantile.last(n))
+        assert (sides.too_many(quantile) < 0) == (b < quantile.first(n))
+
+
+@given(SHARES, st.booleans(), st.integers(1, 500))
+def test_a_rank_rises_by_at_most_one(share: float, is_continuous: bool, n: int) -> None:
+    quantile = Quantile(share, is_continuous)
+    for rank in (quantile.first, quantile.last):
+        assert 1 <= rank(n) <= n
+        assert rank(n) <= rank(n + 1) <= rank(n) + 1
+    assert quantile.last(n) - quantile.first(n) == (quantile.part(n) > 0)
+
+
+def test_interpolation() -> None:
+    quartile = Quantile(0.25, is_continuous=True)
+    values = [1.0, 2.0, 4.0, 8.0]
+    first, last = (values[rank(4) - 1] for rank in (quartile.first, quartile.last))
+    assert between(first, last, quartile.part(4)) == pytest.approx(1.75)
+
+
+def test_an_answer_lies_within_its_bounds() -> None:
+    assert answer(9, 5, 1, 4).estimate == 4
+    assert answer(9, 5, 1, 4).std_error == 1.5
+    assert answer(-9, 5, 1, None).estimate == 1
+    assert answer(3, math.inf, None, math.inf).upper_bound is None
+    assert answer(3, math.inf, None, None).std_error is None
+    assert answer(None, None, 1, 2).lower_bound == 1
