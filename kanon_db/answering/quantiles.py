@@ -193,7 +193,7 @@ class Search:
                 target = n * min(max(quantile.share, 0.05), 0.95)
             value, step, rung = self._expected(group, target)
             ends.append(value)
-            off = self._error_below(group, total, rung)
+            off = max(self._error_below(group, total, rung), 1.0)  # a rank is a whole number
             low, high = (self._near(group, target + sign * off, sign) for sign in (-1, 1))
             width = max(width, high - low, step)
         return between(ends[0], ends[-1], quantile.part(n)), width / 2
