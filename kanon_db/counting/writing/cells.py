@@ -101,6 +101,7 @@ class CellWriter(Writer):
             self._sum()
 
     def likely(self) -> None:
+        """Find how likely the records of each type are counted."""
         self._types()
         for name in self._spread:
             if self._cell(name).mark is not None:
