@@ -172,7 +172,7 @@ def main(tables: Sequence[Data] = TABLES, only: str = "") -> str:
         parts.append(f"**{title}** ({names}):\n\n{table(heading, rows)}")
     return (
         f"Questions with conditions on one to three columns, {N_QUESTIONS} for each table,"
-        " publication and aggregate; answers that are exact are left out. The error is relative"
+        " publication and aggregate; answers that are exact, or have no error, are left out. The error is relative"
         " to the true answer.\n\n" + "\n\n".join(parts)
     )
 
@@ -214,7 +214,7 @@ def _answers(
             rows = _fetch(connection, *asked)
             if rows and truth is not None:
                 _, _, estimate, error, lower, upper = rows[0]
-                if estimate is not None and (lower is None or lower < upper):
+                if None not in (estimate, error) and (lower is None or lower < upper):
                     with _paper(connection):
                         by_paper = _fetch(connection, *asked)[0][2]
                     paper = float("nan") if by_paper is None else float(by_paper)
