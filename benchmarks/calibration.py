@@ -172,8 +172,8 @@ def main(tables: Sequence[Data] = TABLES, only: str = "") -> str:
         parts.append(f"**{title}** ({names}):\n\n{table(heading, rows)}")
     return (
         f"Questions with conditions on one to three columns, {N_QUESTIONS} for each table,"
-        " publication and aggregate; answers that are exact, or have no error, are left out. The error is relative"
-        " to the true answer.\n\n" + "\n\n".join(parts)
+        " publication and aggregate; answers that are exact, or have no error, are left out. The"
+        " error is relative to the true answer.\n\n" + "\n\n".join(parts)
     )
 
 

@@ -15,8 +15,8 @@ from typing import Final
 
 from kanon_db.counting.formulas import EXTREMES
 
-TOGETHER: Final = 0.15
-"""Which part of the records' standard deviations adds up."""
+TOGETHER: Final = 0.18
+"""Which part of the records' standard deviations adds up, of those whose values are not known."""
 
 TOGETHER_EVENLY: Final = 0.5
 """The same, where all values of a cell are taken as equally likely."""
@@ -52,7 +52,8 @@ def left_out(number: int, *, is_sure: bool, is_summed: bool) -> dict[str, str]:
     """Write the type of the records that are left out: as likely as all others together."""
     share = "coalesce(sum(n * {}), 0) / (SELECT sum(n) FROM types)"
     found = {
-        "n": f"{number}::float8", "m": share.format("m"), "st": str(is_sure).lower(), "pt": "true",
+        "n": f"{number}::float8", "u": "1::float8", "m": share.format("m"),
+        "st": str(is_sure).lower(), "pt": "true",
     }  # fmt: skip
     if is_summed:
         found |= {"mx": share.format("mx"), "mxx": share.format("mxx"), "is_wild": "true"}
@@ -86,5 +87,5 @@ def sum_totals(together: float, is_unknown: str) -> dict[str, str]:
 def _error(variance: str, together: float) -> str:
     """Write the standard error of a total over types from the variance of one record."""
     squares = f"coalesce(sum(n * greatest({variance}, 0)), 0)"
-    deviations = f"coalesce(sum(n * sqrt(greatest({variance}, 0))), 0)"
+    deviations = f"coalesce(sum(n * u * sqrt(greatest({variance}, 0))), 0)"
     return f"sqrt({squares} + ({together} * {deviations}) ^ 2)"

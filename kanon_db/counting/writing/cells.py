@@ -129,13 +129,15 @@ class CellWriter(Writer):
             ),
         )
         numbers = {"a.*": "a.*", "id": "row_number() OVER ()"}
-        source = ["alike AS a"]
+        source, unknown = ["alike AS a"], ["0"]
         for name, place in self._places.items():
             cell = self._cell(name)
             if cell.shares is None:
+                unknown += ["1"] if is_vague(cell) else []
                 continue
             columns = ("shares",) if cell.kind == "set" else ("first", "last", "own")
             numbers |= {f"{column}{place}": f"s{place}.{column}" for column in columns}
+            unknown.append(f"1 - coalesce(s{place}.known, 0)")
             source.append(
                 f"LEFT JOIN {self._layout.view.shares} AS s{place}"
                 f" ON s{place}.attribute = {self._text(name)} AND s{place}.cell = a.c{place}::text"
@@ -143,6 +145,8 @@ class CellWriter(Writer):
             if cell.kind == "range":
                 type_ = cell.column.type.name
                 add_axis(self.steps, self._layout.view.shares, self._text(name), place, type_)
+        # Where the values of some records are known, others cannot be off in the same direction.
+        numbers["u"] = f"greatest({', '.join(unknown)})::float8"
         comment = "Each type has a number, and the shares of its cells' values."
         self.steps.add("types", comment, Select(numbers, source))
 
@@ -236,7 +240,7 @@ class CellWriter(Writer):
             "likelihoods",
             "The likelihood t of the condition; whether it holds surely (st) or possibly (pt).",
             {
-                **{name: f"e.{name}" for name in ("id", "n", "w")},
+                **{name: f"e.{name}" for name in ("id", "n", "u", "w")},
                 **{name: self._write(key) for name, key in self.keys.items()},
                 "t": f"({whole.true})::float8",
                 "st": f"{whole.surely} AND {closed}",
@@ -323,8 +327,14 @@ class CellWriter(Writer):
         self.step(
             "likely_types",
             "Each type with the likelihood m that a record of it is counted.",
-            {**same("id", "n"), "m": "sum(w * t)", "st": surely, "pt": "bool_or(pt)", **moments},
-            group=["id", "n"],
+            {
+                **same("id", "n", "u"),
+                "m": "sum(w * t)",
+                "st": surely,
+                "pt": "bool_or(pt)",
+                **moments,
+            },
+            group=["id", "n", "u"],
         )
 
     def _left_out(self) -> None:
@@ -332,13 +342,9 @@ class CellWriter(Writer):
 
         It is as likely as the others together, and certain only where every record counts.
         """
-        everybody = self.condition is None and not self.keys
-        own = {
-            **same(*self.keys),
-            **left_out(
-                self._layout.left_out, is_sure=everybody, is_summed=self.weighed is not None
-            ),
-        }
+        is_sure, is_summed = self.condition is None and not self.keys, self.weighed is not None
+        number = self._layout.left_out
+        own = same(*self.keys) | left_out(number, is_sure=is_sure, is_summed=is_summed)
         self.steps.add(
             "with_left_out",
             "The records that are left out are counted as often as the others, and could be any.",

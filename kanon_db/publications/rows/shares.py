@@ -3,7 +3,8 @@
 It follows from the published rows alone, so it tells nothing that they do not; the estimator would
 take too long to calculate it for each question. It has a row for each distinct cell, by its text:
 the shares of a set's values, or the parts of the column's axis that a range covers, with its own
-share at either end. The axis is a row without a cell.
+share at either end; and for which share of the records this is known. The axis is a row without a
+cell.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ MOST_CELLS: Final = 50_000
 
 _TABLE: Final = (
     "SELECT * FROM json_to_recordset($1::text::json) AS r (attribute text, cell text,"
-    " shares float8[], first int4, last int4, own float8, points text[])"
+    " shares float8[], first int4, last int4, own float8, known float8, points text[])"
 )
 
 _AMISS: Final = """
@@ -150,8 +151,14 @@ def _of_sets(
     witnesses = np.minimum(_column(rows, "witnesses"), records / cells.sizes)
     shares = shares_of_sets(cells, records, witnesses)
     return "of_each", [
-        {"cell": row["cell"], "shares": shares[end - size : end].tolist()}
-        for row, end, size in zip(rows, ends.tolist(), cells.sizes.tolist(), strict=True)
+        {"cell": row["cell"], "shares": shares[end - size : end].tolist(), "known": known}
+        for row, end, size, known in zip(
+            rows,
+            ends.tolist(),
+            cells.sizes.tolist(),
+            (witnesses * cells.sizes / records).tolist(),
+            strict=True,
+        )
     ]
 
 
@@ -171,7 +178,7 @@ def _of_ranges(session: Session, cell: Cell, rows: Sequence[Row]) -> tuple[WhatI
     )
     lines: list[Line] = [{"shares": axis.shares.tolist(), "points": list(points[0]["points"])}]
     lines += [
-        {"cell": row["cell"], "first": one, "last": other, "own": own}
+        {"cell": row["cell"], "first": one, "last": other, "own": own, "known": 2 * own}
         for row, one, other, own in zip(
             rows,
             (1 + first).tolist(),
