@@ -8,6 +8,7 @@ from typing import Final
 
 from kanon_db.answering.by_bitmaps import count_with_bitmaps
 from kanon_db.answering.derived import counts_of, derived, is_derived, known_as
+from kanon_db.answering.estimator import describe_estimator
 from kanon_db.answering.scope import OpenQuery, open_query
 from kanon_db.answering.wide import refuse_wide_groups
 from kanon_db.counting.answers import NOTHING, Estimated, Group, in_order, within_limit
@@ -206,7 +207,7 @@ def explain_count(session: Session, query: str) -> list[Explained]:
         if publication.left_out and not is_exact:
             accuracy += f"; {publication.left_out} records are left out"
         lines.append(Explained("aggregate", measure.label, accuracy, expected))
-    lines.append(Explained("method", method))
+    lines.append(Explained("method", f"{method}; {describe_estimator(opened.layout)}"))
     return lines + [Explained("statement", text) for text in _statements(opened)]
 
 

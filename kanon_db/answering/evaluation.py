@@ -114,7 +114,8 @@ def evaluate_counts(
     Notes
     -----
     **Source:** [GB] Sections 3.2 and 7.2; see :func:`~kanon_db.metrics.workload.random_queries`.
-    The estimates are computed from QIT and SAT, and are those of `estimate_count`.
+    The estimates are the paper's, computed from QIT and SAT. Those of `estimate_count` are these,
+    corrected where buckets are random.
     """
     publication = find_publication(session, name)
     if kind_named(publication.kind).shape != "buckets":
