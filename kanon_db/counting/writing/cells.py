@@ -12,9 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kanon_db.counting import expressions as ex
-from kanon_db.counting.checking.types import TEXT
 from kanon_db.counting.formulas import sum_answer
-from kanon_db.counting.layout import Cell, CellLayout
 from kanon_db.counting.writing.cell_totals import (
     SUPPRESSED,
     TOGETHER,
@@ -33,10 +31,9 @@ from kanon_db.counting.writing.cell_values import (
 from kanon_db.counting.writing.joins import joined, speller
 from kanon_db.counting.writing.likely import (
     Likely,
-    add_axis,
     add_matched,
 )
-from kanon_db.counting.writing.spread import MOST_GROUPED, most_listed, spread_attributes
+from kanon_db.counting.writing.spread import MOST_GROUPED, most_listed
 from kanon_db.counting.writing.sql import write
 from kanon_db.counting.writing.steps import Nested, Select
 from kanon_db.counting.writing.truth import (
@@ -47,30 +44,18 @@ from kanon_db.counting.writing.truth import (
     of_subquery,
     require_few,
 )
-from kanon_db.counting.writing.writer import Request, Writer, numbered, same
+from kanon_db.counting.writing.types_of_records import TypeWriter
+from kanon_db.counting.writing.writer import same
 
 
-class CellWriter(Writer):
+class CellWriter(TypeWriter):
     """Writes over the cells of types of records.
 
     ``c0 …`` are cells, ``m0 …`` say of them whether they are suppressed, ``v0 …`` are the values
     of the columns that are spread.
     """
 
-    def __init__(self, request: Request, layout: CellLayout) -> None:
-        super().__init__(request)
-        self._layout = layout
-        needed = [self.condition, *self.keys.values(), self.weighed]
-        names = {name for part in needed for name in ex.attributes(part)}
-        self._places = {
-            name: place for place, name in enumerate(name for name in layout.cells if name in names)
-        }
-        self._spread = spread_attributes(request.query, request.aggregate, layout)
-
     # -- names --------------------------------------------------------------------------------
-
-    def _cell(self, name: str) -> Cell:
-        return self._layout.cells[name]
 
     def _value(self, name: str) -> str:
         """Name a column's value in the rows ``e``, where it is known."""
@@ -102,60 +87,13 @@ class CellWriter(Writer):
 
     def likely(self) -> None:
         """Find how likely the records of each type are counted."""
-        self._types()
-        for name in self._spread:
+        self.types()
+        for name in (*self._spread, *([] if self._summed is None else [self._summed])):
             if self._cell(name).mark is not None:
                 self._kept_values(name)
         self._spread_rows()
         self._likelihoods()
         self._likely_types()
-
-    def _types(self) -> None:
-        """Count the records of each type."""
-        selected = {}
-        for name, place in self._places.items():
-            cell = self._cell(name)
-            selected[f"c{place}"] = f"c.{cell.column.sql}"
-            if cell.mark is not None:
-                mark = f"substr(c.{self._layout.view.pattern}, {cell.mark}, 1)"
-                selected[f"m{place}"] = f"{mark} = '*'"
-        self.steps.add(
-            "alike",
-            "Records with the same cells are one type.",
-            Select(
-                {**selected, "n": "count(*)::float8"},
-                [f"{self._layout.view.view} AS c"],
-                group=numbered(len(selected)),
-            ),
-        )
-        numbers = {"a.*": "a.*", "id": "row_number() OVER ()"}
-        source, unknown = ["alike AS a"], ["0"]
-        for name, place in self._places.items():
-            cell = self._cell(name)
-            if cell.shares is None:
-                unknown += ["1"] if is_vague(cell) else []
-                continue
-            columns = ("shares",) if cell.kind == "set" else ("first", "last", "own")
-            numbers |= {f"{column}{place}": f"s{place}.{column}" for column in columns}
-            unknown.append(f"1 - coalesce(s{place}.known, 0)")
-            source.append(
-                f"LEFT JOIN {self._layout.view.shares} AS s{place}"
-                f" ON s{place}.attribute = {self._text(name)} AND s{place}.cell = a.c{place}::text"
-            )
-            if cell.kind == "range":
-                type_ = cell.column.type.name
-                add_axis(self.steps, self._layout.view.shares, self._text(name), place, type_)
-        # Where the values of some records are known, others cannot be off in the same direction.
-        numbers["u"] = f"greatest({', '.join(unknown)})::float8"
-        comment = "Each type has a number, and the shares of its cells' values."
-        self.steps.add("types", comment, Select(numbers, source))
-
-    def _text(self, text: str) -> str:
-        return self.constants.write(ex.Constant(text, TEXT))
-
-    def _shares(self, name: str, alias: str) -> Likely | None:
-        cell, place = self._cell(name), self._places[name]
-        return None if cell.shares is None else Likely.of(alias, place)
 
     def _kept_values(self, name: str) -> None:
         """Share out the values of a column among its cells that are not suppressed."""
@@ -184,7 +122,7 @@ class CellWriter(Writer):
                 if name in grouped
                 else most_listed(self._cell(name) for name in self._spread)
             )
-            inner = values_of(cell, f"t.c{place}", most, self._shares(name, "t"))
+            inner = values_of(cell, f"t.c{place}", most, self.shares(name, "t"))
             if cell.mark is not None:
                 value = {"v": "v", "w": "w"}
                 kept = {**value, "is_open": "true", "least": "v", "most": "v"}
@@ -217,7 +155,9 @@ class CellWriter(Writer):
                 {name: self._value(name) for name in self._places},
             )
         )  # fmt: skip
-        source += [Nested(self._leaf(leaf, alias), alias, _EACH) for leaf, alias in vague.items()]
+        source += [self._leaf(leaf, alias) for leaf, alias in vague.items()]
+        if self._summed is not None:
+            source.append(self._moments(self._summed))
         if known:
             # In one subquery: for each of them, the planner copies the whole condition.
             truths = {name: self._write(leaf) for leaf, name in known.items()}
@@ -254,6 +194,8 @@ class CellWriter(Writer):
         """Write what is summed, with its extreme values; wild where it could be anything."""
         if self.weighed is None:
             return {}
+        if self._summed is not None:
+            return {name: f"mo.{name}" for name in ("x", "xx", "least_x", "most_x", "is_wild")}
         x = f"({self._write(self.weighed)})::float8"
         least, most, is_wild = x, x, self._open(self.weighed)
         match self.weighed:
@@ -263,7 +205,48 @@ class CellWriter(Writer):
                 is_wild = "false" if cell.mark is None else f"e.m{place}"
                 if cell.kind == "range":
                     is_wild = holds_anything(f"e.c{place}")
-        return {"x": x, "least_x": least, "most_x": most, "is_wild": is_wild}
+        return {"x": x, "xx": f"({x}) ^ 2", "least_x": least, "most_x": most, "is_wild": is_wild}
+
+    def _moments(self, name: str) -> str:
+        """Sum over the values of each distinct cell of the column that is summed."""
+        if self.weighed is None:
+            raise TypeError("nothing is summed")
+        place, cell = self._places[name], self._cell(name)
+        x = f"({write(self.weighed, lambda _column: 'v.v', self.constants)})::float8"
+        is_column = isinstance(self.weighed, ex.Column)
+        is_wild = "bool_or(v.is_open)"
+        if is_column:
+            is_wild = holds_anything(f"d.c{place}") if cell.kind == "range" else "false"
+        likely = Likely.of("d", place) if cell.shares else None
+        values = values_of(cell, f"d.c{place}", most_listed([cell]), likely)
+        least, most = ("v.least::float8", "v.most::float8") if is_column else (x, x)
+        per = f"nullif(sum(v.w) FILTER (WHERE {x} IS NOT NULL), 0)"
+        own = {
+            "i": f"d.i{place}",
+            "x": f"sum(v.w * {x}) / {per}", "xx": f"sum(v.w * ({x}) ^ 2) / {per}",
+            "least_x": f"min({least}) FILTER (WHERE {x} IS NOT NULL)",
+            "most_x": f"max({most}) FILTER (WHERE {x} IS NOT NULL)", "is_wild": is_wild,
+        }  # fmt: skip
+        group = [f"d.i{place}", f"d.c{place}"]
+        cells = f"cells{place} AS d"
+        if cell.mark is None:
+            self.steps.add(
+                "moments",
+                "What the values of each cell sum up to, on average.",
+                Select(own, [cells, Nested(values, "v", _EACH)], group=group),
+            )
+        else:
+            kept = {**own, "is_wild": "true"}
+            self.steps.add(
+                "moments",
+                "What the values of each cell sum up to, on average; of suppressed ones, the kept.",
+                Select(own, [cells, Nested(values, "v", _EACH)], [f"NOT d.m{place}"], group),
+                Select(
+                    {**kept, "least_x": f"min({x})", "most_x": f"max({x})"},
+                    [cells, f"CROSS JOIN kept{place} AS v"], [f"d.m{place}"], group,
+                ),
+            )  # fmt: skip
+        return f"JOIN moments AS mo ON mo.i = e.i{place}"
 
     def _vague(self, leaf: ex.Expression) -> list[str]:
         """Return the columns of a leaf whose values are not known."""
@@ -273,34 +256,40 @@ class CellWriter(Writer):
             if is_vague(self._cell(name)) and name not in self._spread
         ]
 
-    def _leaf(self, leaf: ex.Expression, alias: str) -> list[Select]:
-        """Write the likelihood of a leaf on a vague cell, one row for each row ``e``."""
+    def _leaf(self, leaf: ex.Expression, alias: str) -> str:
+        """Find the likelihood of a leaf for each distinct cell, and write how to join it."""
         (name,) = self._vague(leaf)
         place, cell = self._places[name], self._cell(name)
-        matched = ("", "")
-        if cell.shares is not None and cell.kind == "range":
-            truth = write(leaf, lambda _column: "p.v", self.constants)
-            matched = add_matched(self.steps, truth, alias, place)
-        likely = self._shares(name, "e")
-        own = of_cell(leaf, cell, f"e.c{place}", self.constants, likely, matched)
+        matched, likely = ("", ""), None
+        if cell.shares is not None:
+            likely = Likely.of("d", place)
+            if cell.kind == "range":
+                truth = write(leaf, lambda _column: "p.v", self.constants)
+                matched = add_matched(self.steps, truth, alias, place)
+        own = of_cell(leaf, cell, f"d.c{place}", self.constants, likely, matched)
+        found = {"i": f"d.i{place}", **{column: f"x.{column}" for column in COLUMNS}}
+        source: list[str | Nested] = [f"cells{place} AS d", Nested(own, "x", _EACH)]
+        comment = f"The likelihood of condition {alias} for each of the cells c{place}."
+        joined_by = f"JOIN leaf_{alias} AS {alias} ON {alias}.i = e.i{place}"
         if cell.mark is None:
-            return own
-        each = of_cell(leaf, cell, f"t.c{place}", self.constants)
+            self.steps.add(f"leaf_{alias}", comment, Select(found, source))
+            return joined_by
+        self.steps.add(f"own_{alias}", comment, Select(found, source, [f"NOT d.m{place}"]))
+        likelihoods = {t: f"coalesce(sum(t.n * u.{t}) / sum(t.n), 0)" for t in ("t", "f")}
         self.steps.add(
             f"kept_{alias}",
-            f"The likelihood of condition {alias} among the cells c{place} not suppressed.",
-            Select(
-                {truth: f"coalesce(sum(t.n * u.{truth}) / sum(t.n), 0)" for truth in ("t", "f")},
-                ["types AS t", Nested(each, "u", _EACH)],
-                [f"NOT t.m{place}"],
-            ),
+            "The same among all cells that are not suppressed.",
+            Select(likelihoods, ["types AS t", f"JOIN own_{alias} AS u ON u.i = t.i{place}"]),
         )
         kept = [f"(SELECT {truth} FROM kept_{alias})" for truth in ("t", "f")]
         of_kept = dict(zip(COLUMNS, [*kept, "false", "true", "false", "true"], strict=True))
-        return [
-            Select(same(*COLUMNS), [Nested(own, "own")], [f"NOT e.m{place}"]),
-            Select(of_kept, where=[f"e.m{place}"]),
-        ]
+        self.steps.add(
+            f"leaf_{alias}",
+            "A suppressed cell is as likely to meet the condition as those kept.",
+            Select(same("i", *COLUMNS), [f"own_{alias}"]),
+            Select({"i": f"d.i{place}", **of_kept}, [f"cells{place} AS d"], [f"d.m{place}"]),
+        )
+        return joined_by
 
     def _is_plain_null_test(self, leaf: ex.Expression) -> bool:
         match leaf:
@@ -319,7 +308,7 @@ class CellWriter(Writer):
         if self.weighed is not None:
             moments = {
                 "mx": "coalesce(sum(w * t * x), 0)",
-                "mxx": "coalesce(sum(w * t * x * x), 0)",
+                "mxx": "coalesce(sum(w * t * xx), 0)",
                 "is_wild": "coalesce(bool_or(is_wild), false)",
                 "least_x": "min(least_x) FILTER (WHERE pt)",
                 "most_x": "max(most_x) FILTER (WHERE pt)",

@@ -24,8 +24,9 @@ def spread_attributes(query: Query, aggregate: ex.Aggregate, layout: CellLayout)
     """Return the columns that need a row for each value that a cell may stand for."""
     condition = condition_of(query, aggregate)
     whole = [key.expression for key in query.keys]
-    if aggregate.operand is not None and aggregate.function not in ("count", "distinct"):
-        whole.append(aggregate.operand)
+    is_summed = aggregate.operand is not None and aggregate.function not in ("count", "distinct")
+    if is_summed and summed_attribute(query, aggregate, layout) is None:
+        whole += [aggregate.operand] if aggregate.operand is not None else []
     apart = leaves(condition)
     require_few(len(set(apart)))
     whole += [leaf for leaf in apart if len(ex.attributes(leaf)) > 1]
@@ -44,6 +45,26 @@ def spread_attributes(query: Query, aggregate: ex.Aggregate, layout: CellLayout)
         if (cell.kind != "range" or cell.is_discrete) and n_leaves[name] > 1
     }
     return [name for name, cell in layout.cells.items() if name in found and is_vague(cell)]
+
+
+def summed_attribute(query: Query, aggregate: ex.Aggregate, layout: CellLayout) -> str | None:
+    """Return the column that is summed, if its cells alone decide on what it adds.
+
+    That is so unless it is part of a condition or a group, too, or what is summed has others.
+    """
+    operand = aggregate.operand
+    if operand is None or aggregate.function in ("count", "distinct"):
+        return None
+    names = ex.attributes(operand)
+    if len(names) != 1 or any(column.lookup is not None for column in ex.columns(operand)):
+        return None
+    (name,) = names
+    others = [key.expression for key in query.keys]
+    not_null = ex.NullTest(operand, negated=True)
+    apart = [leaf for leaf in leaves(condition_of(query, aggregate)) if leaf != not_null]
+    if not is_vague(layout.cells[name]):
+        return None
+    return name if all(name not in ex.attributes(part) for part in (*others, *apart)) else None
 
 
 def grouped_ranges(query: Query, layout: CellLayout) -> list[Cell]:
