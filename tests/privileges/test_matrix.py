@@ -38,9 +38,9 @@ EXECUTE = {
 OWNERS = {
     "fingerprint", "is_publisher", "is_safe_collation", "is_safe_schema", "is_safe_type", "mark",
     "owned", "owner_analyze", "owner_close_type", "owner_create_table",
-    "owner_create_view", "owner_drop", "owner_enter", "owner_keep_attacks", "owner_open",
-    "owner_publish", "owner_register", "owner_remove", "owner_staged", "reached", "relation_kind",
-    "require_readable", "require_visible", "weighted_join",
+    "owner_create_view", "owner_drop", "owner_enter", "owner_keep_attacks", "owner_note",
+    "owner_open", "owner_publish", "owner_register", "owner_remove", "owner_staged", "reached",
+    "relation_kind", "require_readable", "require_visible", "weighted_join",
 }  # fmt: skip
 """What the owner of publications does, called by the only function that has its rights."""
 
