@@ -42,7 +42,7 @@ def is_close(found: str, shown: str) -> bool:
         one, other = Decimal(found), Decimal(shown)
     except ArithmeticError:
         return found == shown
-    return abs(one - other) <= max(Decimal(2), Decimal(TOLERANCE) * abs(other))
+    return abs(one - other) <= max(Decimal(5), Decimal(TOLERANCE) * abs(other))
 
 
 @pytest.fixture

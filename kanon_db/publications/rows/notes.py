@@ -45,17 +45,22 @@ def _columns(publication: Publication, quotes: Quotes) -> Iterator[tuple[str, st
         if cell["cell"] == "range":
             note = (
                 "quasi-identifier, as a range that holds the record's own value; NULL: it is NULL;"
-                f" (,): anything, NULL too. x <@ {column}: it may be x; {column} <@ r: it lies"
-                " within the range r, unless it is (,)"
+                f" (,): anything, NULL too. kanon.surely({column}, x) and kanon.possibly({column},"
+                " x) say whether it is x, or lies in the range x"
             )
         elif cell["cell"] == "set":
             note = (
                 "quasi-identifier, as a set of texts that holds the record's own value, where NULL"
-                f" may be one. 'x' = ANY ({column}): it may be x; 'x' = ALL ({column}): it is x"
+                f" may be one. kanon.surely({column}, 'x') and kanon.possibly({column}, 'x') say"
+                " whether it is x; several values are separated by commas"
             )
         elif pattern is not None:
-            mark = f"substr({quotes.identifier(pattern)}, {place}, 1)"
-            note += f"; suppressed, and NULL, where {mark} = '*'"
+            mark = quotes.identifier(pattern)
+            note += (
+                f"; suppressed, and NULL, where substr({mark}, {place}, 1) = '*'."
+                f" kanon.surely({column} = x, {mark}, {place}) and kanon.possibly({column} = x,"
+                f" {mark}, {place}) allow for it, with any condition on this column"
+            )
         yield cell["name"], note
     if pattern is not None:
         names = ", ".join(cell["name"] for cell in cells)
