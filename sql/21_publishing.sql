@@ -61,8 +61,7 @@ BEGIN
     _new := kanon.owner_enter(caller, given, _source);
     FOR _staged IN SELECT * FROM kanon.owner_staged(caller, given ->> 'prefix', _suffixes) LOOP
         PERFORM kanon.owner_open(caller, given, _staged.relation, _staged.suffix);
-        EXECUTE format('COMMENT ON %s %s IS %L',
-            kanon.relation_kind(_staged.kind), _staged.name, kanon.mark(_new.publication_id) || _new.guarantee);
+        PERFORM kanon.owner_note(_new, _staged.relation, given -> 'notes' -> _staged.suffix);
         EXECUTE format('ALTER TABLE %s RENAME TO %I', _staged.name, _name || _staged.suffix);
         _left := array_remove(_left, _staged.suffix);
     END LOOP;
@@ -156,6 +155,31 @@ BEGIN
 END
 $function$;
 COMMENT ON FUNCTION kanon.owner_open IS 'lets readers and the publisher read a relation, and nobody else';
+
+CREATE OR REPLACE FUNCTION kanon.owner_note(
+    publication kanon.publication, relation oid, note jsonb
+) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+DECLARE
+    _name   CONSTANT text := (SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class AS c
+        JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = relation);
+    _kind   CONSTANT text := (
+        SELECT kanon.relation_kind(c.relkind) FROM pg_class AS c WHERE c.oid = relation);
+    _column record;
+BEGIN
+    -- The mark comes first: it tells which publication the relation belongs to.
+    EXECUTE format('COMMENT ON %s %s IS %L', _kind, _name,
+        kanon.mark(publication.publication_id) || publication.guarantee
+        || coalesce(chr(10) || (note ->> 'use'), ''));
+    FOR _column IN SELECT c.key, c.value FROM jsonb_each_text(note -> 'columns') AS c LOOP
+        EXECUTE format('COMMENT ON COLUMN %s.%I IS %L', _name, _column.key, _column.value);
+    END LOOP;
+END
+$function$;
+COMMENT ON FUNCTION kanon.owner_note IS
+    'comments on a relation and its columns: mark, guarantee, and how to use them';
 
 CREATE OR REPLACE FUNCTION kanon.owner_drop(caller oid, given jsonb) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE

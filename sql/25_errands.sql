@@ -8,7 +8,8 @@
 --
 -- The view has no rows and nothing is stored. A first trigger, which has the rights of the caller,
 -- notes who that is: a SECURITY DEFINER function alone could not tell. The second one has the rights
--- of kanon_owner. It executes no text of the caller's: names, types and roles only.
+-- of kanon_owner. It executes no text of the caller's: names, types and roles only, and comments, as
+-- literals.
 CREATE OR REPLACE VIEW kanon.errand AS
 SELECT NULL::oid AS caller, NULL::text AS task, NULL::jsonb AS given, NULL::jsonb AS answer
 WHERE false;

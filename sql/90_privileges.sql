@@ -29,6 +29,7 @@ GRANT EXECUTE ON FUNCTION
     kanon.owner_create_table(oid, jsonb),
     kanon.owner_create_view(oid, jsonb), kanon.owner_drop(oid, jsonb),
     kanon.owner_enter(oid, jsonb, kanon.source), kanon.owner_keep_attacks(oid, jsonb),
+    kanon.owner_note(kanon.publication, oid, jsonb),
     kanon.owner_open(oid, jsonb, oid, text), kanon.owner_publish(oid, jsonb),
     kanon.owner_register(oid, jsonb), kanon.owner_remove(kanon.publication),
     kanon.owner_staged(oid, text, text[]), kanon.is_publisher(oid, kanon.publication),

@@ -140,7 +140,9 @@ def _examine_functions(session: PsycopgSession) -> Iterator[Finding]:
     rows = session.fetch(
         "SELECT p.proname::text AS name,"
         " p.prosecdef AND pg_get_userbyid(p.proowner) <> $1::text"
-        " OR NOT coalesce(p.proconfig @> ARRAY['search_path=pg_catalog, pg_temp'], false) AS open,"
+        # An expression that was parsed when it was installed looks nothing up any more.
+        " OR NOT coalesce(p.proconfig @> ARRAY['search_path=pg_catalog, pg_temp'], false)"
+        " AND p.prosqlbody IS NULL AS open,"
         " EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a"
         " WHERE a.grantee = 0 AND p.proname <> 'require_visible') AS exposed"  # readers' views do
         " FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace"

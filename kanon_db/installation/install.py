@@ -15,6 +15,7 @@ from kanon_db.catalog.errands import OWNER
 from kanon_db.declaration import EVERYBODY
 from kanon_db.errors import InUseError, PermissionDeniedError, ServerError
 from kanon_db.installation.adoption import adopt_publications, guard_views, note_fingerprints
+from kanon_db.installation.annotation import annotate_publications
 from kanon_db.installation.interpreter import server_paths
 from kanon_db.installation.objects import replace_objects, run_script
 from kanon_db.installation.resources import resource_directory
@@ -99,6 +100,7 @@ def install(dsn: str, *, published_schema: str = "published") -> InstallReport:
             actions += adopt_publications(session, schema)
             actions += repair_restored(session, schema)
             guard_views(session, schema)
+            annotate_publications(session)
     return InstallReport(kanon_db.__version__, actions)
 
 

@@ -11,7 +11,9 @@ from typing import Any, Generic, TypeVar
 from kanon_db.algorithms.ground.proof import Proof
 from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.catalog.entries import Publication, Source
+from kanon_db.counting.layout import Quotes
 from kanon_db.publications.entities import Entities
+from kanon_db.publications.notes import Note
 from kanon_db.publications.request import PublishRequest
 from kanon_db.publications.results import Attack, Check, Examination
 from kanon_db.publications.staging import Staging
@@ -206,6 +208,10 @@ class Kind(ABC):
         self, session: Session, publication: Publication, *, is_new: bool = False
     ) -> Examination:
         """Check and measure the published relations, using nothing else."""
+
+    def notes(self, publication: Publication, quotes: Quotes) -> Mapping[str, Note]:  # noqa: ARG002
+        """Say how to use each published relation, by its suffix, in comments that all can read."""
+        return {}
 
     def attack(self, target: Target) -> Sequence[Attack]:  # noqa: ARG002  # none by default
         """Play known attacks against the published relations, whose checks all hold."""

@@ -16,6 +16,7 @@ from kanon_db.errors import (
     NotFoundError,
     PermissionDeniedError,
 )
+from kanon_db.publications.notes import Note
 from kanon_db.publications.staging import Staging
 from kanon_db.session import Session, fetch_one
 from kanon_db.session.server_errors import (
@@ -72,6 +73,7 @@ def enter_publication(
     metrics: Mapping[str, float],
     suffixes: Sequence[str],
     closed: Collection[str],
+    notes: Mapping[str, Note],
     replace: bool,
 ) -> int:
     """Give staged relations the publication's name, and enter it into the catalog; return its id.
@@ -108,6 +110,7 @@ def enter_publication(
                 suffixes=suffixes,
                 closed=closed,
                 readers=publication.parameters["readers"],
+                notes=notes,
                 replace=replace,
             ),
         )

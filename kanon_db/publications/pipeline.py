@@ -20,6 +20,7 @@ from kanon_db.publications.entities import read_entities
 from kanon_db.publications.forecast import Forecast
 from kanon_db.publications.kind import Job
 from kanon_db.publications.lifecycle import check_name, enter_publication
+from kanon_db.publications.notes import ShownNames
 from kanon_db.publications.readers import check_readers, warn_of_other_publications
 from kanon_db.publications.registry import kind_of
 from kanon_db.publications.request import PublishRequest
@@ -119,17 +120,19 @@ def _publish(session: Session, request: PublishRequest) -> Published:
     )
     examined = kind.examine(session, publication, is_new=True)
     _require([*examined.checks, *written.checks])
+    publication = replace(publication, name=name)
     warn_of_other_publications(session, source.relation, readers, name)
     return Published(
         publication_id=None
         if request.dry_run
         else enter_publication(
             staging,
-            replace(publication, name=name),
+            publication,
             source,
             metrics=examined.metrics,
             suffixes=kind.suffixes,
             closed=kind.closed,
+            notes=kind.notes(publication, ShownNames(session)),
             replace=request.replace,
         ),
         name=name,

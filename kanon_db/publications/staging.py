@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kanon_db.catalog.errands import run_errand
+from kanon_db.publications.notes import Note
 from kanon_db.session import Session
 from kanon_db.session.protocol import Value
 
@@ -96,6 +97,7 @@ class Staging:
         suffixes: Sequence[str],
         closed: Collection[str],
         readers: Sequence[str],
+        notes: Mapping[str, Note],
         replace: bool,
     ) -> int:
         """Enter the publication into the catalog, and give the relations its name.
@@ -110,6 +112,8 @@ class Staging:
         closed : collection of str
             Suffixes of the relations that readers may not read.
         readers : sequence of str
+        notes : mapping of str to Note
+            What comments say about the relations with these suffixes.
         replace : bool
             Whether a publication of this name may be dropped.
 
@@ -126,6 +130,7 @@ class Staging:
                 suffixes=suffixes,
                 closed=list(closed),
                 readers=readers,
+                notes={suffix: note.plain for suffix, note in notes.items()},
                 replace=replace,
             )
         )

@@ -35,8 +35,12 @@ An upgrade only begins if the schema and everything in it belong to superusers
 SAID_OTHERWISE = [
     # Its parser writes the name of this column without its quotes, and cannot read it again.
     (r'"position"', '"place"'),
-    # It only knows bodies that are texts.
-    (r"^RETURN (.*);$", r"AS $body$SELECT \1$body$;"),
+    # It only knows bodies that are texts. The others are parsed once, with the search path that an
+    # installation sets.
+    (
+        r"^RETURN ([^;]*);$",
+        r"SET search_path = pg_catalog, pg_temp AS $body$SELECT \1$body$;",
+    ),
     # Its parser does not know which fields a variable of a table's row type has.
     (r"^( +_\w+ +)kanon\.\w+;$", r"\1record;"),
 ]

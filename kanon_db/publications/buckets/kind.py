@@ -10,12 +10,14 @@ from kanon_db.algorithms.bucketization.specification import check_eligible
 from kanon_db.algorithms.ground.arrays import CodeArray
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.catalog.sources import require_sensitive
+from kanon_db.counting.layout import Quotes
 from kanon_db.publications.buckets import assignments
 from kanon_db.publications.buckets.assignments import Assigned
 from kanon_db.publications.buckets.attack import attack_buckets
 from kanon_db.publications.buckets.bitmaps import write_bitmaps
 from kanon_db.publications.buckets.examine import count_certain, examine_buckets
 from kanon_db.publications.buckets.methods import SensitiveValues
+from kanon_db.publications.buckets.notes import bucket_notes
 from kanon_db.publications.buckets.regression import write_composition
 from kanon_db.publications.buckets.request import BucketRequest
 from kanon_db.publications.buckets.tables import (
@@ -29,6 +31,7 @@ from kanon_db.publications.buckets.tables import (
 from kanon_db.publications.buckets.writing import number_buckets, write_qit, write_sat
 from kanon_db.publications.exposure import share_unbounded
 from kanon_db.publications.kind import Found, Job, Kind, Target, Written
+from kanon_db.publications.notes import Note
 from kanon_db.publications.results import Attack, Examination
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session
@@ -155,6 +158,10 @@ class Buckets(Kind):
             records=publication.records,
             all_bitmaps=not is_new,
         )
+
+    def notes(self, publication: Publication, quotes: Quotes) -> Mapping[str, Note]:
+        """See :func:`bucket_notes`."""
+        return bucket_notes(publication, quotes)
 
     def attack(self, target: Target) -> Sequence[Attack]:
         """See :func:`attack_buckets`."""

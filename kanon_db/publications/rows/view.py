@@ -14,14 +14,16 @@ from typing import Any
 from kanon_db.algorithms.ground.arrays import AnyIntArray
 from kanon_db.catalog.entries import Publication, Source, published_schema
 from kanon_db.catalog.names import free_column_name
-from kanon_db.counting.layout import ROW_SUFFIXES, ROWS, RowView
+from kanon_db.counting.layout import ROW_SUFFIXES, ROWS, Quotes, RowView
 from kanon_db.declaration import unknown
 from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.kind import Job, Kind, Target
+from kanon_db.publications.notes import Note
 from kanon_db.publications.relations import check_relations
 from kanon_db.publications.results import Attack, Check, Examination
 from kanon_db.publications.rows.attack import Bounds, attack_rows, read_rows
 from kanon_db.publications.rows.digest import check_digest
+from kanon_db.publications.rows.notes import row_notes
 from kanon_db.publications.rows.shares import check_shares
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session, fetch_one
@@ -78,6 +80,10 @@ class RowKind(Kind):
             promise = "the rows are those whose entities were counted when they were published"
             checks.append(check_digest(session, view, publication.layout["digest"], promise))
         return Examination(checks, examined.metrics)
+
+    def notes(self, publication: Publication, quotes: Quotes) -> Mapping[str, Note]:
+        """See :func:`.row_notes`."""
+        return row_notes(publication, quotes)
 
     def bounds(self, publication: Publication, sensitive: DistinctValues) -> Bounds:  # noqa: ARG002
         """Return what the guarantee says about sensitive values; k-anonymity says nothing."""

@@ -1,0 +1,92 @@
+"""The recipes of docs/plain-sql.md give what the page shows."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from pathlib import Path
+
+import psycopg
+import pytest
+
+import kanon_db
+from kanon_db.interfaces.demo import write_fair
+
+PAGE = Path(__file__).parents[2] / "docs" / "plain-sql.md"
+TOLERANCE = 0.15
+"""How far a figure may be from the one that is shown: publications are drawn at random."""
+
+BOUNDS = ("lower_bound", "upper_bound")
+"""Columns that depend more on what is drawn: a figure beside them lies between."""
+
+Table = list[list[str]]
+
+
+def recipes() -> list[tuple[str, str | None]]:
+    """The page's SQL, each block with the output that follows it, if there is one."""
+    found = re.findall(
+        r"^```sql\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", PAGE.read_text(), re.MULTILINE | re.DOTALL
+    )
+    return [(sql, shown or None) for sql, shown in found]
+
+
+def shown_table(text: str) -> Table:
+    """Read what psql prints: a line of names, a rule, and a line for each row."""
+    names, _, *rows = text.splitlines()
+    return [[cell.strip() for cell in line.split("|")] for line in (names, *rows)]
+
+
+def is_close(found: str, shown: str) -> bool:
+    """Whether a cell is as shown, or nearly so if it is a number."""
+    try:
+        one, other = Decimal(found), Decimal(shown)
+    except ArithmeticError:
+        return found == shown
+    return abs(one - other) <= max(Decimal(5), Decimal(TOLERANCE) * abs(other))
+
+
+@pytest.fixture
+def fair(database: str, tmp_path: Path) -> str:
+    pytest.importorskip("statsmodels", reason="the demo's data set needs statsmodels")
+    write_fair(tmp_path / "fair.csv")
+    with kanon_db.connect(database) as kanon:
+        kanon.load(tmp_path / "fair.csv", "fair")
+    return database
+
+
+def test_recipes_give_what_is_shown(fair: str) -> None:
+    compared = 0
+    with psycopg.connect(fair, autocommit=True) as connection:
+        for sql, shown in recipes():
+            cursor = connection.execute("SELECT")
+            for statement in filter(str.strip, sql.split(";\n")):
+                cursor = connection.execute(statement.encode())
+            if shown is None:
+                continue
+            named = [column.name for column in cursor.description or ()]
+            found = [["" if v is None else _text(v) for v in row] for row in cursor.fetchall()]
+            expected = shown_table(shown)
+            assert named == expected[0]
+            assert len(found) == len(expected) - 1, f"{sql}\n{found}"
+            for row, line in zip(found, expected[1:], strict=True):
+                cells = zip(named, row, line, strict=True)
+                assert all(name in BOUNDS or is_close(*cell) for name, *cell in cells), (
+                    f"{sql}\n{found}"
+                )
+            if named[-2:] == list(BOUNDS):
+                assert [float(row[1]) <= float(row[0]) <= float(row[2]) for row in found] == [True]
+            compared += 1
+    assert compared > 10
+
+
+def test_every_question_shows_its_answer() -> None:
+    """Only what makes something, and publishes, has no output."""
+    without = [sql for sql, shown in recipes() if shown is None]
+    assert len(without) == 1
+    assert "kanon.register_source" in without[0]
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "t" if value else "f"
+    return str(value)
