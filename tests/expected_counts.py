@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-TIMES = {"cells": 2.4, "local": 1.0, "random": 1.25}
+TIMES = {"cells": 2.2, "local": 0.9, "random": 1.15}
 
 
 def of_buckets(

@@ -29,7 +29,7 @@ from kanon_db.counting.layout import Assignment, Spectrum
 if TYPE_CHECKING:
     from kanon_db.algorithms.ground.arrays import FloatArray
 
-CALIBRATION: Final[Mapping[Assignment, float]] = {"random": 1.25, "cells": 2.4, "local": 1.0}
+CALIBRATION: Final[Mapping[Assignment, float]] = {"random": 1.15, "cells": 2.2, "local": 0.9}
 """By what the errors of a random matching, and of theta, are multiplied for each assignment.
 
 Buckets of records that were gathered say nothing of theta, since their own differences are larger;
