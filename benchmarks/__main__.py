@@ -3,7 +3,7 @@
 Without a name, all that are about speed and loss run; with ``--write`` their results replace the
 sections of these names in docs/benchmarks.md. Faults, load, hostile input and
 meaning, which take long or disturb the machine that they run on, need their names; their results go
-to docs/reliability.md.
+to docs/reliability.md. So do the questions of analysts, which have docs/questions.md.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ RELIABILITY = {
     "hostile_input": "Hostile input",
     "meaning": "Certain bounds",
 }
-SECTIONS = SPEED | RELIABILITY
+QUESTIONS = {"questions": "Forty questions, and their answers"}
+SECTIONS = SPEED | RELIABILITY | QUESTIONS
 
 
 def main() -> None:
@@ -62,8 +63,15 @@ def main() -> None:
         text = f"{_mark(name)}\n\n## {SECTIONS[name]}\n\n{results}"
         print(text)
         if arguments.write:
-            page = DOCS / ("reliability.md" if name in RELIABILITY else "benchmarks.md")
+            page = DOCS / _page(name)
             page.write_text(_replaced(page.read_text(), name, text))
+
+
+def _page(name: str) -> str:
+    """Return the page that keeps the results."""
+    if name in QUESTIONS:
+        return "questions.md"
+    return "reliability.md" if name in RELIABILITY else "benchmarks.md"
 
 
 def _mark(name: str) -> str:
