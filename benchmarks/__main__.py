@@ -3,7 +3,8 @@
 Without a name, all that are about speed and loss run; with ``--write`` their results replace the
 sections of these names in docs/benchmarks.md. Faults, load, hostile input and
 meaning, which take long or disturb the machine that they run on, need their names; their results go
-to docs/reliability.md, and those of calibration, which needs half an hour, to docs/estimation.md.
+to docs/reliability.md, those of calibration, which needs half an hour, to docs/estimation.md, and
+those of the questions of analysts to docs/questions.md.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ RELIABILITY = {
     "meaning": "Certain bounds",
 }
 ESTIMATION = {"calibration": "How honest the errors are"}
-SECTIONS = SPEED | RELIABILITY | ESTIMATION
+QUESTIONS = {"questions": "Forty questions, and their answers"}
+SECTIONS = SPEED | RELIABILITY | ESTIMATION | QUESTIONS
 
 
 def main() -> None:
@@ -63,9 +65,15 @@ def main() -> None:
         text = f"{_mark(name)}\n\n## {SECTIONS[name]}\n\n{results}"
         print(text)
         if arguments.write:
-            pages = {**dict.fromkeys(RELIABILITY, "reliability.md"), "calibration": "estimation.md"}
-            page = DOCS / pages.get(name, "benchmarks.md")
+            page = DOCS / _page(name)
             page.write_text(_replaced(page.read_text(), name, text))
+
+
+def _page(name: str) -> str:
+    """Return the page that keeps the results."""
+    pages = {"questions.md": QUESTIONS, "estimation.md": ESTIMATION, "reliability.md": RELIABILITY}
+    found = [page for page, sections in pages.items() if name in sections]
+    return found[0] if found else "benchmarks.md"
 
 
 def _mark(name: str) -> str:

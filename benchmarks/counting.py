@@ -30,6 +30,7 @@ from kanon_db.publications.buckets.request import BucketRequest
 
 PAGE = Path(__file__).parents[1] / "docs" / "estimation.md"
 MARK = "<!-- results: python -m benchmarks.counting --write -->\n"
+NEXT = "<!-- python -m benchmarks"
 DATA = Path(__file__).parents[2] / "shared" / "data"
 
 PRIVACY = '{"theta": 8, "base": 0.02}'
@@ -316,5 +317,6 @@ if __name__ == "__main__":
     print(results)
     print(f"{time.perf_counter() - started:.0f} s", file=sys.stderr)
     if "--write" in sys.argv[1:]:
-        before = PAGE.read_text().split(MARK)[0]
-        PAGE.write_text(before + MARK + "\n" + results)
+        before, _, rest = PAGE.read_text().partition(MARK)
+        others = "".join(rest.partition(NEXT)[1:])
+        PAGE.write_text(f"{before}{MARK}\n{results}\n{others}")

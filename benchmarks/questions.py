@@ -1,0 +1,321 @@
+"""Forty questions of analysts to publications of Adult, with the truth beside each answer.
+
+Each is asked with psql, through the SQL functions, and with Python, through `kanon_db.connect`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import isclose
+from pathlib import Path
+from typing import Any, Final
+
+import psycopg
+
+import kanon_db
+from benchmarks.analysts_questions import QUESTIONS, Question
+from benchmarks.harness import private_server, table
+from kanon_db.cluster import host
+from kanon_db.errors import KanonError
+from kanon_db.interfaces.python import Kanon
+
+DATA: Final = Path(os.environ.get("KANON_SHARED", "../shared")) / "data" / "adult_30162.csv.gz"
+SOURCE: Final = "public.adult"
+COLUMNS: Final = {
+    "age": "age", "education-num": "education", "marital-status": "marital", "race": "race",
+    "sex": "sex", "hours-per-week": "hours", "salary-class": "salary", "occupation": "occupation",
+}  # fmt: skip
+"""The columns of Adult, with shorter names."""
+
+SENSITIVE: Final = "occupation"
+PRIVACY: Final = '{"theta": 8, "base": 0.02, "cap": 0.5}'
+PUBLISHED: Final = {
+    "adult_b": (
+        "buckets",
+        f"kanon.publish_buckets('public.adult', 'adult_b', privacy => '{PRIVACY}')",
+    ),
+    "adult_l": (
+        "stricter buckets, which leave one cell",
+        """kanon.publish_buckets('public.adult', 'adult_l', privacy => '{"l": 4}')""",
+    ),
+    "adult_k": (
+        "generalized rows",
+        "kanon.publish_generalized('public.adult', 'adult_k', k => 5, method => 'mondrian')",
+    ),
+    "adult_p": ("suppressed rows", "kanon.publish_suppressed('public.adult', 'adult_p', k => 5)"),
+}
+"""What is asked, by its name: what it is, and how it was published."""
+
+MOST_SHOWN: Final = 5
+"""How many groups of an answer the page shows; all of them are judged."""
+
+
+@dataclass(frozen=True)
+class Number:
+    """One number of an answer.
+
+    Attributes
+    ----------
+    label : str
+        Its group, and which of several aggregates it is.
+    truth : float or None
+        None if the source has no such group, or the number is NULL.
+    estimate, error, lower, upper : float or None
+    """
+
+    label: str
+    truth: float | None
+    estimate: float | None
+    error: float | None
+    lower: float | None
+    upper: float | None
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether the truth lies within the bounds; a bound that is missing promises nothing."""
+        truth = self.truth
+        if truth is None:
+            return True
+        slack = 1e-9 * max(1.0, abs(truth))
+        return (self.lower is None or self.lower - slack <= truth) and (
+            self.upper is None or truth <= self.upper + slack
+        )
+
+    @property
+    def off_by(self) -> float | None:
+        """The error of the estimate, as a share of the truth."""
+        if not self.truth or self.estimate is None:
+            return None
+        return abs(self.estimate - self.truth) / abs(self.truth)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer of one publication to one question.
+
+    Attributes
+    ----------
+    publication : str
+    numbers : list of Number
+        None at all if the question was refused.
+    missing : int
+        How many groups of the source have no answer.
+    psql_ms, python_ms : float
+    refusal : str
+    """
+
+    publication: str
+    numbers: list[Number]
+    missing: int = 0
+    psql_ms: float = 0.0
+    python_ms: float = 0.0
+    refusal: str = ""
+
+
+def main() -> str:
+    """Return the results as Markdown."""
+    with (
+        private_server() as dsn,
+        psycopg.connect(dsn, autocommit=True) as source,
+        kanon_db.connect(dsn) as kanon,
+    ):
+        _publish(source, kanon)
+        answered = [
+            (question, [_answer(dsn, source, kanon, question, name) for name in PUBLISHED])
+            for question in QUESTIONS
+        ]
+    parts = [_introduction(source_rows=_n_records()), _summary(answered)]
+    parts += [
+        _section(number, question, answers)
+        for number, (question, answers) in enumerate(answered, start=1)
+    ]
+    return "\n".join(parts)
+
+
+def _n_records() -> int:
+    with gzip.open(DATA, "rt") as lines:
+        return sum(1 for _ in lines) - 1
+
+
+def _publish(source: psycopg.Connection, kanon: Kanon) -> None:
+    kanon.load(DATA, "loaded")
+    named = ", ".join(f'"{old}" AS {new}' for old, new in COLUMNS.items())
+    quasi_identifiers = ",".join(name for name in COLUMNS.values() if name != SENSITIVE)
+    source.execute(f"CREATE TABLE {SOURCE} AS SELECT {named} FROM loaded".encode())
+    source.execute("ANALYZE public.adult")
+    source.execute(
+        "SELECT kanon.register_source('public.adult', quasi_identifiers =>"
+        f" '{{{quasi_identifiers}}}', sensitive => '{SENSITIVE}')".encode()
+    )
+    for _, call in PUBLISHED.values():
+        source.execute(f"SELECT * FROM {call}".encode())
+
+
+def _answer(
+    dsn: str, source: psycopg.Connection, kanon: Kanon, question: Question, name: str
+) -> Answer:
+    query = question.query.format(t=name)
+    try:
+        kanon.estimate(query)
+    except KanonError as error:
+        return Answer(name, [], refusal=str(error))
+    started = time.perf_counter()
+    in_python = kanon.estimate(query)
+    python_ms = 1000 * (time.perf_counter() - started)
+    in_psql, psql_ms = _ask_psql(dsn, query)
+    _require_same(in_psql, in_python.to_dict("records"))
+    truths = _truths(source, question.query.format(t=SOURCE), in_psql)
+    numbers = [
+        Number(
+            _label(line, several=len({line["aggregate"] for line in in_psql}) > 1),
+            truths.pop((_key(line["group_key"]), line["aggregate"]), None),
+            line["estimate"],
+            line["std_error"],
+            line["lower_bound"],
+            line["upper_bound"],
+        )
+        for line in in_psql
+    ]
+    # HAVING and LIMIT choose by the estimates: others may be among the truth's.
+    is_chosen = re.search("HAVING|LIMIT", question.query) is not None
+    return Answer(name, numbers, 0 if is_chosen else len(truths), psql_ms, python_ms)
+
+
+def _ask_psql(dsn: str, query: str) -> tuple[list[dict[str, Any]], float]:
+    """Ask twice in one session, and return the second answer with its time in milliseconds.
+
+    The first call in a session imports what the functions need.
+    """
+    call = f"SELECT json_agg(e) FROM kanon.estimate($kanon${query}$kanon$) AS e;\n"
+    with tempfile.NamedTemporaryFile("w", suffix=".sql") as script:
+        script.write(f"\\o /dev/null\n{call}\\o\n\\timing on\n{call}")
+        script.flush()
+        printed = subprocess.run(
+            [host.find_programs(None).path("psql"), "-XqAt", "-v", "ON_ERROR_STOP=1",
+             "-f", script.name, dsn],
+            check=True, capture_output=True, text=True,
+        ).stdout  # fmt: skip
+    answer, _, timing = printed.strip().rpartition("Time: ")
+    return json.loads(answer.strip() or "[]"), float(timing.split()[0])
+
+
+def _require_same(one: Sequence[dict[str, Any]], other: Sequence[dict[str, Any]]) -> None:
+    """Fail if SQL and Python do not answer alike."""
+    numbers = ("estimate", "std_error", "lower_bound", "upper_bound")
+    for line, its_like in zip(one, other, strict=True):
+        for column in numbers:
+            here, there = line[column], its_like[column]
+            if (here is None) != (there is None or there != there):
+                raise RuntimeError(f"psql and Python differ: {here}, {there}")
+            if here is not None and not isclose(here, there, rel_tol=1e-9, abs_tol=1e-9):
+                raise RuntimeError(f"psql and Python differ: {here}, {there}")
+
+
+def _key(group: dict[str, Any] | None) -> str:
+    return json.dumps(group or {}, sort_keys=True)
+
+
+def _truths(
+    source: psycopg.Connection, query: str, answer: Sequence[dict[str, Any]]
+) -> dict[tuple[str, str], float | None]:
+    """Ask the source; its columns that are no keys are the aggregates, in the same order."""
+    keys = list(answer[0]["group_key"] or {}) if answer else []
+    aggregates = list(dict.fromkeys(line["aggregate"] for line in answer))
+    cursor = source.execute(query.encode())
+    names = [column.name for column in cursor.description or ()]
+    found: dict[tuple[str, str], float | None] = {}
+    for row in cursor.fetchall():
+        cells = list(zip(names, row, strict=True))
+        key = _key({name: value for name, value in cells if name in keys})
+        values = [value for name, value in cells if name not in keys]
+        for aggregate, value in zip(aggregates, values, strict=True):
+            found[key, aggregate] = None if value is None else float(value)
+    return found
+
+
+def _label(line: dict[str, Any], *, several: bool) -> str:
+    group = ", ".join(str(value) for value in (line["group_key"] or {}).values())
+    return ", ".join(filter(None, [group, line["aggregate"] if several else ""]))
+
+
+def _introduction(*, source_rows: int) -> str:
+    published = "\n".join(
+        f"* `{name}`, {what}: `SELECT * FROM {call};`" for name, (what, call) in PUBLISHED.items()
+    )
+    return (
+        f"Adult (UCI, {source_rows:,} people) has the columns"
+        f" {', '.join(COLUMNS.values())}; `{SENSITIVE}` is sensitive, and all others are"
+        f" quasi-identifiers. It is published four times:\n\n{published}\n\n"
+        "Each question is asked with psql (`SELECT * FROM kanon.estimate($$…$$)`) and with Python"
+        " (`kanon_db.connect(dsn).estimate(…)`), which must answer alike. The times are those of"
+        " one question in a session that has asked before. *Off by* is the error of the answer,"
+        f" *std. error* what kanon_db expected. Of more than {MOST_SHOWN} groups, the largest are"
+        f" shown; all are judged. {os.cpu_count()} cores, shared with others.\n"
+    )
+
+
+def _summary(answered: Sequence[tuple[Question, Sequence[Answer]]]) -> str:
+    rows = []
+    for place, (name, (what, _)) in enumerate(PUBLISHED.items()):
+        answers = [found[place] for _, found in answered]
+        given = [answer for answer in answers if not answer.refusal]
+        numbers = [number for answer in given for number in answer.numbers]
+        off = [number.off_by for number in numbers if number.off_by is not None]
+        rows.append(
+            [f"`{name}` ({what})", f"{len(given)} of {len(answers)}", len(numbers),
+             f"{sum(number.is_inside for number in numbers)} of {len(numbers)}",
+             sum(answer.missing for answer in given),
+             f"{statistics.median(off):.1%}" if off else "",
+             f"{statistics.median(a.psql_ms for a in given):.0f} ms",
+             f"{max(a.psql_ms for a in given):.0f} ms",
+             f"{statistics.median(a.python_ms for a in given):.0f} ms"]
+        )  # fmt: skip
+    heading = ["publication", "questions answered", "numbers", "truth within the bounds",
+               "groups missing", "median off by", "psql, median", "psql, slowest",
+               "Python, median"]  # fmt: skip
+    return table(heading, rows)
+
+
+def _section(number: int, question: Question, answers: Sequence[Answer]) -> str:
+    query = question.query.format(t="adult")
+    heading = ["", "", "truth", "answer", "off by", "std. error", "bounds", "inside", "psql",
+               "Python"]  # fmt: skip
+    rows = [row for answer in answers for row in _rows(answer)]
+    return f"### {number}. {question.words}\n`{query}`\n\n{table(heading, rows)}"
+
+
+def _rows(answer: Answer) -> Iterator[list[str]]:
+    if answer.refusal:
+        yield [answer.publication, f"refused: {answer.refusal}", *[""] * 8]
+        return
+    times = [f"{answer.psql_ms:.0f} ms", f"{answer.python_ms:.0f} ms"]
+    shown = sorted(answer.numbers, key=lambda n: -abs(n.truth or 0))[:MOST_SHOWN]
+    for place, number in enumerate(shown):
+        off = "" if number.off_by is None else f"{number.off_by:.1%}"
+        yield [
+            answer.publication if place == 0 else "", number.label, _written(number.truth),
+            _written(number.estimate), off, _written(number.error),
+            f"{_written(number.lower)} … {_written(number.upper)}",
+            "yes" if number.is_inside else "**no**", *(times if place == 0 else ["", ""]),
+        ]  # fmt: skip
+    others = [number for number in answer.numbers if number not in shown]
+    if others or answer.missing:
+        inside = sum(number.is_inside for number in others)
+        missing = f"; {answer.missing} missing" if answer.missing else ""
+        said = f"{len(others)} more{missing}"
+        yield ["", said, *[""] * 5, f"{inside} of {len(others)}" if others else "", "", ""]
+
+
+def _written(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.4g}"

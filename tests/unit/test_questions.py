@@ -1,0 +1,41 @@
+"""The benchmark that asks forty questions: what it asks, and how it judges answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.analysts_questions import QUESTIONS
+from benchmarks.questions import Answer, Number, _rows
+
+
+def test_there_are_forty_different_ones() -> None:
+    assert len({question.words for question in QUESTIONS}) == 40
+    assert len({question.query for question in QUESTIONS}) == 40
+    assert all("{t}" in question.query for question in QUESTIONS)
+
+
+@pytest.mark.parametrize(
+    ("truth", "lower", "upper", "is_inside"),
+    [
+        (5, 5, 5, True),
+        (5, 4, 6, True),
+        (5, 6, 7, False),
+        (5, 3, 4, False),
+        (5, None, None, True),
+        (5, None, 4, False),
+        (1e9 / 3, 333333333.3333, 333333333.3333, True),
+        (None, 1, 2, True),
+    ],
+)
+def test_truth_within_bounds(
+    truth: float | None, lower: float | None, upper: float | None, *, is_inside: bool
+) -> None:
+    assert Number("", truth, 5, 1, lower, upper).is_inside is is_inside
+
+
+def test_groups_that_are_not_shown_are_judged() -> None:
+    numbers = [Number(str(i), 100 - i, 100, 1, 90, 110) for i in range(12)]
+    *shown, rest = list(_rows(Answer("adult_b", numbers, missing=1)))
+    assert [row[1] for row in shown] == ["0", "1", "2", "3", "4"]
+    assert rest[1] == "7 more; 1 missing"
+    assert rest[7] == "6 of 7"
