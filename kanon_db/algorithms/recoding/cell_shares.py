@@ -23,6 +23,9 @@ ITERATIONS: Final = 10
 MOST_PARTS: Final = 2_000
 """Of an axis; whole numbers are parts of their own if there are no more of them."""
 
+_NARROW: Final = 1e-9
+"""The width of parts that are not divided, relative to the numbers."""
+
 _LEAST: Final = 1e-12
 """The least share of a value: sums of shares can tell it from none."""
 
@@ -144,7 +147,7 @@ def axis_of_ranges(
     elif edges.size > MOST_PARTS + 1:
         edges = edges[np.linspace(0, edges.size - 1, MOST_PARTS + 1).round().astype(np.int64)]
     if edges.size == 1:  # a single number
-        edges = np.array([edges[0], np.nextafter(edges[0], np.inf)])
+        edges = edges[0] + np.array([0, _NARROW * (1 + abs(edges[0]))])
     n_parts = edges.size - 1
     axis = Axis(edges, np.diff(edges) / (edges[-1] - edges[0]), is_each)
     first, last = axis.parts_of(low, high)
@@ -168,6 +171,7 @@ def axis_of_ranges(
 def _divided(edges: FloatArray, p: FloatArray, *, is_whole: bool) -> Axis:
     """Divide parts evenly, the more the more records they hold, so that each is a small one."""
     times = np.maximum(1, np.floor(p * (MOST_PARTS - p.size))).astype(np.int64)
+    times[np.diff(edges) <= _NARROW * (1 + np.abs(edges[:-1])) * MOST_PARTS] = 1
     if is_whole:
         times = np.minimum(times, np.diff(edges).astype(np.int64))
     inside = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
