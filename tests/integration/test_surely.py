@@ -224,3 +224,31 @@ def test_they_are_inlined(parties: Parties) -> None:
         " AND kanon.possibly(age, '[3,5]') AND kanon.possibly(sex, 'f', 'm')",
     )
     assert "kanon." not in str(plan)
+
+
+@pytest.mark.pitfall(2)
+def test_no_search_path_changes_what_they_mean(parties: Parties) -> None:
+    """`kanon.surely` has no fixed one, so that it can be inlined; it looks up no names."""
+    fetch(parties.admin, "CREATE SCHEMA trap")
+    fetch(
+        parties.admin,
+        "CREATE FUNCTION trap.wrong(integer, int4range) RETURNS boolean LANGUAGE sql RETURN true",
+    )
+    fetch(
+        parties.admin,
+        "CREATE OPERATOR trap.<@ (LEFTARG = integer, RIGHTARG = int4range, FUNCTION = trap.wrong)",
+    )
+    fetch(
+        parties.admin,
+        "CREATE FUNCTION trap.lower_inf(int4range) RETURNS boolean LANGUAGE sql RETURN true",
+    )
+    fetch(parties.admin, "SET search_path = trap, pg_catalog")
+    try:
+        assert value(parties.admin, "SELECT 7 <@ int4range '[3,4)'") is True  # the trap works
+        found = fetch(
+            parties.admin,
+            "SELECT kanon.surely(int4range '[3,4)', 3), kanon.possibly(int4range '[3,4)', 7)",
+        )
+    finally:
+        fetch(parties.admin, "RESET search_path")
+    assert found == [(True, False)]
