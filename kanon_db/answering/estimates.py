@@ -87,9 +87,10 @@ def estimate_count(session: Session, query: str) -> Estimated:
     """
     opened = open_query(session, query)
     text = opened.text
-    if text.group or text.having is not None or text.order or text.limit is not None or text.offset:
+    cut = text.having is not None or text.order or text.limit is not None or text.offset
+    if opened.query.keys or cut:
         raise refusal(
-            "kanon.estimate_count accepts no GROUP BY, HAVING, ORDER BY or LIMIT",
+            "kanon.estimate_count accepts no DISTINCT, GROUP BY, HAVING, ORDER BY or LIMIT",
             hint="use kanon.estimate_counts",
         )
     _require_one_count(opened.query, "kanon.estimate")

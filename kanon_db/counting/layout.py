@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any, Final, Protocol, Self
 from typing import Literal as OneOf
 
@@ -48,6 +47,10 @@ class Quotes(Protocol):
         """Quote a name, or several joined by dots (schema, relation)."""
 
 
+_LARGEST: Final = 1e18
+"""Of numbers of records."""
+
+
 @dataclass(frozen=True, slots=True)
 class Spectrum:
     """Of each direction in which the composition of buckets differs, what the catalog keeps.
@@ -66,16 +69,15 @@ class Spectrum:
         """Read what a layout has; None if it has none, or anything but finite numbers."""
         if not isinstance(described, dict):
             return None
-        found = [described.get(name) for name in ("eigenvalues", "expected")]
-        numbers = [
-            tuple(float(number) for number in numbers)
-            for numbers in found
-            if isinstance(numbers, list) and all(isinstance(n, int | float) for n in numbers)
-        ]
-        is_finite = all(map(isfinite, (number for part in numbers for number in part)))
-        if len(numbers) < 2 or not numbers[0] or len(numbers[0]) != len(numbers[1]):
+        eigenvalues, expected = (described.get(name) for name in ("eigenvalues", "expected"))
+        if not (isinstance(eigenvalues, list) and isinstance(expected, list)):
             return None
-        return cls(*numbers) if is_finite and min(numbers[0]) > 0 else None
+        numbers = [*eigenvalues, *expected]
+        if not all(isinstance(n, int | float) and abs(n) <= _LARGEST for n in numbers):
+            return None
+        found = cls(tuple(map(float, eigenvalues)), tuple(map(float, expected)))
+        is_whole = len(eigenvalues) == len(expected) > 0
+        return found if is_whole and min(found.eigenvalues) > 0 else None
 
 
 @dataclass(frozen=True, slots=True)

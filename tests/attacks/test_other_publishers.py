@@ -162,7 +162,13 @@ def planted(published: Parties) -> Iterator[Callable[..., None]]:
             }  # fmt: skip
             suffixes = ["", *COLUMNS]
             staging.publish(
-                "planted", entry, suffixes=suffixes, closed=[], readers=[], replace=False
+                "planted",
+                entry,
+                suffixes=suffixes,
+                closed=[],
+                readers=[],
+                replace=False,
+                notes={},
             )
 
     yield plant
@@ -183,6 +189,9 @@ LAYOUTS: dict[str, dict[str, object]] = {
     "first numbers": {"sizes": [3, 4], "first_bucket_ids": [1, SPY]},
     "number of buckets": {"n_buckets": SPY},
     "attributes with bitmaps": {"with_bitmaps": [SPY]},
+    "eigenvalues": {"spectrum": {"eigenvalues": [SPY], "expected": [1]}},
+    "huge eigenvalues": {"spectrum": {"eigenvalues": [10**400], "expected": [1]}},
+    "directions": {"spectrum": {"eigenvalues": [1], "expected": [1]}, "directions": SPY},
     "column": {"bucket_id": SPY, "count": SPY, "sensitive": SPY},
     "columns": {"quasi_identifiers": [SPY]},
     "bitmaps": {"attribute": SPY, "bits": SPY},

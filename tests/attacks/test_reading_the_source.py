@@ -169,13 +169,16 @@ def rows(published: Parties) -> Parties:
 @pytest.mark.parametrize("name", ROWS)
 @pytest.mark.parametrize("condition", ["sick = 'disease 1'", "sick IS NULL", "sex IS NOT NULL"])
 def test_explain_of_rows_reads_their_view(rows: Parties, name: str, condition: str) -> None:
-    """Neither the source, nor the table of rows that the view is made from."""
+    """Neither the source, nor the table of rows that the view is made from.
+
+    How often values occur in cells, which the statement reads beside it, follows from the view.
+    """
     explain = "EXPLAIN (ANALYZE, VERBOSE, FORMAT JSON)"
     statement = f"SELECT * FROM published.{name} WHERE {condition}"
     counted = Functions(rows.analyst).rewrite(f"SELECT COUNT(*) FROM {name} WHERE {condition}")
     for explained in (statement, counted):
         plan = value(rows.analyst, f"{explain} {explained}")
-        assert relations_in(plan) == {f"published.{name}"}
+        assert relations_in(plan) - {f"published.{name}_est"} == {f"published.{name}"}
 
 
 @pytest.mark.pitfall(12)
