@@ -150,7 +150,7 @@ class _Counter:
             return None
 
         def total(part: Slice, _own: Counts) -> _Find:
-            weighed = weigh(self._in_buckets_each(part, parts), self._n_buckets)
+            weighed = weigh(self._watched(part, parts), *self._shape)
             return self._summed(part, weighed, parts, side, is_average=is_average)
 
         return self._meeting(own, others, total)
@@ -321,13 +321,13 @@ class _Counter:
     def _in_buckets(self, bits: int) -> Counts:
         return in_buckets(bits, self._sizes, self._n_buckets)
 
-    def _in_buckets_each(
+    def _watched(
         self, part: Slice, values: Sequence[tuple[float, int]]
-    ) -> Iterator[tuple[float, Counts]]:
-        """Count the records of each value, in a part."""
+    ) -> Iterator[tuple[float, int]]:
+        """Pass on the records of each value, in a part."""
         for x, bits in values:
             self._opened.session.heartbeat()
-            yield x, self._in_buckets(part.bits & bits)
+            yield x, part.bits & bits
 
     def _slices(self, bits: int, side: Side) -> Slices:
         """Divide records, or values, by the keys of their side."""

@@ -29,6 +29,10 @@ if TYPE_CHECKING:  # an answer on one side only needs no numpy
     AnyArray = NDArray[Any]
 
 
+_NUMBERS_AT_ONCE = 1 << 19
+"""Of records that are looked up at a time: some megabytes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Truth:
     """For each record whether a predicate is true, or unknown for a NULL; else it is false."""
@@ -140,32 +144,45 @@ def in_buckets(bitmap: int, sizes: Sequence[int], n_buckets: Sequence[int]) -> C
     return counts
 
 
-def weigh(parts: Iterable[tuple[float, Counts]], n_buckets: Sequence[int]) -> list[Weighed]:
-    """Add up what is known of each value: the buckets of each size together.
+def weigh(
+    parts: Iterable[tuple[float, int]], sizes: Sequence[int], n_buckets: Sequence[int]
+) -> list[Weighed]:
+    """Add up what is known of values, for the buckets of each size.
 
     Parameters
     ----------
-    parts : iterable of (float, list of ndarray)
-        Values with their matching records in each bucket; only one is kept at a time.
-    n_buckets : sequence of int
-        How many buckets of each size there are.
+    parts : iterable of (float, int)
+        Values with the bitmaps of their records; no record has two of them.
+    sizes, n_buckets : sequence of int
+        Each bucket size, ascending, with its number of buckets.
     """
     import numpy as np
 
-    sums = [np.zeros((5, n)) for n in n_buckets]
-    extremes = [(np.full(n, np.inf), np.full(n, -np.inf)) for n in n_buckets]
-    for x, counts in parts:
-        each = (1, x, x * x, max(x, 0), min(x, 0))
-        for total, (least, most), count in zip(sums, extremes, counts, strict=True):
-            for row, factor in enumerate(each):
-                total[row] += factor * count.astype(np.float64)
-            here = count > 0
-            least[here & (x < least)] = x
-            most[here & (x > most)] = x
-    return [
-        Weighed(n, x_sum, squares, positive, negative, *found)
-        for (n, x_sum, squares, positive, negative), found in zip(sums, extremes, strict=True)
-    ]
+    n_records = sum(size * n for size, n in zip(sizes, n_buckets, strict=True))
+    number_at, values = np.zeros(n_records, dtype=np.uint32), [0.0]
+    for x, bitmap in parts:
+        packed = np.frombuffer(bitmap.to_bytes((n_records + 7) // 8, "little"), dtype=np.uint8)
+        bits = np.unpackbits(packed, bitorder="little", count=n_records)
+        number_at += bits * np.uint32(len(values))
+        values.append(x)
+    x_of = np.array(values)
+    found, start = [], 0
+    for size, n in zip(sizes, n_buckets, strict=True):
+        slots = number_at[start : start + size * n].reshape(size, n)
+        start += size * n
+        sums = np.empty((7, n))
+        at_once = max(1, _NUMBERS_AT_ONCE // size)
+        for low in range(0, n, at_once):
+            here = slots[:, low : low + at_once]
+            counted, added = here > 0, x_of[here]
+            sums[:, low : low + at_once] = (
+                counted.sum(axis=0), added.sum(axis=0), (added * added).sum(axis=0),
+                np.maximum(added, 0).sum(axis=0), np.minimum(added, 0).sum(axis=0),
+                np.where(counted, added, np.inf).min(axis=0),
+                np.where(counted, added, -np.inf).max(axis=0),
+            )  # fmt: skip
+        found.append(Weighed(*sums))
+    return found
 
 
 def can_meet(records: Counts, values: Counts) -> bool:
