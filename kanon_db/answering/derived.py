@@ -9,13 +9,20 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Final
 
+from kanon_db.answering.cell_counts import CellCounts
 from kanon_db.answering.quantiles import Search, below
 from kanon_db.answering.scope import OpenQuery
 from kanon_db.answering.wide import is_wide
 from kanon_db.counting.answers import Estimated, Group
 from kanon_db.counting.checking import Key, Measure, Query
 from kanon_db.counting.distinct import apart_ranges, apart_sets, count_distinct
-from kanon_db.counting.expressions import Aggregate, Column, Expression, attributes
+from kanon_db.counting.expressions import (
+    Aggregate,
+    Column,
+    ComparisonOperator,
+    Expression,
+    attributes,
+)
 from kanon_db.counting.layout import BucketLayout, CellLayout
 from kanon_db.counting.refusals import refusal
 from kanon_db.counting.sides import chosen_by
@@ -44,7 +51,14 @@ def derived(opened: OpenQuery, aggregate: Aggregate, ask: Ask) -> dict[str, Esti
         return {known_as(one.key): one.estimates[0] for one in ask(replace(opened, query=query))}
 
     totals = count(_counting(opened.query, aggregate))
-    return Search(opened, aggregate, count, totals).answers()
+    cells = CellCounts.of(opened, aggregate)
+
+    def compared(operator: ComparisonOperator, rung: str) -> dict[str, Estimated]:
+        if cells is not None:
+            return dict.fromkeys(totals, cells.count(operator, rung))
+        return count(below(opened.query, aggregate, operator, rung))
+
+    return Search(opened, aggregate, compared, totals).answers()
 
 
 def counts_of(opened: OpenQuery, aggregate: Aggregate) -> Iterator[Query]:

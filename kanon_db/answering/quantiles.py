@@ -82,7 +82,7 @@ class Search:
     opened : OpenQuery
     aggregate : Aggregate
     count : callable
-        Answers a query of one count.
+        Counts the records of each group whose value compares like that with a constant.
     totals : Counts
         How many records have a value.
     """
@@ -91,7 +91,7 @@ class Search:
         self,
         opened: OpenQuery,
         aggregate: ex.Aggregate,
-        count: Callable[[Query], Counts],
+        count: Callable[[ex.ComparisonOperator, str], Counts],
         totals: Counts,
     ) -> None:
         self._opened = opened
@@ -329,7 +329,7 @@ class Search:
         found = self._known.get((operator, rung))
         if found is None and self._left > 0:
             self._left -= 1
-            found = self._count(below(self._opened.query, self._aggregate, operator, rung))
+            found = self._count(operator, rung)
             self._known[operator, rung] = found
         return found
 

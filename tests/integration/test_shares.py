@@ -10,6 +10,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from kanon_db.answering.cell_counts import CellCounts
+from kanon_db.answering.scope import open_query
+from kanon_db.session.psycopg_session import PsycopgSession
 from tests.integration.parties import Functions, Parties, create_table, fetch, value
 
 N_RECORDS = 400
@@ -222,3 +225,32 @@ def test_the_shares_follow_from_the_rows(parties: Parties, name: str) -> None:
         fetch(parties.admin, f"UPDATE published.{name}_est SET own = 0.7 WHERE own IS NOT NULL")
         found = {check: holds for check, *_, holds in Functions(parties.admin).verify(name)}
         assert not found["the shares of the values of each cell add up to one"]
+
+
+@pytest.mark.parametrize("name", ["classes", "graph"])
+@pytest.mark.parametrize("where", ["", "WHERE job = 'nurse'", "WHERE sick <> 'flu' OR day IS NULL"])
+@pytest.mark.parametrize("estimator", ["published", "paper"])
+@pytest.mark.parametrize("column", ["pay", "age"])
+def test_counts_below_many_values_are_those_of_a_statement_each(
+    parties: Parties, name: str, where: str, estimator: str, column: str
+) -> None:
+    """What percentiles are found from, at the ends of ranges, between them, and beyond."""
+    numbers = {"pay": ["-1", "0", "12", "500.5", "20000", "99999"], "age": ["19", "20", "24", "70"]}
+    session = PsycopgSession(parties.analyst)
+    with parties.analyst.transaction(force_rollback=True):
+        parties.analyst.execute(f"SET LOCAL kanon.estimator = '{estimator}'")
+        opened = open_query(session, f"SELECT MAX({column}) FROM {name} {where}")
+        cells = CellCounts.of(opened, opened.query.measures[0].aggregate)
+        assert cells is not None
+        for number in numbers[column]:
+            for operator in ("<", "<=", ">", ">="):
+                condition = f"{column} {operator} {number}"
+                both = f"{where} AND {condition}" if where else f"WHERE {condition}"
+                if " OR " in where:
+                    both = f"WHERE ({where[6:]}) AND {condition}"
+                asked = Functions(parties.analyst).estimate(f"SELECT COUNT(*) FROM {name} {both}")
+                found = cells.count(operator, number)
+                assert (found.lower_bound, found.upper_bound) == asked[2:]
+                assert found.estimate == pytest.approx(asked[0], rel=1e-6, abs=1e-6)
+                if not where:
+                    assert found.std_error == pytest.approx(asked[1], rel=1e-6, abs=1e-6)

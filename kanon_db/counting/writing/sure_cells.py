@@ -1,4 +1,4 @@
-"""The cells of a column of the records that surely count, from which values are sure to occur."""
+"""The cells of a column, with the records that count: what percentiles and DISTINCT follow from."""
 
 from __future__ import annotations
 
@@ -35,6 +35,46 @@ class SureCellWriter(CellWriter):
                 ["y.st"],
                 numbered(len(columns)),
                 limit=most,
+            ),
+        )
+        return Statement(self.steps.write(), self.constants.bound)
+
+    def cell_sums(self, name: str) -> Statement:
+        """Write how many records of each distinct range of a column count, without groups.
+
+        The statement returns ``low`` and ``high`` as texts, NULL where the range says nothing; how
+        many records are ``expected``, ``sure`` and ``possible``; and what the table of shares has
+        of the range: ``first``, ``last`` and ``own``, with ``u``, the share that is not known.
+        """
+        self.likely()
+        place, cell = self._places[name], self._cell(name)
+        shares = dict.fromkeys(("first", "last", "own"), "NULL::float8")
+        if cell.shares is not None:
+            shares = {column: f"max(d.{column}{place})" for column in shares}
+        ends = {end: f"{bound}({on_axis(cell, f'd.c{place}')})" for end, bound in _ENDS.items()}
+        anything = f"lower_inf(d.c{place})"
+        self.steps.add(
+            "cell_sums",
+            f"How many records of each of the cells c{place} count.",
+            Select(
+                {
+                    **{
+                        end: f"(CASE WHEN NOT {anything} THEN {sql} END)::text"
+                        for end, sql in ends.items()
+                    },
+                    "expected": "sum(y.n * y.m)",
+                    "sure": "coalesce(sum(y.n) FILTER (WHERE y.st), 0)",
+                    "possible": "coalesce(sum(y.n) FILTER (WHERE y.pt), 0)",
+                    "u": "max(y.u)",
+                    **shares,
+                },
+                [
+                    "likely_types AS y",
+                    "JOIN types AS t ON t.id = y.id",
+                    f"JOIN cells{place} AS d ON d.i{place} = t.i{place}",
+                ],
+                ["y.pt", f"d.c{place} IS NOT NULL"],
+                [f"d.i{place}", f"d.c{place}"],
             ),
         )
         return Statement(self.steps.write(), self.constants.bound)
