@@ -440,3 +440,20 @@ def test_every_record_once_and_no_bound_broken(
         assert published["metrics"]["unbounded_share"] == pytest.approx(share)
     finally:
         kanon.drop("random")
+
+
+def test_one_cell_for_all_records_is_said(parties: Parties) -> None:
+    """As strict as can be: the buckets are then random ones, and nobody would know."""
+    rows = [(i % 40, f"disease {i % 5}") for i in range(1_000)]
+    create_table(parties.publisher, "data.strict", "age int, sick text", rows)
+    kanon = Functions(parties.publisher)
+    kanon.register("data.strict", ["age"], "sick")
+
+    def publish(**how: Any) -> list[str]:
+        return warnings_of(
+            parties, lambda: kanon.publish("data.strict", "strict", replace=True, **how)
+        )
+
+    assert any("in one cell" in said for said in publish(privacy='{"l": 5}'))
+    assert publish(privacy='{"l": 5}', assignment="random") == []
+    assert publish(privacy='{"l": 2}') == []

@@ -138,6 +138,11 @@ class Buckets(Kind):
         unbounded = assignment.unbounded if l is None else 0.0
         if unbounded:
             session.warn(f"the threshold is 1 for {unbounded:.1%} of the records: no bound")
+        if cells == 1 and snapshot.n_records >= _WORTH_CELLS:
+            session.warn(
+                "all records are in one cell, since the thresholds are strict: estimates are as far"
+                " off as of random buckets, which assignment => 'random' corrects"
+            )
         if certain:
             session.warn(f"the value of {certain} people is certain: their buckets have no other")
         return Written(
@@ -169,6 +174,9 @@ class Buckets(Kind):
 
 
 KIND: Final = Buckets()
+
+_WORTH_CELLS: Final = 1_000
+"""Records of which more than one cell is to be expected."""
 
 _NOT_COVERED: Final = "; what correlations with other columns tell is not covered"
 
