@@ -254,3 +254,18 @@ def test_counts_below_many_values_are_those_of_a_statement_each(
                 assert found.estimate == pytest.approx(asked[0], rel=1e-6, abs=1e-6)
                 if not where:
                     assert found.std_error == pytest.approx(asked[1], rel=1e-6, abs=1e-6)
+
+
+def test_whole_numbers_of_another_type_stay_whole(parties: Parties) -> None:
+    """Heights in inches, as floating-point numbers: BETWEEN includes both ends."""
+    draw = random.Random(20)  # noqa: S311  # made-up data
+    rows = [(round(draw.gauss(67, 3)), draw.choice("mf"), draw.choice("ab")) for _ in range(2_000)]
+    create_table(parties.publisher, "data.tall", "height float8, sex text, sick text", rows)
+    kanon = Functions(parties.publisher)
+    kanon.register("data.tall", ["height", "sex"], "sick")
+    kanon.generalize("data.tall", "tall", k=20, method="mondrian")
+    for low, high in ((64, 66), (66, 66), (68, 71)):
+        where = f"height BETWEEN {low} AND {high}"
+        truth = value(parties.publisher, f"SELECT count(*) FROM data.tall WHERE {where}")
+        estimate, error, *_ = kanon.estimate(f"SELECT COUNT(*) FROM tall WHERE {where}")
+        assert abs(estimate - truth) <= max(3 * error, 0.1 * truth)

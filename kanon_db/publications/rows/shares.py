@@ -168,7 +168,11 @@ def _of_ranges(session: Session, cell: Cell, rows: Sequence[Row]) -> tuple[WhatI
     low, high = _column(rows, "low"), _column(rows, "high")
     records = _column(rows, "records").astype(np.int64)
     witnesses = np.minimum(_column(rows, "witnesses"), records / 2)
-    axis = axis_of_ranges(low, high, records, witnesses, is_whole=cell.is_discrete)
+    is_whole = cell.is_discrete
+    if not is_whole and (low == np.floor(low)).all() and (high == np.floor(high)).all():
+        # Whole numbers of another type: what lies between them does not occur.
+        is_whole, low, high = True, low - 0.5, high + 0.5
+    axis = axis_of_ranges(low, high, records, witnesses, is_whole=is_whole)
     first, last = axis.parts_of(low, high)
     value = value_at(cell.column.type, "p")
     points = session.fetch(
@@ -187,4 +191,4 @@ def _of_ranges(session: Session, cell: Cell, rows: Sequence[Row]) -> tuple[WhatI
             strict=True,
         )
     ]
-    return ("of_each" if axis.is_each else "of_parts"), lines
+    return ("of_each" if axis.is_each and cell.is_discrete else "of_parts"), lines
