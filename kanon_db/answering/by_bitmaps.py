@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Final
 
 from kanon_db.answering.scope import OpenQuery
@@ -22,24 +21,24 @@ from kanon_db.counting.bitmaps import (
     weigh,
 )
 from kanon_db.counting.checking import Key
-from kanon_db.counting.expressions import Distinct, Expression, TruthTest, attributes
+from kanon_db.counting.expressions import Expression, TruthTest, attributes
 from kanon_db.counting.formulas import all_but, count_buckets, sum_buckets
 from kanon_db.counting.layout import BucketLayout
 from kanon_db.counting.regression import Matched, between, corrected, regress, times_of
 from kanon_db.counting.sides import Side, chosen_by, condition_of, disjoint_sides, factors, side_of
 from kanon_db.counting.writing import Constants, write
 from kanon_db.counting.writing.exact import DERIVED
-from kanon_db.counting.writing.joins import joined, speller
+from kanon_db.counting.writing.joins import joined, same_value, speller
 from kanon_db.session.protocol import Row
 
 if TYPE_CHECKING:
     from kanon_db.algorithms.ground.arrays import FloatArray
     from kanon_db.counting.formulas import Counts, Weighed
 
-    _Parts = Sequence[tuple[float, int]]
-    """What values add, with the bitmap of each."""
+    _Levels = Callable[[], FloatArray]
+    """Finds what is hidden of the values of one group, once for all groups of the other side."""
 
-    _Find = Callable[[Counts, _Parts], Estimated]
+    _Find = Callable[[Counts, _Levels], Estimated]
 
 _MOST_WORK: Final = 500_000_000
 """Groups times buckets; above this, one statement over QIT and SAT is faster."""
@@ -121,7 +120,7 @@ class _Counter:
         """Count what meets the condition of either side: all records except those of neither."""
         records, values = (self.true(TruthTest(side, "true", negated=True)) for side in sides)
         in_records, in_values = map(self._in_buckets, (records, values))
-        neither = self._counted(in_records)(in_values, [(1, values)])
+        neither = self._counted(in_records)(in_values, self._levels(values))
         return [Group("{}", (), (all_but(self._tables.n_records, neither),))]
 
     def grouped(self, records: int, values: int, *, is_two_sided: bool) -> list[Group] | None:
@@ -160,10 +159,10 @@ class _Counter:
         layout, composed = self._layout, self._composed
         direction = None if composed is None else composed.along(in_records, *self._shape)
 
-        def find(in_values: Counts, parts: _Parts) -> Estimated:
+        def find(in_values: Counts, levels: _Levels) -> Estimated:
             found, doubt = count_buckets(in_records, in_values, self._sizes)
             if composed is not None and direction is not None:
-                return self._corrected(found, direction, composed.levels(parts))
+                return self._corrected(found, direction, levels())
             times = times_of(layout.assignment, is_corrected=True)
             correction = (0.0, doubt if layout.assignment == "random" else 0.0)
             return corrected(found, correction, is_paper=layout.is_paper, times=times)
@@ -174,7 +173,7 @@ class _Counter:
         self,
         part: Slice,
         weighed: list[Weighed],
-        values: _Parts,
+        values: Sequence[tuple[float, int]],
         side: Side,
         *,
         is_average: bool,
@@ -183,7 +182,7 @@ class _Counter:
         composed = self._composed
         own = [(x, part.bits & bits) for x, bits in values]
 
-        def find(counts: Counts, parts: _Parts) -> Estimated:
+        def find(counts: Counts, levels: _Levels) -> Estimated:
             found = sum_buckets(weighed, counts, self._sizes, is_average=is_average)
             if found is None:
                 return NOTHING
@@ -193,9 +192,9 @@ class _Counter:
             mean = found.estimate if is_average else 0.0
             if side == 0:
                 direction = composed.along([w.x - mean * w.n for w in weighed], *self._shape)
-                return self._corrected(found, direction, composed.levels(parts))
-            levels = composed.levels([(x - mean, bits) for x, bits in own])
-            return self._corrected(found, composed.along(counts, *self._shape), levels)
+                return self._corrected(found, direction, levels())
+            hidden = composed.levels([(x - mean, bits) for x, bits in own])
+            return self._corrected(found, composed.along(counts, *self._shape), hidden)
 
         return find
 
@@ -212,6 +211,17 @@ class _Counter:
         times = times_of(layout.assignment, is_corrected=True)
         return corrected(found, correction, is_paper=layout.is_paper, times=times)
 
+    def _levels(self, values: int) -> _Levels:
+        """Return what finds what is hidden of some values, when it is first asked for."""
+
+        @cache
+        def found() -> FloatArray:
+            if self._composed is None:
+                raise TypeError("nothing is known of these buckets")
+            return self._composed.levels([(1, values)])
+
+        return found
+
     @property
     def _shape(self) -> tuple[Sequence[int], Sequence[int]]:
         return self._sizes, self._n_buckets
@@ -224,11 +234,7 @@ class _Counter:
         sensitive = layout.sensitive
         if tables.spectrum is None or len(of_records) > 1:
             return None
-        equal = write(
-            Distinct(replace(sensitive, sql=f"b.{sensitive.sql}"),
-                     replace(sensitive, sql=f"c.{sensitive.sql}"), negated=True),
-            lambda column: column.sql, Constants(),
-        )  # fmt: skip
+        equal = same_value(sensitive, f"b.{sensitive.sql}", f"c.{sensitive.sql}")
         rows = self._opened.stream(
             max(1, self._limits.batch // self._bitmap_bytes),
             f"SELECT b.{tables.bits} AS bits, c.{tables.directions} AS directions,"
@@ -256,16 +262,18 @@ class _Counter:
         self, own: Slices, others: Slices, finder: Callable[[Slice, Counts], _Find]
     ) -> list[Group]:
         """Answer for each pair of parts, one from each side, that have a bucket in common."""
-        counted = [(other, self._in_buckets(other.bits)) for other in others]
+        counted = [
+            (other.values, self._in_buckets(other.bits), self._levels(other.bits))
+            for other in others
+        ]
         groups = []
         for part in own:
             in_own = self._in_buckets(part.bits)
             find = finder(part, in_own)
-            for other, counts in counted:
+            for values, counts, levels in counted:
                 self._opened.session.heartbeat()
                 if not self._keys or can_meet(in_own, counts):
-                    found = find(counts, [(1, other.bits)])
-                    groups.append(self._group(part.values + other.values, found))
+                    groups.append(self._group(part.values + values, find(counts, levels)))
         return groups
 
     def _group(self, values: tuple[tuple[int, str, int], ...], counted: Estimated) -> Group:

@@ -39,7 +39,8 @@ truth lies within the errors.
 
 UNCORRECTED: Final = 2.0
 """By what the error of a random matching is multiplied beside this, in buckets of a random
-assignment, where nothing is known of theta: for averages, and conditions on both sides at once."""
+assignment, where nothing is known of theta: for sums and averages without a composition, and for
+conditions on both sides at once."""
 
 
 def times_of(assignment: Assignment, *, is_corrected: bool) -> float:
@@ -52,9 +53,6 @@ def times_of(assignment: Assignment, *, is_corrected: bool) -> float:
     """
     times = CALIBRATION[assignment]
     return times if is_corrected or assignment != "random" else times * UNCORRECTED
-
-
-LEAST_SIGNAL: Final = "sqrt(2 * sum((b * ev) ^ 2) {over}) / sum(ev * ev) {over}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +81,8 @@ def signal(over: str) -> dict[str, str]:
     It is no less than its own standard error, so that the error of theta is not lost.
     """
     shown = f"sum(r * r - b * ev) {over} / sum(ev * ev) {over}"
-    return {"*": "*", "tau2": f"greatest({shown}, {LEAST_SIGNAL.format(over=over)})"}
+    least = f"sqrt(2 * sum((b * ev) ^ 2) {over}) / sum(ev * ev) {over}"
+    return {"*": "*", "tau2": f"greatest({shown}, {least})"}
 
 
 REGRESSED: Final = {
@@ -188,16 +187,8 @@ def answer_sql(*, is_paper: bool, times: float, is_average: bool = False) -> dic
     }
 
 
-def calibrated(found: Estimated, times: float) -> Estimated:
-    """Multiply the error of an answer; beside :func:`calibrated_sql`."""
-    if found.std_error is None or found.lower_bound is None or found.upper_bound is None:
-        return found
-    error = min(times * found.std_error, (found.upper_bound - found.lower_bound) / 2)
-    return Estimated(found.estimate, error, found.lower_bound, found.upper_bound)
-
-
 def calibrated_sql(times: float) -> dict[str, str]:
-    """Return the SQL of :func:`calibrated`."""
+    """Return the SQL of an answer whose error is multiplied, and at most half the bounds' width."""
     error = f"least({times} * std_error, (upper_bound - lower_bound) / 2::float8)"
     return {
         "estimate": "estimate",

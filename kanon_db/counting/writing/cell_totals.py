@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from kanon_db.counting.formulas import EXTREMES
+from kanon_db.counting.writing.writer import over
 
 TOGETHER: Final = 0.18
 """Which part of the records' standard deviations adds up, of those whose values are not known."""
@@ -63,8 +64,7 @@ def left_out(number: int, *, is_sure: bool, is_summed: bool) -> dict[str, str]:
 
 def average_of_types(keys: Iterable[str]) -> str:
     """Write the average of x in each group."""
-    by = ", ".join(keys)
-    window = f"OVER ({f'PARTITION BY {by}' if by else ''})"
+    window = over(keys)
     return f"sum(n * mx) {window} / nullif(sum(n * m) {window}, 0)"
 
 

@@ -30,7 +30,6 @@ from kanon_db.counting.writing.cell_values import (
 )
 from kanon_db.counting.writing.joins import joined, speller
 from kanon_db.counting.writing.likely import (
-    Likely,
     add_matched,
 )
 from kanon_db.counting.writing.spread import MOST_GROUPED, most_listed
@@ -217,7 +216,7 @@ class CellWriter(TypeWriter):
         is_wild = "bool_or(v.is_open)"
         if is_column:
             is_wild = holds_anything(f"d.c{place}") if cell.kind == "range" else "false"
-        likely = Likely.of("d", place) if cell.shares else None
+        likely = self.shares(name, "d")
         values = values_of(cell, f"d.c{place}", most_listed([cell]), likely)
         least, most = ("v.least::float8", "v.most::float8") if is_column else (x, x)
         per = f"nullif(sum(v.w) FILTER (WHERE {x} IS NOT NULL), 0)"
@@ -260,12 +259,11 @@ class CellWriter(TypeWriter):
         """Find the likelihood of a leaf for each distinct cell, and write how to join it."""
         (name,) = self._vague(leaf)
         place, cell = self._places[name], self._cell(name)
-        matched, likely = ("", ""), None
-        if cell.shares is not None:
-            likely = Likely.of("d", place)
-            if cell.kind == "range":
-                truth = write(leaf, lambda _column: "p.v", self.constants)
-                matched = add_matched(self.steps, truth, alias, place)
+        matched = ("", "")
+        if cell.shares is not None and cell.kind == "range":
+            truth = write(leaf, lambda _column: "p.v", self.constants)
+            matched = add_matched(self.steps, truth, alias, place)
+        likely = self.shares(name, "d")
         own = of_cell(leaf, cell, f"d.c{place}", self.constants, likely, matched)
         found = {"i": f"d.i{place}", **{column: f"x.{column}" for column in COLUMNS}}
         source: list[str | Nested] = [f"cells{place} AS d", Nested(own, "x", _EACH)]

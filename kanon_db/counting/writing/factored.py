@@ -21,7 +21,7 @@ from kanon_db.counting.formulas import (
 from kanon_db.counting.sides import Side, Sides, factors, side_of
 from kanon_db.counting.writing.regressed import RegressedWriter
 from kanon_db.counting.writing.steps import Select
-from kanon_db.counting.writing.writer import ANSWER, numbered, same
+from kanon_db.counting.writing.writer import ANSWER, numbered, over, same
 
 _SIDES = ("records", "values")
 _WEIGHTS = same(*weights("x", ""))
@@ -147,9 +147,8 @@ class FactoredWriter(RegressedWriter):
         self.step(f"{name}_sized", "A bucket's size follows from its number.", size)
 
     def _in_all(self, side: Side) -> None:
-        keys = list(self.keys_of(side))
-        over = f"OVER ({'PARTITION BY ' if keys else ''}{', '.join(keys)})"
-        total, packed = (f"(sum({x}) {over})::float8" for x in ("n", "n * n / size::float8"))
+        window = over(self.keys_of(side))
+        total, packed = (f"(sum({x}) {window})::float8" for x in ("n", "n * n / size::float8"))
         sums = {"*": "*", "total": total, "packed": packed}
         comment = "The group's sums of n and n^2 / size over all buckets."
         self.step(f"{_SIDES[side]}_in_all", comment, sums)

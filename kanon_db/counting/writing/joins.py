@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from kanon_db.counting.expressions import Column, Expression, columns
+from kanon_db.counting.expressions import Column, Distinct, Expression, columns
 from kanon_db.counting.layout import Lookup
-from kanon_db.counting.writing.sql import Spelling
+from kanon_db.counting.writing.sql import Constants, Spelling, write
 
 
 def speller(alias: str) -> Spelling:
@@ -17,6 +18,12 @@ def speller(alias: str) -> Spelling:
         return f"{where}.{column.sql}"
 
     return spell
+
+
+def same_value(column: Column, one: str, other: str) -> str:
+    """Write whether two pieces of SQL have the same value of a column's type, or are both NULL."""
+    left, right = (replace(column, sql=sql) for sql in (one, other))
+    return write(Distinct(left, right, negated=True), lambda part: part.sql, Constants())
 
 
 def joined(

@@ -12,7 +12,7 @@ from kanon_db.counting.formulas import EXTREMES
 from kanon_db.counting.sides import Side, by_side, parts_of, side_of
 from kanon_db.counting.writing.sql import write
 from kanon_db.counting.writing.steps import Select
-from kanon_db.counting.writing.writer import SideWriter, same
+from kanon_db.counting.writing.writer import SideWriter, over, same
 
 _SIDES = ("record", "value")
 _ALIASES = ("r", "v")
@@ -113,7 +113,7 @@ class PairWriter(SideWriter):
         size is at most that of a cover; of the pairs that do not count, too.
         """
         self._lines({"total": "sum({n})::int8"})
-        window = f"OVER (PARTITION BY {', '.join([*self.keys, 'bucket_id'])})"
+        window = over([*self.keys, "bucket_id"])
 
         def number(which: str) -> str:
             return f"sum(n) FILTER (WHERE {which})"

@@ -6,16 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-from kanon_db.counting.expressions import Distinct, Expression
+from kanon_db.counting.expressions import Expression
 from kanon_db.counting.layout import BucketTables
 from kanon_db.counting.regression import REGRESSED, answer_sql, between_sql, signal, times_of
 from kanon_db.counting.sides import Sides, side_of
-from kanon_db.counting.writing.joins import joined
-from kanon_db.counting.writing.sql import write
+from kanon_db.counting.writing.joins import joined, same_value
 from kanon_db.counting.writing.steps import Select
-from kanon_db.counting.writing.writer import SideWriter, numbered, same
+from kanon_db.counting.writing.writer import SideWriter, numbered, over, same
 
 _FOUND = ("estimate", "variance", "lower_bound", "upper_bound", "c")
 
@@ -50,16 +48,16 @@ class RegressedWriter(SideWriter):
         keys = same(*self.keys)
         columns = ["k", "ev", *_pairs("r", numbers), *_products("b", numbers)]
         columns += ["l", "l_1"] if is_average and of_values else ["l"]
+        both = same(*columns) if is_average else {**same(*columns), "b": "greatest(b, 0)"}
         self.steps.add(
             "residuals",
             "Both in each direction.",
-            Select({**keys, **same(*columns)}, ["along", "JOIN levels USING (k)"]),
+            Select({**keys, **both}, ["along", "JOIN levels USING (k)"]),
         )
         if is_average:
             self._centre(columns, of_values=of_values)
-        over = f"OVER ({f'PARTITION BY {chr(44).join(keys)}' if keys else ''})"
         comment = "How much values differ in how they go together, as far as it shows."
-        self.steps.add("signals", comment, Select(signal(over), [self.steps.last]))
+        self.steps.add("signals", comment, Select(signal(over(keys)), [self.steps.last]))
         self.steps.add(
             "regressed",
             "What is therefore missing inside the buckets.",
@@ -80,13 +78,13 @@ class RegressedWriter(SideWriter):
         """Find, in each direction, how often values go with a match, less what is expected."""
         sensitive, tables = self.layout.sensitive, self.tables
         keys = list(self.keys_of(0))
-        over = f"OVER ({f'PARTITION BY {keys[0]}' if keys else ''})"
+        window = over(keys)
         totals = {
-            f"total{at}": f"(sum({number}) {over})::float8"
+            f"total{at}": f"(sum({number}) {window})::float8"
             for at, number in zip(_pairs("", numbers), numbers, strict=True)
         }
         packed = {
-            f"packed{at}": f"(sum({one} * {other} / size::float8) {over})::float8"
+            f"packed{at}": f"(sum({one} * {other} / size::float8) {window})::float8"
             for at, (one, other) in zip(_products("", numbers), _both(numbers), strict=True)
         }
         self.steps.add(
@@ -111,10 +109,7 @@ class RegressedWriter(SideWriter):
                 group=numbered(len(keys) + 1),
             ),
         )  # fmt: skip
-        left, right = (
-            replace(sensitive, sql=f"{alias}") for alias in ("e.v", f"c.{sensitive.sql}")
-        )
-        equal = write(Distinct(left, right, negated=True), lambda c: c.sql, self.constants)
+        equal = same_value(sensitive, "e.v", f"c.{sensitive.sql}")
         found = {
             f"r{at}": f"sum(e.e{at} * d.d) - max(e.total{at}) * max(x.expected)"
             for at in _pairs("", numbers)
@@ -173,8 +168,7 @@ class RegressedWriter(SideWriter):
             Select({**keys, **same(*columns), "a": "NULL::float8"}, ["residuals"]),
             Select({**keys, **nothing, "a": "estimate"}, ["counts"]),
         )
-        over = f"OVER ({f'PARTITION BY {chr(44).join(keys)}' if keys else ''})"
-        average = {**same(*columns), "mean": f"max(a) {over}"}
+        average = {**same(*columns), "mean": f"max(a) {over(keys)}"}
         self.step("averaged", "Each group's average.", average)
         rest = {"k": "k", "ev": "ev", "r": "r", "b": "b", "l": "l - mean * l_1"}
         if not of_values:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kanon_db.counting.checking.query import Query
@@ -22,6 +22,12 @@ ANSWER = ("estimate", "std_error", "lower_bound", "upper_bound")
 def same(*names: str) -> dict[str, str]:
     """Return columns that keep their names."""
     return {name: name for name in names}
+
+
+def over(keys: Iterable[str]) -> str:
+    """Write the window of each group's rows; of all rows, if there are no keys."""
+    by = ", ".join(keys)
+    return f"OVER ({f'PARTITION BY {by}' if by else ''})"
 
 
 def numbered(n: int) -> list[str]:
