@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from kanon_db.catalog.errands import OWNER
 from kanon_db.counting.layout import BucketTables, RowView
+from kanon_db.errors import DatabaseError
 from kanon_db.publications.registry import kind_named
 from kanon_db.session.protocol import fetch_one
 from kanon_db.session.psycopg_session import PsycopgSession
@@ -57,6 +58,11 @@ WHERE o.kind = 'v' AND NOT EXISTS (
 
 _GUARD: Final = " WHERE kanon.require_visible("
 
+MALFORMED: Final = (
+    ArithmeticError, AttributeError, LookupError, TypeError, ValueError, DatabaseError,
+)  # fmt: skip
+"""What reading an entry raises whose publisher wrote anything into it: it may stop nothing."""
+
 _KINDS: Final = {"r": "TABLE", "v": "VIEW", "m": "MATERIALIZED VIEW"}
 
 
@@ -86,7 +92,7 @@ def adopt_publications(session: PsycopgSession, schema: str) -> list[str]:
         try:
             with session.savepoint():
                 _adopt(session, schema, found, names)
-        except _ChangedError:
+        except (_ChangedError, *MALFORMED):
             done.append(
                 f'publication "{found["name"]}" is not answered from: its relations are missing or'
                 " were changed; publish it again under another name, then drop it"
@@ -96,12 +102,28 @@ def adopt_publications(session: PsycopgSession, schema: str) -> list[str]:
     return done
 
 
-def guard_views(session: PsycopgSession, schema: str) -> None:
-    """Make views of earlier versions fail, rather than look empty, in an older snapshot."""
+def guard_views(session: PsycopgSession, schema: str) -> list[str]:
+    """Make views of earlier versions fail, rather than look empty, in an older snapshot.
+
+    Returns
+    -------
+    list of str
+        What could not be done, for people to read.
+    """
+    undone = []
     for found in session.fetch(_UNGUARDED):
-        tables = BucketTables.of(session, schema, found["name"], json.loads(found["layout"]))
-        definition = _weighted_join(session, found["layout"], tables)
-        session.fetch(f"CREATE OR REPLACE VIEW {tables.view} AS {definition}")
+        try:
+            with session.savepoint():
+                layout = json.loads(found["layout"])
+                tables = BucketTables.of(session, schema, found["name"], layout)
+                definition = _weighted_join(session, found["layout"], tables)
+                session.fetch(f"CREATE OR REPLACE VIEW {tables.view} AS {definition}")
+        except MALFORMED:
+            undone.append(
+                f'publication "{found["name"]}" is not what it is described as: its view stays as'
+                " it is, and may look empty in a snapshot from before it took another's place"
+            )
+    return undone
 
 
 class _ChangedError(Exception):

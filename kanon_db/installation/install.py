@@ -99,8 +99,8 @@ def install(dsn: str, *, published_schema: str = "published") -> InstallReport:
             note_fingerprints(session)
             actions += adopt_publications(session, schema)
             actions += repair_restored(session, schema)
-            guard_views(session, schema)
-            annotate_publications(session)
+            actions += guard_views(session, schema)
+            actions += annotate_publications(session)
     return InstallReport(kanon_db.__version__, actions)
 
 

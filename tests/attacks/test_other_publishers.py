@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 
+from kanon_db.installation.install import install
 from kanon_db.publications.staging import Staging
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.integration.parties import (
@@ -221,6 +222,25 @@ def test_planted_entry(planted: Callable[..., None], published: Parties, place: 
         ),
     ):
         assert sqlstate_of(call) != SPIED
+
+
+MALFORMED: dict[str, dict[str, object]] = {
+    "a number for names": {"quasi_identifiers": 5},
+    "nothing for a name": {"sensitive": None},
+    "a list for a name": {"weight": ["x"]},
+    "an object for a name": {"bucket_id": {"x": 1}},
+}
+
+
+@pytest.mark.pitfall(26)
+@pytest.mark.parametrize("what", MALFORMED)
+def test_a_planted_entry_stops_no_installation(
+    planted: Callable[..., None], published: Parties, what: str
+) -> None:
+    """An upgrade says how publications are to be used, from what their publishers wrote."""
+    planted(MALFORMED[what], {})
+    install(published.dsn)
+    assert "planted" in Functions(published.admin).publications()
 
 
 def test_relation_in_the_way(published: Parties) -> None:
