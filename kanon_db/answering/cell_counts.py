@@ -60,7 +60,10 @@ class CellCounts:
 
     @classmethod
     def of(cls, opened: OpenQuery, aggregate: ex.Aggregate) -> Self | None:
-        """Read the sums; None where ranges of one column alone do not decide, or with groups."""
+        """Read the sums; None where ranges of one column alone do not decide, or with groups.
+
+        Also where there are more of them than the memory of a query holds.
+        """
         layout, operand = opened.layout, aggregate.operand
         if opened.query.keys or not isinstance(layout, CellLayout):
             return None
@@ -74,10 +77,14 @@ class CellCounts:
             return None
         count = ex.Aggregate("count", operand)
         query = Query(chosen_by(opened.query, aggregate), (), (Measure("", count),), listed=(0,))
-        written = SureCellWriter(Request(query, count, opened.lookups), layout).cell_sums(
-            operand.name
+        writer, most = (
+            SureCellWriter(Request(query, count, opened.lookups), layout),
+            opened.limits.n_answers,
         )
+        written = writer.cell_sums(operand.name, most + 1)
         rows = opened.fetch(written.text, *written.bound)
+        if len(rows) > most:
+            return None
         axis: Any = None
         if cell.shares is not None:
             (axis,) = opened.fetch(

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from kanon_db.answering.cell_counts import CellCounts
+from kanon_db.answering.estimates import answer
 from kanon_db.answering.scope import open_query
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.integration.parties import Functions, Parties, create_table, fetch, value
@@ -269,3 +270,32 @@ def test_whole_numbers_of_another_type_stay_whole(parties: Parties) -> None:
         truth = value(parties.publisher, f"SELECT count(*) FROM data.tall WHERE {where}")
         estimate, error, *_ = kanon.estimate(f"SELECT COUNT(*) FROM tall WHERE {where}")
         assert abs(estimate - truth) <= max(3 * error, 0.1 * truth)
+
+
+def test_numbers_beyond_those_that_are_exact(parties: Parties) -> None:
+    """The ends of bigint: published, and answered as if all values were as likely."""
+    numbers = [2**63 - 1, -(2**63) + 1, 2**53, 1, 2, 3, 4, 5]
+    rows = [(numbers[i % 8], "m", "ab"[i % 2]) for i in range(64)]
+    create_table(parties.publisher, "data.huge", "x int8, sex text, sick text", rows)
+    kanon = Functions(parties.publisher)
+    kanon.register("data.huge", ["x", "sex"], "sick")
+    kanon.generalize("data.huge", "huge", k=9, method="mondrian")
+    for where in ("x > 2", "x = 9223372036854775807", "x < 0", "x BETWEEN 1 AND 9007199254740992"):
+        truth = value(parties.publisher, f"SELECT count(*) FROM data.huge WHERE {where}")
+        estimate, _, lower, upper = kanon.estimate(f"SELECT COUNT(*) FROM huge WHERE {where}")
+        assert lower <= estimate <= upper
+        assert lower <= truth <= upper
+
+
+def test_percentiles_of_more_ranges_than_memory_holds(
+    parties: Parties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A statement for each value gives the same bounds."""
+    query = "SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY age) FROM classes"
+    session = PsycopgSession(parties.analyst)
+    with session.transaction():
+        (row,) = answer(session, query).rows
+        monkeypatch.setattr(CellCounts, "of", lambda *_: None)
+        (other,) = answer(session, query).rows
+    assert (other.lower_bound, other.upper_bound) == (row.lower_bound, row.upper_bound)
+    assert other.estimate == pytest.approx(row.estimate)

@@ -39,7 +39,7 @@ class SureCellWriter(CellWriter):
         )
         return Statement(self.steps.write(), self.constants.bound)
 
-    def cell_sums(self, name: str) -> Statement:
+    def cell_sums(self, name: str, most: int) -> Statement:
         """Write how many records of each distinct range of a column count, without groups.
 
         The statement returns ``low`` and ``high`` as texts, NULL where the range says nothing; how
@@ -75,6 +75,7 @@ class SureCellWriter(CellWriter):
                 ],
                 ["y.pt", f"d.c{place} IS NOT NULL"],
                 [f"d.i{place}", f"d.c{place}"],
+                limit=most,
             ),
         )
         return Statement(self.steps.write(), self.constants.bound)

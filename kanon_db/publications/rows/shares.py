@@ -30,6 +30,9 @@ from kanon_db.session.settings import grouping_by_hash
 MOST_CELLS: Final = 50_000
 """Distinct cells of a column, and values in its sets: with more, all values are as likely."""
 
+_LARGEST: Final = 2.0**51
+"""Half a number below a whole one is as exact up to there; beyond, all values are as likely."""
+
 _TABLE: Final = (
     "SELECT * FROM json_to_recordset($1::text::json) AS r (attribute text, cell text,"
     " shares float8[], first int4, last int4, own float8, known float8, points text[])"
@@ -166,6 +169,8 @@ def _of_ranges(session: Session, cell: Cell, rows: Sequence[Row]) -> tuple[WhatI
     if not rows:
         return "of_parts", []
     low, high = _column(rows, "low"), _column(rows, "high")
+    if max(np.abs(low).max(), np.abs(high).max()) > _LARGEST:
+        return "of_parts", []
     records = _column(rows, "records").astype(np.int64)
     witnesses = np.minimum(_column(rows, "witnesses"), records / 2)
     is_whole = cell.is_discrete
