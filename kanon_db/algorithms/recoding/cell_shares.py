@@ -62,7 +62,7 @@ class Axis:
         low, high : ndarray of float64, shape (n,)
             As those of :func:`axis_of_ranges`.
         """
-        n_parts = self.shares.size
+        n_parts, high = self.shares.size, _apart(low, high)
         first = np.clip(np.searchsorted(self.edges, low, side="right") - 1, 0, n_parts - 1)
         last = np.clip(np.searchsorted(self.edges, high, side="left") - 1, first, n_parts - 1)
         return first.astype(np.int64), last.astype(np.int64)
@@ -140,14 +140,12 @@ def axis_of_ranges(
     >>> axis.middles.tolist(), axis.shares.round(2).tolist()
     ([20.0, 21.0, 22.0], [0.91, 0.0, 0.09])
     """
-    edges = np.unique(np.concatenate([low, high]))
+    edges = np.unique(np.concatenate([low, _apart(low, high)]))
     is_each = is_whole and edges[-1] - edges[0] <= MOST_PARTS
     if is_each:
         edges = np.arange(edges[0], edges[-1] + 1)
     elif edges.size > MOST_PARTS + 1:
         edges = edges[np.linspace(0, edges.size - 1, MOST_PARTS + 1).round().astype(np.int64)]
-    if edges.size == 1:  # a single number
-        edges = edges[0] + np.array([0, _NARROW * (1 + abs(edges[0]))])
     n_parts = edges.size - 1
     axis = Axis(edges, np.diff(edges) / (edges[-1] - edges[0]), is_each)
     first, last = axis.parts_of(low, high)
@@ -166,6 +164,12 @@ def axis_of_ranges(
     if is_each:
         return Axis(edges, p, is_each)
     return _divided(edges, p, is_whole=is_whole)
+
+
+def _apart(low: FloatArray, high: FloatArray) -> FloatArray:
+    """Return the upper ends, of single numbers a little above: they are parts of their own."""
+    apart: FloatArray = np.where(high > low, high, low + _NARROW * (1 + np.abs(low)))
+    return apart
 
 
 def _divided(edges: FloatArray, p: FloatArray, *, is_whole: bool) -> Axis:
