@@ -345,7 +345,7 @@ class CellWriter(TypeWriter):
         self.step(
             "answers",
             "All types together: what is expected, its error, what is certain, what is possible.",
-            count_answer(self._together(), self._is_unknown()),
+            count_answer(self.together(), self._is_unknown()),
             group=(),
             having="bool_or(pt)" if self.keys else "",
         )
@@ -361,7 +361,7 @@ class CellWriter(TypeWriter):
         self.step(
             "totals",
             "All types together: sum t and count c, with errors and bounds.",
-            sum_totals(self._together(), self._is_unknown()),
+            sum_totals(self.together(), self._is_unknown()),
             group=(),
         )
         error = "error / nullif(c, 0)" if is_average else "CASE WHEN t IS NOT NULL THEN error END"
@@ -377,7 +377,8 @@ class CellWriter(TypeWriter):
             if self._cell(name).mark is not None
         )
 
-    def _together(self) -> float:
+    def together(self) -> float:
+        """Return which part of the records' standard deviations adds up."""
         vague = [cell for name in self._places if is_vague(cell := self._cell(name))]
         if any(cell.mark is not None for cell in vague):
             return SUPPRESSED
