@@ -65,14 +65,13 @@ def main() -> str:
                         [name, way, f"{outcomes['answered']:,}", f"{outcomes['refused']:,}",
                          f"{outcomes['not SQL']:,}", wrong, f"{slowest:.1f} s"]
                     )  # fmt: skip
-                    print(rows[-1], file=sys.stderr, flush=True)
+                    print(rows[-1], *faults, sep="\n", file=sys.stderr, flush=True)
     return (
         f"{N_QUESTIONS:,} questions to each kind of publication of {len(TABLES)} tables of"
-        f" {N_RECORDS:,} records, from seeds of {SEED} and more: {total['answered']:,} were answered,"
-        " and"
-        f" {len(faults)} of these answers were wrong: a bound that does not contain the true"
-        " answer, an estimate outside of its bounds, or a missing group. A question is refused"
-        " where the estimator says so, and not SQL where PostgreSQL itself refuses it.\n\n"
+        f" {N_RECORDS:,} records, from seeds of {SEED} and more: {total['answered']:,} were"
+        f" answered, and {len(faults)} of these answers were wrong: a bound that does not contain"
+        " the true answer, an estimate outside of its bounds, or a missing group. A question is"
+        " refused where the estimator says so, and not SQL where PostgreSQL itself refuses it.\n\n"
         + table(
             ["table", "published as", "answered", "refused", "not SQL", "wrong", "slowest"], rows
         )
