@@ -14,8 +14,11 @@ from kanon_db.algorithms.releases.candidates import in_steps
 from kanon_db.algorithms.releases.forced import FREE, Forced
 from kanon_db.algorithms.releases.placements import NOWHERE, Releases
 
-MAX_SWEEPS = 60
 TOLERANCE = 0.001
+_FEWEST_SWEEPS, _MOST_SWEEPS = 5, 200
+_STEPS = 2_500_000_000
+_STEPS_OF_PLACEMENT = 20
+"""What it takes to look a placement up, as a multiple of a candidate's step."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +49,7 @@ def estimate_shares(
     share: FloatArray,
     is_known: BoolArray,
     *,
-    max_sweeps: int = MAX_SWEEPS,
+    max_sweeps: int | None = None,
     tolerance: float = TOLERANCE,
     pulse: Pulse = UNLIMITED,
 ) -> Estimate:
@@ -63,7 +66,8 @@ def estimate_shares(
         Filled in place for the other tuples.
     is_known : ndarray of bool, shape (n_all,)
         Tuples whose shares are known; whoever shares an open bucket with one is known, too.
-    max_sweeps : int
+    max_sweeps : int, optional
+        By default as many as take half a minute, from 5 to 200.
     tolerance : float
         Sweeps end when the residual is not above it.
     pulse : Pulse
@@ -125,7 +129,8 @@ def estimate_shares(
                 releases.value,
             )  # fmt: skip
 
-    while open_ones.size and sweeps < max_sweeps and not pulse.is_over:
+    most = _most_sweeps(releases, forced, open_ones) if max_sweeps is None else max_sweeps
+    while open_ones.size and sweeps < most and not pulse.is_over:
         sweeps += 1
         residual = 0.0
         for number in range(releases.n_releases):
@@ -141,11 +146,18 @@ def estimate_shares(
     return Estimate(share, residual, sweeps, residual <= tolerance)
 
 
+def _most_sweeps(releases: Releases, forced: Forced, open_ones: IntArray) -> int:
+    placements = np.diff(releases.first_placement)[open_ones]
+    steps = placements @ (forced.candidates.number[open_ones] + _STEPS_OF_PLACEMENT)
+    wanted = _STEPS // max(1, int(steps) * releases.n_releases)
+    return min(max(wanted, _FEWEST_SWEEPS), _MOST_SWEEPS)
+
+
 def _alone(releases: Releases, open_ones: IntArray) -> BoolArray:
     """Tell which people, the only ones of their tuple, share two buckets with no other of them."""
     is_open = np.zeros(releases.n_all, dtype=np.bool_)
     is_open[open_ones] = True
-    found = is_open & (releases.total == 1)
+    found: BoolArray = is_open & (releases.total == 1)
     bucket_of = np.full((releases.n_releases, releases.n_all), NOWHERE, dtype=np.int64)
     placed = np.flatnonzero(is_open[releases.tuple_of])
     bucket_of[releases.release[placed], releases.tuple_of[placed]] = releases.bucket[placed]
