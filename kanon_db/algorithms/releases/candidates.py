@@ -34,24 +34,6 @@ class Candidates:
     value: CodeArray
     number: IntArray
 
-    def lowest_sum(self, bounds: FloatArray) -> FloatArray:
-        """Add up the bounds of each tuple's candidates, shape (n_all,).
-
-        Parameters
-        ----------
-        bounds : ndarray of float64, shape (n_values,)
-
-        Notes
-        -----
-        Probabilities add up to 1. Where the bounds add up to less, some value exceeds its bound,
-        whatever else is known.
-        """
-        position = np.arange(self.value.size) - np.repeat(self.first[:-1], np.diff(self.first))
-        left = position < np.repeat(self.number, np.diff(self.first))
-        sums = np.append(0, np.cumsum(np.where(left, bounds[self.value], 0)))
-        found: FloatArray = sums[self.first[1:]] - sums[self.first[:-1]]
-        return found
-
 
 def candidates_of(releases: Releases, pulse: Pulse = UNLIMITED) -> Candidates:
     """List which values each tuple may have: those that all its releases allow.

@@ -125,7 +125,7 @@ def differences(
             "people are in different groups of the two releases",
             hint="use groups that are unions of buckets of both releases",
         )
-    keys, change = _number_changes(releases, old, new, found)
+    keys, change = number_changes(releases, old, new, found)
     group = keys // max(1, releases.n_all)
     return Differences(
         np.bincount(group, np.maximum(change, 0), numbers.size).astype(np.int64),
@@ -179,7 +179,7 @@ def virtual_releases(
 def _virtual(
     releases: Releases, old: int, new: int, compared: Differences, wanted: BoolArray, sign: int
 ) -> Release:
-    keys, change = _number_changes(releases, old, new, compared.group_of_bucket)
+    keys, change = number_changes(releases, old, new, compared.group_of_bucket)
     group, tuples = np.divmod(keys, releases.n_all)
     number = np.cumsum(wanted) - 1
     some = (sign * change > 0) & wanted[group]
@@ -194,7 +194,7 @@ def _virtual(
     )
 
 
-def _number_changes(
+def number_changes(
     releases: Releases, old: int, new: int, group_of_bucket: IntArray
 ) -> tuple[IntArray, IntArray]:
     """Return by how much each tuple's number in each group changed, as sparse keys."""
