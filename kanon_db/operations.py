@@ -28,6 +28,7 @@ from kanon_db.declaration import (
 )
 from kanon_db.errors import InvalidParameterError
 from kanon_db.publications import KINDS
+from kanon_db.publications.risks import ACCEPTED
 from kanon_db.publications.suppressed.request import PatternsRequest
 from kanon_db.session import Session
 
@@ -102,6 +103,36 @@ class NameRequest:
     """The name of a publication."""
 
     name: str = parameter(TEXT, "The publication.", is_positional=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckReleaseRequest:
+    """Parameters of `check_release`."""
+
+    source: str = parameter(
+        RELATION, "The registered relation that it was made from.", is_positional=True
+    )
+    publication: str = parameter(
+        TEXT, "A publication of it, or a draft: published with readers => '{}'.",
+        is_positional=True, metavar="NAME",
+    )  # fmt: skip
+    readers: tuple[str, ...] | None = parameter(
+        NAMES, "Roles that are to read it; those that may now, or kanon_analyst, by default.",
+        default=None,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class GrantRequest:
+    """Parameters of `grant_publication`."""
+
+    name: str = parameter(TEXT, "The publication.", is_positional=True)
+    readers: tuple[str, ...] = parameter(NAMES, "Roles that may read it from now on, too.")
+    accept: Mapping[str, str] = parameter(
+        ACCEPTED,
+        "Known risks that are accepted, each with a reason: combined_releases.",
+        default="{}",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,6 +248,23 @@ _OTHERS: Final = (
             mean_relative_error="double precision", median_relative_error="double precision",
         ),
         request=EvaluateRequest, is_many=True, command=("evaluate",),
+    ),
+    Operation(
+        "check_release",
+        "measure what a publication would tell together with earlier releases of the same people",
+        "kanon_db.publications.releases.granting:check_release",
+        columns(
+            check="text", result="text", releases="text", people="bigint", certain="bigint",
+            share="double precision", bound="double precision", holds="boolean",
+        ),
+        request=CheckReleaseRequest, is_many=True, command=("check-release",),
+        details="Nothing is published or granted. No row: it may be granted without a word.",
+    ),
+    Operation(
+        "grant_publication",
+        "let more roles read a publication, under the rules for publishing it to them",
+        "kanon_db.publications.releases.granting:grant_publication", (),
+        request=GrantRequest, command=("grant",),
     ),
     Operation(
         "drop_publication", "drop a publication: its relations and its entry in the catalog",

@@ -74,6 +74,9 @@ BEGIN
         RAISE EXCEPTION USING MESSAGE = 'all relations that were staged must be published',
             ERRCODE = '42P17';
     END IF;
+    PERFORM kanon.owner_release(_new, caller, given);
+    PERFORM kanon.owner_note_readers(_new);
+    PERFORM kanon.owner_require_alone(caller, given, _new);
     RETURN to_jsonb(_new.publication_id);
 END
 $function$;
@@ -100,6 +103,7 @@ BEGIN
                 RAISE EXCEPTION USING ERRCODE = '42501',
                     MESSAGE = 'only the role that published a publication can drop or replace it';
             END IF;
+            PERFORM kanon.owner_end_release(_old, 'replaced');
             PERFORM kanon.owner_remove(_old);
         END IF;
         INSERT INTO kanon.publication (name, kind, method, source_schema, source_relation,
@@ -196,6 +200,7 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '42501',
             MESSAGE = 'only the role that published a publication can drop or replace it';
     END IF;
+    PERFORM kanon.owner_end_release(_publication, 'dropped');
     PERFORM kanon.owner_remove(_publication);
     RETURN NULL;
 END

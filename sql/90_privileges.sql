@@ -10,6 +10,9 @@ GRANT SELECT ON kanon.setting TO kanon_owner, kanon_publisher, kanon_analyst;
 -- Only kanon_owner writes. Whoever may UPDATE or DELETE could also lock a whole table.
 REVOKE ALL ON kanon.source, kanon.publication FROM kanon_publisher;
 GRANT SELECT, INSERT, UPDATE, DELETE ON kanon.source, kanon.publication TO kanon_owner;
+-- Nothing is taken out of the ledger.
+GRANT SELECT, INSERT, UPDATE ON kanon.release, kanon.release_reader, kanon.base TO kanon_owner;
+GRANT SELECT ON kanon.releases TO kanon_publisher;
 GRANT SELECT ON kanon.source TO kanon_publisher;
 -- Which names are taken, and what was made of which source; all else is in the view.
 GRANT SELECT (publication_id, name, source_schema, source_relation, relations)
@@ -34,7 +37,13 @@ GRANT EXECUTE ON FUNCTION
     kanon.owner_register(oid, jsonb), kanon.owner_remove(kanon.publication),
     kanon.owner_staged(oid, text, text[]), kanon.is_publisher(oid, kanon.publication),
     kanon.owned(kanon.publication), kanon.relation_kind("char"),
-    kanon.require_readable(oid, kanon.source), kanon.weighted_join(jsonb, text, text)
+    kanon.require_readable(oid, kanon.source), kanon.weighted_join(jsonb, text, text),
+    kanon.base_names(oid[]), kanon.bases(oid), kanon.earlier_releases(oid[], oid[], bigint),
+    kanon.named(text, text), kanon.granted(kanon.publication), kanon.login_readers(oid[], oid[]),
+    kanon.owner_earlier(oid, jsonb), kanon.owner_end_release(kanon.publication, text),
+    kanon.owner_grant(oid, jsonb), kanon.owner_note_readers(kanon.publication),
+    kanon.owner_release(kanon.publication, oid, jsonb),
+    kanon.owner_require_alone(oid, jsonb, kanon.publication), kanon.readers(kanon.publication)
 TO kanon_owner;
 
 -- Publications from before, and restored ones: a dump does not have the rights on tables' types.

@@ -18,6 +18,7 @@ from kanon_db.installation.adoption import adopt_publications, guard_views, note
 from kanon_db.installation.annotation import annotate_publications
 from kanon_db.installation.interpreter import server_paths
 from kanon_db.installation.objects import replace_objects, run_script
+from kanon_db.installation.releases import enter_releases
 from kanon_db.installation.resources import resource_directory
 from kanon_db.installation.restored import repair_restored
 from kanon_db.installation.trust import NOT_ADOPTED, require_trusted, require_trusted_owner
@@ -99,6 +100,7 @@ def install(dsn: str, *, published_schema: str = "published") -> InstallReport:
             note_fingerprints(session)
             actions += adopt_publications(session, schema)
             actions += repair_restored(session, schema)
+            actions += enter_releases(session)
             actions += guard_views(session, schema)
             actions += annotate_publications(session)
     return InstallReport(kanon_db.__version__, actions)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+from kanon_db.installation.releases import find_again
 from kanon_db.publications.registry import kind_named
 from kanon_db.session.protocol import fetch_one
 from kanon_db.session.psycopg_session import PsycopgSession
@@ -42,7 +43,10 @@ def repair_restored(session: PsycopgSession, schema: str) -> list[str]:
     """
     here = fetch_one(session, _HERE)["value"]
     rows = session.fetch("SELECT value FROM kanon.setting WHERE name = 'home'")
-    lost = session.fetch(_LOST) if rows and rows[0]["value"] != here else []
+    is_elsewhere = bool(rows) and rows[0]["value"] != here
+    if is_elsewhere:
+        find_again(session)
+    lost = session.fetch(_LOST) if is_elsewhere else []
     done = [_grant_again(session, schema, found) for found in lost if found["has_publisher"]]
     if any(not found["has_publisher"] for found in lost):
         missing = sorted({found["publisher"] for found in lost if not found["has_publisher"]})

@@ -14,6 +14,7 @@ from kanon_db.catalog.entries import Publication, Source
 from kanon_db.counting.layout import Quotes
 from kanon_db.publications.entities import Entities
 from kanon_db.publications.notes import Note
+from kanon_db.publications.partition import Partition
 from kanon_db.publications.request import PublishRequest
 from kanon_db.publications.results import Attack, Check, Examination
 from kanon_db.publications.staging import Staging
@@ -168,6 +169,9 @@ class Kind(ABC):
     closed: Collection[str] = ()
     """Suffixes of those that readers may not read."""
 
+    digested: Sequence[str] = ("",)
+    """Suffixes of the relations from which all others follow: the ledger keeps their checksum."""
+
     counts_entities: bool = False
     """Whether it counts entities where several records are about one; otherwise it gets none."""
 
@@ -212,6 +216,15 @@ class Kind(ABC):
     def notes(self, publication: Publication, quotes: Quotes) -> Mapping[str, Note]:  # noqa: ARG002
         """Say how to use each published relation, by its suffix, in comments that all can read."""
         return {}
+
+    def partition(
+        self,
+        session: Session,  # noqa: ARG002
+        schema: str,  # noqa: ARG002
+        publication: Publication,  # noqa: ARG002
+    ) -> Partition | None:
+        """Say where to read who is in which bucket; None where releases cannot be measured."""
+        return None
 
     def attack(self, target: Target) -> Sequence[Attack]:  # noqa: ARG002  # none by default
         """Play known attacks against the published relations, whose checks all hold."""

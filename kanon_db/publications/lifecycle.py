@@ -74,6 +74,7 @@ def enter_publication(
     suffixes: Sequence[str],
     closed: Collection[str],
     notes: Mapping[str, Note],
+    release: Mapping[str, Any],
     replace: bool,
 ) -> int:
     """Give staged relations the publication's name, and enter it into the catalog; return its id.
@@ -99,6 +100,7 @@ def enter_publication(
         "guarantee": publication.guarantee,
         "metrics": metrics,
         "source_metrics": publication.metrics,
+        **release,
     }
     with _in_words(name):
         publication_id: int = _patiently(

@@ -21,8 +21,11 @@ from kanon_db.publications.forecast import Forecast
 from kanon_db.publications.kind import Job
 from kanon_db.publications.lifecycle import check_name, enter_publication
 from kanon_db.publications.notes import ShownNames
-from kanon_db.publications.readers import check_readers, warn_of_other_publications
+from kanon_db.publications.readers import check_readers
 from kanon_db.publications.registry import kind_of
+from kanon_db.publications.releases.combining import RISK as COMBINED
+from kanon_db.publications.releases.combining import require_compatible
+from kanon_db.publications.releases.ledger import digest, earlier_releases
 from kanon_db.publications.request import PublishRequest
 from kanon_db.publications.results import Check, Published
 from kanon_db.publications.risks import accepted_risks
@@ -120,8 +123,24 @@ def _publish(session: Session, request: PublishRequest) -> Published:
     )
     examined = kind.examine(session, publication, is_new=True)
     _require([*examined.checks, *written.checks])
+    earlier = earlier_releases(session, source.source_id, readers)
+    combined = require_compatible(
+        session, publication, name, earlier, request.accept, is_dry=request.dry_run
+    )
+    if combined.refused and COMBINED in request.accept:
+        accepted[COMBINED] = request.accept[COMBINED]
+    relations = [session.identifier(schema, staging.name + suffix) for suffix in kind.digested]
+    release = {
+        "columns": {
+            "quasi_identifiers": list(source.quasi_identifiers),
+            "sensitive": source.sensitive,
+            "published": list(published),
+        },
+        "digest": digest(session, relations),
+        "measured": combined.described,
+        "seen": combined.seen,
+    }
     publication = replace(publication, name=name)
-    warn_of_other_publications(session, source.relation, readers, name)
     return Published(
         publication_id=None
         if request.dry_run
@@ -133,6 +152,7 @@ def _publish(session: Session, request: PublishRequest) -> Published:
             suffixes=kind.suffixes,
             closed=kind.closed,
             notes=kind.notes(publication, ShownNames(session)),
+            release=release,
             replace=request.replace,
         ),
         name=name,

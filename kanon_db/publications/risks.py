@@ -13,6 +13,8 @@ RISKS: Final[Mapping[str, str]] = {
     " put into buckets",
     "left_over_records": "fewer than k records that match nobody else are published: anyone who"
     " knows the quasi-identifiers finds out whose they are",
+    "combined_releases": "readers can set releases of the same people against each other, which"
+    " can tell more than each of them allows",
 }
 """What each risk means."""
 

@@ -1,17 +1,18 @@
-"""Several releases of the same people: the publisher is told that somebody may set them together.
-
-What they tell together has no bound (docs/privacy.md).
-"""
+"""Several releases of the same people: refused where a reader could set them against each other."""
 
 from __future__ import annotations
 
+import itertools
+import json
+import random
 from collections.abc import Callable, Iterator
 from itertools import permutations
 from typing import Any
 
+import psycopg
 import pytest
 
-from tests.integration.parties import Functions, Parties, create_table, fetch, remains
+from tests.integration.parties import Functions, Parties, create_table, fetch, sqlstate_of, value
 
 KINDS: dict[str, dict[str, Any]] = {
     "buckets": {"privacy": '{"l": 2}'},
@@ -19,48 +20,231 @@ KINDS: dict[str, dict[str, Any]] = {
     "freeform": {"k": 3},
     "suppressed": {"k": 3},
 }
-WARNING = "the same readers can read other publications of this source (first)"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def people(parties: Parties) -> None:
-    rows = [(20 + i % 10, f"disease {i % 5}") for i in range(60)]
-    create_table(parties.publisher, "data.people", "age int, sick text", rows)
-    Functions(parties.publisher).register("data.people", ["age"], "sick")
+RISK = "combined_releases"
+REASON = json.dumps({RISK: "both teams are the same people"})
+NAMES = (f"p{number}" for number in itertools.count())
 
 
 @pytest.fixture(autouse=True)
-def nothing_left(parties: Parties) -> Iterator[None]:
+def refused_by_default(parties: Parties) -> Iterator[None]:
+    fetch(parties.admin, "DELETE FROM kanon.setting WHERE name = 'combined_releases'")
     yield
     for name in Functions(parties.publisher).publications():
         Functions(parties.publisher).drop(name)
-    assert remains(parties.admin) == []
 
 
-def warned(parties: Parties, kind: str, name: str, **given: Any) -> bool:
-    """Whether the publisher is warned that readers may set the publication against the first."""
-    heard: list[str] = []
-    listen = lambda notice: heard.append(str(notice.message_primary))
-    parties.publisher.add_notice_handler(listen)
-    kanon = Functions(parties.publisher)
-    kanon.call(f"publish_{kind}", "data.people", name, **KINDS[kind], **given)
-    parties.publisher.remove_notice_handler(listen)
-    return any(text.startswith(WARNING) for text in heard)
+@pytest.fixture
+def source(parties: Parties) -> str:
+    """Everybody has an age of their own, so that releases can be linked."""
+    name = f"data.{next(NAMES)}"
+    draw = random.Random(7)  # noqa: S311  # made-up data
+    rows = [(i, f"disease {draw.randrange(5)}", f"job {draw.randrange(6)}") for i in range(300)]
+    create_table(parties.publisher, name, "age int, sick text, job text", rows)
+    Functions(parties.publisher).register(name, ["age"], "sick")
+    return name
+
+
+def publish(parties: Parties, kind: str, source: str, name: str, **given: Any) -> dict[str, Any]:
+    return Functions(parties.publisher).call(
+        f"publish_{kind}", source, name, **{**KINDS[kind], **given}
+    )
+
+
+def refusal(parties: Parties, kind: str, source: str, name: str, **given: Any) -> str:
+    """The detail of the refusal under the risk's name."""
+    with pytest.raises(psycopg.Error) as raised:
+        publish(parties, kind, source, name, **given)
+    assert raised.value.sqlstate == "KN005"
+    assert RISK in str(raised.value.diag.message_primary)
+    return str(raised.value.diag.message_detail)
+
+
+def releases(parties: Parties, source: str) -> list[tuple[Any, ...]]:
+    return fetch(
+        parties.publisher,
+        "SELECT name, state, jsonb_array_length(readers), measured FROM kanon.releases"
+        " WHERE source = $1::text ORDER BY release_id",
+        source,
+    )
 
 
 @pytest.mark.pitfall(13, 30)
 @pytest.mark.parametrize(("first", "second"), list(permutations(KINDS, 2)))
-def test_releases_of_two_kinds_are_warned_of(parties: Parties, first: str, second: str) -> None:
+def test_two_kinds(parties: Parties, source: str, first: str, second: str) -> None:
     """Buckets and rows of the same people leave fewer values than either; so do two of rows."""
-    assert not warned(parties, first, "first")
-    assert warned(parties, second, "second", dry_run=True)
-    assert warned(parties, second, "second")
+    publish(parties, first, source, "first")
+    assert "first" in refusal(parties, second, source, "second")
+    assert [name for name, *_ in releases(parties, source)] == ["first"]
+    accepted = publish(parties, second, source, "second", accept=REASON)
+    checks = {check: bound for check, bound, *_ in Functions(parties.analyst).verify("second")}
+    assert f"accepted risk: {RISK}" in checks
+    assert accepted["records"] == 300
 
 
-@pytest.mark.pitfall(30)
-def test_members_of_readers_are_warned_of(parties: Parties, new_role: Callable[..., str]) -> None:
-    """Someone who reads the first publication as a member of a role is to read the second, too."""
+@pytest.mark.pitfall(13, 30)
+def test_replacing_is_a_second_release(parties: Parties, source: str) -> None:
+    """Readers may have kept a copy of what was replaced, or dropped."""
+    publish(parties, "buckets", source, "first")
+    detail = refusal(parties, "buckets", source, "first", replace=True)
+    assert "certain" in detail
+    assert [state for _, state, *_ in releases(parties, source)] == ["live"]
+    publish(parties, "buckets", source, "first", replace=True, accept=REASON)
+    ((_, old, *_), (_, new, _, measured)) = releases(parties, source)
+    assert (old, new) == ("replaced", "live")
+    forced = {one["check"]: one for one in measured["findings"]}["forced values"]
+    assert forced["certain"] > 200  # of 300, who were in buckets of two
+    Functions(parties.publisher).drop("first")
+    assert "was dropped" in refusal(parties, "buckets", source, "other")
+
+
+def test_a_draft_costs_no_acceptance(
+    parties: Parties, source: str, new_role: Callable[..., str]
+) -> None:
+    """What nobody could read counts from the moment it is granted, which is checked."""
+    publish(parties, "buckets", source, "draft", readers=[])
+    publish(parties, "buckets", source, "draft", readers=[], replace=True)
+    publish(parties, "buckets", source, "first")
+    assert [state for _, state, *_ in releases(parties, source)] == ["replaced", "draft", "live"]
+    kanon = Functions(parties.publisher)
+    found = kanon.rows("check_release", source, "draft", readers=["kanon_analyst"])
+    assert {row["result"] for row in found} >= {"exact", "sound"}
+    assert not all(row["holds"] for row in found)
+    with pytest.raises(psycopg.Error, match=RISK):
+        kanon.rows("grant_publication", "draft", readers=["kanon_analyst"])
+    assert sqlstate_of(lambda: Functions(parties.analyst).verify("draft")) == "42704"
+    kanon.rows("grant_publication", "draft", readers=["kanon_analyst"], accept=REASON)
+    assert all(holds for *_, holds in Functions(parties.analyst).verify("draft"))
+    assert releases(parties, source)[1][1] == "live"
+    # Somebody who can read neither of the two.
     member = new_role("kanon_analyst")
-    assert not warned(parties, "buckets", "first")
-    assert warned(parties, "suppressed", "second", readers=[member])
+    publish(parties, "suppressed", source, "third", readers=[], accept=REASON)
     fetch(parties.admin, f"DROP OWNED BY {member}")
+
+
+def test_readers_of_one_only(parties: Parties, source: str, new_role: Callable[..., str]) -> None:
+    """Two teams may have releases of their own, until somebody belongs to both."""
+    one, other = new_role(), new_role()
+    for role in (one, other):
+        fetch(parties.admin, f"GRANT USAGE ON SCHEMA published TO {role}")
+    publish(parties, "buckets", source, "first", readers=[one])
+    publish(parties, "buckets", source, "second", readers=[other])
+    assert releases(parties, source)[1][3] is None
+    fetch(parties.admin, f"GRANT {one} TO {other}")
+    assert other in refusal(parties, "buckets", source, "second", readers=[other], replace=True)
+    for role in (one, other):
+        fetch(parties.admin, f"DROP OWNED BY {role}")
+
+
+@pytest.mark.parametrize("disguise", ["view", "view of view", "renamed", "made again"])
+def test_the_same_source(parties: Parties, source: str, disguise: str) -> None:
+    publish(parties, "buckets", source, "first")
+    other = f"data.{next(NAMES)}"
+    match disguise:
+        case "view":
+            fetch(parties.publisher, f"CREATE VIEW {other} AS SELECT * FROM {source}")
+        case "view of view":
+            fetch(parties.publisher, f"CREATE VIEW {other}_ AS SELECT age, sick FROM {source}")
+            fetch(parties.publisher, f"CREATE VIEW {other} AS SELECT * FROM {other}_")
+        case "renamed":
+            fetch(parties.publisher, f"ALTER TABLE {source} RENAME TO {other.split('.')[1]}")
+        case "made again":
+            fetch(parties.publisher, f"CREATE TABLE {other} AS SELECT * FROM {source}")
+            fetch(parties.publisher, f"DROP TABLE {source}")
+            fetch(parties.publisher, f"ALTER TABLE {other} RENAME TO {source.split('.')[1]}")
+            other = source
+    Functions(parties.publisher).drop("first")
+    Functions(parties.publisher).register(other, ["age"], "sick")
+    assert "first" in refusal(parties, "buckets", other, "second")
+
+
+def test_what_tells_nothing_new(parties: Parties, source: str) -> None:
+    """A release of coarser buckets, made by hand of another one, needs no word."""
+    kanon = Functions(parties.publisher)
+    publish(parties, "buckets", source, "first")
+    n_buckets = value(parties.publisher, "SELECT max(bucket_id) FROM published.first_qit")
+    publish(parties, "buckets", source, "second", readers=[])
+    # As if the second had the buckets of the first, two by two.
+    assert n_buckets % 2 == 0
+    layout = {"n_buckets": n_buckets // 2, "sizes": [4], "first_bucket_ids": [1]}
+    fetch(
+        parties.admin,
+        "UPDATE kanon.publication SET layout = layout || $1::text::jsonb WHERE name = 'second'",
+        json.dumps(layout),
+    )
+    for suffix in ("qit", "sat"):
+        fetch(parties.admin, f"TRUNCATE published.second_{suffix}")
+    fetch(
+        parties.admin,
+        "INSERT INTO published.second_qit SELECT age, (bucket_id + 1) / 2 FROM published.first_qit",
+    )
+    fetch(
+        parties.admin,
+        "INSERT INTO published.second_sat (bucket_id, sick, count)"
+        " SELECT (bucket_id + 1) / 2, sick, sum(count) FROM published.first_sat GROUP BY 1, 2",
+    )
+    found = kanon.rows("check_release", source, "second", readers=["kanon_analyst"])
+    assert found == []
+
+
+def test_another_sensitive_attribute(parties: Parties, source: str) -> None:
+    """In other buckets, it is refused: it cannot be measured."""
+    publish(parties, "buckets", source, "first")
+    view = f"data.{next(NAMES)}"
+    fetch(parties.publisher, f"CREATE VIEW {view} AS SELECT age, job FROM {source}")
+    Functions(parties.publisher).register(view, ["age"], "job")
+    assert "another sensitive attribute" in refusal(parties, "buckets", view, "second")
+
+
+def test_two_at_a_time(
+    parties: Parties, source: str, connect_as: Callable[[str, str], psycopg.Connection[Any]]
+) -> None:
+    """Of two who publish at once, and do not see each other, the second is refused."""
+    publisher = parties.publisher.info.user
+    with connect_as(parties.dsn, publisher) as other:
+        other.autocommit = True
+        with parties.publisher.transaction():
+            publish(parties, "buckets", source, "first")
+            fetch(other, "SET lock_timeout = '300ms'")
+            state = sqlstate_of(
+                lambda: Functions(other).publish(source, "second", privacy='{"l": 2}')
+            )
+            assert state in ("55P03", "40001")
+        fetch(other, "BEGIN ISOLATION LEVEL REPEATABLE READ")
+        fetch(other, f"SELECT count(*) FROM {source}")
+        publish(parties, "buckets", source, "third", readers=[])
+        Functions(parties.publisher).drop("third")
+        assert sqlstate_of(
+            lambda: Functions(other).publish(source, "second", privacy='{"l": 2}')
+        ) in ("KN005", "40001")
+        fetch(other, "ROLLBACK")
+
+
+def test_the_ledger_is_closed(parties: Parties, source: str) -> None:
+    """Publishers see their own releases, analysts none; nobody changes it."""
+    publish(parties, "buckets", source, "first")
+    assert len(releases(parties, source)) == 1
+    assert sqlstate_of(lambda: fetch(parties.analyst, "TABLE kanon.releases")) == "42501"
+    for statement in (
+        "DELETE FROM kanon.release", "UPDATE kanon.release SET ended = 'dropped'",
+        "TRUNCATE kanon.release_reader", "DELETE FROM kanon.releases",
+        "INSERT INTO kanon.base VALUES (1)",
+    ):  # fmt: skip
+        assert sqlstate_of(lambda text=statement: fetch(parties.publisher, text)) in (  # type: ignore[misc]
+            "42501", "55000",
+        )  # fmt: skip
+
+
+def test_the_digest_can_be_checked(parties: Parties, source: str) -> None:
+    """As docs/operation.md says, with SQL alone."""
+    publish(parties, "buckets", source, "first")
+    digest = value(parties.publisher, "SELECT digest FROM kanon.releases WHERE source = $1", source)
+    half = "coalesce(sum(('x' || substr(md5(r::text), {}, 16))::bit(64)::bigint), 0)"
+    own = [
+        value(
+            parties.analyst,
+            f"SELECT count(*) || ':' || md5({half.format(1)} || ':' || {half.format(17)})"
+            f" FROM published.first{suffix} AS r",
+        )
+        for suffix in ("_qit", "_sat")
+    ]
+    assert digest == " ".join(own)

@@ -94,6 +94,11 @@ def create_table(
 WHOLE = "the published relations are there, and belong to kanon_owner"
 
 
+def warn_only(admin: Connection) -> None:
+    """Accept for all publishers that releases can be set against each other."""
+    fetch(admin, "INSERT INTO kanon.setting (name, value) VALUES ('combined_releases', 'warn')")
+
+
 def make_whole(admin: Connection, name: str, relations: Sequence[str]) -> None:
     """Let relations that a superuser made or changed pass for those of a publication.
 

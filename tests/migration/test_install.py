@@ -32,6 +32,7 @@ from tests.integration.parties import (
     fetch,
     gathered,
     value,
+    warn_only,
 )
 
 RELEASED = {
@@ -41,6 +42,7 @@ RELEASED = {
     "0004": "c3f314446084a274948fb933ebc8390b5ab2c6ce585b696abd5c4e94bd7e5990",
     "0005": "a4465d6f70eb08a42d43488dd8722b4664a9b20cea224ce2eaa46c712ab18a51",
     "0006": "41586670aec9fc4de263c2408a458fb1737e2be41b441d9f0b4c2f6218ab578f",
+    "0007": "d7cd157b69d2f48da67ddb8e2d219262e2eda3e4160b21ee0e20d8bed1d54dcc",
 }
 """SHA-256 of every released migration: what is released is never edited, only followed."""
 
@@ -134,6 +136,10 @@ def test_upgrade_of_a_dump(dsn: str, admin: Connection, installed_dsn: str, stat
     )
     before = value(admin, oid), fetch(admin, entries.format("metrics"))
     install(dsn)
+    assert fetch(admin, "SELECT name FROM kanon.releases ORDER BY name") == [
+        (name,) for name in sorted(names)
+    ]
+    warn_only(admin)
     # Only of local assignment something was promised that did not hold: now it is said.
     parameters, guarantee = fetch(
         admin, "SELECT parameters, guarantee FROM kanon.publication WHERE name = 'before_l'"

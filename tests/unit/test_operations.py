@@ -33,6 +33,8 @@ SIGNATURES = {
     "verify": "name",
     "metrics": "name",
     "attack": "name",
+    "check_release": "source publication readers",
+    "grant_publication": "name readers accept",
     "drop_publication": "name",
     "estimate_count": "query",
     "estimate_counts": "query",

@@ -32,6 +32,7 @@ from kanon_db.publications.buckets.writing import number_buckets, write_qit, wri
 from kanon_db.publications.exposure import share_unbounded
 from kanon_db.publications.kind import Found, Job, Kind, Target, Written
 from kanon_db.publications.notes import Note
+from kanon_db.publications.partition import Partition
 from kanon_db.publications.results import Attack, Examination
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session
@@ -65,6 +66,7 @@ class Buckets(Kind):
     """
 
     suffixes = SUFFIXES
+    digested = (QIT, SAT)
 
     def prepare(self, request: BucketRequest, source: Source) -> None:  # noqa: ARG002
         """Refuse a source without a sensitive attribute, which buckets protect."""
@@ -163,6 +165,16 @@ class Buckets(Kind):
             records=publication.records,
             all_bitmaps=not is_new,
         )
+
+    def partition(self, session: Session, schema: str, publication: Publication) -> Partition:
+        """Read QIT and SAT."""
+        layout = publication.layout
+        tables = BucketTables.of(session, schema, publication.name, layout)
+        names = map(str, layout["quasi_identifiers"])
+        return Partition(
+            tables.qit, tables.sat, tables.bucket_id, tables.sensitive, tables.count,
+            dict(zip(names, tables.quasi_identifiers, strict=True)), str(layout["sensitive"]),
+        )  # fmt: skip
 
     def notes(self, publication: Publication, quotes: Quotes) -> Mapping[str, Note]:
         """See :func:`bucket_notes`."""

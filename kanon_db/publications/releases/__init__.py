@@ -1,0 +1,1 @@
+"""Releases over time: the ledger, and what several releases tell together."""

@@ -1,0 +1,96 @@
+"""The ledger: what was released before to the same readers; see ``sql/23_releases.sql``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kanon_db.catalog.errands import run_errand
+from kanon_db.session.protocol import Session, fetch_one
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """A release that somebody could read who will read the new one, too.
+
+    Attributes
+    ----------
+    release_id : int
+    name, kind : str
+    ended : str or None
+        ``replaced`` or ``dropped``: readers may still have a copy, but it cannot be measured.
+    shared : tuple of str
+        Login roles that could read it, now or then.
+    """
+
+    release_id: int
+    name: str
+    kind: str
+    ended: str | None
+    shared: tuple[str, ...]
+
+
+def earlier_releases(
+    session: Session, source_id: int, readers: Sequence[str], publication_id: int | None = None
+) -> list[Earlier]:
+    """List the releases about the same people that readers could set against a new one.
+
+    Two sources may be about the same people if they share any relation that they are made of: a
+    renamed table, a view over it, and a view over that are the same source.
+
+    Parameters
+    ----------
+    session : Session
+    source_id : int
+    readers : sequence of str
+        Roles that will read the new release. Login roles count that are their members; neither the
+        publisher nor superusers do.
+    publication_id : int, optional
+        The new release itself, if it is published as a draft.
+    """
+    found = run_errand(
+        session,
+        "earlier releases",
+        source_id=source_id,
+        readers=list(readers),
+        publication_id=publication_id,
+    )
+    return [
+        Earlier(
+            one["release_id"], one["name"], one["kind"], one["ended"], tuple(one["shared"])
+        )
+        for one in found
+    ]  # fmt: skip
+
+
+def digest(session: Session, relations: Sequence[str]) -> str:
+    """Return a checksum of relations' rows that does not depend on their order.
+
+    For each relation, both halves of the MD5 of every row's text are added up. It tells copies and
+    changes; it is no signature.
+
+    Parameters
+    ----------
+    session : Session
+    relations : sequence of str
+        Quoted.
+    """
+    halves = ", ".join(
+        f"coalesce(sum(('x' || substr(m, {start}, 16))::bit(64)::int8), 0)::text"
+        for start in (1, 17)
+    )
+    found = [
+        fetch_one(
+            session,
+            f"SELECT count(*) || ':' || md5(concat_ws(':', {halves})) AS digest"
+            f" FROM (SELECT md5(r::text) AS m FROM {relation} AS r OFFSET 0) AS rows",
+        )["digest"]
+        for relation in relations
+    ]
+    return " ".join(found)
+
+
+def only_warns(session: Session) -> bool:
+    """Whether an administrator has accepted combined releases for all publishers."""
+    rows = session.fetch("SELECT value FROM kanon.setting WHERE name = 'combined_releases'")
+    return bool(rows) and rows[0]["value"] == "warn"

@@ -1,0 +1,289 @@
+-- The ledger of releases: called by run_errand only, with the rights of whoever calls.
+CREATE OR REPLACE FUNCTION kanon.bases(source oid) RETURNS oid[]
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    RETURN ARRAY(
+        SELECT DISTINCT r.relation FROM kanon.reached(source) AS r
+        JOIN pg_class AS c ON c.oid = r.relation
+        JOIN pg_namespace AS n ON n.oid = c.relnamespace
+        WHERE n.nspname NOT IN ('pg_catalog', 'information_schema')
+        ORDER BY 1);
+END
+$function$;
+COMMENT ON FUNCTION kanon.bases IS
+    'what a source is made of: two sources that share any of it may be about the same people';
+
+CREATE OR REPLACE FUNCTION kanon.named(schema_name text, relation_name text) RETURNS oid
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    -- to_regclass() would need a right on the schema.
+    RETURN (SELECT c.oid FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+            WHERE n.nspname = schema_name AND c.relname = relation_name);
+END
+$function$;
+COMMENT ON FUNCTION kanon.named IS 'the relation of a name, whoever may use its schema';
+
+CREATE OR REPLACE FUNCTION kanon.base_names(bases oid[]) RETURNS text[]
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    RETURN ARRAY(
+        SELECT format('%I.%I', n.nspname, c.relname) FROM unnest(bases) AS b
+        JOIN pg_class AS c ON c.oid = b JOIN pg_namespace AS n ON n.oid = c.relnamespace
+        ORDER BY 1);
+END
+$function$;
+COMMENT ON FUNCTION kanon.base_names IS 'names by which a restored ledger finds relations again';
+
+CREATE OR REPLACE FUNCTION kanon.login_readers(grantees oid[], publishers oid[])
+RETURNS TABLE (role oid, name text)
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    RETURN QUERY
+    SELECT l.oid, l.rolname::text FROM pg_roles AS l
+    WHERE l.rolcanlogin AND NOT l.rolsuper
+      AND EXISTS (SELECT FROM unnest(grantees) AS g
+                  WHERE g = 0 OR pg_has_role(l.oid, g, 'MEMBER'))
+      AND NOT EXISTS (SELECT FROM unnest(publishers) AS p WHERE pg_has_role(l.oid, p, 'MEMBER'));
+END
+$function$;
+COMMENT ON FUNCTION kanon.login_readers IS
+    'who could log in and read what was granted to roles, through any membership; no superusers';
+
+CREATE OR REPLACE FUNCTION kanon.granted(publication kanon.publication)
+RETURNS TABLE (grantee oid, is_publisher boolean)
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    RETURN QUERY
+    SELECT a.grantee, bool_or(a.grantor = c.relowner AND a.is_grantable)
+    FROM kanon.owned(publication) AS o
+    JOIN pg_class AS c ON c.oid = o.relation
+    CROSS JOIN LATERAL (
+        SELECT t.grantee, t.grantor, t.is_grantable, t.privilege_type FROM aclexplode(c.relacl) AS t
+        UNION ALL
+        SELECT t.grantee, t.grantor, false, t.privilege_type FROM pg_attribute AS b
+        CROSS JOIN aclexplode(b.attacl) AS t WHERE b.attrelid = c.oid
+    ) AS a
+    WHERE a.privilege_type = 'SELECT' AND a.grantee <> c.relowner
+    GROUP BY a.grantee;
+END
+$function$;
+COMMENT ON FUNCTION kanon.granted IS 'to whom a publication, or a column of it, is granted';
+
+CREATE OR REPLACE FUNCTION kanon.readers(publication kanon.publication)
+RETURNS TABLE (role oid, name text)
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    RETURN QUERY
+    SELECT l.role, l.name FROM (
+        SELECT coalesce(array_agg(g.grantee) FILTER (WHERE NOT g.is_publisher), '{}') AS readers,
+               coalesce(array_agg(g.grantee) FILTER (WHERE g.is_publisher), '{}') AS publishers
+        FROM kanon.granted(publication) AS g
+    ) AS s CROSS JOIN kanon.login_readers(s.readers, s.publishers) AS l;
+END
+$function$;
+COMMENT ON FUNCTION kanon.readers IS 'who can log in and read a publication now';
+
+CREATE OR REPLACE FUNCTION kanon.owner_note_readers(publication kanon.publication) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+DECLARE
+    _release CONSTANT bigint := (SELECT r.release_id FROM kanon.release AS r
+        WHERE r.publication_id = publication.publication_id);
+    _now     CONSTANT oid[] := ARRAY(SELECT role FROM kanon.readers(publication));
+BEGIN
+    UPDATE kanon.release_reader AS r SET until = clock_timestamp()
+    WHERE r.release_id = _release AND r.until IS NULL AND r.role <> ALL (_now);
+    INSERT INTO kanon.release_reader (release_id, role, role_name, since)
+    SELECT _release, n.role, pg_get_userbyid(n.role), clock_timestamp()
+    FROM unnest(_now) AS n (role)
+    WHERE _release IS NOT NULL AND NOT EXISTS (SELECT FROM kanon.release_reader AS r
+        WHERE r.release_id = _release AND r.until IS NULL AND r.role = n.role);
+END
+$function$;
+COMMENT ON FUNCTION kanon.owner_note_readers IS 'notes in the ledger who can read a publication now';
+
+CREATE OR REPLACE FUNCTION kanon.owner_release(
+    publication kanon.publication, caller oid, given jsonb
+) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+DECLARE
+    _source CONSTANT text := format('%I.%I', publication.source_schema, publication.source_relation);
+    _oid    CONSTANT oid := kanon.named(publication.source_schema, publication.source_relation);
+    _bases  CONSTANT oid[] := kanon.bases(_oid);
+BEGIN
+    INSERT INTO kanon.release (publication_id, name, kind, method, source, source_oid, bases,
+        base_names, columns, parameters, guarantee, records, digest, released_at, released_by,
+        publisher, measured)
+    VALUES (publication.publication_id, publication.name, publication.kind, publication.method,
+        _source, _oid, _bases, kanon.base_names(_bases),
+        coalesce(given -> 'columns', '{}'), publication.parameters, publication.guarantee,
+        publication.records, given ->> 'digest', publication.published_at,
+        publication.published_by, caller, given -> 'measured')
+    ON CONFLICT DO NOTHING;
+END
+$function$;
+COMMENT ON FUNCTION kanon.owner_release IS 'enters a publication into the ledger of releases';
+
+CREATE OR REPLACE FUNCTION kanon.owner_end_release(publication kanon.publication, how text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    PERFORM kanon.owner_note_readers(publication);
+    UPDATE kanon.release AS r SET ended = how, ended_at = clock_timestamp()
+    WHERE r.publication_id = publication.publication_id;
+    UPDATE kanon.release_reader AS d SET until = clock_timestamp()
+    FROM kanon.release AS r
+    WHERE r.publication_id = publication.publication_id AND d.release_id = r.release_id
+      AND d.until IS NULL;
+END
+$function$;
+COMMENT ON FUNCTION kanon.owner_end_release IS 'notes in the ledger that a publication is gone';
+
+CREATE OR REPLACE FUNCTION kanon.earlier_releases(bases oid[], readers oid[], but bigint)
+RETURNS TABLE (release_id bigint, name text, kind text, ended text, shared text[])
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+DECLARE
+    _names CONSTANT text[] := ARRAY(SELECT u.rolname::text FROM pg_roles AS u
+        WHERE u.oid = ANY (readers));
+BEGIN
+    RETURN QUERY
+    SELECT r.release_id, r.name, r.kind, r.ended, array_agg(DISTINCT d.role_name ORDER BY d.role_name)
+    FROM kanon.release AS r JOIN kanon.release_reader AS d ON d.release_id = r.release_id
+    WHERE (r.bases && earlier_releases.bases OR r.base_names && kanon.base_names(earlier_releases.bases))
+      -- Also by name: a restored ledger, and a role that was made again.
+      AND (d.role = ANY (readers) OR d.role_name = ANY (_names))
+      AND r.publication_id IS DISTINCT FROM but
+    GROUP BY r.release_id, r.name, r.kind, r.ended
+    ORDER BY r.release_id;
+END
+$function$;
+COMMENT ON FUNCTION kanon.earlier_releases IS
+    'releases about the same people, dropped ones too, that any of these roles could read';
+
+CREATE OR REPLACE FUNCTION kanon.owner_earlier(caller oid, given jsonb) RETURNS jsonb
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+DECLARE
+    _source   kanon.source;
+    _bases    oid[];
+    _other    kanon.publication;
+    _grantees oid[];
+BEGIN
+    SELECT * INTO _source FROM kanon.source AS s
+    WHERE s.source_id = (given ->> 'source_id')::bigint;
+    PERFORM kanon.require_readable(caller, _source);
+    _bases := kanon.bases(kanon.named(_source.schema_name, _source.relation_name));
+    FOR _other IN
+        SELECT p.* FROM kanon.publication AS p
+        JOIN kanon.release AS r ON r.publication_id = p.publication_id AND r.bases && _bases
+    LOOP
+        PERFORM kanon.owner_note_readers(_other);
+    END LOOP;
+    _grantees := ARRAY(SELECT u.oid FROM pg_roles AS u
+        JOIN jsonb_array_elements_text(given -> 'readers') AS r (name) ON r.name = u.rolname);
+    RETURN (
+        SELECT coalesce(jsonb_agg(to_jsonb(e) ORDER BY e.release_id), '[]')
+        FROM kanon.earlier_releases(_bases,
+            ARRAY(SELECT l.role FROM kanon.login_readers(_grantees, ARRAY[caller]) AS l),
+            (given ->> 'publication_id')::bigint) AS e);
+END
+$function$;
+COMMENT ON FUNCTION kanon.owner_earlier IS
+    'releases that readers of a new one could set against it, those that are gone included';
+
+CREATE OR REPLACE FUNCTION kanon.owner_require_alone(
+    caller oid, given jsonb, publication kanon.publication
+) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+DECLARE
+    _bases CONSTANT oid[] := kanon.bases(
+        kanon.named(publication.source_schema, publication.source_relation));
+    _seen  CONSTANT bigint[] := ARRAY(
+        SELECT jsonb_array_elements_text(coalesce(given -> 'seen', '[]'))::bigint);
+BEGIN
+    -- One at a time: two that do not see each other would both be allowed.
+    INSERT INTO kanon.base (relation) SELECT unnest(_bases) ON CONFLICT DO NOTHING;
+    PERFORM FROM kanon.base AS b WHERE b.relation = ANY (_bases) ORDER BY b.relation FOR UPDATE;
+    -- A change, so that a transaction with an older snapshot fails.
+    UPDATE kanon.base AS b SET released_at = clock_timestamp() WHERE b.relation = ANY (_bases);
+    IF EXISTS (
+        SELECT FROM kanon.earlier_releases(_bases,
+            ARRAY(SELECT r.role FROM kanon.readers(publication) AS r), publication.publication_id)
+            AS e
+        WHERE e.release_id <> ALL (_seen)
+    ) AND NOT EXISTS (SELECT FROM kanon.setting AS s
+        WHERE s.name = 'combined_releases' AND s.value = 'warn') THEN
+        RAISE EXCEPTION USING ERRCODE = '40001',
+            MESSAGE = 'something else was released of the same source while this was published:'
+                ' publish it again';
+    END IF;
+END
+$function$;
+COMMENT ON FUNCTION kanon.owner_require_alone IS
+    'refuses a release that readers can set against another one, of which its publisher did not know';
+
+CREATE OR REPLACE FUNCTION kanon.owner_grant(caller oid, given jsonb) RETURNS jsonb
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+DECLARE
+    _publication kanon.publication;
+    _relation    text;
+    _grantee     text;
+BEGIN
+    SELECT * INTO _publication FROM kanon.publication AS p WHERE p.name = given ->> 'name' FOR UPDATE;
+    IF NOT FOUND OR NOT kanon.is_publisher(caller, _publication) THEN
+        RAISE EXCEPTION USING ERRCODE = '42501',
+            MESSAGE = 'only the role that published a publication can grant it';
+    END IF;
+    -- Readers are given what others may read already: not what is closed.
+    FOR _relation IN
+        SELECT o.name FROM kanon.owned(_publication) AS o
+        WHERE o.relation NOT IN (
+            SELECT c.oid FROM pg_class AS c
+            JOIN jsonb_array_elements_text(given -> 'closed') AS s (suffix)
+            ON c.relname = _publication.name || s.suffix)
+    LOOP
+        FOR _grantee IN SELECT quote_ident(r) FROM jsonb_array_elements_text(given -> 'readers') AS r
+        LOOP
+            EXECUTE format('GRANT SELECT ON %s TO %s', _relation, _grantee);
+        END LOOP;
+    END LOOP;
+    UPDATE kanon.publication AS p SET parameters = p.parameters || jsonb_build_object(
+        'readers', ARRAY(
+            SELECT DISTINCT r FROM jsonb_array_elements_text(
+                coalesce(p.parameters -> 'readers', '[]') || (given -> 'readers')) AS r ORDER BY r),
+        'accept', coalesce(p.parameters -> 'accept', '{}') || (given -> 'accept'))
+    WHERE p.publication_id = _publication.publication_id
+    RETURNING * INTO _publication;
+    UPDATE kanon.release AS r SET measured = coalesce(given -> 'measured', r.measured),
+        parameters = _publication.parameters
+    WHERE r.publication_id = _publication.publication_id;
+    PERFORM kanon.owner_note_readers(_publication);
+    PERFORM kanon.owner_require_alone(caller, given, _publication);
+    RETURN NULL;
+END
+$function$;
+COMMENT ON FUNCTION kanon.owner_grant IS 'lets more roles read the caller''s publication';
