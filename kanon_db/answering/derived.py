@@ -12,6 +12,7 @@ from typing import Final
 from kanon_db.answering.cell_counts import CellCounts
 from kanon_db.answering.quantiles import MOST_CHEAP, Search, below
 from kanon_db.answering.scope import OpenQuery
+from kanon_db.answering.value_counts import ValueCounts
 from kanon_db.answering.wide import is_wide
 from kanon_db.counting.answers import Estimated, Group, known_as
 from kanon_db.counting.checking import Key, Measure, Query
@@ -22,6 +23,7 @@ from kanon_db.counting.expressions import (
     ComparisonOperator,
     Expression,
     attributes,
+    columns,
 )
 from kanon_db.counting.layout import BucketLayout, CellLayout
 from kanon_db.counting.refusals import refusal
@@ -50,8 +52,12 @@ def derived(opened: OpenQuery, aggregate: Aggregate, ask: Ask) -> dict[str, Esti
     def count(query: Query) -> dict[str, Estimated]:
         return {known_as(one.key): one.estimates[0] for one in ask(replace(opened, query=query))}
 
+    if _is_one_of_each_group(opened.query, aggregate):
+        constant = replace(aggregate, function="avg", share=None)
+        query = replace(opened.query, measures=(Measure("", constant),))
+        return count(query)
     totals = count(_counting(opened.query, aggregate))
-    cells = CellCounts.of(opened, aggregate)
+    cells = CellCounts.of(opened, aggregate) or ValueCounts.of(opened, aggregate)
     if cells is not None:
         return Search(opened, aggregate, cells.count, totals, MOST_CHEAP).answers()
 
@@ -59,6 +65,18 @@ def derived(opened: OpenQuery, aggregate: Aggregate, ask: Ask) -> dict[str, Esti
         return count(below(opened.query, aggregate, operator, rung))
 
     return Search(opened, aggregate, compared, totals).answers()
+
+
+def _is_one_of_each_group(query: Query, aggregate: Aggregate) -> bool:
+    """Whether all records of a group have the same value: all percentiles, and the average."""
+    keys = {key.expression for key in query.keys}
+    names = {key.name for key in keys if isinstance(key, Column) and key.lookup is None}
+    operand = aggregate.operand
+    return (
+        operand is not None
+        and attributes(operand) <= names
+        and all(column.lookup is None for column in columns(operand))
+    )
 
 
 def counts_of(opened: OpenQuery, aggregate: Aggregate) -> Iterator[Query]:

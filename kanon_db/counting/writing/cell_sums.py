@@ -1,4 +1,8 @@
-"""How many records of each distinct cell of a column count, and what values the cells have."""
+"""How many records of each distinct cell of a column count, and what values the cells have.
+
+Where a condition mentions the column together with others, its values are listed for each type of
+records instead.
+"""
 
 from __future__ import annotations
 
@@ -43,17 +47,13 @@ class CellSumWriter(CellWriter):
         ``u``, the share of which nothing is known; ``is_unknown`` where most cells are suppressed.
         """
         self.likely()
-        constants, keys = self.constants, self._query.keys
-        named = ", ".join(
-            f"{constants.write(ex.Constant(key.name, TEXT))}, {sql}"
-            for key, sql in zip(keys, self.keys, strict=True)
-        )
+        constants = self.constants
         self.steps.add(
             "cell_sums",
             f"How many records of each group have each of the cells c{self._place}.",
             Select(
                 {
-                    "group_key": f"jsonb_build_object({named})::text" if keys else "'{}'::text",
+                    "group_key": _group_key(self),
                     **self._identified("t"),
                     "expected": "sum(y.n * y.m)",
                     "sure": "coalesce(sum(y.n) FILTER (WHERE y.st), 0)",
@@ -163,3 +163,68 @@ class CellSumWriter(CellWriter):
         }
         inner = Nested([Select(each, [Nested(values, "v")])], "e")
         return Nested([Select(columns, [inner])], "x", _EACH)
+
+
+class SpreadSumWriter(CellWriter):
+    """Writes over the values that the columns of a sum's operand may have in each type."""
+
+    def __init__(self, request: Request, layout: CellLayout) -> None:
+        super().__init__(request, layout)
+        wanted = {*self._spread, *ex.attributes(self.weighed)}
+        self._spread = [
+            name for name, cell in layout.cells.items() if name in wanted and is_vague(cell)
+        ]
+        self._summed = None
+
+    def sums(self, most: int) -> Statement:
+        """Write how many records of each group count, by the values that they may have.
+
+        The statement returns the group's key as JSON, and either, with ``most`` NULL, how many
+        records are expected (``n``) with a value (``least``); or how many have values between
+        ``least`` and ``most``, NULL where it could be anything, and whether they ``surely`` count.
+        """
+        self.rows_of_values()
+        key = _group_key(self)
+        surely = "bool_and(st)" + (" AND sum(w) > 0.999999999" if self.keys else "")
+        ends = {
+            name: f"CASE WHEN NOT bool_or(is_wild) FILTER (WHERE pt) THEN {end} END"
+            for name, end in (
+                ("least", "min(least_x) FILTER (WHERE pt)"),
+                ("most", "max(most_x) FILTER (WHERE pt)"),
+            )
+        }
+        self.step(
+            "ends",
+            "Between which values those of each type are.",
+            {"n": "n", "surely": surely, **ends},
+            group=["id", "n"],
+            having="bool_or(pt)",
+        )
+        self.steps.add(
+            "sums",
+            "The records with each value, and those with values between any two.",
+            Select(
+                {
+                    "group_key": key, "is_value": "true", "surely": "false", "least": "x",
+                    "most": "NULL::float8", "n": "sum(n * w * t)",
+                },
+                ["likelihoods"], ["pt", "x IS NOT NULL"], ["group_key", "x"],
+            ),
+            Select(
+                {
+                    "group_key": key, "is_value": "false",
+                    **{name: name for name in ("surely", "least", "most")}, "n": "sum(n)",
+                },
+                ["ends"], [], ["group_key", "surely", "least", "most"],
+            ),
+        )  # fmt: skip
+        return Statement(f"{self.steps.write()}\nLIMIT {most}", self.constants.bound)
+
+
+def _group_key(writer: CellWriter) -> str:
+    """Write a group's values as JSON."""
+    named = ", ".join(
+        f"{writer.constants.write(ex.Constant(key.name, TEXT))}, {sql}"
+        for key, sql in zip(writer.query.keys, writer.keys, strict=True)
+    )
+    return f"jsonb_build_object({named})::text" if named else "'{}'::text"

@@ -87,13 +87,17 @@ class CellWriter(TypeWriter):
 
     def likely(self) -> None:
         """Find how likely the records of each type are counted."""
+        self.rows_of_values()
+        self._likely_types()
+
+    def rows_of_values(self) -> None:
+        """Find how likely the records of each type are counted, with each of their values."""
         self.types()
         for name in (*self._spread, *([] if self._summed is None else [self._summed])):
             if self._cell(name).mark is not None:
                 self._kept_values(name)
         self._spread_rows()
         self._likelihoods()
-        self._likely_types()
 
     def _kept_values(self, name: str) -> None:
         """Share out the values of a column among its cells that are not suppressed."""
@@ -293,9 +297,8 @@ class CellWriter(TypeWriter):
     def _of_known(self, leaf: ex.Expression, truth: str) -> Likelihood:
         if not compares_ranges(leaf, self._layout.cells):
             return of_known(truth)
-        return of_ranges(
-            leaf, self._layout.cells, lambda name: f"e.c{self._places[name]}", truth
-        )  # fmt: skip
+        cells = {name: f"e.c{place}" for name, place in self._places.items()}
+        return of_ranges(leaf, self._layout.cells, cells, truth)
 
     def _is_closed(self, leaf: ex.Expression) -> bool:
         """Whether what is certain of a condition does not depend on the values that are listed."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.layout import Cell
@@ -37,7 +37,7 @@ def compares_ranges(leaf: ex.Expression, cells: Mapping[str, Cell]) -> bool:
 
 
 def of_ranges(
-    leaf: ex.Expression, cells: Mapping[str, Cell], sql_of: Callable[[str], str], truth: str
+    leaf: ex.Expression, cells: Mapping[str, Cell], sql: Mapping[str, str], truth: str
 ) -> Likelihood:
     """Write how likely such a comparison holds.
 
@@ -46,8 +46,8 @@ def of_ranges(
     leaf : Expression
         For which :func:`compares_ranges` holds.
     cells : mapping of str to Cell
-    sql_of : callable
-        Names the cell of a column.
+    sql : mapping of str to str
+        The cells of columns.
     truth : str
         Whether it is true for the values of a row.
     """
@@ -58,10 +58,10 @@ def of_ranges(
     ):
         raise TypeError("two columns are compared")
     names = leaf.left.name, leaf.right.name
-    sqls = [sql_of(name) for name in names]
-    ends = [on_axis(cells[name], sql) for name, sql in zip(names, sqls, strict=True)]
+    sqls = [sql[name] for name in names]
+    ends = [on_axis(cells[name], one) for name, one in zip(names, sqls, strict=True)]
     anything = " OR ".join(map(holds_anything, sqls))
-    known = " AND ".join(f"{sql} IS NOT NULL" for sql in sqls)
+    known = " AND ".join(f"{one} IS NOT NULL" for one in sqls)
 
     def possibly(operator: str) -> str:
         compared = _POSSIBLE[operator].format(a="{0}", b="{1}")

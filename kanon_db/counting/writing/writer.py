@@ -72,7 +72,7 @@ class Writer:
         self.weighed = None if aggregate.function in ("count", "distinct") else aggregate.operand
         self.condition = condition_of(query, aggregate)
         self.keys = {f"k{i}": key.expression for i, key in enumerate(query.keys)}
-        self._query = query
+        self.query = query
         self._most = request.most
 
     def step(
@@ -102,7 +102,7 @@ class Writer:
     def statement(self) -> Statement:
         """Write the steps so far; each group with its key as JSON and its values' places."""
         if self.keys:
-            names = (self.constants.write(Constant(key.name, TEXT)) for key in self._query.keys)
+            names = (self.constants.write(Constant(key.name, TEXT)) for key in self.query.keys)
             named = ", ".join(f"{name}, {key}" for name, key in zip(names, self.keys, strict=True))
             ranks = {
                 f"rank_{i}": f"dense_rank() OVER (ORDER BY {key})"
