@@ -31,7 +31,7 @@ class Estimate:
         The share of each candidate, aligned with the candidates' values; 1 in total for a tuple.
     residual : float
         In the last sweep, the share of the people in open buckets by which the expected numbers of
-        the values were off; the most of all releases.
+        the values were off; the most of all releases. 1 without any sweep.
     sweeps : int
     is_converged : bool
         Whether the residual is within the tolerance.
@@ -117,7 +117,7 @@ def estimate_shares(
     release_of_bucket[releases.bucket[somewhere]] = releases.release[somewhere]
     release_of_cell = np.repeat(release_of_bucket, np.diff(releases.first_cell))
     is_alone = _alone(releases, open_ones)
-    residual, sweeps = 0.0, 0
+    residual, sweeps = float(open_ones.size > 0), 0
 
     def run(number: int, *, is_last: bool) -> None:
         for low, high in in_steps(open_ones.size, pulse):

@@ -26,6 +26,8 @@ from kanon_db.algorithms.releases.worlds import MAX_WORLDS, count_worlds
 
 Kind = Literal["exact", "sound", "estimate"]
 _ROUNDING = 1e-9
+_MOST_MARGIN = 0.01
+"""By which share of a bound an estimate that has not quite converged may be above it."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +169,7 @@ def measure(
             estimate.share,
             limits,
             others,
-            estimate.residual,
+            min(estimate.residual, _MOST_MARGIN),
         )
     )
     is_person = together.is_person
