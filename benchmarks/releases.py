@@ -127,7 +127,8 @@ def costs() -> str:
         "in each\n\n"
         + table(
             ["buckets", "CPU seconds", "peak MB", "certain by intersection",
-             "certain by forced values", "above their bounds: exact", "estimated", "worst share / bound", "sweeps, residual"],
+             "certain by forced values", "above their bounds: exact", "estimated",
+             "worst share / bound", "sweeps, residual"],
             rows,
         )
     )  # fmt: skip

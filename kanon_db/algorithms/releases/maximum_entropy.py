@@ -16,7 +16,7 @@ from kanon_db.algorithms.releases.placements import NOWHERE, Releases
 
 TOLERANCE = 0.001
 _FEWEST_SWEEPS, _MOST_SWEEPS = 5, 200
-_STEPS = 2_500_000_000
+_STEPS = 2_000_000_000
 _STEPS_OF_PLACEMENT = 20
 """What it takes to look a placement up, as a multiple of a candidate's step."""
 
@@ -67,7 +67,7 @@ def estimate_shares(
     is_known : ndarray of bool, shape (n_all,)
         Tuples whose shares are known; whoever shares an open bucket with one is known, too.
     max_sweeps : int, optional
-        By default as many as take half a minute, from 5 to 200.
+        By default from 5 to 200, the fewer the more there is to do in each.
     tolerance : float
         Sweeps end when the residual is not above it.
     pulse : Pulse

@@ -206,6 +206,8 @@ def _differenced(
         if share * worst[1] > worst[0] * bound:
             worst = (share, bound, bool(found.is_one_sided[group[top]]))
         for numbers, wanted in ((people, exceeds), (certain, exceeds & (least == size))):
+            if not wanted.any():
+                continue
             groups = np.zeros(found.inserted.size, dtype=np.bool_)
             groups[group[wanted]] = True
             _, tuples, change = people_of(releases, found, groups, inserted=inserted)
