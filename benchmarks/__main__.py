@@ -24,6 +24,7 @@ SPEED = {
     "local_assignment": "Local assignment",
     "cells": "Assignment in cells",
     "attacks": "Attacks",
+    "releases": "Several releases of the same people",
     "publication": "Publishing buckets, and answering from them",
     "row_publication": "Publishing rows through SQL",
     "forecast": "What publishing needs, as foretold",

@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
+import dataclasses
+from fractions import Fraction
 from itertools import permutations
 
 import numpy as np
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from kanon_db.algorithms.releases.candidates import candidates_of
-from kanon_db.algorithms.releases.differencing import differences, everybody, virtual_releases
-from kanon_db.algorithms.releases.forced import force
-from kanon_db.algorithms.releases.placements import Releases
-from kanon_db.algorithms.releases.worlds import count_worlds
+from kanon_db.algorithms.releases import (
+    NEW,
+    Candidates,
+    Release,
+    Releases,
+    candidates_of,
+    compare_all,
+    count_worlds,
+    differences,
+    estimate_shares,
+    everybody,
+    force,
+    is_m_unique,
+    measure,
+    refresh,
+    virtual_releases,
+)
 from tests.profiles import examples
 from tests.property.plain_worlds import Case, cases, plain_posterior
 
 MANY = settings(max_examples=examples(600))
 
 
-def listed(found, t: int) -> set[int]:
+def listed(found: Candidates, t: int) -> set[int]:
     start = found.first[t]
     return set(found.value[start : start + found.number[t]].tolist())
 
@@ -30,7 +45,7 @@ def test_candidates_and_forced_values_hold_in_all_worlds(case: Case) -> None:
     candidates = candidates_of(case.together)
     wide = {t: listed(candidates, t) for t in truth}
     forced = force(case.together)
-    virtual, _ = virtual_releases(case.together)
+    virtual = virtual_releases(case.together, compare_all(case.together))
     more = force(Releases.of([*case.arrays, *virtual], case.n_tuples, case.n_values))
     assert not forced.is_contradicted.any()
     assert not more.is_contradicted.any()
@@ -87,3 +102,100 @@ def _true_changes(case: Case, groups, old: int, new: int):
         if (group, who) not in before:
             true[group, value] = true.get((group, value), 0) + 1
     return true
+
+
+@MANY
+@given(cases())
+def test_certain_people_and_exact_shares_are_those_of_all_worlds(case: Case) -> None:
+    """Of the whole measurement; all bounds are below 1, so that all who are certain count."""
+    truth = plain_posterior(case)
+    bounds = [Fraction(1, case.n_values)] * case.n_values
+    found = measure(case.arrays, case.n_tuples, bounds, max_worlds=1_000_000)
+    sizes = case.together.total
+    certain = sum(int(sizes[t]) for t, shares in truth.items() if len(shares) == 1)
+    assert found.contradicted == found.contradicted_groups == 0
+    for name in ("candidates", "forced"):
+        assert found.check(name).certain <= certain
+    assert found.check("worlds").certain == certain
+    largest = max((max(shares.values()) for shares in truth.values()), default=0)
+    assert np.isclose(found.check("worlds").value, float(largest))
+    exceeding = [t for t, shares in truth.items() if max(shares.values()) > bounds[0]]
+    assert found.check("worlds").people == sum(int(sizes[t]) for t in exceeding)
+    assert found.check("candidates").people <= found.check("worlds").people
+    assert found.counted == found.people
+
+
+@settings(max_examples=examples(60))
+@given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.sampled_from([3, 4, 12]))
+def test_claims_are_true_of_many_people(seed: int, alike: int, size: int) -> None:
+    """People with a single candidate have it, others have one of theirs; expectations are met."""
+    random = np.random.default_rng(seed)
+    n, n_values = 600, 8
+    values = random.choice(n_values, n, p=np.arange(1, 9) / 36)
+    tuples = random.integers(0, n // alike, n) if alike > 1 else np.arange(n)
+    # Some people come, some go; of people with equal tuples, the first stay.
+    order = np.lexsort((random.permutation(n), tuples))
+    rank = np.empty(n, dtype=np.int64)
+    rank[order] = np.arange(n) - np.searchsorted(tuples[order], tuples[order])
+    arrays = []
+    for _ in range(3):
+        numbers = np.bincount(tuples, minlength=n) - (random.random(n) < 0.05)
+        here = np.flatnonzero(rank < numbers[tuples])
+        buckets = random.permutation(here.size) % (here.size // size)
+        arrays.append(Release.of(tuples[here], buckets, values[here]))
+    releases = Releases.of(arrays, n, n_values)
+    virtual = virtual_releases(releases, compare_all(releases))
+    releases = Releases.of([*arrays, *virtual], n, n_values)
+    forced = force(releases)
+    assert not forced.is_contradicted.any()
+    published = np.flatnonzero(rank < releases.total[tuples])
+    for who in published.tolist():
+        assert values[who] in listed(forced.candidates, tuples[who])
+    posterior = count_worlds(releases, forced, 2000)
+    found = estimate_shares(releases, forced, posterior.share, posterior.is_known, max_sweeps=30)
+    owner = np.repeat(np.arange(releases.n_all), np.diff(forced.candidates.first))
+    whole = np.bincount(owner, found.share, releases.n_all)
+    assert np.allclose(whole[forced.candidates.number > 0], 1)
+
+
+@MANY
+@given(st.integers(0, 2**32 - 1), st.integers(2, 3), st.booleans())
+def test_refreshed_releases_keep_one_by_m(seed: int, m: int, counterfeits: bool) -> None:
+    """Over four releases: buckets are m-unique, signatures stay, and nothing exceeds 1/m."""
+    random = np.random.default_rng(seed)
+    n_values = 5
+    values = random.integers(0, n_values, 40)
+    last = np.full(40, NEW)
+    signatures: tuple[tuple[int, ...], ...] = ()
+    arrays = []
+    comes = random.integers(0, 4, 40)
+    goes = comes + random.integers(1, 4, 40)
+    for now in range(4):
+        who = np.flatnonzero((comes <= now) & (now < goes))
+        found = refresh(
+            values[who], last[who], signatures, m, random, counterfeits=counterfeits
+        )  # fmt: skip
+        placed = who[~found.waits]
+        buckets = found.bucket_of[~found.waits]
+        assert found.signatures[: len(signatures)] == signatures
+        signature_of = found.signature_of_bucket[buckets]
+        assert ((last[placed] == NEW) | (last[placed] == signature_of)).all()
+        all_buckets = np.concatenate([buckets, found.counterfeit_bucket])
+        all_values = np.concatenate([values[placed], found.counterfeit_value])
+        if all_buckets.size:
+            assert is_m_unique(all_buckets, all_values, m)
+            for b in range(int(all_buckets.max()) + 1):
+                held = tuple(sorted(all_values[all_buckets == b].tolist()))
+                assert held == found.signatures[found.signature_of_bucket[b]]
+            contents = Release.of(all_buckets, all_buckets, all_values)
+            people = Release.of(placed, buckets, values[placed])
+            arrays.append(dataclasses.replace(
+                people, bucket=contents.bucket, value=contents.value, count=contents.count
+            ))  # fmt: skip
+        assert counterfeits or not found.counterfeit_value.size
+        if counterfeits:
+            assert not (found.waits & (last[who] != NEW)).any()
+        last[placed], signatures = signature_of, found.signatures
+    measured = measure(arrays, 40, [Fraction(1, m)] * n_values, max_worlds=100_000)
+    assert measured.contradicted == measured.contradicted_groups == 0
+    assert all(check.holds for check in measured.checks), measured

@@ -6,6 +6,7 @@ Readers keep copies of all releases, know everybody's quasi-identifiers, and lin
 from kanon_db.algorithms.releases.candidates import Candidates, candidates_of
 from kanon_db.algorithms.releases.differencing import (
     Differences,
+    compare_all,
     differences,
     everybody,
     virtual_releases,
@@ -19,7 +20,7 @@ from kanon_db.algorithms.releases.worlds import Posterior, count_worlds
 
 __all__ = [
     "NEW", "NOWHERE", "WAITS", "Candidates", "Check", "Differences", "Estimate", "Forced",
-    "Measured", "Posterior", "Refreshed", "Release", "Releases", "candidates_of", "count_worlds",
-    "differences", "estimate_shares", "everybody", "force", "is_m_unique", "measure", "refresh",
-    "virtual_releases",
+    "Measured", "Posterior", "Refreshed", "Release", "Releases", "candidates_of", "compare_all",
+    "count_worlds", "differences", "estimate_shares", "everybody", "force", "is_m_unique",
+    "measure", "refresh", "virtual_releases",
 ]  # fmt: skip

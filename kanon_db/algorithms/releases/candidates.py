@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import numba
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import BoolArray, CodeArray, FloatArray, IntArray, Integer
+from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, Integer
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.releases.placements import NOWHERE, Releases
 
-PER_BEAT = 20_000
+PER_BEAT: Final = 20_000
 """Tuples or buckets for which a compiled loop runs without a beat."""
 
 
@@ -87,29 +88,6 @@ def candidates_of(releases: Releases, pulse: Pulse = UNLIMITED) -> Candidates:
     return Candidates(first, value, number)
 
 
-def product_posterior(releases: Releases, candidates: Candidates) -> FloatArray:
-    """Multiply the counts of each candidate in the tuple's buckets, to 1 for each tuple.
-
-    An estimate; exact if nobody else is in two of the buckets, or in further releases.
-
-    Parameters
-    ----------
-    releases : Releases
-    candidates : Candidates
-
-    Returns
-    -------
-    ndarray of float64, shape (n_candidates,)
-        0 for tuples of several people.
-    """
-    found = np.zeros(candidates.value.size)
-    _multiply(
-        candidates.first, candidates.value, found, releases.total, releases.first_placement,
-        releases.bucket, releases.first_cell, releases.value, releases.count,
-    )  # fmt: skip
-    return found
-
-
 def in_steps(n: int, pulse: Pulse) -> Iterator[tuple[int, int]]:
     """Divide a compiled loop into parts, with a beat before each."""
     for low in range(0, n, PER_BEAT):
@@ -167,38 +145,3 @@ def sort_each(first: IntArray, value: CodeArray) -> None:
     """Sort the values of each tuple."""
     for t in range(first.size - 1):
         value[first[t] : first[t + 1]].sort()
-
-
-@numba.njit(cache=True, nogil=True)
-def _multiply(
-    first: IntArray,
-    value: CodeArray,
-    found: FloatArray,
-    total: IntArray,
-    first_placement: IntArray,
-    bucket: CodeArray,
-    first_cell: IntArray,
-    cell_value: CodeArray,
-    count: CodeArray,
-) -> None:
-    for t in range(total.size):
-        if total[t] != 1:
-            continue
-        found[first[t] : first[t + 1]] = 1
-        for p in range(first_placement[t], first_placement[t + 1]):
-            c, size = first_cell[bucket[p]], 0
-            for other in range(c, first_cell[bucket[p] + 1]):
-                size += count[other]
-            for j in range(first[t], first[t + 1]):
-                while cell_value[c] < value[j]:
-                    c += 1
-                found[j] *= count[c] / size
-        whole = found[first[t] : first[t + 1]].sum()
-        if whole > 0:
-            found[first[t] : first[t + 1]] /= whole
-
-
-def certain_people(releases: Releases, candidates: Candidates) -> BoolArray:
-    """Tell which tuples, not counterfeits, have a single candidate left, shape (n_all,)."""
-    certain: BoolArray = releases.is_person & (candidates.number == 1)
-    return certain

@@ -9,6 +9,7 @@ from itertools import combinations
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, IntArray
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.releases.components import components_of
 from kanon_db.algorithms.releases.placements import NOWHERE, Release, Releases
 from kanon_db.errors import InvalidParameterError
@@ -20,6 +21,8 @@ class Differences:
 
     Parameters
     ----------
+    old, new : int
+        The releases.
     inserted, deleted : ndarray of int64, shape (n_groups,)
         How many people are in the group in the new release only, and in the old one only.
         Counterfeits are among them.
@@ -30,6 +33,8 @@ class Differences:
         anybody who is in both.
     """
 
+    old: int
+    new: int
     inserted: IntArray
     deleted: IntArray
     group: IntArray
@@ -43,10 +48,18 @@ class Differences:
         found: BoolArray = (self.inserted == 0) | (self.deleted == 0)
         return found
 
+    @property
+    def is_contradicted(self) -> BoolArray:
+        """In which groups more values came than people, so that somebody's value changed."""
+        more = np.bincount(self.group, np.maximum(self.change, 0), self.inserted.size)
+        found: BoolArray = more > self.inserted
+        return found
+
     def surely(self, *, inserted: bool) -> tuple[IntArray, IntArray, IntArray, IntArray]:
         """Return the least number of those who came, or went, with a value.
 
-        Exact for groups that are one-sided, a lower bound for the others.
+        Exact for groups that are one-sided, a lower bound for the others; nothing is said of those
+        that are contradicted.
 
         Parameters
         ----------
@@ -59,7 +72,7 @@ class Differences:
             The size is that of the virtual bucket: how many people came, or went.
         """
         sign, sizes = (1, self.inserted) if inserted else (-1, self.deleted)
-        some = sign * self.change > 0
+        some = (sign * self.change > 0) & ~self.is_contradicted[self.group]
         group = self.group[some]
         return group, self.value[some], sign * self.change[some], sizes[group]
 
@@ -125,9 +138,11 @@ def differences(
             "people are in different groups of the two releases",
             hint="use groups that are unions of buckets of both releases",
         )
-    keys, change = number_changes(releases, old, new, found)
+    keys, change = _number_changes(releases, old, new, found)
     group = keys // max(1, releases.n_all)
     return Differences(
+        old,
+        new,
         np.bincount(group, np.maximum(change, 0), numbers.size).astype(np.int64),
         np.bincount(group, np.maximum(-change, 0), numbers.size).astype(np.int64),
         *_changes(releases, in_old, in_new, found),
@@ -140,9 +155,17 @@ def everybody(releases: Releases) -> IntArray:
     return np.zeros(releases.n_buckets, dtype=np.int64)
 
 
-def virtual_releases(
-    releases: Releases, numbers: Sequence[int] | None = None
-) -> tuple[list[Release], int]:
+def compare_all(releases: Releases, pulse: Pulse = UNLIMITED) -> list[Differences]:
+    """Compare each release with each later one: as a whole, and then by the finest groups."""
+    found = []
+    for old, new in combinations(range(releases.n_releases), 2):
+        for groups in (everybody(releases), None):
+            pulse.beat()
+            found.append(differences(releases, old, new, groups))
+    return found
+
+
+def virtual_releases(releases: Releases, compared: Sequence[Differences]) -> list[Release]:
     """Make releases of groups whose values are known by differencing.
 
     Sound: they hold what follows from the releases, for algorithms that look at each bucket alone.
@@ -150,51 +173,67 @@ def virtual_releases(
     Parameters
     ----------
     releases : Releases
-    numbers : sequence of int, optional
-        The releases to compare, each with each; all by default.
+    compared : sequence of Differences
 
     Returns
     -------
-    releases : list of Release
+    list of Release
         Those who came or went between two releases, in groups where others did not do the other.
-    n_groups : int
-        Their number.
     """
     found: list[Release] = []
-    n_groups = 0
-    for old, new in combinations(range(releases.n_releases) if numbers is None else numbers, 2):
-        compared = differences(releases, old, new)
-        for wanted, empty in (
-            (compared.inserted, compared.deleted),
-            (compared.deleted, compared.inserted),
+    for one in compared:
+        for came, wanted, empty in (
+            (True, one.inserted, one.deleted),
+            (False, one.deleted, one.inserted),
         ):
-            one_sided = (wanted > 0) & (empty == 0)
-            if one_sided.any():
-                sign = 1 if wanted is compared.inserted else -1
-                found.append(_virtual(releases, old, new, compared, one_sided, sign))
-                n_groups += int(one_sided.sum())
-    return found, n_groups
+            known = (wanted > 0) & (empty == 0) & ~one.is_contradicted
+            if known.any():
+                found.append(_virtual(releases, one, known, inserted=came))
+    return found
+
+
+def people_of(
+    releases: Releases, compared: Differences, groups: BoolArray, *, inserted: bool
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Return who came, or went, in some of the groups.
+
+    Parameters
+    ----------
+    releases : Releases
+    compared : Differences
+    groups : ndarray of bool, shape (n_groups,)
+    inserted : bool
+
+    Returns
+    -------
+    group, tuple, people : ndarray of int64, shape (n,)
+    """
+    keys, change = _number_changes(
+        releases, compared.old, compared.new, compared.group_of_bucket
+    )  # fmt: skip
+    group, tuples = np.divmod(keys, max(1, releases.n_all))
+    change = change if inserted else -change
+    some = groups[group] & (change > 0)
+    return group[some], tuples[some], change[some]
 
 
 def _virtual(
-    releases: Releases, old: int, new: int, compared: Differences, wanted: BoolArray, sign: int
+    releases: Releases, compared: Differences, wanted: BoolArray, *, inserted: bool
 ) -> Release:
-    keys, change = number_changes(releases, old, new, compared.group_of_bucket)
-    group, tuples = np.divmod(keys, releases.n_all)
+    group, tuples, people = people_of(releases, compared, wanted, inserted=inserted)
     number = np.cumsum(wanted) - 1
-    some = (sign * change > 0) & wanted[group]
     cells = wanted[compared.group]
     return Release(
-        tuple_of=tuples[some],
-        bucket_of=number[group[some]],
-        people=sign * change[some],
+        tuple_of=tuples,
+        bucket_of=number[group],
+        people=people,
         bucket=number[compared.group[cells]],
         value=compared.value[cells],
-        count=sign * compared.change[cells],
+        count=np.abs(compared.change[cells]),
     )
 
 
-def number_changes(
+def _number_changes(
     releases: Releases, old: int, new: int, group_of_bucket: IntArray
 ) -> tuple[IntArray, IntArray]:
     """Return by how much each tuple's number in each group changed, as sparse keys."""

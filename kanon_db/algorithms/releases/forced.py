@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numba
 import numpy as np
@@ -12,7 +13,7 @@ from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.releases.candidates import Candidates, candidates_of, in_steps
 from kanon_db.algorithms.releases.placements import NOWHERE, Releases
 
-FREE = -1
+FREE: Final = -1
 """The value of a placement whose people's values are open."""
 
 
@@ -44,7 +45,6 @@ class Forced:
 def force(
     releases: Releases,
     candidates: Candidates | None = None,
-    known: tuple[IntArray, IntArray] | None = None,
     pulse: Pulse = UNLIMITED,
 ) -> Forced:
     """Propagate what must be so.
@@ -57,8 +57,6 @@ def force(
     releases : Releases
     candidates : Candidates, optional
         Those of :func:`candidates_of`; changed in place.
-    known : tuple of two ndarrays of int64, optional
-        Tuples, each with a value that is known to be that of all of its people.
     pulse : Pulse
 
     Returns
@@ -82,8 +80,6 @@ def force(
     [1, 1, 1, 1]
     """
     found = candidates_of(releases, pulse) if candidates is None else candidates
-    if known is not None:
-        _know(known[0], known[1], found.first, found.value, found.number)
     value_of = np.full(releases.release.size, FREE, dtype=np.int32)
     left = releases.count.copy()
     tuple_flags = releases.total > 0
@@ -108,21 +104,6 @@ def force(
                 releases.first_member, releases.member, releases.tuple_of,
             )  # fmt: skip
     return Forced(found, value_of, left, rounds, contradicted)
-
-
-@numba.njit(cache=True, nogil=True)
-def _know(
-    tuples: IntArray, values: IntArray, first: IntArray, value: CodeArray, number: IntArray
-) -> None:
-    """Leave tuples one candidate, if they have it."""
-    for i in range(tuples.size):
-        t = tuples[i]
-        start = first[t]
-        for j in range(start, start + number[t]):
-            if value[j] == values[i]:
-                value[start] = values[i]
-                number[t] = 1
-                break
 
 
 @numba.njit(cache=True, nogil=True)

@@ -141,12 +141,13 @@ def refresh(
             targets[number], takes = _balanced(waiting, of, counts, m)
         waiting[of] -= takes
         taken += _listed(number, of, takes)
+    kept = dict(targets)
     if _is_eligible(waiting, m):
         for signature, height in _assigned(waiting, m, pulse):
             number = known.setdefault(signature, len(known))
             targets[number] = targets.get(number, 0) + height
             taken += [(number, v, height) for v in signature]
-    placed = _placed(values, signature_of, survivors, newcomers, targets, taken, n_values)
+    placed = _placed(values, signature_of, survivors, newcomers, kept, taken, n_values)
     return _split(values, placed, invented, targets, tuple(known), random)
 
 
@@ -266,13 +267,16 @@ def _placed(
     signature_of: AnyIntArray,
     survivors: AnyIntArray,
     newcomers: AnyIntArray,
-    targets: dict[int, int],
+    most: dict[int, int],
     taken: list[tuple[int, int, int]],
     n_values: int,
 ) -> tuple[IntArray, IntArray]:
-    """Choose at random who is placed: records, each with a signature."""
-    limit = np.zeros(max([*targets, -1]) + 1, dtype=np.int64)
-    limit[list(targets)] = list(targets.values())
+    """Choose at random who is placed: records, each with a signature.
+
+    Of the survivors of a signature, at most so many with each value.
+    """
+    limit = np.zeros(max([*most, -1]) + 1, dtype=np.int64)
+    limit[list(most)] = list(most.values())
     keys = signature_of[survivors].astype(np.int64) * n_values + values[survivors]
     kept = survivors[_ranks(keys) < limit[signature_of[survivors]]]
     by_value = newcomers[np.argsort(values[newcomers], kind="stable")]

@@ -16,7 +16,7 @@ from kanon_db.algorithms.releases.placements import NOWHERE, Releases
 
 TOLERANCE = 0.001
 _FEWEST_SWEEPS, _MOST_SWEEPS = 5, 200
-_STEPS = 2_500_000_000
+_STEPS = 2_000_000_000
 _STEPS_OF_PLACEMENT = 20
 """What it takes to look a placement up, as a multiple of a candidate's step."""
 
@@ -31,7 +31,7 @@ class Estimate:
         The share of each candidate, aligned with the candidates' values; 1 in total for a tuple.
     residual : float
         In the last sweep, the share of the people in open buckets by which the expected numbers of
-        the values were off; the most of all releases.
+        the values were off; the most of all releases. 1 without any sweep.
     sweeps : int
     is_converged : bool
         Whether the residual is within the tolerance.
@@ -67,7 +67,7 @@ def estimate_shares(
     is_known : ndarray of bool, shape (n_all,)
         Tuples whose shares are known; whoever shares an open bucket with one is known, too.
     max_sweeps : int, optional
-        By default as many as take half a minute, from 5 to 200.
+        By default from 5 to 200, the fewer the more there is to do in each.
     tolerance : float
         Sweeps end when the residual is not above it.
     pulse : Pulse
@@ -117,7 +117,7 @@ def estimate_shares(
     release_of_bucket[releases.bucket[somewhere]] = releases.release[somewhere]
     release_of_cell = np.repeat(release_of_bucket, np.diff(releases.first_cell))
     is_alone = _alone(releases, open_ones)
-    residual, sweeps = 0.0, 0
+    residual, sweeps = float(open_ones.size > 0), 0
 
     def run(number: int, *, is_last: bool) -> None:
         for low, high in in_steps(open_ones.size, pulse):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations
 from typing import Literal
 
 import numba
@@ -16,9 +15,8 @@ from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.releases.candidates import Candidates, candidates_of
 from kanon_db.algorithms.releases.differencing import (
     Differences,
-    differences,
-    everybody,
-    number_changes,
+    compare_all,
+    people_of,
     virtual_releases,
 )
 from kanon_db.algorithms.releases.forced import Forced, force
@@ -28,6 +26,8 @@ from kanon_db.algorithms.releases.worlds import MAX_WORLDS, count_worlds
 
 Kind = Literal["exact", "sound", "estimate"]
 _ROUNDING = 1e-9
+_MOST_MARGIN = 0.01
+"""By which share of a bound an estimate that has not quite converged may be above it."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,10 @@ class Measured:
     people : int
         People in some release.
     contradicted : int
-        How many of them have no value that all their releases allow. If there are any, values or
-        quasi-identifiers changed between releases, and what is said of others may be wrong.
+        How many of them have no value that all their releases allow.
+    contradicted_groups : int
+        In how many groups of two releases more values came than people. If either is not 0, values
+        or quasi-identifiers changed between releases, and what is said of others may be wrong.
     counted : int
         For how many people the posterior is exact: those in ``worlds``. All others, but for those
         contradicted, are in ``maximum_entropy``.
@@ -86,6 +88,7 @@ class Measured:
     checks: tuple[Check, ...]
     people: int
     contradicted: int
+    contradicted_groups: int
     counted: int
     residual: float
     sweeps: int
@@ -142,19 +145,16 @@ def measure(
     """
     limits = np.array([float(bound) for bound in bounds])
     together = Releases.of(releases, n_tuples, len(bounds))
-    checks = [
-        _differenced(together, bounds, inserted=True, pulse=pulse),
-        _differenced(together, bounds, inserted=False, pulse=pulse),
-    ]
+    compared = compare_all(together, pulse)
+    checks = [_differenced(together, compared, bounds, inserted=came) for came in (True, False)]
     candidates = candidates_of(together, pulse)
     checks.append(_narrowed("candidates", "exact", together, candidates, limits))
-    virtual, _ = virtual_releases(together)
-    if virtual:
+    if virtual := virtual_releases(together, compared):
         together = Releases.of([*releases, *virtual], n_tuples, len(bounds))
         candidates = candidates_of(together, pulse)
     forced = force(together, candidates, pulse=pulse)
     checks.append(_narrowed("forced", "sound", together, forced.candidates, limits))
-    counted = count_worlds(together, forced, max_worlds, pulse)
+    counted = count_worlds(together, forced, max_worlds, pulse, n_real=len(releases))
     checks.append(
         _likely("worlds", "exact", together, forced, counted.share, limits, counted.is_known, 0)
     )
@@ -169,7 +169,7 @@ def measure(
             estimate.share,
             limits,
             others,
-            estimate.residual,
+            min(estimate.residual, _MOST_MARGIN),
         )
     )
     is_person = together.is_person
@@ -177,6 +177,7 @@ def measure(
         checks=tuple(checks),
         people=together.n_people,
         contradicted=int(together.total[is_person & forced.is_contradicted].sum()),
+        contradicted_groups=sum(int(one.is_contradicted.sum()) for one in compared),
         counted=int(together.total[is_person & counted.is_known].sum()),
         residual=estimate.residual,
         sweeps=estimate.sweeps,
@@ -185,28 +186,32 @@ def measure(
 
 
 def _differenced(
-    releases: Releases, bounds: Sequence[Fraction], *, inserted: bool, pulse: Pulse
+    releases: Releases,
+    compared: Sequence[Differences],
+    bounds: Sequence[Fraction],
+    *,
+    inserted: bool,
 ) -> Check:
-    """Compare each release with each, as a whole and by the finest groups."""
-    people = np.zeros(releases.n_all, dtype=np.int64)
-    certain = np.zeros(releases.n_all, dtype=np.int64)
+    """Find groups of which more came, or went, with a value than its bound allows."""
+    people, certain = np.zeros(releases.n_all), np.zeros(releases.n_all)
     worst: tuple[Fraction, Fraction, bool] = (Fraction(0), Fraction(1), True)
-    for old, new in combinations(range(releases.n_releases), 2):
-        for groups in (everybody(releases), None):
-            pulse.beat()
-            found = differences(releases, old, new, groups)
-            group, value, least, size = found.surely(inserted=inserted)
-            if not group.size:
+    for found in compared:
+        group, value, least, size = found.surely(inserted=inserted)
+        if not group.size:
+            continue
+        exceeds, ratio = _compared(value, least, size, bounds)
+        top = int(ratio.argmax())
+        share = Fraction(int(least[top]), int(size[top]))
+        bound = bounds[int(value[top])]
+        if share * worst[1] > worst[0] * bound:
+            worst = (share, bound, bool(found.is_one_sided[group[top]]))
+        for numbers, wanted in ((people, exceeds), (certain, exceeds & (least == size))):
+            if not wanted.any():
                 continue
-            exceeds, ratio = _compared(value, least, size, bounds)
-            top = int(ratio.argmax())
-            share = Fraction(int(least[top]), int(size[top]))
-            bound = bounds[int(value[top])]
-            if share * worst[1] > worst[0] * bound:
-                worst = (share, bound, bool(found.is_one_sided[group[top]]))
-            _concern(releases, old, new, found, group[exceeds], people, inserted=inserted)
-            sure = exceeds & (least == size)
-            _concern(releases, old, new, found, group[sure], certain, inserted=inserted)
+            groups = np.zeros(found.inserted.size, dtype=np.bool_)
+            groups[group[wanted]] = True
+            _, tuples, change = people_of(releases, found, groups, inserted=inserted)
+            np.maximum(numbers, np.bincount(tuples, change, numbers.size), out=numbers)
     n_people = int(people[: releases.n_tuples].sum())
     return Check(
         name="inserted" if inserted else "deleted",
@@ -230,27 +235,6 @@ def _compared(
     reached = np.array(below, dtype=integer)[value] * least.astype(integer)
     exceeds: BoolArray = (reached > allowed).astype(np.bool_)
     return exceeds, (reached / allowed).astype(np.float64)
-
-
-def _concern(
-    releases: Releases,
-    old: int,
-    new: int,
-    found: Differences,
-    groups: IntArray,
-    people: IntArray,
-    *,
-    inserted: bool,
-) -> None:
-    """Note how many people of each tuple came, or went, in some of the groups."""
-    concerned = np.zeros(found.inserted.size, dtype=np.bool_)
-    concerned[groups] = True
-    keys, change = number_changes(releases, old, new, found.group_of_bucket)
-    group, tuples = np.divmod(keys, max(1, releases.n_all))
-    change = change if inserted else -change
-    some = concerned[group] & (change > 0)
-    numbers = np.bincount(tuples[some], change[some], releases.n_all).astype(np.int64)
-    np.maximum(people, numbers, out=people)
 
 
 def _narrowed(
@@ -296,7 +280,7 @@ def _likely(
         name=name,
         kind=kind,
         people=int(releases.total[exceeding].sum()),
-        certain=int(releases.total[exceeding & (candidates.number == 1)].sum()),
+        certain=int(releases.total[exceeding & (reached >= 1 - _ROUNDING)].sum()),
         value=float(reached[top]) if top >= 0 else 0.0,
         bound=float(bound[top]) if top >= 0 else 1.0,
         holds=not exceeding.any(),

@@ -17,7 +17,7 @@ MAX_WORLDS = 20_000
 _STEPS_PER_WORLD = 20
 _MAX_PEOPLE = 64
 _MAX_OPTIONS = 4096
-_MAX_STEPS = 400_000_000
+_MAX_STEPS = 200_000_000
 _STEPS_PER_BEAT = 1_000_000
 
 
@@ -42,6 +42,8 @@ def count_worlds(
     forced: Forced,
     max_worlds: int = MAX_WORLDS,
     pulse: Pulse = UNLIMITED,
+    *,
+    n_real: int | None = None,
 ) -> Posterior:
     """Count the worlds of each component of buckets that has few.
 
@@ -57,6 +59,9 @@ def count_worlds(
     max_worlds : int
         For components with more, nothing is known.
     pulse : Pulse
+    n_real : int, optional
+        How many releases are real. Those after them are virtual: they follow from the others, and
+        worlds need not look at them.
 
     Returns
     -------
@@ -85,7 +90,8 @@ def count_worlds(
     share[candidates.first[certain]] = 1
     is_known[certain] = True
     is_open = (candidates.number > 1) & ~forced.is_contradicted
-    links = (forced.value_of == FREE) & (releases.bucket != NOWHERE)
+    last = releases.n_releases if n_real is None else n_real
+    links = (forced.value_of == FREE) & (releases.bucket != NOWHERE) & (releases.release < last)
     component_of_bucket = components_of(releases, links)
     component = np.full(releases.n_all, -1, dtype=np.int64)
     component[releases.tuple_of[links]] = component_of_bucket[releases.bucket[links]]
@@ -113,7 +119,7 @@ def count_worlds(
             members, max_worlds, max_worlds * _STEPS_PER_WORLD, left, room, share, is_known,
             candidates.first, candidates.value, candidates.number, forced.value_of, releases.total,
             releases.first_placement, releases.release, releases.bucket, releases.first_cell,
-            releases.value, releases.n_releases,
+            releases.value, last,
         )  # fmt: skip
         steps, since = steps + taken, since + taken + 1000
         if since > _STEPS_PER_BEAT:
@@ -184,7 +190,7 @@ def _list_options(
         lows = places[0]
         n_releases = 0
         p = start
-        while p < end:
+        while p < end and release[p] < places.shape[1]:
             lows[n_releases] = p
             n_releases += 1
             q = p
