@@ -327,7 +327,21 @@ def sum_buckets(
         parts = (x * s / size, q * s / size, *variances, covariance, lower, upper, lo, hi)
         totals += [float(part.sum()) for part in parts]
         least, most = min(least, float(low.min())), max(most, float(high.max()))
-    t, c, tt, cc, tc, t_low, t_high, c_low, c_high = totals.tolist()
+    return summed(totals.tolist(), (least, most), is_average=is_average)
+
+
+def summed(
+    totals: Sequence[float], extremes: tuple[float, float], *, is_average: bool
+) -> Matched | None:
+    """Return a sum, or an average, from totals in the order of :data:`TOTALS`.
+
+    Returns
+    -------
+    Matched or None
+        None where there is nothing to sum.
+    """
+    t, c, tt, cc, tc, t_low, t_high, c_low, c_high = totals
+    least, most = extremes
     if c == 0:
         return None
     if not is_average:
