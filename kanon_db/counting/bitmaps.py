@@ -114,7 +114,9 @@ def evaluate(
                 true |= here & truth.true
                 unknown |= here & truth.unknown
                 rest &= ~here
-            truth = Truth(0, rest) if default is None else evaluate(default, read, everything, is_read)
+            truth = (
+                Truth(0, rest) if default is None else evaluate(default, read, everything, is_read)
+            )
             return Truth(true | rest & truth.true, unknown | rest & truth.unknown)
     raise TypeError("the condition is not readable")
 

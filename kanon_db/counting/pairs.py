@@ -278,7 +278,9 @@ def sum_pairs(
         for here in some_buckets(n, size * (len(m) + m.shape[1])):
             heartbeat()
             weighed = [
-                Weighed(*weigh_slots(np.where(in_class[:, here] == number, slots[:, here], 0), x_of))
+                Weighed(
+                    *weigh_slots(np.where(in_class[:, here] == number, slots[:, here], 0), x_of)
+                )
                 for number in range(1, len(m) + 1)
             ]
             s = np.array([counts[place][here] for counts in others], dtype=np.float64)
@@ -315,9 +317,7 @@ def _sums(
         (numbers * of_own * of_own).sum(axis=0) + (s * one * other).sum(axis=0)
         for numbers, one, other in ((squares, x_of, x_of), (q, q_of, q_of), (x, x_of, q_of))
     )
-    t_high = np.minimum(
-        (has * np.where(full, x, positive)).sum(axis=0), (s * highest).sum(axis=0)
-    )
+    t_high = np.minimum((has * np.where(full, x, positive)).sum(axis=0), (s * highest).sum(axis=0))
     t_low = np.maximum((has * np.where(full, x, negative)).sum(axis=0), (s * lowest).sum(axis=0))
     c_high = np.minimum((q * has).sum(axis=0), (s * (q_of > 0)).sum(axis=0))
     c_low = np.maximum((q * full).sum(axis=0), (s * is_full).sum(axis=0))
