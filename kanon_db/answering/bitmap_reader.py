@@ -140,7 +140,7 @@ class BitmapReader:
         n_counts = self.tables.n_buckets * sum(n_classes) // 2
         most = min(MOST_WORK // n_counts, self.limits.n_answers)
         n_others = others.count(most)
-        n_bytes = 2 * n_others * n_classes[1] * self.tables.n_buckets
+        n_bytes = n_others * n_classes[1] * self.tables.n_buckets * (1 + (self.shape[0][-1] > 255))
         return (
             n_bytes <= self.limits.bitmaps
             and own.count(most // max(1, n_others)) * n_others <= most

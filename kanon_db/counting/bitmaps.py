@@ -144,14 +144,11 @@ def in_buckets(bitmap: int, sizes: Sequence[int], n_buckets: Sequence[int]) -> C
     import numpy as np
 
     bits = unpacked(bitmap, sum(size * n for size, n in zip(sizes, n_buckets, strict=True)))
-    counts, start = [], 0
-    for size, n in zip(sizes, n_buckets, strict=True):
-        slots = bits[start : start + size * n].reshape(size, n)
+    return [
         # 255 slots fit one byte, which numpy adds several times as fast.
-        dtype = np.uint8 if size < 256 else np.uint16
-        counts.append(slots.sum(axis=0, dtype=dtype).astype(np.uint16))
-        start += size * n
-    return counts
+        slots.sum(axis=0, dtype=np.uint8 if size < 256 else np.uint16)
+        for slots, size, _ in by_size(bits, sizes, n_buckets)
+    ]
 
 
 def unpacked(bitmap: int, n_records: int) -> NDArray[np.uint8]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from kanon_db.algorithms.ground.arrays import FloatArray
 
-    Counts: TypeAlias = list[NDArray[np.uint16]]
+    Counts: TypeAlias = list[NDArray[np.uint8] | NDArray[np.uint16]]
     """For each bucket size, the number of bits that each bucket of it has."""
 
 FLAT: Final = 1e-9
@@ -87,7 +87,7 @@ def count_buckets(records: Counts, values: Counts, sizes: Sequence[int]) -> tupl
 
     Parameters
     ----------
-    records, values : list of ndarray of uint16, shape (n_buckets,)
+    records, values : list of ndarray of uint8 or uint16, shape (n_buckets,)
         q and s of each bucket, for each bucket size.
     sizes : sequence of int
 
@@ -286,7 +286,7 @@ def sum_buckets(
     Parameters
     ----------
     weighed : sequence of Weighed
-    others : list of ndarray of uint16
+    others : list of ndarray of uint8 or uint16
         s of each bucket.
     sizes : sequence of int
     is_average : bool

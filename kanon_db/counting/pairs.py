@@ -42,7 +42,9 @@ Classes: TypeAlias = list[tuple[int, Labels]]
 Pairs: TypeAlias = Callable[[Labels, Labels], bool | None]
 """Whether a condition is true for a class of records and one of values; None is unknown."""
 
-_MOST_COMBINATIONS: Final = 1 << 18
+_FEW_CODES: Final = 1 << 18
+_MOST_CODES: Final = 1 << 62
+"""Codes of how many records and values of each class a bucket has: few can be counted each."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,7 @@ def count_pairs(
 
     Parameters
     ----------
-    records, values : sequence of list of ndarray of uint16
+    records, values : sequence of list of ndarray of uint8 or uint16
         For each class, how many of it each bucket has, for each bucket size.
     matches : sequence of sequence of bool
         For each class of records, whether it matches each class of values.
@@ -216,20 +218,26 @@ def _different(
     """Yield the counts of buckets, some at a time, with how many buckets have them."""
     import numpy as np
 
-    n_records, n_buckets, width = len(records), records[0].size, len(records) + len(values)
-    if (size + 1) ** width <= _MOST_COMBINATIONS:
-        code = np.zeros(n_buckets, dtype=np.int32)
-        for counts in (*records, *values):
-            code = code * np.int32(size + 1) + counts
-        n = np.bincount(code)
-        different = np.flatnonzero(n)
-        digits = (size + 1) ** np.arange(width)[::-1, np.newaxis]
-        numbers = (different // digits % (size + 1)).astype(np.float64)
-        yield numbers[:n_records], numbers[n_records:], n[different].astype(np.float64)
+    all_counts, n_buckets = (*records, *values), records[0].size
+    n_codes = (size + 1) ** len(all_counts)
+    if n_codes <= _MOST_CODES:
+        code = np.zeros(n_buckets, dtype=np.int64)
+        for counts in all_counts:
+            code = code * (size + 1) + counts
+        if n_codes <= _FEW_CODES:
+            n = np.bincount(code)
+            different = np.flatnonzero(n)
+            n = n[different]
+        else:
+            different, n = np.unique(code, return_counts=True)
+        numbers = np.empty((len(all_counts), different.size))
+        for row in reversed(numbers):
+            different, row[:] = np.divmod(different, size + 1)
+        yield numbers[: len(records)], numbers[len(records) :], n.astype(np.float64)
         return
-    for here in some_buckets(n_buckets, width):
-        numbers = np.array([counts[here] for counts in (*records, *values)], dtype=np.float64)
-        yield numbers[:n_records], numbers[n_records:], np.ones(numbers.shape[1])
+    for here in some_buckets(n_buckets, len(all_counts)):
+        numbers = np.array([counts[here] for counts in all_counts], dtype=np.float64)
+        yield numbers[: len(records)], numbers[len(records) :], np.ones(numbers.shape[1])
 
 
 def sum_pairs(
@@ -251,7 +259,7 @@ def sum_pairs(
         numbers it has, from 1; 0 for none.
     x_of : ndarray of float64
         The numbers.
-    others : sequence of list of ndarray of uint16
+    others : sequence of list of ndarray of uint8 or uint16
         For each class of the other side, how many of it each bucket has, for each bucket size.
     matches : sequence of sequence of bool
         For each class of the side, whether it matches each class of the other one.
