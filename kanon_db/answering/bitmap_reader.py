@@ -81,7 +81,7 @@ class BitmapReader:
         (attribute,) = attributes(operand)
         found: dict[float, int] = {}
         columns, condition = f"({sql})::float8 AS x", f"{sql} IS NOT NULL"
-        for row, bits in self._rows(columns, attribute, [operand], constants, condition):
+        for row, bits in self.rows(columns, attribute, [operand], constants, condition):
             if row["x"] not in found:
                 self.keep()
             found[row["x"]] = found.get(row["x"], 0) | bits
@@ -146,7 +146,7 @@ class BitmapReader:
             and own.count(most // max(1, n_others)) * n_others <= most
         )
 
-    def _rows(
+    def rows(
         self,
         columns: str,
         attribute: str,
@@ -174,7 +174,7 @@ class BitmapReader:
             for i, sql in enumerate(written)
         )
         found: dict[tuple[int, ...], Slice] = {}
-        for row, bits in self._rows(columns, attribute, expressions, constants):
+        for row, bits in self.rows(columns, attribute, expressions, constants):
             ranks = tuple(row[f"r{i}"] for i in range(len(keys)))
             values = tuple(
                 (number, "null" if row[f"j{i}"] is None else row[f"j{i}"], ranks[i])
@@ -193,6 +193,6 @@ class BitmapReader:
         (attribute,) = attributes(condition) or {self.tables.with_bitmaps[0]}
         truth = {True: 0, False: 0}
         columns, possible = f"{sql} IS TRUE AS holds", f"{sql} IS NOT FALSE"
-        for row, bits in self._rows(columns, attribute, [condition], constants, possible):
+        for row, bits in self.rows(columns, attribute, [condition], constants, possible):
             truth[row["holds"]] |= bits
         return Truth(truth[True], truth[False])

@@ -60,7 +60,7 @@ def count_with_bitmaps(opened: OpenQuery) -> list[Group] | None:
     # A sum ignores NULLs by itself, and a group with nothing but NULLs is still a group.
     choose = condition_of if weighed is None else chosen_by
     condition = choose(query, aggregate)
-    if condition is not None and not is_readable(condition, with_bitmaps):
+    if condition is not None and not is_readable(condition, with_bitmaps, layout.sensitive.name):
         return None
     apart = [key.expression for key in query.keys]
     for expression in apart if weighed is None else [*apart, weighed]:

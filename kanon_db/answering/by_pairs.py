@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import reduce
+from itertools import chain
 from operator import or_
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kanon_db.answering.bitmap_reader import SUM_WORK, BitmapReader
 from kanon_db.answering.slices import Slice
 from kanon_db.counting.answers import NOTHING, Estimated, Group
-from kanon_db.counting.expressions import And, Expression, joined
-from kanon_db.counting.pairs import (
+from kanon_db.counting.bitmaps import unpacked
+from kanon_db.counting.checking.types import TEXT
+from kanon_db.counting.classes import (
     Classes,
     Matching,
     Pairs,
     by_sides,
-    count_pairs,
     divided,
     leaves_of,
     match,
-    sum_pairs,
 )
+from kanon_db.counting.expressions import And, Column, Constant, Expression, attributes, joined
+from kanon_db.counting.pairs import Divided, count_pairs, sum_pairs
 from kanon_db.counting.regression import Matched, corrected, times_of
 from kanon_db.counting.sides import Side, by_side, parts_of, side_of
+from kanon_db.counting.writing import Constants, write
+from kanon_db.counting.writing.joins import joined as lookups_joined
+from kanon_db.counting.writing.joins import speller
 
-if TYPE_CHECKING:
-    from kanon_db.counting.formulas import Counts
-
-_MOST_CLASSES: Final = 64
-"""Of records, or of values, before alike ones are put together."""
-
-_MOST_PAIRS: Final = 256
-"""Pairs of classes; above this, one statement over QIT and SAT is as fast."""
+_MOST_CLASSES: Final = 256
+_MOST_PAIRS: Final = 1 << 14
+"""Classes of records, or of values, and their pairs, before alike ones are put together."""
 
 _TRUTHS: Final = (True, None, False)
 """What the number of a condition's part says of it."""
@@ -66,39 +67,98 @@ def _matching(reader: BitmapReader, condition: Expression | None) -> Matching | 
     if whole is None:
         raise TypeError("the condition does not need both sides")
     leaves = leaves_of(whole, reader.layout)
-    records = _classes(reader, on_records, leaves.on_sides[0])
-    values = _classes(reader, on_values, leaves.on_sides[1])
-    if records is None or values is None:
+    compared = [_compared(reader, leaf) for leaf in leaves.pairs]
+    records = _classes(reader, on_records, leaves.records, [c.records for c in compared])
+    values = _classes(reader, on_values, leaves.values, [c.values for c in compared])
+    if records is None or values is None or len(records) * len(values) > _MOST_PAIRS:
         return None
-    truths = {
-        leaf: _told_by(side, place)
-        for side, on_side in enumerate(leaves.on_sides)
-        for place, leaf in enumerate(on_side)
-    }
-    found = match(whole, truths, (records, values))
-    return found if len(found.sides[0]) * len(found.sides[1]) <= _MOST_PAIRS else None
+    truths = {leaf: _told_by(0, place) for place, leaf in enumerate(leaves.records)}
+    truths |= {leaf: _told_by(1, place) for place, leaf in enumerate(leaves.values)}
+    for number, (leaf, found) in enumerate(zip(leaves.pairs, compared, strict=True)):
+        truths[leaf] = found.told_by(len(leaves.records) + number, len(leaves.values) + number)
+    return match(whole, truths, (records, values))
 
 
 def _classes(
-    reader: BitmapReader, chosen: Sequence[Expression], leaves: Sequence[Expression]
+    reader: BitmapReader,
+    chosen: Sequence[Expression],
+    leaves: Sequence[Expression],
+    divisions: Sequence[Sequence[int]],
 ) -> Classes | None:
-    """Divide what meets some conditions by the truth of others; None if into too many classes."""
-    classes: Classes = [(reader.truth(joined(And, chosen)).true, ())]
+    """Divide what meets some conditions by the truth of others, and then into parts.
+
+    Returns
+    -------
+    Classes or None
+        None if there would be too many.
+    """
     most = min(_MOST_CLASSES, reader.room // 2)  # the old ones and the new ones are kept
+    found: Classes = [(reader.truth(joined(And, chosen)).true, ())]
+    for parts in chain(_parts(reader, leaves), divisions):
+        classes = divided(found, parts, most)
+        if classes is None:
+            return None
+        found = classes
+    reader.keep(len(found))
+    return found
+
+
+def _parts(reader: BitmapReader, leaves: Sequence[Expression]) -> Iterator[Sequence[int]]:
+    """Read where each condition is true, unknown and false."""
     for leaf in leaves:
         truth = reader.truth(leaf)
-        false = reader.everything & ~(truth.true | truth.unknown)
-        found = divided(classes, (truth.true, truth.unknown, false), most)
-        if found is None:
-            return None
-        classes = found
-    reader.keep(len(classes))
-    return classes
+        yield truth.true, truth.unknown, reader.everything & ~(truth.true | truth.unknown)
 
 
-def _told_by(side: int, place: int) -> Pairs:
+def _told_by(side: Side, place: int) -> Pairs:
     """Return the truth of a condition on one side from the labels of a pair."""
     return lambda *labels: _TRUTHS[labels[side][place]]
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """A comparison of both sides: the parts of either, and the truth for each pair of them."""
+
+    records: list[int]
+    values: list[int]
+    truths: list[tuple[bool | None, ...]]
+
+    def told_by(self, of_records: int, of_values: int) -> Pairs:
+        """Return its truth from the labels of a pair, at these places."""
+        return lambda records, values: self.truths[values[of_values]][records[of_records]]
+
+
+def _compared(reader: BitmapReader, condition: Expression) -> _Compared:
+    """Let the server compare each value of a quasi-identifier with each sensitive value."""
+    tables, sensitive = reader.tables, reader.layout.sensitive.name
+    (name,) = attributes(condition) - {sensitive}
+    constants = Constants(first=2)
+
+    def spell(column: Column) -> str:
+        return speller("b" if column.name == name else "v")(column)
+
+    sql = write(condition, spell, constants)
+    own = {name: f"b.{reader.layout.quasi_identifiers[name].sql}"}
+    source = lookups_joined(tables.bit, "v", [condition], reader.opened.lookups, own)
+    truths = (
+        f"(SELECT array_agg({sql} ORDER BY v.ctid) FROM {' '.join(source)}"
+        f" WHERE v.{tables.attribute} = {constants.write(Constant(sensitive, TEXT))}) AS truths"
+    )
+    records: dict[tuple[bool | None, ...], int] = {}
+    for row, bits in reader.rows(truths, name, [], constants):
+        alike = tuple(row["truths"])
+        if alike not in records:
+            reader.keep()
+        records[alike] = records.get(alike, 0) | bits
+    by_place = list(zip(*records, strict=True))
+    values: dict[tuple[bool | None, ...], int] = {}
+    place = "row_number() OVER (ORDER BY b.ctid) - 1 AS place"
+    for row, bits in reader.rows(place, sensitive, [], Constants(first=2)):
+        alike = by_place[row["place"]]
+        if alike not in values:
+            reader.keep()
+        values[alike] = values.get(alike, 0) | bits
+    return _Compared(list(records.values()), list(values.values()), list(values))
 
 
 class _PairCounter:
@@ -122,19 +182,19 @@ class _PairCounter:
         if not reader.are_few(own, others, self._width(weighed)):
             return None
         summed = None if weighed is None else self._summed(weighed, is_average=is_average)
-        counted = [(part.values, self._in_buckets(part, self._others)) for part in others]
+        divided_others = [(part.values, self._divided(part, self._others)) for part in others]
         groups = []
         for part in own:
-            in_own = self._in_buckets(part, self._own) if keys or summed is None else []
-            find = None if summed is None else summed(part)
-            for values, in_others in counted:
-                reader.heartbeat()
-                if in_own:
-                    found = count_pairs(in_own, in_others, self._matches, reader.shape[0])
+            in_own = self._divided(part, self._own)
+            for values, in_others in divided_others:
+                found: Matched | None = None
+                if keys or summed is None:
+                    found = count_pairs(in_own, in_others, self._matches)
                     if keys and not found.estimate:
                         continue
-                answer = found if find is None else find(in_others)
-                groups.append(reader.group(part.values + values, self._calibrated(answer)))
+                if summed is not None:
+                    found = summed(part, in_own, in_others)
+                groups.append(reader.group(part.values + values, self._calibrated(found)))
         return groups
 
     def _width(self, weighed: Expression | None) -> tuple[int, int]:
@@ -142,26 +202,22 @@ class _PairCounter:
         times = 1 if weighed is None else SUM_WORK
         return times * len(self._own), len(self._others)
 
+    def _divided(self, part: Slice, classes: Sequence[int]) -> Divided:
+        """Divide a group into its classes."""
+        bitmaps = [part.bits & bits for bits in classes]
+        return Divided(bitmaps, self._reader.shape, self._reader.heartbeat)
+
     def _summed(
         self, weighed: Expression, *, is_average: bool
-    ) -> Callable[[Slice], Callable[[list[Counts]], Matched | None]]:
-        """Return what sums a group of this side, then over what matches of the other one."""
-        reader = self._reader
-        numbers, x_of = reader.valued(reader.values(weighed))
+    ) -> Callable[[Slice, Divided, Divided], Matched | None]:
+        """Return what sums a group of this side, over what matches in one of the other side."""
+        numbers, x_of = self._reader.valued(self._reader.values(weighed))
 
-        def of_group(part: Slice) -> Callable[[list[Counts]], Matched | None]:
-            in_class = reader.numbered([part.bits & bits for bits in self._own])
-            return lambda in_others: sum_pairs(
-                (in_class, numbers), x_of, in_others, self._matches, reader.shape,
-                reader.heartbeat, is_average=is_average,
-            )  # fmt: skip
+        def summed(part: Slice, own: Divided, others: Divided) -> Matched | None:
+            which = numbers * unpacked(part.bits, numbers.size)
+            return sum_pairs(own, (which, x_of), others, self._matches, is_average=is_average)
 
-        return of_group
-
-    def _in_buckets(self, part: Slice, classes: Sequence[int]) -> list[Counts]:
-        """Count what a group has of each class in each bucket."""
-        self._reader.heartbeat()
-        return [self._reader.in_buckets(part.bits & bits) for bits in classes]
+        return summed
 
     def _calibrated(self, found: Matched | None) -> Estimated:
         if found is None:

@@ -41,16 +41,31 @@ class Truth:
     unknown: int
 
 
-def is_readable(condition: ex.Expression, with_bitmaps: frozenset[str]) -> bool:
-    """Whether a condition is a combination of conditions on one attribute with bitmaps each."""
+def is_readable(
+    condition: ex.Expression, with_bitmaps: frozenset[str], sensitive: str | None = None
+) -> bool:
+    """Whether a condition is a combination of conditions on one attribute with bitmaps each.
+
+    Parameters
+    ----------
+    condition : Expression
+    with_bitmaps : frozenset of str
+    sensitive : str, optional
+        Conditions may also compare this attribute with one other.
+    """
     mentioned = ex.attributes(condition)
     if len(mentioned) <= 1:
         return bool(with_bitmaps) and mentioned <= with_bitmaps
-    if not isinstance(condition, ex.And | ex.Or | ex.Not | ex.TruthTest | ex.Case):
-        return False
+    if not is_combination(condition):
+        return len(mentioned) == 2 and sensitive in mentioned and mentioned <= with_bitmaps
     if isinstance(condition, ex.Case) and any(map(_divides, ex.walk(condition))):
         return False  # what a branch keeps from a division by zero would be evaluated without it
-    return all(is_readable(part, with_bitmaps) for part in ex.children(condition))
+    return all(is_readable(part, with_bitmaps, sensitive) for part in ex.children(condition))
+
+
+def is_combination(condition: ex.Expression) -> bool:
+    """Whether the truth of a condition follows from that of its parts."""
+    return isinstance(condition, ex.And | ex.Or | ex.Not | ex.TruthTest | ex.Case)
 
 
 def _divides(expression: ex.Expression) -> bool:
