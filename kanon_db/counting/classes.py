@@ -119,25 +119,22 @@ def match(
 
     true = evaluate(condition, read, _bitmap([True] * len(pairs)), truths.__contains__).true
     matches = [bit == "1" for bit in reversed(f"{true:0{len(pairs)}b}")]
-    rows = [
-        tuple(matches[first : first + len(values)])
-        for first in range(0, len(pairs), len(values) or 1)
-    ]
-    of_records = _alike([bits for bits, _ in records], rows)
-    of_values = _alike([bits for bits, _ in values], list(zip(*of_records, strict=True)))
-    return Matching(
-        (list(of_records.values()), list(of_values.values())), list(zip(*of_values, strict=True))
-    )
+    width = len(values)
+    of_records = _alike(records, [matches[n * width :][:width] for n in range(len(records))])
+    rows = list(of_records)
+    of_values = _alike(values, [[row[n] for row in rows] for n in range(width)])
+    sides = list(of_records.values()), list(of_values.values())
+    return Matching(sides, list(zip(*of_values, strict=True)))
 
 
 def _bitmap(bits: Sequence[bool]) -> int:
     return int("".join("01"[bit] for bit in reversed(bits)) or "0", 2)
 
 
-def _alike(bitmaps: Sequence[int], rows: Sequence[tuple[bool, ...]]) -> dict[tuple[bool, ...], int]:
+def _alike(classes: Classes, rows: Sequence[Sequence[bool]]) -> dict[tuple[bool, ...], int]:
     """Put classes together that match the same, and leave out those that match nothing."""
     found: dict[tuple[bool, ...], int] = {}
-    for bits, row in zip(bitmaps, rows, strict=True):
+    for (bits, _), row in zip(classes, map(tuple, rows), strict=True):
         if any(row):
             found[row] = found.get(row, 0) | bits
     return found
