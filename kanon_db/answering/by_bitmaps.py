@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
@@ -19,13 +20,15 @@ from kanon_db.counting.bitmaps import (
     unpacked,
     weigh,
 )
-from kanon_db.counting.expressions import Expression, TruthTest, attributes
+from kanon_db.counting.checking import Measure
+from kanon_db.counting.expressions import Aggregate, Expression, TruthTest, attributes
 from kanon_db.counting.formulas import all_but, count_buckets, sum_buckets
 from kanon_db.counting.layout import BucketLayout
 from kanon_db.counting.regression import Matched, between, corrected, regress, times_of
 from kanon_db.counting.sides import Side, chosen_by, condition_of, disjoint_sides, factors, side_of
 from kanon_db.counting.writing.exact import DERIVED
 from kanon_db.counting.writing.joins import same_value
+from kanon_db.errors import UnsupportedQueryError
 
 if TYPE_CHECKING:
     from kanon_db.algorithms.ground.arrays import FloatArray
@@ -51,12 +54,13 @@ def count_with_bitmaps(opened: OpenQuery) -> list[Group] | None:
     if not isinstance(layout, BucketLayout) or len(query.measures) > 1:
         return None
     aggregate = query.measures[0].aggregate
-    if query.keys and aggregate.condition is not None:
-        return None  # its groups are those of all records, whether they are chosen or not
-    with_bitmaps = frozenset(layout.tables.with_bitmaps)
     if aggregate.function in DERIVED:
         return None
-    weighed = None if aggregate.function == "count" else aggregate.operand
+    is_count = aggregate.function == "count"
+    if query.keys and (aggregate.condition or (is_count and aggregate.operand)):
+        return _in_all_groups(opened)
+    with_bitmaps = frozenset(layout.tables.with_bitmaps)
+    weighed = None if is_count else aggregate.operand
     # A sum ignores NULLs by itself, and a group with nothing but NULLs is still a group.
     choose = condition_of if weighed is None else chosen_by
     condition = choose(query, aggregate)
@@ -74,6 +78,32 @@ def count_with_bitmaps(opened: OpenQuery) -> list[Group] | None:
         return None
 
 
+def _in_all_groups(opened: OpenQuery) -> list[Group] | None:
+    """Answer where some records are not chosen: their groups are listed all the same."""
+    query = opened.query
+    aggregate, everybody = query.measures[0].aggregate, Aggregate("count", None)
+
+    def counted(where: Expression | None, one: Aggregate) -> list[Group] | None:
+        part = replace(query, where=where, measures=(Measure("", one),))
+        return count_with_bitmaps(replace(opened, query=part))
+
+    listed = counted(query.where, everybody)
+    if listed is None:
+        return None
+    if aggregate.function == "count":
+        nothing, found = (
+            Estimated(0.0, 0.0, 0, 0),
+            counted(condition_of(query, aggregate), everybody),
+        )
+    else:
+        nothing = NOTHING
+        found = counted(chosen_by(query, aggregate), replace(aggregate, condition=None))
+    if found is None:
+        return None
+    estimates = {group.key: group.estimates for group in found}
+    return [replace(group, estimates=estimates.get(group.key, (nothing,))) for group in listed]
+
+
 def _answered(
     reader: BitmapReader, condition: Expression | None, weighed: Expression | None
 ) -> list[Group] | None:
@@ -86,7 +116,11 @@ def _answered(
         sides = disjoint_sides(query, aggregate, layout)
         if sides is not None:
             return _Counter(reader).either(sides)
-        return count_with_pairs(reader, condition, weighed, is_average=is_average)
+        try:
+            with reader.opened.session.savepoint():
+                return count_with_pairs(reader, condition, weighed, is_average=is_average)
+        except UnsupportedQueryError:  # arithmetic, on values that the rest of it excludes
+            return None
     records, values = (reader.truth(part).true for part in split)
     if weighed is not None:
         return _Counter(reader).summed(records, values, weighed, is_average=is_average)

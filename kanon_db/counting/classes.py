@@ -123,8 +123,8 @@ def match(
     of_records = _alike(records, [matches[n * width :][:width] for n in range(len(records))])
     rows = list(of_records)
     of_values = _alike(values, [[row[n] for row in rows] for n in range(width)])
-    sides = list(of_records.values()), list(of_values.values())
-    return Matching(sides, list(zip(*of_values, strict=True)))
+    bitmaps = list(of_records.values()), list(of_values.values())
+    return Matching(bitmaps, list(zip(*of_values, strict=True)))
 
 
 def _bitmap(bits: Sequence[bool]) -> int:
