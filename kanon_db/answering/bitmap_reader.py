@@ -126,21 +126,29 @@ class BitmapReader:
             raise self.limits.too_many()
         return Group(f"{{{key}}}", tuple(rank for _, _, rank in ordered), (counted,))
 
-    def are_few(self, own: Slices, others: Slices, n_classes: tuple[int, int] = (1, 1)) -> bool:
-        """Whether the groups are few enough to count each, keeping the counts of the others.
+    @property
+    def counts_bytes(self) -> int:
+        """What the counts of all buckets take."""
+        return self.tables.n_buckets * (1 if self.tables.sizes[-1] < 256 else 2)
+
+    def are_few(
+        self, own: Slices, others: Slices, *, times: int = 1, kept: int | None = None
+    ) -> bool:
+        """Whether the groups are few enough to count each, keeping what is counted of the others.
 
         Parameters
         ----------
         own, others : Slices
-        n_classes : tuple of int
-            Into how many classes each group of either side is divided.
+        times : int
+            How often each bucket is looked at for a group.
+        kept : int, optional
+            Bytes for each of the others; by default, those of counts.
         """
         if not self.keys:
             return True
-        n_counts = self.tables.n_buckets * sum(n_classes) // 2
-        most = min(MOST_WORK // n_counts, self.limits.n_answers)
+        most = min(MOST_WORK // (self.tables.n_buckets * times), self.limits.n_answers)
         n_others = others.count(most)
-        n_bytes = n_others * n_classes[1] * self.tables.n_buckets * (1 + (self.shape[0][-1] > 255))
+        n_bytes = n_others * (self.counts_bytes if kept is None else kept)
         return (
             n_bytes <= self.limits.bitmaps
             and own.count(most // max(1, n_others)) * n_others <= most

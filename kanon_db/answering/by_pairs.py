@@ -24,7 +24,7 @@ from kanon_db.counting.classes import (
     match,
 )
 from kanon_db.counting.expressions import And, Column, Constant, Expression, attributes, joined
-from kanon_db.counting.pairs import Divided, count_pairs, sum_pairs
+from kanon_db.counting.pairs import Divided, count_pairs, is_one_by_one, sum_pairs
 from kanon_db.counting.regression import Matched, corrected, times_of
 from kanon_db.counting.sides import Side, by_side, parts_of, side_of
 from kanon_db.counting.writing import Constants, write
@@ -179,7 +179,7 @@ class _PairCounter:
             return [] if keys else [reader.group((), nothing)]
         own = reader.slices(reduce(or_, self._own), self._side)
         others = reader.slices(reduce(or_, self._others), self._other)
-        if not reader.are_few(own, others, self._width(weighed)):
+        if not reader.are_few(own, others, times=self._times(weighed), kept=self._kept()):
             return None
         summed = None if weighed is None else self._summed(weighed, is_average=is_average)
         divided_others = [(part.values, self._divided(part, self._others)) for part in others]
@@ -197,15 +197,23 @@ class _PairCounter:
                 groups.append(reader.group(part.values + values, self._calibrated(found)))
         return groups
 
-    def _width(self, weighed: Expression | None) -> tuple[int, int]:
-        """Return into how many classes groups are divided; those to sum are as much as many."""
-        times = 1 if weighed is None else SUM_WORK
-        return times * len(self._own), len(self._others)
+    def _times(self, weighed: Expression | None) -> int:
+        """Return how often each bucket is looked at, compared with a condition on each side."""
+        n_own = len(self._own) * (1 if weighed is None else SUM_WORK)
+        return max(1, (n_own + len(self._others)) // 2)
+
+    def _kept(self) -> int:
+        """Return the bytes that are kept for each group of the other side."""
+        reader, n_pairs = self._reader, len(self._own) * len(self._others)
+        counts = len(self._others) * reader.counts_bytes
+        if not any(is_one_by_one(size, n_pairs) for size in reader.tables.sizes):
+            return counts + reader.bitmap_bytes
+        slots = reader.tables.n_records * (1 if len(self._others) < 256 else 2)
+        return counts + slots + reader.bitmap_bytes
 
     def _divided(self, part: Slice, classes: Sequence[int]) -> Divided:
         """Divide a group into its classes."""
-        bitmaps = [part.bits & bits for bits in classes]
-        return Divided(bitmaps, self._reader.shape, self._reader.heartbeat)
+        return Divided(part.bits, classes, self._reader.shape, self._reader.heartbeat)
 
     def _summed(
         self, weighed: Expression, *, is_average: bool

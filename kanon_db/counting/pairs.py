@@ -39,10 +39,14 @@ _MOST_CODES: Final = 1 << 62
 class Divided:
     """How the records, or values, of each bucket are divided into classes.
 
+    What is not asked for is not worked out; what is, is kept.
+
     Parameters
     ----------
-    bitmaps : sequence of int
-        Of the classes, which have nothing in common.
+    bits : int
+        The bitmap of the records, or values.
+    classes : sequence of int
+        The bitmaps of all classes, which have nothing in common.
     shape : tuple of sequence of int
         Each bucket size, ascending; its number of buckets.
     heartbeat : callable
@@ -50,30 +54,37 @@ class Divided:
 
     def __init__(
         self,
-        bitmaps: Sequence[int],
+        bits: int,
+        classes: Sequence[int],
         shape: tuple[Sequence[int], Sequence[int]],
         heartbeat: Callable[[], None],
     ) -> None:
-        self._bitmaps = bitmaps
+        self._bits = bits
+        self._classes = classes
         self.shape = shape
         self.heartbeat = heartbeat
 
     @cached_property
     def counts(self) -> list[Counts]:
         """For each class, how many of it each bucket has, for each bucket size."""
-        return [in_buckets(bits, *self.shape) for bits in self._watched()]
+        return [in_buckets(bits, *self.shape) for bits in self._parts()]
 
     @cached_property
     def slots(self) -> list[AnyArray]:
         """For each bucket size, the class at each place, from 1, shape (size, n_buckets)."""
         n_records = sum(size * n for size, n in zip(*self.shape, strict=True))
-        numbers = numbered(self._watched(), len(self._bitmaps), n_records)
+        numbers = numbered(self._parts(), len(self._classes), n_records)
         return [slots for slots, *_ in by_size(numbers, *self.shape)]
 
-    def _watched(self) -> Iterator[int]:
-        for bitmap in self._bitmaps:
+    def _parts(self) -> Iterator[int]:
+        for bitmap in self._classes:
             self.heartbeat()
-            yield bitmap
+            yield self._bits & bitmap
+
+
+def is_one_by_one(size: int, n_pairs: int) -> bool:
+    """Whether the places of a bucket make fewer pairs than the classes."""
+    return size * size < n_pairs
 
 
 def count_pairs(records: Divided, values: Divided, matches: Sequence[Sequence[bool]]) -> Matched:
@@ -97,7 +108,7 @@ def count_pairs(records: Divided, values: Divided, matches: Sequence[Sequence[bo
     lower = upper = 0
     m = np.array(matches, dtype=np.float64)
     for place, (size, n_buckets) in enumerate(zip(*records.shape, strict=True)):
-        if size * size < m.size:
+        if is_one_by_one(size, m.size):
             found = _one_by_one(records.slots[place], values.slots[place], m)
         else:
             in_records, in_values = (
@@ -246,11 +257,10 @@ def sum_pairs(
     which, x_of = numbers
     totals, extremes = np.zeros(9), (math.inf, -math.inf)
     for place, (slots, size, n) in enumerate(by_size(which, *own.shape)):
-        is_one_by_one = size * size < m.size
         for here in some_buckets(n, size * min(size, len(m))):
             own.heartbeat()
             classes, x = own.slots[place][:, here], slots[:, here]
-            if is_one_by_one:
+            if is_one_by_one(size, m.size):
                 lines = _places(classes, x, x_of, others.slots[place][:, here], m)
             else:
                 s = np.array([counts[place][here] for counts in others.counts], dtype=np.float64)

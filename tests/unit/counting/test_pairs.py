@@ -90,7 +90,7 @@ def _covers(hits):
 def _assert_counted(case):
     shape, classes, matches, _ = case
     sides = [
-        Divided(_bitmaps(of, n), shape, lambda: None)
+        Divided(-1, _bitmaps(of, n), shape, lambda: None)
         for of, n in zip(classes, (len(matches), len(matches[0])), strict=True)
     ]
     found = count_pairs(*sides, matches)
@@ -140,7 +140,7 @@ def test_sums_follow_from_the_pairs_of_each_bucket(case, is_average, is_of_value
     if is_of_values:
         classes, matches = classes[::-1], list(zip(*matches, strict=True))
     own, others = (
-        Divided(_bitmaps(of, n), shape, lambda: None)
+        Divided(-1, _bitmaps(of, n), shape, lambda: None)
         for of, n in zip(classes, (len(matches), len(matches[0])), strict=True)
     )
     different = sorted({number for number in x if number is not None})
