@@ -1,189 +1,209 @@
-"""Counting below many values at once: from how many records of each range of a column count."""
+"""Counting below many values from two statements, where a column's cells decide."""
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
-from itertools import accumulate
-from math import sqrt
-from typing import TYPE_CHECKING, Any, Self
-from typing import Literal as OneOf
+from typing import TYPE_CHECKING, Final, Self
 
 from kanon_db.answering.scope import OpenQuery
 from kanon_db.counting import expressions as ex
-from kanon_db.counting.answers import Estimated
+from kanon_db.counting.answers import Estimated, known_as
+from kanon_db.counting.cell_sums import CellSums, Ends, Listed, Ranges
 from kanon_db.counting.checking import Measure, Query
 from kanon_db.counting.layout import Cell, CellLayout
-from kanon_db.counting.sides import chosen_by
+from kanon_db.counting.sides import chosen_by, parts_of
 from kanon_db.counting.writing import Request
-from kanon_db.counting.writing.cell_totals import TOGETHER, TOGETHER_EVENLY
-from kanon_db.counting.writing.spread import summed_attribute
-from kanon_db.counting.writing.sure_cells import SureCellWriter
+from kanon_db.counting.writing.cell_sums import CellSumWriter
 
 if TYPE_CHECKING:
-    from kanon_db.algorithms.ground.arrays import BoolArray, FloatArray
+    from kanon_db.algorithms.ground.arrays import FloatArray
+    from kanon_db.counting.cell_sums import Below
     from kanon_db.session.protocol import Row
+
+_MOST_SUMS: Final = 1_000_000
+"""Groups times cells."""
+
+_MOST_LISTED: Final = 200_000
+"""Values that are listed of all cells together."""
+
+_FEWEST_LISTED: Final = 5
+_MOST_OF_A_CELL: Final = 1_000
+
+
+@dataclass(frozen=True)
+class _Split:
+    """A condition, as what is on one column, and the rest."""
+
+    column: str
+    on_column: ex.Expression
+    rest: ex.Expression | None
+    is_plain: bool
+
+    @classmethod
+    def of(cls, query: Query, aggregate: ex.Aggregate) -> Self | None:
+        """Split by the column that an aggregate is of; None if that is not possible."""
+        operand = aggregate.operand
+        if operand is None or len(ex.attributes(operand)) != 1:
+            return None
+        (column,) = ex.attributes(operand)
+        parts = parts_of(chosen_by(query, aggregate))
+        own = [part for part in parts if ex.attributes(part) == {column}]
+        rest = [part for part in parts if column not in ex.attributes(part)]
+        has_lookup = any(
+            one.lookup is not None for part in (operand, *own) for one in ex.columns(part)
+        )
+        in_keys = any(column in ex.attributes(key.expression) for key in query.keys)
+        if has_lookup or in_keys or len(own) + len(rest) < len(parts):
+            return None
+        on_column = ex.joined(ex.And, [*own, ex.NullTest(operand, negated=True)])
+        if on_column is None:
+            raise TypeError("there is a condition at least")
+        is_plain = isinstance(operand, ex.Column) and not own
+        return cls(column, on_column, ex.joined(ex.And, rest), is_plain)
 
 
 class CellCounts:
-    """Counts the records whose value lies below or above any number.
+    """Counts the records of each group whose value lies below or above any number.
 
-    The ranges of the column decide on what is sure and possible, and the shares of values in them
-    on what is expected: the numbers are those of a statement for each value.
+    The numbers are those of a statement for each value, up to the accuracy of the shares.
     """
 
-    def __init__(self, opened: OpenQuery, cell: Cell, rows: Sequence[Row], axis: Row | None):
+    def __init__(
+        self,
+        groups: Sequence[str],
+        sums: CellSums,
+        values: Sequence[Row],
+        below: Below,
+        together: float,
+        left_out: tuple[int, int],
+        is_unknown: bool,
+    ) -> None:
         import numpy as np
 
-        self._cell, self._left_out = cell, opened.publication.left_out
-        self._n_published = opened.publication.records - self._left_out
-        self._anywhere = sum(float(row["possible"]) for row in rows if row["low"] is None)
-        known = [row for row in rows if row["low"] is not None]
-        self._ends = {end: _Ladder.of(known, end) for end in ("low", "high")}
+        self._groups, self._sums = [known_as(group) for group in groups], sums
+        self._below, self._together = below, together
+        self._left_out, self._n_published = left_out
+        self._is_unknown = is_unknown
+        suppressed = np.array([row["suppressed"] for row in values], dtype=bool)
+        surely = np.array([bool(row["st"]) for row in values]) & ~suppressed
+        possibly = np.array([bool(row["pt"]) for row in values]) | suppressed
+        self._suppressed = suppressed
+        self._kept: FloatArray = np.array([float(row["n"]) for row in values]) * ~suppressed
+        self._whole = self._of_all(np.array([row["t"] for row in values], dtype=float))
 
-        def column(name: str) -> FloatArray:
-            return np.array([row[name] for row in known], dtype=float)
+        def ends(name: str) -> Ends:
+            texts = [None if row["suppressed"] else row[name] for row in values]
+            return Ends(texts, sums, surely, possibly)
 
-        self._low, self._high = column("low"), column("high")
-        self._expected, self._number, self._u = map(column, ("expected", "possible", "u"))
-        self._axis: tuple[FloatArray, FloatArray] | None = None
-        if axis is not None:
-            self._axis = (
-                np.array(axis["points"], dtype=float),
-                np.concatenate([[0.0], np.cumsum(axis["shares"])]),
-            )
-            self._own = np.nan_to_num(column("own"))
-            first, last = (np.nan_to_num(column(name), nan=1) for name in ("first", "last"))
-            self._before, self._last = first.astype(int) - 1, last.astype(int)
+        self._least, self._most = ends("least"), ends("most")
 
     @classmethod
     def of(cls, opened: OpenQuery, aggregate: ex.Aggregate) -> Self | None:
-        """Read the sums; None where ranges of one column alone do not decide, or with groups.
+        """Read the sums; None where cells of one column alone do not decide.
 
         Also where there are more of them than the memory of a query holds.
         """
-        layout, operand = opened.layout, aggregate.operand
-        if opened.query.keys or not isinstance(layout, CellLayout):
+        layout, query, operand = opened.layout, opened.query, aggregate.operand
+        split = _Split.of(query, aggregate) if isinstance(layout, CellLayout) else None
+        if not isinstance(layout, CellLayout) or split is None:
             return None
-        if not isinstance(operand, ex.Column):
+        if operand is None or aggregate.type is None:
             return None
-        counted = replace(aggregate, function="sum", share=None)
-        if summed_attribute(opened.query, counted, layout) is None:
-            return None
-        cell = layout.cells[operand.name]
-        if cell.kind != "range" or cell.mark is not None or operand.type.category == "moment":
-            return None
-        count = ex.Aggregate("count", operand)
-        query = Query(chosen_by(opened.query, aggregate), (), (Measure("", count),), listed=(0,))
-        writer, most = (
-            SureCellWriter(Request(query, count, opened.lookups), layout),
-            opened.limits.n_answers,
-        )
-        written = writer.cell_sums(operand.name, most + 1)
-        rows = opened.fetch(written.text, *written.bound)
-        if len(rows) > most:
-            return None
-        axis: Any = None
-        if cell.shares is not None:
-            (axis,) = opened.fetch(
-                f"SELECT s.points, s.shares FROM {layout.view.shares} AS s"
-                " WHERE s.attribute = $1::text AND s.cell IS NULL",
-                operand.name,
-            )
-        return cls(opened, cell, rows, axis)
+        count = ex.Aggregate("count", None)
+        counted = Query(split.rest, query.keys, (Measure("", count),), listed=(0,))
 
-    def count(self, operator: ex.ComparisonOperator, number: str) -> Estimated:
-        """Count the records whose value compares like that with a number."""
+        def writer() -> CellSumWriter:
+            return CellSumWriter(Request(counted, count, opened.lookups), layout, split.column)
+
+        own, most = writer(), opened.limits.n_answers
+        written = own.sums(most + 1)
+        rows = opened.fetch(written.text, *written.bound)
+        cells = {(row["cell_key"], row["suppressed"]) for row in rows}
+        groups = list(dict.fromkeys(row["group_key"] for row in rows))
+        if len(rows) > most or len(cells) * len(groups) > _MOST_SUMS:
+            return None
+        cell = layout.cells[split.column]
+        is_range = split.is_plain and cell.kind == "range" and cell.mark is None
+        n_listed = _MOST_LISTED // max(len(cells), 1)
+        listed = None if is_range else min(max(n_listed, _FEWEST_LISTED), _MOST_OF_A_CELL)
+        written = writer().values(operand, split.on_column, aggregate.type.name, listed)
+        values = opened.fetch(written.text, *written.bound)
+        below: Below = Listed.of(values) if listed else _ranges(opened, layout, cell, values)
+        sums = _gathered(rows, groups, values)
+        left_out = opened.publication.left_out
+        try:
+            return cls(
+                groups, sums, values, below, own.together(),
+                (left_out, opened.publication.records - left_out),
+                any(row["is_unknown"] for row in rows),
+            )  # fmt: skip
+        except ArithmeticError:
+            return None
+
+    def count(self, operator: ex.ComparisonOperator, number: str) -> dict[str, Estimated]:
+        """Count the records of each group, by its key, whose value compares like that."""
         import numpy as np
 
         at, is_included = Decimal(number), operator in ("<=", ">")
-        low, high = (self._ends[end].upto(at, is_included=is_included) for end in ("low", "high"))
-        shares = self._shares(float(number), is_included=is_included)
-        sure, possible = high.sure, low.possible
-        if operator in (">", ">="):
-            sure, possible = low.rest.sure, high.rest.possible
-            shares = 1 - shares
-        lower, upper = sure, possible + self._anywhere + self._left_out
-        expected = self._expected * shares
-        p = expected / np.maximum(self._number, 1e-12)
+        is_above, sums = operator in (">", ">="), self._sums
+        shares = self._of_all(self._below(float(number), is_included=is_included))
+        surely, possibly = self._most, self._least
+        if is_above:
+            shares = np.clip(self._whole - shares, 0, 1)
+            surely, possibly = possibly, surely
+        lower = surely.sure(at, is_included=is_included, is_above=is_above)
+        upper = possibly.possible(at, is_included=is_included, is_above=is_above) + self._left_out
+        expected = sums.expected * shares
+        p = expected / np.maximum(sums.possible, 1e-12)
         variance = np.clip(p * (1 - p), 0, None)
-        together = TOGETHER_EVENLY if self._axis is None else TOGETHER
-        added = together * float((self._number * self._u * np.sqrt(variance)).sum())
-        error = sqrt(float((self._number * variance).sum()) + added**2)
-        estimate = float(expected.sum()) * (1 + self._left_out / max(self._n_published, 1))
-        return Estimated(
-            min(max(estimate, lower), upper), min(error, (upper - lower) / 2),
-            round(lower), round(upper),
-        )  # fmt: skip
+        added = self._together * (sums.possible * sums.unknown * np.sqrt(variance)).sum(axis=1)
+        error = np.sqrt((sums.possible * variance).sum(axis=1) + added**2)
+        widest = (upper - lower) / 2
+        error = widest if self._is_unknown else np.minimum(error, widest)
+        estimate = expected.sum(axis=1) * (1 + self._left_out / max(self._n_published, 1))
+        estimate = np.clip(estimate, lower, upper)
+        columns = (estimate.tolist(), error.tolist(), lower.tolist(), upper.tolist())
+        return {
+            group: Estimated(one, off, round(least), round(most))
+            for group, one, off, least, most in zip(self._groups, *columns, strict=True)
+        }
 
-    def _shares(self, number: float, *, is_included: bool) -> FloatArray:
-        """Return which share of each range lies below a number."""
+    def _of_all(self, shares: FloatArray) -> FloatArray:
+        """Take suppressed cells as those that are kept, all together."""
         import numpy as np
 
-        if self._axis is None:
-            part = self._evenly(number, is_included=is_included)
-        else:
-            points, upto = self._axis
-            side: OneOf["left", "right"] = "right" if is_included else "left"
-            reached = np.clip(np.searchsorted(points, number, side), self._before, self._last)
-            base = np.maximum(upto[self._last] - upto[self._before], 1e-300)
-            inside = (upto[reached] - upto[self._before]) / base
-            ends = (self._below(end, number, is_included) for end in (self._low, self._high))
-            part = self._own * sum(ends) + (1 - 2 * self._own) * inside
-        part = np.where(self._below(self._high, number, is_included), 1.0, part)
-        found: FloatArray = np.where(self._below(self._low, number, is_included), part, 0.0)
-        clipped: FloatArray = np.clip(found, 0, 1)
-        return clipped
-
-    def _evenly(self, number: float, *, is_included: bool) -> FloatArray:
-        import numpy as np
-
-        if self._cell.is_discrete:
-            last = np.floor(number) if is_included else np.ceil(number) - 1
-            part: FloatArray = (last - self._low + 1) / (self._high - self._low + 1)
-        else:
-            part = (number - self._low) / np.maximum(self._high - self._low, 1e-300)
-        return part
-
-    @staticmethod
-    def _below(ends: FloatArray, number: float, is_included: bool) -> BoolArray:
-        found: BoolArray = ends <= number if is_included else ends < number
+        kept = float(self._kept.sum())
+        average = float(self._kept @ shares) / kept if kept else 0.0
+        found: FloatArray = np.where(self._suppressed, average, shares)
         return found
 
 
-@dataclass(frozen=True)
-class _Sums:
-    """How many records surely count, and possibly, with the others."""
+def _gathered(rows: Sequence[Row], groups: Sequence[str], values: Sequence[Row]) -> CellSums:
+    import numpy as np
 
-    sure: float
-    possible: float
-    others: tuple[float, float]
+    places = {(row["cell_key"], row["suppressed"]): at for at, row in enumerate(values)}
+    numbers = {group: at for at, group in enumerate(groups)}
+    at = (
+        np.array([numbers[row["group_key"]] for row in rows], dtype=int),
+        np.array([places[row["cell_key"], row["suppressed"]] for row in rows], dtype=int),
+    )
 
-    @property
-    def rest(self) -> _Sums:
-        return _Sums(*self.others, (self.sure, self.possible))
+    def table(name: str) -> FloatArray:
+        found = np.zeros((len(groups), len(values)))
+        found[at] = [row[name] for row in rows]
+        return found
+
+    return CellSums(*map(table, ("expected", "sure", "possible", "u")))
 
 
-@dataclass(frozen=True)
-class _Ladder:
-    """The sums of all ranges up to each of their ends, ascending; exact, as bounds must be."""
-
-    ends: list[Decimal]
-    sure: list[float]
-    possible: list[float]
-
-    @classmethod
-    def of(cls, rows: Sequence[Row], end: str) -> Self:
-        ordered = sorted(rows, key=lambda row: Decimal(row[end]))
-        return cls(
-            [Decimal(row[end]) for row in ordered],
-            *(list(accumulate((float(row[n]) for row in ordered), initial=0.0))
-              for n in ("sure", "possible")),
-        )  # fmt: skip
-
-    def upto(self, at: Decimal, *, is_included: bool) -> _Sums:
-        place = (bisect_right if is_included else bisect_left)(self.ends, at)
-        sure, possible = self.sure[place], self.possible[place]
-        return _Sums(sure, possible, (self.sure[-1] - sure, self.possible[-1] - possible))
+def _ranges(opened: OpenQuery, layout: CellLayout, cell: Cell, values: Sequence[Row]) -> Ranges:
+    axis = None
+    if cell.shares is not None:
+        (axis,) = opened.fetch(
+            f"SELECT s.points, s.shares FROM {layout.view.shares} AS s"
+            " WHERE s.attribute = $1::text AND s.cell IS NULL",
+            cell.column.name,
+        )
+    return Ranges(values, axis, is_discrete=cell.is_discrete)

@@ -7,13 +7,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any, Final
+from typing import Final
 
 from kanon_db.answering.cell_counts import CellCounts
-from kanon_db.answering.quantiles import Search, below
+from kanon_db.answering.quantiles import MOST_CHEAP, Search, below
 from kanon_db.answering.scope import OpenQuery
 from kanon_db.answering.wide import is_wide
-from kanon_db.counting.answers import Estimated, Group
+from kanon_db.counting.answers import Estimated, Group, known_as
 from kanon_db.counting.checking import Key, Measure, Query
 from kanon_db.counting.distinct import apart_ranges, apart_sets, count_distinct
 from kanon_db.counting.expressions import (
@@ -43,7 +43,7 @@ def is_derived(opened: OpenQuery, aggregate: Aggregate) -> bool:
 
 
 def derived(opened: OpenQuery, aggregate: Aggregate, ask: Ask) -> dict[str, Estimated]:
-    """Answer such an aggregate for each group, by :func:`known_as`."""
+    """Answer such an aggregate for each group, by :func:`~kanon_db.counting.answers.known_as`."""
     if aggregate.share is None:
         return _distinct(opened, aggregate, ask)
 
@@ -52,10 +52,10 @@ def derived(opened: OpenQuery, aggregate: Aggregate, ask: Ask) -> dict[str, Esti
 
     totals = count(_counting(opened.query, aggregate))
     cells = CellCounts.of(opened, aggregate)
+    if cells is not None:
+        return Search(opened, aggregate, cells.count, totals, MOST_CHEAP).answers()
 
     def compared(operator: ComparisonOperator, rung: str) -> dict[str, Estimated]:
-        if cells is not None:
-            return dict.fromkeys(totals, cells.count(operator, rung))
         return count(below(opened.query, aggregate, operator, rung))
 
     return Search(opened, aggregate, compared, totals).answers()
@@ -72,20 +72,6 @@ def counts_of(opened: OpenQuery, aggregate: Aggregate) -> Iterator[Query]:
         yield below(opened.query, aggregate, "<=", "0")
     elif operand is not None and _is_listed(opened, operand):
         yield _counting(opened.query, aggregate, _value_key(opened.query, operand))
-
-
-def known_as(group_key: str, without: str | None = None) -> str:
-    """Return a group's key in one spelling, whoever wrote it.
-
-    Parameters
-    ----------
-    group_key : str
-        A JSON object.
-    without : str, optional
-        A name to leave out.
-    """
-    values: dict[str, Any] = json.loads(group_key, parse_float=str, parse_int=str)
-    return json.dumps(sorted((name, value) for name, value in values.items() if name != without))
 
 
 def _counting(query: Query, aggregate: Aggregate, *more: Key) -> Query:

@@ -7,11 +7,11 @@ from dataclasses import astuple, dataclass, replace
 from typing import Final
 
 from kanon_db.answering.by_bitmaps import count_with_bitmaps
-from kanon_db.answering.derived import counts_of, derived, is_derived, known_as
+from kanon_db.answering.derived import counts_of, derived, is_derived
 from kanon_db.answering.estimator import describe_estimator
 from kanon_db.answering.scope import OpenQuery, open_query
 from kanon_db.answering.wide import refuse_wide_groups
-from kanon_db.counting.answers import NOTHING, Estimated, Group, in_order, within_limit
+from kanon_db.counting.answers import NOTHING, Estimated, Group, in_order, known_as, within_limit
 from kanon_db.counting.calculated import with_calculated
 from kanon_db.counting.checking import Formula, Measure, Query
 from kanon_db.counting.expressions import Aggregate, Column, Expression

@@ -21,6 +21,9 @@ from kanon_db.counting.writing.rungs import rungs
 MOST_COUNTS: Final = 120
 """The most counts that one aggregate is made from: after these, bounds are as they were found."""
 
+MOST_CHEAP: Final = 2_000
+"""The same, of counts that take no statement."""
+
 _FIRST_COUNTS: Final = 16
 """How many values are counted at first, if there are many groups."""
 
@@ -85,6 +88,8 @@ class Search:
         Counts the records of each group whose value compares like that with a constant.
     totals : Counts
         How many records have a value.
+    most : int
+        How many counts it may take.
     """
 
     def __init__(
@@ -93,6 +98,7 @@ class Search:
         aggregate: ex.Aggregate,
         count: Callable[[ex.ComparisonOperator, str], Counts],
         totals: Counts,
+        most: int = MOST_COUNTS,
     ) -> None:
         self._opened = opened
         self._aggregate = aggregate
@@ -100,7 +106,7 @@ class Search:
         self._totals = totals
         self._quantile = Quantile(aggregate.share or 0.0, aggregate.function == "cont")
         self._known: dict[tuple[str, str], Counts] = {}
-        self._left = min(MOST_COUNTS, opened.limits.n_answers // (len(totals) + 1))
+        self._left = min(most, opened.limits.n_answers // (len(totals) + 1))
         layout, names = opened.layout, ex.attributes(aggregate.operand)
         cells = [] if isinstance(layout, BucketLayout) else [layout.cells[n] for n in names]
         self._is_known = not any(map(is_vague, cells))

@@ -191,7 +191,8 @@ def _cell_layout(session: Session, schema: str, publication: Publication) -> Cel
         for position, written in enumerate(described["quasi_identifiers"], start=1)
     }
     cells |= {name: published.cell(types[name], "value", None) for name in described["others"]}
-    return CellLayout(view, cells, publication.left_out)
+    left_out = publication.left_out
+    return CellLayout(view, cells, left_out, publication.records - left_out)
 
 
 _LAYOUTS: Final[Mapping[str, Callable[[Session, str, Publication], BucketLayout | CellLayout]]] = {

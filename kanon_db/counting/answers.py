@@ -7,7 +7,7 @@ import operator as operators
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
-from typing import Final
+from typing import Any, Final
 
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.checking.query import Order, Query
@@ -161,3 +161,17 @@ def _holds(condition: ex.Expression, group: Group, places: dict[ex.Aggregate, in
                 return None
             return _COMPARISONS[operator](one, other)
     raise TypeError(f"{type(condition).__name__} is not checked")
+
+
+def known_as(group_key: str, without: str | None = None) -> str:
+    """Return a group's key in one spelling, whoever wrote it.
+
+    Parameters
+    ----------
+    group_key : str
+        A JSON object.
+    without : str, optional
+        A name to leave out.
+    """
+    values: dict[str, Any] = json.loads(group_key, parse_float=str, parse_int=str)
+    return json.dumps(sorted((name, value) for name, value in values.items() if name != without))

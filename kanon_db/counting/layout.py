@@ -275,11 +275,14 @@ class CellLayout:
         Every column that a query may name.
     left_out : int
         How many records of the source have no row in the view.
+    n_rows : int
+        How many have one.
     """
 
     view: RowView
     cells: Mapping[str, Cell]
     left_out: int = 0
+    n_rows: int = 0
 
     @property
     def columns(self) -> dict[str, Column]:

@@ -32,7 +32,7 @@ def published(parties: Parties) -> None:
     create_table(parties.publisher, "data.cells", ", ".join([*names, "sick text"]), rows)
     kanon = Functions(parties.publisher)
     kanon.register("data.cells", list(QUASI_IDENTIFIERS), "sick")
-    kanon.generalize("data.cells", "classes", k=3, method="mondrian")
+    kanon.generalize("data.cells", "classes", k=3, method="k_member", refine=False)
     kanon.freeform("data.cells", "graph", k=2)
     # Two are like nobody else, and are left out.
     alike = [(r[0] and str(int(r[0]) % 3), r[3], r[6], r[7]) for r in rows[2:]]

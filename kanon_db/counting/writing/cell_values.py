@@ -194,6 +194,7 @@ def of_cell(
     constants: Constants,
     likely: Likely | None = None,
     matched: tuple[str, str] = ("", ""),
+    tabled: tuple[Select, str] | None = None,
 ) -> list[Select]:
     """Write the likelihood of a condition from one cell that is not suppressed.
 
@@ -210,6 +211,8 @@ def of_cell(
     matched : tuple of str
         Where the cell is a range: like ``likely.upto``, of the values for which the condition is
         true, and of those for which it is false.
+    tabled : tuple of Select and str, optional
+        Of a range, what :func:`~kanon_db.counting.writing.tabled.tabled` returned.
 
     Returns
     -------
@@ -238,6 +241,12 @@ def of_cell(
                 [Nested([_listed(_inside(cell, sql, MOST_VALUES, None), spelled)], "z")],
             )
         ]
+        if tabled is not None:
+            tried, is_tried = tabled
+            (listed,) = inside
+            inside = [
+                replace(tried, where=[is_tried]), replace(listed, where=[f"NOT ({is_tried})"])
+            ]  # fmt: skip
         null = known(spelled(f"NULL::{cell.column.type.name}"))
     if likely is not None:
         low, high = (f"({spelled(end)})" for end in ends(cell, sql))

@@ -28,15 +28,16 @@ from kanon_db.counting.writing.cell_values import (
     of_cell,
     values_of,
 )
+from kanon_db.counting.writing.compared import compares_ranges, of_ranges
 from kanon_db.counting.writing.joins import joined, speller
-from kanon_db.counting.writing.likely import (
-    add_matched,
-)
+from kanon_db.counting.writing.likely import add_matched
 from kanon_db.counting.writing.spread import MOST_GROUPED, most_listed
 from kanon_db.counting.writing.sql import write
 from kanon_db.counting.writing.steps import Nested, Select
+from kanon_db.counting.writing.tabled import tabled
 from kanon_db.counting.writing.truth import (
     COLUMNS,
+    Likelihood,
     leaves,
     likelihood,
     of_known,
@@ -116,11 +117,9 @@ class CellWriter(TypeWriter):
         values: dict[str, str] = {}
         for name in self._spread:
             place, cell = self._places[name], self._cell(name)
-            most = (
-                MOST_GROUPED
-                if name in grouped
-                else most_listed(self._cell(name) for name in self._spread)
-            )
+            most = MOST_GROUPED
+            if name not in grouped:
+                most = most_listed(map(self._cell, self._spread), self._layout.n_rows)
             inner = values_of(cell, f"t.c{place}", most, self.shares(name, "t"))
             if cell.mark is not None:
                 value = {"v": "v", "w": "w"}
@@ -162,12 +161,13 @@ class CellWriter(TypeWriter):
             truths = {name: self._write(leaf) for leaf, name in known.items()}
             source.append(Nested([Select(truths)], "known", _EACH))
         likelihoods = {leaf: of_subquery(alias) for leaf, alias in vague.items()}
-        likelihoods |= {leaf: of_known(f"known.{name}") for leaf, name in known.items()}
+        likelihoods |= {leaf: self._of_known(leaf, f"known.{name}") for leaf, name in known.items()}
         whole = likelihood(self.condition, likelihoods.__getitem__)
         # Whether a range holds a NULL is known, however many of its values are listed, unless it
-        # holds anything.
-        opened = [leaf for leaf in found if not self._is_plain_null_test(leaf)]
-        tested = {name for leaf in found if leaf not in opened for name in ex.attributes(leaf)}
+        # holds anything; and so are comparisons of ranges, from their ends.
+        opened = [leaf for leaf in found if not self._is_closed(leaf)]
+        tests = [leaf for leaf in found if isinstance(leaf, ex.NullTest) and leaf not in opened]
+        tested = {name for leaf in tests for name in ex.attributes(leaf)}
         anything = [
             holds_anything(f"e.c{self._places[name]}")
             for name in self._spread
@@ -264,7 +264,8 @@ class CellWriter(TypeWriter):
             truth = write(leaf, lambda _column: "p.v", self.constants)
             matched = add_matched(self.steps, truth, alias, place)
         likely = self.shares(name, "d")
-        own = of_cell(leaf, cell, f"d.c{place}", self.constants, likely, matched)
+        tried = tabled(self.steps, leaf, self.constants, alias, place, cell)
+        own = of_cell(leaf, cell, f"d.c{place}", self.constants, likely, matched, tried)
         found = {"i": f"d.i{place}", **{column: f"x.{column}" for column in COLUMNS}}
         source: list[str | Nested] = [f"cells{place} AS d", Nested(own, "x", _EACH)]
         comment = f"The likelihood of condition {alias} for each of the cells c{place}."
@@ -289,12 +290,20 @@ class CellWriter(TypeWriter):
         )
         return joined_by
 
-    def _is_plain_null_test(self, leaf: ex.Expression) -> bool:
+    def _of_known(self, leaf: ex.Expression, truth: str) -> Likelihood:
+        if not compares_ranges(leaf, self._layout.cells):
+            return of_known(truth)
+        return of_ranges(
+            leaf, self._layout.cells, lambda name: f"e.c{self._places[name]}", truth
+        )  # fmt: skip
+
+    def _is_closed(self, leaf: ex.Expression) -> bool:
+        """Whether what is certain of a condition does not depend on the values that are listed."""
         match leaf:
             case ex.NullTest(ex.Column(lookup=None, name=name)):
                 return self._cell(name).mark is None
             case _:
-                return False
+                return compares_ranges(leaf, self._layout.cells)
 
     def _likely_types(self) -> None:
         """Find each type's likelihood for each group, and the moments of what is summed."""
@@ -345,7 +354,7 @@ class CellWriter(TypeWriter):
         self.step(
             "answers",
             "All types together: what is expected, its error, what is certain, what is possible.",
-            count_answer(self._together(), self._is_unknown()),
+            count_answer(self.together(), self._is_unknown()),
             group=(),
             having="bool_or(pt)" if self.keys else "",
         )
@@ -361,7 +370,7 @@ class CellWriter(TypeWriter):
         self.step(
             "totals",
             "All types together: sum t and count c, with errors and bounds.",
-            sum_totals(self._together(), self._is_unknown()),
+            sum_totals(self.together(), self._is_unknown()),
             group=(),
         )
         error = "error / nullif(c, 0)" if is_average else "CASE WHEN t IS NOT NULL THEN error END"
@@ -377,7 +386,8 @@ class CellWriter(TypeWriter):
             if self._cell(name).mark is not None
         )
 
-    def _together(self) -> float:
+    def together(self) -> float:
+        """Return which part of the records' standard deviations adds up."""
         vague = [cell for name in self._places if is_vague(cell := self._cell(name))]
         if any(cell.mark is not None for cell in vague):
             return SUPPRESSED

@@ -16,6 +16,9 @@ from kanon_db.counting.writing.truth import leaves, require_few
 MOST_GROUPED: Final = 20_000
 """The most values of a range that GROUP BY spreads out."""
 
+_MOST_SPREAD: Final = 100_000
+"""Combinations of values of several ranges, of all rows."""
+
 _FEWEST: Final = 5
 """The least number of values to list of a wide range, where several are spread."""
 
@@ -73,10 +76,20 @@ def grouped_ranges(query: Query, layout: CellLayout) -> list[Cell]:
     return [layout.cells[name] for name in sorted(names) if layout.cells[name].kind == "range"]
 
 
-def most_listed(cells: Iterable[Cell]) -> int:
-    """Return how many values of a wide range are listed, so that combinations are not more."""
+def most_listed(cells: Iterable[Cell], n_rows: int = 0) -> int:
+    """Return how many values of a wide range are listed, so that combinations are not more.
+
+    Parameters
+    ----------
+    cells : iterable of Cell
+    n_rows : int
+        Of several ranges, the combinations of this many rows shall not be too many.
+    """
     n_ranges = sum(cell.kind == "range" for cell in cells)
-    return max(_FEWEST, int(MOST_VALUES ** (1 / max(n_ranges, 1))))
+    if n_ranges <= 1:
+        return MOST_VALUES
+    of_row = min(MOST_VALUES, _MOST_SPREAD // max(n_rows, 1))
+    return max(_FEWEST, int(of_row ** (1 / n_ranges)))
 
 
 def accuracy_of(expression: ex.Expression, layout: CellLayout) -> str:

@@ -5,6 +5,8 @@ What depends on one cell is found once for each distinct cell, of which there ar
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.checking.types import TEXT
 from kanon_db.counting.layout import Cell, CellLayout
@@ -20,13 +22,20 @@ class TypeWriter(Writer):
 
     ``c0 …`` are cells, ``m0 …`` say of them whether they are suppressed, and ``i0 …`` number the
     distinct ones of a column whose values are not known.
+
+    Parameters
+    ----------
+    request : Request
+    layout : CellLayout
+    also : iterable of str
+        Columns to tell types apart by, beside those that the request mentions.
     """
 
-    def __init__(self, request: Request, layout: CellLayout) -> None:
+    def __init__(self, request: Request, layout: CellLayout, also: Iterable[str] = ()) -> None:
         super().__init__(request)
         self._layout = layout
         needed = [self.condition, *self.keys.values(), self.weighed]
-        names = {name for part in needed for name in ex.attributes(part)}
+        names = {*also, *(name for part in needed for name in ex.attributes(part))}
         self._places = {
             name: place for place, name in enumerate(name for name in layout.cells if name in names)
         }
@@ -71,7 +80,7 @@ class TypeWriter(Writer):
             same_mark = f" AND d{place}.m{place} = a.m{place}" if cell.mark is not None else ""
             source.append(
                 f"JOIN cells{place} AS d{place}"
-                f" ON d{place}.k{place} = {_key(f'a.c{place}')}{same_mark}"
+                f" ON d{place}.k{place} = {key_of(f'a.c{place}')}{same_mark}"
             )
         # Where the values of some records are known, others cannot be off in the same direction.
         columns["u"] = f"greatest({', '.join(unknown)})" if unknown else "0::float8"
@@ -81,7 +90,7 @@ class TypeWriter(Writer):
     def _distinct_cells(self, cell: Cell, name: str, place: int) -> list[str]:
         """Give the distinct cells of a column numbers, and return the columns of their shares."""
         # By their texts: joins need keys that are not NULL, and types may have no equality here.
-        kept = {f"k{place}": _key(f"a.c{place}"), f"c{place}": f"a.c{place}"}
+        kept = {f"k{place}": key_of(f"a.c{place}"), f"c{place}": f"a.c{place}"}
         kept |= {f"m{place}": f"a.m{place}"} if cell.mark is not None else {}
         self.steps.add(
             f"apart{place}",
@@ -108,5 +117,6 @@ class TypeWriter(Writer):
         return self.constants.write(ex.Constant(text, TEXT))
 
 
-def _key(sql: str) -> str:
+def key_of(sql: str) -> str:
+    """Tell a cell from others, whatever its type, also where it is NULL."""
     return f"quote_nullable({sql}::text)"
