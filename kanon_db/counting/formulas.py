@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from kanon_db.algorithms.ground.arrays import FloatArray
 
-    Counts: TypeAlias = list[NDArray[np.uint16]]
+    Counts: TypeAlias = list[NDArray[np.uint8] | NDArray[np.uint16]]
     """For each bucket size, the number of bits that each bucket of it has."""
 
 FLAT: Final = 1e-9
@@ -87,7 +87,7 @@ def count_buckets(records: Counts, values: Counts, sizes: Sequence[int]) -> tupl
 
     Parameters
     ----------
-    records, values : list of ndarray of uint16, shape (n_buckets,)
+    records, values : list of ndarray of uint8 or uint16, shape (n_buckets,)
         q and s of each bucket, for each bucket size.
     sizes : sequence of int
 
@@ -286,7 +286,7 @@ def sum_buckets(
     Parameters
     ----------
     weighed : sequence of Weighed
-    others : list of ndarray of uint16
+    others : list of ndarray of uint8 or uint16
         s of each bucket.
     sizes : sequence of int
     is_average : bool
@@ -327,7 +327,21 @@ def sum_buckets(
         parts = (x * s / size, q * s / size, *variances, covariance, lower, upper, lo, hi)
         totals += [float(part.sum()) for part in parts]
         least, most = min(least, float(low.min())), max(most, float(high.max()))
-    t, c, tt, cc, tc, t_low, t_high, c_low, c_high = totals.tolist()
+    return summed(totals.tolist(), (least, most), is_average=is_average)
+
+
+def summed(
+    totals: Sequence[float], extremes: tuple[float, float], *, is_average: bool
+) -> Matched | None:
+    """Return a sum, or an average, from totals in the order of :data:`TOTALS`.
+
+    Returns
+    -------
+    Matched or None
+        None where there is nothing to sum.
+    """
+    t, c, tt, cc, tc, t_low, t_high, c_low, c_high = totals
+    least, most = extremes
     if c == 0:
         return None
     if not is_average:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from difflib import get_close_matches
 from fractions import Fraction
 from numbers import Integral
 from typing import Any, Final
@@ -70,6 +69,8 @@ def unknown(
 
     A word that was passed as a value is not repeated.
     """
+    from difflib import get_close_matches  # needed for a refusal only
+
     near = get_close_matches(name, known, n=1)
     if not known:
         hint = f"there are no {what}s here"

@@ -30,7 +30,16 @@ def _choose_cache() -> None:
         os.environ["NUMBA_CACHE_DIR"] = str(Path.cwd() / "kanon_db_cache")
 
 
+def _choose_threads() -> None:
+    """Let numpy's linear algebra do without threads, which take longer to start than all of numpy.
+
+    A server process should have none, and the largest matrix here has 64 rows.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
 _choose_cache()
+_choose_threads()
 
 
 def call(plpy: Any, name: str, arguments: str | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os  # not secrets, which loads OpenSSL: a first estimate would wait for it
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -272,7 +272,7 @@ def with_numbers(
     names : list of str
         Quoted names of the new columns.
     """
-    suffix = secrets.token_hex(8)
+    suffix = os.urandom(8).hex()
     names = [session.identifier(f"kanon_number_{i}_{suffix}") for i in range(len(columns))]
     values = ", ".join(
         f"{_int4_at(parameter, index)} AS {name}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import secrets
+import os  # not secrets, which loads OpenSSL: a first estimate would wait for it
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -151,7 +151,7 @@ def take_snapshot(
         256 rows; and when a text has more than :data:`MOST_BYTES`.
     """
     session.step("reading the source")
-    suffix = secrets.token_hex(8)
+    suffix = os.urandom(8).hex()
     table = session.identifier("pg_temp", f"kanon_snapshot_{suffix}")
     record = session.identifier(f"kanon_record_{suffix}")
     names = selected(session, source, columns)
@@ -242,7 +242,7 @@ def _require_unrestricted(session: Session) -> None:
         return
     try:
         with session.savepoint():
-            table = session.identifier("pg_temp", f"kanon_none_{secrets.token_hex(8)}")
+            table = session.identifier("pg_temp", f"kanon_none_{os.urandom(8).hex()}")
             session.fetch(f"CREATE TEMPORARY TABLE {table} () ON COMMIT DROP")
     except DatabaseError as error:
         if error.sqlstate == INSUFFICIENT_PRIVILEGE:

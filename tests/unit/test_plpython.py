@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -40,6 +42,19 @@ def test_a_place_that_is_given_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/nonexistent")
     _choose_cache()
     assert os.environ["NUMBA_CACHE_DIR"] == "/given"
+
+
+def test_a_server_process_starts_no_threads() -> None:
+    """Those of numpy's linear algebra would run beside it, for as long as the session lasts."""
+    code = (
+        "import kanon_db.interfaces.plpython, numpy, pathlib;"
+        "print(len(list(pathlib.Path('/proc/self/task').iterdir())))"
+    )
+    environment = {k: v for k, v in os.environ.items() if not k.endswith("NUM_THREADS")}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == "1\n"
 
 
 class Server:

@@ -1,0 +1,173 @@
+"""Conditions that need both sides of a bucketization: bitmaps give the statement's numbers."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from kanon_db.answering import by_pairs, estimates
+from kanon_db.answering.by_bitmaps import count_with_bitmaps
+from kanon_db.answering.scope import open_query
+from kanon_db.counting.answers import Group
+from kanon_db.session.psycopg_session import PsycopgSession
+from tests.integration.parties import Functions, Parties, create_table, fetch
+
+N_RECORDS = 1_200
+PUBLICATIONS = {"few": '{"l": 2}', "many": '{"default": 0.12}'}
+"""Small buckets, whose records are looked at one by one; large ones, which are not."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def published(parties: Parties) -> None:
+    """NULLs on both sides, and a lookup table for either."""
+    draw = random.Random(15)  # noqa: S311  # made-up data
+    rows = [
+        (
+            None if draw.random() < 0.05 else draw.randrange(12),
+            draw.choice(["m", "f", None]),
+            draw.choice([None, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]),
+        )
+        for _ in range(N_RECORDS)
+    ]
+    fetch(parties.publisher, "GRANT USAGE ON SCHEMA data TO kanon_analyst")
+    create_table(parties.publisher, "data.both", "age int, sex text, ill int", rows)
+    regions = [(n, n % 3) for n in range(1, 10)]
+    create_table(parties.publisher, "data.classes", "code int, class int", regions)
+    fetch(parties.publisher, "GRANT SELECT ON data.classes TO kanon_analyst")
+    kanon = Functions(parties.publisher)
+    kanon.register("data.both", ["age", "sex"], "ill")
+    for name, privacy in PUBLICATIONS.items():
+        kanon.publish("data.both", name, privacy=privacy, assignment="random")
+
+
+class Conditions:
+    """An endless supply of conditions; the same seed draws the same ones."""
+
+    def __init__(self, seed: int) -> None:
+        self._draw = random.Random(seed)  # noqa: S311  # to be drawn again
+
+    def one(self, choices: Sequence[str]) -> str:
+        return self._draw.choice(choices)
+
+    def leaf(self) -> str:
+        number = self._draw.randrange(12)
+        return self.one(
+            [
+                f"age {self.one('<>=')} {number}", f"age IN (1, {number})", "sex = 'f'",
+                f"ill {self.one('<>=')} {number}", f"ill IN (2, {number})", "sex IS NULL",
+                f"age {self.one('<>=')} ill", "age IS DISTINCT FROM ill", "ill IS NULL",
+                f"age + {number} = ill", "COALESCE(ill, age) < 5", "ill <> age * 2",
+                f"CASE WHEN age > {number} THEN ill ELSE 3 END > 2",
+            ]
+        )  # fmt: skip
+
+    def condition(self, depth: int = 2) -> str:
+        if depth == 0:
+            return self.leaf()
+        parts = [self.condition(depth - 1) for _ in range(3)]
+        return self.one(
+            [
+                f"({parts[0]} AND {parts[1]})",
+                f"({parts[0]} OR {parts[1]} OR {parts[2]})",
+                f"NOT ({parts[0]})",
+                f"({parts[0]}) IS {self.one(['UNKNOWN', 'NOT TRUE', 'FALSE'])}",
+                f"CASE WHEN {parts[0]} THEN {parts[1]} ELSE {parts[2]} END",
+                f"CASE WHEN {parts[0]} THEN {parts[1]} END",
+            ]
+        )
+
+    def query(self, name: str) -> str:
+        condition = self.condition()
+        measure = self.one(["COUNT(*)", "COUNT(ill)", "SUM(age)", "AVG(ill)", "AVG(age - 5)"])
+        keys = self.one(["", "sex", "ill", "sex, ill"])
+        asked = f"{keys}, {measure}" if keys else measure
+        group = f" GROUP BY {keys}" if keys else ""
+        if self._draw.random() < 0.3:
+            return f"SELECT {asked} FILTER (WHERE {condition}) FROM {name}{group}"
+        return f"SELECT {asked} FROM {name} WHERE {condition}{group}"
+
+
+def by_key(groups: Sequence[Group]) -> dict[str, tuple[float | None, ...]]:
+    return {
+        json.dumps(json.loads(group.key), sort_keys=True): (
+            e.estimate,
+            e.std_error,
+            e.lower_bound,
+            e.upper_bound,
+        )
+        for group in groups
+        for e in group.estimates
+    }
+
+
+def assert_same(
+    parties: Parties, query: str, monkeypatch: pytest.MonkeyPatch, *, can_be_none: bool = False
+) -> bool:
+    """Compare both ways, and return whether there are two."""
+    session = PsycopgSession(parties.analyst)
+    with session.transaction():
+        opened = open_query(session, query)
+        found = count_with_bitmaps(opened)
+        with monkeypatch.context() as patch:
+            patch.setattr(estimates, "count_with_bitmaps", lambda _: None)
+            wanted = by_key(estimates.answer(session, query).groups)
+    if found is None:
+        assert can_be_none, query
+        return False
+    assert by_key(found).keys() == wanted.keys(), query
+    for key, numbers in by_key(found).items():
+        for number, expected in zip(numbers, wanted[key], strict=True):
+            assert number == (
+                None if expected is None else pytest.approx(expected, rel=1e-6, abs=1e-5)
+            ), (query, key)
+    return True
+
+
+@pytest.mark.parametrize("name", PUBLICATIONS)
+@pytest.mark.parametrize("seed", range(4))
+def test_as_the_statement(
+    parties: Parties, name: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conditions = Conditions(seed)
+    for _ in range(20):
+        assert_same(parties, conditions.query(name), monkeypatch)
+
+
+@pytest.mark.parametrize("name", PUBLICATIONS)
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT COUNT(*) FROM {0} JOIN data.classes c ON {0}.ill = c.code WHERE class = age",
+        "SELECT COUNT(*) FROM {0} LEFT JOIN data.classes c ON age = c.code WHERE ill > class + 1",
+        "SELECT SUM(class) FROM {0} JOIN data.classes ON ill = code WHERE age > 3 OR class = 1",
+        "SELECT COUNT(*) FROM {0} WHERE age > 100 AND ill = 1 OR sex = 'x' AND ill = 2",
+        "SELECT AVG(age) FROM {0} WHERE age > 100 AND ill = 1 OR sex = 'x' AND ill = 2",
+        "SELECT sex, COUNT(*) FROM {0} WHERE age > 100 AND ill = 1 OR ill = 99 GROUP BY sex",
+        "SELECT ill, SUM(age) FROM {0} WHERE age IS NULL AND ill = 3 OR age > ill GROUP BY ill",
+    ],
+)
+def test_as_the_statement_in_these_cases(
+    parties: Parties, name: str, query: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert_same(parties, query.format(name), monkeypatch)
+
+
+@pytest.mark.parametrize("limit", ["_MOST_CLASSES", "_MOST_PAIRS"])
+def test_too_many_classes_are_left_to_the_statement(
+    parties: Parties, limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = "SELECT COUNT(*) FROM few WHERE age > 3 AND ill = 1 OR sex = 'f' AND ill = 2"
+    assert assert_same(parties, query, monkeypatch)
+    monkeypatch.setattr(by_pairs, limit, 2)
+    assert not assert_same(parties, query, monkeypatch, can_be_none=True)
+
+
+def test_arithmetic_on_values_that_the_rest_excludes(
+    parties: Parties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The statement looks only at the records that meet the rest."""
+    query = "SELECT COUNT(*) FROM few WHERE age > 0 AND (12 / age > 3 OR ill = 2)"
+    assert not assert_same(parties, query, monkeypatch, can_be_none=True)
