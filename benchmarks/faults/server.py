@@ -210,6 +210,10 @@ def breakable_server() -> Iterator[Server]:
             for name, value in _SETTINGS.items():
                 admin.execute(f"ALTER SYSTEM SET {name} = {value}")
             admin.execute("SELECT pg_reload_conf()")
+            # The same people are published again and again.
+            admin.execute(
+                "INSERT INTO kanon.setting (name, value) VALUES ('combined_releases', 'warn')"
+            )
             for role, group in ((PUBLISHER, "kanon_publisher"), (ANALYST, "kanon_analyst")):
                 admin.execute(f"CREATE ROLE {role} LOGIN IN ROLE {group}")
             admin.execute(f"CREATE SCHEMA data AUTHORIZATION {PUBLISHER}")
