@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import signal
@@ -33,7 +34,9 @@ from tests.integration.parties import (
 )
 
 PRIVACY = '{"l": 3}'
+SOME = 5_000
 MANY = 20_000
+"""Too many for a small disk."""
 
 INTERRUPTIONS = {
     "cancel": ("PERFORM pg_cancel_backend(pg_backend_pid()); PERFORM pg_sleep(9)", "57014"),
@@ -45,7 +48,7 @@ INTERRUPTIONS = {
 
 @pytest.fixture(scope="module", autouse=True)
 def people(parties: Parties) -> None:
-    for name, n in (("few", 60), ("many", MANY)):
+    for name, n in (("few", 60), ("some", SOME), ("many", MANY)):
         fetch(
             parties.publisher,
             f"CREATE TABLE data.{name} AS SELECT i % 90 AS age, i % 2 AS sex, i % 5 AS sick"
@@ -94,25 +97,28 @@ PUBLISHERS: dict[str, Callable[[Functions | Package], dict[str, Any]]] = {
 """A publication of each kind."""
 
 
-# Each interruption in one kind, each kind interrupted: what is undone knows nothing of why.
+ERRORS = [name for name in INTERRUPTIONS if name != "cancel"]
+
+
+# Each interruption in one kind, each kind interrupted: what is undone knows nothing of why. So a
+# cancel comes at every definition, and one of the errors: each at the next one in turn.
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
-    ("kind", "interruption"),
-    [*((kind, "cancel") for kind in PUBLISHERS),
-     *(("buckets", other) for other in INTERRUPTIONS if other != "cancel")],
+    ("kind", "interruption", "first", "step"),
+    [*((kind, "cancel", 1, 1) for kind in PUBLISHERS),
+     *(("buckets", error, first, len(ERRORS)) for first, error in enumerate(ERRORS, start=1))],
 )  # fmt: skip
 def test_at_every_definition(
-    parties: Parties, definitions: Callable[[str], None], way: str, kind: str, interruption: str
-) -> None:
+    parties: Parties, definitions: Callable[[str], None], way: str, kind: str, interruption: str,
+    first: int, step: int,
+) -> None:  # fmt: skip
     """Stopped at its first, second, … last definition of an object, until there is no more."""
     action, sqlstate = INTERRUPTIONS[interruption]
     definitions(action)
     kanon = WAYS[way](parties.publisher)
     kept = PUBLISHERS[kind](Functions(parties.publisher))
     before = remains(parties.admin)
-    at = 0
-    while True:
-        at += 1
+    for at in itertools.count(first, step):
         fetch(parties.admin, "SELECT setval('public.definitions', 1, false)")
         fetch(parties.publisher, f"SET test.at = '{at}'")
         # Replacing: the old publication must come back.
@@ -123,7 +129,7 @@ def test_at_every_definition(
         assert remains(parties.admin) == before
         ids = "SELECT publication_id FROM kanon.publication"
         assert fetch(parties.admin, ids) == [(kept["publication_id"],)]
-    assert at > 6
+    assert at > 18
     fetch(parties.publisher, "SET test.at = '0'")
     kanon.drop("kept")
 
@@ -133,16 +139,16 @@ def test_timeouts(parties: Parties, way: str) -> None:
     kanon = WAYS[way](parties.publisher)
     for milliseconds in [1, 2, 4, 8, 12, *range(16, 160, 16)]:
         fetch(parties.publisher, f"SET statement_timeout = {milliseconds}")
-        found = sqlstate_of(lambda: kanon.publish("data.many", "many", privacy=PRIVACY))
+        found = sqlstate_of(lambda: kanon.publish("data.some", "some", privacy=PRIVACY))
         fetch(parties.publisher, "RESET statement_timeout")
         if found is None:
-            kanon.drop("many")
+            kanon.drop("some")
         else:
             assert found == "57014"
             assert remains(parties.admin) == []
-    kanon.publish("data.many", "many", privacy=PRIVACY)
-    assert all(holds for *_, holds in kanon.verify("many"))
-    kanon.drop("many")
+    kanon.publish("data.some", "some", privacy=PRIVACY)
+    assert all(holds for *_, holds in kanon.verify("some"))
+    kanon.drop("some")
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -151,21 +157,21 @@ def test_timeouts_of_attacks(parties: Parties, way: str, kind: str) -> None:
     """The publication stays as it is, and nothing is kept of an attack that did not end."""
     publisher = Functions(parties.publisher)
     if kind == "buckets":
-        publisher.publish("data.many", "many", privacy=PRIVACY)
+        publisher.publish("data.some", "some", privacy=PRIVACY)
     else:
-        publisher.generalize("data.many", "many", k=3, method="mondrian", refine=False)
+        publisher.generalize("data.some", "some", k=3, method="mondrian", refine=False)
     before = remains(parties.admin)
     for milliseconds in [1, 10, *range(20, 400, 60)]:
         fetch(parties.admin, "UPDATE kanon.publication SET attacks = NULL")
         fetch(parties.publisher, f"SET statement_timeout = {milliseconds}")
-        found = sqlstate_of(lambda: WAYS[way](parties.publisher).attack("many"))
+        found = sqlstate_of(lambda: WAYS[way](parties.publisher).attack("some"))
         fetch(parties.publisher, "RESET statement_timeout")
         assert found in (None, "57014")
         assert remains(parties.admin) == before
         kept = value(parties.publisher, "SELECT attacks FROM kanon.publications")
         assert (kept is None) == (found is not None)
-    assert WAYS[way](parties.publisher).attack("many")
-    publisher.drop("many")
+    assert WAYS[way](parties.publisher).attack("some")
+    publisher.drop("some")
 
 
 CANCELLED_WHILE_IT_SENDS = """
@@ -214,14 +220,14 @@ def test_signals_from_elsewhere(
             )  # fmt: skip
             assert other.stdout is not None
             other.stdout.readline()
-            sqlstate_of(lambda: WAYS[way](connection).publish("data.many", "many", privacy=PRIVACY))
+            sqlstate_of(lambda: WAYS[way](connection).publish("data.some", "some", privacy=PRIVACY))
             other.communicate()
         left = remains(parties.admin)
         if left:
-            assert all(holds for *_, holds in Functions(parties.publisher).verify("many"))
-            Functions(parties.publisher).drop("many")
-    WAYS[way](parties.publisher).publish("data.many", "many", privacy=PRIVACY)
-    Functions(parties.publisher).drop("many")
+            assert all(holds for *_, holds in Functions(parties.publisher).verify("some"))
+            Functions(parties.publisher).drop("some")
+    WAYS[way](parties.publisher).publish("data.some", "some", privacy=PRIVACY)
+    Functions(parties.publisher).drop("some")
 
 
 SENDER = """
