@@ -162,7 +162,7 @@ def test_hostile_names(
     assert value(parties.publisher, f"SELECT count(*) FROM {view}") >= 40
     for suffix in ("", "_qit", "_sat"):
         assert may_read(parties, reader, hostile + suffix)
-    check_answers(parties, table, hostile)
+    check_answers(parties, way(parties.analyst), table, hostile)
     kanon.drop(hostile)
     assert kanon.publications() == []
 
@@ -178,8 +178,8 @@ def may_read(parties: Parties, reader: str, relation: str) -> bool:
     )
 
 
-def check_answers(parties: Parties, table: str, hostile: str) -> None:
-    """Put queries that are full of the name to a publication, both ways."""
+def check_answers(parties: Parties, kanon: Functions | Package, table: str, hostile: str) -> None:
+    """Put queries that are full of the name to a publication."""
     column, literal = quoted(hostile), hostile.replace("'", "''")
     for relation, condition in (
         (quoted(hostile), f"{column} = 2"),
@@ -188,9 +188,7 @@ def check_answers(parties: Parties, table: str, hostile: str) -> None:
     ):
         n = value(parties.publisher, f"SELECT count(*) FROM {table} AS {column} WHERE {condition}")
         query = f"SELECT COUNT(*) FROM {relation} WHERE {condition}"
-        for way in WAYS.values():
-            kanon = way(parties.analyst)
-            assert kanon.estimate(query) == (n, 0, n, n)
+        assert kanon.estimate(query) == (n, 0, n, n)
         assert fetch(parties.analyst, kanon.rewrite(query))[0] == (n, 0, n, n)
 
 
