@@ -79,7 +79,7 @@ def _choose(
     n_visits = 0
     while start < order.size and n_visits < VISITS_PER_CALL:
         original = order[start]
-        n_visits += find_cheapest(graph, search, original, original, 0) + 1
+        n_visits += find_cheapest(graph, search, original, original, np.int64(0)) + 1
         cell = search.cells[0]
         if cell == NONE:
             resolve_dead_end(graph, original, search.n_rounds, original_of_cell)

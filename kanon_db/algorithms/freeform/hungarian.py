@@ -146,7 +146,7 @@ def _bid(graph: Graph, search: Search, auction: _Auction, size: int, increment: 
         best, least, second = _two_cheapest(graph, auction, original)
         n_visits += search.costs.size
         if second > others[original]:
-            n_visits += find_cheapest(graph, search, original, 0, -FAR)
+            n_visits += find_cheapest(graph, search, original, np.int64(0), -FAR)
             auction.cells[original] = search.cells
             for place in range(search.costs.size):
                 price = graph.cells.price[search.cells[place]]

@@ -72,14 +72,14 @@ def anneal(
         other = first_of_type[near] + np.int64(scaled(draw >> np.uint64(32), alike))
         cell_place = np.int64(scaled(draw & low_bits, np.uint64(k)))
         draw = random_bits(state)
-        a = cells_of[original, cell_place]
-        b = cells_of[other, np.int64(scaled(draw >> np.uint64(32), np.uint64(k)))]
+        a = np.int64(cells_of[original, cell_place])
+        b = np.int64(cells_of[other, np.int64(scaled(draw >> np.uint64(32), np.uint64(k)))])
         if a == b or cells.losses[a] + cells.losses[b] == 0 or _place_of(rows[b], original) >= 0:
             continue
         place: Integer = np.int64(scaled(draw & low_bits, np.uint64(k)))
         for _ in range(min(k, _TRIES)):
             place = place + 1 if place + 1 < k else 0
-            other = rows[b, place]
+            other = np.int64(rows[b, place])
             if type_of_record[other] == type_of_record[original]:
                 continue
             threshold = threshold_of(temperature, state)

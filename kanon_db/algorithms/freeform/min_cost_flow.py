@@ -111,7 +111,7 @@ def _search(
     graph: Graph, search: Search, start: int, end: int, cells: CodeArray, limit: IntArray
 ) -> None:
     for original in range(start, end):
-        find_cheapest(graph, search, original, 0, -FAR)
+        find_cheapest(graph, search, original, np.int64(0), -FAR)
         for place in range(search.costs.size):
             if search.costs[place] < limit[original]:
                 cells[original, place] = search.cells[place]

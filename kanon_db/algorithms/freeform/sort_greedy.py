@@ -118,7 +118,7 @@ def _enter(
     n_visits = 0
     while start < waiting.size and n_visits < VISITS_PER_CALL:
         original = waiting[start]
-        n_visits += find_cheapest(graph, search, original, original, 0)
+        n_visits += find_cheapest(graph, search, original, original, np.int64(0))
         if search.cells[0] != NONE:
             queue.wanted[original] = search.cells[0]
             queue.keys[size] = search.costs[0] * queue.wanted.size + original

@@ -15,6 +15,7 @@ from kanon_db.algorithms.generalization.result import Generalization
 from kanon_db.algorithms.ground.arrays import BoolArray, IntArray, Integer
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.recoding.class_summaries import (
+    NONE,
     ClassSummaries,
     departure,
     exchange,
@@ -168,9 +169,10 @@ def _choose_leaving(
     counts: IntArray,
 ) -> None:
     """Choose a record that class g, of more than k records, can spare."""
-    for member in members_of(classes, g):
+    for number in members_of(classes, g):
+        member = np.int64(number)
         gain = _freed(records, classes, g, member) - of_suppressed
-        if gain > choices.gains[g] and holds_after(rules, classes, g, member, -1, counts):
+        if gain > choices.gains[g] and holds_after(rules, classes, g, member, NONE, counts):
             choices.gains[g], choices.leaving[g] = gain, member
 
 
@@ -195,7 +197,8 @@ def _choose_replaced(
     size = classes.sizes[g]
     record: Integer = -1
     least: Integer = 0
-    for member in members_of(classes, g):
+    for number in members_of(classes, g):
+        member = np.int64(number)
         less = _departure(records, classes, g, member) if size > 1 else -classes.losses[g]
         if less < least:
             record, least = member, less
@@ -208,7 +211,8 @@ def _choose_replaced(
         if classes.losses[h] * classes.sizes[h] - least * size <= of_suppressed:
             continue
         n_looked_at += classes.sizes[h]
-        for other in members_of(classes, h):
+        for number in members_of(classes, h):
+            other = np.int64(number)
             freed = _freed(records, classes, h, other) - of_suppressed
             if freed - least * size <= best:
                 continue
@@ -216,7 +220,7 @@ def _choose_replaced(
             if (
                 gain > best
                 and holds_after(rules, classes, g, record, other, counts)
-                and holds_after(rules, classes, h, other, -1, counts)
+                and holds_after(rules, classes, h, other, NONE, counts)
             ):
                 best, choices.leaving[g], choices.entering[g] = gain, record, other
     choices.gains[g] = best
@@ -240,12 +244,12 @@ def _suppress(
     record, other = choices.leaving[g], choices.entering[g]
     donor = g
     if other < 0:
-        make_move(records, classes, record, -1)
+        make_move(records, classes, record, NONE)
     else:
         donor = classes.class_of_record[other]
         classes.losses[g] += exchange(records, classes, g, record, other)
         classes.losses[donor] += departure(records, classes, donor, other)
-        move(classes, record, -1)
+        move(classes, record, NONE)
         move(classes, other, g)
         summarize(records, classes, donor)
         summarize(records, classes, g)

@@ -8,6 +8,7 @@ import numpy as np
 from kanon_db.algorithms.ground.arrays import BoolArray, IntArray, Integer, WordArray
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.recoding.class_summaries import (
+    NONE,
     ClassSummaries,
     departure,
     entry,
@@ -100,12 +101,13 @@ def _disperse(typed: TypedRecords, classes: ClassSummaries, given_up: IntArray) 
         members = members_of(classes, g).copy()
         targets = np.empty(members.size, dtype=np.int64)
         for i in range(members.size):
-            targets[i] = _best_other_class(typed, classes, members[i], members.size, is_given_up)
+            record = np.int64(members[i])
+            targets[i] = _best_other_class(typed, classes, record, members.size, is_given_up)
         if (targets < 0).any():
             is_given_up[g] = False
             continue
         for i in range(members.size):
-            make_move(typed.records, classes, members[i], targets[i])
+            make_move(typed.records, classes, np.int64(members[i]), targets[i])
 
 
 @numba.njit(cache=True, nogil=True)
@@ -182,8 +184,8 @@ def _anneal(
             if difference <= threshold_of(temperature, state) and (
                 not is_constrained
                 or (
-                    holds_after(rules, classes, g, record, -1, counts)
-                    and holds_after(rules, classes, h, -1, record, counts)
+                    holds_after(rules, classes, g, record, NONE, counts)
+                    and holds_after(rules, classes, h, NONE, record, counts)
                 )
             ):
                 move(classes, record, h)
@@ -192,7 +194,7 @@ def _anneal(
         place: Integer = np.int64(scaled(draw & low_bits, np.uint64(size_h)))
         for _ in range(min(size_h, _TRIES)):
             place = place + 1 if place + 1 < size_h else 0
-            other = classes.members[classes.starts[h] + place]
+            other = np.int64(classes.members[classes.starts[h] + place])
             if type_of_record[other] == type_of_record[record]:
                 continue
             threshold = threshold_of(temperature, state)
@@ -211,7 +213,7 @@ def _anneal(
                 )
             ):
                 continue
-            move(classes, record, -1)
+            move(classes, record, NONE)
             move(classes, other, g)
             move(classes, record, h)
             _update(records, classes, g, change_g, h, change_h)

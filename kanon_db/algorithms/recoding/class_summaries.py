@@ -7,7 +7,7 @@ loses without one of its records, with another one, or both, follows without loo
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numba
 import numpy as np
@@ -16,6 +16,10 @@ from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, Integer, Word
 from kanon_db.algorithms.recoding.packed_records import PackedRecords, bits_loss
 
 _BEYOND = 2**31 - 1
+
+NONE: Final = np.int64(-1)
+"""No record, or no class. For a plain -1, and for numbers of records in fewer bits, numba would
+compile each kernel once more; so callers make them int64."""
 
 
 class ClassSummaries(NamedTuple):

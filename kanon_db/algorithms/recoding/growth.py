@@ -166,7 +166,7 @@ def _grow(
     members = np.empty(k, dtype=np.int64)
     growing.low[:] = growing.high[:] = left.columns[:, seed]
     chosen: Integer = seed
-    loss: Integer = 0
+    loss: Integer = np.int64(0)
     is_searching = False
     for size in range(k):
         # Nothing is closer to the first one than its like.

@@ -6,9 +6,9 @@ from typing import Literal
 
 import numba
 
-from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.ground.arrays import IntArray, Integer
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
-from kanon_db.algorithms.recoding.class_summaries import ClassSummaries, entry, make_move
+from kanon_db.algorithms.recoding.class_summaries import NONE, ClassSummaries, entry, make_move
 from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.algorithms.recoding.packed_records import PackedRecords
 
@@ -63,7 +63,8 @@ def _place(
     records: PackedRecords, classes: ClassSummaries, left_over: IntArray, by_increase: bool
 ) -> None:
     for record in left_over:
-        best, best_loss = -1, 0
+        best: Integer = NONE
+        best_loss = 0
         for g in range(classes.sizes.size):
             after = classes.losses[g] + entry(records, classes, g, record)
             loss = after * (classes.sizes[g] + 1)

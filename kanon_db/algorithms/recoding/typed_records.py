@@ -107,7 +107,7 @@ def _compare(
         a = order[i]
         for following in range(i + 1, min(i + 1 + _WINDOW, order.size)):
             b = order[following]
-            loss = 0
+            loss: Integer = np.int64(0)
             for j in range(units.numeric.size):
                 if units.numeric[j]:
                     loss += min(abs(np.int64(values[a, j]) - values[b, j]), units.whole[j])
