@@ -131,6 +131,11 @@ def read_known_codes(snapshot: Snapshot, columns: Sequence[DistinctValues]) -> C
 _MOST_NUMBERS: Final = 2**63
 
 
+_FEW_JOINS: Final = 8
+"""The planner expects about a thousand rows in a table that it does not know, and so several times
+as many after each join. After many joins, it would divide what it hashes into millions of parts."""
+
+
 def _n_numbers(columns: Sequence[DistinctValues]) -> int:
     """Return how many numbers the codes of several columns can form; a digit 0 means no code."""
     return prod(len(values.labels) + 1 for values in columns)
@@ -139,6 +144,9 @@ def _n_numbers(columns: Sequence[DistinctValues]) -> int:
 def _read_digits(snapshot: Snapshot, columns: Sequence[DistinctValues], codes: CodeArray) -> None:
     session = snapshot.session
     session.step("reading values")
+    if len(columns) > _FEW_JOINS:
+        for values in columns:
+            session.fetch(f"ANALYZE {values.table} (value)")
     number, joins = "0", []
     kind: Literal["int4", "int8"] = "int4" if _n_numbers(columns) <= _MOST_NUMBERS >> 32 else "int8"
     for position, values in enumerate(columns):
