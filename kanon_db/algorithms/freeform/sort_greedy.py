@@ -137,7 +137,7 @@ def _serve(
     n = wanted.size
     while size and n_visits < VISITS_PER_CALL:
         original = keys[0] % n
-        cell = wanted[original]
+        cell = np.int64(wanted[original])
         waits = not search.mutual or prices[original] < FAR
         key = FAR
         n_visits += 1
