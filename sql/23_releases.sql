@@ -115,6 +115,68 @@ END
 $function$;
 COMMENT ON FUNCTION kanon.owner_note_readers IS 'notes in the ledger who can read a publication now';
 
+CREATE OR REPLACE FUNCTION kanon.changes(bases oid[]) RETURNS bigint
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    RETURN (SELECT sum(pg_stat_get_tuples_inserted(b) + pg_stat_get_tuples_updated(b)
+                       + pg_stat_get_tuples_deleted(b)) FROM unnest(bases) AS b);
+END
+$function$;
+COMMENT ON FUNCTION kanon.changes IS
+    'how many rows of relations the server has seen change: less after a crash or a reset';
+
+CREATE OR REPLACE FUNCTION kanon.batch(records bigint, given jsonb) RETURNS jsonb
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    RETURN jsonb_build_array(jsonb_build_object(
+        'at', clock_timestamp(), 'records', records, 'digest', given -> 'digest'));
+END
+$function$;
+COMMENT ON FUNCTION kanon.batch IS 'what the ledger keeps of a batch of people';
+
+CREATE OR REPLACE FUNCTION kanon.owner_refresh_release(
+    publication kanon.publication, given jsonb
+) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    UPDATE kanon.release AS r SET publication_id = publication.publication_id,
+        batches = r.batches || kanon.batch(publication.records - r.records, given),
+        records = publication.records, guarantee = publication.guarantee,
+        parameters = publication.parameters, digest = given ->> 'digest', upto = given ->> 'upto',
+        measured = coalesce(given -> 'measured', r.measured), changes = kanon.changes(r.bases)
+    WHERE r.publication_id = (given ->> 'refreshes')::bigint AND r.ended IS NULL;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = '40001',
+            MESSAGE = 'the publication was replaced while it was refreshed: refresh it again';
+    END IF;
+END
+$function$;
+COMMENT ON FUNCTION kanon.owner_refresh_release IS
+    'adds a batch of new people to a release: who had it before has a part of it';
+
+CREATE OR REPLACE FUNCTION kanon.owner_batches(caller oid, given jsonb) RETURNS jsonb
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    RETURN (
+        SELECT jsonb_build_object('publication_id', p.publication_id, 'upto', r.upto, 'grantees',
+            ARRAY(SELECT pg_get_userbyid(g.grantee) FROM kanon.granted(p) AS g
+                  WHERE g.grantee <> 0 AND NOT g.is_publisher ORDER BY 1))
+        FROM kanon.publication AS p
+        JOIN kanon.release AS r ON r.publication_id = p.publication_id
+        WHERE p.name = given ->> 'name' AND kanon.is_publisher(caller, p));
+END
+$function$;
+COMMENT ON FUNCTION kanon.owner_batches IS
+    'up to when the caller''s publication has everybody who came, and who may read it';
+
 CREATE OR REPLACE FUNCTION kanon.owner_release(
     publication kanon.publication, caller oid, given jsonb
 ) RETURNS void
@@ -128,12 +190,13 @@ DECLARE
 BEGIN
     INSERT INTO kanon.release (publication_id, name, kind, method, source, source_oid, bases,
         base_names, columns, parameters, guarantee, records, digest, released_at, released_by,
-        publisher, measured)
+        publisher, measured, upto, changes, batches)
     VALUES (publication.publication_id, publication.name, publication.kind, publication.method,
         _source, _oid, _bases, kanon.base_names(_bases),
         coalesce(given -> 'columns', '{}'), publication.parameters, publication.guarantee,
         publication.records, given ->> 'digest', publication.published_at,
-        publication.published_by, caller, given -> 'measured')
+        publication.published_by, caller, given -> 'measured', given ->> 'upto',
+        kanon.changes(_bases), kanon.batch(publication.records, given))
     ON CONFLICT DO NOTHING;
 END
 $function$;

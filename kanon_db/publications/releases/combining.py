@@ -21,11 +21,11 @@ from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.algorithms.releases.coarser import coarsening, holds_the_same
 from kanon_db.algorithms.releases.measure import measure
 from kanon_db.algorithms.releases.placements import Release
-from kanon_db.catalog.entries import Publication, find_publication, published_schema
+from kanon_db.catalog.entries import Publication, Source, find_publication, published_schema
 from kanon_db.errors import NotFoundError, RiskError
 from kanon_db.publications.partition import Partition
 from kanon_db.publications.registry import kind_named
-from kanon_db.publications.releases.ledger import Earlier, only_warns
+from kanon_db.publications.releases.ledger import Earlier, digest, only_warns
 from kanon_db.publications.releases.reading import read_releases
 from kanon_db.publications.risks import RISKS
 from kanon_db.session.protocol import Session
@@ -163,10 +163,43 @@ def require_compatible(
         f"a known risk is not accepted: {RISK}",
         detail=f"{RISKS[RISK]}: {_shortened(readers)} could also read {_named(combined.refused)}."
         f" {' '.join(_said(finding) for finding in combined.findings if not finding.holds)}",
-        hint="let other roles read it (readers => …), publish only the people that came since"
+        hint="let other roles read it (readers => ...), publish only the people that came since"
         f' (kanon.refresh), or say why (--accept in the shell): accept => \'{{"{RISK}":'
         ' "why this is acceptable"}\'',
     )
+
+
+def describe_release(
+    session: Session,
+    source: Source,
+    published: Sequence[str],
+    relations: Sequence[str],
+    combined: Combined,
+) -> dict[str, Any]:
+    """Describe a release for the ledger.
+
+    Parameters
+    ----------
+    session : Session
+    source : Source
+    published : sequence of str
+        The columns of the source that it shows.
+    relations : sequence of str
+        The staged relations from which all others follow.
+    combined : Combined
+        What it tells together with others.
+    """
+    schema = published_schema(session)
+    return {
+        "columns": {
+            "quasi_identifiers": list(source.quasi_identifiers),
+            "sensitive": source.sensitive,
+            "published": list(published),
+        },
+        "digest": digest(session, [session.identifier(schema, name) for name in relations]),
+        "measured": combined.described,
+        "seen": combined.seen,
+    }
 
 
 def _named(releases: Sequence[Earlier]) -> str:
