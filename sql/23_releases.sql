@@ -167,8 +167,8 @@ AS $function$
 BEGIN
     RETURN (
         SELECT jsonb_build_object('publication_id', p.publication_id, 'upto', r.upto, 'grantees',
-            ARRAY(SELECT pg_get_userbyid(g.grantee) FROM kanon.granted(p) AS g
-                  WHERE g.grantee <> 0 AND NOT g.is_publisher ORDER BY 1))
+            ARRAY(SELECT CASE g.grantee WHEN 0 THEN 'public' ELSE pg_get_userbyid(g.grantee) END
+                  FROM kanon.granted(p) AS g WHERE NOT g.is_publisher ORDER BY 1))
         FROM kanon.publication AS p
         JOIN kanon.release AS r ON r.publication_id = p.publication_id
         WHERE p.name = given ->> 'name' AND kanon.is_publisher(caller, p));
@@ -262,8 +262,11 @@ BEGIN
     LOOP
         PERFORM kanon.owner_note_readers(_other);
     END LOOP;
-    _grantees := ARRAY(SELECT u.oid FROM pg_roles AS u
-        JOIN jsonb_array_elements_text(given -> 'readers') AS r (name) ON r.name = u.rolname);
+    -- No role can be called public: this is everybody.
+    _grantees := ARRAY(
+        SELECT u.oid FROM pg_roles AS u
+        JOIN jsonb_array_elements_text(given -> 'readers') AS r (name) ON r.name = u.rolname
+        UNION ALL SELECT 0 WHERE given -> 'readers' ? 'public');
     RETURN (
         SELECT coalesce(jsonb_agg(to_jsonb(e) ORDER BY e.release_id), '[]')
         FROM kanon.earlier_releases(_bases,

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from kanon_db.algorithms.ground.proof import Proof
 from kanon_db.catalog.entries import Publication, published_schema
+from kanon_db.catalog.errands import run_errand
 from kanon_db.catalog.sources import open_source, require_unchanged
 from kanon_db.publications.entities import read_entities
 from kanon_db.publications.forecast import Forecast
@@ -80,7 +81,7 @@ def _publish(session: Session, request: PublishRequest) -> Published:
     _warn_of_unused_options(session, request)
     schema = published_schema(session)
     check_name(session, name, kind.suffixes, replace=request.replace)
-    readers = check_readers(session, request.readers, schema)
+    readers = _readers(session, request, schema)
     entity = [] if source.entity is None else [source.entity]
     published = kind.columns(source, types)
     arrival = [source.arrival] if source.arrival and source.arrival not in published else []
@@ -153,6 +154,15 @@ def _publish(session: Session, request: PublishRequest) -> Published:
         metrics={**examined.metrics, **publication.metrics},
         seconds=time.perf_counter() - started,
     )
+
+
+def _readers(session: Session, request: PublishRequest, schema: str) -> Sequence[str]:
+    """Return who is to read it: of what takes another's place, those who could read that."""
+    if request.replace and request.readers is None:
+        state = run_errand(session, "batches", name=request.publication)
+        if state is not None:
+            return tuple(state["grantees"])
+    return check_readers(session, request.readers, schema)
 
 
 def _warn_of_unused_options(session: Session, request: PublishRequest) -> None:

@@ -143,6 +143,14 @@ def refresh(
     except (IneligibleError, InfeasibleError, InvalidParameterError) as error:
         return unchanged(waiting + n_new, _said(error))
     schema = published_schema(session)
+    described = describe_types(session, source.relation, batch.published)
+    alone = replace(
+        old, name=job.staging.name, records=job.snapshot.n_records,
+        parameters={**old.parameters, **request.recorded, **written.parameters},
+        layout={**written.layout, "types": described},
+    )  # fmt: skip
+    # Whoever has a copy of before can tell the batch from the others.
+    require_checks([*kind.examine(session, alone, is_new=True).checks, *written.checks])
     whole = Staging.begin(session, schema)
     both = kind.extend(job, old, written, whole)
     job.staging.drop(kind.suffixes)
@@ -154,13 +162,13 @@ def refresh(
     }  # fmt: skip
     new = replace(
         old, name=whole.name, method=request.method, parameters=parameters,
-        layout={**both.layout, "types": describe_types(session, source.relation, batch.published)},
+        layout={**both.layout, "types": described},
         records=records, guarantee=both.guarantee,
         metrics=_together(old, written.metrics, n_added),
     )  # fmt: skip
     session.step("verifying")
     examined = kind.examine(session, new, is_new=True)
-    require_checks([*examined.checks, *written.checks])
+    require_checks(examined.checks)
     earlier = earlier_releases(
         session, source.source_id, state["grantees"], state["publication_id"]
     )  # fmt: skip

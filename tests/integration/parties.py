@@ -177,6 +177,7 @@ class Functions:
         attributes: str | None = None,
         insensitive: Sequence[str | None] = (),
         entity: str | None = None,
+        arrival: str | None = None,
     ) -> int:
         return int(
             value(
@@ -184,7 +185,7 @@ class Functions:
                 "SELECT kanon.register_source($1::pg_catalog.text::pg_catalog.regclass,"
                 " $2::pg_catalog.text[], $3::pg_catalog.text, $4::pg_catalog.text[],"
                 " $5::pg_catalog.text::pg_catalog.jsonb, $6::pg_catalog.text[],"
-                " $7::pg_catalog.text)",
+                " $7::pg_catalog.text, $8::pg_catalog.text)",
                 source,
                 None if quasi_identifiers is None else list(quasi_identifiers),
                 sensitive,
@@ -192,6 +193,7 @@ class Functions:
                 attributes,
                 list(insensitive),
                 entity,
+                arrival,
             )
         )
 
@@ -286,6 +288,7 @@ class Package:
         attributes: str | None = None,
         insensitive: Sequence[str] = (),
         entity: str | None = None,
+        arrival: str | None = None,
     ) -> int:
         return self.kanon.register_source(
             source,
@@ -295,6 +298,7 @@ class Package:
             attributes=attributes,
             insensitive=insensitive,
             entity=entity,
+            arrival=arrival,
         )
 
     def publish(self, source: str, name: str, *, privacy: str, **options: Any) -> dict[str, Any]:
