@@ -95,6 +95,19 @@ END
 $function$;
 COMMENT ON FUNCTION kanon.readers IS 'who can log in and read a publication now';
 
+CREATE OR REPLACE FUNCTION kanon.grants(publication kanon.publication) RETURNS text
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    RETURN (SELECT md5(string_agg(format('%s %s %s', c.oid, c.relacl, (
+                SELECT string_agg(a.attacl::text, ' ' ORDER BY a.attnum) FROM pg_attribute AS a
+                WHERE a.attrelid = c.oid)), ' ' ORDER BY c.oid))
+            FROM kanon.owned(publication) AS o JOIN pg_class AS c ON c.oid = o.relation);
+END
+$function$;
+COMMENT ON FUNCTION kanon.grants IS 'changes when a publication is granted or revoked';
+
 CREATE OR REPLACE FUNCTION kanon.owner_note_readers(publication kanon.publication) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -111,6 +124,8 @@ BEGIN
     FROM unnest(_now) AS n (role)
     WHERE _release IS NOT NULL AND NOT EXISTS (SELECT FROM kanon.release_reader AS r
         WHERE r.release_id = _release AND r.until IS NULL AND r.role = n.role);
+    UPDATE kanon.release AS r SET grants = kanon.grants(publication)
+    WHERE r.release_id = _release AND r.grants IS DISTINCT FROM kanon.grants(publication);
 END
 $function$;
 COMMENT ON FUNCTION kanon.owner_note_readers IS 'notes in the ledger who can read a publication now';
@@ -324,6 +339,16 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '42501',
             MESSAGE = 'only the role that published a publication can grant it';
     END IF;
+    -- First in the ledger, so that kanon.watch_grants() finds nobody new.
+    INSERT INTO kanon.release_reader (release_id, role, role_name, since)
+    SELECT r.release_id, l.role, l.name, clock_timestamp() FROM kanon.release AS r
+    CROSS JOIN kanon.login_readers(
+        ARRAY(SELECT u.oid FROM pg_roles AS u JOIN jsonb_array_elements_text(given -> 'readers')
+              AS n (name) ON n.name = u.rolname),
+        ARRAY(SELECT g.grantee FROM kanon.granted(_publication) AS g WHERE g.is_publisher)) AS l
+    WHERE r.publication_id = _publication.publication_id
+      AND NOT EXISTS (SELECT FROM kanon.release_reader AS d
+          WHERE d.release_id = r.release_id AND d.role = l.role AND d.until IS NULL);
     -- Readers are given what others may read already: not what is closed.
     FOR _relation IN
         SELECT o.name FROM kanon.owned(_publication) AS o
@@ -353,3 +378,44 @@ BEGIN
 END
 $function$;
 COMMENT ON FUNCTION kanon.owner_grant IS 'lets more roles read the caller''s publication';
+
+-- Publishers may GRANT what they published. A role that can read another release of the same people
+-- gets it by kanon.grant_publication() only, which measures what both tell together.
+CREATE OR REPLACE FUNCTION kanon.watch_grants() RETURNS event_trigger
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER  -- as kanon_owner, who alone writes the ledger; it runs nobody else's code
+SET search_path = pg_catalog, pg_temp
+AS $function$
+DECLARE
+    _publication kanon.publication;
+    _accepted    boolean;
+    _other       record;
+BEGIN
+    FOR _publication IN
+        SELECT p.* FROM kanon.publication AS p
+        JOIN kanon.release AS r ON r.publication_id = p.publication_id
+        WHERE r.grants IS DISTINCT FROM kanon.grants(p)
+    LOOP
+        _accepted := coalesce(_publication.parameters -> 'accept' ? 'combined_releases', false)
+            OR EXISTS (SELECT FROM kanon.setting AS s
+                       WHERE s.name = 'combined_releases' AND s.value = 'warn');
+        SELECT e.* INTO _other FROM kanon.release AS r
+        CROSS JOIN kanon.earlier_releases(r.bases, ARRAY(
+            SELECT n.role FROM kanon.readers(_publication) AS n
+            WHERE n.role NOT IN (SELECT d.role FROM kanon.release_reader AS d
+                                 WHERE d.release_id = r.release_id)), r.publication_id) AS e
+        WHERE r.publication_id = _publication.publication_id LIMIT 1;
+        IF FOUND AND NOT _accepted THEN
+            RAISE EXCEPTION USING ERRCODE = 'KN005',
+                MESSAGE = 'a known risk is not accepted: combined_releases',
+                DETAIL = format('%s could also read %s', array_to_string(_other.shared, ', '),
+                                _other.name),
+                HINT = 'grant it with kanon.grant_publication, which measures what both tell';
+        END IF;
+        PERFORM kanon.owner_note_readers(_publication);
+    END LOOP;
+END
+$function$;
+COMMENT ON FUNCTION kanon.watch_grants IS
+    'notes new readers of publications, and refuses those who could set it against another release';
+ALTER FUNCTION kanon.watch_grants() OWNER TO kanon_owner;

@@ -30,6 +30,7 @@ def upgrade() -> None:
             batches         jsonb NOT NULL DEFAULT '[]',
             upto            text,
             changes         bigint,
+            grants          text,
             ended           text CONSTRAINT release_ended CHECK (ended IN ('replaced', 'dropped')),
             ended_at        timestamptz
         )

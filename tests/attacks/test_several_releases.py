@@ -248,3 +248,30 @@ def test_the_digest_can_be_checked(parties: Parties, source: str) -> None:
         for suffix in ("_qit", "_sat")
     ]
     assert digest == " ".join(own)
+
+
+def test_granting_by_hand(parties: Parties, source: str, new_role: Callable[..., str]) -> None:
+    """GRANT is watched: it is noted in the ledger, or refused where releases could be combined."""
+    guest, group = new_role(), new_role()
+    fetch(parties.admin, f"GRANT USAGE ON SCHEMA published TO {guest}, {group}")
+    publish(parties, "buckets", source, "first", readers=[guest])
+    publish(parties, "buckets", source, "second", readers=[])
+    for grant in (
+        f"SELECT ON published.second TO {guest}",
+        f"SELECT (age) ON published.second_qit TO {guest}",
+        "SELECT ON published.second TO PUBLIC",
+        "SELECT ON ALL TABLES IN SCHEMA published TO PUBLIC",
+    ):
+        assert sqlstate_of(lambda text=grant: fetch(parties.publisher, f"GRANT {text}")) in (  # type: ignore[misc]
+            "KN005", "42501",
+        ), grant  # fmt: skip
+    fetch(parties.publisher, f"GRANT SELECT ON published.second TO {group}")
+    assert [n for *_, n, _ in releases(parties, source)] == [1, 1]
+    # Whoever becomes a member later is found when something else is released.
+    fetch(parties.admin, f"GRANT {group} TO {guest}")
+    assert guest in refusal(parties, "suppressed", source, "third", readers=[guest])
+    fetch(parties.publisher, f"REVOKE SELECT ON published.second FROM {group}")
+    assert guest in refusal(parties, "suppressed", source, "third", readers=[guest])
+    fetch(parties.publisher, "GRANT SELECT ON data.p0 TO PUBLIC")
+    for role in (guest, group):
+        fetch(parties.admin, f"DROP OWNED BY {role}")
