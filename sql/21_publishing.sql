@@ -80,7 +80,8 @@ BEGIN
         PERFORM kanon.owner_release(_new, caller, given);
     END IF;
     PERFORM kanon.owner_note_readers(_new);
-    PERFORM kanon.owner_require_alone(caller, given, _new);
+    PERFORM kanon.owner_require_alone(
+        caller, given, _new, ARRAY(SELECT r.role FROM kanon.readers(_new) AS r));
     RETURN to_jsonb(_new.publication_id);
 END
 $function$;

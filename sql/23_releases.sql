@@ -293,7 +293,7 @@ COMMENT ON FUNCTION kanon.owner_earlier IS
     'releases that readers of a new one could set against it, those that are gone included';
 
 CREATE OR REPLACE FUNCTION kanon.owner_require_alone(
-    caller oid, given jsonb, publication kanon.publication
+    caller oid, given jsonb, publication kanon.publication, readers oid[]
 ) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -310,9 +310,7 @@ BEGIN
     -- A change, so that a transaction with an older snapshot fails.
     UPDATE kanon.base AS b SET released_at = clock_timestamp() WHERE b.relation = ANY (_bases);
     IF EXISTS (
-        SELECT FROM kanon.earlier_releases(_bases,
-            ARRAY(SELECT r.role FROM kanon.readers(publication) AS r), publication.publication_id)
-            AS e
+        SELECT FROM kanon.earlier_releases(_bases, readers, publication.publication_id) AS e
         WHERE e.release_id <> ALL (_seen)
     ) AND NOT EXISTS (SELECT FROM kanon.setting AS s
         WHERE s.name = 'combined_releases' AND s.value = 'warn') THEN
@@ -333,19 +331,22 @@ DECLARE
     _publication kanon.publication;
     _relation    text;
     _grantee     text;
+    _readers     oid[];
 BEGIN
     SELECT * INTO _publication FROM kanon.publication AS p WHERE p.name = given ->> 'name' FOR UPDATE;
     IF NOT FOUND OR NOT kanon.is_publisher(caller, _publication) THEN
         RAISE EXCEPTION USING ERRCODE = '42501',
             MESSAGE = 'only the role that published a publication can grant it';
     END IF;
-    -- First in the ledger, so that kanon.watch_grants() finds nobody new.
-    INSERT INTO kanon.release_reader (release_id, role, role_name, since)
-    SELECT r.release_id, l.role, l.name, clock_timestamp() FROM kanon.release AS r
-    CROSS JOIN kanon.login_readers(
+    _readers := ARRAY(SELECT l.role FROM kanon.login_readers(
         ARRAY(SELECT u.oid FROM pg_roles AS u JOIN jsonb_array_elements_text(given -> 'readers')
               AS n (name) ON n.name = u.rolname),
-        ARRAY(SELECT g.grantee FROM kanon.granted(_publication) AS g WHERE g.is_publisher)) AS l
+        ARRAY(SELECT g.grantee FROM kanon.granted(_publication) AS g WHERE g.is_publisher)) AS l);
+    PERFORM kanon.owner_require_alone(caller, given, _publication, _readers);
+    -- First in the ledger, so that kanon.watch_grants() finds nobody new.
+    INSERT INTO kanon.release_reader (release_id, role, role_name, since)
+    SELECT r.release_id, l.role, pg_get_userbyid(l.role), clock_timestamp()
+    FROM kanon.release AS r CROSS JOIN unnest(_readers) AS l (role)
     WHERE r.publication_id = _publication.publication_id
       AND NOT EXISTS (SELECT FROM kanon.release_reader AS d
           WHERE d.release_id = r.release_id AND d.role = l.role AND d.until IS NULL);
@@ -373,7 +374,6 @@ BEGIN
         parameters = _publication.parameters
     WHERE r.publication_id = _publication.publication_id;
     PERFORM kanon.owner_note_readers(_publication);
-    PERFORM kanon.owner_require_alone(caller, given, _publication);
     RETURN NULL;
 END
 $function$;
