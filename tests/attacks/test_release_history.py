@@ -104,7 +104,9 @@ class History:
 
     def _publish(self, name: str, grantees: set[str], accepts: bool) -> None:
         self._look()
-        new = Release(set(grantees), accepts)
+        new = Release(set(grantees))
+        # What there is nothing to accept of is not kept as accepted.
+        new.accepted = accepts and self._conflicts(new)
         refused = self._conflicts(new) and not accepts
         given = {"accept": ACCEPT} if accepts else {}
         done = self._tried(
