@@ -95,18 +95,31 @@ END
 $function$;
 COMMENT ON FUNCTION kanon.readers IS 'who can log in and read a publication now';
 
-CREATE OR REPLACE FUNCTION kanon.grants(publication kanon.publication) RETURNS text
+CREATE OR REPLACE FUNCTION kanon.grants(of bigint)
+RETURNS TABLE (publication_id bigint, grants text)
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
 AS $function$
 BEGIN
-    RETURN (SELECT md5(string_agg(format('%s %s %s', c.oid, c.relacl, (
-                SELECT string_agg(a.attacl::text, ' ' ORDER BY a.attnum) FROM pg_attribute AS a
-                WHERE a.attrelid = c.oid)), ' ' ORDER BY c.oid))
-            FROM kanon.owned(publication) AS o JOIN pg_class AS c ON c.oid = o.relation);
+    -- For all publications at once: this runs after every GRANT in the database.
+    RETURN QUERY
+    SELECT p.publication_id,
+           md5(string_agg(format('%s %s %s', c.oid, c.relacl, a.granted), ' ' ORDER BY c.oid))
+    FROM kanon.publication AS p
+    CROSS JOIN unnest(p.relations) AS r (name)
+    JOIN kanon.setting AS s ON s.name = 'published_schema'
+    JOIN pg_namespace AS n ON n.nspname = s.value
+    JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = r.name
+    LEFT JOIN (
+        SELECT b.attrelid, string_agg(b.attacl::text, ' ' ORDER BY b.attnum) AS granted
+        FROM pg_attribute AS b WHERE b.attacl IS NOT NULL GROUP BY b.attrelid
+    ) AS a ON a.attrelid = c.oid
+    WHERE grants.of IS NULL OR p.publication_id = grants.of
+    GROUP BY p.publication_id;
 END
 $function$;
-COMMENT ON FUNCTION kanon.grants IS 'changes when a publication is granted or revoked';
+COMMENT ON FUNCTION kanon.grants IS
+    'a text for each publication that changes when it is granted or revoked; for one only, or all';
 
 CREATE OR REPLACE FUNCTION kanon.owner_note_readers(publication kanon.publication) RETURNS void
 LANGUAGE plpgsql VOLATILE
@@ -124,8 +137,9 @@ BEGIN
     FROM unnest(_now) AS n (role)
     WHERE _release IS NOT NULL AND NOT EXISTS (SELECT FROM kanon.release_reader AS r
         WHERE r.release_id = _release AND r.until IS NULL AND r.role = n.role);
-    UPDATE kanon.release AS r SET grants = kanon.grants(publication)
-    WHERE r.release_id = _release AND r.grants IS DISTINCT FROM kanon.grants(publication);
+    UPDATE kanon.release AS r SET grants = g.grants
+    FROM kanon.grants(publication.publication_id) AS g
+    WHERE r.release_id = _release AND r.grants IS DISTINCT FROM g.grants;
 END
 $function$;
 COMMENT ON FUNCTION kanon.owner_note_readers IS 'notes in the ledger who can read a publication now';
@@ -181,7 +195,9 @@ SET search_path = pg_catalog, pg_temp
 AS $function$
 BEGIN
     RETURN (
-        SELECT jsonb_build_object('publication_id', p.publication_id, 'upto', r.upto, 'grantees',
+        SELECT jsonb_build_object('publication_id', p.publication_id, 'upto', r.upto,
+            'is_own', EXISTS (SELECT FROM kanon.granted(p) AS g
+                              WHERE g.is_publisher AND g.grantee = caller), 'grantees',
             ARRAY(SELECT CASE g.grantee WHEN 0 THEN 'public' ELSE pg_get_userbyid(g.grantee) END
                   FROM kanon.granted(p) AS g WHERE NOT g.is_publisher ORDER BY 1))
         FROM kanon.publication AS p
@@ -394,7 +410,8 @@ BEGIN
     FOR _publication IN
         SELECT p.* FROM kanon.publication AS p
         JOIN kanon.release AS r ON r.publication_id = p.publication_id
-        WHERE r.grants IS DISTINCT FROM kanon.grants(p)
+        JOIN kanon.grants(NULL) AS g ON g.publication_id = p.publication_id
+        WHERE r.grants IS DISTINCT FROM g.grants
     LOOP
         _accepted := coalesce(_publication.parameters -> 'accept' ? 'combined_releases', false)
             OR EXISTS (SELECT FROM kanon.setting AS s

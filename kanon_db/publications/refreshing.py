@@ -105,10 +105,11 @@ def refresh(
     started, name = time.perf_counter(), publication
     old = find_publication(session, name)
     state = run_errand(session, "batches", name=name)
-    if state is None:
+    if state is None or not state["is_own"]:
         raise PermissionDeniedError(
             "only the role that published a publication can refresh it",
             detail=f'publication "{name}"',
+            hint="a superuser can become this role with SET ROLE",
         )
     require_whole(old)
     declared = kind_named(old.kind)
