@@ -275,3 +275,23 @@ def test_granting_by_hand(parties: Parties, source: str, new_role: Callable[...,
     fetch(parties.publisher, "GRANT SELECT ON data.p0 TO PUBLIC")
     for role in (guest, group):
         fetch(parties.admin, f"DROP OWNED BY {role}")
+
+
+def test_views_that_block_a_replacement_are_named(parties: Parties, source: str) -> None:
+    publish(parties, "buckets", source, "first")
+    view = f"data.{next(NAMES)}"
+    fetch(parties.publisher, f"CREATE VIEW {view} AS SELECT age FROM published.first")
+    with pytest.raises(psycopg.Error, match="other objects depend") as raised:
+        publish(parties, "buckets", source, "first", replace=True, accept=REASON)
+    assert f"view {view}" in str(raised.value.diag.message_detail)
+    fetch(parties.publisher, f"DROP VIEW {view}")
+
+
+def test_how_far_the_source_has_moved(parties: Parties, source: str) -> None:
+    """The publisher sees it, as the server counts it; readers do not."""
+    publish(parties, "buckets", source, "first")
+    moved = "SELECT source_changes FROM kanon.publications WHERE name = 'first'"
+    fetch(parties.publisher, f"UPDATE {source} SET job = job WHERE age < 40")
+    fetch(parties.publisher, "SELECT pg_stat_force_next_flush()")
+    assert value(parties.publisher, moved) >= 40
+    assert value(parties.analyst, moved) is None
