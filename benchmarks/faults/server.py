@@ -21,6 +21,7 @@ from psycopg.conninfo import make_conninfo
 from kanon_db.cluster.local import LocalCluster
 from kanon_db.errors import ServerError
 from kanon_db.installation.install import install
+from tests.integration.parties import warn_only
 
 Connection = psycopg.Connection[Any]
 
@@ -210,6 +211,7 @@ def breakable_server() -> Iterator[Server]:
             for name, value in _SETTINGS.items():
                 admin.execute(f"ALTER SYSTEM SET {name} = {value}")
             admin.execute("SELECT pg_reload_conf()")
+            warn_only(admin)
             for role, group in ((PUBLISHER, "kanon_publisher"), (ANALYST, "kanon_analyst")):
                 admin.execute(f"CREATE ROLE {role} LOGIN IN ROLE {group}")
             admin.execute(f"CREATE SCHEMA data AUTHORIZATION {PUBLISHER}")

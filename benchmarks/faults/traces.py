@@ -28,6 +28,8 @@ class Trace:
     ----------
     publications : dict of str to int
         The number of each publication in the catalog.
+    releases : set of str
+        The names of those that the ledger does not say to be gone.
     relations : set of str
         Tables and views in the schemas of kanon_db and of temporary tables.
     catalog : dict of str to int
@@ -37,6 +39,7 @@ class Trace:
     """
 
     publications: dict[str, int]
+    releases: set[str]
     relations: set[str]
     catalog: dict[str, int]
     files: set[str]
@@ -45,6 +48,7 @@ class Trace:
         """Add what one trace has, and another one has not."""
         return Trace(
             self.publications | with_one.publications,
+            self.releases | with_one.releases,
             self.relations | (with_one.relations - without.relations),
             {
                 name: n + with_one.catalog[name] - without.catalog[name]
@@ -56,6 +60,7 @@ class Trace:
     def differences(self, expected: Trace) -> list[str]:
         """Say what is here and was not expected, or the other way round; numbers may differ."""
         found = _differences("entry", set(self.publications), set(expected.publications))
+        found += _differences("release", self.releases, expected.releases)
         found += _differences("relation", self.relations, expected.relations)
         found += _differences("file", self.files, expected.files)
         return found + [
@@ -75,6 +80,10 @@ def read_trace(server: Server) -> Trace:
     with server.connect() as admin:
         return Trace(
             dict(admin.execute("SELECT name, publication_id FROM kanon.publication").fetchall()),
+            {
+                name
+                for (name,) in admin.execute("SELECT name FROM kanon.release WHERE ended IS NULL")
+            },
             {
                 name
                 for (name,) in admin.execute(

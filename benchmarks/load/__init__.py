@@ -17,6 +17,7 @@ from benchmarks.load.crowd import Crowd, let_them_ask
 from benchmarks.load.many_publications import many_publications
 from benchmarks.load.releases import Connection
 from benchmarks.load.watching import Watch
+from tests.integration.parties import warn_only
 
 N_ANALYSTS = 64
 N_RECORDS = 10_000
@@ -30,6 +31,7 @@ def main(minutes: float = 10) -> str:
             for role, group in ROLES.items():
                 admin.execute(f"CREATE ROLE {role} LOGIN IN ROLE {group}")
             admin.execute("GRANT CREATE ON DATABASE kanon TO publisher")
+            warn_only(admin)
 
         def connect(who: str) -> Connection:
             role = who if who in ROLES else "postgres"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import psycopg
 
 from benchmarks.harness import seconds, table
+from tests.integration.parties import warn_only
 
 FEW, MANY = 10, 1_000
 RUNS = 25
@@ -29,6 +30,7 @@ def many_publications(dsn: str) -> str:
         )
         admin.execute("SELECT kanon.register_source('public.small', '{age}', sensitive => 'sick')")
         admin.execute("CREATE ROLE reader LOGIN IN ROLE kanon_analyst")
+        warn_only(admin)
         times = []
         made = 0
         for n in (FEW, MANY):

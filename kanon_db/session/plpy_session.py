@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from kanon_db.session.protocol import Row, Value
 from kanon_db.session.server_errors import database_error
+
+_CANCELED: Final = "57014"
 
 
 class PlpySession:
@@ -67,13 +69,18 @@ class PlpySession:
 
     def tell(self, message: str) -> None:
         """Send the client a NOTICE."""
-        self.heartbeat()  # a cancel that is pending would come out of the notice, as plpy.Error
-        self._plpy.notice(message)
+        self._send(self._plpy.notice, message)
 
     def warn(self, message: str) -> None:
         """Send the client a WARNING."""
-        self.heartbeat()
-        self._plpy.warning(message)
+        self._send(self._plpy.warning, message)
+
+    def _send(self, report: Callable[[str], None], message: str) -> None:
+        """Send the client a message, after which the server checks for a cancel."""
+        try:
+            report(message)
+        except self._plpy.Error as error:  # which has no SQLSTATE
+            raise database_error(_CANCELED, str(error)) from None
 
 
 def _type_name(value: Value) -> str:

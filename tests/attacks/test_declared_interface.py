@@ -21,7 +21,6 @@ from kanon_db.errors import InvalidParameterError, KanonError, ServerError
 from kanon_db.installation.install import install
 from kanon_db.interfaces import plpython
 from kanon_db.operations import NoParameters
-from kanon_db.session.plpy_session import PlpySession
 from tests.integration.parties import (
     Connection,
     Functions,
@@ -167,18 +166,6 @@ def test_what_cannot_be_answered_is_undone(monkeypatch: pytest.MonkeyPatch) -> N
     reply = json.loads(plpython.call(SimpleNamespace(subtransaction=subtransaction), "x", "{}"))
     assert reply["error"]["sqlstate"] == "KN000"
     assert undone == [TypeError]
-
-
-def test_warning_hears_a_cancel_first() -> None:
-    """PL/Python reports a cancel that comes out of a warning as an error of its own."""
-    called: list[str] = []
-    plpy = SimpleNamespace(
-        SPIError=RuntimeError,
-        execute=lambda statement: called.append(statement) or [],
-        warning=called.append,
-    )
-    PlpySession(plpy).warn("told")
-    assert called == ["SELECT 1", "told"]
 
 
 # -- shadowed -------------------------------------------------------------------------------------

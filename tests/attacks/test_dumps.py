@@ -29,6 +29,7 @@ KINDS = {
     "freeform": ("publish_freeform", {"k": 4}),
     "suppressed": ("publish_suppressed", {"k": 4}),
 }
+LEDGER = ["kanon.base", "kanon.release", "kanon.release_reader"]
 OURS = ["--schema=kanon", "--schema=published"]
 
 
@@ -110,13 +111,13 @@ def test_the_catalog_of_a_dump_has_nobody(published: Parties) -> None:
     written, said = dump(published, "admin", "--schema=kanon")
     assert said == ""
     found = {name: rows for name, _, rows in tables(written)}
-    assert sorted(found) == [
-        f"kanon.{name}" for name in ("alembic_version", "publication", "setting", "source")
-    ]
+    others = [f"kanon.{name}" for name in ("alembic_version", "publication", "setting", "source")]
+    assert sorted(found) == sorted([*others, *LEDGER])
     assert found_in(written) == set()
     assert len(found["kanon.publication"]) == len(KINDS)
-    entries = fetch(published.admin, "SELECT to_jsonb(p) FROM kanon.publication AS p")
-    assert 10 < max(longest(entry) for (entry,) in entries) < N_RECORDS // 2
+    for table, least in (("kanon.publication", 10), ("kanon.release", 1)):
+        entries = fetch(published.admin, f"SELECT to_jsonb(p) FROM {table} AS p")
+        assert least < max(longest(entry) for (entry,) in entries) < N_RECORDS // 2
 
 
 def longest(found: object) -> int:
@@ -130,7 +131,10 @@ def longest(found: object) -> int:
 
 @pytest.mark.pitfall(19)
 def test_a_dump_does_not_have_what_was_dropped(published: Parties) -> None:
-    """Nothing of a publication stays in our schemas when it is dropped, or only tried."""
+    """Nothing of a publication stays in our schemas when it is dropped, or only tried.
+
+    But in the ledger: that there was a release, which has nobody's data.
+    """
     before, _ = dump(published, "admin", *OURS)
     kanon = Functions(published.publisher)
     kanon.publish("data.people", "tried", privacy='{"l": 2}', dry_run=True)
@@ -140,9 +144,17 @@ def test_a_dump_does_not_have_what_was_dropped(published: Parties) -> None:
     assert "published.buckets_qit" in before
     assert lines(after) == lines(before)
     assert fetch(published.admin, "SELECT FROM kanon.publication WHERE name = 'gone'") == []
+    ledger = [(name, row) for name, _, rows in tables(after) if name in LEDGER for row in rows]
+    released = [row for name, row in ledger if name == "kanon.release"]
+    assert [row for row in released if "gone" in row and "dropped" in row]
+    assert not [row for row in released if "tried" in row]
+    assert found_in(str(ledger)) == set()
 
 
 def lines(dump: str) -> list[str]:
-    """Lines of a dump; those that are new in every dump, and numbers of sequences, aside."""
+    """Lines of a dump; the ledger, what is new in every dump, and numbers of sequences aside."""
+    dump = re.sub(
+        rf"^COPY ({'|'.join(LEDGER)}) .*?^\\\.$", "", dump, flags=re.MULTILINE | re.DOTALL
+    )
     volatile = re.compile(r"^\\(un)?restrict |setval")
     return [line for line in dump.splitlines() if not volatile.search(line)]

@@ -96,7 +96,11 @@ WHOLE = "the published relations are there, and belong to kanon_owner"
 
 def warn_only(admin: Connection) -> None:
     """Accept for all publishers that releases can be set against each other."""
-    fetch(admin, "INSERT INTO kanon.setting (name, value) VALUES ('combined_releases', 'warn')")
+    fetch(
+        admin,
+        "INSERT INTO kanon.setting (name, value) VALUES ('combined_releases', 'warn')"
+        " ON CONFLICT DO NOTHING",
+    )
 
 
 def make_whole(admin: Connection, name: str, relations: Sequence[str]) -> None:

@@ -168,6 +168,34 @@ def test_timeouts_of_attacks(parties: Parties, way: str, kind: str) -> None:
     publisher.drop("many")
 
 
+CANCELLED_WHILE_IT_SENDS = """
+CREATE FUNCTION pg_temp.cancelled(kind text) RETURNS text LANGUAGE plpython3u AS $$
+import os, signal
+from kanon_db.errors import DatabaseError
+from kanon_db.session.plpy_session import PlpySession
+class Cancelled:
+    def __getattr__(self, name):
+        if name in ("notice", "warning"):
+            os.kill(os.getpid(), signal.SIGINT)
+        return getattr(plpy, name)
+try:
+    getattr(PlpySession(Cancelled()), kind)("of no interest")
+except DatabaseError as error:
+    return error.sqlstate
+$$
+"""
+
+
+@pytest.mark.parametrize("kind", ["tell", "warn"])
+def test_cancelled_while_it_sends(parties: Parties, kind: str) -> None:
+    """A cancel that comes out of sending a message ends the call as any other."""
+    with psycopg.connect(parties.dsn, autocommit=True) as connection:
+        kanon = Functions(connection)  # any call lets the session find the package
+        assert sqlstate_of(lambda: kanon.verify("nothing")) == "42704"
+        fetch(connection, CANCELLED_WHILE_IT_SENDS)
+        assert value(connection, "SELECT pg_temp.cancelled($1::text)", kind) == "57014"
+
+
 @pytest.mark.parametrize("signal_sent", ["pg_cancel_backend", "pg_terminate_backend"])
 @pytest.mark.parametrize("way", WAYS)
 def test_signals_from_elsewhere(

@@ -57,20 +57,26 @@ EXECUTE = {
 }
 
 OWNERS = {
-    "fingerprint", "is_publisher", "is_safe_collation", "is_safe_schema", "is_safe_type", "mark",
-    "owned", "owner_analyze", "owner_close_type", "owner_create_table",
-    "owner_create_view", "owner_drop", "owner_enter", "owner_keep_attacks", "owner_note",
-    "owner_open", "owner_publish", "owner_register", "owner_remove", "owner_staged", "reached",
-    "relation_kind", "require_readable", "require_visible", "weighted_join",
+    "base_names", "bases", "earlier_releases", "fingerprint", "granted", "is_publisher",
+    "is_safe_collation", "is_safe_schema", "is_safe_type", "login_readers", "mark", "named",
+    "owned", "owner_analyze", "owner_close_type", "owner_create_table", "owner_create_view",
+    "owner_drop", "owner_earlier", "owner_end_release", "owner_enter", "owner_grant",
+    "owner_keep_attacks", "owner_note", "owner_note_readers", "owner_open", "owner_publish",
+    "owner_register", "owner_release", "owner_remove", "owner_require_alone", "owner_staged",
+    "reached", "readers", "relation_kind", "require_readable", "require_visible", "weighted_join",
 }  # fmt: skip
 """What the owner of publications does, called by the only function that has its rights."""
 
-RELATIONS = ("alembic_version", "errand", "publication", "publications", "setting", "source")
+RELATIONS = (
+    "alembic_version", "base", "errand", "publication", "publications", "release",
+    "release_reader", "releases", "setting", "source",
+)  # fmt: skip
 TABLES: dict[str, dict[str, set[str]]] = {
     "publisher": {
         "errand": {"SELECT", "INSERT"},
         "publication": {"SELECT"},
         "publications": {"SELECT"},
+        "releases": {"SELECT"},
         "setting": {"SELECT"},
         "source": {"SELECT"},
     },
