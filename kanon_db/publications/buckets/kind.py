@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from kanon_db.algorithms.bucketization.specification import (
@@ -33,6 +34,7 @@ from kanon_db.publications.buckets.tables import (
     layout_of,
     tables_of,
 )
+from kanon_db.publications.buckets.thresholds import published_thresholds
 from kanon_db.publications.buckets.writing import number_buckets, write_qit, write_sat
 from kanon_db.publications.exposure import share_unbounded
 from kanon_db.publications.kind import Found, Job, Kind, Target, Written
@@ -211,6 +213,7 @@ class Buckets(Kind):
         return Partition(
             tables.qit, tables.sat, tables.bucket_id, tables.sensitive, tables.count,
             dict(zip(names, tables.quasi_identifiers, strict=True)), str(layout["sensitive"]),
+            partial(published_thresholds, publication.parameters),
         )  # fmt: skip
 
     def notes(self, publication: Publication, quotes: Quotes) -> Mapping[str, Note]:
