@@ -235,14 +235,16 @@ def test_the_ledger_is_closed(parties: Parties, source: str) -> None:
 
 
 def test_the_digest_can_be_checked(parties: Parties, source: str) -> None:
-    """As docs/operation.md says, with SQL alone."""
+    """As docs/releases.md says, with SQL alone; it does not depend on the session's settings."""
+    fetch(parties.publisher, "SET datestyle = 'German, DMY'")
     publish(parties, "buckets", source, "first")
+    fetch(parties.publisher, "RESET datestyle")
     digest = value(parties.publisher, "SELECT digest FROM kanon.releases WHERE source = $1", source)
-    half = "coalesce(sum(('x' || substr(md5(r::text), {}, 16))::bit(64)::bigint), 0)"
+    half = "coalesce(sum(hashtextextended(r::text, {})), 0)"
     own = [
         value(
             parties.analyst,
-            f"SELECT count(*) || ':' || md5({half.format(1)} || ':' || {half.format(17)})"
+            f"SELECT count(*) || ':' || md5({half.format(0)} || ':' || {half.format(1)})"
             f" FROM published.first{suffix} AS r",
         )
         for suffix in ("_qit", "_sat")
