@@ -25,6 +25,7 @@ SPEED = {
     "cells": "Assignment in cells",
     "attacks": "Attacks",
     "releases": "Several releases of the same people",
+    "refresh": "Refresh",
     "publication": "Publishing buckets, and answering from them",
     "row_publication": "Publishing rows through SQL",
     "forecast": "What publishing needs, as foretold",

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
+import psycopg
+
 from kanon_db.cluster.local import LocalCluster
 from kanon_db.installation.install import install
 
@@ -39,6 +41,9 @@ def private_server() -> Iterator[str]:
     dsn = cluster.start()
     try:
         install(dsn)
+        with psycopg.connect(dsn, autocommit=True) as admin:
+            # One table is published in many ways, for the same readers.
+            admin.execute("INSERT INTO kanon.setting VALUES ('combined_releases', 'warn')")
         yield dsn
     finally:
         cluster.destroy()

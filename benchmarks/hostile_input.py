@@ -19,7 +19,7 @@ from benchmarks.harness import PrivateMemory, private_server, table
 from tests.hostile_input import entries, runs
 from tests.hostile_input.tables import N_PEOPLE, PUBLICATIONS, make_tables
 from tests.hostile_input.verdict import ANSWERED, Verdict
-from tests.integration.parties import Functions, Parties, fetch, warn_only
+from tests.integration.parties import Functions, Parties, fetch
 
 N_QUERIES = 100_000
 N_SETS = 2_000
@@ -85,7 +85,6 @@ def _parties(dsn: str) -> Iterator[Parties]:
             fetch(admin, f"CREATE ROLE {role} LOGIN")
         fetch(admin, "GRANT kanon_publisher TO publisher")
         fetch(admin, "GRANT kanon_analyst TO analyst")
-        warn_only(admin)
         fetch(admin, "CREATE SCHEMA data AUTHORIZATION publisher")
         connections = (
             stack.enter_context(psycopg.connect(make_conninfo(dsn, user=role), autocommit=True))

@@ -14,7 +14,7 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from benchmarks.harness import private_server, table
-from tests.integration.parties import fetch, warn_only
+from tests.integration.parties import fetch
 from tests.meaning.questions import Questions
 from tests.meaning.tables import (
     SCHEMA,
@@ -84,7 +84,6 @@ def _prepare(dsn: str) -> None:
         for role in ("publisher", "analyst"):
             fetch(admin, f"CREATE ROLE {role} LOGIN IN ROLE kanon_{role}")
         fetch(admin, f"GRANT CREATE ON DATABASE {admin.info.dbname} TO publisher")
-        warn_only(admin)
         fetch(admin, "CREATE EXTENSION citext SCHEMA public")
     with psycopg.connect(make_conninfo(dsn, user="publisher"), autocommit=True) as publisher:
         make_tables(publisher, N_RECORDS)

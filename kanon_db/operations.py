@@ -96,6 +96,11 @@ class RegisterRequest:
         " never published.",
         default=None, metavar="NAME",
     )  # fmt: skip
+    arrival: str | None = parameter(
+        TEXT,
+        "Column that says when a record came, such as a time or a running number, for refresh.",
+        default=None, metavar="NAME",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +136,18 @@ class GrantRequest:
     accept: Mapping[str, str] = parameter(
         ACCEPTED,
         "Known risks that are accepted, each with a reason: combined_releases.",
+        default="{}",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RefreshRequest:
+    """Parameters of `refresh`."""
+
+    publication: str = parameter(TEXT, "The publication.", is_positional=True, metavar="NAME")
+    accept: Mapping[str, str] = parameter(
+        ACCEPTED,
+        "Known risks that are accepted, each with a reason, in addition to those accepted before.",
         default="{}",
     )
 
@@ -265,6 +282,20 @@ _OTHERS: Final = (
         "let more roles read a publication, under the rules for publishing it to them",
         "kanon_db.publications.releases.granting:grant_publication", (),
         request=GrantRequest, command=("grant",),
+    ),
+    Operation(
+        "refresh",
+        "publish the people that came since, as a batch of their own under the same guarantee",
+        "kanon_db.publications.refreshing:refresh",
+        columns(
+            publication_id="bigint", name="text", guarantee="text", records="bigint",
+            added="bigint", waiting="bigint", missing="text", metrics="jsonb",
+            seconds="double precision",
+        ),
+        request=RefreshRequest, command=("refresh",),
+        row_class="kanon_db.publications.refreshing:Refreshed",
+        details="The source must be registered with the column that says when a record came"
+        " (arrival). Too few people to keep the guarantee wait, and the row says what is missing.",
     ),
     Operation(
         "drop_publication", "drop a publication: its relations and its entry in the catalog",

@@ -18,7 +18,15 @@ SELECT p.publication_id,
        p.published_at,
        o.published_by,
        CASE WHEN o.is_publisher THEN p.attacks END AS attacks,
-       o.state
+       o.state,
+       -- How far the source has moved since, as far as the server has counted it.
+       CASE WHEN o.is_publisher THEN (
+           SELECT greatest(sum(pg_catalog.pg_stat_get_tuples_inserted(b)
+                               + pg_catalog.pg_stat_get_tuples_updated(b)
+                               + pg_catalog.pg_stat_get_tuples_deleted(b)) - r.changes, 0)::bigint
+           FROM kanon.release AS r CROSS JOIN unnest(r.bases) AS b
+           WHERE r.publication_id = p.publication_id GROUP BY r.release_id
+       ) END AS source_changes
 FROM kanon.publication AS p
 CROSS JOIN LATERAL (
     SELECT -- The publisher is the one to whom kanon_owner granted the right to grant SELECT.

@@ -17,7 +17,14 @@ SELECT r.release_id,
        r.measured,
        CASE WHEN r.ended IS NOT NULL THEN r.ended WHEN d.readers IS NULL THEN 'draft' ELSE 'live' END
            AS state,
-       r.ended_at
+       r.ended_at,
+       r.batches,
+       -- How far the source has moved since, as far as the server has counted it.
+       CASE WHEN r.ended IS NULL THEN greatest((
+           SELECT sum(pg_catalog.pg_stat_get_tuples_inserted(b)
+                      + pg_catalog.pg_stat_get_tuples_updated(b)
+                      + pg_catalog.pg_stat_get_tuples_deleted(b)) FROM unnest(r.bases) AS b
+           ) - r.changes, 0)::bigint END AS source_changes
 FROM kanon.release AS r
 CROSS JOIN LATERAL (
     SELECT jsonb_agg(jsonb_build_object('role', d.role_name, 'since', d.since, 'until', d.until)

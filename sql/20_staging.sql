@@ -151,6 +151,23 @@ $function$;
 COMMENT ON FUNCTION kanon.weighted_join IS
     'a query that joins QIT and SAT, weighting each possible value by its share of the bucket';
 
+CREATE OR REPLACE FUNCTION kanon.owner_drop_staged(caller oid, given jsonb) RETURNS jsonb
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+DECLARE
+    _staged record;
+BEGIN
+    FOR _staged IN SELECT * FROM kanon.owner_staged(caller, given ->> 'prefix',
+        ARRAY(SELECT jsonb_array_elements_text(given -> 'suffixes'))) AS s
+    LOOP
+        EXECUTE format('DROP %s %s', kanon.relation_kind(_staged.kind), _staged.name);
+    END LOOP;
+    RETURN NULL;
+END
+$function$;
+COMMENT ON FUNCTION kanon.owner_drop_staged IS 'drops relations that the caller staged';
+
 CREATE OR REPLACE FUNCTION kanon.owner_analyze(caller oid, given jsonb) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp

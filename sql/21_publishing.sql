@@ -74,9 +74,14 @@ BEGIN
         RAISE EXCEPTION USING MESSAGE = 'all relations that were staged must be published',
             ERRCODE = '42P17';
     END IF;
-    PERFORM kanon.owner_release(_new, caller, given);
+    IF given ? 'refreshes' THEN
+        PERFORM kanon.owner_refresh_release(_new, given);
+    ELSE
+        PERFORM kanon.owner_release(_new, caller, given);
+    END IF;
     PERFORM kanon.owner_note_readers(_new);
-    PERFORM kanon.owner_require_alone(caller, given, _new);
+    PERFORM kanon.owner_require_alone(
+        caller, given, _new, ARRAY(SELECT r.role FROM kanon.readers(_new) AS r));
     RETURN to_jsonb(_new.publication_id);
 END
 $function$;
@@ -103,7 +108,9 @@ BEGIN
                 RAISE EXCEPTION USING ERRCODE = '42501',
                     MESSAGE = 'only the role that published a publication can drop or replace it';
             END IF;
-            PERFORM kanon.owner_end_release(_old, 'replaced');
+            IF (given ->> 'refreshes')::bigint IS DISTINCT FROM _old.publication_id THEN
+                PERFORM kanon.owner_end_release(_old, 'replaced');
+            END IF;
             PERFORM kanon.owner_remove(_old);
         END IF;
         INSERT INTO kanon.publication (name, kind, method, source_schema, source_relation,

@@ -42,6 +42,7 @@ BEGIN
            IS DISTINCT FROM
            (_old.quasi_identifiers, _old.sensitive, _old.entity, _old.attributes, _old.insensitive,
             _old.columns)
+        OR _new.arrival IS DISTINCT FROM coalesce(_old.arrival, _new.arrival)
         OR NOT _new.identifiers @> _old.identifiers
         OR EXISTS (SELECT FROM unnest(_new.identifiers) AS i
                    WHERE i = ANY (_old.columns) AND i <> ALL (_old.identifiers))
@@ -49,14 +50,16 @@ BEGIN
         RETURN jsonb_build_object('published', _published);
     END IF;
     INSERT INTO kanon.source AS s (schema_name, relation_name, quasi_identifiers, sensitive,
-        identifiers, attributes, columns, insensitive, entity, registered_by, fingerprint)
+        identifiers, attributes, columns, insensitive, entity, arrival, registered_by,
+        fingerprint)
     VALUES (_new.schema_name, _new.relation_name, _new.quasi_identifiers, _new.sensitive,
-        _new.identifiers, _new.attributes, _new.columns, _new.insensitive, _new.entity, caller,
+        _new.identifiers, _new.attributes, _new.columns, _new.insensitive, _new.entity, _new.arrival,
+        caller,
         kanon.fingerprint(_relation))
     ON CONFLICT ON CONSTRAINT source_relation_unique DO UPDATE SET
         quasi_identifiers = excluded.quasi_identifiers, sensitive = excluded.sensitive,
         identifiers = excluded.identifiers, attributes = excluded.attributes,
-        columns = excluded.columns, insensitive = excluded.insensitive, entity = excluded.entity,
+        columns = excluded.columns, insensitive = excluded.insensitive, entity = excluded.entity, arrival = excluded.arrival,
         registered_by = excluded.registered_by, registered_at = clock_timestamp(),
         fingerprint = excluded.fingerprint
     RETURNING * INTO _new;
@@ -78,7 +81,7 @@ BEGIN
     -- Every column that is named must be there: nobody may describe what does not exist.
     IF _relation IS NULL OR EXISTS (
         SELECT FROM unnest(source.quasi_identifiers || source.insensitive || source.identifiers
-                           || array_remove(ARRAY[source.sensitive, source.entity], NULL)) AS name
+                           || array_remove(ARRAY[source.sensitive, source.entity, source.arrival], NULL)) AS name
         WHERE NOT EXISTS (SELECT FROM pg_attribute AS a
                           WHERE a.attrelid = _relation AND a.attname = name
                             AND a.attnum > 0 AND NOT a.attisdropped)) THEN
@@ -86,7 +89,7 @@ BEGIN
     END IF;
     IF NOT EXISTS (SELECT FROM pg_roles WHERE oid = role AND rolsuper) AND EXISTS (
         SELECT FROM unnest(source.quasi_identifiers || source.insensitive
-                           || array_remove(ARRAY[source.sensitive, source.entity], NULL)) AS name
+                           || array_remove(ARRAY[source.sensitive, source.entity, source.arrival], NULL)) AS name
         WHERE has_column_privilege(role, _relation, name, 'SELECT') IS NOT TRUE) THEN
         RAISE EXCEPTION USING MESSAGE = 'the source cannot be read', ERRCODE = '42501';
     END IF;

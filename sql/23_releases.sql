@@ -95,6 +95,32 @@ END
 $function$;
 COMMENT ON FUNCTION kanon.readers IS 'who can log in and read a publication now';
 
+CREATE OR REPLACE FUNCTION kanon.grants(of bigint)
+RETURNS TABLE (publication_id bigint, grants text)
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    -- For all publications at once: this runs after every GRANT in the database.
+    RETURN QUERY
+    SELECT p.publication_id,
+           md5(string_agg(format('%s %s %s', c.oid, c.relacl, a.granted), ' ' ORDER BY c.oid))
+    FROM kanon.publication AS p
+    CROSS JOIN unnest(p.relations) AS r (name)
+    JOIN kanon.setting AS s ON s.name = 'published_schema'
+    JOIN pg_namespace AS n ON n.nspname = s.value
+    JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = r.name
+    LEFT JOIN (
+        SELECT b.attrelid, string_agg(b.attacl::text, ' ' ORDER BY b.attnum) AS granted
+        FROM pg_attribute AS b WHERE b.attacl IS NOT NULL GROUP BY b.attrelid
+    ) AS a ON a.attrelid = c.oid
+    WHERE grants.of IS NULL OR p.publication_id = grants.of
+    GROUP BY p.publication_id;
+END
+$function$;
+COMMENT ON FUNCTION kanon.grants IS
+    'a text for each publication that changes when it is granted or revoked; for one only, or all';
+
 CREATE OR REPLACE FUNCTION kanon.owner_note_readers(publication kanon.publication) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -111,9 +137,76 @@ BEGIN
     FROM unnest(_now) AS n (role)
     WHERE _release IS NOT NULL AND NOT EXISTS (SELECT FROM kanon.release_reader AS r
         WHERE r.release_id = _release AND r.until IS NULL AND r.role = n.role);
+    UPDATE kanon.release AS r SET grants = g.grants
+    FROM kanon.grants(publication.publication_id) AS g
+    WHERE r.release_id = _release AND r.grants IS DISTINCT FROM g.grants;
 END
 $function$;
 COMMENT ON FUNCTION kanon.owner_note_readers IS 'notes in the ledger who can read a publication now';
+
+CREATE OR REPLACE FUNCTION kanon.changes(bases oid[]) RETURNS bigint
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    RETURN (SELECT sum(pg_stat_get_tuples_inserted(b) + pg_stat_get_tuples_updated(b)
+                       + pg_stat_get_tuples_deleted(b)) FROM unnest(bases) AS b);
+END
+$function$;
+COMMENT ON FUNCTION kanon.changes IS
+    'how many rows of relations the server has seen change: less after a crash or a reset';
+
+CREATE OR REPLACE FUNCTION kanon.batch(records bigint, given jsonb) RETURNS jsonb
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    RETURN jsonb_build_array(jsonb_build_object(
+        'at', clock_timestamp(), 'records', records, 'digest', given -> 'digest'));
+END
+$function$;
+COMMENT ON FUNCTION kanon.batch IS 'what the ledger keeps of a batch of people';
+
+CREATE OR REPLACE FUNCTION kanon.owner_refresh_release(
+    publication kanon.publication, given jsonb
+) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    UPDATE kanon.release AS r SET publication_id = publication.publication_id,
+        batches = r.batches || kanon.batch(publication.records - r.records, given),
+        records = publication.records, guarantee = publication.guarantee,
+        parameters = publication.parameters, digest = given ->> 'digest', upto = given ->> 'upto',
+        measured = coalesce(given -> 'measured', r.measured), changes = kanon.changes(r.bases)
+    WHERE r.publication_id = (given ->> 'refreshes')::bigint AND r.ended IS NULL;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = '40001',
+            MESSAGE = 'the publication was replaced while it was refreshed: refresh it again';
+    END IF;
+END
+$function$;
+COMMENT ON FUNCTION kanon.owner_refresh_release IS
+    'adds a batch of new people to a release: who had it before has a part of it';
+
+CREATE OR REPLACE FUNCTION kanon.owner_batches(caller oid, given jsonb) RETURNS jsonb
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    RETURN (
+        SELECT jsonb_build_object('publication_id', p.publication_id, 'upto', r.upto,
+            'is_own', EXISTS (SELECT FROM kanon.granted(p) AS g
+                              WHERE g.is_publisher AND g.grantee = caller), 'grantees',
+            ARRAY(SELECT CASE g.grantee WHEN 0 THEN 'public' ELSE pg_get_userbyid(g.grantee) END
+                  FROM kanon.granted(p) AS g WHERE NOT g.is_publisher ORDER BY 1))
+        FROM kanon.publication AS p
+        JOIN kanon.release AS r ON r.publication_id = p.publication_id
+        WHERE p.name = given ->> 'name' AND kanon.is_publisher(caller, p));
+END
+$function$;
+COMMENT ON FUNCTION kanon.owner_batches IS
+    'up to when the caller''s publication has everybody who came, and who may read it';
 
 CREATE OR REPLACE FUNCTION kanon.owner_release(
     publication kanon.publication, caller oid, given jsonb
@@ -128,12 +221,13 @@ DECLARE
 BEGIN
     INSERT INTO kanon.release (publication_id, name, kind, method, source, source_oid, bases,
         base_names, columns, parameters, guarantee, records, digest, released_at, released_by,
-        publisher, measured)
+        publisher, measured, upto, changes, batches)
     VALUES (publication.publication_id, publication.name, publication.kind, publication.method,
         _source, _oid, _bases, kanon.base_names(_bases),
         coalesce(given -> 'columns', '{}'), publication.parameters, publication.guarantee,
         publication.records, given ->> 'digest', publication.published_at,
-        publication.published_by, caller, given -> 'measured')
+        publication.published_by, caller, given -> 'measured', given ->> 'upto',
+        kanon.changes(_bases), kanon.batch(publication.records, given))
     ON CONFLICT DO NOTHING;
 END
 $function$;
@@ -199,8 +293,11 @@ BEGIN
     LOOP
         PERFORM kanon.owner_note_readers(_other);
     END LOOP;
-    _grantees := ARRAY(SELECT u.oid FROM pg_roles AS u
-        JOIN jsonb_array_elements_text(given -> 'readers') AS r (name) ON r.name = u.rolname);
+    -- No role can be called public: this is everybody.
+    _grantees := ARRAY(
+        SELECT u.oid FROM pg_roles AS u
+        JOIN jsonb_array_elements_text(given -> 'readers') AS r (name) ON r.name = u.rolname
+        UNION ALL SELECT 0 WHERE given -> 'readers' ? 'public');
     RETURN (
         SELECT coalesce(jsonb_agg(to_jsonb(e) ORDER BY e.release_id), '[]')
         FROM kanon.earlier_releases(_bases,
@@ -212,7 +309,7 @@ COMMENT ON FUNCTION kanon.owner_earlier IS
     'releases that readers of a new one could set against it, those that are gone included';
 
 CREATE OR REPLACE FUNCTION kanon.owner_require_alone(
-    caller oid, given jsonb, publication kanon.publication
+    caller oid, given jsonb, publication kanon.publication, readers oid[]
 ) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -229,9 +326,7 @@ BEGIN
     -- A change, so that a transaction with an older snapshot fails.
     UPDATE kanon.base AS b SET released_at = clock_timestamp() WHERE b.relation = ANY (_bases);
     IF EXISTS (
-        SELECT FROM kanon.earlier_releases(_bases,
-            ARRAY(SELECT r.role FROM kanon.readers(publication) AS r), publication.publication_id)
-            AS e
+        SELECT FROM kanon.earlier_releases(_bases, readers, publication.publication_id) AS e
         WHERE e.release_id <> ALL (_seen)
     ) AND NOT EXISTS (SELECT FROM kanon.setting AS s
         WHERE s.name = 'combined_releases' AND s.value = 'warn') THEN
@@ -252,12 +347,25 @@ DECLARE
     _publication kanon.publication;
     _relation    text;
     _grantee     text;
+    _readers     oid[];
 BEGIN
     SELECT * INTO _publication FROM kanon.publication AS p WHERE p.name = given ->> 'name' FOR UPDATE;
     IF NOT FOUND OR NOT kanon.is_publisher(caller, _publication) THEN
         RAISE EXCEPTION USING ERRCODE = '42501',
             MESSAGE = 'only the role that published a publication can grant it';
     END IF;
+    _readers := ARRAY(SELECT l.role FROM kanon.login_readers(
+        ARRAY(SELECT u.oid FROM pg_roles AS u JOIN jsonb_array_elements_text(given -> 'readers')
+              AS n (name) ON n.name = u.rolname),
+        ARRAY(SELECT g.grantee FROM kanon.granted(_publication) AS g WHERE g.is_publisher)) AS l);
+    PERFORM kanon.owner_require_alone(caller, given, _publication, _readers);
+    -- First in the ledger, so that kanon.watch_grants() finds nobody new.
+    INSERT INTO kanon.release_reader (release_id, role, role_name, since)
+    SELECT r.release_id, l.role, pg_get_userbyid(l.role), clock_timestamp()
+    FROM kanon.release AS r CROSS JOIN unnest(_readers) AS l (role)
+    WHERE r.publication_id = _publication.publication_id
+      AND NOT EXISTS (SELECT FROM kanon.release_reader AS d
+          WHERE d.release_id = r.release_id AND d.role = l.role AND d.until IS NULL);
     -- Readers are given what others may read already: not what is closed.
     FOR _relation IN
         SELECT o.name FROM kanon.owned(_publication) AS o
@@ -282,8 +390,49 @@ BEGIN
         parameters = _publication.parameters
     WHERE r.publication_id = _publication.publication_id;
     PERFORM kanon.owner_note_readers(_publication);
-    PERFORM kanon.owner_require_alone(caller, given, _publication);
     RETURN NULL;
 END
 $function$;
 COMMENT ON FUNCTION kanon.owner_grant IS 'lets more roles read the caller''s publication';
+
+-- Publishers may GRANT what they published. A role that can read another release of the same people
+-- gets it by kanon.grant_publication() only, which measures what both tell together.
+CREATE OR REPLACE FUNCTION kanon.watch_grants() RETURNS event_trigger
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER  -- as kanon_owner, who alone writes the ledger; it runs nobody else's code
+SET search_path = pg_catalog, pg_temp
+AS $function$
+DECLARE
+    _publication kanon.publication;
+    _accepted    boolean;
+    _other       record;
+BEGIN
+    FOR _publication IN
+        SELECT p.* FROM kanon.publication AS p
+        JOIN kanon.release AS r ON r.publication_id = p.publication_id
+        JOIN kanon.grants(NULL) AS g ON g.publication_id = p.publication_id
+        WHERE r.grants IS DISTINCT FROM g.grants
+    LOOP
+        _accepted := coalesce(_publication.parameters -> 'accept' ? 'combined_releases', false)
+            OR EXISTS (SELECT FROM kanon.setting AS s
+                       WHERE s.name = 'combined_releases' AND s.value = 'warn');
+        SELECT e.* INTO _other FROM kanon.release AS r
+        CROSS JOIN kanon.earlier_releases(r.bases, ARRAY(
+            SELECT n.role FROM kanon.readers(_publication) AS n
+            WHERE n.role NOT IN (SELECT d.role FROM kanon.release_reader AS d
+                                 WHERE d.release_id = r.release_id)), r.publication_id) AS e
+        WHERE r.publication_id = _publication.publication_id LIMIT 1;
+        IF FOUND AND NOT _accepted THEN
+            RAISE EXCEPTION USING ERRCODE = 'KN005',
+                MESSAGE = 'a known risk is not accepted: combined_releases',
+                DETAIL = format('%s could also read %s', array_to_string(_other.shared, ', '),
+                                _other.name),
+                HINT = 'grant it with kanon.grant_publication, which measures what both tell';
+        END IF;
+        PERFORM kanon.owner_note_readers(_publication);
+    END LOOP;
+END
+$function$;
+COMMENT ON FUNCTION kanon.watch_grants IS
+    'notes new readers of publications, and refuses those who could set it against another release';
+ALTER FUNCTION kanon.watch_grants() OWNER TO kanon_owner;

@@ -39,7 +39,9 @@ BEGIN
         WHEN 'publish' THEN kanon.owner_publish(NEW.caller, NEW.given)
         WHEN 'drop' THEN kanon.owner_drop(NEW.caller, NEW.given)
         WHEN 'keep attacks' THEN kanon.owner_keep_attacks(NEW.caller, NEW.given)
+        WHEN 'drop staged' THEN kanon.owner_drop_staged(NEW.caller, NEW.given)
         WHEN 'earlier releases' THEN kanon.owner_earlier(NEW.caller, NEW.given)
+        WHEN 'batches' THEN kanon.owner_batches(NEW.caller, NEW.given)
         WHEN 'grant' THEN kanon.owner_grant(NEW.caller, NEW.given)
         WHEN 'register' THEN kanon.owner_register(NEW.caller, NEW.given)
     END;

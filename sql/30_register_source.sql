@@ -21,7 +21,8 @@ CREATE OR REPLACE FUNCTION kanon.register_source(
     identifiers text[] DEFAULT '{}',
     attributes jsonb DEFAULT NULL,
     insensitive text[] DEFAULT '{}',
-    entity text DEFAULT NULL
+    entity text DEFAULT NULL,
+    arrival text DEFAULT NULL
 ) RETURNS bigint
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -35,7 +36,8 @@ DECLARE
         'identifiers', register_source.identifiers,
         'attributes', register_source.attributes::text,
         'insensitive', register_source.insensitive,
-        'entity', register_source.entity));
+        'entity', register_source.entity,
+        'arrival', register_source.arrival));
     _error  CONSTANT jsonb := _answer -> 'error';
 BEGIN
     -- RAISE does not accept NULL, so each combination of detail and hint has its own statement.
@@ -57,10 +59,10 @@ $function$;
 COMMENT ON FUNCTION kanon.register_source IS 'describe microdata by the roles of its columns; returns its id';
 
 REVOKE ALL ON FUNCTION
-    kanon.register_source(regclass, text[], text, text[], jsonb, text[], text),
+    kanon.register_source(regclass, text[], text, text[], jsonb, text[], text, text),
     kanon.python_register_source(jsonb)
 FROM PUBLIC, kanon_publisher, kanon_analyst;
 GRANT EXECUTE ON FUNCTION
-    kanon.register_source(regclass, text[], text, text[], jsonb, text[], text),
+    kanon.register_source(regclass, text[], text, text[], jsonb, text[], text, text),
     kanon.python_register_source(jsonb)
 TO kanon_publisher;

@@ -25,6 +25,8 @@ class Source:
         The column that says whom a record is about; None if there is one record of each person.
     columns : tuple of str
         All columns that the relation had when it was registered.
+    arrival : str or None
+        The column that says when a record came: later records have greater values.
     registered_at : str
         When, exactly: it changes with every registration.
     registered_by : str or None
@@ -45,6 +47,7 @@ class Source:
     registered_at: str = ""
     registered_by: str | None = None
     fingerprint: str | None = None
+    arrival: str | None = None
 
     @property
     def published(self) -> list[str]:
@@ -113,7 +116,7 @@ def find_source(session: Session, relation: Relation) -> Source:
     """
     rows = session.fetch(
         "SELECT source_id, quasi_identifiers, sensitive, identifiers, attributes::text, columns,"
-        " insensitive, entity, registered_at::text AS registered_at, fingerprint,"
+        " insensitive, entity, arrival, registered_at::text AS registered_at, fingerprint,"
         " (SELECT rolname::text FROM pg_roles WHERE oid = registered_by) AS registered_by"
         " FROM kanon.source WHERE schema_name = $1::text AND relation_name = $2::text",
         relation.schema,

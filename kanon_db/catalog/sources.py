@@ -47,6 +47,7 @@ def register_source(
     attributes: Mapping[str, Any] | None = None,
     insensitive: Sequence[str] = (),
     entity: str | None = None,
+    arrival: str | None = None,
 ) -> int:
     """Describe microdata once, and keep the description in the database.
 
@@ -70,6 +71,9 @@ def register_source(
     entity : str, optional
         The column that says whom a record is about, which is never published; needed if several
         records can be about the same person.
+    arrival : str, optional
+        The column that says when a record came, such as a time or a running number, for
+        `refresh`. It may have another role, too.
 
     Returns
     -------
@@ -101,10 +105,11 @@ def register_source(
     types = column_types(session, oid)
     new = Source(
         0, relation, tuple(quasi_identifiers), sensitive, tuple(identifiers),
-        dict(attributes or {}), tuple(types), tuple(insensitive), entity,
+        dict(attributes or {}), tuple(types), tuple(insensitive), entity, arrival=arrival,
     )  # fmt: skip
     _check_roles(new)
-    compared = [*quasi_identifiers, *(name for name in (sensitive, entity) if name is not None)]
+    others = [name for name in (sensitive, entity, arrival) if name is not None]
+    compared = [*quasi_identifiers, *others]
     _check_readable(session, relation, oid, [*compared, *insensitive])
     check_comparable(session, relation, compared)
     for column, attribute in new.attributes.items():
@@ -128,6 +133,7 @@ def register_source(
                 attributes=new.attributes,
                 insensitive=insensitive,
                 entity=entity,
+                arrival=arrival,
             )
     except DatabaseError as error:
         if error.sqlstate == LOCK_NOT_AVAILABLE:
@@ -305,6 +311,12 @@ def _check_roles(source: Source) -> None:
                     f" and as {role}",
                 )
             roles[column] = role
+    if source.arrival is not None and source.arrival not in source.columns:
+        raise NotFoundError(
+            "the source has no such column",
+            detail=f'column "{source.arrival}", named as arrival of {source.relation}',
+            hint=f"its columns are {', '.join(source.columns)}",
+        )
 
 
 def _check_readable(session: Session, relation: Relation, oid: str, columns: Sequence[str]) -> None:

@@ -264,7 +264,8 @@ def sum_answer(*, is_average: bool, certain: str = "", error: str = "") -> dict[
     if certain:
         low, high = (f"CASE WHEN {certain} THEN {bound} END" for bound in (low, high))
     if error:  # least() passes over bounds that are not there
-        own_error = f"CASE WHEN {error} IS NOT NULL THEN least({error}, ({high} - ({low})) / 2) END"
+        smaller = f"greatest(least({error}, ({high} - ({low})) / 2), 0)"
+        own_error = f"CASE WHEN {error} IS NOT NULL THEN {smaller} END"
     return {"estimate": estimate, "std_error": own_error, "lower_bound": low, "upper_bound": high}
 
 

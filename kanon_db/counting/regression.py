@@ -161,7 +161,8 @@ def corrected(
     if not is_paper:
         estimate = min(max(estimate + more / found.number, low), high)
     miss = found.variance + doubt + (more * more if is_paper else 0)
-    error = min(times * math.sqrt(max(miss, 0)) / found.number, (high - low) / 2)
+    # Equal bounds may differ by what is rounded.
+    error = min(times * math.sqrt(max(miss, 0)) / found.number, max(high - low, 0) / 2)
     return Estimated(estimate, error, low, high)
 
 
@@ -177,7 +178,9 @@ def answer_sql(*, is_paper: bool, times: float, is_average: bool = False) -> dic
     estimate, miss = f"least(greatest(estimate + more{per}, {low}), {high})", "variance + doubt"
     if is_paper:
         estimate, miss = "estimate", f"{miss} + more * more"
+    # Equal bounds may differ by what is rounded.
     error = f"least({times} * sqrt(greatest({miss}, 0)){per}, ({high} - {low}) / 2::float8)"
+    error = f"greatest({error}, 0)"
     return {
         # least() and greatest() pass over what is not there.
         "estimate": f"(CASE WHEN estimate IS NOT NULL THEN {estimate} END)::float8",
@@ -190,6 +193,7 @@ def answer_sql(*, is_paper: bool, times: float, is_average: bool = False) -> dic
 def calibrated_sql(times: float) -> dict[str, str]:
     """Return the SQL of an answer whose error is multiplied, and at most half the bounds' width."""
     error = f"least({times} * std_error, (upper_bound - lower_bound) / 2::float8)"
+    error = f"greatest({error}, 0)"
     return {
         "estimate": "estimate",
         "std_error": f"(CASE WHEN std_error IS NOT NULL THEN {error} END)::float8",

@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from kanon_db.counting.answers import Estimated
+from kanon_db.publications.refreshing import Refreshed
 from kanon_db.publications.results import Published
 
 class Methods:
@@ -27,6 +28,7 @@ class Methods:
         attributes: str | Mapping[str, Any] | None = ...,
         insensitive: Sequence[str] = ...,
         entity: str | None = ...,
+        arrival: str | None = ...,
     ) -> int: ...
     def suppression_patterns(
         self,
@@ -54,6 +56,7 @@ class Methods:
     def grant_publication(
         self, name: str, *, readers: Sequence[str], accept: str | Mapping[str, Any] = ...
     ) -> None: ...
+    def refresh(self, publication: str, *, accept: str | Mapping[str, Any] = ...) -> Refreshed: ...
     def drop_publication(self, name: str) -> None: ...
     def estimate_count(self, query: str) -> Estimated: ...
     def estimate_counts(self, query: str) -> pd.DataFrame: ...

@@ -11,7 +11,8 @@ from typing import Any, Generic, TypeVar
 from kanon_db.algorithms.ground.proof import Proof
 from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.catalog.entries import Publication, Source
-from kanon_db.counting.layout import Quotes
+from kanon_db.counting.layout import Cell, Quotes
+from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.entities import Entities
 from kanon_db.publications.notes import Note
 from kanon_db.publications.partition import Partition
@@ -100,6 +101,10 @@ class Written:
         The metrics that need the source.
     parameters : dict
         What the catalog keeps in addition to the parameters of the request.
+    cells : dict of str to Cell
+        Of rows: the published quasi-identifiers that have shares.
+    matches : int or None
+        Of rows: how many originals each cell covers, if it is not all of a class.
     """
 
     guarantee: str
@@ -107,6 +112,8 @@ class Written:
     checks: Sequence[Check] = ()
     metrics: Mapping[str, float] = field(default_factory=dict)
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    cells: Mapping[str, Cell] = field(default_factory=dict)
+    matches: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,6 +223,45 @@ class Kind(ABC):
     def notes(self, publication: Publication, quotes: Quotes) -> Mapping[str, Note]:  # noqa: ARG002
         """Say how to use each published relation, by its suffix, in comments that all can read."""
         return {}
+
+    def frozen(
+        self,
+        session: Session,  # noqa: ARG002
+        publication: Publication,  # noqa: ARG002
+        request: Any,
+    ) -> Any:
+        """Return the request for a batch of new people, under the same guarantee.
+
+        What depends on how frequent values are is taken as it was.
+        """
+        return request
+
+    def extend(
+        self,
+        job: Job[Any],  # noqa: ARG002
+        old: Publication,
+        batch: Written,  # noqa: ARG002
+        whole: Staging,  # noqa: ARG002
+    ) -> Written:
+        """Write a publication and a batch of new people as one.
+
+        Parameters
+        ----------
+        job : Job
+            Of the batch, which is staged.
+        old : Publication
+        batch : Written
+        whole : Staging
+            Where to write both together.
+
+        Raises
+        ------
+        InvalidParameterError
+            Where a kind has no batches.
+        """
+        raise InvalidParameterError(
+            "publications of this kind cannot be refreshed", detail=f'publication "{old.name}"'
+        )
 
     def partition(
         self,

@@ -102,7 +102,7 @@ def enter_publication(
         "source_metrics": publication.metrics,
         **release,
     }
-    with _in_words(name):
+    with _in_words(staging.session, name):
         publication_id: int = _patiently(
             staging.session,
             name,
@@ -137,7 +137,7 @@ def drop_publication(session: Session, name: str) -> None:
             hint="TABLE kanon.publications lists the ones that you may read",
         )
     _require_publisher(session, name)
-    with _in_words(name):
+    with _in_words(session, name):
         _patiently(session, name, lambda: run_errand(session, "drop", name=name))
 
 
@@ -174,7 +174,7 @@ def _patiently(session: Session, name: str, work: Callable[[], Any]) -> Any:
 
 
 @contextmanager
-def _in_words(name: str) -> Iterator[None]:
+def _in_words(session: Session, name: str) -> Iterator[None]:
     """Say what a refusal of the owner of all publications means."""
     try:
         yield
@@ -188,11 +188,30 @@ def _in_words(name: str) -> Iterator[None]:
         if error.sqlstate == DEPENDENT_OBJECTS:
             raise InUseError(
                 "other objects depend on the publication",
-                detail=f'publication "{name}"',
-                hint="first drop the views or tables that were made from it, which may be others':"
-                " pg_depend shows them",
+                detail=f'publication "{name}": {", ".join(_dependent(session, name)) or "no view"}',
+                hint="first drop the views that were made from it, which may be others'; pg_depend"
+                " shows what else there is",
             ) from None
         raise
+
+
+_DEPENDENT: Final = """
+SELECT DISTINCT r.ev_class::regclass::text AS name FROM kanon.publication AS p
+CROSS JOIN unnest(p.relations) AS o (name)
+JOIN pg_namespace AS n ON n.nspname = $2::text
+JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = o.name
+JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = c.oid
+    AND d.classid = 'pg_rewrite'::regclass
+JOIN pg_rewrite AS r ON r.oid = d.objid
+JOIN pg_class AS v ON v.oid = r.ev_class AND v.relowner <> c.relowner
+WHERE p.name = $1::text ORDER BY 1
+"""
+
+
+def _dependent(session: Session, name: str) -> list[str]:
+    """Name the views of others that read a publication."""
+    rows = session.fetch(_DEPENDENT, name, published_schema(session))
+    return [f"view {row['name']}" for row in rows]
 
 
 def _require_publisher(session: Session, name: str) -> None:

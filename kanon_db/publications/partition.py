@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+
+from kanon_db.algorithms.ground.arrays import IntArray
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,8 @@ class Partition:
         Columns of `people`, by their names.
     sensitive : str
         The name of the attribute that the values are of.
+    thresholds : callable
+        The largest share that each value, by its text, may have, from how often it occurs.
     """
 
     people: str
@@ -31,3 +36,4 @@ class Partition:
     count: str
     quasi_identifiers: Mapping[str, str]
     sensitive: str
+    thresholds: Callable[[Sequence[str | None], IntArray], Sequence[Fraction]]

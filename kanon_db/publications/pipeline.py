@@ -14,8 +14,8 @@ from dataclasses import replace
 
 from kanon_db.algorithms.ground.proof import Proof
 from kanon_db.catalog.entries import Publication, published_schema
+from kanon_db.catalog.errands import run_errand
 from kanon_db.catalog.sources import open_source, require_unchanged
-from kanon_db.errors import VerificationError
 from kanon_db.publications.entities import read_entities
 from kanon_db.publications.forecast import Forecast
 from kanon_db.publications.kind import Job
@@ -24,10 +24,10 @@ from kanon_db.publications.notes import ShownNames
 from kanon_db.publications.readers import check_readers
 from kanon_db.publications.registry import kind_of
 from kanon_db.publications.releases.combining import RISK as COMBINED
-from kanon_db.publications.releases.combining import require_compatible
-from kanon_db.publications.releases.ledger import digest, earlier_releases
+from kanon_db.publications.releases.combining import describe_release, require_compatible
+from kanon_db.publications.releases.ledger import earlier_releases
 from kanon_db.publications.request import PublishRequest
-from kanon_db.publications.results import Check, Published
+from kanon_db.publications.results import Published, require_checks
 from kanon_db.publications.risks import accepted_risks
 from kanon_db.publications.staging import Staging
 from kanon_db.session import Session, undone
@@ -81,11 +81,12 @@ def _publish(session: Session, request: PublishRequest) -> Published:
     _warn_of_unused_options(session, request)
     schema = published_schema(session)
     check_name(session, name, kind.suffixes, replace=request.replace)
-    readers = check_readers(session, request.readers, schema)
+    readers = _readers(session, request, schema)
     entity = [] if source.entity is None else [source.entity]
     published = kind.columns(source, types)
-    columns = [*published, *entity]
-    _warn_of_texts(session, [types[column] for column in columns if column not in entity])
+    arrival = [source.arrival] if source.arrival and source.arrival not in published else []
+    columns = [*published, *entity, *arrival]
+    _warn_of_texts(session, [types[column] for column in published])
     room = Room.of(session)
     forecast = Forecast(kind, request, source, types, room)
     snapshot = take_snapshot(
@@ -97,6 +98,7 @@ def _publish(session: Session, request: PublishRequest) -> Published:
     check_comparable(session, source.relation, [*kind.comparable(source), *entity])
     entities = read_entities(snapshot, source, are_counted=kind.counts_entities)
 
+    upto = None if source.arrival is None else snapshot.greatest(source.arrival)
     staging = Staging.begin(session, schema)
     job = Job(session, request, source, types, staging, snapshot, room, entities)
     found = kind.search(job)
@@ -122,24 +124,15 @@ def _publish(session: Session, request: PublishRequest) -> Published:
         metrics={**written.metrics, **({} if found.proof is None else found.proof.metrics)},
     )
     examined = kind.examine(session, publication, is_new=True)
-    _require([*examined.checks, *written.checks])
+    require_checks([*examined.checks, *written.checks])
     earlier = earlier_releases(session, source.source_id, readers)
     combined = require_compatible(
         session, publication, name, earlier, request.accept, is_dry=request.dry_run
     )
     if combined.refused and COMBINED in request.accept:
         accepted[COMBINED] = request.accept[COMBINED]
-    relations = [session.identifier(schema, staging.name + suffix) for suffix in kind.digested]
-    release = {
-        "columns": {
-            "quasi_identifiers": list(source.quasi_identifiers),
-            "sensitive": source.sensitive,
-            "published": list(published),
-        },
-        "digest": digest(session, relations),
-        "measured": combined.described,
-        "seen": combined.seen,
-    }
+    digested = [staging.name + suffix for suffix in kind.digested]
+    release = describe_release(session, source, published, digested, combined)
     publication = replace(publication, name=name)
     return Published(
         publication_id=None
@@ -152,7 +145,7 @@ def _publish(session: Session, request: PublishRequest) -> Published:
             suffixes=kind.suffixes,
             closed=kind.closed,
             notes=kind.notes(publication, ShownNames(session)),
-            release=release,
+            release={**release, "upto": upto},
             replace=request.replace,
         ),
         name=name,
@@ -161,6 +154,15 @@ def _publish(session: Session, request: PublishRequest) -> Published:
         metrics={**examined.metrics, **publication.metrics},
         seconds=time.perf_counter() - started,
     )
+
+
+def _readers(session: Session, request: PublishRequest, schema: str) -> Sequence[str]:
+    """Return who is to read it: of what takes another's place, those who could read that."""
+    if request.replace and request.readers is None:
+        state = run_errand(session, "batches", name=request.publication)
+        if state is not None:
+            return tuple(state["grantees"])
+    return check_readers(session, request.readers, schema)
 
 
 def _warn_of_unused_options(session: Session, request: PublishRequest) -> None:
@@ -184,15 +186,4 @@ def _warn_of_gap(session: Session, proof: Proof | None) -> None:
         session.warn(
             "time ran out: what is published is not proven optimal; the optimum may lose up to"
             f" {proof.gap:.2%} less"
-        )
-
-
-def _require(checks: Sequence[Check]) -> None:
-    """Refuse to publish unless every check holds."""
-    failed = [check.check for check in checks if not check.holds]
-    if failed:
-        raise VerificationError(
-            "the published relations failed their verification; nothing was published",
-            detail=f"failed: {', '.join(failed)}",
-            hint="this is a bug in kanon_db: please report it with the method and parameters",
         )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from kanon_db.errors import VerificationError
 
 
 @dataclass(frozen=True)
@@ -87,3 +90,19 @@ class Metric:
 
     metric: str
     value: float
+
+
+def require_checks(checks: Sequence[Check]) -> None:
+    """Refuse to publish unless every check holds.
+
+    Raises
+    ------
+    VerificationError
+    """
+    failed = [check.check for check in checks if not check.holds]
+    if failed:
+        raise VerificationError(
+            "the published relations failed their verification; nothing was published",
+            detail=f"failed: {', '.join(failed)}",
+            hint="this is a bug in kanon_db: please report it with the method and parameters",
+        )

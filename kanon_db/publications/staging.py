@@ -89,6 +89,10 @@ class Staging:
         """Gather the planner's statistics."""
         self._run("analyze", suffixes=suffixes)
 
+    def drop(self, suffixes: Sequence[str]) -> None:
+        """Drop the relations with these suffixes; what depends on others comes first."""
+        self._run("drop staged", suffixes=list(suffixes))
+
     def publish(
         self,
         name: str,

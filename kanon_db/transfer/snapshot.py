@@ -17,6 +17,7 @@ from kanon_db.errors import (
 from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.session.server_errors import INSUFFICIENT_PRIVILEGE, withheld
 from kanon_db.transfer.columns import Relation, selected
+from kanon_db.transfer.labels import fixed_labels
 from kanon_db.transfer.room import Room
 
 MAX_RECORDS = 50_000_000
@@ -88,6 +89,13 @@ class Snapshot:
         )
         return Size(self.n_records, int(row["bytes"]) / self.n_records)
 
+    def greatest(self, column: str) -> str | None:
+        """Return the greatest value of a column as a text; None if there are only NULLs."""
+        name = self.session.identifier(column)
+        with fixed_labels(self.session):
+            row = fetch_one(self.session, f"SELECT max({name})::text AS value FROM {self.table}")
+        return None if row["value"] is None else str(row["value"])
+
     def drop(self) -> None:
         """Remove the copy before the transaction ends."""
         self.session.fetch(f"DROP TABLE {self.table}")
@@ -111,8 +119,8 @@ def expected_size(session: Session, source: Relation, columns: Sequence[str]) ->
     return Size(planned["Plan"]["Plan Rows"], planned["Plan"]["Plan Width"] + _ROW_HEADER)
 
 
-def count_records(session: Session, source: Relation) -> int:
-    """Count the rows of a source.
+def count_records(session: Session, source: Relation, where: str = "true") -> int:
+    """Count the rows ``s`` of a source that meet a condition.
 
     Raises
     ------
@@ -121,7 +129,9 @@ def count_records(session: Session, source: Relation) -> int:
     """
     session.step("counting the rows of the source")
     with _all_rows(session, source):
-        row = fetch_one(session, f"SELECT count(*) AS n FROM {source.quoted(session)}")
+        row = fetch_one(
+            session, f"SELECT count(*) AS n FROM {source.quoted(session)} AS s WHERE {where}"
+        )
     return int(row["n"])
 
 
@@ -131,6 +141,7 @@ def take_snapshot(
     columns: Sequence[str],
     room: Room,
     most: int = MAX_RECORDS,
+    where: str = "true",
 ) -> Snapshot:
     """Copy the columns of all rows of `source` in one statement.
 
@@ -140,6 +151,8 @@ def take_snapshot(
         How much memory and disk there is for what is read.
     most : int
         How many rows may be copied.
+    where : str
+        A condition on the rows ``s`` to copy, as SQL.
 
     Raises
     ------
@@ -163,7 +176,7 @@ def take_snapshot(
             session.fetch(
                 f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS SELECT * FROM"
                 f" (SELECT (row_number() OVER ())::int4 - 1 AS {record}, {names}"
-                f" FROM {source.quoted(session)} LIMIT {most + 1}) AS copied"
+                f" FROM {source.quoted(session)} AS s WHERE {where} LIMIT {most + 1}) AS copied"
                 f" WHERE CASE WHEN {record} % least(1 + {record} / 64, {_MOST_ROWS_UNSEEN}) <> 0"
                 f" THEN true WHEN {size} <= {room.disk} THEN true"
                 f" ELSE width_bucket({record}, 1, 1, 1) = 1 END"

@@ -27,6 +27,10 @@ def upgrade() -> None:
             released_by     text NOT NULL,
             publisher       oid,
             measured        jsonb,
+            batches         jsonb NOT NULL DEFAULT '[]',
+            upto            text,
+            changes         bigint,
+            grants          text,
             ended           text CONSTRAINT release_ended CHECK (ended IN ('replaced', 'dropped')),
             ended_at        timestamptz
         )
@@ -43,6 +47,7 @@ def upgrade() -> None:
             CONSTRAINT release_reader_pkey PRIMARY KEY (release_id, role, since)
         )
     """)
+    op.execute("ALTER TABLE kanon.source ADD arrival text")
     # Whoever releases something that is made of a relation holds its row until the end.
     op.execute("""
         CREATE TABLE kanon.base (

@@ -235,16 +235,65 @@ def test_the_ledger_is_closed(parties: Parties, source: str) -> None:
 
 
 def test_the_digest_can_be_checked(parties: Parties, source: str) -> None:
-    """As docs/operation.md says, with SQL alone."""
+    """As docs/releases.md says, with SQL alone; it does not depend on the session's settings."""
+    fetch(parties.publisher, "SET datestyle = 'German, DMY'")
     publish(parties, "buckets", source, "first")
+    fetch(parties.publisher, "RESET datestyle")
     digest = value(parties.publisher, "SELECT digest FROM kanon.releases WHERE source = $1", source)
-    half = "coalesce(sum(('x' || substr(md5(r::text), {}, 16))::bit(64)::bigint), 0)"
+    half = "coalesce(sum(hashtextextended(r::text, {})), 0)"
     own = [
         value(
             parties.analyst,
-            f"SELECT count(*) || ':' || md5({half.format(1)} || ':' || {half.format(17)})"
+            f"SELECT count(*) || ':' || md5({half.format(0)} || ':' || {half.format(1)})"
             f" FROM published.first{suffix} AS r",
         )
         for suffix in ("_qit", "_sat")
     ]
     assert digest == " ".join(own)
+
+
+def test_granting_by_hand(parties: Parties, source: str, new_role: Callable[..., str]) -> None:
+    """GRANT is watched: it is noted in the ledger, or refused where releases could be combined."""
+    guest, group = new_role(), new_role()
+    fetch(parties.admin, f"GRANT USAGE ON SCHEMA published TO {guest}, {group}")
+    publish(parties, "buckets", source, "first", readers=[guest])
+    publish(parties, "buckets", source, "second", readers=[])
+    for grant in (
+        f"SELECT ON published.second TO {guest}",
+        f"SELECT (age) ON published.second_qit TO {guest}",
+        "SELECT ON published.second TO PUBLIC",
+        "SELECT ON ALL TABLES IN SCHEMA published TO PUBLIC",
+    ):
+        assert sqlstate_of(lambda text=grant: fetch(parties.publisher, f"GRANT {text}")) in (  # type: ignore[misc]
+            "KN005", "42501",
+        ), grant  # fmt: skip
+    fetch(parties.publisher, f"GRANT SELECT ON published.second TO {group}")
+    assert [n for *_, n, _ in releases(parties, source)] == [1, 1]
+    # Whoever becomes a member later is found when something else is released.
+    fetch(parties.admin, f"GRANT {group} TO {guest}")
+    assert guest in refusal(parties, "suppressed", source, "third", readers=[guest])
+    fetch(parties.publisher, f"REVOKE SELECT ON published.second FROM {group}")
+    assert guest in refusal(parties, "suppressed", source, "third", readers=[guest])
+    fetch(parties.publisher, "GRANT SELECT ON data.p0 TO PUBLIC")
+    for role in (guest, group):
+        fetch(parties.admin, f"DROP OWNED BY {role}")
+
+
+def test_views_that_block_a_replacement_are_named(parties: Parties, source: str) -> None:
+    publish(parties, "buckets", source, "first")
+    view = f"data.{next(NAMES)}"
+    fetch(parties.publisher, f"CREATE VIEW {view} AS SELECT age FROM published.first")
+    with pytest.raises(psycopg.Error, match="other objects depend") as raised:
+        publish(parties, "buckets", source, "first", replace=True, accept=REASON)
+    assert f"view {view}" in str(raised.value.diag.message_detail)
+    fetch(parties.publisher, f"DROP VIEW {view}")
+
+
+def test_how_far_the_source_has_moved(parties: Parties, source: str) -> None:
+    """The publisher sees it, as the server counts it; readers do not."""
+    publish(parties, "buckets", source, "first")
+    moved = "SELECT source_changes FROM kanon.publications WHERE name = 'first'"
+    fetch(parties.publisher, f"UPDATE {source} SET job = job WHERE age < 40")
+    fetch(parties.publisher, "SELECT pg_stat_force_next_flush()")
+    assert value(parties.publisher, moved) >= 40
+    assert value(parties.analyst, moved) is None

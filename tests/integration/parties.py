@@ -96,7 +96,11 @@ WHOLE = "the published relations are there, and belong to kanon_owner"
 
 def warn_only(admin: Connection) -> None:
     """Accept for all publishers that releases can be set against each other."""
-    fetch(admin, "INSERT INTO kanon.setting (name, value) VALUES ('combined_releases', 'warn')")
+    fetch(
+        admin,
+        "INSERT INTO kanon.setting (name, value) VALUES ('combined_releases', 'warn')"
+        " ON CONFLICT DO NOTHING",
+    )
 
 
 def make_whole(admin: Connection, name: str, relations: Sequence[str]) -> None:
@@ -177,6 +181,7 @@ class Functions:
         attributes: str | None = None,
         insensitive: Sequence[str | None] = (),
         entity: str | None = None,
+        arrival: str | None = None,
     ) -> int:
         return int(
             value(
@@ -184,7 +189,7 @@ class Functions:
                 "SELECT kanon.register_source($1::pg_catalog.text::pg_catalog.regclass,"
                 " $2::pg_catalog.text[], $3::pg_catalog.text, $4::pg_catalog.text[],"
                 " $5::pg_catalog.text::pg_catalog.jsonb, $6::pg_catalog.text[],"
-                " $7::pg_catalog.text)",
+                " $7::pg_catalog.text, $8::pg_catalog.text)",
                 source,
                 None if quasi_identifiers is None else list(quasi_identifiers),
                 sensitive,
@@ -192,6 +197,7 @@ class Functions:
                 attributes,
                 list(insensitive),
                 entity,
+                arrival,
             )
         )
 
@@ -286,6 +292,7 @@ class Package:
         attributes: str | None = None,
         insensitive: Sequence[str] = (),
         entity: str | None = None,
+        arrival: str | None = None,
     ) -> int:
         return self.kanon.register_source(
             source,
@@ -295,6 +302,7 @@ class Package:
             attributes=attributes,
             insensitive=insensitive,
             entity=entity,
+            arrival=arrival,
         )
 
     def publish(self, source: str, name: str, *, privacy: str, **options: Any) -> dict[str, Any]:

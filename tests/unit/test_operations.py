@@ -20,7 +20,7 @@ OPERATIONS = operations()
 SIGNATURES = {
     "version": "",
     "register_source": "source quasi_identifiers sensitive identifiers attributes insensitive"
-    " entity",
+    " entity arrival",
     "publish_buckets": "source publication method privacy max_bucket_size assignment readers"
     " replace options",
     "publish_generalized": "source publication k method weights options constraints"
@@ -35,6 +35,7 @@ SIGNATURES = {
     "attack": "name",
     "check_release": "source publication readers",
     "grant_publication": "name readers accept",
+    "refresh": "publication accept",
     "drop_publication": "name",
     "estimate_count": "query",
     "estimate_counts": "query",

@@ -56,6 +56,8 @@ class PrivacySpecification:
         Threshold of NULL as a sensitive value, in (0, 1].
     cap : Fraction, optional
         Upper bound of all thresholds, in (0, 1].
+    may_be_absent : bool
+        Whether ``values`` may name values that a table, a batch of a larger one, does not have.
 
     Raises
     ------
@@ -83,6 +85,7 @@ class PrivacySpecification:
     values: Mapping[str, Fraction] = field(default_factory=dict)
     null: Fraction | None = None
     cap: Fraction | None = None
+    may_be_absent: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", MappingProxyType(dict(self.values)))
@@ -150,9 +153,11 @@ class PrivacySpecification:
                 detail=f"{unknown} unknown keys",
                 hint=f"the keys are {', '.join(_RULES)} and values",
             )
+        rules: dict[str, Any] = {
+            rule: _number(document[rule], rule) for rule in _RULES if rule in document
+        }
         return cls(
-            values={value: _number(entry, "values") for value, entry in values.items()},
-            **{rule: _number(document[rule], rule) for rule in _RULES if rule in document},
+            values={value: _number(entry, "values") for value, entry in values.items()}, **rules
         )
 
     def describe(self) -> str:
@@ -202,7 +207,7 @@ class PrivacySpecification:
         checked, n_records = record_counts(counts, len(values))
         if (checked < 1).any():
             raise InvalidParameterError("every sensitive value needs at least one record")
-        absent = len(self.values.keys() - set(values))
+        absent = 0 if self.may_be_absent else len(self.values.keys() - set(values))
         if absent:
             raise InvalidParameterError(
                 "the privacy specification has a threshold for a value that does not occur",

@@ -11,8 +11,9 @@ from kanon_db.algorithms.releases.placements import Release
 def coarsening(fine: Release, coarse: Release) -> IntArray | None:
     """Return the coarse bucket of each fine bucket, shape (n_buckets,), if there is one.
 
-    Exact for tuples with one bucket in the coarse release. If all tuples of a fine bucket have
-    several, its coarse bucket is not known, and the answer is None: nothing is claimed.
+    Only where each tuple is in one fine bucket. Otherwise the coarse release could have put people
+    of a tuple into buckets anew: who is where would look the same, and two independent draws of it
+    tell more than one.
 
     Parameters
     ----------
@@ -34,14 +35,13 @@ def coarsening(fine: Release, coarse: Release) -> IntArray | None:
     n_tuples = 1 + max(
         int(one.tuple_of.max(initial=-1)) for one in (fine, coarse)
     )  # fmt: skip
-    n_placements = np.bincount(coarse.tuple_of, minlength=n_tuples)
-    only = np.full(n_tuples, -1, dtype=np.int64)
-    only[coarse.tuple_of] = coarse.bucket_of
-    only[n_placements != 1] = -1
+    if (np.bincount(fine.tuple_of, minlength=n_tuples) > 1).any():
+        return None
+    place = np.full(n_tuples, -1, dtype=np.int64)
+    place[coarse.tuple_of] = coarse.bucket_of
     found = np.full(fine.n_buckets, -1, dtype=np.int64)
-    is_known = only[fine.tuple_of] >= 0
-    found[fine.bucket_of[is_known]] = only[fine.tuple_of[is_known]]
-    if (found[np.unique(fine.bucket_of)] < 0).any():
+    found[fine.bucket_of] = place[fine.tuple_of]
+    if (found < 0).any():
         return None
     width = max(coarse.n_buckets, 1)
     keys = fine.tuple_of.astype(np.int64) * width + found[fine.bucket_of]

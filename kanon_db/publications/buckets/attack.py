@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,12 +24,12 @@ from kanon_db.algorithms.attacks import (
     unusual_records,
     weights_of_source,
 )
-from kanon_db.algorithms.bucketization.specification import PrivacySpecification
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.algorithms.ground.sort_keys import sort_keys
 from kanon_db.catalog.entries import Publication
 from kanon_db.counting.layout import SUFFIXES
+from kanon_db.publications.buckets.thresholds import published_thresholds
 from kanon_db.publications.kind import Target
 from kanon_db.publications.results import Attack
 from kanon_db.transfer.columns import Relation
@@ -245,10 +244,6 @@ def _bounds(
     publication: Publication, sensitive: DistinctValues, values: BucketValues
 ) -> FloatArray:
     """Return the threshold of each value, as verified from the published relations."""
-    privacy = PrivacySpecification.parse(json.dumps(publication.parameters["privacy"]))
     counts = np.bincount(values.value, values.count, len(sensitive.labels)).astype(np.int64)
-    thresholds = privacy.thresholds(sensitive.labels, counts).thresholds
-    bounds = np.array([float(threshold) for threshold in thresholds])
-    l: float = publication.parameters.get("l", 1)
-    limited: FloatArray = np.minimum(bounds, 1 / l)
-    return limited
+    thresholds = published_thresholds(publication.parameters, sensitive.labels, counts)
+    return np.array([float(threshold) for threshold in thresholds])

@@ -71,12 +71,12 @@ def write_bitmaps(
 
     session = snapshot.session
     session.step("writing the bitmaps")
-    columns = [*tables.quasi_identifiers, tables.sensitive]
+    columns = [f"s.{column}" for column in tables.quasi_identifiers]
+    columns.append(f"v.value AS {tables.sensitive}")
     staging.create_table(
         BIT,
-        f"SELECT ''::text AS {tables.attribute},"
-        f" {', '.join(f's.{column}' for column in columns)}, ''::bytea AS {tables.bits}"
-        f" FROM {snapshot.table} AS s",
+        f"SELECT ''::text AS {tables.attribute}, {', '.join(columns)},"
+        f" ''::bytea AS {tables.bits} FROM {snapshot.table} AS s, {values.table} AS v",
         uncompressed=[layout["bits"]],
     )
     if sum((size + 1) ** 2 for size in tables.sizes) > _MOST_OPERATIONS:

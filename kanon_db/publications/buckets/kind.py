@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
-from kanon_db.algorithms.bucketization.specification import check_eligible
+from kanon_db.algorithms.bucketization.specification import (
+    PrivacySpecification,
+    check_eligible,
+)
 from kanon_db.algorithms.ground.arrays import CodeArray
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.catalog.sources import require_sensitive
@@ -14,6 +19,7 @@ from kanon_db.counting.layout import Quotes
 from kanon_db.publications.buckets import assignments
 from kanon_db.publications.buckets.assignments import Assigned
 from kanon_db.publications.buckets.attack import attack_buckets
+from kanon_db.publications.buckets.batches import extended
 from kanon_db.publications.buckets.bitmaps import write_bitmaps
 from kanon_db.publications.buckets.examine import count_certain, examine_buckets
 from kanon_db.publications.buckets.methods import SensitiveValues
@@ -28,15 +34,18 @@ from kanon_db.publications.buckets.tables import (
     layout_of,
     tables_of,
 )
+from kanon_db.publications.buckets.thresholds import published_thresholds
 from kanon_db.publications.buckets.writing import number_buckets, write_qit, write_sat
 from kanon_db.publications.exposure import share_unbounded
 from kanon_db.publications.kind import Found, Job, Kind, Target, Written
 from kanon_db.publications.notes import Note
 from kanon_db.publications.partition import Partition
 from kanon_db.publications.results import Attack, Examination
+from kanon_db.publications.staging import Staging
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session
 from kanon_db.transfer.columns import ColumnType
+from kanon_db.transfer.labels import fixed_labels, label
 from kanon_db.transfer.room import Needs
 from kanon_db.transfer.snapshot import Size
 from kanon_db.transfer.values import DistinctValues, distinct_values, read_codes
@@ -154,6 +163,36 @@ class Buckets(Kind):
             metrics={} if cells is None else {"cells": cells},
         )
 
+    def frozen(self, session: Session, publication: Publication, request: BucketRequest) -> Any:
+        """Take the thresholds of values that the first batch had; of others, the least one."""
+        privacy = replace(request.privacy, may_be_absent=True)
+        if not privacy.theta:
+            return replace(request, privacy=privacy)
+        tables = tables_of(session, publication)
+        with fixed_labels(session):
+            rows = session.fetch(
+                f"SELECT {label(f's.{tables.sensitive}')} AS value,"
+                f" sum(s.{tables.count})::int8 AS n FROM {tables.sat} AS s GROUP BY 1 ORDER BY 1"
+            )
+        labels = [row["value"] for row in rows]
+        found = privacy.thresholds(labels, [row["n"] for row in rows])
+        thresholds = dict(zip(labels, found.thresholds, strict=True))
+        null = thresholds.pop(None, None)
+        given: dict[str, Any] = {"values": {k: str(v) for k, v in thresholds.items()}}
+        others = [one for one in (privacy.base, privacy.default, privacy.cap) if one]
+        if others:
+            given["default"] = str(min(others))
+        if null is not None:
+            given["null"] = str(null)
+        fixed = replace(PrivacySpecification.parse(json.dumps(given)), may_be_absent=True)
+        return replace(request, privacy=fixed, given={**request.given, "privacy": given})
+
+    def extend(
+        self, job: Job[BucketRequest], old: Publication, batch: Written, whole: Staging
+    ) -> Written:
+        """See :meth:`Kind.extend`: buckets of one size follow each other, the old ones first."""
+        return extended(job, old, batch, whole)
+
     def examine(
         self, session: Session, publication: Publication, *, is_new: bool = False
     ) -> Examination:
@@ -174,6 +213,7 @@ class Buckets(Kind):
         return Partition(
             tables.qit, tables.sat, tables.bucket_id, tables.sensitive, tables.count,
             dict(zip(names, tables.quasi_identifiers, strict=True)), str(layout["sensitive"]),
+            partial(published_thresholds, publication.parameters),
         )  # fmt: skip
 
     def notes(self, publication: Publication, quotes: Quotes) -> Mapping[str, Note]:

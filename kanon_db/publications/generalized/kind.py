@@ -27,6 +27,7 @@ from kanon_db.publications.rows.entities import CountedRows, counted_layout, cou
 from kanon_db.publications.rows.needs import bytes_of_cells, bytes_of_texts
 from kanon_db.publications.rows.recoding import RecodedRows, loss_metrics
 from kanon_db.publications.rows.view import CellTable, RowKind
+from kanon_db.session import Session
 from kanon_db.transfer.columns import ColumnType
 from kanon_db.transfer.room import Needs
 from kanon_db.transfer.snapshot import Size
@@ -147,6 +148,21 @@ class Generalized(RowKind):
             layout=counted_layout(job, rows.view),
         )
         return rows.finish(table, written)
+
+    def frozen(
+        self,
+        session: Session,  # noqa: ARG002
+        publication: Publication,
+        request: GeneralizedRequest,
+    ) -> GeneralizedRequest:
+        """Refuse constraints that a batch, with frequencies of its own, would mean otherwise."""
+        if request.constraints is not None and request.constraints.depends_on_frequencies:
+            raise InvalidParameterError(
+                "constraints that depend on the table's frequencies have no batches",
+                detail=f'publication "{publication.name}"',
+                hint="publish with constraints on each class alone, such as l",
+            )
+        return request
 
     def bounds(self, publication: Publication, sensitive: DistinctValues) -> Bounds:
         """Return what the constraints allow."""

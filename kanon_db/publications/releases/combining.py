@@ -8,7 +8,6 @@ together, or the other way round, and one of another sensitive attribute in the 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
@@ -16,16 +15,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from kanon_db.algorithms.bucketization.specification import PrivacySpecification
 from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.algorithms.releases.coarser import coarsening, holds_the_same
 from kanon_db.algorithms.releases.measure import measure
 from kanon_db.algorithms.releases.placements import Release
-from kanon_db.catalog.entries import Publication, find_publication, published_schema
+from kanon_db.catalog.entries import Publication, Source, find_publication, published_schema
 from kanon_db.errors import NotFoundError, RiskError
 from kanon_db.publications.partition import Partition
 from kanon_db.publications.registry import kind_named
-from kanon_db.publications.releases.ledger import Earlier, only_warns
+from kanon_db.publications.releases.ledger import Earlier, digest, only_warns
 from kanon_db.publications.releases.reading import read_releases
 from kanon_db.publications.risks import RISKS
 from kanon_db.session.protocol import Session
@@ -121,7 +119,7 @@ def combine(session: Session, new: Publication, shown: str, earlier: Sequence[Ea
             findings.append(_not_measured(one, "it has another sensitive attribute"))
     if own is not None and compared:
         session.step("comparing releases")
-        of_itself = _Compared(_NEW, new, own)
+        of_itself = _Compared(_NEW, own)
         against, found = _measured(session, of_itself, compared)
         refused += against
         names = ", ".join([*(one.name for one in against), shown])
@@ -163,10 +161,43 @@ def require_compatible(
         f"a known risk is not accepted: {RISK}",
         detail=f"{RISKS[RISK]}: {_shortened(readers)} could also read {_named(combined.refused)}."
         f" {' '.join(_said(finding) for finding in combined.findings if not finding.holds)}",
-        hint="let other roles read it (readers => …), publish only the people that came since"
+        hint="let other roles read it (readers => ...), publish only the people that came since"
         f' (kanon.refresh), or say why (--accept in the shell): accept => \'{{"{RISK}":'
         ' "why this is acceptable"}\'',
     )
+
+
+def describe_release(
+    session: Session,
+    source: Source,
+    published: Sequence[str],
+    relations: Sequence[str],
+    combined: Combined,
+) -> dict[str, Any]:
+    """Describe a release for the ledger.
+
+    Parameters
+    ----------
+    session : Session
+    source : Source
+    published : sequence of str
+        The columns of the source that it shows.
+    relations : sequence of str
+        The staged relations from which all others follow.
+    combined : Combined
+        What it tells together with others.
+    """
+    schema = published_schema(session)
+    return {
+        "columns": {
+            "quasi_identifiers": list(source.quasi_identifiers),
+            "sensitive": source.sensitive,
+            "published": list(published),
+        },
+        "digest": digest(session, [session.identifier(schema, name) for name in relations]),
+        "measured": combined.described,
+        "seen": combined.seen,
+    }
 
 
 def _named(releases: Sequence[Earlier]) -> str:
@@ -209,7 +240,6 @@ class _Compared:
     """A release that can be measured."""
 
     earlier: Earlier
-    publication: Publication
     partition: Partition
 
 
@@ -227,7 +257,7 @@ def _readable(session: Session, one: Earlier) -> _Compared | str:
     if not publication.is_whole:
         return "its relations have changed"
     partition = _partition(session, publication)
-    return _OF_NO_BUCKETS if partition is None else _Compared(one, publication, partition)
+    return _OF_NO_BUCKETS if partition is None else _Compared(one, partition)
 
 
 def _are_same_buckets(session: Session, own: Partition, other: Partition) -> bool:
@@ -255,7 +285,7 @@ def _measured(
     compared = [*kept, (first, new)]
     bounds = [Fraction(0)] * len(read.labels)
     for release, one in compared:
-        bounds = list(map(max, bounds, _bounds(one.publication, read.labels, release)))
+        bounds = list(map(max, bounds, _bounds(one.partition, read.labels, release)))
     measured = measure(
         [release for release, _ in compared], read.n_tuples, bounds,
         Pulse(heartbeat=session.heartbeat),
@@ -283,18 +313,14 @@ def _tells_nothing_new(one: Release, other: Release) -> bool:
     return False
 
 
-def _bounds(
-    publication: Publication, labels: Sequence[str | None], release: Release
-) -> list[Fraction]:
+def _bounds(partition: Partition, labels: Sequence[str | None], release: Release) -> list[Fraction]:
     """Return the threshold of each value in a release; 0 for values that it does not have."""
-    privacy = PrivacySpecification.parse(json.dumps(publication.parameters["privacy"]))
     counts = np.bincount(release.value, release.count, len(labels)).astype(np.int64)
     there = np.flatnonzero(counts).tolist()
-    thresholds = privacy.thresholds([labels[at] for at in there], counts[there]).thresholds
-    least = 1 / Fraction(str(publication.parameters.get("l", 1)))
     bounds = [Fraction(0)] * len(labels)
+    thresholds = partition.thresholds([labels[at] for at in there], counts[there])
     for at, threshold in zip(there, thresholds, strict=True):
-        bounds[at] = min(threshold, least)
+        bounds[at] = threshold
     return bounds
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from kanon_db.catalog.errands import run_errand
 from kanon_db.session.protocol import Session, fetch_one
+from kanon_db.transfer.labels import fixed_labels
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,8 @@ def earlier_releases(
 def digest(session: Session, relations: Sequence[str]) -> str:
     """Return a checksum of relations' rows that does not depend on their order.
 
-    For each relation, both halves of the MD5 of every row's text are added up. It tells copies and
-    changes; it is no signature.
+    For each relation, two hashes of every row's text are added up. It tells copies and changes; it
+    is no signature.
 
     Parameters
     ----------
@@ -75,18 +76,16 @@ def digest(session: Session, relations: Sequence[str]) -> str:
     relations : sequence of str
         Quoted.
     """
-    halves = ", ".join(
-        f"coalesce(sum(('x' || substr(m, {start}, 16))::bit(64)::int8), 0)::text"
-        for start in (1, 17)
-    )
-    found = [
-        fetch_one(
-            session,
-            f"SELECT count(*) || ':' || md5(concat_ws(':', {halves})) AS digest"
-            f" FROM (SELECT md5(r::text) AS m FROM {relation} AS r OFFSET 0) AS rows",
-        )["digest"]
-        for relation in relations
-    ]
+    sums = ", ".join(f"coalesce(sum(hashtextextended(r::text, {seed})), 0)" for seed in (0, 1))
+    with fixed_labels(session):
+        found = [
+            fetch_one(
+                session,
+                f"SELECT count(*) || ':' || md5(concat_ws(':', {sums})) AS digest"
+                f" FROM {relation} AS r",
+            )["digest"]
+            for relation in relations
+        ]
     return " ".join(found)
 
 

@@ -134,7 +134,8 @@ class RecodedRows:
         cells = {column.values.column.name: column.published(session) for column in self._columns}
         shares = write_shares(self._job.staging, self.view, cells, matches)
         finish_rows(self._job)
-        return replace(written, layout={**self.layout, "shares": shares, **written.layout})
+        layout = {**self.layout, "shares": shares, **written.layout}
+        return replace(written, layout=layout, cells=cells, matches=matches)
 
 
 class MeasuredLoss(Protocol):

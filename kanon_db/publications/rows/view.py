@@ -7,7 +7,7 @@ layout and the way they are written are the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -17,14 +17,16 @@ from kanon_db.catalog.names import free_column_name
 from kanon_db.counting.layout import ROW_SUFFIXES, ROWS, Quotes, RowView
 from kanon_db.declaration import unknown
 from kanon_db.errors import InvalidParameterError
-from kanon_db.publications.kind import Job, Kind, Target
+from kanon_db.publications.guarantees import of_both
+from kanon_db.publications.kind import Job, Kind, Target, Written
 from kanon_db.publications.notes import Note
 from kanon_db.publications.relations import check_relations
 from kanon_db.publications.results import Attack, Check, Examination
 from kanon_db.publications.rows.attack import Bounds, attack_rows, read_rows
-from kanon_db.publications.rows.digest import check_digest
+from kanon_db.publications.rows.digest import check_digest, digest_rows
 from kanon_db.publications.rows.notes import row_notes
-from kanon_db.publications.rows.shares import check_shares
+from kanon_db.publications.rows.shares import check_shares, write_shares
+from kanon_db.publications.staging import Staging
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session, fetch_one
 from kanon_db.session.settings import roomy
@@ -80,6 +82,34 @@ class RowKind(Kind):
             promise = "the rows are those whose entities were counted when they were published"
             checks.append(check_digest(session, view, publication.layout["digest"], promise))
         return Examination(checks, examined.metrics)
+
+    def extend(self, job: Job[Any], old: Publication, batch: Written, whole: Staging) -> Written:
+        """See :meth:`Kind.extend`: all rows in one view, with shares of their own."""
+        session = job.session
+        before, now = (
+            RowView.of(session, job.schema, one, layout)
+            for one, layout in ((old.name, old.layout), (job.staging.name, batch.layout))
+        )
+        columns = ", ".join(session.identifier(column) for column in now.columns)
+        whole.fill_table(
+            ROWS, f"SELECT {columns} FROM {before.rows} UNION ALL SELECT {columns} FROM {now.rows}"
+        )
+        session.step("materializing the view")
+        whole.materialize(ROWS)
+        view = RowView.of(session, job.schema, whole.name, batch.layout)
+        layout = dict(batch.layout)
+        if "shares" in layout:
+            layout["shares"] = write_shares(whole, view, batch.cells, batch.matches)
+        if "digest" in layout:
+            layout["digest"] = digest_rows(session, view)
+        whole.analyze("")
+        parameters = dict(batch.parameters)
+        if "suppressed" in parameters:
+            parameters["suppressed"] += old.left_out
+        return replace(
+            batch, guarantee=of_both(old.guarantee, batch.guarantee), layout=layout,
+            parameters=parameters,
+        )  # fmt: skip
 
     def notes(self, publication: Publication, quotes: Quotes) -> Mapping[str, Note]:
         """See :func:`.row_notes`."""

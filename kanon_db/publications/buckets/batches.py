@@ -1,0 +1,123 @@
+"""A bucketization with a batch of new people: buckets of their own, beside those of before.
+
+Nobody's bucket changes, and no bucket gets anybody new, so that whoever has a copy of before learns
+nothing of the people in it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from kanon_db.algorithms.bucketization.setting import BucketSetting
+from kanon_db.algorithms.ground.arrays import CodeArray
+from kanon_db.catalog.entries import Publication
+from kanon_db.publications.buckets.bitmaps import write_bitmaps
+from kanon_db.publications.buckets.regression import write_composition
+from kanon_db.publications.buckets.tables import QIT, SAT, BucketTables, first_bucket_ids
+from kanon_db.publications.guarantees import of_both
+from kanon_db.publications.kind import Job, Written
+from kanon_db.publications.staging import Staging
+from kanon_db.randomness import SecureRandom
+from kanon_db.transfer.columns import Relation
+from kanon_db.transfer.room import Room
+from kanon_db.transfer.snapshot import take_snapshot
+from kanon_db.transfer.values import DistinctValues, distinct_values, read_codes, read_integers
+
+
+def extended(job: Job[Any], old: Publication, batch: Written, whole: Staging) -> Written:
+    """Write QIT and SAT of both, and what follows from them.
+
+    Parameters
+    ----------
+    job : Job
+        Of the batch, which is staged.
+    old : Publication
+    batch : Written
+    whole : Staging
+        Where to write both together.
+    """
+    session, schema = job.session, job.schema
+    before = BucketTables.of(session, schema, old.name, old.layout)
+    now = BucketTables.of(session, schema, job.staging.name, batch.layout)
+    counts: Counter[int] = Counter()
+    for tables in (before, now):
+        counts.update(dict(zip(tables.sizes, tables.buckets_of_sizes, strict=True)))
+    setting = BucketSetting.of(list(counts), list(counts.values()))
+    firsts = dict(zip(setting.sizes.tolist(), first_bucket_ids(setting), strict=True))
+    layout = {
+        **batch.layout,
+        "n_buckets": setting.n_buckets,
+        "sizes": setting.sizes.tolist(),
+        "first_bucket_ids": list(firsts.values()),
+    }
+    own = _numbers(before, firsts)
+    after = dict(zip(before.sizes, before.buckets_of_sizes, strict=True))
+    later = {size: first + after.get(size, 0) for size, first in firsts.items()}
+    theirs = _numbers(now, later)
+    names = ", ".join(f"q.{name}" for name in before.quasi_identifiers)
+    whole.fill_table(
+        QIT,
+        f"SELECT {names}, {own.format('q')} AS {before.bucket_id} FROM {before.qit} AS q"
+        f" UNION ALL SELECT {names}, {theirs.format('q')} FROM {now.qit} AS q",
+    )
+    values_of = f"s.{before.sensitive}, s.{before.count}"
+    whole.fill_table(
+        SAT,
+        f"SELECT {own.format('s')} AS {before.bucket_id}, {values_of} FROM {before.sat} AS s"
+        f" UNION ALL SELECT {theirs.format('s')}, {values_of} FROM {now.sat} AS s",
+    )
+    whole.create_weighted_view(layout, QIT, SAT)
+    tables = BucketTables.of(session, schema, whole.name, layout)
+    room = Room.of(session)
+    quasi_identifiers = list(map(str, layout["quasi_identifiers"]))
+    qit = take_snapshot(
+        session, Relation(schema, whole.name + QIT), [*quasi_identifiers, layout["bucket_id"]], room
+    )
+    bucket_ids = read_integers(qit, f"s.{tables.bucket_id}").astype(np.int32)
+    values, codes = _sensitive(job, whole, layout, bucket_ids, room)
+    order = SecureRandom().permutation(qit.n_records)
+    layout["with_bitmaps"] = write_bitmaps(
+        whole, tables, qit, layout, values, codes, bucket_ids, setting, order
+    )
+    layout["spectrum"] = write_composition(
+        whole, tables, values, codes, bucket_ids, is_random=job.request.assignment == "random"
+    )
+    values.drop()
+    qit.drop()
+    whole.analyze(QIT, SAT)
+    return replace(batch, guarantee=of_both(old.guarantee, batch.guarantee), layout=layout)
+
+
+def _numbers(tables: BucketTables, firsts: dict[int, int]) -> str:
+    """Write the new number of a bucket of the rows ``{}``."""
+    shifts = [
+        str(firsts[size] - first)
+        for size, first in zip(tables.sizes, tables.first_bucket_ids, strict=True)
+    ]
+    number = f"{{0}}.{tables.bucket_id}"
+    place = f"width_bucket({number}, ARRAY[{', '.join(map(str, tables.first_bucket_ids))}])"
+    return f"{number} + (ARRAY[{', '.join(shifts)}])[{place}]"
+
+
+def _sensitive(
+    job: Job[Any], whole: Staging, layout: dict[str, Any], bucket_ids: CodeArray, room: Room
+) -> tuple[DistinctValues, CodeArray]:
+    """Give the records of each bucket its values, in any order."""
+    session = job.session
+    names = [str(layout[name]) for name in ("bucket_id", "sensitive", "count")]
+    sat = take_snapshot(session, Relation(job.schema, whole.name + SAT), names, room)
+    values = distinct_values(sat, job.types[str(layout["sensitive"])])
+    codes = read_codes(sat, [values])[:, 0]
+    buckets, counts = (
+        read_integers(sat, f"s.{session.identifier(name)}") for name in (names[0], names[2])
+    )
+    sat.drop()
+    order = np.argsort(buckets, kind="stable")
+    found = np.empty(bucket_ids.size, dtype=np.int32)
+    found[np.argsort(bucket_ids, kind="stable")] = np.repeat(codes[order], counts[order])
+    numbers = np.bincount(found, minlength=len(values.labels)).astype(np.int64)
+    return replace(values, counts=numbers), found

@@ -1,0 +1,3 @@
+-- Notes who is granted a publication; see kanon.watch_grants.
+CREATE EVENT TRIGGER kanon_watch_grants ON ddl_command_end WHEN TAG IN ('GRANT')
+    EXECUTE FUNCTION kanon.watch_grants();

@@ -1,0 +1,246 @@
+"""Batches of new people: published under the same guarantee, with those of before as one."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.integration.parties import (
+    Functions,
+    Parties,
+    both_ways,
+    create_table,
+    fetch,
+    remains,
+    sqlstate_of,
+    value,
+)
+
+KINDS: dict[str, dict[str, Any]] = {
+    "buckets": {"privacy": '{"theta": 3, "base": 0.05}', "assignment": "random"},
+    "cells": {"privacy": '{"default": 0.5}'},
+    "anatomy": {"privacy": '{"l": 2}', "method": "anatomy", "assignment": "random"},
+    "generalized": {"k": 4, "method": "mondrian", "refine": False, "constraints": '{"l": 2}'},
+    "left out": {"k": 4, "method": "mondrian", "refine": False, "max_suppressed": "0.05"},
+    "freeform": {"k": 4, "options": '{"refine": false}'},
+    "suppressed": {"k": 4},
+}
+PUBLISH = {"cells": "buckets", "anatomy": "buckets", "left out": "generalized"}
+NAMES = (f"grows{number}" for number in itertools.count())
+
+
+@pytest.fixture(autouse=True)
+def refused_by_default(parties: Parties) -> Iterator[None]:
+    fetch(parties.admin, "DELETE FROM kanon.setting WHERE name = 'combined_releases'")
+    yield
+    for name in Functions(parties.publisher).publications():
+        Functions(parties.publisher).drop(name)
+    assert remains(parties.admin) == []
+
+
+class Source:
+    """A table that grows."""
+
+    def __init__(self, parties: Parties, *, entity: bool = False) -> None:
+        self.parties, self.name = parties, f"data.{next(NAMES)}"
+        self._draw = random.Random(self.name)  # noqa: S311  # made-up data
+        self._ids = itertools.count()
+        create_table(
+            parties.publisher, self.name, "id int, age int, sex text, sick text, came date", []
+        )
+        Functions(parties.publisher).register(
+            self.name, ["age", "sex"], "sick", entity="id" if entity else None, arrival="came"
+        )
+
+    def add(self, number: int, day: int, ids: Sequence[int] | None = None) -> None:
+        draw = self._draw
+        for _ in range(number):
+            fetch(
+                self.parties.publisher,
+                f"INSERT INTO {self.name} VALUES ($1, $2, $3, $4, date '2026-01-01' + $5::int)",
+                draw.choice(ids) if ids else next(self._ids),
+                draw.randrange(18, 60), draw.choice("mf"), f"ill {draw.randrange(7)}", day,
+            )  # fmt: skip
+
+    def publish(self, kind: str, name: str, **given: Any) -> dict[str, Any]:
+        function = f"publish_{PUBLISH.get(kind, kind)}"
+        kanon = Functions(self.parties.publisher)
+        return kanon.call(function, self.name, name, **{**KINDS[kind], **given})
+
+
+def refresh(parties: Parties, name: str, **given: Any) -> dict[str, Any]:
+    return Functions(parties.publisher).call("refresh", name, **given)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_batches_are_one_publication(parties: Parties, kind: str) -> None:
+    """It is verified, measured, attacked and asked as one, and bounds contain the truth."""
+    source = Source(parties)
+    source.add(200, 0)
+    source.publish(kind, "grows")
+    assert refresh(parties, "grows")["added"] == 0
+    for day, number in enumerate((60, 90), start=1):
+        source.add(number, day)
+        row = refresh(parties, "grows")
+        assert (row["added"], row["waiting"], row["missing"]) == (number, 0, None)
+    assert row["records"] == 350
+    kanon, analyst = Functions(parties.publisher), Functions(parties.analyst)
+    assert [line for line in analyst.verify("grows") if not line[-1]] == []
+    assert analyst.metrics("grows")["records"] + analyst.metrics("grows").get(
+        "suppressed_records", 0
+    ) == pytest.approx(350)
+    assert kanon.attack("grows")
+    for where in ("age > 40", "sex = 'm' AND sick = 'ill 3'", "sick <> 'ill 1'", "age = 33"):
+        truth = value(parties.publisher, f"SELECT count(*) FROM {source.name} WHERE {where}")
+        estimate, _, lower, upper = analyst.estimate(f"SELECT COUNT(*) FROM grows WHERE {where}")
+        assert lower <= truth <= upper
+        assert lower - 1e-6 <= estimate <= upper + 1e-6
+    (batches,) = fetch(
+        parties.publisher,
+        "SELECT array(SELECT (b ->> 'records')::int FROM jsonb_array_elements(batches) AS b)"
+        " FROM kanon.releases WHERE source = $1::text",
+        source.name,
+    )
+    assert batches == ([200, 60, 90],)
+
+
+@pytest.mark.parametrize("kind", ["buckets", "cells", "generalized", "suppressed", "freeform"])
+def test_nobody_moves(parties: Parties, kind: str) -> None:
+    """What a reader had before is a part of what they have now: nobody's bucket or row changed."""
+    source = Source(parties)
+    source.add(150, 0)
+    source.publish(kind, "grows")
+    if kind in ("buckets", "cells"):
+        # Each bucket as its people and values, whatever its number.
+        state = (
+            "SELECT (SELECT string_agg(format('%s %s', age, sex), ',' ORDER BY age, sex)"
+            " FROM published.grows_qit AS q WHERE q.bucket_id = b.bucket_id),"
+            " (SELECT string_agg(format('%s %s', sick, count), ',' ORDER BY sick)"
+            " FROM published.grows_sat AS s WHERE s.bucket_id = b.bucket_id)"
+            " FROM (SELECT DISTINCT bucket_id FROM published.grows_qit) AS b"
+        )
+    else:
+        state = "SELECT g::text, NULL FROM published.grows AS g"
+    before = sorted(map(str, fetch(parties.analyst, state)))
+    source.add(80, 1)
+    refresh(parties, "grows")
+    after = sorted(map(str, fetch(parties.analyst, state)))
+    for one in before:
+        after.remove(one)
+    if kind == "generalized":  # the batch is 4-anonymous without the others
+        columns = "age, sex"
+        total = fetch(parties.analyst, f"SELECT count(*) FROM published.grows GROUP BY {columns}")
+        assert min(n for (n,) in total) >= 4
+        alone: dict[str, int] = {}
+        for line in after:
+            cells = line.split("ill")[0]
+            alone[cells] = alone.get(cells, 0) + 1
+        assert min(alone.values()) >= 4
+    assert len(after) == (80 if kind not in ("buckets", "cells") else len(after))
+
+
+@pytest.mark.parametrize("kind", ["buckets", "generalized", "freeform", "suppressed"])
+def test_too_few_wait(parties: Parties, kind: str) -> None:
+    source = Source(parties)
+    source.add(100, 0)
+    source.publish(kind, "grows")
+    source.add(1, 1)
+    row = refresh(parties, "grows")
+    assert (row["added"], row["waiting"], row["records"]) == (0, 1, 100)
+    assert row["missing"]
+    assert "ill" not in row["missing"]
+    source.add(60, 2)
+    assert refresh(parties, "grows")["added"] == 61
+
+
+def test_late_and_known_people_wait(parties: Parties) -> None:
+    """A record that is not after the last one is late; of somebody published, it is another."""
+    source = Source(parties, entity=True)
+    source.add(100, 5)
+    source.publish("generalized", "grows", constraints='{"l": 2}')
+    source.add(7, 5)
+    row = refresh(parties, "grows")
+    assert (row["added"], row["waiting"]) == (0, 7)
+    assert "7 came late" in row["missing"]
+    source.add(80, 6)
+    source.add(3, 6, ids=range(5))
+    row = refresh(parties, "grows")
+    assert (row["added"], row["waiting"]) == (80, 10)
+    assert "3 are of people who are published" in row["missing"]
+
+
+@both_ways
+def test_refusals(parties: Parties, kanon: Any) -> None:
+    source = Source(parties)
+    source.add(50, 0)
+    other = f"data.{next(NAMES)}"
+    fetch(parties.publisher, f"CREATE TABLE {other} AS SELECT age, sex, sick FROM {source.name}")
+    kanon.register(other, ["age", "sex"], "sick")
+    Functions(parties.publisher).publish(other, "fixed", privacy='{"l": 2}')
+    with pytest.raises(Exception, match="not known who came since"):
+        refresh(parties, "fixed")
+    assert sqlstate_of(lambda: refresh(parties, "nothing")) == "42704"
+    source.publish("buckets", "grows")
+    for other in (parties.analyst, parties.admin):
+        assert sqlstate_of(lambda who=other: Functions(who).call("refresh", "grows")) == "42501"  # type: ignore[misc]
+    source.publish("generalized", "close", constraints='{"t": 0.9}', readers=[])
+    source.add(60, 1)
+    with pytest.raises(psycopg.Error, match="depend on the table's frequencies"):
+        refresh(parties, "close")
+    assert sqlstate_of(
+        lambda: Functions(parties.publisher).register(source.name, ["age"], "sick")
+    ) not in (None, "XX000")
+
+
+def test_grants_stay(parties: Parties, new_role: Callable[..., str]) -> None:
+    """Also those that the publisher made by hand, when it is replaced or refreshed."""
+    guest = new_role()
+    fetch(parties.admin, f"GRANT USAGE ON SCHEMA published TO {guest}")
+    source = Source(parties)
+    source.add(60, 0)
+    source.publish("buckets", "grows")
+    fetch(parties.publisher, f"GRANT SELECT ON published.grows TO {guest}, PUBLIC")
+    readers = "SELECT has_table_privilege($1::text, 'published.grows', 'SELECT')"
+    source.add(60, 1)
+    assert refresh(parties, "grows")["added"] == 60
+    stranger = parties.stranger.info.user
+    assert [value(parties.admin, readers, role) for role in (guest, stranger)] == [True, True]
+    accept = json.dumps({"combined_releases": "it is a test"})
+    source.publish("buckets", "grows", replace=True, accept=accept)
+    assert [value(parties.admin, readers, role) for role in (guest, stranger)] == [True, True]
+    source.publish("buckets", "grows", replace=True, accept=accept, readers=["kanon_analyst"])
+    assert [value(parties.admin, readers, role) for role in (guest, stranger)] == [False, False]
+    fetch(parties.admin, f"DROP OWNED BY {guest}")
+
+
+def test_new_people_in_another_release(parties: Parties) -> None:
+    """A batch of people whom the same readers have in another release is refused."""
+    source = Source(parties)
+    source.add(80, 0)
+    source.publish("buckets", "grows")
+    source.add(80, 1)
+    accept = json.dumps({"combined_releases": "only the first 80 are in both"})
+    source.publish("generalized", "other", constraints='{"l": 2}', accept=accept)
+    with pytest.raises(psycopg.Error, match="combined_releases"):
+        refresh(parties, "grows")
+    assert value(parties.analyst, "SELECT sum(weight) FROM published.grows") == pytest.approx(80)
+    assert refresh(parties, "grows", accept=accept)["added"] == 80
+
+
+def test_readers_see_one_state_or_the_other(parties: Parties) -> None:
+    """A transaction that began before a refresh gets its old answer, or is told to repeat."""
+    source = Source(parties)
+    source.add(80, 0)
+    source.publish("buckets", "grows")
+    source.add(40, 1)
+    count = "SELECT estimate FROM kanon.estimate_count('SELECT COUNT(*) FROM grows')"
+    with parties.analyst.transaction():
+        assert value(parties.analyst, count) == 80
+    refresh(parties, "grows")
+    assert value(parties.analyst, count) == 120

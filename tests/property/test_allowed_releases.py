@@ -1,0 +1,118 @@
+"""What is allowed without a word tells nobody more than one release: all worlds are counted."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.releases.coarser import coarsening, holds_the_same
+from kanon_db.algorithms.releases.measure import measure
+from kanon_db.algorithms.releases.placements import Release
+
+
+def _dealt(draw: st.DrawFn, n: int, n_buckets: int) -> IntArray:
+    """Put people into buckets; each bucket has one at least."""
+    own = draw(st.permutations(range(n)))
+    buckets = [draw(st.integers(0, n_buckets - 1)) for _ in range(n - n_buckets)]
+    found = np.empty(n, dtype=np.int64)
+    found[list(own)] = [*range(n_buckets), *buckets]
+    return found
+
+
+def _worst(release: Release, n_tuples: int, n_values: int) -> list[Fraction]:
+    """The largest share that each value has in a bucket: the bound that the release keeps."""
+    sizes = np.bincount(release.bucket, release.count, minlength=release.n_buckets)
+    bounds = [Fraction(0)] * n_values
+    for bucket, value, count in zip(release.bucket, release.value, release.count, strict=True):
+        share = Fraction(int(count), int(sizes[bucket]))
+        bounds[value] = max(bounds[value], share)
+    assert n_tuples
+    return bounds
+
+
+@st.composite
+def nested(draw: st.DrawFn) -> tuple[Release, list[Release], int]:
+    """A release, and others that put its buckets together."""
+    n, n_fine = draw(st.integers(2, 7)), draw(st.integers(1, 3))
+    n_fine = min(n_fine, n)
+    buckets = _dealt(draw, n, n_fine)
+    values = np.array(draw(st.lists(st.integers(0, 2), min_size=n, max_size=n)))
+    people = np.array(draw(st.lists(st.integers(0, n), min_size=n, max_size=n)))
+    fine = Release.of(people, buckets, values)
+    others = []
+    for _ in range(draw(st.integers(1, 2))):
+        together = np.array(draw(st.lists(st.integers(0, 1), min_size=n_fine, max_size=n_fine)))
+        _, dense = np.unique(together[buckets], return_inverse=True)
+        others.append(Release.of(people, dense, values))
+    return fine, others, n + 1
+
+
+@given(nested())
+@settings(max_examples=150, deadline=None)
+def test_coarser_buckets_tell_nothing_new(case: tuple[Release, list[Release], int]) -> None:
+    """Two or three releases, with equal quasi-identifiers: no share exceeds that of the finest."""
+    fine, coarser, n_tuples = case
+    bounds = _worst(fine, n_tuples, 3)
+    allowed = []
+    for coarse in coarser:
+        bucket = coarsening(fine, coarse)
+        if bucket is not None:  # not where people who are alike are in several buckets
+            assert holds_the_same(fine, coarse, bucket)
+            allowed.append(coarse)
+    found = measure([fine, *allowed], n_tuples, bounds, max_worlds=10**6)
+    exact = [check for check in found.checks if check.kind != "estimate"]
+    assert [check for check in exact if not check.holds] == []
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> tuple[list[Release], int, list[Fraction]]:
+    """The states of a publication with up to three batches of different people."""
+    states: list[Release] = []
+    people: list[int] = []
+    buckets: list[int] = []
+    values: list[int] = []
+    bounds = [Fraction(0)] * 3
+    for _ in range(draw(st.integers(2, 3))):
+        n = draw(st.integers(1, 4))
+        first = max(buckets, default=-1) + 1
+        its_buckets = _dealt(draw, n, draw(st.integers(1, min(2, n))))
+        its_values = draw(st.lists(st.integers(0, 2), min_size=n, max_size=n))
+        alone = Release.of(np.arange(n), its_buckets, np.array(its_values))
+        bounds = list(map(max, bounds, _worst(alone, n, 3)))
+        people += range(len(people), len(people) + n)
+        buckets += (its_buckets + first).tolist()
+        values += its_values
+        states.append(Release.of(np.array(people), np.array(buckets), np.array(values)))
+    return states, len(people), bounds
+
+
+@given(batches())
+@settings(max_examples=150, deadline=None)
+def test_batches_of_new_people_keep_their_bounds(
+    case: tuple[list[Release], int, list[Fraction]],
+) -> None:
+    """A reader of all states of a publication knows no more than one of its last state."""
+    states, n_people, bounds = case
+    found = measure(states, n_people, bounds, max_worlds=10**6)
+    exact = [check for check in found.checks if check.kind == "exact" and check.name == "worlds"]
+    assert [check for check in exact if not check.holds] == []
+    assert found.check("forced").holds
+    assert found.contradicted == 0
+
+
+def test_people_who_move_are_no_coarsening() -> None:
+    people, values = np.arange(4), np.array([0, 1, 0, 1])
+    one = Release.of(people, np.array([0, 0, 1, 1]), values)
+    other = Release.of(people, np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1]))
+    assert coarsening(one, other) is None
+    fewer = Release.of(people[:3], np.array([0, 0, 0]), values[:3])
+    assert coarsening(one, fewer) is None
+    assert coarsening(fewer, one) is None
+    swapped = Release.of(people, np.array([0, 0, 0, 0]), np.array([0, 0, 0, 1]))
+    bucket = coarsening(one, swapped)
+    assert bucket is not None
+    assert not holds_the_same(one, swapped, bucket)
