@@ -65,14 +65,19 @@ FIRST = (
     "kanon_db/",
     "tests/unit/",
     "tests/property/",
-    "tests/acceptance/test_commands.py",
-    "tests/integration/test_estimates.py",
     "tests/attacks/test_hostile_names.py",
-    "tests/attacks/test_canaries.py",
+    "tests/integration/test_interrupted.py",
+    "tests/golden/test_suppression.py",
+    "tests/integration/test_local.py",
+    "tests/integration/test_battery.py",
+    "tests/acceptance/test_commands.py",
+    "tests/meaning/",
+    "tests/integration/test_estimates.py",
+    "tests/migration/",
     "tests/integration/",
 )
-"""What runs first: the examples compile the kernels that all other tests then load, and a long
-module at the end would leave the other workers idle."""
+"""What runs first: the examples compile the kernels that all other tests then load. Then come the
+longest modules, since one at the end would leave the other workers idle."""
 
 
 def pytest_configure(config: pytest.Config) -> None:

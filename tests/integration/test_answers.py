@@ -111,12 +111,13 @@ def test_as_postgresql_answers(parties: Parties, name: str, side: str) -> None:
     for number, condition in enumerate(conditions(name)):
         count = f"SELECT count(*) FROM data.{name}{side} WHERE {condition}"
         query = f"SELECT COUNT(*) FROM {name}{side} WHERE {condition}"
-        refused = sqlstate_of(lambda: kanon.estimate(query))
+        found: list[tuple[float, float, int, int]] = []
+        refused = sqlstate_of(lambda: found.append(kanon.estimate(query)))
         if refused:
             assert refused == "0A000", query
             continue
         n = value(parties.publisher, count)
-        assert kanon.estimate(query) == (n, 0, n, n), query
+        assert found == [(n, 0, n, n)], query
         if number % 5 == 0:
             assert fetch(parties.analyst, kanon.rewrite(query)) == [(n, 0, n, n)], query
         answered.add(condition)

@@ -57,15 +57,21 @@ EXECUTE = {
 }
 
 OWNERS = {
-    "base_names", "bases", "earlier_releases", "fingerprint", "granted", "is_publisher",
-    "is_safe_collation", "is_safe_schema", "is_safe_type", "login_readers", "mark", "named",
-    "owned", "owner_analyze", "owner_close_type", "owner_create_table", "owner_create_view",
-    "owner_drop", "owner_earlier", "owner_end_release", "owner_enter", "owner_grant",
+    "base_names", "bases", "batch", "changes", "earlier_releases", "fingerprint", "granted",
+    "grants", "is_publisher", "is_safe_collation", "is_safe_schema", "is_safe_type",
+    "login_readers", "mark", "named", "owned", "owner_analyze", "owner_batches",
+    "owner_close_type", "owner_create_table", "owner_create_view", "owner_drop",
+    "owner_drop_staged", "owner_earlier", "owner_end_release", "owner_enter", "owner_grant",
     "owner_keep_attacks", "owner_note", "owner_note_readers", "owner_open", "owner_publish",
-    "owner_register", "owner_release", "owner_remove", "owner_require_alone", "owner_staged",
-    "reached", "readers", "relation_kind", "require_readable", "require_visible", "weighted_join",
+    "owner_refresh_release", "owner_register", "owner_release", "owner_remove",
+    "owner_require_alone", "owner_staged", "reached", "readers", "relation_kind",
+    "require_readable", "require_visible", "weighted_join",
 }  # fmt: skip
-"""What the owner of publications does, called by the only function that has its rights."""
+"""What the owner of publications does, called by the functions that have its rights."""
+
+DEFINERS = {"run_errand", "watch_grants"}
+"""They have the owner's rights, and neither can be called: one is a table's trigger, the other one
+watches GRANT."""
 
 RELATIONS = (
     "alembic_version", "base", "errand", "publication", "publications", "release",
@@ -109,17 +115,19 @@ def functions(parties: Parties) -> set[str]:
 
 
 def test_every_function_is_listed(parties: Parties) -> None:
-    """Those that nobody calls are the triggers of kanon.errand."""
+    """Those that nobody calls are triggers."""
     owners = {name for name in functions(parties) if name.split("(")[0] in OWNERS}
     others = functions(parties) - EXECUTE["publisher"] - owners
-    assert others == {"name_caller()", "run_errand()"}
+    assert others == {"name_caller()"} | {f"{name}()" for name in DEFINERS}
 
 
 def test_the_owner_executes_nothing_else(parties: Parties) -> None:
     rows = fetch(
         parties.admin,
         "SELECT proname::text FROM pg_proc WHERE pronamespace = 'kanon'::regnamespace"
-        " AND proname <> 'run_errand' AND has_function_privilege('kanon_owner', oid, 'EXECUTE')",
+        " AND proname <> ALL ($1::text[])"
+        " AND has_function_privilege('kanon_owner', oid, 'EXECUTE')",
+        sorted(DEFINERS),
     )
     assert {name for (name,) in rows} == OWNERS
 
@@ -229,7 +237,7 @@ def test_roles_have_no_power(parties: Parties) -> None:
 
 @pytest.mark.pitfall(2, 15)
 def test_functions_are_fixed(parties: Parties) -> None:
-    """Every function has a fixed search path, pg_temp last, and all but one its caller's rights."""
+    """Every function has a fixed search path, pg_temp last; all but two, its caller's rights."""
     rows = fetch(
         parties.admin,
         "SELECT p.proname::text, p.prosecdef, r.rolsuper, p.provolatile::text, p.proparallel::text,"
@@ -239,7 +247,7 @@ def test_functions_are_fixed(parties: Parties) -> None:
         " WHERE p.pronamespace = 'kanon'::regnamespace",
     )
     for name, is_definer, is_superusers, volatility, parallel, is_parsed, path in rows:
-        expected = (True, False) if name == "run_errand" else (False, True)
+        expected = (True, False) if name in DEFINERS else (False, True)
         assert (is_definer, is_superusers) == expected, name
         if name in ("surely", "possibly"):
             # Parsed when they were installed; a setting would keep them from being inlined.
