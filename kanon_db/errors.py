@@ -38,6 +38,10 @@ class InvalidParameterError(KanonError):
     sqlstate = "22023"
 
 
+class TooFewError(InvalidParameterError):
+    """There are fewer people than a parameter asks for; more of them would do."""
+
+
 class InvalidNameError(KanonError):
     """A name cannot be used, for its length or its characters."""
 

@@ -34,6 +34,28 @@ $function$;
 COMMENT ON FUNCTION kanon.is_publisher IS
     'whether a role may replace or drop a publication: kanon_owner lets it grant SELECT';
 
+CREATE OR REPLACE FUNCTION kanon.kept_grants(given jsonb) RETURNS jsonb
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    -- As they are now: somebody may have granted or revoked while this was computed.
+    RETURN (
+        SELECT jsonb_object_agg(s.suffix, ARRAY(
+            SELECT CASE a.grantee WHEN 0 THEN 'public' ELSE pg_get_userbyid(a.grantee) END
+            FROM aclexplode(c.relacl) AS a
+            WHERE a.privilege_type = 'SELECT' AND a.grantee <> c.relowner
+              AND NOT (a.grantor = c.relowner AND a.is_grantable)))
+        FROM kanon.publication AS p
+        CROSS JOIN jsonb_array_elements_text(given -> 'suffixes') AS s (suffix)
+        JOIN kanon.owned(p) AS o ON true
+        JOIN pg_class AS c ON c.oid = o.relation AND c.relname = p.name || s.suffix
+        WHERE p.name = given ->> 'name' AND (given ->> 'keeps_grants')::boolean);
+END
+$function$;
+COMMENT ON FUNCTION kanon.kept_grants IS
+    'who may read each relation of a publication, where what takes its place is to keep that';
+
 CREATE OR REPLACE FUNCTION kanon.owner_publish(caller oid, given jsonb) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -43,6 +65,7 @@ DECLARE
     _suffixes CONSTANT text[] := ARRAY(SELECT jsonb_array_elements_text(given -> 'suffixes'));
     _left     text[] := _suffixes;
     _source   kanon.source;
+    _kept     CONSTANT jsonb := kanon.kept_grants(given);
     _new      kanon.publication;
     _staged   record;
 BEGIN
@@ -60,7 +83,10 @@ BEGIN
     PERFORM kanon.require_readable(caller, _source);
     _new := kanon.owner_enter(caller, given, _source);
     FOR _staged IN SELECT * FROM kanon.owner_staged(caller, given ->> 'prefix', _suffixes) LOOP
-        PERFORM kanon.owner_open(caller, given, _staged.relation, _staged.suffix);
+        PERFORM kanon.owner_open(
+            caller, CASE WHEN _kept IS NULL THEN given ELSE given || jsonb_build_object(
+                'readers', coalesce(_kept -> _staged.suffix, '[]')) END,
+            _staged.relation, _staged.suffix);
         PERFORM kanon.owner_note(_new, _staged.relation, given -> 'notes' -> _staged.suffix);
         EXECUTE format('ALTER TABLE %s RENAME TO %I', _staged.name, _name || _staged.suffix);
         _left := array_remove(_left, _staged.suffix);

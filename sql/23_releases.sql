@@ -48,7 +48,9 @@ AS $function$
 BEGIN
     RETURN QUERY
     SELECT l.oid, l.rolname::text FROM pg_roles AS l
-    WHERE l.rolcanlogin AND NOT l.rolsuper
+    -- Whoever could log in once may do so again.
+    WHERE (l.rolcanlogin OR EXISTS (SELECT FROM kanon.release_reader AS d WHERE d.role = l.oid))
+      AND NOT l.rolsuper
       AND EXISTS (SELECT FROM unnest(grantees) AS g
                   WHERE g = 0 OR pg_has_role(l.oid, g, 'MEMBER'))
       AND NOT EXISTS (SELECT FROM unnest(publishers) AS p WHERE pg_has_role(l.oid, p, 'MEMBER'));
@@ -104,15 +106,23 @@ BEGIN
     -- For all publications at once: this runs after every GRANT in the database.
     RETURN QUERY
     SELECT p.publication_id,
-           md5(string_agg(format('%s %s %s', c.oid, c.relacl, a.granted), ' ' ORDER BY c.oid))
+           md5(string_agg(format('%s %s %s', c.oid, w.granted, a.granted), ' ' ORDER BY c.oid))
     FROM kanon.publication AS p
     CROSS JOIN unnest(p.relations) AS r (name)
     JOIN kanon.setting AS s ON s.name = 'published_schema'
     JOIN pg_namespace AS n ON n.nspname = s.value
     JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = r.name
+    -- By the roles' identity: the text of an ACL has their names.
+    CROSS JOIN LATERAL (
+        SELECT string_agg(format('%s/%s/%s', t.grantee, t.privilege_type, t.grantor), ' '
+                          ORDER BY t.grantee, t.privilege_type, t.grantor) AS granted
+        FROM aclexplode(c.relacl) AS t
+    ) AS w
     LEFT JOIN (
-        SELECT b.attrelid, string_agg(b.attacl::text, ' ' ORDER BY b.attnum) AS granted
-        FROM pg_attribute AS b WHERE b.attacl IS NOT NULL GROUP BY b.attrelid
+        SELECT b.attrelid, string_agg(format('%s/%s', b.attnum, t.grantee), ' '
+                                      ORDER BY b.attnum, t.grantee) AS granted
+        FROM pg_attribute AS b CROSS JOIN aclexplode(b.attacl) AS t
+        WHERE b.attacl IS NOT NULL GROUP BY b.attrelid
     ) AS a ON a.attrelid = c.oid
     WHERE grants.of IS NULL OR p.publication_id = grants.of
     GROUP BY p.publication_id;
@@ -178,8 +188,18 @@ BEGIN
         batches = r.batches || kanon.batch(publication.records - r.records, given),
         records = publication.records, guarantee = publication.guarantee,
         parameters = publication.parameters, digest = given ->> 'digest', upto = given ->> 'upto',
-        measured = coalesce(given -> 'measured', r.measured), changes = kanon.changes(r.bases)
-    WHERE r.publication_id = (given ->> 'refreshes')::bigint AND r.ended IS NULL;
+        measured = coalesce(given -> 'measured', r.measured), bases = b.all, changes = b.changes,
+        base_names = ARRAY(SELECT DISTINCT n FROM unnest(r.base_names || b.names) AS n ORDER BY 1)
+    FROM (
+        -- It may have got partitions since.
+        SELECT r.release_id, n.bases AS all, kanon.changes(n.bases) AS changes,
+               kanon.base_names(n.bases) AS names
+        FROM kanon.release AS r CROSS JOIN LATERAL (SELECT ARRAY(
+            SELECT DISTINCT o FROM unnest(r.bases || kanon.bases(kanon.named(
+                publication.source_schema, publication.source_relation))) AS o ORDER BY 1)) AS n (bases)
+    ) AS b
+    WHERE r.publication_id = (given ->> 'refreshes')::bigint AND r.ended IS NULL
+      AND b.release_id = r.release_id;
     IF NOT FOUND THEN
         RAISE EXCEPTION USING ERRCODE = '40001',
             MESSAGE = 'the publication was replaced while it was refreshed: refresh it again';
@@ -190,10 +210,13 @@ COMMENT ON FUNCTION kanon.owner_refresh_release IS
     'adds a batch of new people to a release: who had it before has a part of it';
 
 CREATE OR REPLACE FUNCTION kanon.owner_batches(caller oid, given jsonb) RETURNS jsonb
-LANGUAGE plpgsql STABLE
+LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
 AS $function$
 BEGIN
+    -- Of two who are about to replace it, one waits here, before it has read what the other drops.
+    PERFORM FROM kanon.publication AS p
+    WHERE p.name = given ->> 'name' AND kanon.is_publisher(caller, p) FOR UPDATE;
     RETURN (
         SELECT jsonb_build_object('publication_id', p.publication_id, 'upto', r.upto,
             'is_own', EXISTS (SELECT FROM kanon.granted(p) AS g
@@ -403,8 +426,12 @@ SECURITY DEFINER  -- as kanon_owner, who alone writes the ledger; it runs nobody
 SET search_path = pg_catalog, pg_temp
 AS $function$
 DECLARE
+    -- Whoever gave the command; current_user is the owner of this function.
+    _caller      CONSTANT name := CASE current_setting('role') WHEN 'none' THEN session_user
+        ELSE current_setting('role') END;
+    _warns       CONSTANT boolean := EXISTS (SELECT FROM kanon.setting AS s
+        WHERE s.name = 'combined_releases' AND s.value = 'warn');
     _publication kanon.publication;
-    _accepted    boolean;
     _other       record;
 BEGIN
     FOR _publication IN
@@ -413,16 +440,16 @@ BEGIN
         JOIN kanon.grants(NULL) AS g ON g.publication_id = p.publication_id
         WHERE r.grants IS DISTINCT FROM g.grants
     LOOP
-        _accepted := coalesce(_publication.parameters -> 'accept' ? 'combined_releases', false)
-            OR EXISTS (SELECT FROM kanon.setting AS s
-                       WHERE s.name = 'combined_releases' AND s.value = 'warn');
         SELECT e.* INTO _other FROM kanon.release AS r
         CROSS JOIN kanon.earlier_releases(r.bases, ARRAY(
             SELECT n.role FROM kanon.readers(_publication) AS n
             WHERE n.role NOT IN (SELECT d.role FROM kanon.release_reader AS d
                                  WHERE d.release_id = r.release_id)), r.publication_id) AS e
         WHERE r.publication_id = _publication.publication_id LIMIT 1;
-        IF FOUND AND NOT _accepted THEN
+        -- Only the publisher's own command is refused: others may grant what is theirs.
+        IF FOUND AND NOT _warns AND EXISTS (
+            SELECT FROM kanon.granted(_publication) AS g
+            WHERE g.is_publisher AND pg_get_userbyid(g.grantee) = _caller) THEN
             RAISE EXCEPTION USING ERRCODE = 'KN005',
                 MESSAGE = 'a known risk is not accepted: combined_releases',
                 DETAIL = format('%s could also read %s', array_to_string(_other.shared, ', '),

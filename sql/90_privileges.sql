@@ -40,7 +40,7 @@ GRANT EXECUTE ON FUNCTION
     kanon.require_readable(oid, kanon.source), kanon.weighted_join(jsonb, text, text),
     kanon.base_names(oid[]), kanon.bases(oid), kanon.earlier_releases(oid[], oid[], bigint),
     kanon.named(text, text), kanon.granted(kanon.publication), kanon.login_readers(oid[], oid[]),
-    kanon.batch(bigint, jsonb), kanon.grants(bigint), kanon.owner_drop_staged(oid, jsonb), kanon.changes(oid[]), kanon.owner_batches(oid, jsonb),
+    kanon.batch(bigint, jsonb), kanon.kept_grants(jsonb), kanon.grants(bigint), kanon.owner_drop_staged(oid, jsonb), kanon.changes(oid[]), kanon.owner_batches(oid, jsonb),
     kanon.owner_refresh_release(kanon.publication, jsonb),
     kanon.owner_earlier(oid, jsonb), kanon.owner_end_release(kanon.publication, text),
     kanon.owner_grant(oid, jsonb), kanon.owner_note_readers(kanon.publication),

@@ -81,7 +81,7 @@ def _publish(session: Session, request: PublishRequest) -> Published:
     _warn_of_unused_options(session, request)
     schema = published_schema(session)
     check_name(session, name, kind.suffixes, replace=request.replace)
-    readers = _readers(session, request, schema)
+    readers, keeps_grants = _readers(session, request, schema)
     entity = [] if source.entity is None else [source.entity]
     published = kind.columns(source, types)
     arrival = [source.arrival] if source.arrival and source.arrival not in published else []
@@ -145,7 +145,7 @@ def _publish(session: Session, request: PublishRequest) -> Published:
             suffixes=kind.suffixes,
             closed=kind.closed,
             notes=kind.notes(publication, ShownNames(session)),
-            release={**release, "upto": upto},
+            release={**release, "upto": upto, "keeps_grants": keeps_grants},
             replace=request.replace,
         ),
         name=name,
@@ -156,13 +156,13 @@ def _publish(session: Session, request: PublishRequest) -> Published:
     )
 
 
-def _readers(session: Session, request: PublishRequest, schema: str) -> Sequence[str]:
-    """Return who is to read it: of what takes another's place, those who could read that."""
+def _readers(session: Session, request: PublishRequest, schema: str) -> tuple[Sequence[str], bool]:
+    """Return who is to read it, and whether these are the readers of what it takes the place of."""
     if request.replace and request.readers is None:
         state = run_errand(session, "batches", name=request.publication)
         if state is not None:
-            return tuple(state["grantees"])
-    return check_readers(session, request.readers, schema)
+            return tuple(state["grantees"]), True
+    return check_readers(session, request.readers, schema), False
 
 
 def _warn_of_unused_options(session: Session, request: PublishRequest) -> None:

@@ -27,6 +27,7 @@ from kanon_db.errors import (
     InvalidParameterError,
     KanonError,
     PermissionDeniedError,
+    TooFewError,
 )
 from kanon_db.publications.entities import read_entities
 from kanon_db.publications.examination import require_whole
@@ -141,7 +142,7 @@ def refresh(
     try:
         with session.savepoint():
             job, written, upto = batch.write(kind, request)
-    except (IneligibleError, InfeasibleError, InvalidParameterError) as error:
+    except (IneligibleError, InfeasibleError, TooFewError) as error:
         return unchanged(waiting + n_new, _said(error))
     schema = published_schema(session)
     described = describe_types(session, source.relation, batch.published)
@@ -181,7 +182,10 @@ def refresh(
     publication_id = enter_publication(
         whole, new, source, metrics=examined.metrics, suffixes=kind.suffixes,
         closed=kind.closed, notes=kind.notes(new, ShownNames(session)),
-        release={**release, "upto": upto, "refreshes": state["publication_id"]}, replace=True,
+        release={
+            **release, "upto": upto, "refreshes": state["publication_id"], "keeps_grants": True,
+        },
+        replace=True,
     )  # fmt: skip
     return Refreshed(
         publication_id, name, new.guarantee, records, n_added, waiting, missing,

@@ -48,7 +48,8 @@ def foreign_objects(admin: Connection) -> list[tuple[str, str]]:
         " SELECT typnamespace, typname, typowner FROM pg_type) AS o (namespace, name, owner)"
         " JOIN pg_namespace AS n ON n.oid = o.namespace JOIN pg_roles AS r ON r.oid = o.owner"
         " WHERE n.nspname IN ('kanon', 'published') AND NOT r.rolsuper"
-        " AND (r.rolname, o.name) <> ('kanon_owner', 'run_errand')",
+        " AND (r.rolname, o.name) NOT IN"
+        " (('kanon_owner', 'run_errand'), ('kanon_owner', 'watch_grants'))",
     )
 
 

@@ -148,10 +148,10 @@ class History:
         self._look_if_granted(by_hand)
         after = Release(release.grantees | {role}, release.accepted)
         fresh = Release({role})
-        refused = not release.accepted and (
+        refused = (
             self._conflicts_of(self._can(after) - release.readers, release)
             if by_hand
-            else self._conflicts(fresh, release)
+            else self._conflicts(fresh, release) and not release.accepted
         )
         if by_hand:
             text = f"GRANT SELECT ON published.{name} TO {self.roles[role]}"

@@ -297,3 +297,57 @@ def test_how_far_the_source_has_moved(parties: Parties, source: str) -> None:
     fetch(parties.publisher, "SELECT pg_stat_force_next_flush()")
     assert value(parties.publisher, moved) >= 40
     assert value(parties.analyst, moved) is None
+
+
+def test_grants_of_others_never_fail(
+    parties: Parties, source: str, new_role: Callable[..., str]
+) -> None:
+    """A command of somebody unconcerned is not refused, whatever the ledger has not noticed."""
+    guest, one, two = new_role(), new_role(), new_role()
+    fetch(parties.admin, f"GRANT USAGE ON SCHEMA published TO {guest}, {one}, {two}")
+    publish(parties, "buckets", source, "first", readers=[one])
+    publish(parties, "buckets", source, "second", readers=[two])
+    fetch(parties.admin, f"GRANT {one}, {two} TO {guest}")
+    fetch(parties.admin, f"GRANT SELECT ON published.second_sat TO {one} WITH GRANT OPTION")
+    fetch(parties.admin, "CREATE TABLE IF NOT EXISTS public.theirs (i int)")
+    fetch(parties.admin, f"ALTER TABLE public.theirs OWNER TO {parties.stranger.info.user}")
+    fetch(parties.stranger, "GRANT SELECT ON public.theirs TO PUBLIC")
+    fetch(parties.admin, "DROP TABLE public.theirs")
+    for role in (guest, one, two):
+        fetch(parties.admin, f"DROP OWNED BY {role}")
+
+
+def test_create_schema_grants_too(
+    parties: Parties, source: str, new_role: Callable[..., str]
+) -> None:
+    guest = new_role()
+    fetch(parties.admin, f"GRANT USAGE ON SCHEMA published TO {guest}")
+    publish(parties, "buckets", source, "first", readers=[guest])
+    publish(parties, "buckets", source, "second", readers=[])
+    grant = f"CREATE SCHEMA another GRANT SELECT ON published.second TO {guest}"
+    assert sqlstate_of(lambda: fetch(parties.publisher, grant)) == "KN005"
+    fetch(parties.admin, f"DROP OWNED BY {guest}")
+
+
+def test_a_reader_who_cannot_log_in_for_a_moment(
+    parties: Parties, source: str, new_role: Callable[..., str]
+) -> None:
+    guest = new_role()
+    fetch(parties.admin, f"GRANT USAGE ON SCHEMA published TO {guest}")
+    publish(parties, "buckets", source, "first", readers=[guest])
+    fetch(parties.admin, f"ALTER ROLE {guest} NOLOGIN")
+    assert guest in refusal(parties, "buckets", source, "second", readers=[guest])
+    fetch(parties.admin, f"DROP OWNED BY {guest}")
+
+
+def test_what_was_accepted_for_some_is_not_for_others(
+    parties: Parties, source: str, new_role: Callable[..., str]
+) -> None:
+    guest = new_role()
+    fetch(parties.admin, f"GRANT USAGE ON SCHEMA published TO {guest}")
+    publish(parties, "buckets", source, "first", readers=[guest])
+    publish(parties, "buckets", source, "second")
+    publish(parties, "suppressed", source, "third", accept=REASON)
+    grant = f"GRANT SELECT ON published.third TO {guest}"
+    assert sqlstate_of(lambda: fetch(parties.publisher, grant)) == "KN005"
+    fetch(parties.admin, f"DROP OWNED BY {guest}")

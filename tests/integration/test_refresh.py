@@ -6,11 +6,13 @@ import itertools
 import json
 import random
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 import psycopg
 import pytest
 
+from tests.acceptance.commands import kanon
 from tests.integration.parties import (
     Functions,
     Parties,
@@ -206,9 +208,13 @@ def test_grants_stay(parties: Parties, new_role: Callable[..., str]) -> None:
     source.add(60, 0)
     source.publish("buckets", "grows")
     fetch(parties.publisher, f"GRANT SELECT ON published.grows TO {guest}, PUBLIC")
+    fetch(parties.publisher, f"GRANT SELECT (age) ON published.grows_qit TO {guest}")
     readers = "SELECT has_table_privilege($1::text, 'published.grows', 'SELECT')"
     source.add(60, 1)
     assert refresh(parties, "grows")["added"] == 60
+    for relation in ("grows_qit", "grows_sat", "grows_bit"):  # not more than before
+        reads = f"SELECT has_table_privilege($1::text, 'published.{relation}', 'SELECT')"
+        assert not value(parties.admin, reads, guest)
     stranger = parties.stranger.info.user
     assert [value(parties.admin, readers, role) for role in (guest, stranger)] == [True, True]
     accept = json.dumps({"combined_releases": "it is a test"})
@@ -244,3 +250,77 @@ def test_readers_see_one_state_or_the_other(parties: Parties) -> None:
         assert value(parties.analyst, count) == 80
     refresh(parties, "grows")
     assert value(parties.analyst, count) == 120
+
+
+def test_what_more_people_cannot_mend_is_refused(parties: Parties) -> None:
+    source = Source(parties, entity=True)
+    source.add(60, 0)
+    source.publish("generalized", "grows", constraints='{"l": 2}')
+    source.add(60, 1)
+    fetch(parties.publisher, f"UPDATE {source.name} SET id = NULL WHERE id = 70")
+    with pytest.raises(psycopg.Error, match="entity"):
+        refresh(parties, "grows")
+
+
+def test_new_partitions_are_part_of_the_source(parties: Parties) -> None:
+    """People of a partition that was added before a refresh are in that release."""
+    name = f"data.{next(NAMES)}"
+    fetch(
+        parties.publisher,
+        f"CREATE TABLE {name} (age int, sick text, came int) PARTITION BY RANGE (came)",
+    )
+    rows = "SELECT i % 40, 'ill ' || i % 5, {} FROM generate_series(1, 60) AS i"
+    for part in (1, 2):
+        fetch(
+            parties.publisher,
+            f"CREATE TABLE {name}_{part} PARTITION OF {name}"
+            f" FOR VALUES FROM ({part}) TO ({part + 1})",
+        )
+        fetch(parties.publisher, f"INSERT INTO {name} {rows.format(part)}")
+        if part == 1:
+            Functions(parties.publisher).register(name, ["age"], "sick", arrival="came")
+            Functions(parties.publisher).publish(name, "grows", privacy='{"l": 2}')
+    assert refresh(parties, "grows")["added"] == 60
+    Functions(parties.publisher).register(f"{name}_2", ["age"], "sick")
+    again = lambda: Functions(parties.publisher).publish(f"{name}_2", "other", privacy='{"l": 2}')
+    assert sqlstate_of(again) == "KN005"
+
+
+def test_two_refreshes_wait_for_each_other(
+    parties: Parties, connect_as: Callable[[str, str], psycopg.Connection[Any]]
+) -> None:
+    """The second has nothing to add; neither fails."""
+    source = Source(parties)
+    source.add(80, 0)
+    source.publish("buckets", "grows")
+    source.add(80, 1)
+    with (
+        connect_as(parties.dsn, parties.publisher.info.user) as other,
+        ThreadPoolExecutor() as pool,
+    ):
+        other.autocommit = True
+        with parties.publisher.transaction():
+            assert refresh(parties, "grows")["added"] == 80
+            second = pool.submit(lambda: Functions(other).call("refresh", "grows"))
+            assert wait([second], timeout=0.5).not_done
+        assert second.result()["added"] == 0
+    assert value(parties.analyst, "SELECT sum(weight) FROM published.grows") == pytest.approx(160)
+
+
+def test_the_command(parties: Parties) -> None:
+    source = Source(parties)
+    source.add(80, 0)
+    source.publish("buckets", "grows")
+    source.add(80, 1)
+    dsn = psycopg.conninfo.make_conninfo(parties.dsn, user=parties.publisher.info.user)
+    answer = kanon("refresh", "grows", "--dsn", dsn)
+    assert answer.returncode == 0, answer.stderr
+    assert "80" in answer.stdout
+    answer = kanon("refresh", "grows", "--dsn", dsn, "--json")
+    assert json.loads(answer.stdout)["added"] == 0
+    role = parties.stranger.info.user
+    fetch(parties.admin, f"GRANT USAGE ON SCHEMA published TO {role}")
+    answer = kanon("grant", "grows", "--readers", role, "--dsn", dsn)
+    assert answer.returncode == 0, answer.stderr
+    answer = kanon("check-release", source.name, "grows", "--dsn", dsn)
+    assert answer.returncode == 0, answer.stderr

@@ -47,3 +47,22 @@ def test_certain_means_certain(parties: Parties, way: str, table: str) -> None:
         faults += [f"{found.question}: {fault}" for fault in found.faults]
     assert not faults, "\n".join([f"{len(faults)} of {outcomes}", *faults[:20]])
     assert outcomes["answered"] > N_QUESTIONS / 6, outcomes  # some columns are all suppressed
+
+
+ONCE_WRONG = (
+    "SELECT grade, AVG(hours) FROM {publication} WHERE hours IS NOT NULL OR hours > 9 GROUP BY 1",
+    "SELECT age, MIN(age) FROM {publication} WHERE sick > '' GROUP BY age",
+    "SELECT grade, MIN(hours) FROM {publication} WHERE age < hours AND sick < region GROUP BY 1",
+    "SELECT COUNT(*) FROM {publication} WHERE born <> TIMESTAMP '1988-07-28 06:30' AND age < hours",
+)
+"""Questions that failed, or took very long."""
+
+
+@pytest.mark.parametrize("way", ways_of("mixed"))
+@pytest.mark.parametrize("question", ONCE_WRONG)
+def test_what_was_wrong(parties: Parties, way: str, question: str) -> None:
+    found = ask(
+        parties.analyst, parties.admin, f"{way}_mixed", f"{SCHEMA}.mixed", question,
+        lists_all=way not in WITHOUT_SOME_VALUES,
+    )  # fmt: skip
+    assert found.faults == []

@@ -40,7 +40,8 @@ class TypeWriter(Writer):
             name: place for place, name in enumerate(name for name in layout.cells if name in names)
         }
         self._spread = spread_attributes(request.query, request.aggregate, layout)
-        self._summed = summed_attribute(request.query, request.aggregate, layout)
+        summed = summed_attribute(request.query, request.aggregate, layout)
+        self._summed = None if summed in self._spread else summed
 
     def _cell(self, name: str) -> Cell:
         return self._layout.cells[name]

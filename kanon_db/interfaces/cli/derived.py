@@ -77,6 +77,8 @@ _DOCUMENTS: Final[Mapping[str, Callable[[Mapping[str, Any], Any], Any]]] = {
     },
     "evaluate": lambda _given, found: {"accuracy": found},
     "attack": lambda _given, found: {"attacks": found},
+    "refresh": lambda _given, found: found,
+    "grant": lambda given, _found: {"granted": given["name"]},
     "drop": lambda given, _found: {"dropped": given["name"]},
 }
 """What programs get, from the parameters and the result."""
@@ -107,6 +109,24 @@ def _print_published(given: Mapping[str, Any], found: Any) -> None:
     click.echo(f"{done} in {found.seconds:.2f} seconds.")
 
 
+def _print_refreshed(_given: Mapping[str, Any], found: Any) -> None:
+    console.print_fields(
+        {
+            "publication": found.name,
+            "guarantee": found.guarantee,
+            "records": found.records,
+            "added": found.added,
+            "waiting": found.waiting,
+            **({"missing": found.missing} if found.missing else {}),
+        }
+    )
+    click.echo(f"Refreshed and verified in {found.seconds:.2f} seconds.")
+
+
+def _print_granted(given: Mapping[str, Any], _found: None) -> None:
+    click.echo(f"Granted publication {given['name']}.")
+
+
 def _print_dropped(given: Mapping[str, Any], _found: None) -> None:
     click.echo(f"Dropped publication {given['name']}.")
 
@@ -114,6 +134,8 @@ def _print_dropped(given: Mapping[str, Any], _found: None) -> None:
 _PRINTED: Final[Mapping[str, Callable[[Mapping[str, Any], Any], None]]] = {
     "register": _print_registered,
     "publish": _print_published,
+    "refresh": _print_refreshed,
+    "grant": _print_granted,
     "drop": _print_dropped,
 }
 """What people get, where it is not a table of rows."""

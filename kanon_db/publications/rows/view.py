@@ -16,7 +16,7 @@ from kanon_db.catalog.entries import Publication, Source, published_schema
 from kanon_db.catalog.names import free_column_name
 from kanon_db.counting.layout import ROW_SUFFIXES, ROWS, Quotes, RowView
 from kanon_db.declaration import unknown
-from kanon_db.errors import InvalidParameterError
+from kanon_db.errors import TooFewError
 from kanon_db.publications.guarantees import of_both
 from kanon_db.publications.kind import Job, Kind, Target, Written
 from kanon_db.publications.notes import Note
@@ -138,13 +138,13 @@ def check_k(job: Job[Any], k: int) -> None:
 
     Raises
     ------
-    InvalidParameterError
+    TooFewError
     """
     what, number = "records", job.snapshot.n_records
     if job.entities is not None:
         what, number = "entities", job.entities.number
     if k > number:
-        raise InvalidParameterError(
+        raise TooFewError(
             f"k must not exceed the number of {what}",
             detail=f"{job.source.relation}: k = {k}, n_{what} = {number}",
             hint="lower k",
