@@ -59,7 +59,7 @@ EXECUTE = {
 OWNERS = {
     "base_names", "bases", "batch", "changes", "earlier_releases", "fingerprint", "granted",
     "grants", "is_publisher", "is_safe_collation", "is_safe_schema", "is_safe_type",
-    "login_readers", "mark", "named", "owned", "owner_analyze", "owner_batches",
+    "kept_grants", "login_readers", "mark", "named", "owned", "owner_analyze", "owner_batches",
     "owner_close_type", "owner_create_table", "owner_create_view", "owner_drop",
     "owner_drop_staged", "owner_earlier", "owner_end_release", "owner_enter", "owner_grant",
     "owner_keep_attacks", "owner_note", "owner_note_readers", "owner_open", "owner_publish",
