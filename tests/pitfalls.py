@@ -83,9 +83,8 @@ PITFALLS: Final[dict[int, Pitfall]] = {
         "Several releases of the same people",
         "The values that a person may have in one release and those in another have only one in"
         " common.",
-        "Not yet: the publisher is warned, but nothing bounds what two releases tell together,"
-        " whether they are of different kinds or one before and after a change"
-        " ([privacy](privacy.md#what-no-kind-protects-against)).",
+        "Releases of different kinds, and those that are gone, are refused without being measured;"
+        " once accepted, nothing bounds what they tell together ([releases](releases.md)).",
     ),
     14: Pitfall(
         "A reader who knows the algorithm",
@@ -177,10 +176,8 @@ PITFALLS: Final[dict[int, Pitfall]] = {
     30: Pitfall(
         "Nobody says that releases add up",
         "A publisher replaces a publication again and again, and hears no warning.",
-        "Not yet: there is no warning when a publication replaces an older one, when the readers"
-        " of two publications have a member in common, when one of the sources is a view of the"
-        " other, or when the source was renamed in between"
-        " ([privacy](privacy.md#what-no-kind-protects-against)).",
+        "Copies of a source under another name, and views that read it through a function, are not"
+        " recognised ([releases](releases.md#what-is-not-covered)).",
     ),
     31: Pitfall(
         "Dumps without their roles, roles that are made again",

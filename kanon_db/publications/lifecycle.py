@@ -167,7 +167,8 @@ def _patiently(session: Session, name: str, work: Callable[[], Any]) -> Any:
                 "the publication has been in use all the time",
                 sqlstate=LOCK_NOT_AVAILABLE,
                 detail=f'publication "{name}": no pause within {limit:g} seconds',
-                hint="try again later; pg_locks shows who holds locks on it",
+                hint="try again later: somebody reads it without a pause, or another publication of"
+                " the source is being made; pg_locks shows who holds locks",
             )
         session.heartbeat()
         time.sleep(_PAUSE_SECONDS)
