@@ -109,7 +109,8 @@ def test_as_by_ridge_regression(parties: Parties, question: str) -> None:
     assert list(rewritten) == pytest.approx(answer)
     truth = value(parties.publisher, query.replace(" drawn ", f" data.{NAME} "))
     assert answer[2] <= truth <= answer[3]
-    assert abs(float(truth) - answer[0]) < 4 * answer[1]
+    # Buckets are drawn anew for each run: once in hundreds it is more than four errors.
+    assert abs(float(truth) - answer[0]) < 6 * answer[1]
 
 
 @pytest.mark.parametrize(
