@@ -13,6 +13,8 @@ from tests.integration.parties import Functions, Parties, create_table, fetch, v
 
 N_RECORDS = 1_500
 NAME = "drawn"
+AGAIN = tuple(f"{NAME}_{number}" for number in range(4))
+"""More publications of the same people, each with buckets of its own."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -30,7 +32,8 @@ def published(parties: Parties) -> None:
     create_table(parties.publisher, f"data.{NAME}", "age int, sex text, ill int", rows)
     kanon = Functions(parties.publisher)
     kanon.register(f"data.{NAME}", ["age", "sex"], "ill")
-    kanon.publish(f"data.{NAME}", NAME, privacy='{"default": 0.5}', assignment="random")
+    for name in (NAME, *AGAIN):
+        kanon.publish(f"data.{NAME}", name, privacy='{"default": 0.5}', assignment="random")
 
 
 class Published:
@@ -109,8 +112,15 @@ def test_as_by_ridge_regression(parties: Parties, question: str) -> None:
     assert list(rewritten) == pytest.approx(answer)
     truth = value(parties.publisher, query.replace(" drawn ", f" data.{NAME} "))
     assert answer[2] <= truth <= answer[3]
-    # Buckets are drawn anew for each run: once in hundreds it is more than four errors.
-    assert abs(float(truth) - answer[0]) < 6 * answer[1]
+    # Of five draws of the buckets, whose errors may be large once in hundreds, the middle one.
+    misses = []
+    for name in (NAME, *AGAIN):
+        asked = query.replace(f" {NAME} ", f" {name} ")
+        ((found, error),) = fetch(
+            parties.analyst, "SELECT estimate, std_error FROM kanon.estimate($1::text)", asked
+        )
+        misses.append(abs(float(truth) - found) / error)
+    assert sorted(misses)[2] < 3
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ from typing import Final
 from tests.integration.parties import ACCEPTED, Connection, Functions, fetch
 
 SCHEMA: Final = "meaning"
+EXACT: Final = "exactly"
+"""A schema with a sum of `real` in double precision: PostgreSQL's own adds up rounding errors."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,13 @@ def make_tables(publisher: Connection, n_records: int) -> None:
     """Create and register the tables, each with so many records; the draws are always the same."""
     fetch(publisher, f"CREATE SCHEMA {SCHEMA}")
     fetch(publisher, f"GRANT USAGE ON SCHEMA {SCHEMA} TO PUBLIC")
+    fetch(publisher, f"CREATE SCHEMA {EXACT}")
+    fetch(
+        publisher,
+        f"CREATE FUNCTION {EXACT}.added(float8, real) RETURNS float8 LANGUAGE sql IMMUTABLE"
+        " AS 'SELECT coalesce($1 + $2, $1, $2)'",
+    )
+    fetch(publisher, f"CREATE AGGREGATE {EXACT}.sum(real) (SFUNC = {EXACT}.added, STYPE = float8)")
     fetch(publisher, f"CREATE TYPE {SCHEMA}.grade AS ENUM ('low', 'middle', 'high', 'unused')")
     fetch(publisher, "SELECT setseed(0.15)")
     for table, sensitive in TABLES.values():

@@ -12,14 +12,12 @@ import psycopg
 
 from tests.integration.parties import Connection, fetch
 from tests.meaning.questions import FROM
+from tests.meaning.tables import EXACT
 
 REFUSED = "0A000"
 _CALCULATED = ("/ COUNT(", "/ NULLIF(COUNT(", "ROUND(")
 _LISTED = "SELECT DISTINCT"
 _SLACK = 1e-9
-_SLACK_OF_SUMS = 1e-9
-_SLACK_OF_REALS = 5e-5
-_REAL = "height"
 
 
 @dataclass(frozen=True)
@@ -59,6 +57,7 @@ def ask(
     lists_all : bool
         Whether the publication shows every value, so that no group may be missing.
     """
+    fetch(admin, f"SET search_path = {EXACT}, pg_catalog, public")
     try:
         truths = dict(_groups(admin, question.replace(FROM, source)))
     except psycopg.Error:
@@ -125,9 +124,7 @@ def _compared(
         estimate, error, low, high = found[key]
         if truth is None:
             continue
-        # PostgreSQL adds up `real` in single precision, and everything that it is put beside.
-        of_sums = _SLACK_OF_REALS if _REAL in question else _SLACK_OF_SUMS
-        slack = (_SLACK if is_count else of_sums) * max(1.0, abs(truth))
+        slack = _SLACK * max(1.0, abs(truth))
         if low is not None and low > truth + slack:
             faults.append(f"{key}: at least {low}, but {truth} is true")
         if high is not None and high < truth - slack:
