@@ -18,7 +18,11 @@ from kanon_db.errors import (
     SchemaMismatchError,
 )
 from kanon_db.session.protocol import Session, fetch_one
-from kanon_db.session.server_errors import DATA_EXCEPTION_CLASS, LOCK_NOT_AVAILABLE
+from kanon_db.session.server_errors import (
+    DATA_EXCEPTION_CLASS,
+    LOCK_NOT_AVAILABLE,
+    UNDEFINED_FUNCTION,
+)
 from kanon_db.session.settings import patient
 from kanon_db.transfer.columns import (
     ColumnType,
@@ -112,6 +116,8 @@ def register_source(
     compared = [*quasi_identifiers, *others]
     _check_readable(session, relation, oid, [*compared, *insensitive])
     check_comparable(session, relation, compared)
+    if arrival is not None:
+        _check_arrival(session, relation, arrival)
     for column, attribute in new.attributes.items():
         if column not in quasi_identifiers:
             raise InvalidParameterError(
@@ -332,6 +338,24 @@ def _check_readable(session: Session, relation: Relation, oid: str, columns: Seq
             detail=f"no SELECT on {len(rows)} of the named columns of {relation}",
             hint="its owner can GRANT SELECT on it to the publishing role",
         )
+
+
+def _check_arrival(session: Session, relation: Relation, arrival: str) -> None:
+    """Refuse a column of a type without a greatest value."""
+    try:
+        with session.savepoint():
+            session.fetch(
+                f"SELECT max({session.identifier(arrival)}) FROM {relation.quoted(session)}"
+                " WHERE false"
+            )
+    except DatabaseError as error:
+        if error.sqlstate != UNDEFINED_FUNCTION:
+            raise
+        raise InvalidParameterError(
+            "the column that says when a record came has no greatest value",
+            detail=f'column "{arrival}" of {relation}',
+            hint="take a time, a date or a running number",
+        ) from None
 
 
 def _check_attribute(session: Session, column: ColumnType, described: Mapping[str, Any]) -> None:

@@ -121,7 +121,8 @@ def refresh(
             "it is not known who came since",
             detail=f"{source.relation}: "
             + ("no column says when a record came" if source.arrival is None else
-               f'publication "{name}" was made before {source.arrival} was known to say so'),
+               f'publication "{name}" was made before {source.arrival} was known to say so, or it'
+               " is NULL in every record"),
             hint="register the source with arrival => a time or a running number, then publish",
         )  # fmt: skip
     kept = old.parameters.get("accept", {})

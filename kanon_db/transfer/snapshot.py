@@ -12,6 +12,7 @@ from typing import Final
 from kanon_db.errors import (
     DatabaseError,
     InfeasibleError,
+    InvalidParameterError,
     PermissionDeniedError,
 )
 from kanon_db.session.protocol import Session, fetch_one
@@ -90,10 +91,22 @@ class Snapshot:
         return Size(self.n_records, int(row["bytes"]) / self.n_records)
 
     def greatest(self, column: str) -> str | None:
-        """Return the greatest value of a column as a text; None if there are only NULLs."""
+        """Return the greatest value of a column as a text; None if there are only NULLs.
+
+        Raises
+        ------
+        InvalidParameterError
+            Where nothing can ever be greater: infinity, and what is no number.
+        """
         name = self.session.identifier(column)
         with fixed_labels(self.session):
             row = fetch_one(self.session, f"SELECT max({name})::text AS value FROM {self.table}")
+        if row["value"] is not None and row["value"].lower() in ("infinity", "nan"):
+            raise InvalidParameterError(
+                "nothing can come after the greatest value of a column",
+                detail=f'column "{column}" has infinity, or what is no number',
+                hint="give these records the time when they came, or NULL",
+            )
         return None if row["value"] is None else str(row["value"])
 
     def drop(self) -> None:

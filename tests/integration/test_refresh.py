@@ -324,3 +324,30 @@ def test_the_command(parties: Parties) -> None:
     assert answer.returncode == 0, answer.stderr
     answer = kanon("check-release", source.name, "grows", "--dsn", dsn)
     assert answer.returncode == 0, answer.stderr
+
+
+def test_a_column_without_a_greatest_value_says_nothing_of_arrival(parties: Parties) -> None:
+    name = f"data.{next(NAMES)}"
+    fetch(parties.publisher, f"CREATE TABLE {name} (age int, sick text, came uuid, gone boolean)")
+    for column in ("came", "gone"):
+        with pytest.raises(psycopg.Error, match="no greatest value") as raised:
+            Functions(parties.publisher).register(name, ["age"], "sick", arrival=column)
+        assert raised.value.sqlstate == "22023"
+    with pytest.raises(psycopg.Error, match="no such column"):
+        Functions(parties.publisher).register(name, ["age"], "sick", arrival="cane")
+
+
+def test_nothing_comes_after_infinity(parties: Parties) -> None:
+    """Such a record would end all batches: it is refused, first or later."""
+    source = Source(parties)
+    source.add(60, 0)
+    endless = f"UPDATE {source.name} SET came = 'infinity' WHERE id = {{}}"
+    fetch(parties.publisher, endless.format(3))
+    with pytest.raises(psycopg.Error, match="nothing can come after"):
+        source.publish("buckets", "grows")
+    fetch(parties.publisher, f"UPDATE {source.name} SET came = '2026-01-01' WHERE id = 3")
+    source.publish("buckets", "grows")
+    source.add(60, 1)
+    fetch(parties.publisher, endless.format(70))
+    with pytest.raises(psycopg.Error, match="nothing can come after"):
+        refresh(parties, "grows")

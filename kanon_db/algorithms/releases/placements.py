@@ -152,7 +152,10 @@ class Releases:
                 np.concatenate([one.people, spare[its_own]]),
             ))  # fmt: skip
         tuple_of, release, bucket, people = _joined(parts, counterfeit, len(releases))
-        cells = [(one.bucket + k, one.value, one.count) for one, k in zip(releases, offsets)]  # noqa: B905
+        cells = [
+            (one.bucket + k, one.value, one.count)
+            for one, k in zip(releases, offsets[:-1], strict=True)
+        ]
         cell_bucket, value, count = (
             np.concatenate([part[k] for part in cells] or [np.empty(0, np.int64)]) for k in range(3)
         )
