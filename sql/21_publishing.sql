@@ -107,7 +107,7 @@ BEGIN
     END IF;
     PERFORM kanon.owner_note_readers(_new);
     PERFORM kanon.owner_require_alone(
-        caller, given, _new, ARRAY(SELECT r.role FROM kanon.readers(_new) AS r));
+        given, _new, ARRAY(SELECT r.role FROM kanon.readers(_new) AS r));
     RETURN to_jsonb(_new.publication_id);
 END
 $function$;

@@ -332,7 +332,7 @@ COMMENT ON FUNCTION kanon.owner_earlier IS
     'releases that readers of a new one could set against it, those that are gone included';
 
 CREATE OR REPLACE FUNCTION kanon.owner_require_alone(
-    caller oid, given jsonb, publication kanon.publication, readers oid[]
+    given jsonb, publication kanon.publication, readers oid[]
 ) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -381,7 +381,7 @@ BEGIN
         ARRAY(SELECT u.oid FROM pg_roles AS u JOIN jsonb_array_elements_text(given -> 'readers')
               AS n (name) ON n.name = u.rolname),
         ARRAY(SELECT g.grantee FROM kanon.granted(_publication) AS g WHERE g.is_publisher)) AS l);
-    PERFORM kanon.owner_require_alone(caller, given, _publication, _readers);
+    PERFORM kanon.owner_require_alone(given, _publication, _readers);
     -- First in the ledger, so that kanon.watch_grants() finds nobody new.
     INSERT INTO kanon.release_reader (release_id, role, role_name, since)
     SELECT r.release_id, l.role, pg_get_userbyid(l.role), clock_timestamp()

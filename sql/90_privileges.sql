@@ -45,7 +45,7 @@ GRANT EXECUTE ON FUNCTION
     kanon.owner_earlier(oid, jsonb), kanon.owner_end_release(kanon.publication, text),
     kanon.owner_grant(oid, jsonb), kanon.owner_note_readers(kanon.publication),
     kanon.owner_release(kanon.publication, oid, jsonb),
-    kanon.owner_require_alone(oid, jsonb, kanon.publication, oid[]), kanon.readers(kanon.publication)
+    kanon.owner_require_alone(jsonb, kanon.publication, oid[]), kanon.readers(kanon.publication)
 TO kanon_owner;
 
 -- Publications from before, and restored ones: a dump does not have the rights on tables' types.
