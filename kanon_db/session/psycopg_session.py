@@ -85,7 +85,7 @@ class PsycopgSession:
         name = f"kanon_{secrets.token_hex(8)}"
         with (
             self.translated_errors(),
-            psycopg.RawServerCursor(self.connection, name, row_factory=dict_row) as cursor,
+            _closed(psycopg.RawServerCursor(self.connection, name, row_factory=dict_row)) as cursor,
         ):
             cursor.execute(statement.encode(), values)
             while rows := cursor.fetchmany(n):
@@ -183,3 +183,16 @@ def _reason(dsn: str, text: str) -> str:
     if address is not None and "@" in dsn[address.end() :]:
         return f"if the user's name or the password has special characters: {_ENCODE}"
     return text.strip().splitlines()[0] if text.strip() else ""
+
+
+@contextmanager
+def _closed(cursor: psycopg.RawServerCursor[Row]) -> Iterator[psycopg.RawServerCursor[Row]]:
+    """Close the cursor after the block, also where the connection breaks while it closes."""
+    try:
+        yield cursor
+    finally:
+        try:
+            cursor.close()
+        except psycopg.Error:
+            cursor.close()  # without the server this time: the driver has seen that it is gone
+            raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import shutil
@@ -20,7 +21,9 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from kanon_db.cluster.local import LocalCluster
+from kanon_db.errors import DatabaseError
 from kanon_db.installation.install import install
+from kanon_db.session.psycopg_session import PsycopgSession
 from tests.integration.parties import (
     WAYS,
     Connection,
@@ -228,6 +231,21 @@ def test_signals_from_elsewhere(
             Functions(parties.publisher).drop("some")
     WAYS[way](parties.publisher).publish("data.some", "some", privacy=PRIVACY)
     Functions(parties.publisher).drop("some")
+
+
+def test_ended_while_rows_are_read(
+    parties: Parties, connect_as: Callable[[str, str], Connection]
+) -> None:
+    """The cursor is closed where its connection breaks: the suite refuses one left open."""
+    with connect_as(parties.dsn, parties.publisher.info.user) as connection:
+        connection.execute("BEGIN")
+        rows = PsycopgSession(connection).stream(2, "SELECT age FROM data.few")
+        next(rows)
+        fetch(parties.admin, "SELECT pg_terminate_backend($1::int)", connection.info.backend_pid)
+        with pytest.raises(DatabaseError):
+            rows.close()
+        del rows
+        gc.collect()
 
 
 SENDER = """
