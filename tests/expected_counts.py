@@ -43,6 +43,20 @@ def of_buckets(
     return estimate, min(error, half_width), lower, upper
 
 
+def _signal(differ: np.ndarray, r: np.ndarray, b: float) -> float:
+    """The variance of theta, by matrices: three times, with weights from the one before."""
+    weights = np.eye(r.size)
+    for _ in range(3):
+        noise = b * weights @ differ @ weights
+        squares = np.trace(weights @ differ @ weights @ differ)
+        shown = (r @ weights @ weights @ r - np.trace(noise)) / squares
+        tau2 = max(shown, math.sqrt(2 * np.trace(noise @ noise)) / squares)
+        if tau2 == 0:
+            return 0.0
+        weights = np.linalg.inv(tau2 * differ + b * np.eye(r.size)) * b
+    return tau2
+
+
 def regressed(
     records: np.ndarray,
     buckets: np.ndarray,
@@ -77,8 +91,7 @@ def regressed(
     hidden = (np.diag(totals) - together) @ asked
     r = composition.T @ (matching / size) - totals / n_records * matching.sum()
     b = ((matching**2 / size).sum() - matching.sum() ** 2 / n_records) / max(size.size - 1, 1)
-    traces = np.trace(differ), np.trace(differ @ differ)
-    tau2 = max((r @ r - b * traces[0]) / traces[1], math.sqrt(2 * b * b * traces[1]) / traces[1])
+    tau2 = _signal(differ, r, b)
     if tau2 == 0:
         return 0.0, TIMES["random"] * math.sqrt(variance) / number
     inverse = np.linalg.inv(differ + np.eye(totals.size) * b / tau2)

@@ -9,7 +9,14 @@ from collections.abc import Sequence
 
 from kanon_db.counting.expressions import Expression
 from kanon_db.counting.layout import BucketTables
-from kanon_db.counting.regression import REGRESSED, answer_sql, between_sql, signal, times_of
+from kanon_db.counting.regression import (
+    REGRESSED,
+    ROUNDS,
+    answer_sql,
+    between_sql,
+    signal,
+    times_of,
+)
 from kanon_db.counting.sides import Sides, side_of
 from kanon_db.counting.writing.joins import joined, same_value
 from kanon_db.counting.writing.steps import Select
@@ -56,12 +63,19 @@ class RegressedWriter(SideWriter):
         )
         if is_average:
             self._centre(columns, of_values=of_values)
-        comment = "How much values differ in how they go together, as far as it shows."
-        self.steps.add("signals", comment, Select(signal(over(keys)), [self.steps.last]))
+        for number in range(ROUNDS):
+            found = same("ev", "r", "b", "l") | {"tau2": signal(over(keys), is_first=not number)}
+            self.step(
+                f"signals_{number + 1}" if number else "signals",
+                "The same, weighted by what is known so far."
+                if number
+                else "How much values differ in how they go together, as far as it shows.",
+                found,
+            )
         self.steps.add(
             "regressed",
             "What is therefore missing inside the buckets.",
-            Select({**keys, **REGRESSED}, ["signals"], group=list(keys)),
+            Select({**keys, **REGRESSED}, [self.steps.last], group=list(keys)),
         )
         self._together()
         self.answer(is_average=is_average)
