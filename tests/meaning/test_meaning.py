@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from tests.integration.parties import Parties, fetch
-from tests.meaning.questions import Questions
+from tests.meaning.questions import FROM, Questions
 from tests.meaning.tables import (
     SCHEMA,
     TABLES,
@@ -66,3 +66,24 @@ def test_what_was_wrong(parties: Parties, way: str, question: str) -> None:
         lists_all=way not in WITHOUT_SOME_VALUES,
     )  # fmt: skip
     assert found.faults == []
+
+
+@pytest.mark.parametrize("way", ["mondrian", "classes", "freeform"])
+@pytest.mark.parametrize(
+    "condition", ["NOT height < {}", "height < {}", "height > {}", "height = {}::real"]
+)
+def test_ends_of_ranges_of_reals(parties: Parties, way: str, condition: str) -> None:
+    """171.9 is greater than the number of single precision that is written so."""
+    ends = fetch(
+        parties.admin,
+        f"SELECT DISTINCT e FROM published.{way}_exact, unnest(ARRAY[lower(height), upper(height)])"
+        " AS e WHERE e::real::float8 <> e::float8 ORDER BY e LIMIT 12",
+    )
+    assert len(ends) == 12
+    for (end,) in ends:
+        asked = f"SELECT cost, COUNT(*) FROM {FROM} WHERE {condition.format(end)} GROUP BY cost"
+        found = ask(
+            parties.analyst, parties.admin, f"{way}_exact", f"{SCHEMA}.exact", asked,
+            lists_all=way not in WITHOUT_SOME_VALUES,
+        )  # fmt: skip
+        assert found.faults == []

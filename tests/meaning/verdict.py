@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from math import isfinite
@@ -81,11 +82,18 @@ def ask(
 def _groups(admin: Connection, question: str) -> Iterator[tuple[str, float | None]]:
     if question.startswith(_LISTED):  # without an aggregate
         question = f"SELECT *, NULL FROM ({question}) AS listed"
-    rows = fetch(admin, f"SELECT row_to_json(q)::text FROM ({question}) AS q")
-    for (text,) in rows:
+    asked = f"SELECT q.*, row_to_json(q)::text FROM ({question}) AS q"
+    cursor = admin.execute(asked.encode())
+    types = [column.type_code for column in cursor.description or ()]
+    is_single = types[-2] == psycopg.adapters.types["float4"].oid
+    for *_, text in cursor:
         row: dict[str, Any] = json.loads(text)
-        *keys, last = row.items()
-        yield _key(dict(keys)), None if last[1] is None else float(last[1])
+        *keys, (_, last) = row.items()
+        truth = None if last is None else float(last)
+        if truth is not None and is_single:
+            # Printed are the fewest digits that tell it from other numbers of single precision.
+            (truth,) = struct.unpack("f", struct.pack("f", truth))
+        yield _key(dict(keys)), truth
 
 
 def _key(key: dict[str, Any]) -> str:

@@ -101,7 +101,9 @@ def _place(column: ex.Type, value: str, type_: ex.Type | None = None) -> str | N
     """
     of = (type_ or column).name
     if column.category == "float":
-        return f"{value}::float8::text::numeric" if _is_number(type_ or column) else None
+        # The end of a range is the shortest text of a number, which has fewer digits of a real.
+        exact = f"{value}::real" if of == "real" else value
+        return f"{exact}::float8::text::numeric" if _is_number(type_ or column) else None
     if column.category in ex.NUMBERS:
         return f"{value}::numeric" if _is_number(type_ or column) else None
     match column.name, of:
