@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from kanon_db.counting import expressions as ex
@@ -11,7 +12,7 @@ from kanon_db.counting.checking.query import Query
 from kanon_db.counting.layout import Cell, CellLayout
 from kanon_db.counting.sides import condition_of
 from kanon_db.counting.writing.cell_values import MOST_VALUES, is_vague
-from kanon_db.counting.writing.truth import leaves, require_few
+from kanon_db.counting.writing.truth import is_leaf, leaves, require_few
 
 MOST_GROUPED: Final = 20_000
 """The most values of a range that GROUP BY spreads out."""
@@ -19,20 +20,47 @@ MOST_GROUPED: Final = 20_000
 _MOST_SPREAD: Final = 100_000
 """Combinations of values of several ranges, of all rows."""
 
-_FEWEST: Final = 5
+_FEWEST: Final = 2
 """The least number of values to list of a wide range, where several are spread."""
 
 
-def spread_attributes(query: Query, aggregate: ex.Aggregate, layout: CellLayout) -> list[str]:
-    """Return the columns that need a row for each value that a cell may stand for."""
+@dataclass(frozen=True, slots=True)
+class Together(ex.Expression):
+    """A condition on columns that nothing else mentions: it has a list of values of its own."""
+
+    condition: ex.Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Arranged:
+    """A request's condition, and the columns that need a row for each value of a cell.
+
+    Attributes
+    ----------
+    condition : Expression or None
+        Parts of it that are :class:`Together` count as leaves.
+    spread : list of str
+        What all other parts, groups and sums need.
+    apart : list of str
+        What the parts that are :class:`Together` need.
+    """
+
+    condition: ex.Expression | None
+    spread: list[str]
+    apart: list[str]
+
+
+def arranged(query: Query, aggregate: ex.Aggregate, layout: CellLayout) -> Arranged:
+    """Find which columns need a row for each value that a cell may stand for, and where.
+
+    The combinations of the values of many columns are too many. So conditions that have no column
+    in common are listed apart: they are taken as independent within a record anyway.
+    """
     condition = condition_of(query, aggregate)
     whole = [key.expression for key in query.keys]
     is_summed = aggregate.operand is not None and aggregate.function not in ("count", "distinct")
     if is_summed and summed_attribute(query, aggregate, layout) is None:
         whole += [aggregate.operand] if aggregate.operand is not None else []
-    apart = leaves(condition)
-    require_few(len(set(apart)))
-    whole += [leaf for leaf in apart if len(ex.attributes(leaf)) > 1]
     found = {name for expression in whole for name in ex.attributes(expression)}
     found |= {
         column.attribute
@@ -40,14 +68,91 @@ def spread_attributes(query: Query, aggregate: ex.Aggregate, layout: CellLayout)
         for column in ex.columns(expression)
         if column.lookup is not None
     }
+    apart = leaves(condition)
+    require_few(len(set(apart)))
+    if condition is None:
+        return Arranged(None, _in_order(found, layout), [])
+    put = _together(condition, frozenset(found), _linking(apart, layout), layout)
+    rest = [leaf for leaf in leaves(put) if not isinstance(leaf, Together)]
+    found |= _listed(rest, layout)
+    inner = [leaf.condition for leaf in leaves(put) if isinstance(leaf, Together)]
+    listed = {name for one in inner for name in _listed(leaves(one), layout)}
+    return Arranged(put, _in_order(found, layout), _in_order(listed, layout))
+
+
+def listed_within(condition: ex.Expression, layout: CellLayout) -> list[str]:
+    """Return the columns of a condition that need a row for each value, taken by itself."""
+    return _in_order(_listed(leaves(condition), layout), layout)
+
+
+def _in_order(names: Collection[str], layout: CellLayout) -> list[str]:
+    return [name for name, cell in layout.cells.items() if name in names and is_vague(cell)]
+
+
+def _listed(apart: Sequence[ex.Expression], layout: CellLayout) -> set[str]:
+    """Find the columns that a leaf compares with others, and those of several leaves."""
+    found = {name for leaf in apart if len(ex.attributes(leaf)) > 1 for name in ex.attributes(leaf)}
     # A continuous range has points only, which leave its bounds open: better apart.
     n_leaves = Counter(name for leaf in apart for name in ex.attributes(leaf))
-    found |= {
+    found |= {name for name, n in n_leaves.items() if n > 1 and not _is_continuous(name, layout)}
+    return {name for name in found if is_vague(layout.cells[name])}
+
+
+def _is_continuous(name: str, layout: CellLayout) -> bool:
+    cell = layout.cells[name]
+    return cell.kind == "range" and not cell.is_discrete
+
+
+def _linking(apart: Sequence[ex.Expression], layout: CellLayout) -> frozenset[str]:
+    """Find the columns whose conditions belong together."""
+    compared = {n for leaf in apart if len(ex.attributes(leaf)) > 1 for n in ex.attributes(leaf)}
+    return frozenset(
         name
-        for name, cell in layout.cells.items()
-        if (cell.kind != "range" or cell.is_discrete) and n_leaves[name] > 1
-    }
-    return [name for name, cell in layout.cells.items() if name in found and is_vague(cell)]
+        for leaf in apart
+        for name in ex.attributes(leaf)
+        if is_vague(layout.cells[name]) and (name in compared or not _is_continuous(name, layout))
+    )
+
+
+def _together(
+    condition: ex.Expression, whole: frozenset[str], linking: frozenset[str], layout: CellLayout
+) -> ex.Expression:
+    """Mark the parts that have no column in common with others, or with what all need."""
+
+    def marked(part: ex.Expression) -> ex.Expression:
+        is_own = not ex.attributes(part) & whole and _listed(leaves(part), layout)
+        return Together(part) if is_own else part
+
+    def put(part: ex.Expression) -> ex.Expression:
+        return _together(part, whole, linking, layout)
+
+    if is_leaf(condition):
+        return marked(condition)
+    if not isinstance(condition, ex.And | ex.Or):
+        return ex.rebuilt(condition, put)
+    kind = type(condition)
+    parts: list[ex.Expression] = []
+    for group in _linked(condition.parts, linking):
+        joined = ex.joined(kind, group)
+        if len(group) == 1:
+            parts.append(put(group[0]))
+        elif joined is not None and isinstance(both := marked(joined), Together):
+            parts.append(both)
+        else:
+            parts += group
+    return parts[0] if len(parts) == 1 else kind(tuple(parts))
+
+
+def _linked(parts: Sequence[ex.Expression], linking: frozenset[str]) -> list[list[ex.Expression]]:
+    """Group parts that have such a column in common, directly or through others."""
+    groups: list[tuple[frozenset[str], list[ex.Expression]]] = []
+    for part in parts:
+        names, members = ex.attributes(part) & linking, [part]
+        for group in [group for group in groups if group[0] & names]:
+            groups.remove(group)
+            names, members = names | group[0], group[1] + members
+        groups.append((names, members))
+    return [members for _, members in groups]
 
 
 def summed_attribute(query: Query, aggregate: ex.Aggregate, layout: CellLayout) -> str | None:

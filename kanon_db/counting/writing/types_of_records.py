@@ -5,14 +5,14 @@ What depends on one cell is found once for each distinct cell, of which there ar
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.checking.types import TEXT
 from kanon_db.counting.layout import Cell, CellLayout
 from kanon_db.counting.writing.cell_values import is_vague
 from kanon_db.counting.writing.likely import Likely, add_axis
-from kanon_db.counting.writing.spread import spread_attributes, summed_attribute
+from kanon_db.counting.writing.spread import arranged, summed_attribute
 from kanon_db.counting.writing.steps import Select
 from kanon_db.counting.writing.writer import Request, Writer, numbered
 
@@ -39,7 +39,8 @@ class TypeWriter(Writer):
         self._places = {
             name: place for place, name in enumerate(name for name in layout.cells if name in names)
         }
-        self._spread = spread_attributes(request.query, request.aggregate, layout)
+        self._arranged = arranged(request.query, request.aggregate, layout)
+        self._spread = self._arranged.spread
         summed = summed_attribute(request.query, request.aggregate, layout)
         self._summed = None if summed in self._spread else summed
 
@@ -50,8 +51,14 @@ class TypeWriter(Writer):
         """Name what the table of shares tells of a cell of the rows with an alias."""
         return None if self._cell(name).shares is None else Likely.of(alias, self._places[name])
 
-    def types(self) -> None:
-        """Count the records of each type."""
+    def types(self, where: Sequence[str] = ()) -> None:
+        """Count the records of each type.
+
+        Parameters
+        ----------
+        where : sequence of str
+            Conditions on the rows ``c``.
+        """
         selected = {}
         for name, place in self._places.items():
             cell = self._cell(name)
@@ -65,7 +72,8 @@ class TypeWriter(Writer):
             Select(
                 {**selected, "n": "count(*)::float8"},
                 [f"{self._layout.view.view} AS c"],
-                group=numbered(len(selected)),
+                where,
+                numbered(len(selected)),
             ),
         )
         columns, source, unknown = {"a.*": "a.*", "id": "row_number() OVER ()"}, ["alike AS a"], []
@@ -75,7 +83,7 @@ class TypeWriter(Writer):
                 continue
             names = self._distinct_cells(cell, name, place)
             columns[f"i{place}"] = f"d{place}.i{place}"
-            if name in self._spread:
+            if name in self._spread or name in self._arranged.apart:
                 columns |= {column: f"d{place}.{column}" for column in names}
             unknown.append(f"d{place}.u{place}")
             same_mark = f" AND d{place}.m{place} = a.m{place}" if cell.mark is not None else ""

@@ -10,6 +10,7 @@ import pytest
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.checking.types import INTEGER
 from kanon_db.counting.rounding import Round
+from kanon_db.counting.writing.spread import Together
 
 A, B, C = (ex.Name((name,)) for name in "abc")
 COLUMN = ex.Column("a", '"a"', INTEGER)
@@ -44,6 +45,7 @@ EXPRESSIONS: list[tuple[ex.Expression, tuple[ex.Expression, ...]]] = [
     (ex.And((A, B, C)), (A, B, C)),
     (ex.Or((A, B)), (A, B)),
     (ex.Not(A), (A,)),
+    (Together(A), (A,)),
 ]
 
 
