@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from kanon_db.algorithms.ground.proof import Proof
 from kanon_db.algorithms.ground.pulse import Pulse
@@ -17,7 +17,7 @@ from kanon_db.publications.entities import Entities
 from kanon_db.publications.notes import Note
 from kanon_db.publications.partition import Partition
 from kanon_db.publications.request import PublishRequest
-from kanon_db.publications.results import Attack, Check, Examination
+from kanon_db.publications.results import Attack, Check, CountAccuracy, Examination
 from kanon_db.publications.staging import Staging
 from kanon_db.session import Session
 from kanon_db.transfer.columns import ColumnType
@@ -146,6 +146,20 @@ class Target:
         return Pulse(heartbeat=self.session.heartbeat)
 
 
+SELECTIVITY: Final = (0.01, 0.05, 0.1)
+"""Expected shares of matching records, of which each random query draws one."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Random count queries, as the parameters of `evaluate_counts` describe them."""
+
+    queries: int
+    dimensionality: tuple[int, ...] | None = None
+    selectivity: tuple[float, ...] = SELECTIVITY
+    seed: int | None = None
+
+
 def run_method(
     methods: ModuleType, job: Job[Any], data: Any, pulse: Pulse | None = None, method: str = ""
 ) -> Found:
@@ -271,6 +285,14 @@ class Kind(ABC):
     ) -> Partition | None:
         """Say where to read who is in which bucket; None where releases cannot be measured."""
         return None
+
+    def evaluate(
+        self,
+        target: Target,  # noqa: ARG002
+        workload: Workload,  # noqa: ARG002
+    ) -> Sequence[CountAccuracy]:
+        """Answer count queries from the published relations, and compare with the source."""
+        return ()
 
     def attack(self, target: Target) -> Sequence[Attack]:  # noqa: ARG002  # none by default
         """Play known attacks against the published relations, whose checks all hold."""

@@ -105,8 +105,26 @@ def _print_published(given: Mapping[str, Any], found: Any) -> None:
             **found.metrics,
         }
     )
+    if found.figures is not None:
+        _print_figures(found.figures)
     done = "Tried and verified, nothing kept," if given["dry_run"] else "Published and verified"
     click.echo(f"{done} in {found.seconds:.2f} seconds.")
+
+
+def _print_figures(figures: Mapping[str, Any]) -> None:
+    """Print what a dry run measured: a table for each kind of figures that there is."""
+    for name, title in (
+        ("counts", "Answers to 1,000 random counts, compared with the source"),
+        ("attacks", "Attacks"),
+        ("risks", "Known risks"),
+    ):
+        if figures[name]:
+            click.echo(f"\n{title}:")
+            columns = list(figures[name][0])
+            console.print_table(columns, ([row.get(c) for c in columns] for row in figures[name]))
+    for name, reason in figures["not_measured"].items():
+        click.echo(f"\n{name} were not measured: {reason}")
+    click.echo()
 
 
 def _print_refreshed(_given: Mapping[str, Any], found: Any) -> None:

@@ -21,6 +21,7 @@ from kanon_db.publications.buckets.assignments import Assigned
 from kanon_db.publications.buckets.attack import attack_buckets
 from kanon_db.publications.buckets.batches import extended
 from kanon_db.publications.buckets.bitmaps import write_bitmaps
+from kanon_db.publications.buckets.evaluation import evaluate_buckets
 from kanon_db.publications.buckets.examine import count_certain, examine_buckets
 from kanon_db.publications.buckets.methods import SensitiveValues
 from kanon_db.publications.buckets.notes import bucket_notes
@@ -37,10 +38,10 @@ from kanon_db.publications.buckets.tables import (
 from kanon_db.publications.buckets.thresholds import published_thresholds
 from kanon_db.publications.buckets.writing import number_buckets, write_qit, write_sat
 from kanon_db.publications.exposure import share_unbounded
-from kanon_db.publications.kind import Found, Job, Kind, Target, Written
+from kanon_db.publications.kind import Found, Job, Kind, Target, Workload, Written
 from kanon_db.publications.notes import Note
 from kanon_db.publications.partition import Partition
-from kanon_db.publications.results import Attack, Examination
+from kanon_db.publications.results import Attack, CountAccuracy, Examination
 from kanon_db.publications.staging import Staging
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session
@@ -219,6 +220,10 @@ class Buckets(Kind):
     def notes(self, publication: Publication, quotes: Quotes) -> Mapping[str, Note]:
         """See :func:`bucket_notes`."""
         return bucket_notes(publication, quotes)
+
+    def evaluate(self, target: Target, workload: Workload) -> Sequence[CountAccuracy]:
+        """See :func:`evaluate_buckets`."""
+        return evaluate_buckets(target, workload)
 
     def attack(self, target: Target) -> Sequence[Attack]:
         """See :func:`attack_buckets`."""
