@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, Final, Generic, TypeVar
 
+from kanon_db.algorithms.ground.arrays import FloatArray
 from kanon_db.algorithms.ground.proof import Proof
 from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.counting.layout import Cell, Quotes
 from kanon_db.errors import InvalidParameterError
+from kanon_db.metrics.workload import CountQuery
 from kanon_db.publications.entities import Entities
 from kanon_db.publications.notes import Note
 from kanon_db.publications.partition import Partition
@@ -23,6 +25,7 @@ from kanon_db.session import Session
 from kanon_db.transfer.columns import ColumnType
 from kanon_db.transfer.room import Needs, Room
 from kanon_db.transfer.snapshot import Size, Snapshot
+from kanon_db.transfer.values import DistinctValues
 
 Request = TypeVar("Request", bound=PublishRequest)
 
@@ -144,6 +147,22 @@ class Target:
     def pulse(self) -> Pulse:
         """Return the session's heartbeat."""
         return Pulse(heartbeat=self.session.heartbeat)
+
+
+@dataclass(frozen=True, eq=False)
+class Usefulness:
+    """What a publication is good for.
+
+    Attributes
+    ----------
+    answers : ndarray of float64, shape (n_queries,)
+        What `estimate_count` answers.
+    losses : ndarray of float64, shape (n_qi,)
+        Of each quasi-identifier: 0 if each row shows its value, 1 if no row shows anything.
+    """
+
+    answers: FloatArray
+    losses: FloatArray
 
 
 SELECTIVITY: Final = (0.01, 0.05, 0.1)
@@ -293,6 +312,34 @@ class Kind(ABC):
     ) -> Sequence[CountAccuracy]:
         """Answer count queries from the published relations, and compare with the source."""
         return ()
+
+    def usefulness(
+        self,
+        target: Target,
+        columns: Sequence[DistinctValues],  # noqa: ARG002
+        sensitive: DistinctValues | None,  # noqa: ARG002
+        queries: Sequence[CountQuery],  # noqa: ARG002
+    ) -> Usefulness:
+        """Answer many count queries from the published relations, and say what each column loses.
+
+        Parameters
+        ----------
+        target : Target
+        columns : sequence of DistinctValues
+            The quasi-identifiers' values in the source, by whose codes queries ask.
+        sensitive : DistinctValues or None
+            The same of the sensitive attribute; without one, all records have the code 0.
+        queries : sequence of CountQuery
+
+        Raises
+        ------
+        InvalidParameterError
+            Where a kind answers no counts.
+        """
+        raise InvalidParameterError(
+            "publications of this kind answer no counts",
+            detail=f"kind {target.publication.kind}",
+        )
 
     def attack(self, target: Target) -> Sequence[Attack]:  # noqa: ARG002  # none by default
         """Play known attacks against the published relations, whose checks all hold."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -92,6 +93,43 @@ def _accuracy(selectivity: float | None, errors: CountErrors) -> CountAccuracy:
     )
 
 
+@dataclass(frozen=True, eq=False)
+class CodedBuckets:
+    """QIT and SAT by the codes of the source's values; buckets are numbered from 0.
+
+    Attributes
+    ----------
+    bucket_of_record : ndarray of int32, shape (n_records,)
+    codes : ndarray of int32, shape (n_records, n_qi)
+    buckets, values, counts : ndarray of int32, shape (n_rows,)
+        The rows of the SAT.
+    """
+
+    bucket_of_record: CodeArray
+    codes: CodeArray
+    buckets: CodeArray
+    values: CodeArray
+    counts: CodeArray
+
+
+def read_buckets(
+    target: Target, values: Sequence[DistinctValues], sensitive: DistinctValues
+) -> CodedBuckets:
+    """Read QIT and SAT; a value that the source no longer has gets the code after the last one."""
+    session, publication = target.session, target.publication
+    tables = BucketTables.of(session, target.schema, publication.name, publication.layout)
+    columns = [*publication.layout["quasi_identifiers"], publication.layout["bucket_id"]]
+    qit = take_snapshot(
+        session, Relation(target.schema, publication.name + QIT), columns, target.room
+    )
+    bucket_of_record = read_integers(qit, f"s.{tables.bucket_id}") - np.int32(1)
+    codes = _known(read_known_codes(qit, values), values)
+    qit.drop()
+    sat_buckets, sat_codes, sat_counts = _read_sat(session, tables, sensitive)
+    its_values = _known(sat_codes[:, np.newaxis], [sensitive])[:, 0]
+    return CodedBuckets(bucket_of_record, codes, sat_buckets - np.int32(1), its_values, sat_counts)
+
+
 def _estimates(
     target: Target,
     values: Sequence[DistinctValues],
@@ -99,25 +137,15 @@ def _estimates(
     queries: Sequence[CountQuery],
 ) -> FloatArray:
     """Estimate from QIT and SAT, whose values get the same codes as in the source."""
-    session, publication = target.session, target.publication
-    tables = BucketTables.of(session, target.schema, publication.name, publication.layout)
-    columns = [*publication.layout["quasi_identifiers"], publication.layout["bucket_id"]]
-    qit = take_snapshot(
-        session, Relation(target.schema, publication.name + QIT), columns, target.room
-    )
-    buckets = read_integers(qit, f"s.{tables.bucket_id}")
-    codes = _known(read_known_codes(qit, values), values)
-    qit.drop()
-    sat_buckets, sat_codes, sat_counts = _read_sat(session, tables, sensitive)
-    pulse = target.pulse()
+    read = read_buckets(target, values, sensitive)
     return estimated_counts(
-        buckets,
-        codes,
-        sat_buckets,
-        _known(sat_codes[:, np.newaxis], [sensitive])[:, 0],
-        sat_counts,
-        [_with_unknown(query, target) for query in queries],
-        pulse=pulse,
+        read.bucket_of_record,
+        read.codes,
+        read.buckets,
+        read.values,
+        read.counts,
+        [with_unknown(query, target) for query in queries],
+        pulse=target.pulse(),
     )
 
 
@@ -127,7 +155,8 @@ def _known(codes: CodeArray, columns: Sequence[DistinctValues]) -> CodeArray:
     return np.where(codes < 0, n_values, codes)
 
 
-def _with_unknown(query: CountQuery, target: Target) -> CountQuery:
+def with_unknown(query: CountQuery, target: Target) -> CountQuery:
+    """Add the code of values that the source no longer has, which no query asks for."""
     target.session.heartbeat()
     return CountQuery(
         {a: np.append(codes, False) for a, codes in query.quasi_identifiers.items()},
