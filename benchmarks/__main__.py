@@ -38,6 +38,7 @@ SPEED = {
     "freeform": "Freeform generalization",
     "suppression": "Pattern-guided suppression",
     "differential_privacy": "Buckets beside differential privacy",
+    "recommend": "What is recommended",
 }
 RELIABILITY = {
     "faults": "Faults",

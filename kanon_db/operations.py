@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import kanon_db
+from kanon_db.advice.protections import PROTECTIONS, PURPOSES
 from kanon_db.declaration import (
     BOUND,
     EVERYBODY,
     MAX_WEIGHT,
     NAMES,
     RELATION,
+    SECONDS,
     TEXT,
     Operation,
     choice,
@@ -184,6 +186,31 @@ class EvaluateRequest:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class SourceRequest:
+    """A registered source."""
+
+    source: str = parameter(RELATION, "A registered relation.", is_positional=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecommendRequest:
+    """Parameters of `recommend`."""
+
+    source: str = parameter(RELATION, "A registered relation.", is_positional=True)
+    purpose: str = parameter(
+        choice("purpose", **PURPOSES), "What analysts will do with it.", default="counts"
+    )
+    protection: str = parameter(
+        choice("protection", **{name: one.sentence for name, one in PROTECTIONS.items()}),
+        "How much people are to be protected.",
+        default="standard",
+    )
+    time_limit: float = parameter(
+        SECONDS, "Seconds, after which nothing more is tried.", default=60.0
+    )
+
+
 _ESTIMATED: Final = {
     "estimate": "double precision",
     "std_error": "double precision",
@@ -225,6 +252,30 @@ _OTHERS: Final = (
         request=RegisterRequest, command=("register",),
         details="A source that is registered again gets the new description. If it has"
         " publications, only columns that were added at its end can get a role, as identifiers.",
+    ),
+    Operation(
+        "unicity",
+        "which columns, and combinations of columns, tell records apart, and how many",
+        "kanon_db.advice.identifying:unicity",
+        columns(
+            columns="text[]", records="bigint", share="double precision", meaning="text",
+        ),
+        request=SourceRequest, is_many=True, command=("unicity",),
+        details="All quasi-identifiers together, each published column, and the five pairs and five"
+        " combinations of three quasi-identifiers that tell most records apart.",
+    ),
+    Operation(
+        "recommend",
+        "try what could be published of a source, and set it side by side, the best first",
+        "kanon_db.advice.recommend:recommend",
+        columns(
+            place="integer", candidate="text", guarantee="text", certain_people="bigint",
+            count_error="double precision", loss="double precision", loss_by_column="jsonb",
+            attack_rate="double precision", attacks="jsonb", seconds="double precision",
+            tried_on="bigint", records="bigint", objection="text", sql="text", command="text",
+        ),
+        request=RecommendRequest, is_many=True, command=("recommend",),
+        details="Nothing is published. Of a large table, a random sample is tried (tried_on).",
     ),
     Operation(
         "suppression_patterns",

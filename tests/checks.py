@@ -203,10 +203,30 @@ def check_dry_run(parties: Parties, case: Case) -> None:
     published = case.publish(parties, "battery")
     assert tried["guarantee"] == published["guarantee"]
     assert tried["metrics"].keys() == published["metrics"].keys()
+    look_at_figures(parties, case, tried["figures"])
+    assert published["figures"] is None
     before = remains(parties.admin), fetch(parties.admin, "TABLE kanon.publication")
     case.publish(parties, "battery", dry_run=True, replace=True)
     assert sqlstate_of(lambda: case.publish(parties, "battery", dry_run=True)) == DUPLICATE
     assert before == (remains(parties.admin), fetch(parties.admin, "TABLE kanon.publication"))
+
+
+def look_at_figures(parties: Parties, case: Case, figures: dict[str, Any]) -> None:
+    """A dry run has the rows that `attack` and `evaluate_counts` have of the publication."""
+    publisher = Functions(parties.publisher)
+    played = publisher.rows("attack", "battery")
+    assert [row["attack"] for row in figures["attacks"]] == [row["attack"] for row in played]
+    assert figures["attacks"][0].keys() == played[0].keys()
+    asked = []
+    if case.kind == "buckets":
+        asked = publisher.rows("evaluate_counts", "battery", seed=1)
+        assert figures["counts"][0].keys() == asked[0].keys()
+    known = ("expected_selectivity", "n_queries", "undefined")
+    same = [[[row[name] for name in known] for row in rows] for rows in (figures["counts"], asked)]
+    assert same[0] == same[1]
+    accepted = json.loads(case.given.get("accept", "{}"))
+    assert [risk["risk"] for risk in figures["risks"]] == list(accepted)
+    assert figures["not_measured"] == {}
 
 
 def check_readers(parties: Parties, case: Case) -> None:

@@ -6,23 +6,26 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
+from kanon_db.algorithms.ground.arrays import FloatArray
 from kanon_db.algorithms.ground.proof import Proof
 from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.counting.layout import Cell, Quotes
 from kanon_db.errors import InvalidParameterError
+from kanon_db.metrics.workload import CountQuery
 from kanon_db.publications.entities import Entities
 from kanon_db.publications.notes import Note
 from kanon_db.publications.partition import Partition
 from kanon_db.publications.request import PublishRequest
-from kanon_db.publications.results import Attack, Check, Examination
+from kanon_db.publications.results import Attack, Check, CountAccuracy, Examination
 from kanon_db.publications.staging import Staging
 from kanon_db.session import Session
 from kanon_db.transfer.columns import ColumnType
 from kanon_db.transfer.room import Needs, Room
 from kanon_db.transfer.snapshot import Size, Snapshot
+from kanon_db.transfer.values import DistinctValues
 
 Request = TypeVar("Request", bound=PublishRequest)
 
@@ -144,6 +147,36 @@ class Target:
     def pulse(self) -> Pulse:
         """Return the session's heartbeat."""
         return Pulse(heartbeat=self.session.heartbeat)
+
+
+@dataclass(frozen=True, eq=False)
+class Usefulness:
+    """What a publication is good for.
+
+    Attributes
+    ----------
+    answers : ndarray of float64, shape (n_queries,)
+        What `estimate_count` answers.
+    losses : ndarray of float64, shape (n_qi,)
+        Of each quasi-identifier: 0 if each row shows its value, 1 if no row shows anything.
+    """
+
+    answers: FloatArray
+    losses: FloatArray
+
+
+SELECTIVITY: Final = (0.01, 0.05, 0.1)
+"""Expected shares of matching records, of which each random query draws one."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Random count queries, as the parameters of `evaluate_counts` describe them."""
+
+    queries: int
+    dimensionality: tuple[int, ...] | None = None
+    selectivity: tuple[float, ...] = SELECTIVITY
+    seed: int | None = None
 
 
 def run_method(
@@ -271,6 +304,42 @@ class Kind(ABC):
     ) -> Partition | None:
         """Say where to read who is in which bucket; None where releases cannot be measured."""
         return None
+
+    def evaluate(
+        self,
+        target: Target,  # noqa: ARG002
+        workload: Workload,  # noqa: ARG002
+    ) -> Sequence[CountAccuracy]:
+        """Answer count queries from the published relations, and compare with the source."""
+        return ()
+
+    def usefulness(
+        self,
+        target: Target,
+        columns: Sequence[DistinctValues],  # noqa: ARG002
+        sensitive: DistinctValues | None,  # noqa: ARG002
+        queries: Sequence[CountQuery],  # noqa: ARG002
+    ) -> Usefulness:
+        """Answer many count queries from the published relations, and say what each column loses.
+
+        Parameters
+        ----------
+        target : Target
+        columns : sequence of DistinctValues
+            The quasi-identifiers' values in the source, by whose codes queries ask.
+        sensitive : DistinctValues or None
+            The same of the sensitive attribute; without one, all records have the code 0.
+        queries : sequence of CountQuery
+
+        Raises
+        ------
+        InvalidParameterError
+            Where a kind answers no counts.
+        """
+        raise InvalidParameterError(
+            "publications of this kind answer no counts",
+            detail=f"kind {target.publication.kind}",
+        )
 
     def attack(self, target: Target) -> Sequence[Attack]:  # noqa: ARG002  # none by default
         """Play known attacks against the published relations, whose checks all hold."""

@@ -9,27 +9,29 @@ back.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from kanon_db.algorithms.ground.proof import Proof
-from kanon_db.catalog.entries import Publication, published_schema
+from kanon_db.catalog.entries import Publication, Source, published_schema
 from kanon_db.catalog.errands import run_errand
 from kanon_db.catalog.sources import open_source, require_unchanged
 from kanon_db.publications.entities import read_entities
 from kanon_db.publications.forecast import Forecast
-from kanon_db.publications.kind import Job
+from kanon_db.publications.kind import Job, Target
 from kanon_db.publications.lifecycle import check_name, enter_publication
 from kanon_db.publications.notes import ShownNames
 from kanon_db.publications.readers import check_readers
 from kanon_db.publications.registry import kind_of
 from kanon_db.publications.releases.combining import RISK as COMBINED
-from kanon_db.publications.releases.combining import describe_release, require_compatible
+from kanon_db.publications.releases.combining import describe_release, weigh
 from kanon_db.publications.releases.ledger import earlier_releases
 from kanon_db.publications.request import PublishRequest
 from kanon_db.publications.results import Published, require_checks
 from kanon_db.publications.risks import accepted_risks
 from kanon_db.publications.staging import Staging
+from kanon_db.publications.trial import measure_staged
 from kanon_db.session import Session, undone
 from kanon_db.transfer.columns import ColumnType, check_comparable
 from kanon_db.transfer.room import Room
@@ -64,24 +66,111 @@ def publish(session: Session, request: PublishRequest) -> Published:
     -----
     Rows are published in a random order, drawn from the operating system's cryptographic source.
     """
-    if not request.dry_run:
-        return _publish(session, request)
-    with undone(session):
-        return _publish(session, request)
-
-
-def _publish(session: Session, request: PublishRequest) -> Published:
-    started = time.perf_counter()
-    declared = kind_of(request)
-    kind = declared.load()
-    name = request.publication
     source, types = open_source(session, request.source)
-    kind.prepare(request, source)
-    accepted = accepted_risks(request.accept, kind.risks(request))
-    _warn_of_unused_options(session, request)
+    if not request.dry_run:
+        return _publish(session, request, source, types)
+    with undone(session):
+        return _publish(session, request, source, types)
+
+
+def _publish(
+    session: Session, request: PublishRequest, source: Source, types: Mapping[str, ColumnType]
+) -> Published:
+    started = time.perf_counter()
+    name = request.publication
+    kind = kind_of(request).load()
     schema = published_schema(session)
     check_name(session, name, kind.suffixes, replace=request.replace)
     readers, keeps_grants = _readers(session, request, schema)
+    staged = stage(session, request, source, types, readers)
+    require_unchanged(session, source)
+    publication, accepted = staged.publication, staged.accepted
+    earlier = earlier_releases(session, source.source_id, readers)
+    combined, refusal = weigh(session, publication, name, earlier, request.accept)
+    if combined.refused and COMBINED in request.accept:
+        accepted[COMBINED] = request.accept[COMBINED]
+
+    def published(publication_id: int | None, figures: dict[str, Any] | None) -> Published:
+        return Published(
+            publication_id=publication_id,
+            name=name,
+            guarantee=publication.guarantee,
+            records=publication.records,
+            metrics={**staged.metrics, **publication.metrics},
+            seconds=time.perf_counter() - started,
+            figures=figures,
+        )
+
+    if request.dry_run:
+        if refusal is not None:
+            session.warn(f"publishing it would be refused: {refusal.message}")
+        target = Target(session, publication, source, types, schema, staged.room)
+        return published(None, measure_staged(kind, target, accepted, refusal))
+    if refusal is not None:
+        raise refusal
+    digested = [publication.name + suffix for suffix in kind.digested]
+    release = describe_release(session, source, staged.columns, digested, combined)
+    entered = replace(publication, name=name)
+    publication_id = enter_publication(
+        staged.staging,
+        entered,
+        source,
+        metrics=staged.metrics,
+        suffixes=kind.suffixes,
+        closed=kind.closed,
+        notes=kind.notes(entered, ShownNames(session)),
+        release={**release, "upto": staged.upto, "keeps_grants": keeps_grants},
+        replace=request.replace,
+    )
+    return published(publication_id, None)
+
+
+@dataclass(frozen=True, eq=False)
+class Staged:
+    """A publication that is written and verified, and that nobody else can read yet.
+
+    Attributes
+    ----------
+    publication : Publication
+        Under the name of its staged relations.
+    accepted : dict of str to str
+        The known risks that it takes, with the reasons; the publication's own record of them.
+    metrics : dict of str to float
+        Those that follow from the published relations.
+    columns : list of str
+        The columns of the source that it shows.
+    upto : str or None
+        The greatest value of the column that says when a record came.
+    """
+
+    staging: Staging
+    publication: Publication
+    accepted: dict[str, str]
+    metrics: Mapping[str, float]
+    columns: list[str]
+    upto: str | None
+    room: Room
+
+
+def stage(
+    session: Session,
+    request: PublishRequest,
+    source: Source,
+    types: Mapping[str, ColumnType],
+    readers: Sequence[str],
+) -> Staged:
+    """Read, search, write and verify: all of publishing but the publication's name and readers.
+
+    Raises
+    ------
+    KanonError
+        As :func:`publish`.
+    """
+    declared = kind_of(request)
+    kind = declared.load()
+    kind.prepare(request, source)
+    accepted = accepted_risks(request.accept, kind.risks(request))
+    _warn_of_unused_options(session, request)
     entity = [] if source.entity is None else [source.entity]
     published = kind.columns(source, types)
     arrival = [source.arrival] if source.arrival and source.arrival not in published else []
@@ -94,12 +183,11 @@ def _publish(session: Session, request: PublishRequest) -> Published:
     )
     snapshot.hold(forecast.require(snapshot.size()).memory, "the rows")
     described = describe_types(session, source.relation, published)
-    require_unchanged(session, source)
     check_comparable(session, source.relation, [*kind.comparable(source), *entity])
     entities = read_entities(snapshot, source, are_counted=kind.counts_entities)
 
     upto = None if source.arrival is None else snapshot.greatest(source.arrival)
-    staging = Staging.begin(session, schema)
+    staging = Staging.begin(session, published_schema(session))
     job = Job(session, request, source, types, staging, snapshot, room, entities)
     found = kind.search(job)
     _warn_of_gap(session, found.proof)
@@ -125,35 +213,7 @@ def _publish(session: Session, request: PublishRequest) -> Published:
     )
     examined = kind.examine(session, publication, is_new=True)
     require_checks([*examined.checks, *written.checks])
-    earlier = earlier_releases(session, source.source_id, readers)
-    combined = require_compatible(
-        session, publication, name, earlier, request.accept, is_dry=request.dry_run
-    )
-    if combined.refused and COMBINED in request.accept:
-        accepted[COMBINED] = request.accept[COMBINED]
-    digested = [staging.name + suffix for suffix in kind.digested]
-    release = describe_release(session, source, published, digested, combined)
-    publication = replace(publication, name=name)
-    return Published(
-        publication_id=None
-        if request.dry_run
-        else enter_publication(
-            staging,
-            publication,
-            source,
-            metrics=examined.metrics,
-            suffixes=kind.suffixes,
-            closed=kind.closed,
-            notes=kind.notes(publication, ShownNames(session)),
-            release={**release, "upto": upto, "keeps_grants": keeps_grants},
-            replace=request.replace,
-        ),
-        name=name,
-        guarantee=publication.guarantee,
-        records=publication.records,
-        metrics={**examined.metrics, **publication.metrics},
-        seconds=time.perf_counter() - started,
-    )
+    return Staged(staging, publication, accepted, examined.metrics, published, upto, room)
 
 
 def _readers(session: Session, request: PublishRequest, schema: str) -> tuple[Sequence[str], bool]:

@@ -22,7 +22,7 @@ from kanon_db.publications.risks import ACCEPTED
 
 RESULT: tuple[Column, ...] = columns(
     publication_id="bigint", name="text", guarantee="text", records="bigint", metrics="jsonb",
-    seconds="double precision",
+    seconds="double precision", figures="jsonb",
 )  # fmt: skip
 """What every `publish_*` returns: one row."""
 
@@ -59,7 +59,9 @@ class PublishRequest:
         default="{}", follows=3,
     )  # fmt: skip
     dry_run: bool = parameter(
-        FLAG, "Compute, verify, measure and return the same row, but keep nothing.",
+        FLAG,
+        "Compute and verify the publication, return the same row with figures of its accuracy, of"
+        " attacks on it and of its risks, and keep nothing.",
         default=False, follows=3,
     )  # fmt: skip
     given: Mapping[str, Any] = field(default_factory=dict)

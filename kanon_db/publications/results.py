@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from kanon_db.errors import VerificationError
 
@@ -24,6 +25,9 @@ class Published:
         The headline metrics.
     seconds : float
         Wall-clock time of the call.
+    figures : dict or None
+        What a dry run measured in addition, as plain JSON; see :mod:`.trial`. None if it was
+        published.
     """
 
     publication_id: int | None
@@ -32,6 +36,7 @@ class Published:
     records: int
     metrics: dict[str, float]
     seconds: float
+    figures: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,30 @@ class Attack:
     base_rate: float | None
     rate: float | None
     people: int
+
+
+@dataclass(frozen=True)
+class CountAccuracy:
+    """Errors of the answers to random count queries.
+
+    Attributes
+    ----------
+    expected_selectivity : float or None
+        Share of matching records to expect if attributes were uniform and independent; None for
+        all queries together.
+    n_queries : int
+    undefined : int
+        The number of queries that no record matches. Their relative errors are undefined, and left
+        out.
+    mean_relative_error, median_relative_error : float
+        Mean and median of |estimate - count| / count; NaN if all of them are undefined.
+    """
+
+    expected_selectivity: float | None
+    n_queries: int
+    undefined: int
+    mean_relative_error: float
+    median_relative_error: float
 
 
 @dataclass(frozen=True)

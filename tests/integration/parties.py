@@ -396,6 +396,38 @@ def remains(connection: Connection) -> list[str]:
     ]
 
 
+CATALOGS = (
+    "pg_class", "pg_attribute", "pg_type", "pg_depend", "pg_shdepend", "pg_proc", "pg_description",
+    "pg_namespace", "pg_rewrite", "pg_constraint", "pg_index", "pg_init_privs",
+    "pg_default_acl", "kanon.publication", "kanon.source", "kanon.setting",
+)  # fmt: skip
+"""What publishing could leave a trace in."""
+
+
+def everything(admin: Connection) -> dict[str, list[tuple[Any, ...]]]:
+    """What all catalogs and kanon_db's own tables have, and what sequences have given."""
+    own = fetch(
+        admin,
+        "SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname) FROM pg_class AS c"
+        " JOIN pg_namespace AS n ON n.oid = c.relnamespace"
+        " WHERE n.nspname IN ('kanon', 'published') AND c.relkind IN ('r', 'S', 'm') ORDER BY 1",
+    )
+    tables = [*CATALOGS, *(name for (name,) in own)]
+    found = {
+        name: fetch(
+            admin,
+            "SELECT md5(string_agg(x, '|' ORDER BY x))"
+            f" FROM (SELECT row(t.*)::text FROM {name} AS t) AS s (x)",
+        )
+        for name in tables
+    }
+    # Other columns of this change by themselves.
+    found["pg_class"] = fetch(
+        admin, "SELECT oid, relname, relowner, relacl::text, reltype FROM pg_class ORDER BY 1"
+    )
+    return found
+
+
 def columns_of(connection: Connection, relation: str) -> list[str]:
     """Name the columns of a relation, in order."""
     return [

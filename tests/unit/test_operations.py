@@ -28,6 +28,8 @@ SIGNATURES = {
     "publish_freeform": "source publication k method weights options readers replace",
     "publish_suppressed": "source publication k patterns method rules weights options readers"
     " replace",
+    "unicity": "source",
+    "recommend": "source purpose protection time_limit",
     "suppression_patterns": "source patterns rules weights",
     "evaluate_counts": "name queries dimensionality selectivity seed",
     "verify": "name",

@@ -37,11 +37,12 @@ def derived_command(operation: Operation, name: str) -> click.Command:
 
     run.__doc__ = f"{operation.help[0].upper()}{operation.help[1:]}.\n\n{operation.details}"
     command = click.command(name, cls=Command)(database_options(run))
-    command.params[:0] = [_click_parameter(parameter) for parameter in operation.parameters]
+    command.params[:0] = [click_parameter(parameter) for parameter in operation.parameters]
     return command
 
 
-def _click_parameter(parameter: Parameter) -> click.Parameter:
+def click_parameter(parameter: Parameter) -> click.Parameter:
+    """Make the argument or the option of a declared parameter."""
     metavar = parameter.metavar or parameter.type.metavar
     if parameter.is_positional:
         return click.Argument([parameter.name], metavar=metavar)
@@ -71,6 +72,7 @@ _DOCUMENTS: Final[Mapping[str, Callable[[Mapping[str, Any], Any], Any]]] = {
     "register": lambda _given, found: {"source_id": found},
     "publish": lambda _given, found: found,
     "patterns": lambda _given, found: {"patterns": found},
+    "unicity": lambda _given, found: {"identifying": found},
     "verify": lambda _given, found: {"checks": found},
     "metrics": lambda _given, found: {
         "metrics": dict(zip(found["metric"], found["value"], strict=True))
@@ -105,8 +107,26 @@ def _print_published(given: Mapping[str, Any], found: Any) -> None:
             **found.metrics,
         }
     )
+    if found.figures is not None:
+        _print_figures(found.figures)
     done = "Tried and verified, nothing kept," if given["dry_run"] else "Published and verified"
     click.echo(f"{done} in {found.seconds:.2f} seconds.")
+
+
+def _print_figures(figures: Mapping[str, Any]) -> None:
+    """Print what a dry run measured: a table for each kind of figures that there is."""
+    for name, title in (
+        ("counts", "Answers to 1,000 random counts, compared with the source"),
+        ("attacks", "Attacks"),
+        ("risks", "Known risks"),
+    ):
+        if figures[name]:
+            click.echo(f"\n{title}:")
+            columns = list(figures[name][0])
+            console.print_table(columns, ([row.get(c) for c in columns] for row in figures[name]))
+    for name, reason in figures["not_measured"].items():
+        click.echo(f"\n{name} were not measured: {reason}")
+    click.echo()
 
 
 def _print_refreshed(_given: Mapping[str, Any], found: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from kanon_db import __version__
-from kanon_db.interfaces.cli import installation, others
+from kanon_db.interfaces.cli import advice, installation, others
 from kanon_db.interfaces.cli.base import Group
 from kanon_db.interfaces.cli.derived import derived_command
 from kanon_db.interfaces.cli.local import local
@@ -46,6 +46,7 @@ for command in (
     others.query,
     others.publications,
     others.demo,
+    advice.recommend,
 ):
     main.add_command(command)
 add_operations(main)

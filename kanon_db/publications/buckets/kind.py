@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
+import numpy as np
+
 from kanon_db.algorithms.bucketization.specification import (
     PrivacySpecification,
     check_eligible,
@@ -16,11 +18,14 @@ from kanon_db.algorithms.ground.arrays import CodeArray
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.catalog.sources import require_sensitive
 from kanon_db.counting.layout import Quotes
+from kanon_db.metrics.workload import CountQuery
 from kanon_db.publications.buckets import assignments
+from kanon_db.publications.buckets.answers import answer_from_buckets
 from kanon_db.publications.buckets.assignments import Assigned
 from kanon_db.publications.buckets.attack import attack_buckets
 from kanon_db.publications.buckets.batches import extended
 from kanon_db.publications.buckets.bitmaps import write_bitmaps
+from kanon_db.publications.buckets.evaluation import evaluate_buckets
 from kanon_db.publications.buckets.examine import count_certain, examine_buckets
 from kanon_db.publications.buckets.methods import SensitiveValues
 from kanon_db.publications.buckets.notes import bucket_notes
@@ -37,10 +42,10 @@ from kanon_db.publications.buckets.tables import (
 from kanon_db.publications.buckets.thresholds import published_thresholds
 from kanon_db.publications.buckets.writing import number_buckets, write_qit, write_sat
 from kanon_db.publications.exposure import share_unbounded
-from kanon_db.publications.kind import Found, Job, Kind, Target, Written
+from kanon_db.publications.kind import Found, Job, Kind, Target, Usefulness, Workload, Written
 from kanon_db.publications.notes import Note
 from kanon_db.publications.partition import Partition
-from kanon_db.publications.results import Attack, Examination
+from kanon_db.publications.results import Attack, CountAccuracy, Examination
 from kanon_db.publications.staging import Staging
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session
@@ -219,6 +224,22 @@ class Buckets(Kind):
     def notes(self, publication: Publication, quotes: Quotes) -> Mapping[str, Note]:
         """See :func:`bucket_notes`."""
         return bucket_notes(publication, quotes)
+
+    def evaluate(self, target: Target, workload: Workload) -> Sequence[CountAccuracy]:
+        """See :func:`evaluate_buckets`."""
+        return evaluate_buckets(target, workload)
+
+    def usefulness(
+        self,
+        target: Target,
+        columns: Sequence[DistinctValues],
+        sensitive: DistinctValues | None,
+        queries: Sequence[CountQuery],
+    ) -> Usefulness:
+        """See :func:`answer_from_buckets`; quasi-identifiers are published as they are."""
+        assert sensitive is not None  # noqa: S101  # buckets have one
+        answers = answer_from_buckets(target, columns, sensitive, queries)
+        return Usefulness(answers, np.zeros(len(columns)))
 
     def attack(self, target: Target) -> Sequence[Attack]:
         """See :func:`attack_buckets`."""

@@ -133,31 +133,44 @@ def require_compatible(
     shown: str,
     earlier: Sequence[Earlier],
     accept: Mapping[str, str],
-    *,
-    is_dry: bool = False,
 ) -> Combined:
     """Refuse a release that readers may not set against earlier ones, unless that is accepted.
-
-    Nothing is measured for a dry run, nor where an administrator has set ``combined_releases`` to
-    ``warn``: then the publisher is warned.
 
     Raises
     ------
     RiskError
         With what was measured.
     """
-    if earlier and RISK not in accept and (is_dry or only_warns(session)):
+    combined, refusal = weigh(session, new, shown, earlier, accept)
+    if refusal is not None:
+        raise refusal
+    return combined
+
+
+def weigh(
+    session: Session,
+    new: Publication,
+    shown: str,
+    earlier: Sequence[Earlier],
+    accept: Mapping[str, str],
+) -> tuple[Combined, RiskError | None]:
+    """Measure a release together with earlier ones, and say why it is refused, if it is.
+
+    Where an administrator has set ``combined_releases`` to ``warn``, nothing is measured: the
+    publisher is warned.
+    """
+    if earlier and RISK not in accept and only_warns(session):
         session.warn(
             "the same readers can read other publications of this source"
             f" ({_named(earlier)}), or could: combined, they can reveal more about a person than"
             " the bound of each allows"
         )
-        return Combined(seen=[one.release_id for one in earlier])
+        return Combined(seen=[one.release_id for one in earlier]), None
     combined = combine(session, new, shown, earlier)
     if not combined.refused or RISK in accept:
-        return combined
+        return combined, None
     readers = list(dict.fromkeys(role for one in combined.refused for role in one.shared))
-    raise RiskError(
+    return combined, RiskError(
         f"a known risk is not accepted: {RISK}",
         detail=f"{RISKS[RISK]}: {_shortened(readers)} could also read {_named(combined.refused)}."
         f" {' '.join(_said(finding) for finding in combined.findings if not finding.holds)}",

@@ -81,7 +81,7 @@ def read_rows(target: Target) -> AttackedRows:
     cells, numbers = read_cells(
         view, column_types(session, oid), layout["quasi_identifiers"], columns, pattern
     )
-    class_of_row, first = _classes(numbers)
+    class_of_row, first = classes_of_rows(numbers)
     covering = Covering(cells, numbers[first], [len(column.labels) for column in columns])
     sensitive, n_values = None, 1
     of_rows = np.zeros(view.n_records, dtype=np.int64)
@@ -208,7 +208,7 @@ def _downcoded(
     )  # fmt: skip
 
 
-def _classes(numbers: CodeArray) -> tuple[IntArray, IntArray]:
+def classes_of_rows(numbers: CodeArray) -> tuple[IntArray, IntArray]:
     """Return the number of each row's class, which has the same cells, and a row of each class."""
     columns: Sequence[CodeArray] = [numbers[:, a] for a in range(numbers.shape[1])]
     _, first, classes = np.unique(sort_keys(columns), return_index=True, return_inverse=True)

@@ -17,11 +17,13 @@ from kanon_db.catalog.names import free_column_name
 from kanon_db.counting.layout import ROW_SUFFIXES, ROWS, Quotes, RowView
 from kanon_db.declaration import unknown
 from kanon_db.errors import TooFewError
+from kanon_db.metrics.workload import CountQuery
 from kanon_db.publications.guarantees import of_both
-from kanon_db.publications.kind import Job, Kind, Target, Written
+from kanon_db.publications.kind import Job, Kind, Target, Usefulness, Written
 from kanon_db.publications.notes import Note
 from kanon_db.publications.relations import check_relations
 from kanon_db.publications.results import Attack, Check, Examination
+from kanon_db.publications.rows.answers import answer_from_rows
 from kanon_db.publications.rows.attack import Bounds, attack_rows, read_rows
 from kanon_db.publications.rows.digest import check_digest, digest_rows
 from kanon_db.publications.rows.notes import row_notes
@@ -118,6 +120,16 @@ class RowKind(Kind):
     def bounds(self, publication: Publication, sensitive: DistinctValues) -> Bounds:  # noqa: ARG002
         """Return what the guarantee says about sensitive values; k-anonymity says nothing."""
         return Bounds()
+
+    def usefulness(
+        self,
+        target: Target,
+        columns: Sequence[DistinctValues],
+        sensitive: DistinctValues | None,
+        queries: Sequence[CountQuery],
+    ) -> Usefulness:
+        """See :func:`.answer_from_rows`."""
+        return answer_from_rows(target, columns, sensitive, queries, shares_cells=self.shares_cells)
 
     def attack(self, target: Target) -> Sequence[Attack]:
         """See :func:`.attack_rows`."""

@@ -1,0 +1,1 @@
+"""What to publish: candidates, tried as dry runs and set side by side, with reasons."""

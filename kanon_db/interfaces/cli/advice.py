@@ -1,0 +1,144 @@
+"""The command `kanon recommend`, which asks what its options do not say."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from click.core import ParameterSource
+
+from kanon_db.advice.protections import PROTECTIONS, PURPOSES
+from kanon_db.interfaces import console
+from kanon_db.interfaces.cli.base import Command, connected, database_options
+from kanon_db.interfaces.cli.derived import click_parameter
+from kanon_db.operations import operations
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pandas as pd
+
+_SENTENCES: Final = {name: one.sentence for name, one in PROTECTIONS.items()}
+
+
+@click.command(cls=Command)
+@database_options
+def recommend(dsn: str | None, directory: Path, as_json: bool, **given: Any) -> None:
+    """Say what identifies people in a table, try what could be published of it, and compare.
+
+    Nothing is published. Candidates are tried one after the other, on a random sample of a large
+    table, until the time limit; the best comes first. On a terminal, it asks for the purpose and
+    the protection unless the options say them.
+    """
+    given["purpose"] = _asked("purpose", "What will analysts do with it?", PURPOSES, given)
+    given["protection"] = _asked(
+        "protection", "How much are people to be protected?", _SENTENCES, given
+    )
+    with connected(dsn, directory, as_json=as_json) as kanon:
+        identifying = kanon.unicity(given["source"])
+        found = kanon.recommend(**given)
+    if as_json:
+        console.print_json({"identifying": identifying, "candidates": found})
+        return
+    _print_identifying(given["source"], identifying)
+    _print_candidates(given, found)
+
+
+recommend.params[:0] = [click_parameter(item) for item in operations()["recommend"].parameters]
+
+
+def _asked(name: str, question: str, choices: Mapping[str, str], given: Mapping[str, Any]) -> str:
+    """Return what an option says, or what somebody at a terminal answers."""
+    source = click.get_current_context().get_parameter_source(name)
+    if source is not ParameterSource.DEFAULT or not sys.stdin.isatty():
+        return str(given[name])
+    click.echo(question, err=True)
+    for word, meaning in choices.items():
+        click.echo(f"  {word}: {meaning}", err=True)
+    answer = click.prompt(
+        name, type=click.Choice(list(choices)), default=given[name], show_choices=False, err=True
+    )
+    return str(answer)
+
+
+def _print_identifying(source: str, found: pd.DataFrame) -> None:
+    click.echo(f"What identifies people in {source}: records that differ from all others in")
+    console.print_table(
+        ["columns", "records", "share"],
+        [
+            [", ".join(row["columns"]), row["records"], f"{row['share']:.1%}"]
+            for row in found.to_dict("records")
+            if row["records"]
+        ],
+    )
+    click.echo()
+
+
+def _print_candidates(given: Mapping[str, Any], found: pd.DataFrame) -> None:
+    rows = [console.plain(row) for row in found.to_dict("records")]
+    purpose, protection = given["purpose"], given["protection"]
+    click.echo(f"Purpose {purpose}: {PURPOSES[purpose]}.")
+    click.echo(f"Protection {protection}: {_SENTENCES[protection]}.")
+    tried_on, records = rows[0]["tried_on"], rows[0]["records"]
+    if tried_on < records:
+        click.echo(
+            f"Tried on a random sample of {tried_on:,} of {records:,} records. Of the whole table,"
+            " errors and losses are smaller."
+        )
+    click.echo()
+    measured = [row for row in rows if row["seconds"] is not None]
+    if measured:
+        console.print_table(
+            ["", "candidate", "certain people", "count error", "loss", "best attack", "seconds"],
+            [_line(row) for row in measured],
+        )
+        click.echo(
+            "\ncount error: half of 300 random counts are off by no more than this share of the"
+            " truth. loss: from 0 %\n(all values are shown) to 100 % (nothing is), the mean of the"
+            " columns. best attack: the share of people for\nwhom the best of the known attacks is"
+            " right; in brackets, always guessing the most frequent value.\n"
+        )
+    for row in rows:
+        _print_candidate(row)
+    if not any(row["place"] for row in rows):
+        click.echo("None of the candidates is recommended.")
+
+
+def _line(row: Mapping[str, Any]) -> list[Any]:
+    certain = "" if row["certain_people"] is None else f"{row['certain_people']:,}"
+    return [
+        row["place"] or "-",
+        row["candidate"],
+        certain,
+        _percent(row["count_error"]),
+        _percent(row["loss"]),
+        _attack(row),
+        f"{row['seconds']:.1f}",
+    ]
+
+
+def _attack(row: Mapping[str, Any]) -> str:
+    rate = row["attack_rate"]
+    if rate is None:
+        return ""
+    base = next(one["base_rate"] for one in row["attacks"] if one["rate"] == rate)
+    return f"{_percent(rate)} ({_percent(base)})"
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{share:.1%}"
+
+
+def _print_candidate(row: Mapping[str, Any]) -> None:
+    click.echo(f"{row['place'] or '-'}  {row['candidate']}")
+    if row["objection"] is not None:
+        click.echo(f"   NOT RECOMMENDED: {row['objection']}.")
+    click.echo(f"   promises: {row['guarantee']}.")
+    lost = {column: loss for column, loss in (row["loss_by_column"] or {}).items() if loss}
+    if lost:
+        click.echo(
+            f"   loses: {', '.join(f'{column} {_percent(v)}' for column, v in lost.items())}"
+        )
+    click.echo(f"   {row['command']}\n")

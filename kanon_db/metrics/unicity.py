@@ -1,0 +1,76 @@
+"""Which columns, and combinations of columns, tell records apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from math import prod
+
+import numpy as np
+
+from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
+from kanon_db.algorithms.ground.sort_keys import sort_keys
+
+LARGEST = 3
+"""Combinations of more columns, but for all of them, are not counted: there are too many."""
+
+
+@dataclass(frozen=True)
+class Unique:
+    """How many records differ from all others in some columns together.
+
+    Attributes
+    ----------
+    columns : tuple of int
+    records : int
+    """
+
+    columns: tuple[int, ...]
+    records: int
+
+
+def unique_records(codes: CodeArray, *, pulse: Pulse = UNLIMITED) -> Iterator[Unique]:
+    """Count the records that have combinations of values that no other has.
+
+    Parameters
+    ----------
+    codes : ndarray of int32, shape (n_records, n_columns)
+        Not negative.
+    pulse : Pulse
+        When its time is over, the other combinations are left out.
+
+    Yields
+    ------
+    Unique
+        For all columns together, for each single one, each pair, and each three of them.
+
+    Examples
+    --------
+    >>> codes = np.array([[0, 0], [0, 1], [1, 0], [1, 0]], dtype=np.int32)
+    >>> [(found.columns, found.records) for found in unique_records(codes)]
+    [((0, 1), 2), ((0,), 0), ((1,), 1)]
+    """
+    n_columns = codes.shape[1]
+    everything = tuple(range(n_columns))
+    yield Unique(everything, _n_unique(codes, everything))
+    for size in range(1, min(LARGEST, n_columns - 1) + 1):
+        for columns in combinations(everything, size):
+            pulse.beat()
+            if pulse.is_over and size > 1:
+                return
+            yield Unique(columns, _n_unique(codes, columns))
+
+
+def _n_unique(codes: CodeArray, columns: tuple[int, ...]) -> int:
+    n_values = [int(codes[:, a].max(initial=0)) + 1 for a in columns]
+    counts: IntArray
+    if prod(n_values) <= max(4 * codes.shape[0], 1 << 16):
+        keys = np.zeros(codes.shape[0], dtype=np.int64)
+        for a, n in zip(columns, n_values, strict=True):
+            keys = keys * n + codes[:, a]
+        counts = np.bincount(keys)
+    else:
+        counts = np.unique(sort_keys([codes[:, a] for a in columns]), return_counts=True)[1]
+    return int((counts == 1).sum())

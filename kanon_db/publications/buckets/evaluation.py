@@ -1,0 +1,180 @@
+"""How well a bucketization answers random count queries, compared with its source."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray
+from kanon_db.counting.layout import QIT
+from kanon_db.metrics.count_errors import CountErrors, estimated_counts, exact_counts
+from kanon_db.metrics.workload import CountQuery, random_queries
+from kanon_db.publications.buckets.tables import BucketTables
+from kanon_db.publications.kind import Target, Workload
+from kanon_db.publications.results import CountAccuracy
+from kanon_db.session import Session, fetch_one
+from kanon_db.transfer.columns import Relation
+from kanon_db.transfer.snapshot import take_snapshot
+from kanon_db.transfer.values import (
+    DistinctValues,
+    coalesced_codes,
+    distinct_values,
+    read_codes,
+    read_integers,
+    read_known_codes,
+)
+
+
+def evaluate_buckets(target: Target, workload: Workload) -> list[CountAccuracy]:
+    """Answer random count queries from a bucketization and from its source, and compare them.
+
+    Returns
+    -------
+    list of CountAccuracy
+        One for each selectivity, then one for all queries.
+
+    Notes
+    -----
+    **Source:** [GB] Sections 3.2 and 7.2; see :func:`~kanon_db.metrics.workload.random_queries`.
+    The estimates are the paper's, computed from QIT and SAT. Those of `estimate_count` are these,
+    corrected where buckets are random.
+    """
+    session, layout, types = target.session, target.publication.layout, target.types
+    sensitive_column, columns = layout["sensitive"], layout["quasi_identifiers"]
+    snapshot = take_snapshot(
+        session, target.source.relation, [*columns, sensitive_column], target.room
+    )
+    values = [distinct_values(snapshot, types[column]) for column in columns]
+    sensitive = distinct_values(snapshot, types[sensitive_column])
+    pulse = target.pulse()
+    session.step("drawing the queries")
+    queries, dimensionality = workload.queries, workload.dimensionality
+    n_values = sorted((len(column.labels) for column in values), reverse=True)
+    n_conditions = max(dimensionality or [len(values)], default=0)
+    # A byte for each value of a condition, twice: the publication's may be others.
+    n_bytes = sum(n_values[: max(n_conditions, 0)]) + len(sensitive.labels)
+    snapshot.hold(2 * queries * n_bytes, f"{queries:,} queries of {n_bytes:,} values")
+    seed = secrets.randbits(128) if workload.seed is None else workload.seed
+    chosen = random_queries(
+        queries,
+        [len(column.labels) for column in values],
+        len(sensitive.labels),
+        np.random.default_rng(seed),
+        dimensionality=dimensionality or range(1, len(values) + 1),
+        selectivity=workload.selectivity,
+        pulse=pulse,
+    )
+    session.step("counting in the source")
+    actual = exact_counts(
+        read_codes(snapshot, values),
+        read_codes(snapshot, [sensitive])[:, 0],
+        chosen,
+        pulse=pulse,
+    )
+    snapshot.drop()
+    session.step("estimating from the publication")
+    errors = CountErrors(actual, _estimates(target, values, sensitive, chosen))
+    for column in (*values, sensitive):
+        column.drop()
+    expected = np.array([query.selectivity for query in chosen])
+    return [
+        *(_accuracy(s, errors.select(expected == s)) for s in sorted(set(workload.selectivity))),
+        _accuracy(None, errors),
+    ]
+
+
+def _accuracy(selectivity: float | None, errors: CountErrors) -> CountAccuracy:
+    """Summarize the errors of some queries."""
+    return CountAccuracy(
+        selectivity, errors.actual.size, errors.n_undefined, errors.mean, errors.median
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class CodedBuckets:
+    """QIT and SAT by the codes of the source's values; buckets are numbered from 0.
+
+    Attributes
+    ----------
+    bucket_of_record : ndarray of int32, shape (n_records,)
+    codes : ndarray of int32, shape (n_records, n_qi)
+    buckets, values, counts : ndarray of int32, shape (n_rows,)
+        The rows of the SAT.
+    """
+
+    bucket_of_record: CodeArray
+    codes: CodeArray
+    buckets: CodeArray
+    values: CodeArray
+    counts: CodeArray
+
+
+def read_buckets(
+    target: Target, values: Sequence[DistinctValues], sensitive: DistinctValues
+) -> CodedBuckets:
+    """Read QIT and SAT; a value that the source no longer has gets the code after the last one."""
+    session, publication = target.session, target.publication
+    tables = BucketTables.of(session, target.schema, publication.name, publication.layout)
+    columns = [*publication.layout["quasi_identifiers"], publication.layout["bucket_id"]]
+    qit = take_snapshot(
+        session, Relation(target.schema, publication.name + QIT), columns, target.room
+    )
+    bucket_of_record = read_integers(qit, f"s.{tables.bucket_id}") - np.int32(1)
+    codes = _known(read_known_codes(qit, values), values)
+    qit.drop()
+    sat_buckets, sat_codes, sat_counts = _read_sat(session, tables, sensitive)
+    its_values = _known(sat_codes[:, np.newaxis], [sensitive])[:, 0]
+    return CodedBuckets(bucket_of_record, codes, sat_buckets - np.int32(1), its_values, sat_counts)
+
+
+def _estimates(
+    target: Target,
+    values: Sequence[DistinctValues],
+    sensitive: DistinctValues,
+    queries: Sequence[CountQuery],
+) -> FloatArray:
+    """Estimate from QIT and SAT, whose values get the same codes as in the source."""
+    read = read_buckets(target, values, sensitive)
+    return estimated_counts(
+        read.bucket_of_record,
+        read.codes,
+        read.buckets,
+        read.values,
+        read.counts,
+        [with_unknown(query, target) for query in queries],
+        pulse=target.pulse(),
+    )
+
+
+def _known(codes: CodeArray, columns: Sequence[DistinctValues]) -> CodeArray:
+    """Give values that the source no longer has a code of their own, which no query asks for."""
+    n_values = np.array([len(values.labels) for values in columns], dtype=np.int32)
+    return np.where(codes < 0, n_values, codes)
+
+
+def with_unknown(query: CountQuery, target: Target) -> CountQuery:
+    """Add the code of values that the source no longer has, which no query asks for."""
+    target.session.heartbeat()
+    return CountQuery(
+        {a: np.append(codes, False) for a, codes in query.quasi_identifiers.items()},
+        np.append(query.sensitive, False),
+        query.selectivity,
+    )
+
+
+def _read_sat(
+    session: Session, tables: BucketTables, sensitive: DistinctValues
+) -> tuple[CodeArray, CodeArray, CodeArray]:
+    code = coalesced_codes(f"s.{tables.sensitive}", sensitive, "v")
+    row = fetch_one(
+        session,
+        f"SELECT string_agg(int4send(s.{tables.bucket_id}) || int4send({code})"
+        f" || int4send(s.{tables.count}), ''::bytea) AS numbers FROM {tables.sat} AS s"
+        f" LEFT JOIN {sensitive.table} AS v"
+        f" ON s.{tables.sensitive} {sensitive.column.operator(session, '=')} v.value",
+    )
+    numbers = np.frombuffer(row["numbers"], dtype=">i4").reshape(-1, 3).astype(np.int32)
+    return numbers[:, 0], numbers[:, 1], numbers[:, 2]

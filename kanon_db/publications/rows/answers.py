@@ -1,0 +1,56 @@
+"""Answers to count queries from published rows, as readers of the view get them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from kanon_db.metrics.row_counts import column_losses, row_counts
+from kanon_db.metrics.workload import CountQuery
+from kanon_db.publications.kind import Target, Usefulness
+from kanon_db.publications.rows.attack import classes_of_rows
+from kanon_db.publications.rows.published_cells import read_cells
+from kanon_db.transfer.columns import Relation, column_types, find_relation
+from kanon_db.transfer.snapshot import take_snapshot
+from kanon_db.transfer.values import DistinctValues, read_known_codes
+
+
+def answer_from_rows(
+    target: Target,
+    columns: Sequence[DistinctValues],
+    sensitive: DistinctValues | None,
+    queries: Sequence[CountQuery],
+    *,
+    shares_cells: bool,
+) -> Usefulness:
+    """See :meth:`.Kind.usefulness`.
+
+    Parameters
+    ----------
+    shares_cells : bool
+        Whether the rows with the same cells are a class.
+    """
+    session, layout = target.session, target.publication.layout
+    relation = Relation(target.schema, target.publication.name)
+    names = [cell["name"] for cell in layout["quasi_identifiers"]]
+    pattern = [layout["pattern"]] if layout.get("pattern") else []
+    its_column = [] if sensitive is None else [sensitive.column.name]
+    view = take_snapshot(session, relation, [*names, *pattern, *its_column], target.room)
+    _, oid, _ = find_relation(session, relation.quoted(session))
+    cells, numbers = read_cells(
+        view, column_types(session, oid), layout["quasi_identifiers"], columns, pattern
+    )
+    values = np.zeros(view.n_records, dtype=np.int64)
+    if sensitive is not None:
+        values = read_known_codes(view, [sensitive])[:, 0].astype(np.int64)
+    view.drop()
+    _, first = classes_of_rows(numbers)
+    left_out = target.publication.left_out
+    answers = row_counts(
+        cells, numbers, numbers[first], values, queries,
+        matches=None if shares_cells else int(target.publication.parameters["k"]),
+        n_left_out=left_out, pulse=target.pulse(),
+    )  # fmt: skip
+    n_codes = [len(column.labels) for column in columns]
+    return Usefulness(answers, column_losses(cells, numbers, n_codes, left_out))

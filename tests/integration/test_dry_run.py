@@ -1,0 +1,234 @@
+"""A dry run measures what publishing would make, refuses the same, and leaves nothing."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+import psycopg
+import pytest
+
+import kanon_db
+from tests.acceptance.commands import kanon as command
+from tests.integration.parties import (
+    Functions,
+    Parties,
+    create_table,
+    everything,
+    fetch,
+    sqlstate_of,
+    value,
+)
+
+KINDS: dict[str, dict[str, Any]] = {
+    "buckets": {"privacy": '{"l": 12}', "method": "anatomy", "assignment": "random"},
+    "generalized": {"k": 3, "method": "mondrian", "refine": False},
+    "freeform": {"k": 3, "method": "ring"},
+    "suppressed": {"k": 3},
+}
+"""Buckets of twelve values of twelve records each: there is only one bucket."""
+
+RISK = "combined_releases"
+REFUSED = "KN005"
+
+DETERMINED = ("linking a row", "homogeneity", "most frequent value")
+"""Attacks that draw nothing at random."""
+
+
+NAMES = (f"data.p{number}" for number in itertools.count())
+
+
+@pytest.fixture
+def source(parties: Parties) -> str:
+    """A table that nothing was published from yet, as the ledger knows it."""
+    name = next(NAMES)
+    rows = [(20 + i % 5, "mf"[i % 2], f"disease {i}") for i in range(12)]
+    create_table(parties.publisher, name, "age int, sex text, sick text", rows)
+    Functions(parties.publisher).register(name, ["age", "sex"], "sick")
+    return name
+
+
+@pytest.fixture(autouse=True)
+def refused_by_default(parties: Parties) -> Iterator[None]:
+    fetch(parties.admin, "DELETE FROM kanon.setting WHERE name = 'combined_releases'")
+    yield
+    for name in Functions(parties.publisher).publications():
+        Functions(parties.publisher).drop(name)
+
+
+def in_sql(parties: Parties, kind: str, source: str, **given: Any) -> dict[str, Any]:
+    return Functions(parties.publisher).call(f"publish_{kind}", source, "out", **given)
+
+
+def in_python(parties: Parties, kind: str, source: str, **given: Any) -> dict[str, Any]:
+    with kanon_db.connect(parties.publisher.info.dsn + f" password={_password(parties)}") as kanon:
+        return asdict(getattr(kanon, f"publish_{kind}")(source, "out", **given))
+
+
+def in_the_shell(parties: Parties, kind: str, source: str, **given: Any) -> dict[str, Any]:
+    options: list[object] = []
+    for name, one in given.items():
+        flag = f"--{name.replace('_', '-')}"
+        if isinstance(one, bool):
+            options.append(flag if one else f"--no-{flag[2:]}")
+        else:
+            options += [flag, one]
+    dsn = parties.publisher.info.dsn + f" password={_password(parties)}"
+    done = command("publish", kind, source, "out", *options, "--json", dsn=dsn)
+    answer: dict[str, Any] = done.json()
+    return answer
+
+
+def _password(parties: Parties) -> str:
+    return parties.publisher.info.password or "none"
+
+
+WAYS: dict[str, Callable[..., dict[str, Any]]] = {
+    "sql": in_sql, "python": in_python, "shell": in_the_shell,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("way", WAYS)
+def test_nothing_is_left(parties: Parties, source: str, kind: str, way: str) -> None:
+    before = everything(parties.admin)
+    tried = WAYS[way](parties, kind, source, **KINDS[kind], dry_run=True)
+    assert tried["publication_id"] is None
+    assert tried["figures"]["attacks"]
+    assert everything(parties.admin) == before
+    locked = (
+        "SELECT count(*) FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)"
+        " WHERE a.usename = $1 AND l.locktype IN ('relation', 'advisory', 'object')"
+    )
+    assert value(parties.admin, locked, parties.publisher.info.user) == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_figures_are_those_of_the_publication(parties: Parties, source: str, kind: str) -> None:
+    """Of settings that leave nothing to chance."""
+    publisher = Functions(parties.publisher)
+    tried = in_sql(parties, kind, source, **KINDS[kind], dry_run=True)
+    published = in_sql(parties, kind, source, **KINDS[kind])
+    fixed = ("guarantee", "records", "metrics")
+    assert [tried[name] for name in fixed] == [published[name] for name in fixed]
+    assert published["figures"] is None
+    played = publisher.rows("attack", "out")
+    chosen = [
+        [row for row in rows if row["attack"] in DETERMINED]
+        for rows in (tried["figures"]["attacks"], played)
+    ]
+    assert chosen[0] == chosen[1]
+    assert len(chosen[0]) > 1
+    if kind == "buckets":
+        asked = publisher.rows("evaluate_counts", "out", seed=1)
+        assert tried["figures"]["counts"] == asked
+        assert asked[-1]["mean_relative_error"] > 0
+    else:
+        assert tried["figures"]["counts"] == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_risk_that_would_be_refused_is_reported(parties: Parties, source: str, kind: str) -> None:
+    in_sql(parties, "buckets", source, **KINDS["buckets"])
+    before = everything(parties.admin)
+    parameters = {"privacy": '{"l": 2}'} if kind == "buckets" else KINDS[kind]
+    call = lambda **given: Functions(parties.publisher).call(
+        f"publish_{kind}", source, "second", **parameters, **given
+    )
+    warned: list[str] = []
+    listen = lambda notice: warned.append(str(notice.message_primary))
+    parties.publisher.add_notice_handler(listen)
+    tried = call(dry_run=True)
+    parties.publisher.remove_notice_handler(listen)
+    with pytest.raises(psycopg.Error) as refused:
+        call()
+    assert refused.value.sqlstate == REFUSED
+    assert tried["figures"]["risks"] == [
+        {
+            "risk": RISK, "is_refused": True, "accepted": None,
+            "meaning": refused.value.diag.message_detail,
+        }
+    ]  # fmt: skip
+    assert f"publishing it would be refused: {refused.value.diag.message_primary}" in warned
+    accepted = call(dry_run=True, accept=json.dumps({RISK: "one team"}))
+    assert accepted["figures"]["risks"][0] | {"meaning": ""} == {
+        "risk": RISK, "is_refused": False, "accepted": "one team", "meaning": "",
+    }  # fmt: skip
+    assert everything(parties.admin) == before
+
+
+@pytest.mark.parametrize("given", [
+    ("buckets", {"privacy": '{"l": 2}', "assignment": "local"}, REFUSED),
+    ("suppressed", {"k": 3, "options": '{"left_over": "publish"}'}, REFUSED),
+    ("buckets", {"privacy": '{"l": 13}'}, "KN001"),
+    ("generalized", {"k": 13}, "22023"),
+    ("suppressed", {"k": 3, "readers": ["no such role"]}, "42704"),
+], ids=str)  # fmt: skip
+def test_what_is_refused_is_refused(
+    parties: Parties, source: str, given: tuple[str, dict[str, Any], str]
+) -> None:
+    kind, parameters, expected = given
+    for dry_run in (True, False):
+        call = lambda: in_sql(parties, kind, source, **parameters, dry_run=dry_run)
+        assert sqlstate_of(call) == expected
+
+
+def test_it_gives_no_right_that_publishing_does_not(parties: Parties, source: str) -> None:
+    """Who may not read a column of the source learns nothing of it by a dry run either."""
+    for connection in (parties.analyst, parties.stranger):
+        for kind, parameters in KINDS.items():
+            call = lambda: Functions(connection).call(
+                f"publish_{kind}",
+                source,
+                "out",
+                **parameters,
+                dry_run=True,
+            )
+            assert sqlstate_of(call) == "42501"
+    other = parties.analyst.info.user
+    fetch(parties.admin, f'GRANT kanon_publisher TO "{other}"')
+    fetch(parties.publisher, f'GRANT USAGE ON SCHEMA data TO "{other}"')
+    fetch(parties.publisher, f'GRANT SELECT (age, sex) ON {source} TO "{other}"')
+    for dry_run in (True, False):
+        call = lambda: Functions(parties.analyst).call(
+            "publish_suppressed",
+            source,
+            "out",
+            k=3,
+            dry_run=dry_run,
+        )
+        assert sqlstate_of(call) == "42501"
+
+
+def test_what_there_is_no_room_for_is_not_measured(parties: Parties) -> None:
+    """A thousand questions about very many values take more memory than publishing does."""
+    fetch(
+        parties.publisher,
+        "CREATE TABLE data.many AS SELECT i AS age, i % 5 AS sick FROM generate_series(1, 75000) i",
+    )
+    Functions(parties.publisher).register("data.many", ["age"], "sick")
+    fetch(parties.admin, "INSERT INTO kanon.setting VALUES ('publish_memory', '145 MB')")
+    try:
+        tried = Functions(parties.publisher).publish(
+            "data.many", "out", privacy='{"l": 3}', assignment="random", dry_run=True
+        )
+    finally:
+        fetch(parties.admin, "DELETE FROM kanon.setting WHERE name = 'publish_memory'")
+    figures = tried["figures"]
+    assert figures["counts"] is None
+    assert "reading needs more room than it may have" in figures["not_measured"]["counts"]
+    assert figures["attacks"]
+
+
+def test_the_command_prints_the_figures(parties: Parties, source: str) -> None:
+    in_sql(parties, "buckets", source, **KINDS["buckets"])
+    dsn = parties.publisher.info.dsn + f" password={_password(parties)}"
+    done = command("publish", "suppressed", source, "tried", "--k", 3, "--dry-run", dsn=dsn)
+    assert done.returncode == 0, done.stderr
+    assert "linking a row" in done.stdout
+    assert RISK in done.stdout
+    assert "Tried and verified, nothing kept" in done.stdout
+    assert "publishing it would be refused" in done.stderr

@@ -1,0 +1,299 @@
+"""What is recommended: measured as analysts would, said as it is, and nothing is left of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kanon_db
+from kanon_db.advice import copies
+from kanon_db.advice.copies import copy_source
+from kanon_db.advice.trials import Questions
+from kanon_db.catalog.entries import find_publication, published_schema
+from kanon_db.catalog.sources import open_source
+from kanon_db.metrics.workload import CountQuery
+from kanon_db.publications.kind import Target
+from kanon_db.publications.registry import kind_named
+from kanon_db.session.psycopg_session import PsycopgSession
+from kanon_db.transfer.room import Room
+from tests.acceptance.commands import kanon as command
+from tests.integration.parties import (
+    ACCEPTED,
+    Functions,
+    Parties,
+    create_table,
+    everything,
+    fetch,
+    sqlstate_of,
+    value,
+)
+
+FORBIDDEN, UNKNOWN, INVALID = "42501", "42704", "22023"
+N = 400
+
+
+@pytest.fixture(scope="module", autouse=True)
+def people(parties: Parties) -> None:
+    draw = np.random.default_rng(11)
+    ages, jobs = draw.integers(20, 40, N).tolist(), draw.integers(0, 6, N).tolist()
+    sick = [(age // 4 + int(draw.integers(0, 3))) % 6 for age in ages]
+    rows = [
+        (f"person {i // 2}", age, f"job {job}", f"disease {what}", i)
+        for i, (age, job, what) in enumerate(zip(ages, jobs, sick, strict=True))
+    ]
+    columns = "person text, age int, job text, sick text, number int"
+    for name in ("people", "visits", "plain", "alike"):
+        create_table(parties.publisher, f"data.{name}", columns, rows)
+    fetch(parties.publisher, "UPDATE data.alike SET sick = 'disease ' || age % 2, job = 'j'")
+    fetch(parties.publisher, "UPDATE data.alike SET sick = 'flu' WHERE age < 25")
+    functions = Functions(parties.publisher)
+    functions.register("data.people", ["age", "job"], "sick", ["person"], insensitive=["number"])
+    functions.register("data.visits", ["age", "job"], "sick", entity="person")
+    functions.register("data.plain", ["age", "job"], None)
+    functions.register("data.alike", ["age", "job"], "sick")
+
+
+@pytest.fixture(autouse=True)
+def dropped(parties: Parties) -> Iterator[None]:
+    yield
+    for name in Functions(parties.publisher).publications():
+        Functions(parties.publisher).drop(name)
+
+
+def recommended(parties: Parties, source: str, **given: Any) -> list[dict[str, Any]]:
+    return Functions(parties.publisher).rows("recommend", source, **given)
+
+
+# -- what identifies people -----------------------------------------------------------------------
+
+
+def test_unicity_is_as_counted_in_sql(parties: Parties) -> None:
+    found = Functions(parties.publisher).rows("unicity", "data.people")
+    assert {tuple(row["columns"]) for row in found} == {
+        ("age", "job"), ("age",), ("job",), ("number",),
+    }  # fmt: skip
+    for row in found:
+        names = ", ".join(row["columns"])
+        alone = value(
+            parties.publisher,
+            "SELECT count(*) FROM (SELECT FROM data.people"
+            f" GROUP BY {names} HAVING count(*) = 1) AS s",
+        )
+        assert (row["records"], row["share"]) == (alone, alone / N)
+        assert ("no record is" in row["meaning"]) == (alone == 0)
+        assert (f"{alone} records ({alone / N:.1%})" in row["meaning"]) == (alone > 1)
+    (number,) = (row for row in found if row["columns"] == ["number"])
+    assert "nearly unique" in number["meaning"]
+    assert not any("nearly unique" in row["meaning"] for row in found if row is not number)
+
+
+# -- candidates -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("purpose", ["counts", "rows", "both"])
+@pytest.mark.parametrize("source", ["people", "visits", "plain"])
+def test_candidates_are_measured_and_nothing_is_left(
+    parties: Parties, source: str, purpose: str
+) -> None:
+    before = everything(parties.admin)
+    found = recommended(parties, f"data.{source}", purpose=purpose, protection="basic")
+    assert everything(parties.admin) == before
+    assert [row["place"] for row in found if row["place"]] == list(
+        range(1, 1 + sum(row["objection"] is None for row in found))
+    )
+    assert found[0]["place"] == 1
+    for row in found:
+        assert (row["place"] is None) == (row["objection"] is not None)
+        assert (row["tried_on"], row["records"]) == (N, N)
+        assert row["seconds"] is not None, row["objection"]
+        assert row["count_error"] >= 0
+        assert 0 <= row["loss"] <= 1
+        assert row["loss_by_column"].keys() == {"age", "job"}
+        assert row["attacks"]
+        assert 0 <= row["attack_rate"] <= 1
+        assert (row["certain_people"] is None) == (source == "plain")
+        assert bool(row["certain_people"]) == (row["objection"] is not None)
+
+
+@pytest.mark.parametrize("source", ["people", "visits", "plain"])
+def test_what_is_recommended_can_be_published_as_it_says(parties: Parties, source: str) -> None:
+    fetch(parties.admin, "INSERT INTO kanon.setting VALUES ('combined_releases', 'warn')"
+          " ON CONFLICT DO NOTHING")  # fmt: skip
+    for row in recommended(parties, f"data.{source}", purpose="both", protection="basic"):
+        (published,) = fetch(parties.publisher, row["sql"])
+        name = published[1]
+        assert name.startswith(source)
+        checks = Functions(parties.publisher).verify(name)
+        assert all(holds for *_, holds in checks)
+        homogeneous = [
+            line for line in Functions(parties.publisher).rows("attack", name)
+            if line["attack"] == "homogeneity"
+        ]  # fmt: skip
+        if row["place"] == 1:
+            assert all(line["rate"] == 0 for line in homogeneous)
+        Functions(parties.publisher).drop(name)
+
+
+def test_nobody_is_published_in_the_clear(parties: Parties) -> None:
+    """Where groups that look alike have one value, this is said, and comes last."""
+    found = recommended(parties, "data.alike", purpose="rows", protection="basic")
+    clear = [row for row in found if row["certain_people"]]
+    assert clear
+    for row in clear:
+        assert row["place"] is None
+        assert (
+            f"the sensitive value of {row['certain_people']:,} people is certain"
+            in row["objection"]
+        )
+    assert found[-len(clear) :] == clear
+
+
+def test_the_server_and_the_package_say_the_same(parties: Parties) -> None:
+    inside = recommended(parties, "data.people", purpose="rows", protection="basic")
+    with kanon_db.connect(parties.publisher.info.dsn) as kanon:
+        outside = kanon.recommend("data.people", purpose="rows", protection="basic")
+    assert list(outside.columns) == list(inside[0])
+    for name in ("candidate", "guarantee", "sql", "command"):
+        assert sorted(outside[name]) == sorted(row[name] for row in inside)
+
+
+def test_the_command_prints_everything(parties: Parties) -> None:
+    dsn = parties.publisher.info.dsn
+    done = command("recommend", "data.people", "--protection", "basic", dsn=dsn)
+    assert done.returncode == 0, done.stderr
+    for text in (
+        "What identifies people in data.people", "age, job", "Protection basic", "count error",
+        "promises: nobody's sick is inferred with a probability above 50%",
+        "kanon publish buckets data.people people_b --privacy",
+    ):  # fmt: skip
+        assert text in done.stdout
+    answer = command("recommend", "data.people", "--purpose", "rows", "--json", dsn=dsn).json()
+    assert answer.keys() == {"identifying", "candidates"}
+    assert answer["candidates"][0]["place"] == 1
+
+
+def test_time_that_is_over_is_said(parties: Parties) -> None:
+    found = recommended(parties, "data.people", time_limit=0.001)
+    assert len(found) == 4
+    for row in found:
+        assert row["place"] is None
+        assert row["objection"] == "not tried to its end: the time was over"
+        assert row["seconds"] is None
+        assert row["sql"].startswith("SELECT * FROM kanon.publish_")
+
+
+def test_a_large_table_is_tried_as_a_sample(
+    parties: Parties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copies, "MOST_TRIED", 200)
+    told: list[str] = []
+    with kanon_db.connect(parties.publisher.info.dsn, on_notice=told.append) as kanon:
+        for source in ("data.people", "data.visits"):
+            found = kanon.recommend(source, purpose="rows", protection="basic")
+            assert 100 < found["tried_on"][0] < 300
+            assert found["records"][0] == N
+    assert [text.startswith("tried on a random sample of") for text in told] == [True, True]
+
+
+def test_of_a_sample_people_are_whole(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copies, "MOST_TRIED", 200)
+    session = PsycopgSession(parties.publisher)
+    with session.transaction():
+        source, _ = open_source(session, "data.visits")
+        copy = copy_source(session, source, Room.of(session)).sampled(session, Room.of(session))
+        rows = session.fetch(f"SELECT count(*) AS n FROM {copy.snapshot.table} GROUP BY person")
+    assert 40 < len(rows) < 160
+    assert {row["n"] for row in rows} == {2}
+
+
+def test_earlier_releases_are_warned_of(parties: Parties) -> None:
+    fetch(parties.admin, "DELETE FROM kanon.setting WHERE name = 'combined_releases'")
+    Functions(parties.publisher).publish("data.alike", "first", privacy='{"l": 2}')
+    warned: list[str] = []
+    with kanon_db.connect(parties.publisher.info.dsn, on_warning=warned.append) as kanon:
+        kanon.recommend("data.alike", time_limit=0.001)
+    assert len(warned) == 1
+    assert "other releases of this source (first)" in warned[0]
+    assert "combined_releases" in warned[0]
+
+
+def test_whoever_may_not_publish_gets_no_advice(parties: Parties) -> None:
+    for function in ("recommend", "unicity"):
+        for connection in (parties.analyst, parties.stranger):
+            call = lambda: Functions(connection).rows(function, "data.people")
+            assert sqlstate_of(call) == FORBIDDEN
+    other = parties.analyst.info.user
+    fetch(parties.admin, f'GRANT kanon_publisher TO "{other}"')
+    fetch(parties.publisher, f'GRANT USAGE ON SCHEMA data TO "{other}"')
+    fetch(parties.publisher, f'GRANT SELECT (age, job) ON data.people TO "{other}"')
+    for function in ("recommend", "unicity"):
+        call = lambda: Functions(parties.analyst).rows(function, "data.people")
+        assert sqlstate_of(call) == FORBIDDEN
+
+
+def test_mistakes_are_refused(parties: Parties) -> None:
+    fetch(parties.publisher, "CREATE TABLE data.unknown (age int)")
+    mistakes: list[tuple[str, dict[str, Any], str]] = [
+        ("data.unknown", {}, UNKNOWN),
+        ("data.people", {"purpose": "fun"}, INVALID),
+        ("data.people", {"protection": "k=5"}, INVALID),
+        ("data.people", {"time_limit": 0}, INVALID),
+    ]
+    for source, given, expected in mistakes:
+        assert sqlstate_of(lambda: recommended(parties, source, **given)) == expected
+
+
+# -- the count error is that of the answers that analysts get -------------------------------------
+
+PUBLISHED: dict[str, tuple[str, dict[str, Any]]] = {
+    "random": ("buckets", {"privacy": '{"l": 3}', "assignment": "random"}),
+    "cells": ("buckets", {"privacy": '{"l": 2}'}),
+    "local": ("buckets", {"privacy": '{"l": 2}', "assignment": "local", "accept": ACCEPTED}),
+    "generalized": ("generalized", {"k": 4, "refine": False}),
+    "left out": ("generalized", {"k": 4, "refine": False, "max_suppressed": "0.05"}),
+    "freeform": ("freeform", {"k": 4}),
+    "suppressed": ("suppressed", {"k": 8}),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_answers_are_those_of_estimate_count(parties: Parties, name: str) -> None:
+    kind, given = PUBLISHED[name]
+    functions = Functions(parties.publisher)
+    fetch(parties.admin, "INSERT INTO kanon.setting VALUES ('combined_releases', 'warn')"
+          " ON CONFLICT DO NOTHING")  # fmt: skip
+    functions.call(f"publish_{kind}", "data.people", "out", **given)
+    session = PsycopgSession(parties.publisher)
+    with session.transaction():
+        source, types = open_source(session, "data.people")
+        copy = copy_source(session, source, Room.of(session))
+        questions = Questions.of(session, copy)
+        publication = find_publication(session, "out")
+        target = Target(
+            session, publication, source, types, published_schema(session), Room.of(session)
+        )
+        useful = kind_named(kind).load().usefulness(
+            target, questions.columns, questions.sensitive, questions.queries[:40]
+        )  # fmt: skip
+    labels = [column.labels for column in questions.columns]
+    assert questions.sensitive is not None
+    asked = [
+        functions.estimate(f"SELECT count(*) FROM out WHERE {where}")[0]
+        for where in (
+            written(query, labels, questions.sensitive.labels) for query in questions.queries[:40]
+        )
+    ]
+    assert useful.answers == pytest.approx(asked, rel=1e-6, abs=1e-6)
+    assert useful.losses.shape == (2,)
+
+
+def written(query: CountQuery, labels: list[Any], sensitive: list[Any]) -> str:
+    """Write a query as an analyst would."""
+    sets = [(("age", "job")[a], labels[a], codes) for a, codes in query.quasi_identifiers.items()]
+    return " AND ".join(
+        f"{column} IN ({', '.join(repr(values[code]) for code in np.flatnonzero(codes))})"
+        for column, values, codes in [*sets, ("sick", sensitive, query.sensitive)]
+    )
