@@ -126,7 +126,7 @@ def find_source(session: Session, relation: Relation) -> Source:
         raise NotFoundError(
             "the source is not registered",
             detail=f"relation {relation}",
-            hint="describe it first with kanon.register_source or `kanon register`",
+            hint="describe it first with kanon.register_source",
         )
     (row,) = rows
     lists = ("quasi_identifiers", "identifiers", "columns", "insensitive")

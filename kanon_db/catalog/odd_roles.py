@@ -44,7 +44,7 @@ def warn_of_roles(session: Session, source: Source) -> None:
         Values of its columns are only counted. If they cannot be read, that is warned of, too.
     """
     if source.without_role:
-        session.warn(
+        session.tell(
             f"columns without a role are not published: {_listed(source.without_role)}; name those"
             " that are to be published as they are as insensitive"
         )

@@ -29,6 +29,10 @@ _ENCODINGS: Final = ("UTF8", "SQL_ASCII")
 """Of databases: in SQL_ASCII, texts are UTF-8 where whoever wrote them says so."""
 
 
+_PUBLISHED: Final = "published"
+"""The schema of publications, unless the first installation names another."""
+
+
 @dataclass(frozen=True)
 class InstallReport:
     """What an installation did.
@@ -44,7 +48,7 @@ class InstallReport:
     actions: list[str]
 
 
-def install(dsn: str, *, published_schema: str = "published") -> InstallReport:
+def install(dsn: str, *, published_schema: str | None = None) -> InstallReport:
     """Install kanon_db into the database, or bring an installation up to date.
 
     Everything happens in one transaction: schema and catalog by migrations, SQL functions
@@ -54,8 +58,8 @@ def install(dsn: str, *, published_schema: str = "published") -> InstallReport:
     ----------
     dsn : str
         Connection string of a superuser: only superusers can create PL/Python functions.
-    published_schema : str
-        Schema for published relations; fixed by the first installation.
+    published_schema : str, optional
+        Schema for published relations; the first installation decides, by default ``published``.
 
     Returns
     -------
@@ -83,7 +87,12 @@ def install(dsn: str, *, published_schema: str = "published") -> InstallReport:
             _create_owner(session)
             require_trusted(session)
             before = _revision(session)
-            schema = _chosen_schema(session, published_schema)
+            schema = _chosen_schema(session, published_schema or _PUBLISHED)
+            if published_schema not in (None, schema):
+                actions.append(
+                    f'schema "{published_schema}" ignored: publications stay in schema "{schema}",'
+                    " which the first installation chose"
+                )
             for name in ("kanon", schema):
                 _create_schema(session, name, is_ours=before is not None)
             run_script(connection, "migrations", migration_script(before))
@@ -106,8 +115,13 @@ def install(dsn: str, *, published_schema: str = "published") -> InstallReport:
     return InstallReport(kanon_db.__version__, actions)
 
 
-def uninstall(dsn: str, *, drop_publications: bool = False) -> None:
+def uninstall(dsn: str, *, drop_publications: bool = False) -> list[str]:
     """Remove kanon_db from the database, and its publications only when asked to.
+
+    Returns
+    -------
+    list of str
+        What is left of it, for people to read.
 
     Raises
     ------
@@ -124,7 +138,7 @@ def uninstall(dsn: str, *, drop_publications: bool = False) -> None:
                 raise ServerError(
                     "kanon_db is not installed in this database", hint="there is nothing to do"
                 )
-            schema = _chosen_schema(session, "published")
+            schema = _chosen_schema(session, _PUBLISHED)
             rows = session.fetch("SELECT name FROM kanon.publication ORDER BY name")
             if rows and not drop_publications:
                 raise InUseError(
@@ -153,8 +167,11 @@ def uninstall(dsn: str, *, drop_publications: bool = False) -> None:
                 # DROP OWNED revokes privileges, but would also drop whatever else the role owns.
                 session.fetch(f"REASSIGN OWNED BY {session.identifier(role)} TO CURRENT_USER")
                 session.fetch(f"DROP OWNED BY {session.identifier(role)}")
-        for role in (*EVERYBODY, OWNER):
-            _drop_role_unless_used(session, role)
+        kept = [role for role in (*EVERYBODY, OWNER) if not _drop_unused(session, role)]
+    left = ["the tables and views that were registered as sources", "the extension plpython3u"]
+    if kept:
+        left.append(f"roles that people or other databases have: {', '.join(kept)}")
+    return left
 
 
 def _refuse_dependent_views(session: PsycopgSession, schema: str) -> None:
@@ -316,8 +333,8 @@ def _grant(session: PsycopgSession, schema: str) -> None:
     session.fetch(f"GRANT TEMPORARY ON DATABASE {session.identifier(database)} TO kanon_publisher")
 
 
-def _drop_role_unless_used(session: PsycopgSession, role: str) -> None:
-    """Drop a role, unless another database or a person still has it."""
+def _drop_unused(session: PsycopgSession, role: str) -> bool:
+    """Drop a role unless another database or a person still has it; tell whether it is gone."""
     with session.transaction():
         in_use = session.fetch(
             "SELECT 1 FROM pg_roles r WHERE r.rolname = $1::text AND (EXISTS (SELECT FROM"
@@ -327,3 +344,4 @@ def _drop_role_unless_used(session: PsycopgSession, role: str) -> None:
         )
         if not in_use:
             session.fetch(f"DROP ROLE IF EXISTS {session.identifier(role)}")
+    return not in_use

@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from kanon_db.errors import KanonError
+from kanon_db.interfaces.wording import for_shell
 
 PIPE_WIDTH = 160
 """Width to use when the output is not a terminal; otherwise rich folds tables at 80 columns."""
@@ -65,15 +66,16 @@ def plain(value: Any) -> Any:
 
 def print_error(error: KanonError, *, as_json: bool) -> None:
     """Print an error: to stderr for people, to stdout as JSON for programs."""
+    hint = for_shell(error.hint)
     if as_json:
         fields = ("message", "detail", "hint", "sqlstate")
-        print_json({"error": {name: getattr(error, name) for name in fields}})
+        print_json({"error": {name: getattr(error, name) for name in fields} | {"hint": hint}})
         return
     click.echo(f"error: {error.message}", err=True)
     if error.detail:
         click.echo(f"detail: {error.detail}", err=True)
-    if error.hint:
-        click.echo(f"hint: {error.hint}", err=True)
+    if hint:
+        click.echo(f"hint: {hint}", err=True)
 
 
 def print_outcome(text: str, document: Any, *, as_json: bool) -> None:
@@ -86,13 +88,13 @@ def print_outcome(text: str, document: Any, *, as_json: bool) -> None:
 
 def print_warning(message: str) -> None:
     """Print something that does not stop the operation."""
-    click.echo(f"warning: {message}", err=True)
+    click.echo(f"warning: {for_shell(message)}", err=True)
 
 
 def print_notice(message: str) -> None:
     """Print something worth knowing, if somebody reads it: scripts take stderr for errors."""
     if sys.stderr.isatty():
-        click.echo(message, err=True)
+        click.echo(for_shell(message), err=True)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import astuple, replace
 from pathlib import Path
@@ -13,15 +14,30 @@ import pandas as pd
 
 from kanon_db.answering import estimates
 from kanon_db.declaration import RELATION
-from kanon_db.errors import ServerError
+from kanon_db.errors import KanonError, ServerError
 from kanon_db.interfaces.python_methods import Methods
+from kanon_db.interfaces.wording import for_python
 from kanon_db.operations import operations
 from kanon_db.session.psycopg_session import Listener, PsycopgSession, open_connection
-from kanon_db.transfer.load import LoadReport, load_csv
+from kanon_db.transfer.load import Found, LoadReport, Reading, load_csv
 
 
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Show, where nobody catches an error of the block, also its detail and its hint."""
+    try:
+        yield
+    except KanonError as error:
+        if error.detail:
+            error.add_note(f"detail: {error.detail}")
+        if error.hint:
+            error.add_note(f"hint: {for_python(error.hint)}")
+        raise
+
+
+@_explained()
 def connect(
-    dsn: str,
+    dsn: str | None = None,
     *,
     on_step: Listener | None = None,
     on_warning: Listener | None = None,
@@ -31,8 +47,8 @@ def connect(
 
     Parameters
     ----------
-    dsn : str
-        PostgreSQL connection string.
+    dsn : str, optional
+        PostgreSQL connection string; by default that of the environment, ``KANON_DSN``.
     on_step, on_warning, on_notice : callable, optional
         Called with a short text for each step of an operation, for each warning, and for what is
         worth knowing before it goes on, such as how much memory and disk it will need.
@@ -47,6 +63,14 @@ def connect(
     ServerError
         When no connection can be made.
     """
+    dsn = dsn or os.environ.get("KANON_DSN")
+    if dsn is None:
+        raise ServerError(
+            "no database is named",
+            detail="neither connect(dsn) nor the environment, KANON_DSN, names one",
+            hint="kanon_db.connect('postgresql://user@host/database'); `kanon local start` prints"
+            " that of a private server",
+        )
     return Kanon(PsycopgSession(open_connection(dsn), on_step, on_warning, on_notice))
 
 
@@ -66,6 +90,7 @@ class Kanon(Methods):
         """Close the connection."""
         self._session.connection.close()
 
+    @_explained()
     def perform(self, name: str, given: Mapping[str, Any]) -> Any:
         """Perform an operation by its name.
 
@@ -107,13 +132,34 @@ class Kanon(Methods):
                 )
             yield session
 
+    @_explained()
     def load(
-        self, path: str | Path, table: str, *, replace: bool = False, null: str = ""
+        self,
+        path: str | Path,
+        table: str,
+        *,
+        replace: bool = False,
+        null: str = "",
+        delimiter: str | None = None,
+        encoding: str | None = None,
+        decimal: str | None = None,
+        date_format: str | None = None,
+        types: str | Mapping[str, str] | None = None,
+        dry_run: bool = False,
+        on_found: Callable[[Found], None] | None = None,
     ) -> LoadReport:
         """Copy a CSV file into a new table; see :func:`~kanon_db.transfer.load.load_csv`."""
+        reading = Reading(
+            null=null, delimiter=delimiter, encoding=encoding, decimal=decimal,
+            date_format=date_format, types=types,
+        )  # fmt: skip
         with self._session.transaction():
-            return load_csv(self._session, Path(path), table, replace=replace, null=null)
+            return load_csv(
+                self._session, Path(path), table, reading, replace=replace, dry_run=dry_run,
+                on_found=on_found,
+            )  # fmt: skip
 
+    @_explained()
     def count(self, query: str) -> pd.DataFrame:
         """Estimate COUNT, SUM, AVG, MIN, MAX and percentiles, with or without GROUP BY.
 
@@ -141,6 +187,7 @@ class Kanon(Methods):
         columns = [*names, *([] if is_one_count else ["aggregate"]), *numbers]
         return pd.DataFrame(rows, columns=columns)
 
+    @_explained()
     def publications(self) -> pd.DataFrame:
         """List the publications that the role may read, one row for each."""
         columns = (

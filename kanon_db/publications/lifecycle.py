@@ -234,7 +234,7 @@ def _exists(name: str) -> DuplicateError:
     return DuplicateError(
         "a publication of this name exists",
         detail=f'name "{name}"',
-        hint="choose another name, or pass replace => true (--replace) to replace it",
+        hint="choose another name, or pass replace => true to replace it",
     )
 
 

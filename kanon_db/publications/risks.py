@@ -57,7 +57,7 @@ def accepted_risks(accepted: Mapping[str, str], taken: Sequence[str]) -> dict[st
             raise RiskError(
                 f"a known risk is not accepted: {name}",
                 detail=RISKS[name],
-                hint="to publish all the same, say why (--accept in the shell): accept =>"
+                hint="to publish all the same, say why: accept =>"
                 f""" '{{"{name}": "why this is acceptable"}}'""",
             )
     return {name: accepted[name] for name in taken}

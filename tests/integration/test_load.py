@@ -16,16 +16,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kanon_db.errors import DuplicateError, InvalidParameterError, KanonError, NotFoundError
+from kanon_db.interfaces.python import Kanon
 from kanon_db.session.psycopg_session import PsycopgSession
-from kanon_db.transfer.load import LoadReport, load_csv
+from kanon_db.transfer.load import Found, LoadReport
 from tests.integration.parties import Parties, columns_of, fetch, quoted, value
 from tests.profiles import examples
 
 
 def load(parties: Parties, path: Path, table: str = "data.loaded", **options: Any) -> LoadReport:
-    session = PsycopgSession(parties.publisher)
-    with session.transaction():
-        return load_csv(session, path, table, **options)
+    return Kanon(PsycopgSession(parties.publisher)).load(path, table, **options)
 
 
 def relations(parties: Parties) -> int:
@@ -76,7 +75,18 @@ COLUMNS: dict[str, tuple[list[str], str, list[Any]]] = {
     "point last": (["1.", "2"], "text", ["1.", "2"]),
     "impossible date": (["2021-02-29", "1999-12-31"], "text", ["2021-02-29", "1999-12-31"]),
     "date without zeros": (["2020-2-9", "1999-12-31"], "text", ["2020-2-9", "1999-12-31"]),
-    "date of another order": (["31.12.1999", ""], "text", ["31.12.1999", None]),
+    "date with points": (["31.12.1999", "", "1.2.2000"], "date",
+                         [date(1999, 12, 31), None, date(2000, 2, 1)]),
+    "time with points": (["31.12.1999 7:05", "1.2.2000 23:59"], "timestamp",
+                         [datetime(1999, 12, 31, 7, 5), datetime(2000, 2, 1, 23, 59)]),
+    "year first": (["1999/12/31", "2000/1/2"], "date", [date(1999, 12, 31), date(2000, 1, 2)]),
+    "day first": (["12/01/1999", "13/02/2000"], "date", [date(1999, 1, 12), date(2000, 2, 13)]),
+    "month first": (["12-01-1999", "12-13-1999"], "date", [date(1999, 12, 1), date(1999, 12, 13)]),
+    "day or month first": (["12/01/1999", "01/02/2000"], "text", ["12/01/1999", "01/02/2000"]),
+    "neither": (["13/01/1999", "01/13/2000"], "text", ["13/01/1999", "01/13/2000"]),
+    "30 February": (["28.02.1999", "30.02.1999"], "text", ["28.02.1999", "30.02.1999"]),
+    "year of two digits": (["31.12.99"], "text", ["31.12.99"]),
+    "decimal comma": (["1,5", "2"], "text", ["1,5", "2"]),
     "timestamp": (
         ["2020-02-29 12:00", "2020-02-29T12:00:01.5"],
         "timestamp",
@@ -116,6 +126,18 @@ def test_types(parties: Parties, write: Any, column: str, name: str) -> None:
 
 LAYOUTS: dict[str, tuple[bytes, list[str], list[tuple[object, ...]]]] = {
     "byte-order mark": (b"\xef\xbb\xbfa,b\n1,2\n", ["a", "b"], [(1, 2)]),
+    "byte-order mark of utf-16": ("a,b\n1,\xe9\n".encode("utf-16"), ["a", "b"], [(1, "\xe9")]),
+    "semicolons": (b"a;b,c\n1;2\n3;4\n", ["a", "b,c"], [(1, 2), (3, 4)]),
+    "semicolons, decimal comma": (
+        b"a;b\n1;2,5\n3;4,125\n",
+        ["a", "b"],
+        [(1, Decimal("2.5")), (3, Decimal("4.125"))],
+    ),
+    "semicolons, decimal point": (b"a;b\n1;2.5\n", ["a", "b"], [(1, Decimal("2.5"))]),
+    "tabs": (b"a\tb\n1\t2, 3\n", ["a", "b"], [(1, "2, 3")]),
+    "bars": (b"a|b\n1|2\n", ["a", "b"], [(1, 2)]),
+    "commas and semicolons": (b"a,b;c\n1,2;3\n", ["a", "b;c"], [(1, "2;3")]),
+    "commas in quotes": (b'a;b\n1;"2,3"\n4;"5,x"\n', ["a", "b"], [(1, "2,3"), (4, "5,x")]),
     "windows lines": (b"a,b\r\n1,2\r\n3,4\r\n", ["a", "b"], [(1, 2), (3, 4)]),
     "no last line end": (b"a,b\n1,2", ["a", "b"], [(1, 2)]),
     "quoted header": (b'"a ""x""","b,c"\n1,2\n', ['a "x"', "b,c"], [(1, 2)]),
@@ -166,7 +188,8 @@ REFUSED = {
     "end of data far off": b"a\n" + b"1\n" * 600_000 + b"\\.\n2\n",
     "latin-1": b"a,b\n1,\xe9\n",
     "latin-1 in the header": b"a,\xe9\n1,2\n",
-    "utf-16": "a,b\n1,2\n".encode("utf-16"),
+    "utf-16 without a mark": "a,b\n1,2\n".encode("utf-16-le"),
+    "half of utf-16": "a,b\n1,2\n".encode("utf-16")[:-1],
     "open quote in the header": b'a,"b\n1,2\n',
     "too many columns": ",".join(f"c{i}" for i in range(1700)).encode() + b"\n",
 }
@@ -179,6 +202,120 @@ def test_refused_files(parties: Parties, write: Any, refused: str, name: str) ->
     with pytest.raises(KanonError):
         load(parties, write(REFUSED[refused], name))
     assert relations(parties) == before
+
+
+PLACES: dict[str, tuple[bytes, dict[str, Any], str]] = {
+    "too many fields": (b"a,b\n1,2\n1,2,3\n", {}, "line 3: 3, while the header has 2"),
+    "too few fields": (b'a,b\n1,"x\ny"\n1\n', {}, "line 4: 1, while the header has 2"),
+    "blank line": (b"a,b\n1,2\n\n3,4\n", {}, "line 3"),
+    "semicolons": (b"a;b\n1;2\n1;2;3\n", {}, "line 3: 3, while the header has 2"),
+    "open quote": (b'a,b\n1,2\n1,"2\n3,4\n', {}, "line 3"),
+    "latin-1": (b"a,b\n1,x\n2,S\xe9cret\n", {}, 'line 3, column 2 ("b"): not UTF-8'),
+    "latin-1 far off": (b"a;b\n" + b"1;2\n" * 60_000 + b"S\xe9cret;2\n", {},
+                        'line 60002, column 1 ("a")'),
+    "latin-1 in the header": (b"a,S\xe9cret\n1,2\n", {}, "line 1, column 2: not UTF-8"),
+    "NUL": (b"a,b\n1,2\n1,Se\0cret\n", {}, 'line 3, column 2 ("b")'),
+    "column twice": (b"a,b,a\n1,2,3\n", {}, "line 1, columns 1 and 3"),
+    "end of data": (b'"a\n",b\n1,2\n\\.\n3,4\n', {}, "line 4"),
+    "one field": (b"a;b\n1;Secret\n", {"delimiter": ","}, "line 1"),
+    "no integer": (b"a,b\n1,2\nx,Secret\n1,2\n", {"types": {"b": "integer"}},
+                   'line 3, column 2 ("b")'),
+    "no integer after a line break": (b'a,b\n"x\ny",2\nx,Secret\n', {"types": '{"b": "int4"}'},
+                                      'line 4, column 2 ("b")'),
+    "no date": (b"a,b\n31.12.1999,2\nSecret,2\n", {"date_format": "DD.MM.YYYY"},
+                'line 3, column 1 ("a")'),
+    "30 February": (b"a,b\n31.12.1999,2\n,3\n30.02.1999,2\n", {"date_format": "DD.MM.YYYY"},
+                    'line 4, column 1 ("a")'),
+    "no dates": (b"a,b\n31.12.1999,2\n", {"date_format": "MM/DD/YYYY"}, "MM/DD/YYYY"),
+    "no such column": (b"a,b\n1,2\n", {"types": {"c": "text"}}, 'column "c"'),
+    "no such type": (b"a,b\n1,2\n", {"types": {"b": "texd"}}, 'column "b"'),
+    "no type": (b"a,b\n1,2\n", {"types": {"b": "int) FROM x; --"}}, 'column "b"'),
+    "type that is a number": (b"a,b\n1,2\n", {"types": {"b": 3}}, 'column "b"'),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("name", ["file.csv", "file.csv.gz"])
+def test_errors_say_where_and_what_to_do(
+    parties: Parties, write: Any, place: str, name: str
+) -> None:
+    data, options, where = PLACES[place]
+    with pytest.raises(KanonError) as refused:
+        load(parties, write(data, name), **options)
+    error = refused.value
+    assert where in error.detail
+    assert error.hint
+    assert "cret" not in f"{error.message}{error.detail}{error.hint}"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"delimiter": ";;"}, {"delimiter": '"'}, {"delimiter": "\n"}, {"delimiter": ""},
+        {"delimiter": "x"}, {"delimiter": "\xe9"}, {"encoding": "base64"}, {"encoding": "no such"},
+        {"encoding": ""}, {"decimal": ";"}, {"decimal": ""}, {"date_format": "DD.MM"},
+        {"date_format": "DD.MM.YY"}, {"date_format": "%d.%m.%Y"}, {"date_format": "DD'MM'YYYY"},
+        {"date_format": "DD.MM.YYYY HH24"}, {"date_format": "DD.MM.YYYY DD"}, {"types": "[]"},
+        {"types": "{"},
+    ],
+)  # fmt: skip
+def test_options_that_cannot_be(parties: Parties, write: Any, options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidParameterError):
+        load(parties, write("a,b\n1,2\n"), **options)
+
+
+READ: dict[str, tuple[bytes, dict[str, Any], Any]] = {
+    "latin-1": (b"a,b\n1,\xe9\n", {"encoding": "latin-1"}, "\xe9"),
+    "tab by name": (b"a\tb\n1\t2\n", {"delimiter": "tab"}, 2),
+    "tab as the shell has it": (b"a\tb\n1\t2\n", {"delimiter": "\\t"}, 2),
+    "another delimiter": (b"a:b\n1:2\n", {"delimiter": ":"}, 2),
+    "decimal comma": (b'a,b\n1,"2,5"\n', {"decimal": ","}, Decimal("2.5")),
+    "decimal point in semicolons": (b"a;b\n1;2,5\n", {"decimal": "."}, "2,5"),
+    "small numbers": (b"a;b\n1;2,5e-3\n", {}, 0.0025),
+    "day first": (b"a,b\n1,02/03/2004\n", {"date_format": "DD/MM/YYYY"}, date(2004, 3, 2)),
+    "month first": (b"a,b\n1,02/03/2004\n", {"date_format": "MM/DD/YYYY"}, date(2004, 2, 3)),
+    "nothing between": (b"a,b\n1,20040302\n", {"date_format": "YYYYMMDD"}, date(2004, 3, 2)),
+    "a time that summer time skips": (b"a,b\n1,29.03.2020 02:30\n", {},
+                                      datetime(2020, 3, 29, 2, 30)),
+    "text": (b"a,b\n1,2\n", {"types": {"b": "text"}}, "2"),
+    "zip code as a number": (b"a,b\n1,007\n", {"types": {"b": "integer"}}, 7),
+    "number with a comma": (b"a;b\n1;2,5\n", {"types": {"b": "float8"}}, 2.5),
+    "date by type and format": (b"a,b\n1,02/03/2004\n",
+                                {"types": {"b": "date"}, "date_format": "DD/MM/YYYY"},
+                                date(2004, 3, 2)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("read", READ)
+def test_what_options_say(parties: Parties, write: Any, read: str) -> None:
+    data, options, expected = READ[read]
+    fetch(parties.publisher, "SET timezone = 'Europe/Berlin'")
+    load(parties, write(data), **options)
+    fetch(parties.publisher, "RESET timezone")
+    (found,) = fetch(parties.publisher, "SELECT b FROM data.loaded")
+    assert found == (expected,)
+    assert type(found[0]) is type(expected)
+
+
+def test_guesses_are_told_before_the_table_is_written(parties: Parties, write: Any) -> None:
+    told: list[tuple[Found, bool]] = []
+    exists = "SELECT to_regclass('data.loaded') IS NOT NULL"
+    path = write("a;b;c;d\n1;2,5;31.12.1999;01/02/2003\n")
+
+    def listen(found: Found) -> None:
+        told.append((found, bool(value(parties.admin, exists))))
+
+    report = load(parties, path, dry_run=True, on_found=listen)
+    assert (report.records, value(parties.admin, exists)) == (1, False)
+    load(parties, path, on_found=listen)
+    assert value(parties.admin, exists)
+    for found, existed in told:
+        assert not existed
+        assert (found.delimiter, found.encoding) == (";", "UTF-8")
+        assert [kind for _, kind in found.columns] == ["integer", "numeric", "date", "text"]
+        assert found.notes.keys() == {"b", "c", "d"}
+        assert "DD/MM/YYYY" in found.notes["d"]
+    assert len(told) == 2
 
 
 def test_truncated_gzip(parties: Parties, write: Any) -> None:

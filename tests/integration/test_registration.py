@@ -271,17 +271,22 @@ WARNED = (
 
 
 def warnings_of(parties: Parties, way: str, **given: object) -> list[str]:
-    """What registering warns of: as the server's warnings, and as the package's."""
+    """What registering says: as the server's warnings and notices, and as the package's."""
     heard: list[str] = []
     if way == "sql":
         listen = lambda notice: heard.append(f"{notice.severity}: {notice.message_primary}")
         parties.publisher.add_notice_handler(listen)
         Functions(parties.publisher).register("data.warned", **given)
         parties.publisher.remove_notice_handler(listen)
-        assert all(text.startswith("WARNING: ") for text in heard)
-        return [text.removeprefix("WARNING: ") for text in heard]
+        said = [text.split(": ", 1) for text in heard]
+        # That a column has no role is no mistake.
+        assert all(
+            severity == ("NOTICE" if text.startswith("columns without a role") else "WARNING")
+            for severity, text in said
+        )
+        return [text for _, text in said]
     kanon = Package(parties.publisher)
-    kanon.kanon = Kanon(PsycopgSession(parties.publisher, on_warning=heard.append))
+    kanon.kanon = Kanon(PsycopgSession(parties.publisher, None, heard.append, heard.append))
     kanon.register("data.warned", **given)
     return heard
 

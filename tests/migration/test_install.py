@@ -236,7 +236,9 @@ def test_install_again(
         before = dump(parties.dsn)
         verified = kanon.verify("people")
         # The schema of publications is chosen once.
-        install(parties.dsn, published_schema="elsewhere")
+        report = install(parties.dsn, published_schema="elsewhere")
+        assert [text for text in report.actions if 'schema "elsewhere" ignored' in text]
+        assert not [text for text in install(parties.dsn).actions if "ignored" in text]
         assert dump(parties.dsn) == before
         assert kanon.publications() == ["people"]
         assert kanon.verify("people") == verified

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -82,3 +83,53 @@ def test_demo_of_a_file_needs_its_columns(tmp_path: Path) -> None:
     answer = CliRunner().invoke(cli.main, ["demo", str(tmp_path / "data.csv")])
     assert answer.exit_code == 2
     assert "--quasi-identifiers" in answer.output
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(shell: str) -> None:
+    """The line of the docs that a shell reads; docs/operation.md names it for each."""
+    page = (Path(__file__).parents[2] / "docs" / "operation.md").read_text()
+    assert f"_KANON_COMPLETE={shell}_source kanon" in page
+    if shell == "bash" and shutil.which("bash") is None:
+        pytest.skip("click asks bash for its version")
+    answer = CliRunner().invoke(
+        cli.main, prog_name="kanon", env={"_KANON_COMPLETE": f"{shell}_source"}
+    )
+    assert answer.exit_code == 0
+    assert "_KANON_COMPLETE" in answer.output
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("kanon pub", ["publish", "publications"]),
+        ("kanon publish gen", ["generalized"]),
+        ("kanon publish buckets t n --meth", ["--method"]),
+        ("kanon publish generalized t n --method mon", ["mondrian"]),
+        ("kanon load --date", ["--date-format"]),
+        ("kanon local st", ["start", "stop", "status"]),
+    ],
+)
+def test_completion(words: str, completed: list[str]) -> None:
+    environment = {
+        "_KANON_COMPLETE": "bash_complete",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(words.count(" ")),
+    }
+    answer = CliRunner().invoke(cli.main, prog_name="kanon", env=environment)
+    found = [line.split(",", 1)[1] for line in answer.output.splitlines()]
+    assert sorted(found) == sorted(completed)
+
+
+def test_folder_of_the_environment(tmp_path: Path) -> None:
+    """KANON_DIR stands for --dir, and yields to --dir, --dsn and KANON_DSN."""
+    named = {"KANON_DIR": str(tmp_path / "named")}
+    answer = CliRunner().invoke(cli.main, ["metrics", "b"], env=named)
+    assert answer.exit_code == 1
+    assert str(tmp_path / "named") in answer.stderr
+    answer = CliRunner().invoke(cli.main, ["metrics", "b", "--dir", str(tmp_path)], env=named)
+    assert str(tmp_path / "named") not in answer.stderr
+    for arguments, more in (["--dsn", "host=/nowhere"], {}), ([], {"KANON_DSN": "host=/nowhere"}):
+        answer = CliRunner().invoke(cli.main, ["metrics", "b", *arguments], env=named | more)
+        assert answer.exit_code == 1
+        assert "cannot connect" in answer.stderr

@@ -81,6 +81,8 @@ dir_option = click.option(
     type=click.Path(file_okay=False, path_type=Path),
     default=default_directory,
     show_default=".kanon",
+    envvar="KANON_DIR",
+    show_envvar=True,
     help="Folder of the private cluster.",
 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -60,10 +60,20 @@ def click_parameter(parameter: Parameter) -> click.Parameter:
     if parameter.is_required:
         return click.Option([flag], required=True, **shared)
     if parameter.type.choices:
+        shared["shell_complete"] = _beginning_with(list(parameter.type.choices))
         shared["help"] += f" One of {', '.join(parameter.type.choices)}."
     if default in (None, ()):
         return click.Option([flag], **shared)
     return click.Option([flag], default=default, show_default=True, **shared)
+
+
+def _beginning_with(words: Sequence[str]) -> Callable[..., list[str]]:
+    """Make what the shell asks for when it completes a word."""
+
+    def complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+        return [word for word in words if word.startswith(incomplete)]
+
+    return complete
 
 
 # -- what is printed, by the first word of the command -----------------------------------------

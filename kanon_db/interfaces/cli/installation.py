@@ -15,12 +15,12 @@ from kanon_db.interfaces.cli.base import Command, chosen_dsn, confirm, database_
 @database_options
 @click.option(
     "--published-schema",
-    default="published",
-    show_default=True,
     metavar="NAME",
-    help="Schema for published relations.",
+    help="Schema for published relations: published, unless the first installation names another.",
 )
-def install_command(dsn: str | None, directory: Path, published_schema: str, as_json: bool) -> None:
+def install_command(
+    dsn: str | None, directory: Path, published_schema: str | None, as_json: bool
+) -> None:
     """Install or upgrade kanon_db in a database."""
     chosen = chosen_dsn(dsn, directory)
     from kanon_db.installation.install import install
@@ -41,15 +41,18 @@ def install_command(dsn: str | None, directory: Path, published_schema: str, as_
 def uninstall_command(
     dsn: str | None, directory: Path, drop_publications: bool, yes: bool, as_json: bool
 ) -> None:
-    """Remove kanon_db from a database."""
+    """Remove kanon_db from a database.
+
+    Sources stay as they are, and so do PL/Python and roles that people have.
+    """
     chosen = chosen_dsn(dsn, directory)
     if drop_publications and not yes:
         confirm("Drop all published relations?")
     from kanon_db.installation.install import uninstall
 
-    uninstall(chosen, drop_publications=drop_publications)
-    text = "kanon_db is no longer installed."
-    console.print_outcome(text, {"uninstalled": True}, as_json=as_json)
+    left = uninstall(chosen, drop_publications=drop_publications)
+    text = "\n".join(["kanon_db is no longer installed.", *(f"Left: {item}." for item in left)])
+    console.print_outcome(text, {"uninstalled": True, "left": left}, as_json=as_json)
 
 
 @click.command(cls=Command)

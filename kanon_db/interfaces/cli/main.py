@@ -8,6 +8,7 @@ from kanon_db import __version__
 from kanon_db.interfaces.cli import advice, installation, others
 from kanon_db.interfaces.cli.base import Group
 from kanon_db.interfaces.cli.derived import derived_command
+from kanon_db.interfaces.cli.loading import load
 from kanon_db.interfaces.cli.local import local
 from kanon_db.operations import operations
 
@@ -42,7 +43,7 @@ for command in (
     installation.uninstall_command,
     installation.doctor,
     installation.version,
-    others.load,
+    load,
     others.query,
     others.publications,
     others.demo,

@@ -1,4 +1,4 @@
-"""Commands that are more than a single operation: `kanon load`, `query`, `publications`, `demo`."""
+"""Commands that are more than a single operation: `kanon query`, `publications`, `demo`."""
 
 from __future__ import annotations
 
@@ -19,39 +19,6 @@ from kanon_db.interfaces.cli.base import (
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-@click.command(cls=Command)
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.argument("table")
-@database_options
-@click.option("--replace", is_flag=True, help="Replace the table if it exists.")
-@click.option(
-    "--null", default="", metavar="TEXT", help="Text that means NULL; empty text by default."
-)
-def load(
-    file: Path,
-    table: str,
-    dsn: str | None,
-    directory: Path,
-    replace: bool,
-    null: str,
-    as_json: bool,
-) -> None:
-    """Load a CSV file into a new table.
-
-    The file (.csv or .csv.gz) needs a header line; types are inferred from the values.
-    """
-    with connected(dsn, directory, as_json=as_json) as kanon:
-        report = kanon.load(file, table, replace=replace, null=null)
-    if as_json:
-        columns = [{"name": name, "type": kind} for name, kind in report.columns]
-        console.print_json({**console.plain(report), "columns": columns})
-        return
-    console.print_table(["column", "type"], report.columns)
-    click.echo(
-        f"Loaded {report.records:,} records into {report.table} in {report.seconds:.2f} seconds."
-    )
 
 
 @click.command(cls=Command)

@@ -105,7 +105,7 @@ def _play(target: Target, published: _Published, source: _Source) -> Iterator[tu
     session.step("attacking: minimality")
     orders = sweep_orders(codes)
     if codes.shape[1] > ALL_ORDERS_OF:
-        session.warn(f"minimality tries {len(orders)} orders of the quasi-identifiers, not all")
+        session.tell(f"minimality tries {len(orders)} orders of the quasi-identifiers, not all")
     half = random.random(values.sizes.size) < 0.5
     yield (
         "minimality",
@@ -117,7 +117,7 @@ def _play(target: Target, published: _Published, source: _Source) -> Iterator[tu
     session.step("attacking: learners")
     chosen, its_values = _sample(buckets, values, random)
     if chosen.size < buckets.size:
-        session.warn(
+        session.tell(
             f"the learners attack a random sample of {chosen.size:,} of {buckets.size:,} people"
         )
     codes, tuples = codes[chosen], source.tuples[chosen]

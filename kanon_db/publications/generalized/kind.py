@@ -245,7 +245,7 @@ def _chosen(job: Job[GeneralizedRequest], n_records: int) -> tuple[Job[Generaliz
     advice = recommend(
         n_records, len(job.source.quasi_identifiers), request.k, refined=request.refine
     )
-    job.session.warn(f"method {advice.method} was chosen: {advice.reason}")
+    job.session.tell(f"method {advice.method} was chosen: {advice.reason}")
     block_size = request.options.block_size or advice.block_size
     options = replace(request.options, block_size=block_size)
     return replace(job, request=replace(request, options=options)), advice.method

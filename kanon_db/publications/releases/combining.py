@@ -175,7 +175,7 @@ def weigh(
         detail=f"{RISKS[RISK]}: {_shortened(readers)} could also read {_named(combined.refused)}."
         f" {' '.join(_said(finding) for finding in combined.findings if not finding.holds)}",
         hint="let other roles read it (readers => ...), publish only the people that came since"
-        f' (kanon.refresh), or say why (--accept in the shell): accept => \'{{"{RISK}":'
+        f' (kanon.refresh), or say why: accept => \'{{"{RISK}":'
         ' "why this is acceptable"}\'',
     )
 

@@ -145,7 +145,7 @@ def _play(
     ):
         drawn = _drawn(people, rows.covering.n_classes, random)
         if drawn.size < people.size:
-            session.warn(
+            session.tell(
                 f"{prefix}the attacks look up a random sample of {drawn.size:,} of"
                 f" {people.size:,} people"
             )

@@ -254,7 +254,7 @@ def finish_rows(job: Job[Any]) -> None:
     job.staging.analyze("")
     missed = job.source.without_role
     if missed:
-        job.session.warn(
+        job.session.tell(
             f"columns without a role are not published: {', '.join(missed)}; those that are to be"
             " published as they are must be registered as insensitive"
         )
