@@ -92,8 +92,8 @@ class RegisterRequest:
     )
     entity: str | None = parameter(
         TEXT,
-        "Column that says whom a record is about, where several can be about the same person;"
-        " never published.",
+        "Column that says whom a record is about, where several can be about the same person, or"
+        " for refresh; never published.",
         default=None, metavar="NAME",
     )  # fmt: skip
     arrival: str | None = parameter(
@@ -295,7 +295,8 @@ _OTHERS: Final = (
         request=RefreshRequest, command=("refresh",),
         row_class="kanon_db.publications.refreshing:Refreshed",
         details="The source must be registered with the column that says when a record came"
-        " (arrival). Too few people to keep the guarantee wait, and the row says what is missing.",
+        " (arrival), or whom it is about (entity). Too few people to keep the guarantee wait, and"
+        " the row says what is missing.",
     ),
     Operation(
         "drop_publication", "drop a publication: its relations and its entry in the catalog",

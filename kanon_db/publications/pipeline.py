@@ -17,6 +17,7 @@ from kanon_db.catalog.entries import Publication, published_schema
 from kanon_db.catalog.errands import run_errand
 from kanon_db.catalog.sources import open_source, require_unchanged
 from kanon_db.publications.entities import read_entities
+from kanon_db.publications.entity_hashes import can_be_hashed, stage_published
 from kanon_db.publications.forecast import Forecast
 from kanon_db.publications.kind import Job
 from kanon_db.publications.lifecycle import check_name, enter_publication
@@ -104,6 +105,9 @@ def _publish(session: Session, request: PublishRequest) -> Published:
     found = kind.search(job)
     _warn_of_gap(session, found.proof)
     written = kind.write(job, found)
+    known = None
+    if can_be_hashed(session, source, types):
+        known = stage_published(session, schema, snapshot, types[str(source.entity)])
     snapshot.drop()
 
     session.step("verifying")
@@ -145,7 +149,12 @@ def _publish(session: Session, request: PublishRequest) -> Published:
             suffixes=kind.suffixes,
             closed=kind.closed,
             notes=kind.notes(publication, ShownNames(session)),
-            release={**release, "upto": upto, "keeps_grants": keeps_grants},
+            release={
+                **release,
+                "upto": upto,
+                "keeps_grants": keeps_grants,
+                "entities": None if known is None else known.staging.name,
+            },
             replace=request.replace,
         ),
         name=name,

@@ -9,30 +9,27 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from kanon_db.catalog.entries import (
     Publication,
-    Source,
     find_publication,
     published_schema,
     source_of,
 )
 from kanon_db.catalog.errands import run_errand
-from kanon_db.catalog.sources import open_source, require_unchanged
+from kanon_db.catalog.sources import open_source
 from kanon_db.declaration import parameters_of, read_request
 from kanon_db.errors import (
     IneligibleError,
     InfeasibleError,
-    InvalidParameterError,
     KanonError,
     PermissionDeniedError,
     TooFewError,
 )
-from kanon_db.publications.entities import read_entities
 from kanon_db.publications.examination import require_whole
-from kanon_db.publications.kind import Job, Kind, Written
 from kanon_db.publications.lifecycle import enter_publication
+from kanon_db.publications.newcomers import Newcomers
 from kanon_db.publications.notes import ShownNames
 from kanon_db.publications.registry import DeclaredKind, kind_named
 from kanon_db.publications.releases.combining import describe_release, require_compatible
@@ -41,9 +38,6 @@ from kanon_db.publications.request import PublishRequest
 from kanon_db.publications.results import require_checks
 from kanon_db.publications.staging import Staging
 from kanon_db.session import Session
-from kanon_db.transfer.columns import ColumnType
-from kanon_db.transfer.room import Room
-from kanon_db.transfer.snapshot import count_records, take_snapshot
 from kanon_db.transfer.source_types import describe_types
 
 
@@ -84,7 +78,8 @@ def refresh(
     """Publish the people that came since the last batch, under the guarantee of the publication.
 
     A batch ends when this is called: with the greatest value that the source's column ``arrival``
-    has then. What comes later with a value that is not greater is late, and waits.
+    has then. What comes later with a value that is not greater is late, and waits. Records of an
+    ``entity`` that is published wait, too.
 
     Parameters
     ----------
@@ -97,7 +92,8 @@ def refresh(
     Raises
     ------
     InvalidParameterError
-        When the source has no column ``arrival``, or the publication was made without it.
+        When the source has neither a column ``arrival`` nor an ``entity``, or the publication was
+        made without it.
     RiskError
         When readers could set the new people against another release.
     KanonError
@@ -116,23 +112,17 @@ def refresh(
     declared = kind_named(old.kind)
     kind = declared.load()
     source, types = open_source(session, source_of(session, name).quoted(session))
-    if source.arrival is None or state["upto"] is None:
-        raise InvalidParameterError(
-            "it is not known who came since",
-            detail=f"{source.relation}: "
-            + ("no column says when a record came" if source.arrival is None else
-               f'publication "{name}" was made before {source.arrival} was known to say so, or it'
-               " is NULL in every record"),
-            hint="register the source with arrival => a time or a running number, then publish",
-        )  # fmt: skip
     kept = old.parameters.get("accept", {})
     accepted = {**kept, **(accept or {})}
     request = _request(declared, source.relation.quoted(session), old, accepted)
     request = kind.frozen(session, old, request)
-    batch = _Batch(session, source, types, state["upto"], old)
+    batch = Newcomers(
+        session, source, types, state["upto"], old, knows_entities=state["knows_entities"]
+    )
     n_new, waiting, missing = batch.count()
 
     def unchanged(waiting: int, missing: str | None) -> Refreshed:
+        batch.drop()
         return Refreshed(
             state["publication_id"], name, old.guarantee, old.records, 0, waiting, missing,
             old.metrics, time.perf_counter() - started,
@@ -142,9 +132,10 @@ def refresh(
         return unchanged(waiting, missing)
     try:
         with session.savepoint():
-            job, written, upto = batch.write(kind, request)
+            job, written = batch.write(kind, request)
     except (IneligibleError, InfeasibleError, TooFewError) as error:
         return unchanged(waiting + n_new, _said(error))
+    batch.drop()
     schema = published_schema(session)
     described = describe_types(session, source.relation, batch.published)
     alone = replace(
@@ -184,7 +175,9 @@ def refresh(
         whole, new, source, metrics=examined.metrics, suffixes=kind.suffixes,
         closed=kind.closed, notes=kind.notes(new, ShownNames(session)),
         release={
-            **release, "upto": upto, "refreshes": state["publication_id"], "keeps_grants": True,
+            **release, "upto": batch.upto, "refreshes": state["publication_id"],
+            "keeps_grants": True,
+            "entities": None if batch.entities is None else batch.entities.staging.name,
         },
         replace=True,
     )  # fmt: skip
@@ -192,67 +185,6 @@ def refresh(
         publication_id, name, new.guarantee, records, n_added, waiting, missing,
         {**examined.metrics, **new.metrics}, time.perf_counter() - started,
     )  # fmt: skip
-
-
-class _Batch:
-    """The records that came since, of people who are not published yet."""
-
-    def __init__(
-        self,
-        session: Session,
-        source: Source,
-        types: Mapping[str, ColumnType],
-        upto: str,
-        old: Publication,
-    ) -> None:
-        self._session, self._source, self._types = session, source, types
-        self._old = old
-        self.published: list[str] = []
-        arrival = session.identifier(str(source.arrival))
-        later = f"{arrival} > {session.literal(upto)}"
-        self._later = f"s.{later}"
-        if source.entity is not None:
-            entity = session.identifier(source.entity)
-            relation = source.relation.quoted(session)
-            self._later += (
-                f" AND NOT EXISTS (SELECT FROM {relation} AS o WHERE o.{entity} = s.{entity}"
-                f" AND (o.{later}) IS NOT TRUE)"
-            )
-        self._later_alone = f"s.{later}"
-
-    def count(self) -> tuple[int, int, str | None]:
-        """Count the records to publish, and those that wait, with the reason."""
-        session, source = self._session, self._source
-        n_new = count_records(session, source.relation, self._later)
-        n_all = count_records(session, source.relation)
-        n_since = count_records(session, source.relation, self._later_alone)
-        n_again = n_since - n_new
-        n_late = max(n_all - n_since - self._old.records, 0)
-        reasons = []
-        if n_late:
-            reasons.append(f"{n_late:,} came late: not after the last one that was published")
-        if n_again:
-            reasons.append(f"{n_again:,} are of people who are published")
-        return n_new, n_late + n_again, "; ".join(reasons) or None
-
-    def write(self, kind: Kind, request: PublishRequest) -> tuple[Job[Any], Written, str]:
-        """Search and write them, as a publication of their own; return up to when they came."""
-        session, source = self._session, self._source
-        kind.prepare(request, source)
-        self.published = kind.columns(source, self._types)
-        entity = [] if source.entity is None else [source.entity]
-        arrival = [] if source.arrival in self.published else [str(source.arrival)]
-        room = Room.of(session)
-        columns = [*self.published, *entity, *arrival]
-        snapshot = take_snapshot(session, source.relation, columns, room, where=self._later)
-        require_unchanged(session, source)
-        upto = str(snapshot.greatest(str(source.arrival)))
-        entities = read_entities(snapshot, source, are_counted=kind.counts_entities)
-        staging = Staging.begin(session, published_schema(session))
-        job = Job(session, request, source, self._types, staging, snapshot, room, entities)
-        written = kind.write(job, kind.search(job))
-        snapshot.drop()
-        return job, written, upto
 
 
 _NOT_GIVEN: Final = ("source", "publication", "replace", "dry_run", "readers")

@@ -123,7 +123,7 @@ def expected_size(session: Session, source: Relation, columns: Sequence[str]) ->
         As :func:`take_snapshot`.
     """
     names = selected(session, source, columns)
-    with _all_rows(session, source):
+    with all_rows(session, source):
         (row,) = session.fetch(
             f"EXPLAIN (FORMAT JSON) SELECT {names} FROM {source.quoted(session)}"
         )
@@ -141,7 +141,7 @@ def count_records(session: Session, source: Relation, where: str = "true") -> in
         As :func:`take_snapshot`.
     """
     session.step("counting the rows of the source")
-    with _all_rows(session, source):
+    with all_rows(session, source):
         row = fetch_one(
             session, f"SELECT count(*) AS n FROM {source.quoted(session)} AS s WHERE {where}"
         )
@@ -185,7 +185,7 @@ def take_snapshot(
     # as the copy; this takes a tenth.
     size = f"pg_table_size(to_regclass({session.literal(table)}))"
     try:
-        with _all_rows(session, source):
+        with all_rows(session, source):
             session.fetch(
                 f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS SELECT * FROM"
                 f" (SELECT (row_number() OVER ())::int4 - 1 AS {record}, {names}"
@@ -240,7 +240,7 @@ def too_long(column: str, source: object) -> InfeasibleError:
 
 
 @contextmanager
-def _all_rows(session: Session, source: Relation) -> Iterator[None]:
+def all_rows(session: Session, source: Relation) -> Iterator[None]:
     """Read a source in the block, whole: refuse where the role may not read all of its rows."""
     # With row_security off a query fails where a policy would silently leave rows out.
     (before,) = session.fetch("SELECT current_setting('row_security') AS value")

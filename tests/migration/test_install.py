@@ -43,6 +43,7 @@ RELEASED = {
     "0005": "a4465d6f70eb08a42d43488dd8722b4664a9b20cea224ce2eaa46c712ab18a51",
     "0006": "41586670aec9fc4de263c2408a458fb1737e2be41b441d9f0b4c2f6218ab578f",
     "0007": "21be0e9aeaa901d0a9a7dd7c7d94a14cf9c95c29e9c84ec143478fdd72b44631",
+    "0008": "00d39e8a803da6115b170522f6b4d174132f71e2dc7ecae4e7e3679941c67a2e",
 }
 """SHA-256 of every released migration: what is released is never edited, only followed."""
 
