@@ -172,7 +172,9 @@ SET search_path = pg_catalog, pg_temp
 AS $function$
 BEGIN
     RETURN jsonb_build_array(jsonb_build_object(
-        'at', clock_timestamp(), 'records', records, 'digest', given -> 'digest'));
+        'at', clock_timestamp(), 'records', coalesce((given ->> 'added')::bigint, records),
+        'digest', given -> 'digest') || CASE WHEN given ? 'withdrawn'
+            THEN jsonb_build_object('withdrawn', given -> 'withdrawn') ELSE '{}' END);
 END
 $function$;
 COMMENT ON FUNCTION kanon.batch IS 'what the ledger keeps of a batch of people';

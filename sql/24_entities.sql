@@ -1,7 +1,8 @@
 -- Who has been published: called by run_errand only, with the rights of whoever calls.
 --
--- Of each release, the ledger keeps a key and, of each entity, HMAC-SHA-256 under that key: nothing
--- else of them. Nobody but kanon_owner reads either. All hashes of a release are written anew, in
+-- Of each release, the ledger keeps a key and, of each entity, HMAC-SHA-256 under that key. Of those
+-- in m-invariant buckets, it also keeps the number of their signature, where several buckets have it:
+-- nothing else of them. Nobody but kanon_owner reads either. All hashes of a release are written anew, in
 -- their own order, whenever some are added: neither their place nor their transaction tells who came
 -- with whom.
 CREATE OR REPLACE FUNCTION kanon.key_pads(key bytea) RETURNS TABLE (inner_pad bytea, outer_pad bytea)
@@ -34,6 +35,7 @@ DECLARE
         JOIN kanon.release AS r ON r.publication_id = p.publication_id
         WHERE p.name = given ->> 'name' AND kanon.is_publisher(caller, p));
     _pads    record;
+    _found   bigint;
 BEGIN
     SELECT d.* INTO _pads FROM kanon.release_key AS k CROSS JOIN kanon.key_pads(k.key) AS d
     WHERE k.release_id = _release;
@@ -41,14 +43,21 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '42501',
             MESSAGE = 'only the role that published a publication can ask who is new to it';
     END IF;
-    EXECUTE format('DELETE FROM %s AS s USING kanon.release_entity AS e WHERE e.release_id = $1'
-                   ' AND e.hash = sha256($3 || sha256($2 || s.digest))', _table)
+    EXECUTE format(
+        'WITH known AS (DELETE FROM %1$s AS s USING kanon.release_entity AS e'
+        ' WHERE e.release_id = $1 AND e.hash = sha256($3 || sha256($2 || s.digest))'
+        ' RETURNING s.digest, e.signature)'
+        ' INSERT INTO %1$s (digest, signature) SELECT k.digest, k.signature FROM known AS k'
+        ' WHERE k.signature IS NOT NULL', _table)
     USING _release, _pads.inner_pad, _pads.outer_pad;
-    RETURN NULL;
+    GET DIAGNOSTICS _found = ROW_COUNT;
+    RETURN to_jsonb((SELECT count(*) FROM kanon.release_entity AS e
+                     WHERE e.release_id = _release AND e.signature IS NOT NULL) - _found);
 END
 $function$;
 COMMENT ON FUNCTION kanon.owner_unknown IS
-    'takes the entities that the caller has published already out of those that the caller staged';
+    'of the entities that the caller staged, leaves those that the caller has not published, and'
+    ' those that have a signature, with it; answers how many with a signature are not among them';
 
 CREATE OR REPLACE FUNCTION kanon.owner_keep_entities(
     publication kanon.publication, caller oid, given jsonb
@@ -75,15 +84,18 @@ BEGIN
     EXECUTE format(
         'WITH before AS (DELETE FROM kanon.release_entity AS e WHERE e.release_id = $1'
         ' RETURNING e.hash)'
-        ' INSERT INTO kanon.release_entity (release_id, hash) SELECT $1, h.hash FROM ('
-        ' SELECT b.hash FROM before AS b'
-        ' UNION SELECT sha256($3 || sha256($2 || s.digest)) FROM %s AS s) AS h ORDER BY h.hash',
+        ' INSERT INTO kanon.release_entity (release_id, hash, signature)'
+        ' SELECT $1, h.hash, max(h.signature) FROM ('
+        ' SELECT b.hash, NULL::integer FROM before AS b'
+        ' UNION ALL SELECT sha256($3 || sha256($2 || s.digest)), s.signature FROM %s AS s'
+        ') AS h (hash, signature) GROUP BY h.hash ORDER BY h.hash',
         _table) USING _release, _pads.inner_pad, _pads.outer_pad;
     EXECUTE format('DROP TABLE %s', _table);
 END
 $function$;
 COMMENT ON FUNCTION kanon.owner_keep_entities IS
-    'adds the entities that the caller staged to those that a release has published';
+    'adds the entities that the caller staged to those that a release has published; of others, the'
+    ' signature is forgotten';
 
 CREATE OR REPLACE FUNCTION kanon.owner_forget_entities(release bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE

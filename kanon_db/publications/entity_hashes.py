@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from kanon_db.algorithms.ground.arrays import CodeArray
 from kanon_db.catalog.entries import Source
 from kanon_db.catalog.errands import run_errand
 from kanon_db.publications.staging import Staging
 from kanon_db.session import Session, fetch_one
-from kanon_db.transfer.columns import ColumnType
+from kanon_db.transfer.columns import ColumnType, int4_bytes, with_numbers
 from kanon_db.transfer.snapshot import Snapshot, all_rows
 
 _WRITTEN_ALIKE: Final = (
@@ -30,20 +31,17 @@ class Entities:
     Attributes
     ----------
     staging : Staging
+    n_gone : int
+        How many of those that have a signature in the publication are not among them.
     """
 
     staging: Staging
+    n_gone: int = 0
 
     @property
     def table(self) -> str:
-        """The table, with the column ``digest``; quoted."""
+        """The table, with the columns ``digest`` and ``signature``; quoted."""
         return self.staging.session.identifier(self.staging.schema, self.staging.name)
-
-    def only_unknown(self, publication: str) -> None:
-        """Leave those that a publication of the caller has not published."""
-        run_errand(
-            self.staging.session, "unknown entities", name=publication, prefix=self.staging.name
-        )
 
     def drop(self) -> None:
         """Drop the table before the transaction ends."""
@@ -76,34 +74,58 @@ def digest_of(column: ColumnType, value: str) -> str:
 
 
 def stage_published(
-    session: Session, schema: str, snapshot: Snapshot, column: ColumnType
+    session: Session,
+    schema: str,
+    snapshot: Snapshot,
+    column: ColumnType,
+    signatures: CodeArray | None = None,
 ) -> Entities:
-    """Stage the entities of a snapshot, for the ledger to keep with what is made of it."""
+    """Stage the entities of a snapshot, for the ledger to keep with what is made of it.
+
+    Parameters
+    ----------
+    signatures : ndarray of int32, shape (n_records,), optional
+        The number of each record's signature, if the ledger is to keep it.
+    """
     session.step("hashing entities")
     found = Entities(Staging.begin(session, schema))
     digest = digest_of(column, f"s.{session.identifier(column.name)}")
-    found.staging.fill_table("", f"SELECT DISTINCT {digest} AS digest FROM {snapshot.table} AS s")
+    table, number, bound = snapshot.table, "NULL::int4", []
+    if signatures is not None:
+        table, (name,) = with_numbers(session, table, (1, f"r.{snapshot.record}"))
+        number, bound = f"s.{name}", [int4_bytes(signatures)]
+    found.staging.fill_table(
+        "",
+        f"SELECT DISTINCT {digest} AS digest, {number} AS signature FROM {table} AS s",
+        *bound,
+    )
     return found
 
 
 def stage_unknown(
     session: Session, schema: str, source: Source, column: ColumnType, publication: str, where: str
 ) -> Entities:
-    """Stage the entities of a source that a publication does not have yet.
+    """Stage the entities of a source that a publication does not have yet, and others.
 
     Parameters
     ----------
     where : str
         A condition on the rows ``s`` to look at, as SQL.
+
+    Returns
+    -------
+    Entities
+        The new ones without a signature; those that have one in the publication, with its number.
     """
     session.step("looking for new entities")
-    found = Entities(Staging.begin(session, schema))
+    staging = Staging.begin(session, schema)
     digest = digest_of(column, column.read(session))
     with all_rows(session, source.relation):
-        found.staging.fill_table(
+        staging.fill_table(
             "",
-            f"SELECT DISTINCT {digest} AS digest FROM {source.relation.quoted(session)} AS s"
+            f"SELECT DISTINCT {digest} AS digest, NULL::int4 AS signature"
+            f" FROM {source.relation.quoted(session)} AS s"
             f" WHERE ({where}) AND {column.read(session)} IS NOT NULL",
         )
-    found.only_unknown(publication)
-    return found
+    n_gone = run_errand(session, "unknown entities", name=publication, prefix=staging.name)
+    return Entities(staging, int(n_gone))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
+from kanon_db.algorithms.ground.arrays import CodeArray
 from kanon_db.algorithms.ground.proof import Proof
 from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.catalog.entries import Publication, Source
@@ -105,6 +106,9 @@ class Written:
         Of rows: the published quasi-identifiers that have shares.
     matches : int or None
         Of rows: how many originals each cell covers, if it is not all of a class.
+    signatures : ndarray of int32, shape (n_records,), or None
+        The number of each record's signature, which the ledger keeps with a hash of its entity; 0
+        where too few buckets have it.
     """
 
     guarantee: str
@@ -114,6 +118,33 @@ class Written:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     cells: Mapping[str, Cell] = field(default_factory=dict)
     matches: int | None = None
+    signatures: CodeArray | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Renewed:
+    """What was found for everybody who stays and everybody who came.
+
+    Attributes
+    ----------
+    job : Job
+        With a snapshot of those who are published.
+    found : Found
+        Its result is None if nobody is published.
+    n_stay, n_new : int
+        Records of each that are published.
+    n_left_out : int
+        Records of people who stay, and cannot be published any more.
+    n_waiting : int
+        New records that wait.
+    """
+
+    job: Job[Any]
+    found: Found
+    n_stay: int
+    n_new: int
+    n_left_out: int
+    n_waiting: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,6 +292,35 @@ class Kind(ABC):
         """
         raise InvalidParameterError(
             "publications of this kind cannot be refreshed", detail=f'publication "{old.name}"'
+        )
+
+    def renews(self, publication: Publication) -> bool:  # noqa: ARG002  # batches by default
+        """Whether a refresh publishes everybody anew, since people may have left."""
+        return False
+
+    def renew(
+        self,
+        job: Job[Any],  # noqa: ARG002
+        old: Publication,
+        signature_of: CodeArray,  # noqa: ARG002
+    ) -> Renewed:
+        """Decide what to publish of people who stay and people who came.
+
+        Parameters
+        ----------
+        job : Job
+            Of all of them.
+        old : Publication
+        signature_of : ndarray of int32, shape (n_records,)
+            The number of the signature that somebody has in the publication; -1 for new people.
+
+        Raises
+        ------
+        InvalidParameterError
+            Where a kind has batches only.
+        """
+        raise InvalidParameterError(
+            "people cannot leave publications of this kind", detail=f'publication "{old.name}"'
         )
 
     def partition(

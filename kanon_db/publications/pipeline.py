@@ -107,7 +107,9 @@ def _publish(session: Session, request: PublishRequest) -> Published:
     written = kind.write(job, found)
     known = None
     if can_be_hashed(session, source, types):
-        known = stage_published(session, schema, snapshot, types[str(source.entity)])
+        known = stage_published(
+            session, schema, snapshot, types[str(source.entity)], written.signatures
+        )
     snapshot.drop()
 
     session.step("verifying")

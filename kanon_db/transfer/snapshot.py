@@ -7,7 +7,7 @@ import os  # not secrets, which loads OpenSSL: a first estimate would wait for i
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kanon_db.errors import (
     DatabaseError,
@@ -17,9 +17,12 @@ from kanon_db.errors import (
 )
 from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.session.server_errors import INSUFFICIENT_PRIVILEGE, withheld
-from kanon_db.transfer.columns import Relation, selected
+from kanon_db.transfer.columns import Relation, int4_bytes, selected, with_numbers
 from kanon_db.transfer.labels import fixed_labels
 from kanon_db.transfer.room import Room
+
+if TYPE_CHECKING:
+    from kanon_db.algorithms.ground.arrays import CodeArray
 
 MAX_RECORDS = 50_000_000
 """Whole columns go into numpy arrays, whose positions are numbers of 4 bytes."""
@@ -108,6 +111,25 @@ class Snapshot:
                 hint="give these records the time when they came, or NULL",
             )
         return None if row["value"] is None else str(row["value"])
+
+    def keeping(self, places: CodeArray) -> Snapshot:
+        """Copy some of the records, numbered anew; the old copy is dropped.
+
+        Parameters
+        ----------
+        places : ndarray of int32, shape (n_records,)
+            The new number of each record, from 0 without gaps; -1 for those to leave out.
+        """
+        session = self.session
+        table = session.identifier("pg_temp", f"kanon_snapshot_{os.urandom(8).hex()}")
+        numbered, (place,) = with_numbers(session, self.table, (1, f"r.{self.record}"))
+        session.fetch(
+            f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS SELECT * FROM {numbered} AS s"
+            f" WHERE s.{place} >= 0",
+            int4_bytes(places),
+        )
+        self.drop()
+        return Snapshot(session, table, place, int((places >= 0).sum()), self.room)
 
     def drop(self) -> None:
         """Remove the copy before the transaction ends."""
