@@ -94,8 +94,8 @@ class RegisterRequest:
     )
     entity: str | None = parameter(
         TEXT,
-        "Column that says whom a record is about, where several can be about the same person;"
-        " never published.",
+        "Column that says whom a record is about, where several can be about the same person, or"
+        " for refresh; never published.",
         default=None, metavar="NAME",
     )  # fmt: skip
     arrival: str | None = parameter(
@@ -341,12 +341,14 @@ _OTHERS: Final = (
         columns(
             publication_id="bigint", name="text", guarantee="text", records="bigint",
             added="bigint", waiting="bigint", missing="text", metrics="jsonb",
-            seconds="double precision",
+            seconds="double precision", withdrawn="bigint", left_out="bigint",
         ),
         request=RefreshRequest, command=("refresh",),
         row_class="kanon_db.publications.refreshing:Refreshed",
         details="The source must be registered with the column that says when a record came"
-        " (arrival). Too few people to keep the guarantee wait, and the row says what is missing.",
+        " (arrival), or whom it is about (entity). Too few people to keep the guarantee wait, and"
+        " the row says what is missing. Buckets of the assignment m_invariant are drawn anew,"
+        " without those who left.",
     ),
     Operation(
         "drop_publication", "drop a publication: its relations and its entry in the catalog",

@@ -172,7 +172,9 @@ SET search_path = pg_catalog, pg_temp
 AS $function$
 BEGIN
     RETURN jsonb_build_array(jsonb_build_object(
-        'at', clock_timestamp(), 'records', records, 'digest', given -> 'digest'));
+        'at', clock_timestamp(), 'records', coalesce((given ->> 'added')::bigint, records),
+        'digest', given -> 'digest') || CASE WHEN given ? 'withdrawn'
+            THEN jsonb_build_object('withdrawn', given -> 'withdrawn') ELSE '{}' END);
 END
 $function$;
 COMMENT ON FUNCTION kanon.batch IS 'what the ledger keeps of a batch of people';
@@ -219,6 +221,8 @@ BEGIN
     WHERE p.name = given ->> 'name' AND kanon.is_publisher(caller, p) FOR UPDATE;
     RETURN (
         SELECT jsonb_build_object('publication_id', p.publication_id, 'upto', r.upto,
+            'knows_entities', EXISTS (SELECT FROM kanon.release_key AS k
+                                      WHERE k.release_id = r.release_id),
             'is_own', EXISTS (SELECT FROM kanon.granted(p) AS g
                               WHERE g.is_publisher AND g.grantee = caller), 'grantees',
             ARRAY(SELECT CASE g.grantee WHEN 0 THEN 'public' ELSE pg_get_userbyid(g.grantee) END
@@ -264,6 +268,8 @@ AS $function$
 BEGIN
     PERFORM kanon.owner_note_readers(publication);
     UPDATE kanon.release AS r SET ended = how, ended_at = clock_timestamp()
+    WHERE r.publication_id = publication.publication_id;
+    PERFORM kanon.owner_forget_entities(r.release_id) FROM kanon.release AS r
     WHERE r.publication_id = publication.publication_id;
     UPDATE kanon.release_reader AS d SET until = clock_timestamp()
     FROM kanon.release AS r

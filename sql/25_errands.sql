@@ -43,6 +43,7 @@ BEGIN
         WHEN 'earlier releases' THEN kanon.owner_earlier(NEW.caller, NEW.given)
         WHEN 'batches' THEN kanon.owner_batches(NEW.caller, NEW.given)
         WHEN 'grant' THEN kanon.owner_grant(NEW.caller, NEW.given)
+        WHEN 'unknown entities' THEN kanon.owner_unknown(NEW.caller, NEW.given)
         WHEN 'register' THEN kanon.owner_register(NEW.caller, NEW.given)
     END;
     RETURN NEW;

@@ -12,6 +12,8 @@ REVOKE ALL ON kanon.source, kanon.publication FROM kanon_publisher;
 GRANT SELECT, INSERT, UPDATE, DELETE ON kanon.source, kanon.publication TO kanon_owner;
 -- Nothing is taken out of the ledger.
 GRANT SELECT, INSERT, UPDATE ON kanon.release, kanon.release_reader, kanon.base TO kanon_owner;
+-- Who has been published is forgotten with the publication.
+GRANT SELECT, INSERT, DELETE ON kanon.release_key, kanon.release_entity TO kanon_owner;
 GRANT SELECT ON kanon.releases TO kanon_publisher;
 GRANT SELECT ON kanon.source TO kanon_publisher;
 -- Which names are taken, and what was made of which source; all else is in the view.
@@ -42,6 +44,9 @@ GRANT EXECUTE ON FUNCTION
     kanon.named(text, text), kanon.granted(kanon.publication), kanon.login_readers(oid[], oid[]),
     kanon.batch(bigint, jsonb), kanon.kept_grants(jsonb), kanon.grants(bigint), kanon.owner_drop_staged(oid, jsonb), kanon.changes(oid[]), kanon.owner_batches(oid, jsonb),
     kanon.owner_refresh_release(kanon.publication, jsonb),
+    kanon.key_pads(bytea), kanon.owner_unknown(oid, jsonb),
+    kanon.owner_keep_entities(kanon.publication, oid, jsonb),
+    kanon.owner_forget_entities(bigint),
     kanon.owner_earlier(oid, jsonb), kanon.owner_end_release(kanon.publication, text),
     kanon.owner_grant(oid, jsonb), kanon.owner_note_readers(kanon.publication),
     kanon.owner_release(kanon.publication, oid, jsonb),

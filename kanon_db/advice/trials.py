@@ -25,10 +25,11 @@ from kanon_db.errors import (
 )
 from kanon_db.metrics.count_errors import CountErrors, exact_counts
 from kanon_db.metrics.workload import CountQuery, random_queries
-from kanon_db.publications.kind import SELECTIVITY, Target
+from kanon_db.publications.kind import Target
 from kanon_db.publications.pipeline import stage
 from kanon_db.publications.registry import kind_named
 from kanon_db.publications.results import Attack
+from kanon_db.publications.usefulness import SELECTIVITY
 from kanon_db.session import Row, Session, undone
 from kanon_db.session.protocol import Value
 from kanon_db.transfer.room import Room

@@ -8,9 +8,10 @@ from kanon_db.catalog.entries import find_publication, published_schema, source_
 from kanon_db.catalog.sources import open_source
 from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.examination import require_whole
-from kanon_db.publications.kind import SELECTIVITY, Target, Workload
+from kanon_db.publications.kind import Target
 from kanon_db.publications.registry import kind_named
 from kanon_db.publications.results import CountAccuracy
+from kanon_db.publications.usefulness import SELECTIVITY, Workload
 from kanon_db.session.protocol import Session
 from kanon_db.transfer.room import Room
 

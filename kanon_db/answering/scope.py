@@ -174,7 +174,7 @@ def _bucket_layout(session: Session, schema: str, publication: Publication) -> B
 
 
 _ASSIGNMENTS: Final[Mapping[object, Assignment]] = {
-    "random": "random", "cells": "cells", "local": "local",
+    "random": "random", "cells": "cells", "local": "local", "m_invariant": "random",
 }  # fmt: skip
 
 

@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from kanon_db.algorithms.ground.arrays import FloatArray
+from kanon_db.algorithms.ground.arrays import CodeArray
 from kanon_db.algorithms.ground.proof import Proof
 from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.catalog.entries import Publication, Source
@@ -21,6 +21,7 @@ from kanon_db.publications.partition import Partition
 from kanon_db.publications.request import PublishRequest
 from kanon_db.publications.results import Attack, Check, CountAccuracy, Examination
 from kanon_db.publications.staging import Staging
+from kanon_db.publications.usefulness import Usefulness, Workload
 from kanon_db.session import Session
 from kanon_db.transfer.columns import ColumnType
 from kanon_db.transfer.room import Needs, Room
@@ -108,6 +109,9 @@ class Written:
         Of rows: the published quasi-identifiers that have shares.
     matches : int or None
         Of rows: how many originals each cell covers, if it is not all of a class.
+    signatures : ndarray of int32, shape (n_records,), or None
+        The number of each record's signature, which the ledger keeps with a hash of its entity; 0
+        where too few buckets have it.
     """
 
     guarantee: str
@@ -117,6 +121,33 @@ class Written:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     cells: Mapping[str, Cell] = field(default_factory=dict)
     matches: int | None = None
+    signatures: CodeArray | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Renewed:
+    """What was found for everybody who stays and everybody who came.
+
+    Attributes
+    ----------
+    job : Job
+        With a snapshot of those who are published.
+    found : Found
+        Its result is None if nobody is published.
+    n_stay, n_new : int
+        Records of each that are published.
+    n_left_out : int
+        Records of people who stay, and cannot be published any more.
+    n_waiting : int
+        New records that wait.
+    """
+
+    job: Job[Any]
+    found: Found
+    n_stay: int
+    n_new: int
+    n_left_out: int
+    n_waiting: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,36 +178,6 @@ class Target:
     def pulse(self) -> Pulse:
         """Return the session's heartbeat."""
         return Pulse(heartbeat=self.session.heartbeat)
-
-
-@dataclass(frozen=True, eq=False)
-class Usefulness:
-    """What a publication is good for.
-
-    Attributes
-    ----------
-    answers : ndarray of float64, shape (n_queries,)
-        What `estimate_count` answers.
-    losses : ndarray of float64, shape (n_qi,)
-        Of each quasi-identifier: 0 if each row shows its value, 1 if no row shows anything.
-    """
-
-    answers: FloatArray
-    losses: FloatArray
-
-
-SELECTIVITY: Final = (0.01, 0.05, 0.1)
-"""Expected shares of matching records, of which each random query draws one."""
-
-
-@dataclass(frozen=True)
-class Workload:
-    """Random count queries, as the parameters of `evaluate_counts` describe them."""
-
-    queries: int
-    dimensionality: tuple[int, ...] | None = None
-    selectivity: tuple[float, ...] = SELECTIVITY
-    seed: int | None = None
 
 
 def run_method(
@@ -294,6 +295,35 @@ class Kind(ABC):
         """
         raise InvalidParameterError(
             "publications of this kind cannot be refreshed", detail=f'publication "{old.name}"'
+        )
+
+    def renews(self, publication: Publication) -> bool:  # noqa: ARG002  # batches by default
+        """Whether a refresh publishes everybody anew, since people may have left."""
+        return False
+
+    def renew(
+        self,
+        job: Job[Any],  # noqa: ARG002
+        old: Publication,
+        signature_of: CodeArray,  # noqa: ARG002
+    ) -> Renewed:
+        """Decide what to publish of people who stay and people who came.
+
+        Parameters
+        ----------
+        job : Job
+            Of all of them.
+        old : Publication
+        signature_of : ndarray of int32, shape (n_records,)
+            The number of the signature that somebody has in the publication; -1 for new people.
+
+        Raises
+        ------
+        InvalidParameterError
+            Where a kind has batches only.
+        """
+        raise InvalidParameterError(
+            "people cannot leave publications of this kind", detail=f'publication "{old.name}"'
         )
 
     def partition(

@@ -18,6 +18,7 @@ from kanon_db.catalog.entries import Publication, Source, published_schema
 from kanon_db.catalog.errands import run_errand
 from kanon_db.catalog.sources import open_source, require_unchanged
 from kanon_db.publications.entities import read_entities
+from kanon_db.publications.entity_hashes import can_be_hashed, stage_published
 from kanon_db.publications.forecast import Forecast
 from kanon_db.publications.kind import Job, Target
 from kanon_db.publications.lifecycle import check_name, enter_publication
@@ -119,7 +120,12 @@ def _publish(
         suffixes=kind.suffixes,
         closed=kind.closed,
         notes=kind.notes(entered, ShownNames(session)),
-        release={**release, "upto": staged.upto, "keeps_grants": keeps_grants},
+        release={
+            **release,
+            "upto": staged.upto,
+            "keeps_grants": keeps_grants,
+            "entities": staged.entities,
+        },
         replace=request.replace,
     )
     return published(publication_id, None)
@@ -141,6 +147,8 @@ class Staged:
         The columns of the source that it shows.
     upto : str or None
         The greatest value of the column that says when a record came.
+    entities : str or None
+        The staged relation of the hashes of its entities, if it is to have one.
     """
 
     staging: Staging
@@ -149,6 +157,7 @@ class Staged:
     metrics: Mapping[str, float]
     columns: list[str]
     upto: str | None
+    entities: str | None
     room: Room
 
 
@@ -192,6 +201,11 @@ def stage(
     found = kind.search(job)
     _warn_of_gap(session, found.proof)
     written = kind.write(job, found)
+    known = None
+    if can_be_hashed(session, source, types):
+        known = stage_published(
+            session, staging.schema, snapshot, types[str(source.entity)], written.signatures
+        )
     snapshot.drop()
 
     session.step("verifying")
@@ -213,7 +227,8 @@ def stage(
     )
     examined = kind.examine(session, publication, is_new=True)
     require_checks([*examined.checks, *written.checks])
-    return Staged(staging, publication, accepted, examined.metrics, published, upto, room)
+    named = None if known is None else known.staging.name
+    return Staged(staging, publication, accepted, examined.metrics, published, upto, named, room)
 
 
 def _readers(session: Session, request: PublishRequest, schema: str) -> tuple[Sequence[str], bool]:

@@ -1,7 +1,8 @@
-"""Publishing the people that came since, as a batch of their own.
+"""Publishing the people that came since, as a batch of their own; or everybody anew.
 
 Everybody is in one batch only, so that a reader of all states of the publication knows no more of
-anybody than a reader of their batch.
+anybody than a reader of their batch. Where people may leave, everybody is published anew, under
+m-invariance.
 """
 
 from __future__ import annotations
@@ -9,42 +10,31 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from kanon_db.catalog.entries import (
     Publication,
-    Source,
     find_publication,
-    published_schema,
     source_of,
 )
 from kanon_db.catalog.errands import run_errand
-from kanon_db.catalog.sources import open_source, require_unchanged
+from kanon_db.catalog.sources import open_source
 from kanon_db.declaration import parameters_of, read_request
 from kanon_db.errors import (
-    IneligibleError,
-    InfeasibleError,
-    InvalidParameterError,
-    KanonError,
     PermissionDeniedError,
-    TooFewError,
 )
-from kanon_db.publications.entities import read_entities
 from kanon_db.publications.examination import require_whole
-from kanon_db.publications.kind import Job, Kind, Written
 from kanon_db.publications.lifecycle import enter_publication
+from kanon_db.publications.newcomers import extended
 from kanon_db.publications.notes import ShownNames
+from kanon_db.publications.refreshed import Made, Task
 from kanon_db.publications.registry import DeclaredKind, kind_named
 from kanon_db.publications.releases.combining import describe_release, require_compatible
 from kanon_db.publications.releases.ledger import earlier_releases
+from kanon_db.publications.renewing import renewed
 from kanon_db.publications.request import PublishRequest
 from kanon_db.publications.results import require_checks
-from kanon_db.publications.staging import Staging
 from kanon_db.session import Session
-from kanon_db.transfer.columns import ColumnType
-from kanon_db.transfer.room import Room
-from kanon_db.transfer.snapshot import count_records, take_snapshot
-from kanon_db.transfer.source_types import describe_types
 
 
 @dataclass(frozen=True)
@@ -65,6 +55,10 @@ class Refreshed:
         Why they wait.
     metrics : dict of str to float
     seconds : float
+    withdrawn : int
+        Records of before that are not published any more, where people can leave.
+    left_out : int
+        Those of them whose people are still in the source, and are never published again.
     """
 
     publication_id: int
@@ -76,6 +70,8 @@ class Refreshed:
     missing: str | None
     metrics: Mapping[str, float]
     seconds: float
+    withdrawn: int = 0
+    left_out: int = 0
 
 
 def refresh(
@@ -84,7 +80,8 @@ def refresh(
     """Publish the people that came since the last batch, under the guarantee of the publication.
 
     A batch ends when this is called: with the greatest value that the source's column ``arrival``
-    has then. What comes later with a value that is not greater is late, and waits.
+    has then. What comes later with a value that is not greater is late, and waits. Records of an
+    ``entity`` that is published wait, too.
 
     Parameters
     ----------
@@ -97,7 +94,8 @@ def refresh(
     Raises
     ------
     InvalidParameterError
-        When the source has no column ``arrival``, or the publication was made without it.
+        When the source has neither a column ``arrival`` nor an ``entity``, or the publication was
+        made without it.
     RiskError
         When readers could set the new people against another release.
     KanonError
@@ -116,58 +114,26 @@ def refresh(
     declared = kind_named(old.kind)
     kind = declared.load()
     source, types = open_source(session, source_of(session, name).quoted(session))
-    if source.arrival is None or state["upto"] is None:
-        raise InvalidParameterError(
-            "it is not known who came since",
-            detail=f"{source.relation}: "
-            + ("no column says when a record came" if source.arrival is None else
-               f'publication "{name}" was made before {source.arrival} was known to say so, or it'
-               " is NULL in every record"),
-            hint="register the source with arrival => a time or a running number, then publish",
-        )  # fmt: skip
     kept = old.parameters.get("accept", {})
     accepted = {**kept, **(accept or {})}
     request = _request(declared, source.relation.quoted(session), old, accepted)
     request = kind.frozen(session, old, request)
-    batch = _Batch(session, source, types, state["upto"], old)
-    n_new, waiting, missing = batch.count()
-
-    def unchanged(waiting: int, missing: str | None) -> Refreshed:
+    task = Task(session, source, types, old, kind, request, state["upto"], state["knows_entities"])
+    made = renewed(task) if kind.renews(old) else extended(task)
+    if not isinstance(made, Made):
         return Refreshed(
-            state["publication_id"], name, old.guarantee, old.records, 0, waiting, missing,
-            old.metrics, time.perf_counter() - started,
+            state["publication_id"], name, old.guarantee, old.records, 0, made.waiting,
+            made.missing, old.metrics, time.perf_counter() - started,
         )  # fmt: skip
-
-    if not n_new:
-        return unchanged(waiting, missing)
-    try:
-        with session.savepoint():
-            job, written, upto = batch.write(kind, request)
-    except (IneligibleError, InfeasibleError, TooFewError) as error:
-        return unchanged(waiting + n_new, _said(error))
-    schema = published_schema(session)
-    described = describe_types(session, source.relation, batch.published)
-    alone = replace(
-        old, name=job.staging.name, records=job.snapshot.n_records,
-        parameters={**old.parameters, **request.recorded, **written.parameters},
-        layout={**written.layout, "types": described},
-    )  # fmt: skip
-    # Whoever has a copy of before can tell the batch from the others.
-    require_checks([*kind.examine(session, alone, is_new=True).checks, *written.checks])
-    whole = Staging.begin(session, schema)
-    both = kind.extend(job, old, written, whole)
-    job.staging.drop(kind.suffixes)
-    n_added = job.snapshot.n_records
-    records = old.records + n_added
     parameters = {
-        **old.parameters, **request.recorded, **both.parameters,
+        **old.parameters, **request.recorded, **made.written.parameters, **made.parameters,
         "readers": state["grantees"], "accept": dict(request.accept),
     }  # fmt: skip
+    staging = made.staging
     new = replace(
-        old, name=whole.name, method=request.method, parameters=parameters,
-        layout={**both.layout, "types": described},
-        records=records, guarantee=both.guarantee,
-        metrics=_together(old, written.metrics, n_added),
+        old, name=staging.name, parameters=parameters,
+        layout={**made.written.layout, "types": made.types}, records=made.records,
+        guarantee=made.written.guarantee, metrics=made.metrics,
     )  # fmt: skip
     session.step("verifying")
     examined = kind.examine(session, new, is_new=True)
@@ -177,82 +143,25 @@ def refresh(
     )  # fmt: skip
     combined = require_compatible(session, new, name, earlier, request.accept)
     release = describe_release(
-        session, source, batch.published, [whole.name + end for end in kind.digested], combined
+        session, source, made.published, [staging.name + end for end in kind.digested], combined
     )
     new = replace(new, name=name)
     publication_id = enter_publication(
-        whole, new, source, metrics=examined.metrics, suffixes=kind.suffixes,
+        staging, new, source, metrics=examined.metrics, suffixes=kind.suffixes,
         closed=kind.closed, notes=kind.notes(new, ShownNames(session)),
         release={
-            **release, "upto": upto, "refreshes": state["publication_id"], "keeps_grants": True,
+            **release, "upto": made.upto, "refreshes": state["publication_id"],
+            "keeps_grants": True, "added": made.added,
+            **({} if made.withdrawn is None else {"withdrawn": made.withdrawn}),
+            "entities": None if made.entities is None else made.entities.staging.name,
         },
         replace=True,
     )  # fmt: skip
     return Refreshed(
-        publication_id, name, new.guarantee, records, n_added, waiting, missing,
+        publication_id, name, new.guarantee, made.records, made.added, made.waiting, made.missing,
         {**examined.metrics, **new.metrics}, time.perf_counter() - started,
+        withdrawn=made.withdrawn or 0, left_out=made.left_out,
     )  # fmt: skip
-
-
-class _Batch:
-    """The records that came since, of people who are not published yet."""
-
-    def __init__(
-        self,
-        session: Session,
-        source: Source,
-        types: Mapping[str, ColumnType],
-        upto: str,
-        old: Publication,
-    ) -> None:
-        self._session, self._source, self._types = session, source, types
-        self._old = old
-        self.published: list[str] = []
-        arrival = session.identifier(str(source.arrival))
-        later = f"{arrival} > {session.literal(upto)}"
-        self._later = f"s.{later}"
-        if source.entity is not None:
-            entity = session.identifier(source.entity)
-            relation = source.relation.quoted(session)
-            self._later += (
-                f" AND NOT EXISTS (SELECT FROM {relation} AS o WHERE o.{entity} = s.{entity}"
-                f" AND (o.{later}) IS NOT TRUE)"
-            )
-        self._later_alone = f"s.{later}"
-
-    def count(self) -> tuple[int, int, str | None]:
-        """Count the records to publish, and those that wait, with the reason."""
-        session, source = self._session, self._source
-        n_new = count_records(session, source.relation, self._later)
-        n_all = count_records(session, source.relation)
-        n_since = count_records(session, source.relation, self._later_alone)
-        n_again = n_since - n_new
-        n_late = max(n_all - n_since - self._old.records, 0)
-        reasons = []
-        if n_late:
-            reasons.append(f"{n_late:,} came late: not after the last one that was published")
-        if n_again:
-            reasons.append(f"{n_again:,} are of people who are published")
-        return n_new, n_late + n_again, "; ".join(reasons) or None
-
-    def write(self, kind: Kind, request: PublishRequest) -> tuple[Job[Any], Written, str]:
-        """Search and write them, as a publication of their own; return up to when they came."""
-        session, source = self._session, self._source
-        kind.prepare(request, source)
-        self.published = kind.columns(source, self._types)
-        entity = [] if source.entity is None else [source.entity]
-        arrival = [] if source.arrival in self.published else [str(source.arrival)]
-        room = Room.of(session)
-        columns = [*self.published, *entity, *arrival]
-        snapshot = take_snapshot(session, source.relation, columns, room, where=self._later)
-        require_unchanged(session, source)
-        upto = str(snapshot.greatest(str(source.arrival)))
-        entities = read_entities(snapshot, source, are_counted=kind.counts_entities)
-        staging = Staging.begin(session, published_schema(session))
-        job = Job(session, request, source, self._types, staging, snapshot, room, entities)
-        written = kind.write(job, kind.search(job))
-        snapshot.drop()
-        return job, written, upto
 
 
 _NOT_GIVEN: Final = ("source", "publication", "replace", "dry_run", "readers")
@@ -262,25 +171,12 @@ def _request(
     declared: DeclaredKind, source: str, old: Publication, accept: Mapping[str, str]
 ) -> PublishRequest:
     """Ask again for what was asked for."""
-    names = {item.name for item in parameters_of(declared.request)} - set(_NOT_GIVEN)
+    items = {item.name: item for item in parameters_of(declared.request)}
+    names = items.keys() - set(_NOT_GIVEN)
     given = {name: value for name, value in old.parameters.items() if name in names}
-    given |= {
-        "source": source, "publication": old.name, "method": old.method,
-        "accept": dict(accept),
-    }  # fmt: skip
+    given |= {"source": source, "publication": old.name, "accept": dict(accept)}
+    # An assignment that needs no method is kept in its place.
+    if old.method in items["method"].type.choices:
+        given["method"] = old.method
     request: PublishRequest = read_request(declared.request, given)
     return request
-
-
-def _together(old: Publication, new: Mapping[str, float], n_new: int) -> dict[str, float]:
-    """Average what was measured from the source, by records."""
-    n_old = max(old.records, 1)
-    return {
-        name: (old.metrics[name] * n_old + value * n_new) / (n_old + n_new)
-        for name, value in new.items()
-        if name in old.metrics
-    }
-
-
-def _said(error: KanonError) -> str:
-    return ": ".join(part for part in (error.message, error.detail) if part)

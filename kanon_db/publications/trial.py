@@ -12,9 +12,10 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from kanon_db.errors import InfeasibleError, RiskError
-from kanon_db.publications.kind import Kind, Target, Workload
+from kanon_db.publications.kind import Kind, Target
 from kanon_db.publications.releases.combining import RISK as COMBINED
 from kanon_db.publications.risks import RISKS
+from kanon_db.publications.usefulness import Workload
 
 WORKLOAD: Final = Workload(1000, seed=1)
 """The questions that every dry run asks: the same ones for the same source."""

@@ -7,7 +7,7 @@ import os  # not secrets, which loads OpenSSL: a first estimate would wait for i
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kanon_db.errors import (
     DatabaseError,
@@ -17,9 +17,12 @@ from kanon_db.errors import (
 )
 from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.session.server_errors import INSUFFICIENT_PRIVILEGE, withheld
-from kanon_db.transfer.columns import Relation, selected
+from kanon_db.transfer.columns import Relation, int4_bytes, selected, with_numbers
 from kanon_db.transfer.labels import fixed_labels
 from kanon_db.transfer.room import Room
+
+if TYPE_CHECKING:
+    from kanon_db.algorithms.ground.arrays import CodeArray
 
 MAX_RECORDS = 50_000_000
 """Whole columns go into numpy arrays, whose positions are numbers of 4 bytes."""
@@ -109,6 +112,25 @@ class Snapshot:
             )
         return None if row["value"] is None else str(row["value"])
 
+    def keeping(self, places: CodeArray) -> Snapshot:
+        """Copy some of the records, numbered anew; the old copy is dropped.
+
+        Parameters
+        ----------
+        places : ndarray of int32, shape (n_records,)
+            The new number of each record, from 0 without gaps; -1 for those to leave out.
+        """
+        session = self.session
+        table = session.identifier("pg_temp", f"kanon_snapshot_{os.urandom(8).hex()}")
+        numbered, (place,) = with_numbers(session, self.table, (1, f"r.{self.record}"))
+        session.fetch(
+            f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS SELECT * FROM {numbered} AS s"
+            f" WHERE s.{place} >= 0",
+            int4_bytes(places),
+        )
+        self.drop()
+        return Snapshot(session, table, place, int((places >= 0).sum()), self.room)
+
     def drop(self) -> None:
         """Remove the copy before the transaction ends."""
         self.session.fetch(f"DROP TABLE {self.table}")
@@ -123,7 +145,7 @@ def expected_size(session: Session, source: Relation, columns: Sequence[str]) ->
         As :func:`take_snapshot`.
     """
     names = selected(session, source, columns)
-    with _all_rows(session, source):
+    with all_rows(session, source):
         (row,) = session.fetch(
             f"EXPLAIN (FORMAT JSON) SELECT {names} FROM {source.quoted(session)}"
         )
@@ -141,7 +163,7 @@ def count_records(session: Session, source: Relation, where: str = "true") -> in
         As :func:`take_snapshot`.
     """
     session.step("counting the rows of the source")
-    with _all_rows(session, source):
+    with all_rows(session, source):
         row = fetch_one(
             session, f"SELECT count(*) AS n FROM {source.quoted(session)} AS s WHERE {where}"
         )
@@ -185,7 +207,7 @@ def take_snapshot(
     # as the copy; this takes a tenth.
     size = f"pg_table_size(to_regclass({session.literal(table)}))"
     try:
-        with _all_rows(session, source):
+        with all_rows(session, source):
             session.fetch(
                 f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS SELECT * FROM"
                 f" (SELECT (row_number() OVER ())::int4 - 1 AS {record}, {names}"
@@ -240,7 +262,7 @@ def too_long(column: str, source: object) -> InfeasibleError:
 
 
 @contextmanager
-def _all_rows(session: Session, source: Relation) -> Iterator[None]:
+def all_rows(session: Session, source: Relation) -> Iterator[None]:
     """Read a source in the block, whole: refuse where the role may not read all of its rows."""
     # With row_security off a query fails where a policy would silently leave rows out.
     (before,) = session.fetch("SELECT current_setting('row_security') AS value")

@@ -46,10 +46,10 @@ def dumped(
     with psycopg.connect(module_database, autocommit=True) as admin:
         fetch(admin, f"CREATE SCHEMA data AUTHORIZATION {publisher}")
     with connect_as(module_database, publisher) as connection:
-        rows = [(i % 50, f"disease {i % 5}") for i in range(500)]
-        create_table(connection, "data.people", "age int, sick text", rows)
+        rows = [(i, i % 50, f"disease {i % 5}") for i in range(500)]
+        create_table(connection, "data.people", "id int, age int, sick text", rows)
         kanon = Functions(connection)
-        kanon.register("data.people", ["age"], "sick")
+        kanon.register("data.people", ["age"], "sick", entity="id")
         kanon.publish("data.people", "census", privacy='{"l": 3}', readers=[reader])
         kanon.suppress("data.people", "rows", k=3, readers=[reader])
     return (
@@ -106,12 +106,19 @@ def works(dsn: str, roles: tuple[str, str], connect_as: Callable[[str, str], Con
             "data.people", "census", privacy='{"l": 3}', readers=[reader], replace=True
         )
         assert sqlstate_of(again) in ("42804", "42501")  # another table, another role
-        kanon.register("data.people", ["age"], "sick")
+        kanon.register("data.people", ["age"], "sick", entity="id")
         # The ledger knows its roles and relations again, by their names.
         assert fetch(
             connection,
             "SELECT name, state, readers -> -1 ->> 'role' FROM kanon.releases ORDER BY release_id",
         ) == [("census", "live", reader), ("rows", "live", reader)]
+        # It also knows who was published, and so who is new.
+        fetch(
+            connection,
+            "INSERT INTO data.people SELECT i, i % 9, 'new ' || i % 4"
+            " FROM generate_series(500, 589) AS i",
+        )
+        assert kanon.call("refresh", "census")["added"] == 90
         with psycopg.connect(dsn, autocommit=True) as admin:
             fetch(admin, "UPDATE kanon.setting SET value = '' WHERE name = 'combined_releases'")
             assert sqlstate_of(again) == "KN005"

@@ -58,14 +58,15 @@ EXECUTE = {
 
 OWNERS = {
     "base_names", "bases", "batch", "changes", "earlier_releases", "fingerprint", "granted",
-    "grants", "is_publisher", "is_safe_collation", "is_safe_schema", "is_safe_type",
-    "kept_grants", "login_readers", "mark", "named", "owned", "owner_analyze", "owner_batches",
+    "grants", "is_publisher", "is_safe_collation", "is_safe_schema", "is_safe_type", "kept_grants",
+    "key_pads", "login_readers", "mark", "named", "owned", "owner_analyze", "owner_batches",
     "owner_close_type", "owner_create_table", "owner_create_view", "owner_drop",
-    "owner_drop_staged", "owner_earlier", "owner_end_release", "owner_enter", "owner_grant",
-    "owner_keep_attacks", "owner_note", "owner_note_readers", "owner_open", "owner_publish",
-    "owner_refresh_release", "owner_register", "owner_release", "owner_remove",
-    "owner_require_alone", "owner_staged", "reached", "readers", "relation_kind",
-    "require_readable", "require_visible", "weighted_join",
+    "owner_drop_staged", "owner_earlier", "owner_end_release", "owner_enter",
+    "owner_forget_entities", "owner_grant", "owner_keep_attacks", "owner_keep_entities",
+    "owner_note", "owner_note_readers", "owner_open", "owner_publish", "owner_refresh_release",
+    "owner_register", "owner_release", "owner_remove", "owner_require_alone", "owner_staged",
+    "owner_unknown", "reached", "readers", "relation_kind", "require_readable", "require_visible",
+    "weighted_join",
 }  # fmt: skip
 """What the owner of publications does, called by the functions that have its rights."""
 
@@ -75,7 +76,7 @@ watches GRANT."""
 
 RELATIONS = (
     "alembic_version", "base", "errand", "publication", "publications", "release",
-    "release_reader", "releases", "setting", "source",
+    "release_entity", "release_key", "release_reader", "releases", "setting", "source",
 )  # fmt: skip
 TABLES: dict[str, dict[str, set[str]]] = {
     "publisher": {

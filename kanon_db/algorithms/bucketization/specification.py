@@ -6,7 +6,7 @@ All numbers are exact rationals, from the text of the specification on.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, Self
@@ -109,6 +109,11 @@ class PrivacySpecification:
                 detail="no record may be published under a threshold of 0",
                 hint=_EXAMPLE,
             )
+
+    @property
+    def is_l_diversity(self) -> bool:
+        """Whether ``l`` is the only rule."""
+        return self.l is not None and type(self)(l=self.l) == replace(self, may_be_absent=False)
 
     @classmethod
     def parse(cls, specification: str | Mapping[str, Any]) -> Self:

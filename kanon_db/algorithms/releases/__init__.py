@@ -16,11 +16,12 @@ from kanon_db.algorithms.releases.m_invariance import NEW, WAITS, Refreshed, is_
 from kanon_db.algorithms.releases.maximum_entropy import Estimate, estimate_shares
 from kanon_db.algorithms.releases.measure import Check, Measured, measure
 from kanon_db.algorithms.releases.placements import NOWHERE, Release, Releases
+from kanon_db.algorithms.releases.renewal import renew
 from kanon_db.algorithms.releases.worlds import Posterior, count_worlds
 
 __all__ = [
     "NEW", "NOWHERE", "WAITS", "Candidates", "Check", "Differences", "Estimate", "Forced",
     "Measured", "Posterior", "Refreshed", "Release", "Releases", "candidates_of", "compare_all",
     "count_worlds", "differences", "estimate_shares", "everybody", "force", "is_m_unique",
-    "measure", "refresh", "virtual_releases",
+    "measure", "refresh", "renew", "virtual_releases",
 ]  # fmt: skip

@@ -147,6 +147,8 @@ def _print_refreshed(_given: Mapping[str, Any], found: Any) -> None:
             "records": found.records,
             "added": found.added,
             "waiting": found.waiting,
+            **({"withdrawn": found.withdrawn} if found.withdrawn else {}),
+            **({"left out": found.left_out} if found.left_out else {}),
             **({"missing": found.missing} if found.missing else {}),
         }
     )

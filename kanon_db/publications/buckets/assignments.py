@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.random_assignment import assign_randomly
@@ -17,6 +18,9 @@ from kanon_db.publications.kind import Found, Job, run_method
 from kanon_db.randomness import SecureRandom
 from kanon_db.transfer.values import distinct_values, read_codes
 
+if TYPE_CHECKING:
+    from kanon_db.publications.buckets.invariance import Signed
+
 
 @dataclass(frozen=True, eq=False)
 class Assigned:
@@ -29,11 +33,14 @@ class Assigned:
     cells : int or None
         How many cells no bucket crosses; None if buckets do not depend on quasi-identifiers, or
         on more than these.
+    signed : Signed or None
+        The signatures of buckets that keep them.
     """
 
     setting: BucketSetting
     slots: CodeArray
     cells: int | None = None
+    signed: Signed | None = None
 
 
 def random(job: Job[BucketRequest], data: SensitiveValues, codes: CodeArray) -> Found:
@@ -94,6 +101,15 @@ def local(job: Job[BucketRequest], data: SensitiveValues, codes: CodeArray) -> F
         pulse=job.pulse(),
     )  # fmt: skip
     return Found(Assigned(found.setting, found.bucket_of_record), method="local")
+
+
+def m_invariant(job: Job[BucketRequest], data: SensitiveValues, codes: CodeArray) -> Found:
+    """Draw records into buckets with the same values each, from the whole table."""
+    from kanon_db.publications.buckets.invariance import draw_buckets  # a compiler
+
+    job.session.step("assigning records to buckets")
+    drawn = draw_buckets(codes, data.labels, data.privacy.corresponding_l(), job.pulse())
+    return Found(Assigned(drawn.setting, drawn.slots, signed=drawn.signed), method="m_invariant")
 
 
 def _quasi_identifiers(job: Job[BucketRequest]) -> CodeArray:

@@ -13,8 +13,9 @@ from kanon_db.counting.layout import QIT
 from kanon_db.metrics.count_errors import CountErrors, estimated_counts, exact_counts
 from kanon_db.metrics.workload import CountQuery, random_queries
 from kanon_db.publications.buckets.tables import BucketTables
-from kanon_db.publications.kind import Target, Workload
+from kanon_db.publications.kind import Target
 from kanon_db.publications.results import CountAccuracy
+from kanon_db.publications.usefulness import Workload
 from kanon_db.session import Session, fetch_one
 from kanon_db.transfer.columns import Relation
 from kanon_db.transfer.snapshot import take_snapshot

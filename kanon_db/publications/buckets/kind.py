@@ -42,11 +42,19 @@ from kanon_db.publications.buckets.tables import (
 from kanon_db.publications.buckets.thresholds import published_thresholds
 from kanon_db.publications.buckets.writing import number_buckets, write_qit, write_sat
 from kanon_db.publications.exposure import share_unbounded
-from kanon_db.publications.kind import Found, Job, Kind, Target, Usefulness, Workload, Written
+from kanon_db.publications.kind import (
+    Found,
+    Job,
+    Kind,
+    Renewed,
+    Target,
+    Written,
+)
 from kanon_db.publications.notes import Note
 from kanon_db.publications.partition import Partition
 from kanon_db.publications.results import Attack, CountAccuracy, Examination
 from kanon_db.publications.staging import Staging
+from kanon_db.publications.usefulness import Usefulness, Workload
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session
 from kanon_db.transfer.columns import ColumnType
@@ -119,9 +127,10 @@ class Buckets(Kind):
         check_eligible(request.privacy, values.labels, values.counts)
         privacy = request.privacy.thresholds(values.labels, values.counts)
         unbounded = share_unbounded(privacy, values.counts)
-        l = privacy.corresponding_l() if request.method == "anatomy" else None
+        is_diverse = request.method == "anatomy" or request.assignment == "m_invariant"
+        l = privacy.corresponding_l() if is_diverse else None
         assign = getattr(assignments, request.assignment)
-        found: Found = assign(job, SensitiveValues(values.counts, privacy), codes)
+        found: Found = assign(job, SensitiveValues(values.counts, privacy, values.labels), codes)
         return replace(found, result=_Assignment(found.result, values, codes, l, unbounded))
 
     def write(self, job: Job[BucketRequest], found: Found) -> Written:
@@ -132,6 +141,9 @@ class Buckets(Kind):
         random = SecureRandom()
         bucket_ids = number_buckets(setting, random)[assignment.assigned.slots]
         layout = layout_of(source, setting)
+        signed = assignment.assigned.signed
+        if signed is not None:
+            layout["signatures"] = signed.labels
         staging = job.staging
         tables = BucketTables.of(session, job.schema, staging.name, layout)
         # A new random order: in that of the assignment, records of one value follow each other.
@@ -144,7 +156,7 @@ class Buckets(Kind):
         )
         layout["spectrum"] = write_composition(
             staging, tables, values, codes, bucket_ids,
-            is_random=job.request.assignment == "random",
+            is_random=job.request.assignment in ("random", "m_invariant"),
         )  # fmt: skip
         values.drop()
         session.step("gathering statistics")
@@ -166,6 +178,28 @@ class Buckets(Kind):
             layout=layout,
             parameters={} if l is None else {"l": l},
             metrics={} if cells is None else {"cells": cells},
+            signatures=None if signed is None else signed.numbers,
+        )
+
+    def renews(self, publication: Publication) -> bool:
+        """Buckets that keep their signatures are drawn anew, without those who have left."""
+        return publication.parameters.get("assignment") == "m_invariant"
+
+    def renew(self, job: Job[BucketRequest], old: Publication, signature_of: CodeArray) -> Renewed:
+        """See :func:`redraw_buckets`."""
+        from kanon_db.publications.buckets.invariance import redraw_buckets  # a compiler
+
+        found = redraw_buckets(job, old, signature_of)
+        snapshot = found.job.snapshot
+        if not snapshot.n_records:
+            return Renewed(found.job, Found(None), 0, 0, found.n_left_out, found.n_waiting)
+        values = distinct_values(snapshot, job.types[str(job.source.sensitive)])
+        codes = read_codes(snapshot, [values])[:, 0]
+        drawn = found.drawn
+        assigned = Assigned(drawn.setting, drawn.slots, signed=drawn.signed)
+        result = _Assignment(assigned, values, codes, int(old.parameters["l"]), 0.0)
+        return Renewed(
+            found.job, Found(result), found.n_stay, found.n_new, found.n_left_out, found.n_waiting
         )
 
     def frozen(self, session: Session, publication: Publication, request: BucketRequest) -> Any:
@@ -210,8 +244,12 @@ class Buckets(Kind):
             all_bitmaps=not is_new,
         )
 
-    def partition(self, session: Session, schema: str, publication: Publication) -> Partition:
-        """Read QIT and SAT."""
+    def partition(
+        self, session: Session, schema: str, publication: Publication
+    ) -> Partition | None:
+        """Read QIT and SAT; None if readers may have copies of other buckets of it."""
+        if publication.parameters.get("renewals"):
+            return None
         layout = publication.layout
         tables = BucketTables.of(session, schema, publication.name, layout)
         names = map(str, layout["quasi_identifiers"])
@@ -256,9 +294,12 @@ _NOT_COVERED: Final = "; what correlations with other columns tell is not covere
 
 def _guarantee(request: BucketRequest, l: int | None, certain: int, unbounded: float) -> str:
     if l is not None:
+        over_time = ""
+        if request.assignment == "m_invariant":
+            over_time = ", also from all its states together while people come and go"
         return (
             f"{l}-diversity: no person's sensitive value can be inferred with a probability"
-            f" above 1/{l}{_NOT_COVERED}"
+            f" above 1/{l}{over_time}{_NOT_COVERED}"
         )
     guarantee = (
         "F'-privacy: no person's sensitive value can be inferred with a probability above the"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,10 +28,13 @@ class SensitiveValues:
     counts : ndarray of int64, shape (n_values,)
     privacy : FPrimePrivacy
         The thresholds.
+    labels : sequence of (str or None)
+        Their texts, where signatures are kept.
     """
 
     counts: IntArray
     privacy: FPrimePrivacy
+    labels: Sequence[str | None] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -63,13 +63,15 @@ class BucketRequest(PublishRequest):
         "Largest size of a bucket; the method anatomy has sizes of its own.",
         default=50,
     )
-    assignment: Literal["cells", "random", "local"] = parameter(
+    assignment: Literal["cells", "random", "local", "m_invariant"] = parameter(
         choice(
             "assignment",
             cells="records are drawn into buckets at random, inside cells of similar records",
             random="records are drawn into buckets at random, from the whole table",
             local="similar records share buckets, whose sizes depend on them; the method is not"
             " used",
+            m_invariant="records are drawn into buckets with the same values each, which they keep"
+            " in each refresh, so that people may leave; for l-diversity; the method is not used",
         ),
         "How records are assigned to buckets.",
         default="cells",
@@ -81,9 +83,16 @@ class BucketRequest(PublishRequest):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.assignment == "local" and self.method == "anatomy":
+        if self.assignment in ("local", "m_invariant") and self.method == "anatomy":
             raise InvalidParameterError(
-                "the assignment local cannot be combined with the method anatomy",
-                detail="local finds bucket sizes of its own, and Anatomy's are fixed",
-                hint='leave out the method: {"l": ...} also holds for local buckets',
+                f"the assignment {self.assignment} cannot be combined with the method anatomy",
+                detail=f"{self.assignment} finds bucket sizes of its own, and Anatomy's are fixed",
+                hint=f'leave out the method: {{"l": ...}} also holds for {self.assignment} buckets',
+            )
+        if self.assignment == "m_invariant" and not self.privacy.is_l_diversity:
+            raise InvalidParameterError(
+                "the assignment m_invariant is for l-diversity",
+                detail="where thresholds differ, buckets with the same values each do not keep them"
+                " over several releases",
+                hint="give privacy => '{\"l\": 3}', and nothing else in it",
             )

@@ -217,7 +217,9 @@ def _named(releases: Sequence[Earlier]) -> str:
     return ", ".join(dict.fromkeys(one.name for one in releases))
 
 
-_OF_NO_BUCKETS: Final = "only buckets are measured against each other"
+_OF_NO_BUCKETS: Final = (
+    "only buckets are measured against each other, and only if they were not drawn anew"
+)
 _MOST_NAMED: Final = 5
 
 

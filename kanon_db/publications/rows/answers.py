@@ -8,9 +8,10 @@ import numpy as np
 
 from kanon_db.metrics.row_counts import column_losses, row_counts
 from kanon_db.metrics.workload import CountQuery
-from kanon_db.publications.kind import Target, Usefulness
+from kanon_db.publications.kind import Target
 from kanon_db.publications.rows.attack import classes_of_rows
 from kanon_db.publications.rows.published_cells import read_cells
+from kanon_db.publications.usefulness import Usefulness
 from kanon_db.transfer.columns import Relation, column_types, find_relation
 from kanon_db.transfer.snapshot import take_snapshot
 from kanon_db.transfer.values import DistinctValues, read_known_codes

@@ -19,7 +19,7 @@ from kanon_db.declaration import unknown
 from kanon_db.errors import TooFewError
 from kanon_db.metrics.workload import CountQuery
 from kanon_db.publications.guarantees import of_both
-from kanon_db.publications.kind import Job, Kind, Target, Usefulness, Written
+from kanon_db.publications.kind import Job, Kind, Target, Written
 from kanon_db.publications.notes import Note
 from kanon_db.publications.relations import check_relations
 from kanon_db.publications.results import Attack, Check, Examination
@@ -29,6 +29,7 @@ from kanon_db.publications.rows.digest import check_digest, digest_rows
 from kanon_db.publications.rows.notes import row_notes
 from kanon_db.publications.rows.shares import check_shares, write_shares
 from kanon_db.publications.staging import Staging
+from kanon_db.publications.usefulness import Usefulness
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session, fetch_one
 from kanon_db.session.settings import roomy

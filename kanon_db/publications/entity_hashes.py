@@ -1,0 +1,131 @@
+"""Who has been published: keyed hashes of entities, which only `kanon_owner` can read.
+
+Publishers stage a plain hash of each entity, in a table that belongs to the owner; the owner hashes
+it again with a key that nobody else has, and keeps or compares that. See ``sql/24_entities.sql``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kanon_db.algorithms.ground.arrays import CodeArray
+from kanon_db.catalog.entries import Source
+from kanon_db.catalog.errands import run_errand
+from kanon_db.publications.staging import Staging
+from kanon_db.session import Session, fetch_one
+from kanon_db.transfer.columns import ColumnType, int4_bytes, with_numbers
+from kanon_db.transfer.snapshot import Snapshot, all_rows
+
+_WRITTEN_ALIKE: Final = (
+    "smallint", "integer", "bigint", "numeric", "uuid", "text", "character varying", "bpchar",
+)  # fmt: skip
+"""Types of which equal values have equal texts, whatever the settings are."""
+
+
+@dataclass(frozen=True)
+class Entities:
+    """The staged hashes of some entities.
+
+    Attributes
+    ----------
+    staging : Staging
+    n_gone : int
+        How many of those that have a signature in the publication are not among them.
+    """
+
+    staging: Staging
+    n_gone: int = 0
+
+    @property
+    def table(self) -> str:
+        """The table, with the columns ``digest`` and ``signature``; quoted."""
+        return self.staging.session.identifier(self.staging.schema, self.staging.name)
+
+    def drop(self) -> None:
+        """Drop the table before the transaction ends."""
+        self.staging.drop([""])
+
+
+def can_be_hashed(session: Session, source: Source, types: Mapping[str, ColumnType]) -> bool:
+    """Whether equal entities of a source have equal texts, so that a hash finds them again."""
+    if source.entity is None:
+        return False
+    column = types[source.entity]
+    if column.is_others or column.type_name not in _WRITTEN_ALIKE:
+        return False
+    row = fetch_one(
+        session,
+        "SELECT coalesce(l.collisdeterministic, true) AS is_plain FROM pg_attribute AS a"
+        " LEFT JOIN pg_collation AS l ON l.oid = a.attcollation"
+        " WHERE a.attrelid = to_regclass($1::text) AND a.attname = $2::text",
+        source.relation.quoted(session),
+        source.entity,
+    )
+    return bool(row["is_plain"])
+
+
+def digest_of(column: ColumnType, value: str) -> str:
+    """Return SQL for the plain hash of an entity; NULL if it is NULL."""
+    # 1.0 and 1.00 are equal, and so are texts of char(n) with blanks at the end.
+    text = f"trim_scale({value})::text" if column.type_name == "numeric" else f"{value}::text"
+    return f"sha256(convert_to({text}, 'UTF8'))"
+
+
+def stage_published(
+    session: Session,
+    schema: str,
+    snapshot: Snapshot,
+    column: ColumnType,
+    signatures: CodeArray | None = None,
+) -> Entities:
+    """Stage the entities of a snapshot, for the ledger to keep with what is made of it.
+
+    Parameters
+    ----------
+    signatures : ndarray of int32, shape (n_records,), optional
+        The number of each record's signature, if the ledger is to keep it.
+    """
+    session.step("hashing entities")
+    found = Entities(Staging.begin(session, schema))
+    digest = digest_of(column, f"s.{session.identifier(column.name)}")
+    table, number, bound = snapshot.table, "NULL::int4", []
+    if signatures is not None:
+        table, (name,) = with_numbers(session, table, (1, f"r.{snapshot.record}"))
+        number, bound = f"s.{name}", [int4_bytes(signatures)]
+    found.staging.fill_table(
+        "",
+        f"SELECT DISTINCT {digest} AS digest, {number} AS signature FROM {table} AS s",
+        *bound,
+    )
+    return found
+
+
+def stage_unknown(
+    session: Session, schema: str, source: Source, column: ColumnType, publication: str, where: str
+) -> Entities:
+    """Stage the entities of a source that a publication does not have yet, and others.
+
+    Parameters
+    ----------
+    where : str
+        A condition on the rows ``s`` to look at, as SQL.
+
+    Returns
+    -------
+    Entities
+        The new ones without a signature; those that have one in the publication, with its number.
+    """
+    session.step("looking for new entities")
+    staging = Staging.begin(session, schema)
+    digest = digest_of(column, column.read(session))
+    with all_rows(session, source.relation):
+        staging.fill_table(
+            "",
+            f"SELECT DISTINCT {digest} AS digest, NULL::int4 AS signature"
+            f" FROM {source.relation.quoted(session)} AS s"
+            f" WHERE ({where}) AND {column.read(session)} IS NOT NULL",
+        )
+    n_gone = run_errand(session, "unknown entities", name=publication, prefix=staging.name)
+    return Entities(staging, int(n_gone))

@@ -1,0 +1,269 @@
+"""People come and go: everybody is published anew, in buckets with the values of before."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.integration.parties import (
+    Functions,
+    Parties,
+    create_table,
+    fetch,
+    remains,
+    sqlstate_of,
+    value,
+)
+
+NAMES = (f"moves{number}" for number in itertools.count())
+Values = tuple[str | None, ...]
+
+
+@pytest.fixture(autouse=True)
+def refused_by_default(parties: Parties) -> Iterator[None]:
+    fetch(parties.admin, "DELETE FROM kanon.setting WHERE name = 'combined_releases'")
+    yield
+    for name in Functions(parties.publisher).publications():
+        Functions(parties.publisher).drop(name)
+    assert remains(parties.admin) == []
+
+
+class Source:
+    """People with an age of their own, so that a reader finds them again."""
+
+    def __init__(self, parties: Parties, n: int = 400, n_values: int = 4) -> None:
+        self.parties, self.name, self.n_values = parties, f"data.{next(NAMES)}", n_values
+        self._draw = random.Random(self.name)  # noqa: S311  # made-up data
+        self._ids = itertools.count(1000)
+        create_table(parties.publisher, self.name, "id int, age int, sex text, sick text", [])
+        self.kanon = Functions(parties.publisher)
+        self.kanon.register(self.name, ["age", "sex"], "sick", entity="id")
+        self.add(n)
+
+    def run(self, statement: str, *values: object) -> None:
+        fetch(self.parties.publisher, statement.format(self.name), *values)
+
+    def add(self, number: int) -> None:
+        statement = f"COPY {self.name} FROM STDIN".encode()
+        with self.parties.publisher.cursor() as cursor, cursor.copy(statement) as copy:
+            for one in itertools.islice(self._ids, number):
+                sick = self._draw.randrange(self.n_values)
+                copy.write_row([one, one, "mf"[one % 2], f"ill {sick}" if sick else None])
+
+    def leave(self, number: int) -> set[int]:
+        """Delete some people; their ids."""
+        here = [one for (one,) in fetch(self.parties.publisher, f"SELECT id FROM {self.name}")]
+        gone = self._draw.sample(sorted(here), number)
+        self.run("DELETE FROM {} WHERE id = ANY ($1::int[])", gone)
+        return set(gone)
+
+    def publish(self, name: str = "moves", **given: Any) -> dict[str, Any]:
+        given = {"privacy": '{"l": 2}', "assignment": "m_invariant", **given}
+        return self.kanon.publish(self.name, name, **given)
+
+    def refresh(self) -> dict[str, Any]:
+        return self.kanon.call("refresh", "moves")
+
+    def seen(self) -> dict[int, Values]:
+        """What a reader sees: the values of everybody's bucket."""
+        sat: dict[int, list[str | None]] = {}
+        for bucket, sick, count in fetch(
+            self.parties.analyst, "SELECT bucket_id, sick, count FROM published.moves_sat"
+        ):
+            assert count == 1
+            sat.setdefault(bucket, []).append(sick)
+        values = {bucket: tuple(sorted(of, key=str)) for bucket, of in sat.items()}
+        rows = fetch(self.parties.analyst, "SELECT age, bucket_id FROM published.moves_qit")
+        found = {age: values[bucket] for age, bucket in rows}
+        assert len(found) == len(rows)
+        return found
+
+    def held(self) -> dict[int, str | None]:
+        return dict(fetch(self.parties.publisher, f"SELECT age, sick FROM {self.name}"))
+
+
+def test_everybody_keeps_the_values_of_their_bucket(parties: Parties) -> None:
+    """Over months; whoever left is not in it, and what is published is verified and answered."""
+    source = Source(parties)
+    source.publish()
+    signature, gone = source.seen(), set[int]()
+    assert len(signature) == 400
+    kanon, analyst = Functions(parties.publisher), Functions(parties.analyst)
+    for _ in range(6):
+        gone |= source.leave(20)
+        source.add(40)
+        row = source.refresh()
+        seen, held = source.seen(), source.held()
+        assert row["records"] == len(seen)
+        assert not seen.keys() & gone
+        assert row["added"] == len(seen.keys() - signature.keys())
+        stayed = seen.keys() & signature.keys()
+        assert all(seen[one] == signature[one] for one in stayed)
+        assert all(held[one] in seen[one] for one in seen)
+        signature = {**signature, **seen}
+        assert [line for line in analyst.verify("moves") if not line[-1]] == []
+    assert "also from all its states" in row["guarantee"]
+    assert kanon.attack("moves")
+    shown = f"(SELECT * FROM {source.name} WHERE age IN (SELECT age FROM published.moves_qit)) AS s"
+    for where in ("age > 1200", "sex = 'm' AND sick = 'ill 3'", "sick <> 'ill 1'", "sick IS NULL"):
+        truth = value(parties.publisher, f"SELECT count(*) FROM {shown} WHERE {where}")
+        estimate, _, lower, upper = analyst.estimate(f"SELECT COUNT(*) FROM moves WHERE {where}")
+        assert lower <= truth <= upper
+        assert lower - 1e-6 <= estimate <= upper + 1e-6
+    (batches,) = fetch(
+        parties.publisher,
+        "SELECT array(SELECT (b ->> 'withdrawn')::int FROM jsonb_array_elements(batches) AS b)"
+        " FROM kanon.releases WHERE source = $1::text",
+        source.name,
+    )
+    assert batches[0][0] is None
+    assert all(number >= 20 for number in batches[0][1:])
+
+
+def test_whoever_left_or_was_left_out_is_not_published_again(parties: Parties) -> None:
+    source = Source(parties, 60)
+    source.publish()
+    first = source.seen()
+    rows = fetch(parties.publisher, f"SELECT id, age, sex, sick FROM {source.name}")
+    left = source.leave(15)
+    row = source.refresh()
+    out = first.keys() - source.seen().keys()
+    assert len(out) == row["withdrawn"] == 15 + row["left_out"]
+    for one in rows:
+        if one[0] in left:
+            source.run("INSERT INTO {} VALUES ($1::int, $2::int, $3::text, $4::text)", *one)
+    source.add(60)
+    assert source.refresh()["added"] == 60
+    assert not source.seen().keys() & out
+
+
+def test_what_changes(parties: Parties) -> None:
+    """Quasi-identifiers may; whoever gets a value that their bucket does not have is left out."""
+    source = Source(parties, 300)
+    source.publish(privacy='{"l": 2}')
+    first = source.seen()
+    source.run("UPDATE {} SET age = age + 10000 WHERE id < 1010")
+    assert source.refresh()["withdrawn"] == 0  # nobody came or left: nothing is drawn
+    (changed,) = [one for one in sorted(first) if one >= 1010][:1]
+    source.run("UPDATE {} SET sick = 'ill 9' WHERE id = $1::int", changed)
+    assert source.refresh()["withdrawn"] == 0
+    source.run("DELETE FROM {} WHERE id = $1::int", changed + 1)
+    row = source.refresh()
+    assert 1 <= row["left_out"] == row["withdrawn"] - 1 < 60
+    seen = source.seen()
+    assert not {changed, changed + 1} & seen.keys()
+    moved = [one for one in seen if one > 10000]
+    assert len(moved) > 5
+    assert all(seen[one] == first[one - 10000] for one in moved)
+
+
+def test_few_buckets_keep_no_signature(parties: Parties) -> None:
+    """With few buckets it would come close to one: the ledger does not have it."""
+    source = Source(parties, 18, n_values=3)
+    source.publish()
+    numbers = "SELECT array_agg(DISTINCT signature) FROM kanon.release_entity"
+    assert value(parties.admin, numbers) == [0]
+    assert source.refresh()["withdrawn"] == 0
+    source.leave(1)
+    with pytest.raises(psycopg.Error, match="nobody is left to publish"):
+        source.refresh()
+    source.add(400)
+    row = source.refresh()
+    assert (row["added"], row["left_out"]) == (400, 17)
+    state = (
+        "SELECT signature, count(*) FILTER (WHERE signature IS NOT NULL) FROM kanon.release_entity"
+        " GROUP BY 1 HAVING signature > 0"
+    )
+    kept = fetch(parties.admin, state)
+    assert kept
+    assert all(number >= 20 for _, number in kept)
+
+
+def test_new_people_who_are_too_alike_wait(parties: Parties) -> None:
+    source = Source(parties)
+    source.publish()
+    source.run("INSERT INTO {} SELECT i, i, 'm', 'ill 1' FROM generate_series(5000, 5019) AS i")
+    row = source.refresh()
+    assert (row["added"], row["waiting"], row["withdrawn"]) == (0, 20, 0)
+    assert "20 who came wait" in row["missing"]
+    source.leave(5)
+    row = source.refresh()
+    assert (row["added"], row["waiting"]) == (0, 20)
+    assert row["withdrawn"] >= 4
+    source.run("INSERT INTO {} SELECT i, i, 'm', 'ill 2' FROM generate_series(5020, 5039) AS i")
+    assert source.refresh()["added"] == 40
+
+
+def test_drawn_anew_is_not_measured(parties: Parties) -> None:
+    """Readers may have copies of other buckets: other releases are refused without figures."""
+    source = Source(parties)
+    source.publish()
+    source.leave(20)
+    source.refresh()
+    draft = source.publish("draft", assignment="random", readers=[])
+    assert draft["records"] == 380
+    (finding,) = source.kanon.rows("check_release", source.name, "draft")
+    assert finding["result"] == "not measured"
+    assert "not drawn anew" in finding["check"]
+    refused = lambda: source.publish("other", assignment="random")
+    assert sqlstate_of(refused) == "KN005"
+
+
+def test_refusals(parties: Parties) -> None:
+    source = Source(parties, 60)
+    for given, said in (
+        ({"privacy": '{"l": 2, "cap": 0.4}'}, "is for l-diversity"),
+        ({"privacy": '{"default": 0.5}'}, "is for l-diversity"),
+        ({"method": "anatomy"}, "cannot be combined with the method anatomy"),
+    ):
+        with pytest.raises(psycopg.Error, match=said):
+            source.publish(**given)
+    with pytest.raises(psycopg.Error, match="no publication can satisfy"):
+        source.publish(privacy='{"l": 20}')
+    other = f"data.{next(NAMES)}"
+    fetch(parties.publisher, f"CREATE TABLE {other} AS SELECT age, sick FROM {source.name}")
+    source.kanon.register(other, ["age"], "sick")
+    source.kanon.publish(other, "moves", privacy='{"l": 2}', assignment="m_invariant")
+    with pytest.raises(psycopg.Error, match="not known who came since"):
+        source.refresh()
+
+
+def test_two_records_of_a_person_are_refused(parties: Parties) -> None:
+    """Which of them was published is not known."""
+    source = Source(parties, 60)
+    source.publish()
+    source.run(
+        "INSERT INTO {} SELECT id, age, sex, sick FROM {} WHERE id = 1003".replace(
+            "FROM {}", f"FROM {source.name}"
+        )
+    )
+    with pytest.raises(psycopg.Error, match="several records are about the same entity"):
+        source.refresh()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_history(parties: Parties, seed: int) -> None:
+    """People come, leave and come back: nobody is ever seen under two sets of values."""
+    draw = random.Random(seed)  # noqa: S311  # made-up data
+    source = Source(parties, 150)
+    source.publish(privacy=json.dumps({"l": draw.choice([2, 3])}))
+    signature = source.seen()
+    out: set[int] = set()
+    for _ in range(4):
+        source.leave(draw.randrange(30))
+        source.add(draw.choice([0, 50]))
+        before = source.seen()
+        row = source.refresh()
+        seen = source.seen()
+        assert row["records"] == len(seen)
+        assert row["added"] == len(seen.keys() - signature.keys())
+        out |= before.keys() - seen.keys()
+        assert not seen.keys() & out
+        assert all(signature.setdefault(one, of) == of for one, of in seen.items())
+        assert all(source.held()[one] in of for one, of in seen.items())
