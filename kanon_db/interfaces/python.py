@@ -188,6 +188,26 @@ class Kanon(Methods):
         return pd.DataFrame(rows, columns=columns)
 
     @_explained()
+    def report(self, name: str) -> str:
+        """Make a report on a publication: one HTML page for whoever answers for the people in it.
+
+        Parameters
+        ----------
+        name : str
+            The publication, which this role must have published.
+
+        Raises
+        ------
+        KanonError
+            As `attack`, and where the extra ``report`` is not installed.
+        """
+        from kanon_db.reporting.facts import gather
+        from kanon_db.reporting.page import write_page
+
+        with self._operation() as session:
+            facts = gather(session, name)
+        return write_page(facts)
+
     def publications(self) -> pd.DataFrame:
         """List the publications that the role may read, one row for each."""
         columns = (

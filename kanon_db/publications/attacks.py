@@ -50,22 +50,31 @@ def attack(session: Session, name: str) -> list[Attack]:
     VerificationError
         When the published relations are not those that were published.
     """
+    target = open_target(session, name)
+    found = list(kind_named(target.publication.kind).load().attack(target))
+    record_attacks(session, name, [asdict(line) for line in found])
+    return found
+
+
+def open_target(session: Session, name: str) -> Target:
+    """Open a publication with its source, for the role that published it.
+
+    Raises
+    ------
+    NotFoundError, PermissionDeniedError, SchemaMismatchError, VerificationError
+        As :func:`attack`.
+    """
     publication = find_publication(session, name)
     _check_role(session, name)
     require_whole(publication)
     kind = kind_named(publication.kind).load()
     source, types = open_source(session, source_of(session, name).quoted(session))
     session.step("verifying")
-    # Whatever has taken the place of a published relation is not read. No attack reads bitmaps, so
-    # it suffices to sample them.
+    # Whatever has taken the place of a published relation is not read. Bitmaps are not read, so it
+    # suffices to sample them.
     if not all(check.holds for check in kind.examine(session, publication, is_new=True).checks):
         raise changed(publication)
-    target = Target(
-        session, publication, source, types, published_schema(session), Room.of(session)
-    )
-    found = list(kind.attack(target))
-    record_attacks(session, name, [asdict(line) for line in found])
-    return found
+    return Target(session, publication, source, types, published_schema(session), Room.of(session))
 
 
 def _check_role(session: Session, name: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from kanon_db import __version__
-from kanon_db.interfaces.cli import advice, installation, others
+from kanon_db.interfaces.cli import advice, installation, others, reporting
 from kanon_db.interfaces.cli.base import Group
 from kanon_db.interfaces.cli.derived import derived_command
 from kanon_db.interfaces.cli.loading import load
@@ -48,6 +48,7 @@ for command in (
     others.publications,
     others.demo,
     advice.recommend,
+    reporting.report,
 ):
     main.add_command(command)
 add_operations(main)

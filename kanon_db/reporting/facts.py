@@ -1,0 +1,324 @@
+"""What a report says: read from the catalog, and measured against the source."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from kanon_db.algorithms.ground.arrays import BoolArray
+from kanon_db.catalog.entries import Publication, Source
+from kanon_db.metrics.count_errors import CountErrors, exact_counts
+from kanon_db.metrics.workload import random_queries
+from kanon_db.publications.attacks import open_target
+from kanon_db.publications.kind import Kind, Target
+from kanon_db.publications.registry import kind_named
+from kanon_db.publications.results import Attack, Check
+from kanon_db.publications.risks import RISKS
+from kanon_db.session import Row, Session, fetch_one
+from kanon_db.transfer.columns import Relation
+from kanon_db.transfer.snapshot import take_snapshot
+from kanon_db.transfer.values import distinct_values, read_codes
+
+SELECTIVITIES: Final = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
+"""Expected shares of matching records."""
+
+N_QUERIES: Final = 600
+_MOST_CONDITIONS: Final = 3
+_SEED: Final = 1
+_SIZES: Final = "buckets_of_size_"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the source: its name, its role, and what readers see of it."""
+
+    name: str
+    role: str
+    shown: str
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """What someone infers who knows all quasi-identifiers of a person in the table.
+
+    Attributes
+    ----------
+    unique : float
+        Share of the people whose row nobody else's looks like; None where that says nothing.
+    certain : float or None
+        Share of the people whose sensitive value is certain.
+    guessed : float or None
+        Share of the people whose value the best guess finds.
+    """
+
+    unique: float | None
+    certain: float | None
+    guessed: float | None
+
+
+@dataclass(frozen=True)
+class ErrorsAt:
+    """Relative errors of count queries that match a share of the records."""
+
+    selectivity: float
+    queries: int
+    median: float
+    tenth: float
+    ninetieth: float
+
+
+@dataclass(frozen=True)
+class Release:
+    """A release of the same source, as the ledger has it."""
+
+    name: str
+    kind: str
+    released_at: str
+    released_by: str
+    readers: str
+    state: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All that a report says of a publication.
+
+    Attributes
+    ----------
+    risks : list of (str, str, str)
+        Accepted risks: their names, what they mean, and the reasons.
+    sizes : list of (int, int)
+        Sizes of buckets or classes, each with how many there are.
+    losses : dict of str to float
+        Of each quasi-identifier: 0 if each row shows its value, 1 if no row shows anything.
+    """
+
+    name: str
+    kind: str
+    method: str
+    source: str
+    records: int
+    left_out: int
+    guarantee: str
+    published_at: str
+    published_by: str
+    readers: list[str]
+    columns: list[Column]
+    risks: list[tuple[str, str, str]]
+    before: Knowledge
+    after: Knowledge
+    attacks: Sequence[Attack]
+    checks: Sequence[Check]
+    sizes: list[tuple[int, int]]
+    losses: Mapping[str, float]
+    errors: list[ErrorsAt]
+    releases: list[Release]
+    parameters: Mapping[str, Any]
+    digest: str
+
+
+def gather(session: Session, name: str) -> Facts:
+    """Read and measure all that a report says of a publication.
+
+    Parameters
+    ----------
+    session : Session
+        The session of the role that published it, which needs SELECT on the source. Everything runs
+        with the rights of this role.
+    name : str
+
+    Raises
+    ------
+    NotFoundError, PermissionDeniedError, SchemaMismatchError, VerificationError
+        As :func:`~kanon_db.publications.attacks.attack`.
+    """
+    target = open_target(session, name)
+    publication, source = target.publication, target.source
+    kind = kind_named(publication.kind).load()
+    session.step("verifying all of it")
+    examined = kind.examine(session, publication)
+    session.step("playing attacks")
+    attacks = list(kind.attack(target))
+    session.step("reading the source")
+    before = _known_of_source(target)
+    session.step("answering counts")
+    errors, losses = _useful(kind, target)
+    entry = _entry(session, name)
+    releases = _releases(session, source)
+    own = [release for release in releases if release.name == name]
+    accepted = publication.parameters.get("accept") or {}
+    return Facts(
+        name=name,
+        kind=publication.kind,
+        method=publication.method,
+        source=publication.source,
+        records=publication.records,
+        left_out=publication.left_out,
+        guarantee=publication.guarantee,
+        published_at=entry["at"],
+        published_by=entry["publisher"],
+        readers=[str(role) for role in publication.parameters.get("readers", [])],
+        columns=_columns(publication, source),
+        risks=[(risk, RISKS.get(risk, ""), str(reason)) for risk, reason in accepted.items()],
+        before=before,
+        after=_known_of_publication(publication, attacks),
+        attacks=attacks,
+        checks=examined.checks,
+        sizes=_sizes(target, {**publication.metrics, **examined.metrics}),
+        losses=losses,
+        errors=errors,
+        releases=releases,
+        parameters={key: value for key, value in publication.parameters.items() if key != "accept"},
+        digest=own[-1].digest if own else "",
+    )
+
+
+def _entry(session: Session, name: str) -> Row:
+    return fetch_one(
+        session,
+        "SELECT to_char(published_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI \"UTC\"') AS at,"
+        " published_by AS publisher FROM kanon.publications WHERE name = $1::text",
+        name,
+    )
+
+
+def _releases(session: Session, source: Source) -> list[Release]:
+    rows = session.fetch(
+        "SELECT name, kind, to_char(released_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI') AS at,"
+        " coalesce(released_by, '') AS publisher, coalesce(digest, '') AS digest, state,"
+        " coalesce((SELECT string_agg(DISTINCT r ->> 'role', ', ' ORDER BY r ->> 'role')"
+        " FROM jsonb_array_elements(readers) AS r), '') AS readers"
+        " FROM kanon.releases WHERE source = $1::text ORDER BY released_at",
+        str(source.relation),
+    )
+    return [
+        Release(
+            row["name"], row["kind"], row["at"], row["publisher"], row["readers"], row["state"],
+            row["digest"],
+        )
+        for row in rows
+    ]  # fmt: skip
+
+
+def _columns(publication: Publication, source: Source) -> list[Column]:
+    """Say of each column of the source what readers see."""
+    cells = {
+        "buckets": "as it is",
+        "generalized": "as a range, or a set of values",
+        "freeform": "as a range, or a set of values",
+        "suppressed": "as it is, or suppressed",
+    }
+    roles = dict.fromkeys(source.quasi_identifiers, ("quasi-identifier", cells[publication.kind]))
+    if source.sensitive is not None:
+        shown = "in a table of its own, by bucket"
+        roles[source.sensitive] = (
+            "sensitive", shown if publication.kind == "buckets" else "as it is"
+        )  # fmt: skip
+    rows = publication.kind != "buckets"
+    roles |= dict.fromkeys(
+        source.insensitive, ("insensitive", "as it is" if rows else "not published")
+    )
+    roles |= dict.fromkeys(source.identifiers, ("identifier", "not published"))
+    if source.entity is not None:
+        roles[source.entity] = ("says whom a record is about", "not published")
+    if source.arrival is not None:
+        roles.setdefault(source.arrival, ("says when a record came", "not published"))
+    return [Column(name, *roles.get(name, ("none", "not published"))) for name in source.columns]
+
+
+def _known_of_source(target: Target) -> Knowledge:
+    """Measure what the source itself would tell, if it were given away without identifiers."""
+    session, source = target.session, target.source
+    known = ", ".join(map(session.identifier, source.quasi_identifiers))
+    by = known if source.sensitive is None else f"{known}, {session.identifier(source.sensitive)}"
+    row = fetch_one(
+        session,
+        "SELECT sum(size) FILTER (WHERE size = 1) / sum(size) AS alone,"
+        " sum(size) FILTER (WHERE size = most) / sum(size) AS certain,"
+        " sum(most) / sum(size) AS guessed"
+        f" FROM (SELECT sum(n) AS size, max(n) AS most FROM (SELECT {known}, count(*) AS n"
+        f" FROM {source.relation.quoted(session)} GROUP BY {by}) AS each_value GROUP BY {known})"
+        " AS alike",
+    )
+    if source.sensitive is None:
+        return Knowledge(_share(row["alone"]), None, None)
+    return Knowledge(_share(row["alone"]), _share(row["certain"]), _share(row["guessed"]))
+
+
+def _share(number: Any) -> float:
+    return 0.0 if number is None else float(number)
+
+
+def _known_of_publication(publication: Publication, attacks: Sequence[Attack]) -> Knowledge:
+    """Take what follows from the published relations from the attacks that say it."""
+    rates = {line.attack: line.rate for line in attacks}
+    # Quasi-identifiers of buckets are published as they are, so rows stand out as in the source.
+    unique = None if publication.kind == "buckets" else rates.get("linking a row")
+    return Knowledge(unique, rates.get("homogeneity"), rates.get("most frequent value"))
+
+
+def _sizes(target: Target, metrics: Mapping[str, float]) -> list[tuple[int, int]]:
+    """Count the buckets or classes of each size; none where rows make no classes."""
+    session, layout = target.session, target.publication.layout
+    found = [
+        (int(name.removeprefix(_SIZES)), int(number))
+        for name, number in metrics.items()
+        if name.startswith(_SIZES)
+    ]
+    if found or "classes" not in metrics:
+        return sorted(found)
+    names = [cell["name"] for cell in layout["quasi_identifiers"]]
+    names += [layout["pattern"]] if layout.get("pattern") else []
+    cells = ", ".join(map(session.identifier, names))
+    view = Relation(target.schema, target.publication.name).quoted(session)
+    rows = session.fetch(
+        "SELECT size, count(*) AS n FROM"
+        f" (SELECT count(*) AS size FROM {view} GROUP BY {cells}) AS classes"
+        " GROUP BY size ORDER BY size"
+    )
+    return [(row["size"], row["n"]) for row in rows]
+
+
+def _useful(kind: Kind, target: Target) -> tuple[list[ErrorsAt], dict[str, float]]:
+    """Ask random counts, and find what each quasi-identifier loses."""
+    source, room = target.source, target.room
+    names = [*source.quasi_identifiers, *([source.sensitive] if source.sensitive else [])]
+    snapshot = take_snapshot(target.session, source.relation, names, room)
+    columns = [distinct_values(snapshot, target.types[name]) for name in source.quasi_identifiers]
+    codes = read_codes(snapshot, columns)
+    sensitive, values = None, np.zeros(snapshot.n_records, dtype=np.int32)
+    if source.sensitive is not None:
+        sensitive = distinct_values(snapshot, target.types[source.sensitive])
+        values = read_codes(snapshot, [sensitive])[:, 0]
+    queries = random_queries(
+        N_QUERIES,
+        [len(column.labels) for column in columns],
+        1 if sensitive is None else len(sensitive.labels),
+        np.random.default_rng(_SEED),
+        dimensionality=range(1, min(_MOST_CONDITIONS, len(columns)) + 1),
+        selectivity=SELECTIVITIES,
+        pulse=target.pulse(),
+    )
+    actual = exact_counts(codes, values, queries, pulse=target.pulse())
+    useful = kind.usefulness(target, columns, sensitive, queries)
+    snapshot.drop()
+    errors = CountErrors(actual, useful.answers)
+    expected = np.array([query.selectivity for query in queries])
+    found = [_errors_at(selectivity, errors, expected == selectivity)
+             for selectivity in SELECTIVITIES]  # fmt: skip
+    losses = dict(zip(source.quasi_identifiers, useful.losses.tolist(), strict=True))
+    return [errors for errors in found if errors.queries], losses
+
+
+def _errors_at(selectivity: float, errors: CountErrors, chosen: BoolArray) -> ErrorsAt:
+    relative = errors.select(chosen).relative
+    relative = relative[~np.isnan(relative)]
+    if not relative.size:
+        return ErrorsAt(selectivity, 0, math.nan, math.nan, math.nan)
+    tenth, median, ninetieth = np.quantile(relative, [0.1, 0.5, 0.9]).tolist()
+    return ErrorsAt(selectivity, int(relative.size), median, tenth, ninetieth)

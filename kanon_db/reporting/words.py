@@ -1,0 +1,85 @@
+"""What a report says in words, for people who have not read the papers.
+
+Each sentence is about a property that a test holds the code to; docs/privacy.md names the proofs
+and the tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+KINDS: Final[Mapping[str, str]] = {
+    "buckets": "Two tables. One has a row for each person, with the quasi-identifiers as they are"
+    " and the number of a bucket. The other says how often each sensitive value occurs in each"
+    " bucket. Which person of a bucket has which value is in neither.",
+    "generalized": "A table with a row for each person. Quasi-identifiers are ranges or sets of"
+    " values; people with the same ranges and sets are a class.",
+    "freeform": "A table with a row for each person, whose quasi-identifiers are ranges or sets of"
+    " values. Each row has ranges and sets of its own, which fit several people.",
+    "suppressed": "A table with a row for each person. Some cells of quasi-identifiers are empty;"
+    " the others are as they were.",
+}
+"""What is published."""
+
+_ALWAYS: Final = (
+    "that a person is in the table at all: the publication does not hide it",
+    (
+        "what several publications of the same people tell together, beyond what the section on"
+        " releases says"
+    ),
+    (
+        "what somebody knows, or learns, about how other columns go together with the hidden value;"
+        " the table of attacks says how much that is for the attackers it lists, and no more"
+    ),
+)
+_ROWS: Final = (
+    (
+        "columns that are published as they are, the sensitive one among them: whoever finds a"
+        " person's row reads them there"
+    ),
+)
+NOT_COVERED: Final[Mapping[str, tuple[str, ...]]] = {
+    "buckets": (
+        (
+            "quasi-identifiers: they are published as they are, so whoever knows a person's finds"
+            " their row, and learns the bucket"
+        ),
+        *_ALWAYS,
+    ),
+    "generalized": (
+        (
+            "the sensitive value, unless the guarantee names a constraint on it: if all people of a"
+            " class have the same value, it is certain for each of them"
+        ),
+        *_ROWS,
+        *_ALWAYS,
+    ),
+    "freeform": (
+        "the sensitive value: if all rows that fit a person have the same value, it is certain",
+        *_ROWS,
+        *_ALWAYS,
+    ),
+    "suppressed": (
+        (
+            "the sensitive value: if all rows that look like a person's have the same value, it is"
+            " certain"
+        ),
+        *_ROWS,
+        *_ALWAYS,
+    ),
+}
+"""What the guarantee of each kind does not cover."""
+
+ATTACKS: Final[Mapping[str, str]] = {
+    "most frequent value": "guesses the most frequent value among those a person may have",
+    "unusual people: most frequent value": "the same, only for people who are easy to find",
+    "minimality": "knows that buckets may be closed as soon as they are allowed to be",
+    "deFinetti": "learns from the publication which values go with which people",
+    "correlations of the source": "knows that already, from other people's true values",
+    "homogeneity": "waits for people whose value is certain",
+    "linking a row": "says which row is a person's",
+    "unusual people: linking a row": "the same, only for people who are easy to find",
+    "downcoding": "guesses what a range or a set stands for",
+}
+"""What each attacker does; docs/attacks.md has the details."""
