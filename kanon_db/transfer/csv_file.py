@@ -35,7 +35,7 @@ _UTF_8: Final = "utf-8-sig"
 _MARKED_BYTES: Final = "surrogateescape"
 """Reads bytes that are not in the encoding as surrogates, which no text contains."""
 
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 
 _QUOTES: Final = 'in a quoted field, write each quote twice: "say ""yes"""'
 
