@@ -16,8 +16,14 @@ from kanon_db.transfer.snapshot import Snapshot, count_records, take_snapshot
 MOST_RECORDS: Final = 1_000_000
 """From more, a random sample is looked at."""
 
-MOST_TRIED: Final = 20_000
-"""From more records, candidates are tried on a random sample of about so many."""
+MOST_TRIED: Final = 10_000
+"""From more records, candidates are searched and attacked on a random sample of about so many."""
+
+MOST_DRAWN: Final = 60_000
+"""The same for how well buckets answer counts, which takes less time and depends on their number.
+
+Of a smaller table, buckets are drawn several times, with so many records in all.
+"""
 
 _HASHES: Final = 2**31
 
@@ -51,11 +57,11 @@ class Copy:
         """Whether it has only some of the source's records."""
         return self.n_records < self.n_source
 
-    def sampled(self, session: Session, room: Room) -> Copy:
-        """Return a copy of about :data:`MOST_TRIED` records at most; itself if it has no more."""
-        if self.n_records <= MOST_TRIED:
+    def sampled(self, session: Session, room: Room, most: int) -> Copy:
+        """Return a copy of about so many records at most; itself if it has no more."""
+        if self.n_records <= most:
             return self
-        where = _drawn(session, self.source, MOST_TRIED / self.n_records)
+        where = _drawn(session, self.source, most / self.n_records)
         return _copied(session, self.source, self.n_source, room, where)
 
 
