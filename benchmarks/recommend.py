@@ -119,7 +119,9 @@ def _measure(dsn: str, data: Data, protection: str) -> tuple[str, float, float, 
     with session.transaction():
         described, _ = open_source(session, source)
         whole = Ground.of(session, copy_source(session, described, Room.of(session)))
-        candidates = candidates_for("counts", PROTECTIONS[protection], what_is_protected(whole))
+        candidates = candidates_for(
+            "counts", PROTECTIONS[protection], what_is_protected(whole, has_entities=False)
+        )
         (first,) = [one for one in candidates if one.title == found[0].candidate]
         others = [one for one in candidates if one.protects == first.protects and one is not first]
         n_draws = max(N_DRAWS, number_of_draws(whole.copy.n_records))

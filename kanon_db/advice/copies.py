@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kanon_db.catalog.entries import Source
-from kanon_db.session import Session
+from kanon_db.session import Session, fetch_one
 from kanon_db.transfer.columns import ColumnType, Relation, column_types, find_relation
 from kanon_db.transfer.room import Room
 from kanon_db.transfer.snapshot import Snapshot, count_records, take_snapshot
@@ -57,6 +57,18 @@ class Copy:
         """Whether it has only some of the source's records."""
         return self.n_records < self.n_source
 
+    def has_entities(self, session: Session) -> bool:
+        """Whether several records are about the same person."""
+        if self.source.entity is None:
+            return False
+        name = session.identifier(self.source.entity)
+        row = fetch_one(
+            session,
+            f"SELECT EXISTS (SELECT FROM {self.snapshot.table} GROUP BY {name}"
+            " HAVING count(*) > 1) AS found",
+        )
+        return bool(row["found"])
+
     def sampled(self, session: Session, room: Room, most: int) -> Copy:
         """Return a copy of about so many records at most; itself if it has no more."""
         if self.n_records <= most:
@@ -85,8 +97,9 @@ def _drawn(session: Session, source: Source, share: float) -> str:
     if source.entity is None:
         return f"random() < {share!r}::float8"
     key = session.literal(secrets.token_hex(16))
-    hashed = f"hashtext({key} || s.{session.identifier(source.entity)}::text) & {_HASHES - 1}"
-    return f"coalesce({hashed}, 0) < {int(share * _HASHES)}"
+    # format() calls the type's output function, and no cast, which could be anybody's code.
+    entity = f"format('%s', s.{session.identifier(source.entity)})"
+    return f"hashtext({key} || {entity}) & {_HASHES - 1} < {int(share * _HASHES)}"
 
 
 def _copied(session: Session, source: Source, n_source: int, room: Room, where: str) -> Copy:

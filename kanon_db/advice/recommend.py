@@ -130,21 +130,21 @@ def _recommended(
             f" of some {MOST_TRIED:,}, and buckets answer counts about some {MOST_DRAWN:,}: errors"
             " and losses of the whole table are as a rule smaller"
         )
+    data = what_is_protected(large, has_entities=whole.has_entities(session))
     tried = [
         try_candidate(session, candidate, small, large, deadline)
-        for candidate in candidates_for(purpose, protection, what_is_protected(large))
+        for candidate in candidates_for(purpose, protection, data)
     ]
     _warn_of_releases(session, described)
     return [_shown(session, described, small, one) for one in ranked(tried, purpose)]
 
 
-def what_is_protected(ground: Ground) -> Microdata:
+def what_is_protected(ground: Ground, *, has_entities: bool) -> Microdata:
     """Return what candidates depend on."""
-    source = ground.copy.source
-    has_entities = source.entity is not None
     if ground.sensitive is None:
         return Microdata(None, has_entities=has_entities)
-    return Microdata(source.sensitive, ground.sensitive.counts.tolist(), has_entities)
+    counts = ground.sensitive.counts.tolist()
+    return Microdata(ground.copy.source.sensitive, counts, has_entities)
 
 
 def _warn_of_releases(session: Session, source: Source) -> None:

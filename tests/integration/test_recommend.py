@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import psycopg
 import pytest
 
 import kanon_db
@@ -19,6 +23,7 @@ from kanon_db.publications.kind import Target
 from kanon_db.publications.registry import kind_named
 from kanon_db.session.psycopg_session import PsycopgSession
 from kanon_db.transfer.room import Room
+from tests.acceptance.commands import KANON
 from tests.acceptance.commands import kanon as command
 from tests.integration.parties import (
     ACCEPTED,
@@ -197,6 +202,42 @@ def test_a_large_table_is_tried_as_a_sample(
             assert 100 < found["tried_on"][0] < 300
             assert found["records"][0] == N
     assert [text.startswith("the source has 400 records") for text in told] == [True, True]
+
+
+def test_people_with_one_record_each_get_buckets(parties: Parties) -> None:
+    """Naming the column that says who somebody is takes no kind away, unless it is needed."""
+    fetch(parties.publisher, "CREATE TABLE data.once AS SELECT * FROM data.people")
+    Functions(parties.publisher).register("data.once", ["age", "job"], "sick", entity="number")
+    for source, expected in (("once", True), ("visits", False)):
+        found = recommended(parties, f"data.{source}", time_limit=0.001)
+        assert any("publish_buckets" in row["sql"] for row in found) == expected
+
+
+def test_an_interruption_leaves_nothing(parties: Parties) -> None:
+    before = everything(parties.admin)
+    waiting = (
+        "SELECT count(*) FROM pg_stat_activity WHERE usename = $1 AND wait_event_type = 'Lock'"
+    )
+    # A run in the background may ignore SIGINT, and the command would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with parties.admin.transaction():
+        fetch(parties.admin, "LOCK TABLE data.people IN ACCESS EXCLUSIVE MODE")
+        with (
+            psycopg.connect(parties.dsn, autocommit=True) as watcher,
+            subprocess.Popen(
+                [KANON, "recommend", "data.people", "--dsn", parties.publisher.info.dsn],
+                stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            ) as process,
+        ):  # fmt: skip
+            for _ in range(1500):
+                if value(watcher, waiting, parties.publisher.info.user):
+                    break
+                time.sleep(0.02)
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate()
+    assert process.returncode == 1
+    assert said.split("\n")[0] == "stopped: nothing was published, and nothing is left"
+    assert everything(parties.admin) == before
 
 
 def test_of_a_sample_people_are_whole(parties: Parties) -> None:
