@@ -63,6 +63,8 @@ class Candidate:
         Those that differ in a trial.
     suffix : str
         For the name of the publication.
+    is_drawn : bool
+        Whether it is drawn at random, and quickly, so that it is worth drawing several times.
     """
 
     kind: str
@@ -72,6 +74,7 @@ class Candidate:
     given: Mapping[str, Any]
     suffix: str
     trial: Mapping[str, Any] = field(default_factory=dict)
+    is_drawn: bool = False
 
 
 def candidates_for(purpose: str, protection: Protection, data: Microdata) -> list[Candidate]:
@@ -99,11 +102,13 @@ def candidates_for(purpose: str, protection: Protection, data: Microdata) -> lis
 def _buckets(protection: Protection, data: Microdata) -> list[Candidate]:
     privacy = protection.privacy(data.counts)
     guarantee = (
-        f"{_inferred(privacy, str(data.sensitive))}; the other columns are published as they are,"
+        f"{_inferred(protection, privacy, data)}; the other columns are published as they are,"
         " so that people with unusual ones can be found"
     )
     return [
-        Candidate("buckets", title, "value", guarantee, {"privacy": privacy, **given}, "b")
+        Candidate(
+            "buckets", title, "value", guarantee, {"privacy": privacy, **given}, "b", is_drawn=True
+        )
         for title, given in (
             ("buckets of several sizes, of similar people", {"method": "multi_size"}),
             (
@@ -121,8 +126,8 @@ def _with_values(protection: Protection, data: Microdata) -> Candidate:
         "generalized",
         "rows with ranges and sets, groups with different values",
         "row and value",
-        f"{_linked(protection, data)}; {_inferred(privacy, str(data.sensitive))}, by readers who do"
-        " not know how the groups were formed",
+        f"for readers who do not know how the groups were formed: {_linked(protection, data)}, and"
+        f" {_inferred(protection, privacy, data)}",
         {"k": protection.k, "constraints": privacy},
         "k",
         {"options": {"time_limit": SEARCH_SECONDS}},
@@ -130,7 +135,8 @@ def _with_values(protection: Protection, data: Microdata) -> Candidate:
 
 
 def _rows(protection: Protection, data: Microdata) -> list[Candidate]:
-    guarantee = _linked(protection, data)
+    guarantee = f"{_linked(protection, data)}, also for readers who know everybody's"
+    guarantee += " quasi-identifiers and the method"
     if data.sensitive is not None:
         guarantee += f"; what is inferred about {data.sensitive} has no bound"
     k = {"k": protection.k}
@@ -155,20 +161,22 @@ def _rows(protection: Protection, data: Microdata) -> list[Candidate]:
 def _linked(protection: Protection, data: Microdata) -> str:
     if data.has_entities:
         return f"every group of rows that look alike is of at least {protection.k} people"
-    return (
-        f"a published row is a given person's with a probability of at most 1/{protection.k}, even"
-        " for somebody who knows everybody's quasi-identifiers"
-    )
+    return f"a published row is a given person's with a probability of at most 1/{protection.k}"
 
 
-def _inferred(privacy: Mapping[str, Any], sensitive: str) -> str:
+def _inferred(protection: Protection, privacy: Mapping[str, Any], data: Microdata) -> str:
     """Say what a privacy specification bounds."""
     most = privacy.get("cap", privacy.get("default"))
-    text = most if isinstance(most, str) else f"{most:.0%}" if most * 100 % 1 == 0 else f"{most:g}"
-    said = f"nobody's {sensitive} is inferred with a probability above {text}"
+    text = most if isinstance(most, str) else f"{100 * most:g}%"
+    said = f"nobody's {data.sensitive} is inferred with a probability above {text}"
+    if protection.cap_for(data.counts) > protection.cap:
+        said += (
+            f" (not less, since {max(data.counts) / sum(data.counts):.0%} of the records have the"
+            " same value)"
+        )
     if "theta" in privacy:
         said += (
             f", nor above {privacy['theta']} times the value's share of the table plus"
             f" {privacy['base']:.0%}"
         )
-    return f"{said} (what correlations with other columns tell is not covered)"
+    return f"{said}; what correlations with other columns tell is not covered"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kanon_db.catalog.entries import Source
-from kanon_db.session import Session
+from kanon_db.session import Session, fetch_one
 from kanon_db.transfer.columns import ColumnType, Relation, column_types, find_relation
 from kanon_db.transfer.room import Room
 from kanon_db.transfer.snapshot import Snapshot, count_records, take_snapshot
@@ -16,8 +16,14 @@ from kanon_db.transfer.snapshot import Snapshot, count_records, take_snapshot
 MOST_RECORDS: Final = 1_000_000
 """From more, a random sample is looked at."""
 
-MOST_TRIED: Final = 20_000
-"""From more records, candidates are tried on a random sample of about so many."""
+MOST_TRIED: Final = 10_000
+"""From more records, candidates are searched and attacked on a random sample of about so many."""
+
+MOST_DRAWN: Final = 60_000
+"""The same for how well buckets answer counts, which takes less time and depends on their number.
+
+Of a smaller table, buckets are drawn several times, with so many records in all.
+"""
 
 _HASHES: Final = 2**31
 
@@ -51,11 +57,23 @@ class Copy:
         """Whether it has only some of the source's records."""
         return self.n_records < self.n_source
 
-    def sampled(self, session: Session, room: Room) -> Copy:
-        """Return a copy of about :data:`MOST_TRIED` records at most; itself if it has no more."""
-        if self.n_records <= MOST_TRIED:
+    def has_entities(self, session: Session) -> bool:
+        """Whether several records are about the same person."""
+        if self.source.entity is None:
+            return False
+        name = session.identifier(self.source.entity)
+        row = fetch_one(
+            session,
+            f"SELECT EXISTS (SELECT FROM {self.snapshot.table} GROUP BY {name}"
+            " HAVING count(*) > 1) AS found",
+        )
+        return bool(row["found"])
+
+    def sampled(self, session: Session, room: Room, most: int) -> Copy:
+        """Return a copy of about so many records at most; itself if it has no more."""
+        if self.n_records <= most:
             return self
-        where = _drawn(session, self.source, MOST_TRIED / self.n_records)
+        where = _drawn(session, self.source, most / self.n_records)
         return _copied(session, self.source, self.n_source, room, where)
 
 
@@ -79,8 +97,9 @@ def _drawn(session: Session, source: Source, share: float) -> str:
     if source.entity is None:
         return f"random() < {share!r}::float8"
     key = session.literal(secrets.token_hex(16))
-    hashed = f"hashtext({key} || s.{session.identifier(source.entity)}::text) & {_HASHES - 1}"
-    return f"coalesce({hashed}, 0) < {int(share * _HASHES)}"
+    # format() calls the type's output function, and no cast, which could be anybody's code.
+    entity = f"format('%s', s.{session.identifier(source.entity)})"
+    return f"hashtext({key} || {entity}) & {_HASHES - 1} < {int(share * _HASHES)}"
 
 
 def _copied(session: Session, source: Source, n_source: int, room: Room, where: str) -> Copy:

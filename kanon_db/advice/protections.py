@@ -70,24 +70,26 @@ def _number(exact: Fraction) -> int | float | str:
     return decimal if Fraction(repr(decimal)) == exact else str(exact)
 
 
+def _sentence(sure: str, k: int) -> str:
+    return (
+        f"nobody is more than {sure} sure of a person's sensitive value (unless it is too frequent"
+        f" in the table for that), or a published row could be any of {k} people's; each candidate"
+        " says which of the two it promises"
+    )
+
+
 PROTECTIONS: Final = {
     "basic": Protection(
-        3, Fraction(8), Fraction("0.02"), Fraction("0.5"),
-        "a published row could be any of 3 people's; nobody is more than half sure of a person's"
-        " sensitive value",
+        3, Fraction(8), Fraction("0.02"), Fraction("0.5"), _sentence("half", 3)
     ),
     "standard": Protection(
-        5, Fraction(4), Fraction("0.02"), Fraction(1, 3),
-        "a published row could be any of 5 people's; nobody is more than one third sure of a"
-        " person's sensitive value",
+        5, Fraction(4), Fraction("0.02"), Fraction(1, 3), _sentence("one third", 5)
     ),
     "strict": Protection(
-        10, Fraction(2), Fraction("0.02"), Fraction("0.2"),
-        "a published row could be any of 10 people's; nobody is more than one fifth sure of a"
-        " person's sensitive value",
+        10, Fraction(2), Fraction("0.02"), Fraction("0.2"), _sentence("one fifth", 10)
     ),
 }  # fmt: skip
-"""From the weakest on. A value that is more frequent than a level's bound raises the bound."""
+"""From the weakest on; see docs/choosing.md for where the numbers come from."""
 
 PURPOSES: Final = {
     "counts": "analysts ask how many people have which properties",

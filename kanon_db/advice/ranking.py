@@ -24,8 +24,6 @@ class Measured:
 
     Attributes
     ----------
-    guarantee : str
-        As the publication would state it.
     certain_people : int or None
         How many people's sensitive value is certain; None if there is none to protect.
     count_error : float
@@ -36,14 +34,19 @@ class Measured:
         The rows of `attack`.
     seconds : float
         Of publishing alone.
+    records : int
+        How many records counts were answered from.
+    is_sample : bool
+        Whether `certain_people` is that of a sample.
     """
 
-    guarantee: str
     certain_people: int | None
     count_error: float
     losses: Mapping[str, float]
     attacks: Sequence[Mapping[str, Any]]
     seconds: float
+    records: int
+    is_sample: bool
 
     @property
     def loss(self) -> float:
@@ -97,9 +100,9 @@ class Ranked:
 def ranked(tried: Sequence[Tried], purpose: str) -> list[Ranked]:
     """Put candidates into order: the best first, and at the end those with an objection.
 
-    Nothing is recommended that leaves somebody's value certain. What bounds more of what is
-    inferred comes first; of the same protection, what answers counts best, or, for rows, loses
-    least.
+    Nothing is recommended that leaves somebody's value certain, or may do so. What bounds more of
+    what is inferred comes first; of the same protection, what answers counts best, or, for rows,
+    loses least.
     """
     order = ORDER[purpose]
 
@@ -128,5 +131,11 @@ def _objection(one: Tried) -> str | None:
         return (
             f"the sensitive value of {measured.certain_people:,} people is certain: all rows that"
             " may be theirs have the same one"
+        )
+    bounds_no_value = one.candidate.protects == "row"
+    if measured.certain_people is not None and measured.is_sample and bounds_no_value:
+        return (
+            "it bounds no values, and only a sample was tried: in the whole table, somebody's"
+            " sensitive value may be certain; a dry run of it says whether"
         )
     return None

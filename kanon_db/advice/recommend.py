@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from kanon_db.advice.candidates import Microdata, candidates_for
 from kanon_db.advice.commands import publication_name, shell_command, sql_call
-from kanon_db.advice.copies import Copy, copy_source
+from kanon_db.advice.copies import MOST_DRAWN, MOST_TRIED, copy_source
 from kanon_db.advice.protections import PROTECTIONS, Protection
 from kanon_db.advice.ranking import Ranked, ranked
-from kanon_db.advice.trials import Questions, try_candidate
+from kanon_db.advice.trials import Ground, try_candidate
 from kanon_db.catalog.entries import Source, published_schema
 from kanon_db.catalog.sources import open_source, require_unchanged
 from kanon_db.publications.readers import check_readers
@@ -52,7 +52,7 @@ class Recommended:
     seconds : float or None
         What publishing took, of the records that it was tried on.
     tried_on, records : int
-        How many records that were, and how many the source has.
+        How many records counts were answered from, and how many the source has.
     objection : str or None
         Why it is not recommended.
     sql, command : str
@@ -121,37 +121,30 @@ def _recommended(
     room = Room.of(session)
     whole = copy_source(session, described, room)
     require_unchanged(session, described)
-    copy = whole.sampled(session, room)
-    if copy.is_sample:
+    large, small = (
+        Ground.of(session, whole.sampled(session, room, most)) for most in (MOST_DRAWN, MOST_TRIED)
+    )
+    if small.copy.is_sample:
         session.tell(
-            f"tried on a random sample of {copy.n_records:,} of {copy.n_source:,} records: errors"
-            " and losses of the whole table are smaller"
+            f"the source has {whole.n_source:,} records, so candidates are tried on random samples"
+            f" of some {MOST_TRIED:,}, and buckets answer counts about some {MOST_DRAWN:,}: errors"
+            " and losses of the whole table are as a rule smaller"
         )
-    questions = Questions.of(session, copy)
-    data = what_is_protected(session, described, questions, protection)
+    data = what_is_protected(large, has_entities=whole.has_entities(session))
     tried = [
-        try_candidate(session, candidate, copy, questions, deadline)
+        try_candidate(session, candidate, small, large, deadline)
         for candidate in candidates_for(purpose, protection, data)
     ]
     _warn_of_releases(session, described)
-    return [_shown(session, described, copy, one) for one in ranked(tried, purpose)]
+    return [_shown(session, described, small, one) for one in ranked(tried, purpose)]
 
 
-def what_is_protected(
-    session: Session, source: Source, questions: Questions, protection: Protection
-) -> Microdata:
-    """Return what candidates depend on; say where a value is too frequent for the protection."""
-    if questions.sensitive is None:
-        return Microdata(None, has_entities=source.entity is not None)
-    counts = questions.sensitive.counts.tolist()
-    cap = protection.cap_for(counts)
-    if cap > protection.cap:
-        session.tell(
-            f"a value of {source.sensitive} is that of {max(counts) / sum(counts):.0%} of the"
-            f" records, so nobody can be kept from being as sure of it: the bound is"
-            f" {float(cap):.3g} instead of {float(protection.cap):.3g}"
-        )
-    return Microdata(source.sensitive, counts, source.entity is not None)
+def what_is_protected(ground: Ground, *, has_entities: bool) -> Microdata:
+    """Return what candidates depend on."""
+    if ground.sensitive is None:
+        return Microdata(None, has_entities=has_entities)
+    counts = ground.sensitive.counts.tolist()
+    return Microdata(ground.copy.source.sensitive, counts, has_entities)
 
 
 def _warn_of_releases(session: Session, source: Source) -> None:
@@ -167,7 +160,7 @@ def _warn_of_releases(session: Session, source: Source) -> None:
         )
 
 
-def _shown(session: Session, source: Source, copy: Copy, one: Ranked) -> Recommended:
+def _shown(session: Session, source: Source, small: Ground, one: Ranked) -> Recommended:
     candidate, measured = one.tried.candidate, one.tried.measured
     name = publication_name(source.relation.name, candidate)
     # With the fewest quotes: the search path has no other schema than the server's own.
@@ -189,8 +182,8 @@ def _shown(session: Session, source: Source, copy: Copy, one: Ranked) -> Recomme
         attack_rate=None if worst is None else worst["rate"],
         attacks=None if measured is None else list(measured.attacks),
         seconds=None if measured is None else measured.seconds,
-        tried_on=copy.n_records,
-        records=copy.n_source,
+        tried_on=small.copy.n_records if measured is None else measured.records,
+        records=small.copy.n_source,
         objection=one.objection,
         sql=sql_call(text, name, candidate, session.literal),
         command=shell_command(text, name, candidate),

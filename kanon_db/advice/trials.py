@@ -11,9 +11,9 @@ from typing import Final
 import numpy as np
 
 from kanon_db.advice.candidates import Candidate
-from kanon_db.advice.copies import Copy
+from kanon_db.advice.copies import MOST_DRAWN, Copy
 from kanon_db.advice.ranking import Measured, Tried
-from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.catalog.entries import published_schema
 from kanon_db.errors import (
@@ -25,7 +25,7 @@ from kanon_db.errors import (
 )
 from kanon_db.metrics.count_errors import CountErrors, exact_counts
 from kanon_db.metrics.workload import CountQuery, random_queries
-from kanon_db.publications.kind import Target
+from kanon_db.publications.kind import Kind, Target
 from kanon_db.publications.pipeline import stage
 from kanon_db.publications.registry import kind_named
 from kanon_db.publications.results import Attack
@@ -37,6 +37,7 @@ from kanon_db.transfer.values import DistinctValues, distinct_values, read_codes
 
 N_QUERIES: Final = 300
 _MOST_CONDITIONS: Final = 3
+_MOST_DRAWS: Final = 5
 _SEED: Final = 1
 """The same questions for the same table."""
 
@@ -106,24 +107,26 @@ class TimedSession:
 
 
 @dataclass(frozen=True, eq=False)
-class Questions:
-    """Random count queries with their true answers in what candidates are tried on.
+class Ground:
+    """What candidates are tried on: a copy, and random count queries with their true answers in it.
 
     Attributes
     ----------
+    copy : Copy
     columns : list of DistinctValues
     sensitive : DistinctValues or None
     queries : list of CountQuery
     actual : ndarray of int64, shape (n_queries,)
     """
 
+    copy: Copy
     columns: list[DistinctValues]
     sensitive: DistinctValues | None
     queries: list[CountQuery]
     actual: IntArray
 
     @classmethod
-    def of(cls, session: Session, copy: Copy) -> Questions:
+    def of(cls, session: Session, copy: Copy) -> Ground:
         """Draw the questions: on up to three quasi-identifiers, and the sensitive attribute."""
         snapshot, source = copy.snapshot, copy.source
         columns = [distinct_values(snapshot, copy.types[c]) for c in source.quasi_identifiers]
@@ -142,71 +145,114 @@ class Questions:
             selectivity=SELECTIVITY,
             pulse=pulse,
         )
-        return cls(columns, sensitive, queries, exact_counts(codes, values, queries, pulse=pulse))
+        actual = exact_counts(codes, values, queries, pulse=pulse)
+        return cls(copy, columns, sensitive, queries, actual)
 
 
 def try_candidate(
-    session: Session,
-    candidate: Candidate,
-    copy: Copy,
-    questions: Questions,
-    deadline: float,
-    *,
-    is_attacked: bool = True,
+    session: Session, candidate: Candidate, small: Ground, large: Ground, deadline: float
 ) -> Tried:
-    """Publish a candidate from a copy, measure and attack it, and undo all of it.
+    """Publish a candidate from copies of a source, measure and attack it, and undo all of it.
 
     Parameters
     ----------
     session : Session
     candidate : Candidate
-    copy : Copy
-    questions : Questions
+    small : Ground
+        Where it is searched and attacked.
+    large : Ground
+        Where one that is drawn quickly answers counts, several times if there are few records.
     deadline : float
         By the clock of :func:`time.monotonic`.
-    is_attacked : bool
-        Whether to play attacks, which takes most of the time.
     """
     timed = TimedSession(session, candidate.title, deadline)
+    ground = large if candidate.is_drawn else small
+    n_draws = number_of_draws(ground.copy.n_records) if candidate.is_drawn else 1
     try:
-        with undone(session):
-            return Tried(candidate, _measured(timed, candidate, copy, questions, is_attacked))
+        draws = [answer_counts(timed, candidate, ground) for _ in range(n_draws)]
+        attacks = _attacks(timed, candidate, small.copy)
     except TimeOverError:
         return Tried(candidate, failure="not tried to its end: the time was over")
     except (
         IneligibleError, InfeasibleError, InvalidParameterError, SchemaMismatchError,
     ) as error:  # fmt: skip
         return Tried(candidate, failure=f"it is refused: {error.message}")
+    losses = np.mean([draw.losses for draw in draws], axis=0).tolist()
+    return Tried(
+        candidate,
+        Measured(
+            certain_people=_certain(attacks),
+            count_error=float(np.mean([draw.error for draw in draws])),
+            losses=dict(zip(small.copy.source.quasi_identifiers, losses, strict=True)),
+            attacks=[asdict(row) for row in attacks],
+            seconds=float(np.mean([draw.seconds for draw in draws])),
+            records=ground.copy.n_records,
+            is_sample=small.copy.is_sample,
+        ),
+    )
 
 
-def _measured(
-    session: Session, candidate: Candidate, copy: Copy, questions: Questions, is_attacked: bool
-) -> Measured:
+def number_of_draws(n_records: int) -> int:
+    """Return how often to draw: chance matters more in a small table, which takes less time.
+
+    Examples
+    --------
+    >>> [number_of_draws(n) for n in (200, 20_000, 50_000)]
+    [5, 3, 1]
+    """
+    return max(1, min(_MOST_DRAWS, MOST_DRAWN // n_records))
+
+
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """What was measured of one publication of a candidate.
+
+    Attributes
+    ----------
+    error : float
+        The median of |answer - count| / count; NaN if no record matches any query.
+    losses : ndarray of float64, shape (n_qi,)
+    seconds : float
+        Of publishing.
+    """
+
+    error: float
+    losses: FloatArray
+    seconds: float
+
+
+def answer_counts(session: Session, candidate: Candidate, ground: Ground) -> Draw:
+    """Publish a candidate, answer the questions from it, and undo it."""
+    with undone(session):
+        started = time.monotonic()
+        kind, target = _staged(session, candidate, ground.copy)
+        seconds = time.monotonic() - started
+        session.step("answering counts")
+        useful = kind.usefulness(target, ground.columns, ground.sensitive, ground.queries)
+        error = CountErrors(ground.actual, useful.answers).median
+        return Draw(error, useful.losses, seconds)
+
+
+def _attacks(session: Session, candidate: Candidate, copy: Copy) -> Sequence[Attack]:
+    """Publish a candidate, attack it, and undo it."""
+    with undone(session):
+        kind, target = _staged(session, candidate, copy)
+        return kind.attack(target)
+
+
+def _staged(session: Session, candidate: Candidate, copy: Copy) -> tuple[Kind, Target]:
     session.heartbeat()
-    started = time.monotonic()
     declared = kind_named(candidate.kind)
     given = {**candidate.given, **candidate.trial}
     request = declared.operation.read(
         {"source": copy.source.relation.quoted(session), "publication": "tried", **given}
     )
     staged = stage(session, request, copy.source, copy.types, readers=())
-    seconds = time.monotonic() - started
-    kind = declared.load()
     target = Target(
         session, staged.publication, copy.source, copy.types, published_schema(session),
         Room.of(session),
     )  # fmt: skip
-    session.step("answering counts")
-    useful = kind.usefulness(target, questions.columns, questions.sensitive, questions.queries)
-    attacks = kind.attack(target) if is_attacked else []
-    return Measured(
-        guarantee=staged.publication.guarantee,
-        certain_people=_certain(attacks),
-        count_error=CountErrors(questions.actual, useful.answers).median,
-        losses=dict(zip(copy.source.quasi_identifiers, useful.losses.tolist(), strict=True)),
-        attacks=[asdict(row) for row in attacks],
-        seconds=seconds,
-    )
+    return declared.load(), target
 
 
 def _certain(attacks: Sequence[Attack]) -> int | None:

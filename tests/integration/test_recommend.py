@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import psycopg
 import pytest
 
 import kanon_db
-from kanon_db.advice import copies
+from kanon_db.advice import recommend
 from kanon_db.advice.copies import copy_source
-from kanon_db.advice.trials import Questions
+from kanon_db.advice.trials import Ground
 from kanon_db.catalog.entries import find_publication, published_schema
 from kanon_db.catalog.sources import open_source
 from kanon_db.metrics.workload import CountQuery
@@ -19,6 +23,7 @@ from kanon_db.publications.kind import Target
 from kanon_db.publications.registry import kind_named
 from kanon_db.session.psycopg_session import PsycopgSession
 from kanon_db.transfer.room import Room
+from tests.acceptance.commands import KANON
 from tests.acceptance.commands import kanon as command
 from tests.integration.parties import (
     ACCEPTED,
@@ -165,7 +170,8 @@ def test_the_command_prints_everything(parties: Parties) -> None:
     done = command("recommend", "data.people", "--protection", "basic", dsn=dsn)
     assert done.returncode == 0, done.stderr
     for text in (
-        "What identifies people in data.people", "age, job", "Protection basic", "count error",
+        "What identifies people in data.people", "age, job", "Protection wanted, basic",
+        "count error",
         "promises: nobody's sick is inferred with a probability above 50%",
         "kanon publish buckets data.people people_b --privacy",
     ):  # fmt: skip
@@ -188,22 +194,58 @@ def test_time_that_is_over_is_said(parties: Parties) -> None:
 def test_a_large_table_is_tried_as_a_sample(
     parties: Parties, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copies, "MOST_TRIED", 200)
+    monkeypatch.setattr(recommend, "MOST_TRIED", 200)
     told: list[str] = []
     with kanon_db.connect(parties.publisher.info.dsn, on_notice=told.append) as kanon:
         for source in ("data.people", "data.visits"):
             found = kanon.recommend(source, purpose="rows", protection="basic")
             assert 100 < found["tried_on"][0] < 300
             assert found["records"][0] == N
-    assert [text.startswith("tried on a random sample of") for text in told] == [True, True]
+    assert [text.startswith("the source has 400 records") for text in told] == [True, True]
 
 
-def test_of_a_sample_people_are_whole(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copies, "MOST_TRIED", 200)
+def test_people_with_one_record_each_get_buckets(parties: Parties) -> None:
+    """Naming the column that says who somebody is takes no kind away, unless it is needed."""
+    fetch(parties.publisher, "CREATE TABLE data.once AS SELECT * FROM data.people")
+    Functions(parties.publisher).register("data.once", ["age", "job"], "sick", entity="number")
+    for source, expected in (("once", True), ("visits", False)):
+        found = recommended(parties, f"data.{source}", time_limit=0.001)
+        assert any("publish_buckets" in row["sql"] for row in found) == expected
+
+
+def test_an_interruption_leaves_nothing(parties: Parties) -> None:
+    before = everything(parties.admin)
+    waiting = (
+        "SELECT count(*) FROM pg_stat_activity WHERE usename = $1 AND wait_event_type = 'Lock'"
+    )
+    # A run in the background may ignore SIGINT, and the command would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with parties.admin.transaction():
+        fetch(parties.admin, "LOCK TABLE data.people IN ACCESS EXCLUSIVE MODE")
+        with (
+            psycopg.connect(parties.dsn, autocommit=True) as watcher,
+            subprocess.Popen(
+                [KANON, "recommend", "data.people", "--dsn", parties.publisher.info.dsn],
+                stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            ) as process,
+        ):  # fmt: skip
+            for _ in range(1500):
+                if value(watcher, waiting, parties.publisher.info.user):
+                    break
+                time.sleep(0.02)
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate()
+    assert process.returncode == 1
+    assert said.split("\n")[0] == "stopped: nothing was published, and nothing is left"
+    assert everything(parties.admin) == before
+
+
+def test_of_a_sample_people_are_whole(parties: Parties) -> None:
     session = PsycopgSession(parties.publisher)
     with session.transaction():
         source, _ = open_source(session, "data.visits")
-        copy = copy_source(session, source, Room.of(session)).sampled(session, Room.of(session))
+        room = Room.of(session)
+        copy = copy_source(session, source, room).sampled(session, room, 200)
         rows = session.fetch(f"SELECT count(*) AS n FROM {copy.snapshot.table} GROUP BY person")
     assert 40 < len(rows) < 160
     assert {row["n"] for row in rows} == {2}
@@ -270,7 +312,7 @@ def test_answers_are_those_of_estimate_count(parties: Parties, name: str) -> Non
     with session.transaction():
         source, types = open_source(session, "data.people")
         copy = copy_source(session, source, Room.of(session))
-        questions = Questions.of(session, copy)
+        questions = Ground.of(session, copy)
         publication = find_publication(session, "out")
         target = Target(
             session, publication, source, types, published_schema(session), Room.of(session)

@@ -20,6 +20,16 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+_LEGEND: Final = """\
+certain people: those whose sensitive value follows from what is published.
+count error:    half of 300 random counts are off by no more than this share of the true count.
+loss:           from 0% (every row shows a column's value) to 100% (no row shows anything), the mean
+                of the quasi-identifiers. Buckets show them all, and hide whose a value is.
+best attack:    for how many people the best of the known attacks is right; in brackets, for how
+                many the same guesses would be right without the publication.
+records:        how many counts were answered about; rows are searched and attacked on at most some
+                10,000. seconds: what publishing these took."""
+
 _SENTENCES: Final = {name: one.sentence for name, one in PROTECTIONS.items()}
 
 
@@ -36,9 +46,13 @@ def recommend(dsn: str | None, directory: Path, as_json: bool, **given: Any) -> 
     given["protection"] = _asked(
         "protection", "How much are people to be protected?", _SENTENCES, given
     )
-    with connected(dsn, directory, as_json=as_json) as kanon:
-        identifying = kanon.unicity(given["source"])
-        found = kanon.recommend(**given)
+    try:
+        with connected(dsn, directory, as_json=as_json) as kanon:
+            identifying = kanon.unicity(given["source"])
+            found = kanon.recommend(**given)
+    except KeyboardInterrupt:
+        click.echo("stopped: nothing was published, and nothing is left", err=True)
+        raise
     if as_json:
         console.print_json({"identifying": identifying, "candidates": found})
         return
@@ -80,26 +94,30 @@ def _print_candidates(given: Mapping[str, Any], found: pd.DataFrame) -> None:
     rows = [console.plain(row) for row in found.to_dict("records")]
     purpose, protection = given["purpose"], given["protection"]
     click.echo(f"Purpose {purpose}: {PURPOSES[purpose]}.")
-    click.echo(f"Protection {protection}: {_SENTENCES[protection]}.")
-    tried_on, records = rows[0]["tried_on"], rows[0]["records"]
-    if tried_on < records:
+    click.echo(f"Protection wanted, {protection}: {_SENTENCES[protection]}.")
+    records = rows[0]["records"]
+    if any(row["tried_on"] < records for row in rows):
         click.echo(
-            f"Tried on a random sample of {tried_on:,} of {records:,} records. Of the whole table,"
-            " errors and losses are smaller."
+            f"Tried on random samples of the {records:,} records. Of the whole table, errors and"
+            " losses are as a rule smaller."
         )
     click.echo()
     measured = [row for row in rows if row["seconds"] is not None]
     if measured:
         console.print_table(
-            ["", "candidate", "certain people", "count error", "loss", "best attack", "seconds"],
+            [
+                "",
+                "candidate",
+                "certain people",
+                "count error",
+                "loss",
+                "best attack",
+                "records",
+                "seconds",
+            ],
             [_line(row) for row in measured],
         )
-        click.echo(
-            "\ncount error: half of 300 random counts are off by no more than this share of the"
-            " truth. loss: from 0 %\n(all values are shown) to 100 % (nothing is), the mean of the"
-            " columns. best attack: the share of people for\nwhom the best of the known attacks is"
-            " right; in brackets, always guessing the most frequent value.\n"
-        )
+        click.echo(f"\n{_LEGEND}\n")
     for row in rows:
         _print_candidate(row)
     if not any(row["place"] for row in rows):
@@ -107,16 +125,21 @@ def _print_candidates(given: Mapping[str, Any], found: pd.DataFrame) -> None:
 
 
 def _line(row: Mapping[str, Any]) -> list[Any]:
-    certain = "" if row["certain_people"] is None else f"{row['certain_people']:,}"
+    certain = "" if row["certain_people"] is None else f"{row['certain_people']:,.0f}"
     return [
-        row["place"] or "-",
+        _place(row),
         row["candidate"],
         certain,
         _percent(row["count_error"]),
         _percent(row["loss"]),
         _attack(row),
+        row["tried_on"],
         f"{row['seconds']:.1f}",
     ]
+
+
+def _place(row: Mapping[str, Any]) -> str:
+    return f"{row['place']:.0f}" if row["place"] else "-"
 
 
 def _attack(row: Mapping[str, Any]) -> str:
@@ -132,7 +155,7 @@ def _percent(share: float | None) -> str:
 
 
 def _print_candidate(row: Mapping[str, Any]) -> None:
-    click.echo(f"{row['place'] or '-'}  {row['candidate']}")
+    click.echo(f"{_place(row)}  {row['candidate']}")
     if row["objection"] is not None:
         click.echo(f"   NOT RECOMMENDED: {row['objection']}.")
     click.echo(f"   promises: {row['guarantee']}.")

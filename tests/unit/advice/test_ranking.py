@@ -12,11 +12,17 @@ from kanon_db.advice.ranking import Measured, Tried, ranked
 
 
 def tried(
-    title: str, protects: Protects, count_error: float = 0.1, loss: float = 0.1, certain: int = 0
+    title: str,
+    protects: Protects,
+    count_error: float = 0.1,
+    loss: float = 0.1,
+    certain: int | None = 0,
+    *,
+    is_sample: bool = False,
 ) -> Tried:
     return Tried(
         Candidate("buckets", title, protects, "", {}, "b"),
-        Measured("", certain, count_error, {"age": loss, "sex": loss}, [], 1.0),
+        Measured(certain, count_error, {"age": loss, "sex": loss}, [], 1.0, 9, is_sample),
     )
 
 
@@ -54,6 +60,18 @@ def test_nobody_may_be_certain() -> None:
     assert last.objection.startswith("the sensitive value of 1 people is certain")
 
 
+def test_a_sample_shows_of_nobody_that_a_value_is_not_certain() -> None:
+    """Unless the guarantee bounds values, or there are none to protect."""
+    some = [
+        tried("row", "row", 0.0, is_sample=True),
+        tried("bounded", "value", 0.5, is_sample=True),
+    ]
+    assert titles(some, "counts") == [(1, "bounded"), (None, "row")]
+    assert "may be certain" in str(ranked(some, "counts")[1].objection)
+    nothing = tried("row", "row", certain=None, is_sample=True)
+    assert titles([nothing], "counts") == [(1, "row")]
+
+
 def test_what_was_not_tried_is_said() -> None:
     nothing = Tried(Candidate("buckets", "slow", "value", "", {}, "b"), failure="too slow")
     found = ranked([nothing, tried("done", "row", nan)], "counts")
@@ -73,5 +91,5 @@ def test_the_worst_attack_is_on_values_where_there_are_any(
     attacks: dict[str, float | None], worst: float | None
 ) -> None:
     rows: list[dict[str, Any]] = [{"attack": name, "rate": rate} for name, rate in attacks.items()]
-    found = Measured("", None, 0.1, {"age": 0.1}, rows, 1.0).worst_attack
+    found = Measured(None, 0.1, {"age": 0.1}, rows, 1.0, 9, is_sample=False).worst_attack
     assert (None if found is None else found["rate"]) == worst
