@@ -123,10 +123,11 @@ def run(
         _data(csv, sensitive, quasi_identifiers, privacy) as data,
     ):
         is_private = dsn is None
+        folder = directory or default_directory()
         if dsn is None:
             if step:
                 step("starting a private PostgreSQL")
-            dsn = LocalCluster(directory or default_directory()).start()
+            dsn = LocalCluster(folder).start()
         if step:
             step("installing kanon_db")
         report = install(dsn)
@@ -168,7 +169,7 @@ def run(
                f"{len(checks)} checks hold.\n")  # fmt: skip
     _print_inference(data, before, after)
     _print_answers(answers)
-    _print_next(data.publication, answers, dsn, is_private=is_private)
+    _print_next(data.publication, answers, dsn, folder if is_private else None)
 
 
 @contextmanager
@@ -340,16 +341,21 @@ def _print_answers(answers: Sequence[Answer]) -> None:
     )
 
 
-def _print_next(publication: str, answers: Sequence[Answer], dsn: str, *, is_private: bool) -> None:
-    option = "" if is_private else " --dsn …"
+def _print_next(
+    publication: str, answers: Sequence[Answer], dsn: str, directory: Path | None
+) -> None:
+    option = "" if directory == default_directory() else f" --dir {shlex.quote(str(directory))}"
+    if directory is None:
+        option = " --dsn …"
     query = min((answer.query for answer in answers), key=len)
     lines = [
         f"kanon query{option} {shlex.quote(query)}",
         f"kanon verify{option} {publication}",
         f"kanon metrics{option} {publication}",
     ]
-    if is_private:
-        lines += [f"psql {shlex.quote(dsn)} -c 'TABLE kanon.publications'", "kanon local stop"]
+    if directory is not None:
+        lines.append(f"psql {shlex.quote(dsn)} -c 'TABLE kanon.publications'")
+        lines.append(f"kanon local stop{option}")
     click.echo("\nType next:")
     for line in lines:
         click.echo(f"  {line}")

@@ -208,7 +208,7 @@ class Kanon(Methods):
         """List the publications that the role may read, one row for each."""
         columns = (
             "publication_id", "name", "kind", "source", "method", "parameters", "rows",
-            "guarantee", "metrics", "published_at", "published_by",
+            "guarantee", "metrics", "layout", "published_at", "published_by", "state",
         )  # fmt: skip
         with self._operation() as session:
             rows = session.fetch(
