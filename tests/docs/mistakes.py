@@ -146,36 +146,36 @@ SECTIONS: Final[dict[str, list[Mistake]]] = {
         ),
         Mistake(
             "The third argument is not what one thinks",
-            """SELECT * FROM kanon.publish_buckets('fair', 'fair_x', '{"default": 0.8}')""",
-            """SELECT * FROM kanon.publish_buckets('fair', 'fair_x',"""
+            """SELECT * FROM kanon.publish_buckets('tiny', 'tiny_x', '{"default": 0.8}')""",
+            """SELECT * FROM kanon.publish_buckets('tiny', 'tiny_x',"""
             """ privacy => '{"default": 0.8}', dry_run => true)""",
             way="sql",
         ),
         Mistake(
             "A parameter is misspelt",
-            "kanon.publish_generalized('fair', 'fair_x', k=5, metod='mondrian')",
-            "kanon.publish_generalized('fair', 'fair_x', k=5, method='mondrian', dry_run=True)",
+            "kanon.publish_generalized('tiny', 'tiny_x', k=2, metod='mondrian')",
+            "kanon.publish_generalized('tiny', 'tiny_x', k=2, method='mondrian', dry_run=True)",
             way="python",
         ),
         Mistake(
             "A method is misspelt",
-            "kanon publish generalized fair fair_x --k 5 --method mondrain",
-            "kanon publish generalized fair fair_x --k 5 --method mondrian --dry-run",
+            "kanon publish generalized tiny tiny_x --k 2 --method mondrain",
+            "kanon publish generalized tiny tiny_x --k 2 --method mondrian --dry-run",
         ),
         Mistake(
             "An option of a method is misspelt",
-            "kanon publish generalized fair fair_x --k 5 --options '{\"time_limt\": 5}'",
-            "kanon publish generalized fair fair_x --k 5 --options '{\"time_limit\": 5}' --dry-run",
+            "kanon publish generalized tiny tiny_x --k 2 --options '{\"time_limt\": 5}'",
+            "kanon publish generalized tiny tiny_x --k 2 --options '{\"time_limit\": 5}' --dry-run",
         ),
         Mistake(
             "An option of the command is misspelt",
-            "kanon publish generalized fair fair_x --k 5 --metod mondrian",
-            "kanon publish generalized fair fair_x --k 5 --method mondrian --dry-run",
+            "kanon publish generalized tiny tiny_x --k 2 --metod mondrian",
+            "kanon publish generalized tiny tiny_x --k 2 --method mondrian --dry-run",
         ),
         Mistake(
             "k is greater than the number of people",
-            "kanon publish freeform fair fair_x --k 7000",
-            "kanon publish freeform fair fair_x --k 7 --dry-run",
+            "kanon publish suppressed fair fair_x --k 7000",
+            "kanon publish suppressed fair fair_x --k 7 --dry-run",
         ),
         Mistake(
             "The table is too small",

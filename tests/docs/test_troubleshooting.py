@@ -33,8 +33,9 @@ INTRODUCTION = """\
 # Troubleshooting
 
 What newcomers type, what they are told, and what works instead. Written by the tests, which type \
-it (`tests/docs/test_troubleshooting.py`; the data are the demo's). `$` stands before commands, \
-`=>` before SQL, `>>>` before Python. No message contains a value of the data.
+it (`tests/docs/test_troubleshooting.py`; the data are the demo's, and a table `tiny` of three \
+people). `$` stands before commands, `=>` before SQL, `>>>` before Python. No message contains a \
+value of the data.
 
 If something else is wrong, `kanon doctor` looks at the installation and says how to mend it, and \
 the [reference](reference.md#errors) lists the SQLSTATEs.
@@ -99,6 +100,9 @@ def day(
     for name, data in FILES.items():
         (tmp_path / name).write_bytes(data)
     stranger, publisher = new_role(), new_role("kanon_publisher")
+    with kanon_db.connect(database) as connected:
+        connected.load(tmp_path / "tiny.csv", "tiny")
+        connected.register_source("tiny", quasi_identifiers=["age", "town"], sensitive="disease")
     empty = new_database(installed=False)
     return Day(
         {
@@ -125,7 +129,6 @@ def written(day: Day) -> str:
         parts.append(f"## {section}\n")
         for mistake in mistakes:
             number += 1
-            prepare(day, mistake)
             _, said = day.told(mistake, mistake.typed)
             assert said, mistake.title
             parts.append(f"### {number}. {mistake.title}\n")
@@ -138,13 +141,6 @@ def written(day: Day) -> str:
                 assert works, f"{mistake.instead}\n{said}"
                 parts.append(f"Instead:\n\n```text\n{prompt}{mistake.instead}\n```\n")
     return "\n".join(parts)
-
-
-def prepare(day: Day, mistake: Mistake) -> None:
-    if "tiny" in mistake.typed:
-        assert day.told(mistake, "kanon load tiny.csv tiny")[0]
-        columns = "--quasi-identifiers age,town --sensitive disease"
-        assert day.told(mistake, f"kanon register tiny {columns}")[0]
 
 
 def test_the_page_shows_what_is_said(day: Day) -> None:
