@@ -1,7 +1,7 @@
 # Each target works alone on a fresh clone, and is quick when there is nothing to do.
 #   make PYTHON=/path/to/python3    another interpreter than Debian's, if PL/Python embeds another
 
-.PHONY: setup demo test test-full coverage lint generate bench clean
+.PHONY: setup demo test test-full coverage lint generate dist bench clean
 
 # .venv with the command kanon.
 setup:
@@ -11,7 +11,7 @@ setup:
 # From microdata to verified buckets and count queries, in a private cluster under .kanon.
 demo:
 	@scripts/debian-packages
-	@scripts/environment demo
+	@scripts/environment
 	@.venv/bin/kanon demo
 
 # A worker for each core, each with a cluster of its own.
@@ -19,7 +19,7 @@ workers = -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 test:
 	@scripts/debian-packages
-	@scripts/environment demo dev
+	@scripts/environment dev
 	@.venv/bin/pytest $(workers)
 
 # The same tests, with many more random examples.
@@ -29,7 +29,7 @@ test-full:
 # Lines and branches that the tests reach outside the server.
 coverage:
 	@scripts/debian-packages
-	@scripts/environment demo dev
+	@scripts/environment dev
 	@.venv/bin/coverage erase
 	@.venv/bin/coverage run -m pytest $(workers)
 	@.venv/bin/coverage combine --quiet
@@ -37,7 +37,7 @@ coverage:
 
 lint:
 	@scripts/debian-packages
-	@scripts/environment demo dev
+	@scripts/environment dev
 	@.venv/bin/ruff check
 	@.venv/bin/ruff format --check
 	@.venv/bin/mypy
@@ -45,12 +45,18 @@ lint:
 # The files that are written from others: SQL functions, Python methods, tables, security tests.
 generate:
 	@scripts/debian-packages
-	@scripts/environment demo dev
+	@scripts/environment dev
 	@.venv/bin/python scripts/generate.py
+
+# What a release consists of, built and tried in a new environment.
+dist:
+	@scripts/debian-packages
+	@scripts/environment release
+	@scripts/distribution
 
 bench:
 	@scripts/debian-packages
-	@scripts/environment demo bench
+	@scripts/environment bench
 	@.venv/bin/python -m benchmarks
 
 # The private cluster and its data go too.

@@ -126,7 +126,8 @@ def find_source(session: Session, relation: Relation) -> Source:
         raise NotFoundError(
             "the source is not registered",
             detail=f"relation {relation}",
-            hint="describe it first with kanon.register_source",
+            hint=f"describe it first: kanon.register_source('{relation}', quasi_identifiers =>"
+            " '{...}', sensitive => '...')",
         )
     (row,) = rows
     lists = ("quasi_identifiers", "identifiers", "columns", "insensitive")

@@ -9,6 +9,7 @@ from kanon_db.catalog.entries import Source, find_source
 from kanon_db.catalog.errands import run_errand
 from kanon_db.catalog.odd_roles import warn_of_roles
 from kanon_db.catalog.owners import require_harmless
+from kanon_db.catalog.roles import check_roles
 from kanon_db.errors import (
     DatabaseError,
     InUseError,
@@ -111,7 +112,7 @@ def register_source(
         0, relation, tuple(quasi_identifiers), sensitive, tuple(identifiers),
         dict(attributes or {}), tuple(types), tuple(insensitive), entity, arrival=arrival,
     )  # fmt: skip
-    _check_roles(new)
+    check_roles(new)
     others = [name for name in (sensitive, entity, arrival) if name is not None]
     compared = [*quasi_identifiers, *others]
     _check_readable(session, relation, oid, [*compared, *insensitive])
@@ -160,7 +161,7 @@ def register_source(
         raise InUseError(
             "the source has live publications",
             detail=f"{relation} is published as {', '.join(answer['published'])}",
-            hint="drop them first with kanon.drop_publication",
+            hint=f"drop them first, such as kanon.drop_publication('{answer['published'][0]}')",
         )
     return int(answer["source_id"])
 
@@ -288,43 +289,6 @@ def require_sensitive(source: Source, message: str) -> str:
     return source.sensitive
 
 
-def _check_roles(source: Source) -> None:
-    if not source.quasi_identifiers:
-        raise InvalidParameterError(
-            "a source needs at least one quasi-identifier", detail=f"relation {source.relation}"
-        )
-    roles: dict[str, str] = {}
-    for role, columns in (
-        ("a quasi-identifier", source.quasi_identifiers),
-        ("the sensitive attribute", [source.sensitive]),
-        ("an identifier", source.identifiers),
-        ("insensitive", source.insensitive),
-        ("the entity", [source.entity]),
-    ):
-        for column in columns:
-            if column is None:
-                continue
-            if column not in source.columns:
-                raise NotFoundError(
-                    "the source has no such column",
-                    detail=f'column "{column}", named as {role} of {source.relation}',
-                    hint=f"its columns are {', '.join(source.columns)}",
-                )
-            if column in roles:
-                raise InvalidParameterError(
-                    "a column can have only one role",
-                    detail=f'column "{column}" of {source.relation} is named as {roles[column]}'
-                    f" and as {role}",
-                )
-            roles[column] = role
-    if source.arrival is not None and source.arrival not in source.columns:
-        raise NotFoundError(
-            "the source has no such column",
-            detail=f'column "{source.arrival}", named as arrival of {source.relation}',
-            hint=f"its columns are {', '.join(source.columns)}",
-        )
-
-
 def _check_readable(session: Session, relation: Relation, oid: str, columns: Sequence[str]) -> None:
     rows = session.fetch(
         "SELECT name FROM unnest($2::text[]) AS name"
@@ -333,10 +297,11 @@ def _check_readable(session: Session, relation: Relation, oid: str, columns: Seq
         list(columns),
     )
     if rows:
+        role = fetch_one(session, "SELECT quote_ident(current_user) AS name")["name"]
         raise PermissionDeniedError(
             "the source cannot be read",
             detail=f"no SELECT on {len(rows)} of the named columns of {relation}",
-            hint="its owner can GRANT SELECT on it to the publishing role",
+            hint=f"ask its owner for GRANT SELECT ON {relation.quoted(session)} TO {role}",
         )
 
 

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import pwd
+import shlex
 import shutil
 import sys
 from dataclasses import dataclass
@@ -202,7 +203,8 @@ class LocalCluster:
             raise ServerError(
                 "the private cluster is not running",
                 detail=f"directory {self.directory}",
-                hint="kanon local start, or name another server with --dsn or KANON_DSN",
+                hint=f"kanon local start{self._option}, or name another server with --dsn or"
+                " KANON_DSN",
             )
         return server.places.dsn
 
@@ -231,6 +233,12 @@ class LocalCluster:
             server.stop("immediate")
             self._folder.remove(server.places)
             return True
+
+    @property
+    def _option(self) -> str:
+        """What commands must say to find it."""
+        is_default = self.directory == ClusterFolder(default_directory()).path
+        return "" if is_default else f" --dir {shlex.quote(str(self.directory))}"
 
     def _server(self) -> Postmaster | None:
         """Return the server of the cluster, if the cluster exists."""

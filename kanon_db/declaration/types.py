@@ -263,7 +263,10 @@ def choice(what: str, **choices: str) -> Type:
 
     def read(value: Any, name: str) -> str:
         if read_text(value, name) not in choices:
-            raise unknown(what, value, list(choices), is_shown=False)
+            error = unknown(what, value, list(choices), is_shown=False)
+            if value[:1] in ("{", "["):  # what belongs to another parameter
+                error.hint += f"; name parameters, such as {name} => '{next(iter(choices))}'"
+            raise error
         return str(value)
 
     return Type("text", "str", read, None, choices)

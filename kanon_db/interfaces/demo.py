@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import shlex
@@ -19,7 +20,6 @@ import pandas as pd
 from kanon_db.catalog.entries import published_schema
 from kanon_db.cluster.local import LocalCluster, default_directory
 from kanon_db.counting.answers import Estimated
-from kanon_db.errors import ServerError
 from kanon_db.installation.install import install
 from kanon_db.interfaces import console
 from kanon_db.interfaces.python import Kanon, connect
@@ -35,6 +35,8 @@ DEFAULT_PRIVACY: Final = '{"theta": 2, "base": 0.05, "cap": 0.8}'
 
 _ACCEPTED: Final = '{"combined_releases": "the demo publishes the same people every time"}'
 """In the private cluster, where it replaces what it published before."""
+
+_FAIR: Final = Path(__file__).with_name("fair.csv.gz")
 
 N_QUERIES: Final = 10
 _SEED: Final = 20160127  # the same questions in every run; nothing private depends on it
@@ -100,8 +102,8 @@ def run(
     dsn : str, optional
         Connection string of a superuser of another server.
     csv : Path, optional
-        The data, which needs `sensitive` and `quasi_identifiers`; by default 6,366 real people
-        from `statsmodels.datasets.fair`.
+        The data, which needs `sensitive` and `quasi_identifiers`; by default 6,366 real people,
+        who come with the package.
     sensitive : str, optional
         The column to protect.
     quasi_identifiers : sequence of str
@@ -121,10 +123,11 @@ def run(
         _data(csv, sensitive, quasi_identifiers, privacy) as data,
     ):
         is_private = dsn is None
+        folder = directory or default_directory()
         if dsn is None:
             if step:
                 step("starting a private PostgreSQL")
-            dsn = LocalCluster(directory or default_directory()).start()
+            dsn = LocalCluster(folder).start()
         if step:
             step("installing kanon_db")
         report = install(dsn)
@@ -166,7 +169,7 @@ def run(
                f"{len(checks)} checks hold.\n")  # fmt: skip
     _print_inference(data, before, after)
     _print_answers(answers)
-    _print_next(data.publication, answers, dsn, is_private=is_private)
+    _print_next(data.publication, answers, dsn, folder if is_private else None)
 
 
 @contextmanager
@@ -186,30 +189,19 @@ def _data(
 
 
 def write_fair(path: Path) -> list[str]:
-    """Write the survey of Redbook magazine (1974; Fair 1978) from statsmodels as a CSV file.
+    """Write the survey of Redbook magazine (1974) as a CSV file.
+
+    R. C. Fair: A theory of extramarital affairs, Journal of Political Economy 86(1), 1978. The file
+    is the data set `fair` of statsmodels, which its author permits to include.
 
     Returns
     -------
     list of str
         The columns.
-
-    Raises
-    ------
-    ServerError
-        When the extra `demo` is not installed.
     """
-    try:
-        from statsmodels.datasets import fair
-    except ImportError:
-        raise ServerError(
-            "the demo's data set is not installed",
-            detail="it comes with statsmodels",
-            hint="pip install 'kanon_db[demo]', or name a CSV file",
-        ) from None
-    frame = fair.load_pandas().data
-    whole = [column for column in frame if (frame[column] % 1 == 0).all()]
-    frame.astype(dict.fromkeys(whole, int)).to_csv(path, index=False)
-    return list(frame.columns)
+    text = gzip.decompress(_FAIR.read_bytes()).decode()
+    path.write_text(text, encoding="utf-8")
+    return text.splitlines()[0].split(",")
 
 
 def _takes_risk(checks: pd.DataFrame) -> bool:
@@ -349,16 +341,21 @@ def _print_answers(answers: Sequence[Answer]) -> None:
     )
 
 
-def _print_next(publication: str, answers: Sequence[Answer], dsn: str, *, is_private: bool) -> None:
-    option = "" if is_private else " --dsn …"
+def _print_next(
+    publication: str, answers: Sequence[Answer], dsn: str, directory: Path | None
+) -> None:
+    option = "" if directory == default_directory() else f" --dir {shlex.quote(str(directory))}"
+    if directory is None:
+        option = " --dsn …"
     query = min((answer.query for answer in answers), key=len)
     lines = [
         f"kanon query{option} {shlex.quote(query)}",
         f"kanon verify{option} {publication}",
         f"kanon metrics{option} {publication}",
     ]
-    if is_private:
-        lines += [f"psql {shlex.quote(dsn)} -c 'TABLE kanon.publications'", "kanon local stop"]
+    if directory is not None:
+        lines.append(f"psql {shlex.quote(dsn)} -c 'TABLE kanon.publications'")
+        lines.append(f"kanon local stop{option}")
     click.echo("\nType next:")
     for line in lines:
         click.echo(f"  {line}")

@@ -14,10 +14,11 @@ import pandas as pd
 
 from kanon_db.answering import estimates
 from kanon_db.declaration import RELATION
-from kanon_db.errors import KanonError, ServerError
+from kanon_db.errors import KanonError, PermissionDeniedError, ServerError
 from kanon_db.interfaces.python_methods import Methods
 from kanon_db.interfaces.wording import for_python
 from kanon_db.operations import operations
+from kanon_db.session.protocol import fetch_one
 from kanon_db.session.psycopg_session import Listener, PsycopgSession, open_connection
 from kanon_db.transfer.load import Found, LoadReport, Reading, load_csv
 
@@ -124,13 +125,28 @@ class Kanon(Methods):
     def _operation(self) -> Iterator[PsycopgSession]:
         session = self._session
         with session.transaction():
-            if not session.fetch("SELECT 1 WHERE to_regclass('kanon.publications') IS NOT NULL"):
-                raise ServerError(
-                    "kanon_db is not installed in this database, or not open to this role",
-                    hint="run `kanon install` as the server's administrator, or ask for"
-                    " the role kanon_publisher or kanon_analyst",
-                )
+            self._require_installed()
             yield session
+
+    def _require_installed(self) -> None:
+        row = fetch_one(
+            self._session,
+            "SELECT quote_ident(current_user) AS role, EXISTS (SELECT FROM pg_namespace"
+            " WHERE nspname = 'kanon' AND NOT has_schema_privilege(oid, 'USAGE')) AS is_closed",
+        )
+        if row["is_closed"]:
+            raise PermissionDeniedError(
+                "the role may not use kanon_db",
+                detail=f"role {row['role']}",
+                hint=f"ask an administrator for GRANT kanon_publisher TO {row['role']}, or for"
+                " kanon_analyst, which only asks",
+            )
+        if not self._session.fetch("SELECT 1 WHERE to_regclass('kanon.publications') IS NOT NULL"):
+            raise ServerError(
+                "kanon_db is not installed in this database",
+                detail=f"database {self._session.connection.info.dbname}",
+                hint="run `kanon install` as the server's administrator",
+            )
 
     @_explained()
     def load(
@@ -212,7 +228,7 @@ class Kanon(Methods):
         """List the publications that the role may read, one row for each."""
         columns = (
             "publication_id", "name", "kind", "source", "method", "parameters", "rows",
-            "guarantee", "metrics", "published_at", "published_by",
+            "guarantee", "metrics", "layout", "published_at", "published_by", "state",
         )  # fmt: skip
         with self._operation() as session:
             rows = session.fetch(

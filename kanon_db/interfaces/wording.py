@@ -13,10 +13,12 @@ from typing import Final
 
 from kanon_db.operations import operations
 
-_ARGUMENT: Final = re.compile(
-    r"\b(?P<name>[a-z_]+) => (?:'(?P<text>(?:[^']|'')*)'|(?P<word>\.\.\.|[\w.]*\w))"
+_VALUE: Final = r"'(?:[^']|'')*'|\.\.\.|[\w.]*\w"
+_ARGUMENT: Final = re.compile(rf"\b(?P<name>[a-z_]+) => (?P<value>{_VALUE})")
+_FUNCTION: Final = re.compile(
+    rf"\bkanon\.(?P<name>[a-z_]+)\b"
+    rf"(?:\((?P<given>(?:(?:[a-z_]+ => )?(?:{_VALUE})(?:, )?)*)\))?"
 )
-_FUNCTION: Final = re.compile(r"\bkanon\.(?P<name>[a-z_]+)\b(?:\(\))?")
 _PUBLICATIONS: Final = "TABLE kanon.publications"
 _QUERY: Final = ("estimate", "estimate_count", "estimate_counts")
 """Functions that one command stands for."""
@@ -33,6 +35,10 @@ def for_shell(text: str) -> str:
     'choose another name, or pass --replace'
     >>> for_shell("describe it with kanon.register_source")
     'describe it with kanon register'
+    >>> for_shell("kanon.drop_publication('fair_b')")
+    'kanon drop fair_b'
+    >>> for_shell("kanon.register_source('fair', quasi_identifiers => '{age}')")
+    'kanon register fair --quasi-identifiers age'
     >>> for_shell("delimiter => ';' or date_format => 'DD.MM.YYYY'")
     "--delimiter ';' or --date-format DD.MM.YYYY"
     """
@@ -47,43 +53,65 @@ def for_python(text: str) -> str:
     --------
     >>> for_python("choose another name, or pass replace => true")
     'choose another name, or pass replace=True'
-    >>> for_python("types => '{\"zip\": \"text\"}'")
-    'types={"zip": "text"}'
+    >>> for_python("types => '{\"zip\": \"text\"}' or readers => '{alice,bob}'")
+    'types={"zip": "text"} or readers=["alice", "bob"]'
     """
     return _ARGUMENT.sub(_keyword, text.replace(_PUBLICATIONS, "kanon.publications()"))
 
 
 def _option(found: re.Match[str]) -> str:
-    flag = found["name"].replace("_", "-")
-    if found["text"] is not None:
-        return f"--{flag} {shlex.quote(_unquoted(found['text']))}"
-    if found["word"] in _FLAGS:
-        return f"--{flag}" if found["word"] == "true" else f"--no-{flag}"
-    return f"--{flag} {found['word']}"
+    flag, value = found["name"].replace("_", "-"), found["value"]
+    if value in _FLAGS:
+        return f"--{flag}" if value == "true" else f"--no-{flag}"
+    return f"--{flag} {_word(value)}"
+
+
+def _word(value: str) -> str:
+    """Write a value as a word of a command; of lists, their elements, separated by commas."""
+    if not value.startswith("'"):
+        return value
+    text = _unquoted(value)
+    names = _names(text)
+    return shlex.quote(text) if names is None else ",".join(map(shlex.quote, names))
 
 
 def _command(found: re.Match[str]) -> str:
-    name = found["name"]
+    name, given = found["name"], found["given"]
     operation = operations().get(name)
     if name in _QUERY:
-        return "kanon query"
-    if operation is None or not operation.command:
+        words = ["kanon", "query"]
+    elif operation is None or not operation.command:
         return found[0]
-    return f"kanon {' '.join(operation.command)}"
+    else:
+        words = ["kanon", *operation.command]
+    for argument in re.findall(rf"(?:[a-z_]+ => )?(?:{_VALUE})", given or ""):
+        words.append(argument if " => " in argument else _word(argument))
+    return " ".join(words)
 
 
 def _keyword(found: re.Match[str]) -> str:
-    if found["text"] is None:
-        word = found["word"]
-        return f"{found['name']}={word.capitalize() if word in _FLAGS else word}"
-    text = _unquoted(found["text"])
+    name, value = found["name"], found["value"]
+    if not value.startswith("'"):
+        return f"{name}={value.capitalize() if value in _FLAGS else value}"
+    text = _unquoted(value)
+    if _is_document(text):
+        return f"{name}={text}"
+    names = _names(text)
+    return f"{name}={json.dumps(text if names is None else names, ensure_ascii=False)}"
+
+
+def _names(text: str) -> list[str] | None:
+    """Return the elements of a list such as ``{alice,bob}``, or None if it is no list."""
+    is_list = text.startswith("{") and text.endswith("}") and not _is_document(text)
+    return text[1:-1].split(",") if is_list else None
+
+
+def _is_document(text: str) -> bool:
     try:
-        value = json.loads(text)
+        return isinstance(json.loads(text), dict | list)
     except ValueError:
-        value = None
-    shown = text if isinstance(value, dict | list) else json.dumps(text, ensure_ascii=False)
-    return f"{found['name']}={shown}"
+        return False
 
 
 def _unquoted(literal: str) -> str:
-    return literal.replace("''", "'")
+    return literal[1:-1].replace("''", "'")

@@ -161,7 +161,8 @@ def open_connection(dsn: str) -> psycopg.Connection:
         raise ServerError(
             "cannot connect to the server",
             detail=_reason(dsn, str(error)),
-            hint="check --dsn or KANON_DSN, or start a private server with `kanon local start`",
+            hint="check the connection string; `kanon local start` starts a private server, which"
+            " commands use where neither --dsn nor KANON_DSN names another",
         ) from None
 
 

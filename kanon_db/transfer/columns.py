@@ -181,7 +181,8 @@ def find_relation(session: Session, name: str) -> tuple[Relation, str, str]:
     if not rows:
         raise NotFoundError(
             "the source relation does not exist",
-            hint="name it with its schema, like public.census, quoted as in SQL",
+            hint="name it with its schema, like public.census, quoted as in SQL; \\dt *.* in psql"
+            " lists tables",
         )
     row = rows[0]
     return Relation(row["schema"], row["name"]), row["oid"], row["kind"]

@@ -135,11 +135,13 @@ class CsvFile:
                 hint="write the names of the columns into the first line",
             )
         for position, column in enumerate(header, start=1):
-            if not column or "\0" in column or len(column.encode()) > MAX_NAME_BYTES:
+            if "\0" in column:
+                raise _contains_nul(f"{where}, column {position}")
+            if not column or len(column.encode()) > MAX_NAME_BYTES:
                 raise InvalidParameterError(
                     "the header has a name that no column can have",
                     detail=f"{where}, column {position}",
-                    hint=f"give the column a name of 1 to {MAX_NAME_BYTES} bytes, without NUL",
+                    hint=f"give the column a name of 1 to {MAX_NAME_BYTES} bytes",
                 )
             if column in header[: position - 1]:
                 raise InvalidParameterError(
@@ -190,12 +192,7 @@ class CsvFile:
             if _SURROGATE.search(value):
                 return self._wrong_encoding(f", line {line}{column}")
             if "\0" in value:
-                return InvalidParameterError(
-                    "the file contains a NUL character",
-                    detail=where + column,
-                    hint="if the file is in UTF-16, say encoding => 'utf-16'; otherwise remove the"
-                    r" character, for example with: tr -d '\000'",
-                )
+                return _contains_nul(where + column)
         if not row:
             return InvalidParameterError("a line is empty", detail=where, hint="delete the line")
         if len(row) != len(header):
@@ -212,9 +209,18 @@ class CsvFile:
         return InvalidParameterError(
             "the file is in another encoding",
             detail=f"{self.path.name}{where}: not {shown_encoding(self.encoding)}",
-            hint="name its encoding, such as encoding => 'cp1252' (Windows, western Europe),"
-            " encoding => 'latin-1' or encoding => 'utf-16'",
+            hint="name its encoding, such as encoding => 'cp1252' (Windows, western Europe)"
+            " or encoding => 'latin-1'",
         )
+
+
+def _contains_nul(where: str) -> InvalidParameterError:
+    return InvalidParameterError(
+        "the file contains a NUL character",
+        detail=where,
+        hint="if the file is in UTF-16: encoding => 'utf-16-le' (of Windows) or encoding =>"
+        r" 'utf-16-be'; otherwise remove the character, for example with: tr -d '\000'",
+    )
 
 
 def shown_encoding(name: str) -> str:

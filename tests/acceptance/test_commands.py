@@ -90,6 +90,13 @@ def test_installation_is_repeatable_and_sound(
 def test_publication_is_listed_measured_and_verified(published: str) -> None:
     listed = kanon("publications", "--json", dsn=published).json()["publications"]
     assert [entry["name"] for entry in listed] == ["people_b"]
+    # The manifest of docs/operation.md.
+    assert listed[0].keys() == {
+        "publication_id", "name", "kind", "source", "method", "parameters", "rows", "guarantee",
+        "metrics", "layout", "published_at", "published_by", "state",
+    }  # fmt: skip
+    assert listed[0]["state"] == "whole"
+    assert listed[0]["parameters"]["privacy"] == {"l": 4}
     assert "people_b" in kanon("publications", dsn=published).stdout
 
     checks = kanon("verify", "people_b", "--json", dsn=published)

@@ -111,7 +111,6 @@ def test_the_demo_leaves_nobody_certain(
 
 @pytest.fixture(scope="module")
 def fair_csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("statsmodels", reason="the demo's data set needs statsmodels")
     path = tmp_path_factory.mktemp("docs") / "fair.csv"
     write_fair(path)
     return path

@@ -47,7 +47,6 @@ def is_close(found: str, shown: str) -> bool:
 
 @pytest.fixture
 def fair(database: str, tmp_path: Path) -> str:
-    pytest.importorskip("statsmodels", reason="the demo's data set needs statsmodels")
     write_fair(tmp_path / "fair.csv")
     with kanon_db.connect(database) as kanon:
         kanon.load(tmp_path / "fair.csv", "fair")

@@ -64,7 +64,6 @@ def adult(shared, module_database):
 
 @pytest.fixture(scope="module")
 def fair(module_database, tmp_path_factory):
-    pytest.importorskip("statsmodels", reason="the demo's data set needs statsmodels")
     path = tmp_path_factory.mktemp("fair") / "fair.csv"
     columns = write_fair(path)
     columns.remove("affairs")

@@ -278,7 +278,10 @@ class PrivacySpecification:
         if self.l is not None and 1 / self.l < top:
             whole = 1 // top  # of a smaller l, digits of what exceeds 1: l = 1 protects nobody
             lowered = whole if whole > 1 else 1 + Fraction(rounded_down(1 / top - 1))
-            remedies.append(f"lower l to {exact_text(Fraction(lowered))}")
+            other = (
+                "" if whole > 1 else ", or give the most frequent value one of its own in values"
+            )
+            remedies.append(f"lower l to {exact_text(Fraction(lowered))}{other}")
         if self.default is not None and self.default < top:
             remedies.append(f"raise default to {rounded_up(top)}")
         if self._is_linear and self._linear_threshold(top) < top:

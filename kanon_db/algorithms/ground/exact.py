@@ -114,7 +114,10 @@ def read_json(text: str, name: str, *, is_exact: bool = True) -> Any:
         )
     except json.JSONDecodeError as error:
         raise InvalidParameterError(
-            f"{name} is not valid JSON", detail=f"line {error.lineno}, column {error.colno}"
+            f"{name} is not valid JSON",
+            detail=f"line {error.lineno}, column {error.colno}",
+            hint="write names and texts in double quotes, and true, false and null in small"
+            ' letters, as in {"name": 4}',
         ) from None
     except RecursionError:
         raise InvalidParameterError(f"{name} is nested too deeply") from None

@@ -115,6 +115,12 @@ def publications(dsn: str | None, directory: Path, as_json: bool) -> None:
     help="Columns that an attacker may know; needed with a CSV file.",
 )
 @click.option("--privacy", metavar="JSON", help="Privacy, such as '{\"l\": 4}'.")
+@click.option(
+    "--save",
+    metavar="CSV",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Only write the demo's data to a file.",
+)
 def demo(
     file: Path | None,
     dsn: str | None,
@@ -122,13 +128,19 @@ def demo(
     sensitive: str | None,
     quasi_identifiers: list[str],
     privacy: str | None,
+    save: Path | None,
     as_json: bool,
 ) -> None:
     """Show everything on 6,366 real people, or on your own CSV file."""
     if file is not None and not (sensitive and quasi_identifiers):
         raise click.UsageError("a CSV file needs --sensitive and --quasi-identifiers")
     chosen = given_dsn(dsn)
-    from kanon_db.interfaces.demo import run
+    from kanon_db.interfaces.demo import run, write_fair
+
+    if save is not None:
+        columns = write_fair(save)
+        console.print_outcome(f"Wrote {save}.", {"columns": columns}, as_json=as_json)
+        return
 
     run(
         directory=None if chosen else directory,

@@ -160,7 +160,9 @@ def check_k(job: Job[Any], k: int) -> None:
         raise TooFewError(
             f"k must not exceed the number of {what}",
             detail=f"{job.source.relation}: k = {k}, n_{what} = {number}",
-            hint="lower k",
+            hint=f"lower k to {number} or less, or publish more {what}"
+            if number > 1
+            else "nobody can be hidden in this table: it needs at least two people",
         )
 
 

@@ -243,7 +243,12 @@ class TestCheckEligible:
     @pytest.mark.parametrize(
         ("text", "counts", "detail", "hint"),
         [
-            ('{"l": 4}', [3, 6, 11], "2 of 3", "lower l to 1.818"),
+            (
+                '{"l": 4}',
+                [3, 6, 11],
+                "2 of 3",
+                "lower l to 1.818, or give the most frequent value one of its own in values",
+            ),
             ('{"l": 4}', [3, 7, 10], "2 of 3", "lower l to 2"),
             ('{"default": 0.3}', [1, 2, 4], "1 of 3", "raise default to 0.572"),
             ('{"default": 0.3}', [1, 0, 1], None, None),
