@@ -15,7 +15,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.releases.m_invariance import NEW
+from kanon_db.algorithms.ground.arrays import AnyIntArray
+from kanon_db.algorithms.releases.m_invariance import NEW, refresh
 from kanon_db.algorithms.releases.renewal import renew
 from tests.attacks.posterior import every_outcome
 
@@ -147,3 +148,32 @@ def test_published_again_somebody_is_surer() -> None:
     """The same people, each time as if for the first time."""
     largest, _ = worst([[0, 1, 2, 3], [0, 1, 2, 3]], 3, 2, is_first=True)
     assert largest > Fraction(1, 2)
+
+
+def test_new_people_in_the_places_of_those_who_left_tell() -> None:
+    """Why ``renew`` does not take them: the paper's algorithm does, where their values are needed.
+
+    0 and 1 were in one bucket of the values 0 and 1; 0 has left, and 2, 3 and 4 have come.
+    """
+    shown = {(frozenset({1, 2}), (0, 1)), (frozenset({3, 4}), (0, 2))}
+    likelihood = {0: Fraction(0), 1: Fraction(0)}
+    for one, others in product((0, 1), ((0, 2), (2, 0))):
+        values = np.array([one, 1 - one, *others])
+
+        def publish(random: object, values: AnyIntArray = values) -> bool:
+            found = refresh(values, np.array([0, NEW, NEW, NEW]), [(0, 1)], 2, random)  # type: ignore[arg-type]
+            buckets = found.bucket_of.tolist()
+            return shown == {
+                (
+                    frozenset(1 + at for at, own in enumerate(buckets) if own == bucket),
+                    found.signatures[found.signature_of_bucket[bucket]],
+                )
+                for bucket in buckets
+                if bucket >= 0
+            }
+
+        likelihood[one] += sum(
+            (probability for is_shown, probability in every_outcome(publish) if is_shown),
+            Fraction(0),
+        )
+    assert likelihood[0] / sum(likelihood.values()) == Fraction(2, 3)
