@@ -44,12 +44,13 @@ def main() -> str:
         f"Two thirds of the rows, in a random order, and then each month {LEAVING:.0%} of them"
         " leave and a part of the others comes: the first publication and"
         f" {N_MONTHS - 1} refreshes of `assignment => 'm_invariant'`. *Left out* are people who"
-        " stay, all months together; *counterfeits* is how many values of nobody the paper's"
-        " algorithm would have published in the last month of the same year instead. *Bound kept* says"
-        " whether everybody was in buckets with the same distinct values in all releases."
-        f" The error is the mean relative error of {N_QUERIES:,} random counts (up to 3"
-        " quasi-identifiers) against the source as it is at the end, people left out included; in"
-        " the refreshed publication over that of a new one of the method `anatomy`.\n\n"
+        " stay, all months together, and their share of all rows; *counterfeits* is how many"
+        " values of nobody the paper's algorithm would have published in the last month of the"
+        " same year instead. *Bound kept* says whether everybody was in buckets with the same"
+        " distinct values in all releases. The error is the mean relative error of"
+        f" {N_QUERIES:,} random counts (up to 3 quasi-identifiers) against the source as it is at"
+        " the end, people left out included; in the refreshed publication over that of a new one"
+        " of the method `anatomy`.\n\n"
         + table(
             ["table", "l", "people at first, at the end", "published at the end", "left out",
              "counterfeits", "bound kept", "error: new one", "error: refreshed", "last refresh",

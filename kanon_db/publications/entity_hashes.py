@@ -50,6 +50,11 @@ class Entities:
         """The table, with the columns ``digest`` and ``signature``; quoted."""
         return self.staging.session.identifier(self.staging.schema, self.staging.name + self.suffix)
 
+    def count(self) -> int:
+        """Count the records."""
+        row = fetch_one(self.staging.session, f"SELECT count(*) AS n FROM {self.table}")
+        return int(row["n"])
+
     def drop(self) -> None:
         """Drop the table before the transaction ends."""
         self.staging.drop([self.suffix])
