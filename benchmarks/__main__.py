@@ -26,6 +26,7 @@ SPEED = {
     "attacks": "Attacks",
     "releases": "Several releases of the same people",
     "refresh": "Refresh",
+    "leaving": "People who come and leave",
     "publication": "Publishing buckets, and answering from them",
     "row_publication": "Publishing rows through SQL",
     "forecast": "What publishing needs, as foretold",

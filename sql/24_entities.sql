@@ -26,37 +26,38 @@ COMMENT ON FUNCTION kanon.key_pads IS
 CREATE OR REPLACE FUNCTION kanon.owner_unknown(caller oid, given jsonb) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
+SET work_mem = '64MB'
 AS $function$
 DECLARE
-    _table   CONSTANT text := (
-        SELECT s.name FROM kanon.owner_staged(caller, given ->> 'prefix', '{""}') AS s);
+    _tables  CONSTANT text[] := ARRAY(
+        SELECT s.name FROM kanon.owner_staged(caller, given ->> 'prefix', '{"",_new}') AS s);
     _release CONSTANT bigint := (
         SELECT r.release_id FROM kanon.publication AS p
         JOIN kanon.release AS r ON r.publication_id = p.publication_id
         WHERE p.name = given ->> 'name' AND kanon.is_publisher(caller, p));
     _pads    record;
-    _found   bigint;
+    _known   bigint;
 BEGIN
     SELECT d.* INTO _pads FROM kanon.release_key AS k CROSS JOIN kanon.key_pads(k.key) AS d
     WHERE k.release_id = _release;
-    IF NOT FOUND OR _table IS NULL THEN
+    IF NOT FOUND OR cardinality(_tables) <> 2 THEN
         RAISE EXCEPTION USING ERRCODE = '42501',
             MESSAGE = 'only the role that published a publication can ask who is new to it';
     END IF;
     EXECUTE format(
-        'WITH known AS (DELETE FROM %1$s AS s USING kanon.release_entity AS e'
-        ' WHERE e.release_id = $1 AND e.hash = sha256($3 || sha256($2 || s.digest))'
-        ' RETURNING s.digest, e.signature)'
-        ' INSERT INTO %1$s (digest, signature) SELECT k.digest, k.signature FROM known AS k'
-        ' WHERE k.signature IS NOT NULL', _table)
+        'INSERT INTO %s (digest, signature) SELECT s.digest, e.signature FROM %s AS s'
+        ' LEFT JOIN kanon.release_entity AS e'
+        ' ON e.release_id = $1 AND e.hash = sha256($3 || sha256($2 || s.digest))'
+        ' WHERE e.hash IS NULL OR e.signature IS NOT NULL', _tables[2], _tables[1])
     USING _release, _pads.inner_pad, _pads.outer_pad;
-    GET DIAGNOSTICS _found = ROW_COUNT;
+    EXECUTE format('SELECT count(DISTINCT digest) FROM %s WHERE signature IS NOT NULL', _tables[2])
+    INTO _known;
     RETURN to_jsonb((SELECT count(*) FROM kanon.release_entity AS e
-                     WHERE e.release_id = _release AND e.signature IS NOT NULL) - _found);
+                     WHERE e.release_id = _release AND e.signature IS NOT NULL) - _known);
 END
 $function$;
 COMMENT ON FUNCTION kanon.owner_unknown IS
-    'of the entities that the caller staged, leaves those that the caller has not published, and'
+    'copies, of the entities that the caller staged, those that the caller has not published, and'
     ' those that have a signature, with it; answers how many with a signature are not among them';
 
 CREATE OR REPLACE FUNCTION kanon.owner_keep_entities(
@@ -64,6 +65,7 @@ CREATE OR REPLACE FUNCTION kanon.owner_keep_entities(
 ) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
+SET work_mem = '64MB'
 AS $function$
 DECLARE
     _table   CONSTANT text := (

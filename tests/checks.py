@@ -29,7 +29,7 @@ NEEDED: Final[dict[str, dict[str, Any]]] = {"buckets": {"privacy": '{"l": 2}'}}
 """What a kind must be given; the others take ``k``."""
 
 ALSO: Final[dict[str, list[dict[str, Any]]]] = {
-    "buckets": [{"assignment": "local", "accept": ACCEPTED}]
+    "buckets": [{"assignment": "local", "accept": ACCEPTED}, {"assignment": "m_invariant"}]
 }
 """Choices that a kind has in addition to its methods."""
 

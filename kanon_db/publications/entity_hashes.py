@@ -24,6 +24,10 @@ _WRITTEN_ALIKE: Final = (
 """Types of which equal values have equal texts, whatever the settings are."""
 
 
+_NEW: Final = "_new"
+"""The end of the name of the table with those that are new."""
+
+
 @dataclass(frozen=True)
 class Entities:
     """The staged hashes of some entities.
@@ -33,19 +37,27 @@ class Entities:
     staging : Staging
     n_gone : int
         How many of those that have a signature in the publication are not among them.
+    suffix : str
+        The end of the table's name.
     """
 
     staging: Staging
     n_gone: int = 0
+    suffix: str = ""
 
     @property
     def table(self) -> str:
         """The table, with the columns ``digest`` and ``signature``; quoted."""
-        return self.staging.session.identifier(self.staging.schema, self.staging.name)
+        return self.staging.session.identifier(self.staging.schema, self.staging.name + self.suffix)
+
+    def count(self) -> int:
+        """Count the records."""
+        row = fetch_one(self.staging.session, f"SELECT count(*) AS n FROM {self.table}")
+        return int(row["n"])
 
     def drop(self) -> None:
         """Drop the table before the transaction ends."""
-        self.staging.drop([""])
+        self.staging.drop([self.suffix])
 
 
 def can_be_hashed(session: Session, source: Source, types: Mapping[str, ColumnType]) -> bool:
@@ -96,7 +108,7 @@ def stage_published(
         number, bound = f"s.{name}", [int4_bytes(signatures)]
     found.staging.fill_table(
         "",
-        f"SELECT DISTINCT {digest} AS digest, {number} AS signature FROM {table} AS s",
+        f"SELECT {digest} AS digest, {number} AS signature FROM {table} AS s",
         *bound,
     )
     return found
@@ -123,9 +135,11 @@ def stage_unknown(
     with all_rows(session, source.relation):
         staging.fill_table(
             "",
-            f"SELECT DISTINCT {digest} AS digest, NULL::int4 AS signature"
+            f"SELECT {digest} AS digest, NULL::int4 AS signature"
             f" FROM {source.relation.quoted(session)} AS s"
             f" WHERE ({where}) AND {column.read(session)} IS NOT NULL",
         )
+    staging.create_table(_NEW, "SELECT ''::bytea AS digest, NULL::int4 AS signature")
     n_gone = run_errand(session, "unknown entities", name=publication, prefix=staging.name)
-    return Entities(staging, int(n_gone))
+    staging.drop([""])
+    return Entities(staging, int(n_gone), _NEW)

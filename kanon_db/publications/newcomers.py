@@ -109,7 +109,13 @@ class _Newcomers:
     def count(self) -> tuple[int, int, str | None]:
         """Count the records to publish, and those that wait, with the reason."""
         session, source, old = self._task.session, self._task.source, self._task.old
-        n_new = count_records(session, source.relation, self._new)
+        if self._unknown is None:
+            n_new = count_records(session, source.relation, self._new)
+        else:
+            # Each record was looked at already, but for those without an entity.
+            entity = self._task.types[str(source.entity)].read(session)
+            without = f"({self._later}) AND {entity} IS NULL"
+            n_new = self._unknown.count() + count_records(session, source.relation, without)
         n_all = count_records(session, source.relation)
         n_since = n_all
         if self._later != "true":

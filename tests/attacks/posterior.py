@@ -225,4 +225,4 @@ def _published(publish: Publish, table: Table, random: Any) -> Hashable:
 
 @cache
 def _orders(n: int) -> IntArray:
-    return np.array(list(permutations(range(n))), dtype=np.int64).reshape(-1, n)
+    return np.array(list(permutations(range(n))), dtype=np.int64).reshape(math.factorial(n), n)

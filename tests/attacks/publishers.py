@@ -26,8 +26,11 @@ from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
 from kanon_db.algorithms.ground.pulse import UNLIMITED
 from kanon_db.algorithms.recoding import Constraint, Microdata, Ranges, Sets, cells_of_classes
 from kanon_db.algorithms.recoding.microdata import Attribute
+from kanon_db.algorithms.releases.m_invariance import NEW
+from kanon_db.algorithms.releases.renewal import renew
 from kanon_db.algorithms.suppression import all_patterns
 from kanon_db.declaration import read_request
+from kanon_db.errors import IneligibleError
 from kanon_db.publications.buckets import methods as bucket_methods
 from kanon_db.publications.buckets.methods import Plan, SensitiveValues
 from kanon_db.publications.freeform import methods as freeform_methods
@@ -81,11 +84,24 @@ def in_cells(
     return found.bucket_of_record
 
 
-ASSIGNMENTS: dict[str, Assign] = {"cells": in_cells, "random": at_random, "local": locally}
+def m_invariantly(
+    qi_codes: CodeArray, codes: CodeArray, privacy: FPrimePrivacy, method: str, random: Any
+) -> AnyIntArray:
+    new = np.full(codes.size, NEW)
+    found = renew(codes, new, (), privacy.corresponding_l(), random)
+    if found.waits.any():
+        raise IneligibleError("no publication can satisfy l-diversity")
+    return found.bucket_of
+
+
+ASSIGNMENTS: dict[str, Assign] = {
+    "cells": in_cells, "random": at_random, "local": locally, "m_invariant": m_invariantly,
+}  # fmt: skip
 """Every declared assignment; a new one is added here, and to the next list if it is transparent."""
 
 TRANSPARENT = ["random", "cells"]
-"""Assignments whose bounds hold against someone who knows the method."""
+"""Assignments whose bounds hold against someone who knows the method, for all thresholds; that of
+m_invariant, which is for l-diversity, is examined in ``test_m_invariance.py``."""
 
 
 def declared(kind: str, parameter: str = "method") -> list[str]:

@@ -105,13 +105,16 @@ def test_nothing_takes_a_seed(parties: Parties) -> None:
 HOW = [
     ("publish", {"privacy": '{"l": 4}', "assignment": "cells"}),
     ("publish", {"privacy": '{"l": 4}', "assignment": "local", "accept": ACCEPTED}),
+    ("publish", {"privacy": '{"l": 4}', "assignment": "m_invariant"}),
     ("suppress", {"k": 3}),
     ("freeform", {"k": 3}),
 ]
 
 
 @pytest.mark.pitfall(7)
-@pytest.mark.parametrize(("call", "given"), HOW, ids=["cells", "local", "suppressed", "freeform"])
+@pytest.mark.parametrize(
+    ("call", "given"), HOW, ids=["cells", "local", "m_invariant", "suppressed", "freeform"]
+)
 def test_what_was_drawn_is_kept_nowhere(
     parties: Parties, monkeypatch: pytest.MonkeyPatch, call: str, given: dict[str, str]
 ) -> None:

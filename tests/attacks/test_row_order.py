@@ -30,6 +30,7 @@ METHODS = {
     "two_size": {"method": "two_size", "assignment": "random"},
     "cells": {"assignment": "cells"},
     "local": {"assignment": "local", "accept": ACCEPTED},
+    "m_invariant": {"assignment": "m_invariant"},
 }
 
 N_RECORDS = 4000

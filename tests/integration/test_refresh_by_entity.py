@@ -230,10 +230,11 @@ def test_the_hashes_are_closed(
     staged = "INSERT INTO kanon.errand (task, given) VALUES ('create table', $1::text::jsonb)"
     prefix = "kanon_" + "a" * 32
     column = {"name": "digest", "type": 17, "modifier": -1, "collating": 0}
-    given = {"prefix": prefix, "suffix": "", "columns": [column]}
+    given = [{"prefix": prefix, "suffix": end, "columns": [column]} for end in ("", "_new")]
     with connect_as(parties.dsn, new_role("kanon_publisher")) as other:
         other.autocommit = False
-        fetch(other, staged, json.dumps(given))
+        for one in given:
+            fetch(other, staged, json.dumps(one))
         ask = lambda: fetch(other, errand, json.dumps({"name": "grows", "prefix": prefix}))
         assert sqlstate_of(ask) == "42501"
         other.rollback()
