@@ -40,6 +40,7 @@ SPEED = {
     "suppression": "Pattern-guided suppression",
     "differential_privacy": "Buckets beside differential privacy",
     "recommend": "What is recommended",
+    "reports": "Reports",
 }
 RELIABILITY = {
     "faults": "Faults",

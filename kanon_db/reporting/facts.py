@@ -90,6 +90,8 @@ class Facts:
 
     Attributes
     ----------
+    has_entities : bool
+        Whether several rows of the source may be about one person.
     risks : list of (str, str, str)
         Accepted risks: their names, what they mean, and the reasons.
     sizes : list of (int, int)
@@ -102,6 +104,7 @@ class Facts:
     kind: str
     method: str
     source: str
+    has_entities: bool
     records: int
     left_out: int
     guarantee: str
@@ -157,6 +160,7 @@ def gather(session: Session, name: str) -> Facts:
         kind=publication.kind,
         method=publication.method,
         source=publication.source,
+        has_entities=source.entity is not None,
         records=publication.records,
         left_out=publication.left_out,
         guarantee=publication.guarantee,
@@ -213,7 +217,9 @@ def _columns(publication: Publication, source: Source) -> list[Column]:
         "freeform": "as a range, or a set of values",
         "suppressed": "as it is, or suppressed",
     }
-    roles = dict.fromkeys(source.quasi_identifiers, ("quasi-identifier", cells[publication.kind]))
+    roles = dict.fromkeys(
+        source.quasi_identifiers, ("quasi-identifier", cells.get(publication.kind, "as published"))
+    )
     if source.sensitive is not None:
         shown = "in a table of its own, by bucket"
         roles[source.sensitive] = (

@@ -10,7 +10,7 @@ import kanon_db
 from kanon_db.errors import ServerError
 from kanon_db.publications.results import Attack
 from kanon_db.reporting.facts import Facts
-from kanon_db.reporting.words import ATTACKS, KINDS, NOT_COVERED
+from kanon_db.reporting.words import ALWAYS, ATTACKS, KINDS, NOT_COVERED, promise
 
 _TEMPLATE: Final = "report.html"
 
@@ -58,8 +58,11 @@ def write_page(facts: Facts) -> str:
         facts=facts,
         group=group,
         groups="buckets" if group == "bucket" else "classes",
-        what=KINDS[facts.kind],
-        not_covered=NOT_COVERED[facts.kind],
+        what=KINDS.get(facts.kind, ""),
+        promise=promise(
+            facts.kind, facts.method, facts.parameters.get("k"), has_entities=facts.has_entities
+        ),
+        not_covered=NOT_COVERED.get(facts.kind, ALWAYS),
         attackers=ATTACKS,
         plots={name: Markup(svg) for name, svg in drawn.items()},  # noqa: S704  # our own
         parameters={name: _plain(value) for name, value in facts.parameters.items()},

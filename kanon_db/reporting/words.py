@@ -22,7 +22,41 @@ KINDS: Final[Mapping[str, str]] = {
 }
 """What is published."""
 
-_ALWAYS: Final = (
+_ALIKE: Final = "at least {k} people have every combination of quasi-identifiers that rows show"
+_LINKED: Final = (
+    ". Whoever knows a person's quasi-identifiers can say of no row that it is this person's with"
+    " a probability above 1 in {k}"
+)
+
+
+def promise(kind: str, method: str, k: int | None, *, has_entities: bool) -> str:
+    """Say in plain words what a publication promises.
+
+    Parameters
+    ----------
+    kind, method : str
+    k : int or None
+        None for buckets.
+    has_entities : bool
+        Whether several rows may be about one person: then they are no k rows.
+    """
+    if kind == "buckets":
+        return (
+            "Whoever knows a person's quasi-identifiers, and that the person is in the table, finds"
+            " the bucket, but not the value: no value of a bucket is more frequent in it than the"
+            " threshold of that value allows."
+        )
+    if kind == "freeform":
+        if method == "k_concealment":
+            return f"Each row fits at least {k} people, who need not be equally likely."
+        return f"Each row fits at least {k} people, and each person {k} rows{_LINKED.format(k=k)}."
+    if k is None:
+        return ""
+    alike = _ALIKE.format(k=k).capitalize()
+    return f"{alike}{'' if has_entities else _LINKED.format(k=k)}."
+
+
+ALWAYS: Final = (
     "that a person is in the table at all: the publication does not hide it",
     (
         "what several publications of the same people tell together, beyond what the section on"
@@ -33,6 +67,8 @@ _ALWAYS: Final = (
         " the table of attacks says how much that is for the attackers it lists, and no more"
     ),
 )
+"""What no guarantee covers."""
+
 _ROWS: Final = (
     (
         "columns that are published as they are, the sensitive one among them: whoever finds a"
@@ -45,7 +81,7 @@ NOT_COVERED: Final[Mapping[str, tuple[str, ...]]] = {
             "quasi-identifiers: they are published as they are, so whoever knows a person's finds"
             " their row, and learns the bucket"
         ),
-        *_ALWAYS,
+        *ALWAYS,
     ),
     "generalized": (
         (
@@ -53,12 +89,12 @@ NOT_COVERED: Final[Mapping[str, tuple[str, ...]]] = {
             " class have the same value, it is certain for each of them"
         ),
         *_ROWS,
-        *_ALWAYS,
+        *ALWAYS,
     ),
     "freeform": (
         "the sensitive value: if all rows that fit a person have the same value, it is certain",
         *_ROWS,
-        *_ALWAYS,
+        *ALWAYS,
     ),
     "suppressed": (
         (
@@ -66,7 +102,7 @@ NOT_COVERED: Final[Mapping[str, tuple[str, ...]]] = {
             " certain"
         ),
         *_ROWS,
-        *_ALWAYS,
+        *ALWAYS,
     ),
 }
 """What the guarantee of each kind does not cover."""
