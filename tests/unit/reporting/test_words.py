@@ -35,8 +35,8 @@ def test_shares_are_rounded_but_not_to_nothing_or_all(share: float | None, shown
 
 @pytest.mark.parametrize(
     ("rate", "bound", "people", "exceeds"),
-    [(0.13, 0.1, 410, False), (0.16, 0.1, 410, True), (0.1, 0.1, 10**6, False), (None, 0.1, 5, False),
-     (0.9, None, 5, False), (1.0, 0.0, 5, True)],
+    [(0.13, 0.1, 410, False), (0.16, 0.1, 410, True), (0.1, 0.1, 10**6, False),
+     (None, 0.1, 5, False), (0.9, None, 5, False), (1.0, 0.0, 5, True)],
 )  # fmt: skip
 def test_more_than_chance(
     rate: float | None, bound: float | None, people: int, exceeds: bool
