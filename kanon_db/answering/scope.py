@@ -24,6 +24,7 @@ from kanon_db.counting.layout import (
 )
 from kanon_db.counting.reading import QueryText, RelationText, parse_query
 from kanon_db.counting.refusals import refusal
+from kanon_db.counting.regression import MOST_CORRECTED
 from kanon_db.counting.types import CATEGORIES
 from kanon_db.errors import DatabaseError, NotFoundError, PermissionDeniedError
 from kanon_db.publications.examination import require_whole
@@ -160,6 +161,7 @@ def _bucket_layout(session: Session, schema: str, publication: Publication) -> B
     )
     qit, sat = (_published_types(session, publication, oids[name]) for name in ("qit", "sat"))
     described, published = publication.layout, PublishedTypes(session, publication)
+    asked = publication.parameters.get("assignment")
     return BucketLayout(
         tables,
         {
@@ -168,8 +170,9 @@ def _bucket_layout(session: Session, schema: str, publication: Publication) -> B
             if name in described["quasi_identifiers"]
         },
         published.column(sat[described["sensitive"]]),
-        _ASSIGNMENTS.get(publication.parameters.get("assignment"), "random"),
-        chosen_estimator(session) == "paper",
+        _ASSIGNMENTS.get(described.get("assignment", asked), "random"),
+        chosen_estimator(session) == "paper"
+        or (tables.spectrum is not None and len(tables.spectrum.eigenvalues) >= MOST_CORRECTED),
     )
 
 

@@ -37,6 +37,10 @@ inside a bucket they go together less. ``python -m benchmarks calibration`` meas
 truth lies within the errors.
 """
 
+MOST_CORRECTED: Final = 64
+"""Of so many directions, what buckets tell of each is too rough to be added to an estimate (of 77
+values, errors grew by a third); it is part of the error then."""
+
 UNCORRECTED: Final = 2.0
 """By what the error of a random matching is multiplied beside this, in buckets of a random
 assignment, where nothing is known of theta: for sums and averages without a composition, and for

@@ -33,7 +33,7 @@ def _choose_cache() -> None:
 def _choose_threads() -> None:
     """Let numpy's linear algebra do without threads, which take longer to start than all of numpy.
 
-    A server process should have none, and the largest matrix here has 64 rows.
+    A server process should have none, and the largest matrix here has 128 rows.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 

@@ -50,6 +50,7 @@ def extended(job: Job[Any], old: Publication, batch: Written, whole: Staging) ->
     firsts = dict(zip(setting.sizes.tolist(), first_bucket_ids(setting), strict=True))
     layout = {
         **batch.layout,
+        "assignment": job.request.assignment,
         "n_buckets": setting.n_buckets,
         "sizes": setting.sizes.tolist(),
         "first_bucket_ids": list(firsts.values()),

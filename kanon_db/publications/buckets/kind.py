@@ -154,23 +154,21 @@ class Buckets(Kind):
         layout["with_bitmaps"] = write_bitmaps(
             staging, tables, snapshot, layout, values, codes, bucket_ids, setting, order
         )
+        cells = assignment.assigned.cells
+        # Of records in one cell, buckets are drawn from the whole table.
+        is_random = job.request.assignment in ("random", "m_invariant") or cells == 1
+        layout["assignment"] = "random" if is_random else job.request.assignment
         layout["spectrum"] = write_composition(
-            staging, tables, values, codes, bucket_ids,
-            is_random=job.request.assignment in ("random", "m_invariant"),
-        )  # fmt: skip
+            staging, tables, values, codes, bucket_ids, is_random=is_random
+        )
         values.drop()
         session.step("gathering statistics")
         staging.analyze(QIT, SAT)
         certain = count_certain(session, tables)
-        l, cells = assignment.l, assignment.assigned.cells
+        l = assignment.l
         unbounded = assignment.unbounded if l is None else 0.0
         if unbounded:
             session.warn(f"the threshold is 1 for {unbounded:.1%} of the records: no bound")
-        if cells == 1 and snapshot.n_records >= _WORTH_CELLS:
-            session.warn(
-                "all records are in one cell, since the thresholds are strict: estimates are as far"
-                " off as of random buckets, which assignment => 'random' corrects"
-            )
         if certain:
             session.warn(f"the value of {certain} people is certain: their buckets have no other")
         return Written(
@@ -285,9 +283,6 @@ class Buckets(Kind):
 
 
 KIND: Final = Buckets()
-
-_WORTH_CELLS: Final = 1_000
-"""Records of which more than one cell is to be expected."""
 
 _NOT_COVERED: Final = "; what correlations with other columns tell is not covered"
 

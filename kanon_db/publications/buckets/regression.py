@@ -19,7 +19,7 @@ from kanon_db.publications.staging import Staging
 from kanon_db.session import Session, fetch_one
 from kanon_db.transfer.values import DistinctValues
 
-MOST_VALUES: Final = 64
+MOST_VALUES: Final = 128
 """With more, questions would take too long, and the paper's estimator answers."""
 
 _AMISS: Final = """
