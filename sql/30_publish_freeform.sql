@@ -25,7 +25,7 @@ CREATE OR REPLACE FUNCTION kanon.publish_freeform(
     replace boolean DEFAULT false,
     accept jsonb DEFAULT '{}',
     dry_run boolean DEFAULT false
-) RETURNS TABLE(publication_id bigint, name text, guarantee text, records bigint, metrics jsonb, seconds double precision, figures jsonb)
+) RETURNS TABLE(publication_id bigint, name text, guarantee text, records bigint, metrics jsonb, seconds double precision)
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
 AS $function$
@@ -58,7 +58,7 @@ BEGIN
         RAISE EXCEPTION USING MESSAGE = _error ->> 'message', ERRCODE = _error ->> 'sqlstate';
     END IF;
     RETURN QUERY SELECT * FROM jsonb_to_recordset(_answer -> 'rows')
-        AS found (publication_id bigint, name text, guarantee text, records bigint, metrics jsonb, seconds double precision, figures jsonb);
+        AS found (publication_id bigint, name text, guarantee text, records bigint, metrics jsonb, seconds double precision);
 END
 $function$;
 COMMENT ON FUNCTION kanon.publish_freeform IS 'publish a registered source k-anonymously, each row with ranges and sets of its own';

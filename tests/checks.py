@@ -202,9 +202,9 @@ def check_dry_run(parties: Parties, case: Case) -> None:
     assert tried["publication_id"] is None
     published = case.publish(parties, "battery")
     assert tried["guarantee"] == published["guarantee"]
+    figures = tried["metrics"].pop("figures")
     assert tried["metrics"].keys() == published["metrics"].keys()
-    look_at_figures(parties, case, tried["figures"])
-    assert published["figures"] is None
+    look_at_figures(parties, case, figures)
     before = remains(parties.admin), fetch(parties.admin, "TABLE kanon.publication")
     case.publish(parties, "battery", dry_run=True, replace=True)
     assert sqlstate_of(lambda: case.publish(parties, "battery", dry_run=True)) == DUPLICATE

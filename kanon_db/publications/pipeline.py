@@ -29,7 +29,7 @@ from kanon_db.publications.releases.combining import RISK as COMBINED
 from kanon_db.publications.releases.combining import describe_release, weigh
 from kanon_db.publications.releases.ledger import earlier_releases
 from kanon_db.publications.request import PublishRequest
-from kanon_db.publications.results import Published, require_checks
+from kanon_db.publications.results import FIGURES, Published, require_checks
 from kanon_db.publications.risks import accepted_risks
 from kanon_db.publications.staging import Staging
 from kanon_db.publications.trial import measure_staged
@@ -91,22 +91,21 @@ def _publish(
     if combined.refused and COMBINED in request.accept:
         accepted[COMBINED] = request.accept[COMBINED]
 
-    def published(publication_id: int | None, figures: dict[str, Any] | None) -> Published:
+    def published(publication_id: int | None, measured: Mapping[str, Any]) -> Published:
         return Published(
             publication_id=publication_id,
             name=name,
             guarantee=publication.guarantee,
             records=publication.records,
-            metrics={**staged.metrics, **publication.metrics},
+            metrics={**staged.metrics, **publication.metrics, **measured},
             seconds=time.perf_counter() - started,
-            figures=figures,
         )
 
     if request.dry_run:
         if refusal is not None:
             session.warn(f"publishing it would be refused: {refusal.message}")
         target = Target(session, publication, source, types, schema, staged.room)
-        return published(None, measure_staged(kind, target, accepted, refusal))
+        return published(None, {FIGURES: measure_staged(kind, target, accepted, refusal)})
     if refusal is not None:
         raise refusal
     digested = [publication.name + suffix for suffix in kind.digested]
@@ -128,7 +127,7 @@ def _publish(
         },
         replace=request.replace,
     )
-    return published(publication_id, None)
+    return published(publication_id, {})
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ from kanon_db.publications.risks import ACCEPTED
 
 RESULT: tuple[Column, ...] = columns(
     publication_id="bigint", name="text", guarantee="text", records="bigint", metrics="jsonb",
-    seconds="double precision", figures="jsonb",
+    seconds="double precision",
 )  # fmt: skip
 """What every `publish_*` returns: one row."""
 
@@ -60,8 +60,8 @@ class PublishRequest:
     )  # fmt: skip
     dry_run: bool = parameter(
         FLAG,
-        "Compute and verify the publication, return the same row with figures of its accuracy, of"
-        " attacks on it and of its risks, and keep nothing.",
+        "Compute and verify the publication, return the same row, whose metrics then also have"
+        " figures of accuracy, attacks and risks, and keep nothing.",
         default=False, follows=3,
     )  # fmt: skip
     given: Mapping[str, Any] = field(default_factory=dict)

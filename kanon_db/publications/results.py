@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from kanon_db.errors import VerificationError
+
+FIGURES: Final = "figures"
+"""Where the metrics of a dry run have what only a dry run measures."""
 
 
 @dataclass(frozen=True)
@@ -21,22 +24,19 @@ class Published:
     guarantee : str
         The privacy guarantee in words.
     records : int
-    metrics : dict of str to float
-        The headline metrics.
+    metrics : dict
+        The headline metrics, by name. A dry run adds `FIGURES`: what it measured besides, as plain
+        JSON; see :mod:`.trial`.
     seconds : float
         Wall-clock time of the call.
-    figures : dict or None
-        What a dry run measured in addition, as plain JSON; see :mod:`.trial`. None if it was
-        published.
     """
 
     publication_id: int | None
     name: str
     guarantee: str
     records: int
-    metrics: dict[str, float]
+    metrics: dict[str, Any]
     seconds: float
-    figures: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)

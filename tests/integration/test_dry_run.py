@@ -97,7 +97,7 @@ def test_nothing_is_left(parties: Parties, source: str, kind: str, way: str) -> 
     before = everything(parties.admin)
     tried = WAYS[way](parties, kind, source, **KINDS[kind], dry_run=True)
     assert tried["publication_id"] is None
-    assert tried["figures"]["attacks"]
+    assert tried["metrics"]["figures"]["attacks"]
     assert everything(parties.admin) == before
     locked = (
         "SELECT count(*) FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)"
@@ -112,22 +112,22 @@ def test_figures_are_those_of_the_publication(parties: Parties, source: str, kin
     publisher = Functions(parties.publisher)
     tried = in_sql(parties, kind, source, **KINDS[kind], dry_run=True)
     published = in_sql(parties, kind, source, **KINDS[kind])
+    figures = tried["metrics"].pop("figures")
     fixed = ("guarantee", "records", "metrics")
     assert [tried[name] for name in fixed] == [published[name] for name in fixed]
-    assert published["figures"] is None
     played = publisher.rows("attack", "out")
     chosen = [
         [row for row in rows if row["attack"] in DETERMINED]
-        for rows in (tried["figures"]["attacks"], played)
+        for rows in (figures["attacks"], played)
     ]
     assert chosen[0] == chosen[1]
     assert len(chosen[0]) > 1
     if kind == "buckets":
         asked = publisher.rows("evaluate_counts", "out", seed=1)
-        assert tried["figures"]["counts"] == asked
+        assert figures["counts"] == asked
         assert asked[-1]["mean_relative_error"] > 0
     else:
-        assert tried["figures"]["counts"] == []
+        assert figures["counts"] == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -146,7 +146,7 @@ def test_a_risk_that_would_be_refused_is_reported(parties: Parties, source: str,
     with pytest.raises(psycopg.Error) as refused:
         call()
     assert refused.value.sqlstate == REFUSED
-    assert tried["figures"]["risks"] == [
+    assert tried["metrics"]["figures"]["risks"] == [
         {
             "risk": RISK, "is_refused": True, "accepted": None,
             "meaning": refused.value.diag.message_detail,
@@ -154,7 +154,7 @@ def test_a_risk_that_would_be_refused_is_reported(parties: Parties, source: str,
     ]  # fmt: skip
     assert f"publishing it would be refused: {refused.value.diag.message_primary}" in warned
     accepted = call(dry_run=True, accept=json.dumps({RISK: "one team"}))
-    assert accepted["figures"]["risks"][0] | {"meaning": ""} == {
+    assert accepted["metrics"]["figures"]["risks"][0] | {"meaning": ""} == {
         "risk": RISK, "is_refused": False, "accepted": "one team", "meaning": "",
     }  # fmt: skip
     assert everything(parties.admin) == before
@@ -217,7 +217,7 @@ def test_what_there_is_no_room_for_is_not_measured(parties: Parties) -> None:
         )
     finally:
         fetch(parties.admin, "DELETE FROM kanon.setting WHERE name = 'publish_memory'")
-    figures = tried["figures"]
+    figures = tried["metrics"]["figures"]
     assert figures["counts"] is None
     assert "reading needs more room than it may have" in figures["not_measured"]["counts"]
     assert figures["attacks"]

@@ -11,6 +11,7 @@ import click
 from kanon_db.declaration import Operation, Parameter
 from kanon_db.interfaces import console
 from kanon_db.interfaces.cli.base import Command, Names, connected, database_options, flattened
+from kanon_db.publications.results import FIGURES
 
 _CLICK_TYPES: Final[Mapping[str, Any]] = {
     "integer": int,
@@ -114,11 +115,11 @@ def _print_published(given: Mapping[str, Any], found: Any) -> None:
             "publication": found.name,
             "guarantee": found.guarantee,
             "records": found.records,
-            **found.metrics,
+            **{name: value for name, value in found.metrics.items() if name != FIGURES},
         }
     )
-    if found.figures is not None:
-        _print_figures(found.figures)
+    if FIGURES in found.metrics:
+        _print_figures(found.metrics[FIGURES])
     done = "Tried and verified, nothing kept," if given["dry_run"] else "Published and verified"
     click.echo(f"{done} in {found.seconds:.2f} seconds.")
 
