@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from kanon_db.catalog.entries import Source
 from kanon_db.errors import InfeasibleError
@@ -14,6 +15,9 @@ from kanon_db.session import Session
 from kanon_db.transfer.columns import ColumnType
 from kanon_db.transfer.room import Needs, Room
 from kanon_db.transfer.snapshot import MAX_RECORDS, Size, count_records, expected_size
+
+_HASH: Final = 300
+"""Bytes on disk for the hash of an entity: staged, sorted, and kept with its index."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,10 @@ class Forecast:
         return needs
 
     def _needs(self, size: Size) -> Needs:
-        return self.kind.needs(self.request, self.source, self.types, size)
+        needs = self.kind.needs(self.request, self.source, self.types, size)
+        if self.source.entity is None:
+            return needs
+        return replace(needs, disk=needs.disk + _HASH * size.n_records)
 
 
 def _rows(size: Size) -> str:

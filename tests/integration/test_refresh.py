@@ -14,6 +14,7 @@ import pytest
 
 from tests.acceptance.commands import kanon
 from tests.integration.parties import (
+    ACCEPTED,
     Functions,
     Parties,
     both_ways,
@@ -27,13 +28,18 @@ from tests.integration.parties import (
 KINDS: dict[str, dict[str, Any]] = {
     "buckets": {"privacy": '{"theta": 3, "base": 0.05}', "assignment": "random"},
     "cells": {"privacy": '{"default": 0.5}'},
+    "local": {
+        "privacy": '{"default": 0.5}',
+        "assignment": "local",
+        "accept": ACCEPTED,
+    },
     "anatomy": {"privacy": '{"l": 2}', "method": "anatomy", "assignment": "random"},
     "generalized": {"k": 4, "method": "mondrian", "refine": False, "constraints": '{"l": 2}'},
     "left out": {"k": 4, "method": "mondrian", "refine": False, "max_suppressed": "0.05"},
     "freeform": {"k": 4, "options": '{"refine": false}'},
     "suppressed": {"k": 4},
 }
-PUBLISH = {"cells": "buckets", "anatomy": "buckets", "left out": "generalized"}
+PUBLISH = {"cells": "buckets", "local": "buckets", "anatomy": "buckets", "left out": "generalized"}
 NAMES = (f"grows{number}" for number in itertools.count())
 
 

@@ -291,7 +291,10 @@ def _guarantee(request: BucketRequest, l: int | None, certain: int, unbounded: f
     if l is not None:
         over_time = ""
         if request.assignment == "m_invariant":
-            over_time = ", also from all its states together while people come and go"
+            over_time = (
+                ", also from all its states together while people come and go (unless values"
+                " change, or new people had to wait)"
+            )
         return (
             f"{l}-diversity: no person's sensitive value can be inferred with a probability"
             f" above 1/{l}{over_time}{_NOT_COVERED}"
