@@ -29,7 +29,10 @@ KINDS = {
     "freeform": ("publish_freeform", {"k": 4}),
     "suppressed": ("publish_suppressed", {"k": 4}),
 }
-LEDGER = ["kanon.base", "kanon.release", "kanon.release_reader"]
+LEDGER = [
+    f"kanon.{name}"
+    for name in ("base", "release", "release_entity", "release_key", "release_reader")
+]
 OURS = ["--schema=kanon", "--schema=published"]
 
 
