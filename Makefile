@@ -1,7 +1,7 @@
 # Each target works alone on a fresh clone, and is quick when there is nothing to do.
 #   make PYTHON=/path/to/python3    another interpreter than Debian's, if PL/Python embeds another
 
-.PHONY: setup demo test test-full coverage lint generate dist bench clean
+.PHONY: setup demo test test-full coverage lint generate docs dist bench clean
 
 # .venv with the command kanon.
 setup:
@@ -48,6 +48,13 @@ generate:
 	@scripts/environment dev
 	@.venv/bin/python scripts/generate.py
 
+# The pages as a site, in site/docs/index.html. A link that leads nowhere is an error.
+docs:
+	@scripts/debian-packages
+	@scripts/environment docs
+	@.venv/bin/sphinx-build --quiet --fail-on-warning --keep-going --builder html \
+		--conf-dir docs --doctree-dir site/.doctrees . site
+
 # What a release consists of, built and tried in a new environment.
 dist:
 	@scripts/debian-packages
@@ -62,7 +69,7 @@ bench:
 # The private cluster and its data go too.
 clean:
 	@if [ -e .kanon ] || [ -e .venv ]; then scripts/environment && .venv/bin/kanon local destroy --yes; fi
-	@rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
+	@rm -rf .venv build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 export PYTHON

@@ -150,10 +150,25 @@ def test_python_examples_run(
         assert capsys.readouterr().out
 
 
+def _anchors(page: Path) -> set[str]:
+    """What a forge, and the site, call the headings of a page."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def test_links_lead_somewhere() -> None:
     for page in PAGES:
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+        for target, anchor in re.findall(r"\]\(([^)#:\s]*)(?:#([^)\s]*))?\)", page.read_text()):
+            path = page.parent / target if target else page
+            assert path.exists(), f"{page.name}: {target}"
+            assert not anchor or anchor in _anchors(path), f"{page.name}: {target}#{anchor}"
+
+
+def test_the_site_has_every_page() -> None:
+    index = (ROOT / "docs" / "index.rst").read_text()
+    pages = [page.stem for page in PAGES[1:]]
+    assert sorted(re.findall(r"^   ([a-z-]+)$", index, re.MULTILINE)) == pages
 
 
 def test_every_sql_function_is_in_the_reference(installed: Callable[[], list[str]]) -> None:
