@@ -14,6 +14,13 @@ from typing import Any
 
 import click
 from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.table import Table
 
 from kanon_db.errors import KanonError
@@ -162,6 +169,19 @@ def progress(*, quiet: bool) -> Iterator[Callable[[str], None] | None]:
         return
     with make_console(stderr=True).status("starting") as status:
         yield status.update
+
+
+@contextmanager
+def progress_bar(title: str, *, quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
+    """Show a bar on a terminal; yield what moves it: what comes next, how many are done, of all."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda _what, _done, _n: None
+        return
+    what = TextColumn("{task.description}")
+    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), what, TimeElapsedColumn())
+    with Progress(*columns, console=make_console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda what, done, n: bar.update(task, description=what, completed=done, total=n)
 
 
 def _is_number(value: Any) -> bool:

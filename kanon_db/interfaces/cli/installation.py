@@ -18,14 +18,27 @@ from kanon_db.interfaces.cli.base import Command, chosen_dsn, confirm, database_
     metavar="NAME",
     help="Schema for published relations: published, unless the first installation names another.",
 )
+@click.option(
+    "--compile/--no-compile",
+    "compiles",
+    default=True,
+    help="Compile the searches for the server's user now (the first time, for about a minute),"
+    " rather than in somebody's first call.",
+)
 def install_command(
-    dsn: str | None, directory: Path, published_schema: str | None, as_json: bool
+    dsn: str | None, directory: Path, published_schema: str | None, compiles: bool, as_json: bool
 ) -> None:
     """Install or upgrade kanon_db in a database."""
     chosen = chosen_dsn(dsn, directory)
     from kanon_db.installation.install import install
 
     report = install(chosen, published_schema=published_schema)
+    if compiles:
+        from kanon_db.installation.compiling import compile_searches
+
+        with console.progress_bar("compiling the searches", quiet=as_json) as show:
+            for what, done, n in compile_searches(chosen):
+                show(what, done, n)
     if as_json:
         console.print_json(report)
         return
