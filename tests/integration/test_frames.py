@@ -1,0 +1,116 @@
+"""A frame is anonymized in the private cluster, and nothing of it stays there."""
+
+from __future__ import annotations
+
+import datetime as dt
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import psycopg
+import pytest
+
+import kanon_db
+from kanon_db.cluster.local import LocalCluster
+from kanon_db.errors import IneligibleError, InfeasibleError, InvalidParameterError
+
+N = 120
+PEOPLE = pd.DataFrame(
+    {
+        "age": [20 + i * 7 % 31 for i in range(N)],
+        "zip": [f"0{i % 7}" for i in range(N)],
+        "height": [150 + i % 45 + 0.5 if i % 9 else None for i in range(N)],
+        "born": [dt.date(1980, 1, 1) + dt.timedelta(days=i * 40) for i in range(N)],
+        "ill": [f"ill {i % 4}" for i in range(N)],
+        "number": range(N),
+        "name": [f"person {i}" for i in range(N)],
+    }
+)
+MOMENT = pd.Timestamp("2020-02-03 04:05")
+KNOWN = ["age", "zip", "height", "born"]
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    root = Path(tempfile.gettempdir(), f"kanon-test-{uuid.uuid4().hex[:12]}")
+    yield root / "cluster"
+    LocalCluster(root / "cluster").destroy()
+    shutil.rmtree(root, ignore_errors=True)
+
+
+def anonymize(folder: Path, frame: pd.DataFrame = PEOPLE, **given: Any) -> pd.DataFrame:
+    roles: dict[str, Any] = {
+        "quasi_identifiers": KNOWN,
+        "sensitive": "ill",
+        "insensitive": ["number"],
+    }
+    return kanon_db.anonymize(frame, directory=folder, **(roles | given))
+
+
+def fits(cell: object, value: object) -> bool:
+    if isinstance(cell, pd.Interval):
+        if value is None or value != value:
+            return cell.left == float("-inf")
+        return (pd.Timestamp(value) if isinstance(value, dt.date) else value) in cell  # type: ignore[arg-type,operator]
+    if isinstance(cell, tuple):
+        return value in cell
+    return cell is None or cell != cell or cell == value
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [("generalized", {"k": 4, "method": "mondrian", "refine": False}),
+     ("freeform", {"k": 4}), ("suppressed", {"k": 4})],
+)  # fmt: skip
+def test_each_row_fits_its_original(folder: Path, kind: Any, given: dict[str, Any]) -> None:
+    found = anonymize(folder, kind=kind, **given)
+    assert len(found) == N
+    assert [name for name in found if name != "pattern"] == [*KNOWN, "ill", "number"]
+    assert sorted(found["number"]) == list(range(N))  # as it is, so it tells the original here
+    for row in found.to_dict("records"):
+        own = PEOPLE.iloc[row["number"]]
+        assert row["ill"] == own["ill"]
+        if kind != "freeform":  # whose rows cover k originals, not all of them its own
+            assert all(fits(row[name], own[name]) for name in KNOWN), row
+    if kind == "generalized":
+        classes = found.groupby([found[name].map(str) for name in KNOWN]).size()
+        assert classes.min() >= 4
+        assert isinstance(found["zip"][0], tuple)
+    assert "4" in found.attrs["guarantee"]
+    assert found.attrs["metrics"]["records"] == N
+
+
+def test_nothing_stays(folder: Path) -> None:
+    anonymize(folder, kind="suppressed", k=3)
+    with pytest.raises((IneligibleError, InfeasibleError, InvalidParameterError)):
+        anonymize(folder, kind="suppressed", k=N + 1)
+    with psycopg.connect(LocalCluster(folder).dsn()) as connection:
+        for statement in (
+            "SELECT count(*) FROM kanon.publications",
+            "SELECT count(*) FROM kanon.source",
+            "SELECT count(*) FROM pg_class WHERE relname LIKE 'frame%'",
+        ):
+            assert connection.execute(statement.encode()).fetchone() == (0,)
+
+
+def test_types_are_those_of_the_frame(folder: Path) -> None:
+    frame = PEOPLE.assign(flag=[i % 2 == 0 for i in range(N)], when=MOMENT)
+    found = anonymize(
+        folder, frame, kind="suppressed", k=2, quasi_identifiers=["zip"], sensitive=None,
+        insensitive=["flag", "when", "height"],
+    )  # fmt: skip
+    assert set(found["zip"]) == set(PEOPLE["zip"])
+    assert set(found["flag"]) == {True, False}
+    assert found["when"].iloc[0] == MOMENT
+    assert found["height"].dtype == float
+
+
+def test_refusals(folder: Path) -> None:
+    with pytest.raises(InvalidParameterError, match="no such column"):
+        anonymize(folder, quasi_identifiers=["aeg"], k=3)
+    with pytest.raises(InvalidParameterError, match="as rows"):
+        anonymize(folder, kind="buckets", k=3)
