@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -52,7 +53,7 @@ def anonymize(
         Columns to keep as they are. Columns without a role are left out.
     kind : {"generalized", "freeform", "suppressed"}
     directory : str or Path, optional
-        The folder of the private cluster.
+        The folder of the private cluster; by default what ``KANON_DIR`` names, or ``.kanon``.
     **given
         Parameters of ``publish_<kind>``, such as ``k=5`` or ``method="mondrian"``.
 
@@ -89,8 +90,8 @@ def anonymize(
         raise InvalidParameterError(
             "the frame has no such column", detail=", ".join(map(str, missing))
         )
-    cluster = LocalCluster(Path(directory) if directory is not None else default_directory())
-    dsn = cluster.start()
+    chosen = directory or os.environ.get("KANON_DIR")
+    dsn = LocalCluster(Path(chosen) if chosen else default_directory()).start()
     install(dsn)
     name = f"frame_{secrets.token_hex(8)}"
     with open_connection(dsn) as connection, connection.transaction(force_rollback=True):

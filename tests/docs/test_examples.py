@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
+import tempfile
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +15,7 @@ import pytest
 
 import kanon_db
 from kanon_db.algorithms.bucketization.specification import PrivacySpecification
+from kanon_db.cluster.local import LocalCluster
 from kanon_db.declaration import parameters_of
 from kanon_db.errors import InvalidParameterError
 from kanon_db.interfaces import demo
@@ -137,10 +141,21 @@ def test_sql_examples_run(page: Path, database: str, fair_csv: Path) -> None:
                         check_nobody_is_certain(database)
 
 
+@pytest.fixture(scope="module")
+def private_cluster() -> Iterator[Path]:
+    """A folder for it, which is made where an example starts one."""
+    root = Path(tempfile.gettempdir(), f"kanon-test-{uuid.uuid4().hex[:12]}")
+    yield root / "cluster"
+    LocalCluster(root / "cluster").destroy()
+    shutil.rmtree(root, ignore_errors=True)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_python_examples_run(
-    page: Path, database: str, fair_csv: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    page: Path, database: str, fair_csv: Path, capsys: pytest.CaptureFixture[str],
+    private_cluster: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("KANON_DIR", str(private_cluster))
     with kanon_db.connect(database) as kanon:
         kanon.load(fair_csv, "fair")
         kanon.register_source("fair", quasi_identifiers=["age", "educ"], sensitive="affairs")
