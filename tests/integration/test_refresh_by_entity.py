@@ -211,7 +211,6 @@ def test_publications_of_before_are_refused(parties: Parties) -> None:
         source.refresh()
 
 
-@pytest.mark.pitfall(30)
 def test_the_hashes_are_closed(
     parties: Parties,
     connect_as: Callable[[str, str], psycopg.Connection[Any]],

@@ -106,7 +106,8 @@ def refresh(
     value that is too frequent did, to wait would tell the value.
 
     Limits: the bound of 1/m is for readers who count worlds, not for those who reason about the
-    algorithm, which takes new people where their values are needed. Somebody who came back must
+    algorithm, which takes new people where their values are needed. What is published is drawn by
+    :func:`~kanon_db.algorithms.releases.renewal.renew`, which does not. Somebody who came back must
     be given with the signature of before.
 
     Examples

@@ -65,7 +65,8 @@ def renew(
     Each release is as likely for pD as for D, given those before it: which groups of new people
     there are follows from their histogram; who of them is in which bucket is uniform given that;
     how many survivors of S are placed is the least of their numbers of each value of S, which is
-    symmetric in these; and the draws of survivors and their buckets are uniform. Buckets of S look
+    symmetric in these; and the draws of survivors and their buckets are uniform. (Survivors who are
+    not given must be chosen by what is published only.) Buckets of S look
     the same for both, and others are the same. So all releases together are as likely for pD as for
     D, and a person under S has every value of S equally often in the tables that are left.
 
