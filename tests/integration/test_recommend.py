@@ -50,7 +50,7 @@ def people(parties: Parties) -> None:
         for i, (age, job, what) in enumerate(zip(ages, jobs, sick, strict=True))
     ]
     columns = "person text, age int, job text, sick text, number int"
-    for name in ("people", "visits", "plain", "alike"):
+    for name in ("people", "visits", "plain", "alike", "diverse"):
         create_table(parties.publisher, f"data.{name}", columns, rows)
     fetch(parties.publisher, "UPDATE data.alike SET sick = 'disease ' || age % 2, job = 'j'")
     fetch(parties.publisher, "UPDATE data.alike SET sick = 'flu' WHERE age < 25")
@@ -59,6 +59,8 @@ def people(parties: Parties) -> None:
     functions.register("data.visits", ["age", "job"], "sick", entity="person")
     functions.register("data.plain", ["age", "job"], None)
     functions.register("data.alike", ["age", "job"], "sick")
+    fetch(parties.publisher, "UPDATE data.diverse SET sick = 'disease ' || number % 80")
+    functions.register("data.diverse", ["age", "job"], "sick")
 
 
 @pytest.fixture(autouse=True)
@@ -292,6 +294,7 @@ def test_mistakes_are_refused(parties: Parties) -> None:
 
 PUBLISHED: dict[str, tuple[str, dict[str, Any]]] = {
     "random": ("buckets", {"privacy": '{"l": 3}', "assignment": "random"}),
+    "many values": ("buckets", {"privacy": '{"l": 3}', "assignment": "random"}),
     "cells": ("buckets", {"privacy": '{"l": 2}'}),
     "local": ("buckets", {"privacy": '{"l": 2}', "assignment": "local", "accept": ACCEPTED}),
     "generalized": ("generalized", {"k": 4, "refine": False}),
@@ -307,10 +310,11 @@ def test_answers_are_those_of_estimate_count(parties: Parties, name: str) -> Non
     functions = Functions(parties.publisher)
     fetch(parties.admin, "INSERT INTO kanon.setting VALUES ('combined_releases', 'warn')"
           " ON CONFLICT DO NOTHING")  # fmt: skip
-    functions.call(f"publish_{kind}", "data.people", "out", **given)
+    table = "data.diverse" if name == "many values" else "data.people"
+    functions.call(f"publish_{kind}", table, "out", **given)
     session = PsycopgSession(parties.publisher)
     with session.transaction():
-        source, types = open_source(session, "data.people")
+        source, types = open_source(session, table)
         copy = copy_source(session, source, Room.of(session))
         questions = Ground.of(session, copy)
         publication = find_publication(session, "out")

@@ -9,7 +9,7 @@ import numpy as np
 from kanon_db.algorithms.bucketization.composition import Composition, composition
 from kanon_db.algorithms.ground.arrays import FloatArray
 from kanon_db.counting.layout import Spectrum
-from kanon_db.counting.regression import between, regress
+from kanon_db.counting.regression import MOST_CORRECTED, between, regress
 from kanon_db.metrics.workload import CountQuery
 from kanon_db.publications.buckets.evaluation import read_buckets, with_unknown
 from kanon_db.publications.kind import Target
@@ -33,7 +33,8 @@ def answer_from_buckets(
     n_records, n_values = read.bucket_of_record.size, len(sensitive.labels) + 1
     sizes = np.bincount(read.bucket_of_record)
     found: Composition | None = None
-    if target.publication.layout["spectrum"] is not None:
+    known = Spectrum.of(target.publication.layout["spectrum"])
+    if known is not None and len(known.eigenvalues) < MOST_CORRECTED:
         found = composition(
             np.repeat(read.values, read.counts), np.repeat(read.buckets, read.counts), n_values
         )
