@@ -279,7 +279,9 @@ class PrivacySpecification:
             whole = 1 // top  # of a smaller l, digits of what exceeds 1: l = 1 protects nobody
             lowered = whole if whole > 1 else 1 + Fraction(rounded_down(1 / top - 1))
             other = (
-                "" if whole > 1 else ", or give the most frequent value one of its own in values"
+                ""
+                if whole > 1
+                else " or give the most frequent value a threshold of its own in values"
             )
             remedies.append(f"lower l to {exact_text(Fraction(lowered))}{other}")
         if self.default is not None and self.default < top:

@@ -247,7 +247,7 @@ class TestCheckEligible:
                 '{"l": 4}',
                 [3, 6, 11],
                 "2 of 3",
-                "lower l to 1.818, or give the most frequent value one of its own in values",
+                "lower l to 1.818 or give the most frequent value a threshold of its own in values",
             ),
             ('{"l": 4}', [3, 7, 10], "2 of 3", "lower l to 2"),
             ('{"default": 0.3}', [1, 2, 4], "1 of 3", "raise default to 0.572"),
