@@ -74,7 +74,7 @@ def notices(parties: Parties) -> Iterator[list[str]]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_is_said_before(parties: Parties, kind: str, notices: list[str]) -> None:
     published(parties, kind, dry_run=True)
-    (told,) = (text for text in notices if text.startswith("NOTICE"))
+    (told,) = (text for text in notices if text.startswith("NOTICE: publishing"))
     assert re.fullmatch(f"NOTICE: publishing about 2,000 rows of \\d+ bytes {NEEDS}", told)
 
 

@@ -156,7 +156,8 @@ def write(expression: ex.Expression, spell: Spelling, constants: Constants) -> s
             return inner(ex.spelled_out(expression))
         case ex.Distinct(left, right, negated):
             equal = inner(ex.Comparison("=", left, right))
-            neither = f"({inner(left)} IS NULL AND {inner(right)} IS NULL)"
+            # A row of NULLs IS NULL, and yet it is a value.
+            neither = f"num_nulls({inner(left)}, {inner(right)}) = 2"
             same = f"({equal} IS TRUE OR {neither})"
             return same if negated else f"(NOT {same})"
         case ex.Membership(operand, items, negated, type_):
