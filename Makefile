@@ -6,7 +6,7 @@
 # .venv with the command kanon.
 setup:
 	@scripts/debian-packages
-	@scripts/environment
+	@scripts/environment report
 
 # From microdata to verified buckets and count queries, in a private cluster under .kanon.
 demo:
