@@ -91,10 +91,12 @@ def regressed(
     hidden = (np.diag(totals) - together) @ asked
     r = composition.T @ (matching / size) - totals / n_records * matching.sum()
     b = ((matching**2 / size).sum() - matching.sum() ** 2 / n_records) / max(size.size - 1, 1)
-    tau2 = _signal(differ, r, b)
+    tau2 = _signal(differ, r, b) if b > 0 else 0.0
     if tau2 == 0:
         return 0.0, TIMES["random"] * math.sqrt(variance) / number
-    inverse = np.linalg.inv(differ + np.eye(totals.size) * b / tau2)
+    eigenvalues, directions = np.linalg.eigh(differ)
+    kept = eigenvalues > 1e-9 * eigenvalues.max()  # buckets tell nothing of the others
+    inverse = (directions[:, kept] / (eigenvalues[kept] + b / tau2)) @ directions[:, kept].T
     doubt = b * hidden @ inverse @ hidden
     error = TIMES["random"] * math.sqrt(max(variance + doubt, 0)) / number
     return float(hidden @ inverse @ r) / number, error
