@@ -144,9 +144,9 @@ def _recommended(
 
 def what_is_protected(ground: Ground, *, has_entities: bool) -> Microdata:
     """Return what candidates depend on."""
-    if ground.sensitive is None:
+    if ground.asked.sensitive is None:
         return Microdata(None, has_entities=has_entities)
-    counts = ground.sensitive.counts.tolist()
+    counts = ground.asked.sensitive.counts.tolist()
     return Microdata(ground.copy.source.sensitive, counts, has_entities)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from kanon_db.advice.candidates import Candidate
 from kanon_db.advice.copies import MOST_DRAWN, Copy
 from kanon_db.advice.ranking import Measured, Tried
-from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
+from kanon_db.algorithms.ground.arrays import FloatArray
 from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.catalog.entries import published_schema
 from kanon_db.errors import (
@@ -23,20 +23,18 @@ from kanon_db.errors import (
     KanonError,
     SchemaMismatchError,
 )
-from kanon_db.metrics.count_errors import CountErrors, exact_counts
-from kanon_db.metrics.workload import CountQuery, random_queries
+from kanon_db.metrics.count_errors import CountErrors
 from kanon_db.publications.kind import Kind, Target
 from kanon_db.publications.pipeline import stage
+from kanon_db.publications.questions import Questions
 from kanon_db.publications.registry import kind_named
 from kanon_db.publications.results import Attack
 from kanon_db.publications.usefulness import SELECTIVITY
 from kanon_db.session import Row, Session, undone
 from kanon_db.session.protocol import Value
 from kanon_db.transfer.room import Room
-from kanon_db.transfer.values import DistinctValues, distinct_values, read_codes
 
 N_QUERIES: Final = 300
-_MOST_CONDITIONS: Final = 3
 _MOST_DRAWS: Final = 5
 _SEED: Final = 1
 """The same questions for the same table."""
@@ -113,40 +111,20 @@ class Ground:
     Attributes
     ----------
     copy : Copy
-    columns : list of DistinctValues
-    sensitive : DistinctValues or None
-    queries : list of CountQuery
-    actual : ndarray of int64, shape (n_queries,)
+    asked : Questions
     """
 
     copy: Copy
-    columns: list[DistinctValues]
-    sensitive: DistinctValues | None
-    queries: list[CountQuery]
-    actual: IntArray
+    asked: Questions
 
     @classmethod
     def of(cls, session: Session, copy: Copy) -> Ground:
-        """Draw the questions: on up to three quasi-identifiers, and the sensitive attribute."""
-        snapshot, source = copy.snapshot, copy.source
-        columns = [distinct_values(snapshot, copy.types[c]) for c in source.quasi_identifiers]
-        codes = read_codes(snapshot, columns)
-        sensitive, values = None, np.zeros(snapshot.n_records, dtype=np.int32)
-        if source.sensitive is not None:
-            sensitive = distinct_values(snapshot, copy.types[source.sensitive])
-            values = read_codes(snapshot, [sensitive])[:, 0]
-        pulse = Pulse(heartbeat=session.heartbeat)
-        queries = random_queries(
-            N_QUERIES,
-            [len(column.labels) for column in columns],
-            1 if sensitive is None else len(sensitive.labels),
-            np.random.default_rng(_SEED),
-            dimensionality=range(1, min(_MOST_CONDITIONS, len(columns)) + 1),
-            selectivity=SELECTIVITY,
-            pulse=pulse,
-        )
-        actual = exact_counts(codes, values, queries, pulse=pulse)
-        return cls(copy, columns, sensitive, queries, actual)
+        """Draw the questions."""
+        asked = Questions.draw(
+            N_QUERIES, copy.snapshot, copy.source, copy.types,
+            selectivity=SELECTIVITY, seed=_SEED, pulse=Pulse(heartbeat=session.heartbeat),
+        )  # fmt: skip
+        return cls(copy, asked)
 
 
 def try_candidate(
@@ -228,8 +206,9 @@ def answer_counts(session: Session, candidate: Candidate, ground: Ground) -> Dra
         kind, target = _staged(session, candidate, ground.copy)
         seconds = time.monotonic() - started
         session.step("answering counts")
-        useful = kind.usefulness(target, ground.columns, ground.sensitive, ground.queries)
-        error = CountErrors(ground.actual, useful.answers).median
+        asked = ground.asked
+        useful = kind.usefulness(target, asked.columns, asked.sensitive, asked.queries)
+        error = CountErrors(asked.actual, useful.answers).median
         return Draw(error, useful.losses, seconds)
 
 

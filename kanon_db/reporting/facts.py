@@ -11,23 +11,21 @@ import numpy as np
 
 from kanon_db.algorithms.ground.arrays import BoolArray
 from kanon_db.catalog.entries import Publication, Source
-from kanon_db.metrics.count_errors import CountErrors, exact_counts
-from kanon_db.metrics.workload import random_queries
+from kanon_db.metrics.count_errors import CountErrors
 from kanon_db.publications.attacks import open_target
 from kanon_db.publications.kind import Kind, Target
+from kanon_db.publications.questions import Questions
 from kanon_db.publications.registry import kind_named
 from kanon_db.publications.results import Attack, Check
 from kanon_db.publications.risks import RISKS
 from kanon_db.session import Row, Session, fetch_one
 from kanon_db.transfer.columns import Relation
 from kanon_db.transfer.snapshot import take_snapshot
-from kanon_db.transfer.values import distinct_values, read_codes
 
 SELECTIVITIES: Final = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 """Expected shares of matching records."""
 
 N_QUERIES: Final = 600
-_MOST_CONDITIONS: Final = 3
 _SEED: Final = 1
 _SIZES: Final = "buckets_of_size_"
 
@@ -295,26 +293,14 @@ def _useful(kind: Kind, target: Target) -> tuple[list[ErrorsAt], dict[str, float
     source, room = target.source, target.room
     names = [*source.quasi_identifiers, *([source.sensitive] if source.sensitive else [])]
     snapshot = take_snapshot(target.session, source.relation, names, room)
-    columns = [distinct_values(snapshot, target.types[name]) for name in source.quasi_identifiers]
-    codes = read_codes(snapshot, columns)
-    sensitive, values = None, np.zeros(snapshot.n_records, dtype=np.int32)
-    if source.sensitive is not None:
-        sensitive = distinct_values(snapshot, target.types[source.sensitive])
-        values = read_codes(snapshot, [sensitive])[:, 0]
-    queries = random_queries(
-        N_QUERIES,
-        [len(column.labels) for column in columns],
-        1 if sensitive is None else len(sensitive.labels),
-        np.random.default_rng(_SEED),
-        dimensionality=range(1, min(_MOST_CONDITIONS, len(columns)) + 1),
-        selectivity=SELECTIVITIES,
-        pulse=target.pulse(),
-    )
-    actual = exact_counts(codes, values, queries, pulse=target.pulse())
-    useful = kind.usefulness(target, columns, sensitive, queries)
+    asked = Questions.draw(
+        N_QUERIES, snapshot, source, target.types,
+        selectivity=SELECTIVITIES, seed=_SEED, pulse=target.pulse(),
+    )  # fmt: skip
+    useful = kind.usefulness(target, asked.columns, asked.sensitive, asked.queries)
     snapshot.drop()
-    errors = CountErrors(actual, useful.answers)
-    expected = np.array([query.selectivity for query in queries])
+    errors = CountErrors(asked.actual, useful.answers)
+    expected = np.array([query.selectivity for query in asked.queries])
     found = [_errors_at(selectivity, errors, expected == selectivity)
              for selectivity in SELECTIVITIES]  # fmt: skip
     losses = dict(zip(source.quasi_identifiers, useful.losses.tolist(), strict=True))

@@ -316,7 +316,7 @@ def test_answers_are_those_of_estimate_count(parties: Parties, name: str) -> Non
     with session.transaction():
         source, types = open_source(session, table)
         copy = copy_source(session, source, Room.of(session))
-        questions = Ground.of(session, copy)
+        questions = Ground.of(session, copy).asked
         publication = find_publication(session, "out")
         target = Target(
             session, publication, source, types, published_schema(session), Room.of(session)
