@@ -1,4 +1,4 @@
-"""Compiling the searches when kanon_db is installed, so that nobody's first call waits for it.
+"""Compiling the usual searches when kanon_db is installed, so that first calls do not wait for it.
 
 Loops are compiled when they are first called, for the types that they are called with, and kept in
 a cache of the server's OS user. So each kind of publication is tried once, on made-up people.
@@ -12,7 +12,7 @@ from typing import Final
 
 from psycopg import sql
 
-from kanon_db.session.psycopg_session import open_connection
+from kanon_db.session.psycopg_session import PsycopgSession, open_connection
 
 _PEOPLE: Final = """
 CREATE TABLE {} AS
@@ -58,23 +58,30 @@ def compile_searches(dsn: str) -> Iterator[tuple[str, int, int]]:
     Raises
     ------
     KanonError
-        When no connection can be made.
+        When no connection can be made, or the server refuses a trial. What was compiled until then
+        stays.
     """
-    schema = sql.Identifier(f"kanon_{secrets.token_hex(8)}")
+    name = f"kanon_{secrets.token_hex(8)}"  # nobody has a publication of this name
+    schema = sql.Identifier(name)
     people = sql.SQL("{}.people").format(schema)
     source = sql.Literal(people.as_string())
     n = len(_TRIALS) + 1
-    with open_connection(dsn) as connection, connection.transaction(force_rollback=True):
+    with (
+        open_connection(dsn) as connection,
+        PsycopgSession(connection).translated_errors(),
+        connection.transaction(force_rollback=True),
+    ):
 
         def call(function: str, *given: str) -> None:
             connection.execute(
                 sql.SQL("SELECT count(*) FROM kanon.{}({})").format(
                     sql.Identifier(function),
-                    sql.SQL(", ").join([source, sql.Literal("trial"), *map(sql.SQL, given)]),
+                    sql.SQL(", ").join([source, sql.Literal(name), *map(sql.SQL, given)]),
                 )
             )
 
         connection.execute("SET LOCAL client_min_messages = error")
+        connection.execute("SET LOCAL statement_timeout = 0")
         connection.execute(sql.SQL("CREATE SCHEMA {}").format(schema))
         connection.execute(sql.SQL(_PEOPLE).format(people))
         connection.execute(sql.SQL(_REGISTER).format(source))

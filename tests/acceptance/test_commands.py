@@ -91,6 +91,21 @@ def test_installation_is_repeatable_and_sound(
     assert kanon("publications", dsn=dsn).returncode == 1
 
 
+def test_what_cannot_be_compiled_does_not_keep_it_from_being_installed(
+    new_database: Callable[..., str],
+) -> None:
+    dsn = new_database(installed=False)
+    assert kanon("install", "--no-compile", dsn=dsn).returncode == 0
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO kanon.setting (name, value) VALUES ('publish_memory', '1 kB')"
+        )
+    installed = kanon("install", "--compile", dsn=dsn)
+    assert installed.returncode == 0
+    assert "searches not compiled" in installed.stdout
+    assert "is installed" in installed.stdout
+
+
 def test_publication_is_listed_measured_and_verified(published: str) -> None:
     listed = kanon("publications", "--json", dsn=published).json()["publications"]
     assert [entry["name"] for entry in listed] == ["people_b"]

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from kanon_db import __version__
+from kanon_db.errors import KanonError
 from kanon_db.interfaces import console
 from kanon_db.interfaces.cli.base import Command, chosen_dsn, confirm, database_options
 
@@ -36,9 +37,15 @@ def install_command(
     if compiles:
         from kanon_db.installation.compiling import compile_searches
 
-        with console.progress_bar("compiling the searches", quiet=as_json) as show:
-            for what, done, n in compile_searches(chosen):
-                show(what, done, n)
+        try:
+            with console.progress_bar("compiling the searches", quiet=as_json) as show:
+                for what, done, n in compile_searches(chosen):
+                    show(what, done, n)
+        except KanonError as error:  # it is installed all the same
+            report.actions.append(
+                "searches not compiled, so that the first call of each takes longer:"
+                f" {error.message}"
+            )
     if as_json:
         console.print_json(report)
         return
