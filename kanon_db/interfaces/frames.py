@@ -106,7 +106,13 @@ def anonymize(
         )
         published = kanon.perform(
             f"publish_{kind}",
-            {"source": f"{_SCHEMA}.{name}", "publication": name, "readers": [], **given},
+            {
+                "source": f"{_SCHEMA}.{name}",
+                "publication": name,
+                **given,
+                "readers": [],
+                "dry_run": False,
+            },
         )
         found = _read(session, name)
     found.attrs = {"guarantee": published.guarantee, "metrics": dict(published.metrics)}

@@ -190,6 +190,7 @@ def _entry(session: Session, name: str) -> Row:
 
 
 def _releases(session: Session, source: Source) -> list[Release]:
+    """List what this role released from the source; the ledger shows a publisher no more."""
     rows = session.fetch(
         "SELECT name, kind, to_char(released_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI') AS at,"
         " coalesce(released_by, '') AS publisher, coalesce(digest, '') AS digest, state,"

@@ -56,6 +56,7 @@ def write_page(facts: Facts) -> str:
     }
     return environment.get_template(_TEMPLATE).render(
         facts=facts,
+        who="rows" if facts.has_entities else "people",
         group=group,
         groups="buckets" if group == "bucket" else "classes",
         what=KINDS.get(facts.kind, ""),

@@ -151,6 +151,22 @@ def test_only_for_who_published(parties: Parties) -> None:
         analyst.report("generalized")
 
 
+def test_rows_are_not_called_people(parties: Parties, publisher: kanon_db.Kanon) -> None:
+    """Where several rows are about one person."""
+    rows = [(i // 2, i // 2 % 9, f"ill {i % 4}") for i in range(120)]
+    create_table(parties.publisher, "data.visits", "who int, age int, ill text", rows)
+    fetch(
+        parties.publisher,
+        "SELECT kanon.register_source('data.visits', quasi_identifiers => '{age}',"
+        " sensitive => 'ill', entity => 'who')",
+    )
+    Functions(parties.publisher).suppress("data.visits", "visits", k=3)
+    text = Page(publisher.report("visits")).text
+    assert "120 rows in the source" in text
+    assert "Of all rows" in text
+    assert "1 in 3" not in text  # k people have more than k rows
+
+
 def test_a_publication_that_was_changed(parties: Parties, publisher: kanon_db.Kanon) -> None:
     fetch(parties.admin, "ALTER MATERIALIZED VIEW published.suppressed OWNER TO postgres")
     try:

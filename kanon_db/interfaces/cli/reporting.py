@@ -37,6 +37,8 @@ def report(
             "the file of the report exists already",
             hint="give another file, or --replace to overwrite it",
         )
+    if not output.parent.is_dir():
+        raise ServerError("there is no such folder for the report", hint="make it, or give another")
     with connected(dsn, directory, as_json=as_json) as kanon:
         text = kanon.report(name)
     try:
