@@ -55,7 +55,9 @@ class History:
         self._register()
 
     def _grow(self) -> None:
-        first, self.n_rows = self.n_rows, self.n_rows + 12
+        # So many that no two draws have the same buckets, which would be allowed: of 12 rows, one
+        # in 36 had.
+        first, self.n_rows = self.n_rows, self.n_rows + 40
         fetch(
             self.parties.publisher,
             f"INSERT INTO data.{self.source} SELECT i, 'ill ' || i % 4, i"
