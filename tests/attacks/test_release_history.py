@@ -49,6 +49,7 @@ class History:
         self.members: set[str] = set()
         self.live: dict[str, Release] = {}
         self.all: list[Release] = []
+        self.noted: list[set[str]] = []
         self.n_rows = 0
         create_table(parties.publisher, f"data.{self.source}", "age int, sick text, id int", [])
         self._grow()
@@ -76,6 +77,7 @@ class History:
 
     def _look(self) -> None:
         """The ledger looks at who can read whenever something is published or granted."""
+        self.noted = [set(release.readers) for release in self.all]
         for release in self.live.values():
             release.readers |= self._can(release)
 
@@ -186,8 +188,12 @@ class History:
             self.live[name].grantees.discard(role)
 
     def _tried(self, function: str, *texts: str, **given: Any) -> bool:
+        """Whether it was done; what was refused leaves no trace, nor what the ledger saw."""
         state = sqlstate_of(lambda: self.kanon.rows(function, *texts, **given))
         assert state in (None, "KN005")
+        if state is not None:
+            for release, readers in zip(self.all, self.noted, strict=True):
+                release.readers = readers
         return state is None
 
     def end(self) -> None:
