@@ -24,7 +24,7 @@ from kanon_db.counting.checking import Measure
 from kanon_db.counting.expressions import Aggregate, Expression, TruthTest, attributes
 from kanon_db.counting.formulas import all_but, count_buckets, sum_buckets
 from kanon_db.counting.layout import BucketLayout
-from kanon_db.counting.regression import Matched, between, corrected, regress, times_of
+from kanon_db.counting.regression import Matched, between, corrected, regress, trust
 from kanon_db.counting.sides import Side, chosen_by, condition_of, disjoint_sides, factors, side_of
 from kanon_db.counting.writing.exact import DERIVED
 from kanon_db.counting.writing.joins import same_value
@@ -193,9 +193,10 @@ class _Counter:
             found, doubt = count_buckets(in_records, in_values, self._sizes)
             if composed is not None and direction is not None:
                 return self._corrected(found, direction, levels())
-            times = times_of(layout.assignment, is_corrected=True)
-            correction = (0.0, doubt if layout.assignment == "random" else 0.0)
-            return corrected(found, correction, is_paper=layout.is_paper, times=times)
+            known = trust(
+                layout.assignment, is_paper=True, is_composed=layout.assignment == "random"
+            )
+            return corrected(found, (0.0, doubt), known)
 
         return find
 
@@ -216,8 +217,8 @@ class _Counter:
             if found is None:
                 return NOTHING
             if composed is None:
-                times = times_of(self._layout.assignment, is_corrected=False)
-                return corrected(found, (0.0, 0.0), is_paper=True, times=times)
+                known = trust(self._layout.assignment, is_paper=True, is_composed=False)
+                return corrected(found, (0.0, 0.0), known)
             mean = found.estimate if is_average else 0.0
             if side == 0:
                 direction = composed.along([w.x - mean * w.n for w in weighed], *self._reader.shape)
@@ -237,8 +238,7 @@ class _Counter:
             raise TypeError("nothing is known of these buckets")
         b = between(packed, total, tables.n_records, tables.n_buckets)
         correction = regress(along, total, b, levels, tables.spectrum)
-        times = times_of(layout.assignment, is_corrected=True)
-        return corrected(found, correction, is_paper=layout.is_paper, times=times)
+        return corrected(found, correction, trust(layout.assignment, is_paper=layout.is_paper))
 
     def _levels(self, values: int) -> _Levels:
         """Return what finds what is hidden of some values, when it is first asked for."""

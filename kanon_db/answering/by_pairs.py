@@ -25,7 +25,7 @@ from kanon_db.counting.classes import (
 )
 from kanon_db.counting.expressions import And, Column, Constant, Expression, attributes, joined
 from kanon_db.counting.pairs import Divided, count_pairs, is_one_by_one, sum_pairs
-from kanon_db.counting.regression import Matched, corrected, times_of
+from kanon_db.counting.regression import Matched, corrected, trust
 from kanon_db.counting.sides import Side, by_side, parts_of, side_of
 from kanon_db.counting.writing import Constants, write
 from kanon_db.counting.writing.joins import joined as lookups_joined
@@ -230,5 +230,5 @@ class _PairCounter:
     def _calibrated(self, found: Matched | None) -> Estimated:
         if found is None:
             return NOTHING
-        times = times_of(self._reader.layout.assignment, is_corrected=False)
-        return corrected(found, (0.0, 0.0), is_paper=True, times=times)
+        known = trust(self._reader.layout.assignment, is_paper=True, is_composed=False)
+        return corrected(found, (0.0, 0.0), known)

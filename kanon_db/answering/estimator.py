@@ -23,7 +23,8 @@ def describe_estimator(layout: BucketLayout | CellLayout) -> str:
         is_paper = vague and not any(cell.shares for cell in vague)
         own = "as often as all cells together imply"
         return f"values of a cell {'equally often' if is_paper else own}"
-    if layout.is_paper or layout.tables.spectrum is None:
+    is_corrected = layout.assignment == "random" and layout.tables.spectrum is not None
+    if layout.is_paper or not is_corrected:
         return "the paper's estimator: every matching inside a bucket is equally likely"
     return "the paper's estimator, corrected by what random buckets tell of records and values"
 

@@ -1,4 +1,4 @@
-"""What the buckets of a random assignment tell of how records and values go together.
+"""What the composition of buckets tells of how records and values go together.
 
 The estimate of the paper spreads a bucket's matching records evenly over its values. But where
 buckets with more of some value have more matching records, the two go together, also inside the
@@ -29,34 +29,65 @@ from kanon_db.counting.layout import Assignment, Spectrum
 if TYPE_CHECKING:
     from kanon_db.algorithms.ground.arrays import FloatArray
 
-CALIBRATION: Final[Mapping[Assignment, float]] = {"random": 1.15, "cells": 2.2, "local": 0.9}
-"""By what the errors of a random matching, and of theta, are multiplied for each assignment.
-
-Buckets of records that were gathered say nothing of theta, since their own differences are larger;
-inside a bucket they go together less. ``python -m benchmarks calibration`` measures how often the
-truth lies within the errors.
-"""
-
 MOST_CORRECTED: Final = 64
 """Of so many directions, what buckets tell of each is too rough to be added to an estimate (of 77
 values, errors grew by a third); it is part of the error then."""
 
-UNCORRECTED: Final = 2.0
-"""By what the error of a random matching is multiplied beside this, in buckets of a random
-assignment, where nothing is known of theta: for sums and averages without a composition, and for
-conditions on both sides at once."""
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """What the composition of buckets is taken for, and how large errors are.
+
+    Attributes
+    ----------
+    times : float
+        By what the error of a random matching is multiplied.
+    is_added : bool
+        Whether what is missing in the estimate is added to it.
+    doubted : float
+        By what the error of what is missing is multiplied.
+    missed : float
+        Which part of what is missing is an error.
+    """
+
+    times: float
+    is_added: bool = False
+    doubted: float = 0.0
+    missed: float = 0.0
 
 
-def times_of(assignment: Assignment, *, is_corrected: bool) -> float:
-    """Return by what errors are multiplied.
+_CORRECTED: Final = Trust(1.15, is_added=True, doubted=1.15)
+_COMPOSED: Final[Mapping[Assignment, Trust]] = {
+    "random": Trust(1.15, doubted=1.15, missed=1.15),
+    "cells": Trust(1.5, missed=0.5),
+    "local": Trust(0.9, missed=0.15),
+}
+_UNKNOWN: Final[Mapping[Assignment, Trust]] = {
+    "random": Trust(2.3), "cells": Trust(2.2), "local": Trust(0.9),
+}  # fmt: skip
+
+
+def trust(assignment: Assignment, *, is_paper: bool, is_composed: bool = True) -> Trust:
+    """Return how errors are made.
 
     Parameters
     ----------
-    is_corrected : bool
-        Whether the error has a part for how records and values go together.
+    is_paper : bool
+        Whether the paper's estimator answers.
+    is_composed : bool
+        Whether anything is known of what is missing: not of conditions on both sides at once.
+
+    Notes
+    -----
+    The constants were chosen on three tables; ``python -m benchmarks calibration`` measures on
+    others how often the truth lies within the errors. Buckets of records that were gathered differ
+    for other reasons than chance, so that what they seem to tell is mostly not so inside them (on
+    average, a sixth in cells and less than a tenth in local buckets): it is not added, but says how
+    far off estimates may be.
     """
-    times = CALIBRATION[assignment]
-    return times if is_corrected or assignment != "random" else times * UNCORRECTED
+    if not is_composed:
+        return _UNKNOWN[assignment]
+    return _CORRECTED if assignment == "random" and not is_paper else _COMPOSED[assignment]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,45 +202,46 @@ def between_sql(packed: str, totals: str, n_records: int, n_buckets: int) -> str
     return f"({packed} - {totals} / {n_records}) / {max(n_buckets - 1, 1)}"
 
 
-def corrected(
-    found: Matched, correction: tuple[float, float], *, is_paper: bool, times: float
-) -> Estimated:
+def corrected(found: Matched, correction: tuple[float, float], trust: Trust) -> Estimated:
     """Correct an answer of the paper, or say how far off it may be; beside :func:`answer_sql`.
 
     Parameters
     ----------
     found : Matched
     correction : tuple of float
-        What to add, and the variance of that.
-    is_paper : bool
-        Whether it is not added, but is part of the error.
-    times : float
-        See :func:`times_of`.
+        What is missing, and the variance of that.
+    trust : Trust
     """
     low, high, (more, doubt) = found.lower_bound, found.upper_bound, correction
     estimate = found.estimate
-    if not is_paper:
+    if trust.is_added:
         estimate = min(max(estimate + more / found.number, low), high)
-    miss = found.variance + doubt + (more * more if is_paper else 0)
+    miss = trust.times**2 * found.variance
+    miss += trust.doubted**2 * doubt if trust.doubted else 0.0  # it may be infinite
+    miss += (trust.missed * more) ** 2
     # Equal bounds may differ by what is rounded.
-    error = min(times * math.sqrt(max(miss, 0)) / found.number, max(high - low, 0) / 2)
+    error = min(math.sqrt(max(miss, 0)) / found.number, max(high - low, 0) / 2)
     return Estimated(estimate, error, low, high)
 
 
-def answer_sql(*, is_paper: bool, times: float, is_average: bool = False) -> dict[str, str]:
+def answer_sql(trust: Trust, *, is_average: bool = False) -> dict[str, str]:
     """Return the SQL of an answer from estimate, variance, more, doubt and bounds.
 
     Parameters
     ----------
+    trust : Trust
     is_average : bool
         Whether variance, more and doubt are those of a sum of c numbers.
     """
     low, high, per = "lower_bound", "upper_bound", " / nullif(c, 0)" if is_average else ""
-    estimate, miss = f"least(greatest(estimate + more{per}, {low}), {high})", "variance + doubt"
-    if is_paper:
-        estimate, miss = "estimate", f"{miss} + more * more"
+    estimate = "estimate"
+    if trust.is_added:
+        estimate = f"least(greatest(estimate + more{per}, {low}), {high})"
+    miss = f"{trust.times} ^ 2 * variance"
+    miss += f" + {trust.doubted} ^ 2 * doubt" if trust.doubted else ""
+    miss += f" + ({trust.missed} * more) ^ 2" if trust.missed else ""
     # Equal bounds may differ by what is rounded.
-    error = f"least({times} * sqrt(greatest({miss}, 0)){per}, ({high} - {low}) / 2::float8)"
+    error = f"least(sqrt(greatest({miss}, 0)){per}, ({high} - {low}) / 2::float8)"
     error = f"greatest({error}, 0)"
     return {
         # least() and greatest() pass over what is not there.

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.expected_counts import of_buckets
+from tests.expected_counts import of_buckets, regressed
 from tests.integration.parties import (
     WAYS,
     Functions,
@@ -143,14 +144,23 @@ def test_type_out_of_reach(parties: Parties) -> None:
 
 def formula(parties: Parties, name: str, records: str, values: str) -> Sequence[float]:
     """Let PostgreSQL count each bucket's matches, and add up."""
-    buckets = fetch(
+    found = fetch(
         parties.admin,
-        f"SELECT q.size, q.matching, s.matching FROM (SELECT bucket_id, count(*) AS size, count(*)"
-        f" FILTER (WHERE {records}) AS matching FROM published.{name}_qit GROUP BY 1) AS q JOIN"
-        f" (SELECT bucket_id, coalesce(sum(count) FILTER (WHERE {values}), 0)::int8 AS matching"
-        f" FROM published.{name}_sat GROUP BY 1) AS s USING (bucket_id)",
+        "SELECT q.size, q.matching, s.counts, s.asked FROM (SELECT bucket_id, count(*) AS size,"
+        f" count(*) FILTER (WHERE {records}) AS matching FROM published.{name}_qit GROUP BY 1) AS q"
+        " JOIN (SELECT b.bucket_id, array_agg(coalesce(s.n, 0) ORDER BY sick) AS counts,"
+        f" array_agg(coalesce({values}, false) ORDER BY sick) AS asked"
+        f" FROM (SELECT DISTINCT bucket_id FROM published.{name}_sat) AS b"
+        f" CROSS JOIN (SELECT DISTINCT sick FROM published.{name}_sat) AS v LEFT JOIN"
+        f" (SELECT bucket_id AS bucket, sick AS ill, count AS n FROM published.{name}_sat) AS s"
+        " ON bucket = b.bucket_id AND ill IS NOT DISTINCT FROM sick GROUP BY 1) AS s"
+        " USING (bucket_id)",
     )
-    return of_buckets(buckets)
+    size, q = (np.array([row[at] for row in found], dtype=float) for at in (0, 1))
+    composition = np.array([row[2] for row in found], dtype=float)
+    asked = np.array(found[0][3], dtype=float)
+    missing, _ = regressed(q, np.arange(size.size), composition, asked)
+    return of_buckets(zip(size, q, composition @ asked, strict=True), missing)
 
 
 NUMBER = st.sampled_from(["-1", "0", "1", "2", "3.5"])

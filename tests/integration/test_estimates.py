@@ -143,7 +143,8 @@ def _expected(case: Case, question: Question) -> tuple[float, float, int, int]:
     q = np.bincount(case.qit["bucket_id"], question.holds(case.qit), n_buckets)[1:]
     s = np.bincount(case.sat["bucket_id"], question.holds(case.sat) * case.sat["count"], n_buckets)
     s = s[1:]
-    estimate, error, lower, upper = of_buckets(zip(size, q, s, strict=True))
+    buckets = zip(size, q, s, strict=True)
+    estimate, error, lower, upper = of_buckets(buckets, _missing(case, question)[0])
     if case.name == "fair_b" and not question.is_one_sided(case):
         # Strict thresholds leave one cell, so its buckets are random.
         variance = ((q - q * q / size) * (s - s * s / size) / np.maximum(size - 1, 1)).sum()
@@ -155,16 +156,21 @@ def _expected(case: Case, question: Question) -> tuple[float, float, int, int]:
 
 def _of_many_values(case: Case, question: Question, variance: float) -> float:
     """Of 77 values, what a correction would add is part of the error; see docs/estimation.md."""
+    more, error = _missing(case, question, variance)
+    return math.hypot(error, TIMES["random"] * more)
+
+
+def _missing(case: Case, question: Question, variance: float = 0.0) -> tuple[float, float]:
+    """What a correction would add, and its error."""
     values, places = _distinct(case.sat, case.sensitive)
     composition = np.zeros((int(case.qit["bucket_id"].max()), values.size))
     composition[case.sat["bucket_id"] - 1, places] = case.sat["count"]
     asked = np.zeros(values.size)
     asked[places] = question.holds(case.sat)
-    more, error = regressed(
+    return regressed(
         question.holds(case.qit) * 1.0, case.qit["bucket_id"].to_numpy() - 1, composition, asked,
         variance=variance,
     )  # fmt: skip
-    return math.hypot(error, TIMES["random"] * more)
 
 
 @pytest.mark.parametrize("which", ["adult", "fair"])

@@ -29,12 +29,13 @@ from kanon_db.counting.formulas import (
     sum_buckets,
     weights,
 )
-from kanon_db.counting.regression import answer_sql, calibrated_sql, corrected
+from kanon_db.counting.regression import Trust, answer_sql, calibrated_sql, corrected
 from kanon_db.counting.writing.steps import Select, Steps
 
 DATABASE = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
+TRUSTED = Trust(1.5, is_added=True, doubted=1.5)
 VALUES = st.sampled_from([-3.5, -1.0, 0.0, 0.25, 2.0, 7.0])
 
 
@@ -90,7 +91,7 @@ def test_counts(connection: psycopg.Connection[Any], buckets: list[tuple[int, in
     q, s = ([np.array([b[at] for b in buckets if b[0] == size], dtype=np.uint16) for size in sizes]
             for at in (1, 2))  # fmt: skip
     found, doubt = count_buckets(q, s, sizes)
-    by_numpy = corrected(found, (0.0, doubt), is_paper=False, times=1.5)
+    by_numpy = corrected(found, (0.0, doubt), TRUSTED)
     n_records = sum(size for size, _, _ in buckets)
     totals = [f"{sum(b[at] for b in buckets)}::float8" for at in (1, 2)] + [
         f"{sum(b[at] ** 2 / b[0] for b in buckets)!r}::float8" for at in (1, 2)
@@ -101,7 +102,7 @@ def test_counts(connection: psycopg.Connection[Any], buckets: list[tuple[int, in
     )  # fmt: skip
     steps = (
         COUNTS, count_measures(n_records), count_correlation(n_records, len(buckets)), SLOPE_DOUBT,
-        answer_sql(is_paper=False, times=1.5),
+        answer_sql(TRUSTED),
     )  # fmt: skip
     by_sql = run(connection, source, *steps)
     # The sums' last digits decide whether an error of nothing is 0.
@@ -128,7 +129,7 @@ def test_sums(
     others = [np.array([s for _, s in by_size[size]], dtype=np.uint16) for size in sizes]
     matched = sum_buckets(weighed, others, sizes, is_average=is_average)
     assert matched is not None
-    by_numpy = corrected(matched, (0.0, 0.0), is_paper=False, times=1.5)
+    by_numpy = corrected(matched, (0.0, 0.0), TRUSTED)
     names = ["size", "s", "q", *weights("x", "")]
     source = rows(names,
         [[f"({n!r})::float8" for n in (size, s, *(float(f(x)) for f in MEASURES))]
@@ -139,13 +140,14 @@ def test_sums(
     by_sql = run(connection, source, *sums, *steps)
     assert by_sql == pytest.approx(numbers(by_numpy), rel=1e-6, abs=1e-6)
     correction = {"*": "*", "more": "3::float8", "doubt": "5::float8"}
-    steps = (
-        matched_sum(is_average=is_average), correction,
-        answer_sql(is_paper=False, times=1.5, is_average=is_average),
-    )  # fmt: skip
-    by_numpy = corrected(matched, (3.0, 5.0), is_paper=False, times=1.5)
-    by_sql = run(connection, source, *sums, *steps)
-    assert by_sql == pytest.approx(numbers(by_numpy), rel=1e-6, abs=1e-6)
+    for trust in (TRUSTED, Trust(1.5, doubted=1.2, missed=0.7), Trust(0.9, missed=0.2)):
+        steps = (
+            matched_sum(is_average=is_average), correction,
+            answer_sql(trust, is_average=is_average),
+        )  # fmt: skip
+        by_numpy = corrected(matched, (3.0, 5.0), trust)
+        by_sql = run(connection, source, *sums, *steps)
+        assert by_sql == pytest.approx(numbers(by_numpy), rel=1e-6, abs=1e-6)
 
 
 MEASURES = (

@@ -18,6 +18,7 @@ from kanon_db.counting.formulas import (
     matched_sum,
     weights,
 )
+from kanon_db.counting.regression import trust
 from kanon_db.counting.sides import Side, Sides, factors, side_of
 from kanon_db.counting.writing.regressed import RegressedWriter
 from kanon_db.counting.writing.steps import Select
@@ -94,7 +95,8 @@ class FactoredWriter(RegressedWriter):
         if self.is_regressed:
             self.regress(sides)
             return
-        if self.layout.assignment == "random":
+        is_random = self.layout.assignment == "random"
+        if is_random:
             n_records, n_buckets = self.tables.n_records, self.tables.n_buckets
             measures = count_measures(n_records)
             self.step("measures", "How unevenly s is spread over buckets.", measures)
@@ -104,7 +106,7 @@ class FactoredWriter(RegressedWriter):
         else:
             known = {"*": "*", "more": "0::float8", "doubt": "0::float8"}
             self.step("doubted", "Gathered records tell nothing of others.", known)
-        self.answer()
+        self.answer(trust(self.layout.assignment, is_paper=True, is_composed=is_random))
 
     def _sum(self, sides: Sides, weighed: Expression) -> None:
         side: Side = side_of(weighed, self.layout) or 0

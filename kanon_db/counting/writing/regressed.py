@@ -12,10 +12,11 @@ from kanon_db.counting.layout import BucketTables
 from kanon_db.counting.regression import (
     REGRESSED,
     ROUNDS,
+    Trust,
     answer_sql,
     between_sql,
     signal,
-    times_of,
+    trust,
 )
 from kanon_db.counting.sides import Sides, side_of
 from kanon_db.counting.writing.joins import joined, same_value
@@ -78,12 +79,12 @@ class RegressedWriter(SideWriter):
             Select({**keys, **REGRESSED}, [self.steps.last], group=list(keys)),
         )
         self._together()
-        self.answer(is_average=is_average)
+        known = trust(self.layout.assignment, is_paper=self.layout.is_paper)
+        self.answer(known, is_average=is_average)
 
-    def answer(self, *, is_average: bool = False) -> None:
+    def answer(self, known: Trust, *, is_average: bool = False) -> None:
         """Answer from estimate, variance, ``more`` and ``doubt`` of the step before."""
-        times = times_of(self.layout.assignment, is_corrected=True)
-        answer = answer_sql(is_paper=self.layout.is_paper, times=times, is_average=is_average)
+        answer = answer_sql(known, is_average=is_average)
         self.step("answers", "The error is that of a matching that is not random.", answer)
 
     # -- steps --------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from kanon_db.counting.checking.types import TEXT
 from kanon_db.counting.expressions import Aggregate, Constant, Expression
 from kanon_db.counting.formulas import TOTALS, sum_answer, weights
 from kanon_db.counting.layout import BucketLayout, Lookup
-from kanon_db.counting.regression import calibrated_sql, times_of
+from kanon_db.counting.regression import calibrated_sql, trust
 from kanon_db.counting.sides import Side, condition_of, parts_of, side_of
 from kanon_db.counting.writing.joins import joined, speller
 from kanon_db.counting.writing.sql import Constants, Statement, write
@@ -188,5 +188,5 @@ class SideWriter(Writer):
 
     def calibrated(self) -> None:
         """Multiply the error of a random matching: a real one is not random."""
-        times = times_of(self.layout.assignment, is_corrected=False)
-        self.step("answers", "A real matching is not random.", calibrated_sql(times))
+        known = trust(self.layout.assignment, is_paper=True, is_composed=False)
+        self.step("answers", "A real matching is not random.", calibrated_sql(known.times))

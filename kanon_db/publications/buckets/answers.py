@@ -33,8 +33,10 @@ def answer_from_buckets(
     n_records, n_values = read.bucket_of_record.size, len(sensitive.labels) + 1
     sizes = np.bincount(read.bucket_of_record)
     found: Composition | None = None
-    known = Spectrum.of(target.publication.layout["spectrum"])
-    if known is not None and len(known.eigenvalues) < MOST_CORRECTED:
+    layout = target.publication.layout
+    known = Spectrum.of(layout["spectrum"])
+    is_random = layout.get("assignment") == "random"
+    if is_random and known is not None and len(known.eigenvalues) < MOST_CORRECTED:
         found = composition(
             np.repeat(read.values, read.counts), np.repeat(read.buckets, read.counts), n_values
         )

@@ -48,9 +48,11 @@ def extended(job: Job[Any], old: Publication, batch: Written, whole: Staging) ->
         counts.update(dict(zip(tables.sizes, tables.buckets_of_sizes, strict=True)))
     setting = BucketSetting.of(list(counts), list(counts.values()))
     firsts = dict(zip(setting.sizes.tolist(), first_bucket_ids(setting), strict=True))
+    # Of batches in one cell each, buckets are drawn from the whole of their batch.
+    are_random = "random" == old.layout.get("assignment") == batch.layout["assignment"]
     layout = {
         **batch.layout,
-        "assignment": job.request.assignment,
+        "assignment": "random" if are_random else job.request.assignment,
         "n_buckets": setting.n_buckets,
         "sizes": setting.sizes.tolist(),
         "first_bucket_ids": list(firsts.values()),
@@ -84,9 +86,7 @@ def extended(job: Job[Any], old: Publication, batch: Written, whole: Staging) ->
     layout["with_bitmaps"] = write_bitmaps(
         whole, tables, qit, layout, values, codes, bucket_ids, setting, order
     )
-    layout["spectrum"] = write_composition(
-        whole, tables, values, codes, bucket_ids, is_random=job.request.assignment == "random"
-    )
+    layout["spectrum"] = write_composition(whole, tables, values, codes, bucket_ids)
     values.drop()
     qit.drop()
     whole.analyze(QIT, SAT)

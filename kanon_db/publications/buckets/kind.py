@@ -158,9 +158,7 @@ class Buckets(Kind):
         # Of records in one cell, buckets are drawn from the whole table.
         is_random = job.request.assignment in ("random", "m_invariant") or cells == 1
         layout["assignment"] = "random" if is_random else job.request.assignment
-        layout["spectrum"] = write_composition(
-            staging, tables, values, codes, bucket_ids, is_random=is_random
-        )
+        layout["spectrum"] = write_composition(staging, tables, values, codes, bucket_ids)
         values.drop()
         session.step("gathering statistics")
         staging.analyze(QIT, SAT)

@@ -1,4 +1,4 @@
-"""Writing and checking what the buckets of a random assignment tell of how values go together.
+"""Writing and checking what buckets tell of how values go together.
 
 It follows from the SAT alone, so that readers could calculate it themselves.
 """
@@ -34,8 +34,6 @@ def write_composition(
     values: DistinctValues,
     codes: CodeArray,
     bucket_ids: CodeArray,
-    *,
-    is_random: bool,
 ) -> dict[str, list[float]] | None:
     """Write the directions in which buckets differ, a row for each sensitive value.
 
@@ -43,9 +41,6 @@ def write_composition(
     ----------
     codes, bucket_ids : ndarray of int32, shape (n_records,)
         The sensitive value and the bucket's number, from 1, of each record.
-    is_random : bool
-        Whether records of the whole table were drawn into each bucket. Of records that were
-        gathered, buckets tell nothing of this kind; the table then has no rows.
 
     Returns
     -------
@@ -55,7 +50,7 @@ def write_composition(
     """
     n_values, rows = len(values.labels), "[]"
     spectrum: dict[str, list[float]] | None = None
-    if is_random and 2 <= n_values <= MOST_VALUES:
+    if 2 <= n_values <= MOST_VALUES:
         staging.session.step("finding how the values of buckets go together")
         found = composition(codes, bucket_ids - np.int32(1), n_values)
         if found.eigenvalues.size:

@@ -28,7 +28,7 @@ from kanon_db.counting.expressions import (
     TruthTest,
 )
 from kanon_db.counting.formulas import count_buckets
-from kanon_db.counting.regression import CALIBRATION, corrected
+from kanon_db.counting.regression import corrected, trust
 from tests.expected_counts import of_buckets
 
 CLASSES = st.lists(
@@ -73,10 +73,8 @@ def test_sums_equal_those_of_the_buckets_one_by_one(case):
         sum(slots) for _, slots, _ in buckets
     ]
     found, doubt = count_buckets(in_records, in_values, sizes)
-    counted = corrected(found, (0.0, doubt), is_paper=False, times=CALIBRATION["random"])
-    expected = of_buckets(
-        [(size, sum(records), sum(values)) for size, records, values in buckets], "random"
-    )
+    counted = corrected(found, (0.0, doubt), trust("random", is_paper=False))
+    expected = of_buckets([(size, sum(records), sum(values)) for size, records, values in buckets])
     assert counted.estimate == pytest.approx(expected[0], rel=1e-12)
     assert counted.std_error == pytest.approx(expected[1], rel=1e-9)
     assert (counted.lower_bound, counted.upper_bound) == expected[2:]
