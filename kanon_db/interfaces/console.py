@@ -7,27 +7,38 @@ import json
 import math
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import date, datetime
-from typing import Any
+from typing import Any, Final
 
 import click
 from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
-    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TaskProgressColumn,
     TextColumn,
     TimeElapsedColumn,
 )
+from rich.progress import Progress as Bar
 from rich.table import Table
+from rich.text import Text
 
 from kanon_db.errors import KanonError
 from kanon_db.interfaces.wording import for_shell
+from kanon_db.session.progress import Progress, Watcher
 
 PIPE_WIDTH = 160
 """Width to use when the output is not a terminal; otherwise rich folds tables at 80 columns."""
+
+_QUIET_SECONDS: Final = 10.0
+"""How long a command runs before it prints lines where there is no terminal."""
 
 
 def make_console(*, stderr: bool = False) -> Console:
@@ -161,14 +172,60 @@ def cell(value: Any) -> str:
     return str(value)
 
 
+class _Remaining(ProgressColumn):
+    """How long the step may still take: a text that grows old with what it says."""
+
+    def render(self, task: Task) -> Text:
+        """Show nothing any more once the time is over."""
+        said: Progress | None = task.fields.get("said")
+        if said is None or said.seconds is None:
+            return Text("")
+        left = said.seconds - (time.monotonic() - task.fields["said_at"])
+        return Text(replace(said, seconds=left).remaining if left > 0 else "")
+
+
 @contextmanager
-def progress(*, quiet: bool) -> Iterator[Callable[[str], None] | None]:
-    """Show the current step on a terminal; yield the callback that sets it."""
-    if quiet or not sys.stderr.isatty():
-        yield None
+def progress(*, quiet: bool) -> Iterator[Watcher]:
+    """Show what is being done, on stderr; yield the callback that says it.
+
+    On a terminal it is a line that goes away. Elsewhere, where nobody waits for it, steps are lines
+    of their own, once the command has run for some seconds: that of a short one stays quiet, since
+    scripts take stderr for errors.
+    """
+    if quiet:
+        yield lambda _said: None
         return
-    with make_console(stderr=True).status("starting") as status:
-        yield status.update
+    if not sys.stderr.isatty():
+        yield _Lines().show
+        return
+    columns = (
+        SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), TaskProgressColumn(),
+        TimeElapsedColumn(), _Remaining(),
+    )  # fmt: skip
+    with Bar(*columns, console=make_console(stderr=True), transient=True) as bar:
+        task = bar.add_task("starting", total=None)
+
+        def show(said: Progress) -> None:
+            bar.update(
+                task, description=said.title, completed=said.share or 0,
+                total=None if said.share is None else 1, said=said, said_at=time.monotonic(),
+            )  # fmt: skip
+
+        yield show
+
+
+class _Lines:
+    """Steps as lines, for logs."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._last = ""
+
+    def show(self, said: Progress) -> None:
+        """Print a step once."""
+        if said.title != self._last and time.monotonic() - self._began >= _QUIET_SECONDS:
+            self._last = said.title
+            click.echo(said.title, err=True)
 
 
 @contextmanager
@@ -179,7 +236,7 @@ def progress_bar(title: str, *, quiet: bool) -> Iterator[Callable[[str, int, int
         return
     what = TextColumn("{task.description}")
     columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), what, TimeElapsedColumn())
-    with Progress(*columns, console=make_console(stderr=True), transient=True) as bar:
+    with Bar(*columns, console=make_console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=None)
         yield lambda what, done, n: bar.update(task, description=what, completed=done, total=n)
 

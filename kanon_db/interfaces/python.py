@@ -18,6 +18,7 @@ from kanon_db.errors import KanonError, PermissionDeniedError, ServerError
 from kanon_db.interfaces.python_methods import Methods
 from kanon_db.interfaces.wording import for_python
 from kanon_db.operations import operations
+from kanon_db.session.progress import Watcher
 from kanon_db.session.protocol import fetch_one
 from kanon_db.session.psycopg_session import Listener, PsycopgSession, open_connection
 from kanon_db.transfer.load import Found, LoadReport, Reading, load_csv
@@ -40,7 +41,7 @@ def _explained() -> Iterator[None]:
 def connect(
     dsn: str | None = None,
     *,
-    on_step: Listener | None = None,
+    on_progress: Watcher | None = None,
     on_warning: Listener | None = None,
     on_notice: Listener | None = None,
 ) -> Kanon:
@@ -50,9 +51,12 @@ def connect(
     ----------
     dsn : str, optional
         PostgreSQL connection string; by default that of the environment, ``KANON_DSN``.
-    on_step, on_warning, on_notice : callable, optional
-        Called with a short text for each step of an operation, for each warning, and for what is
-        worth knowing before it goes on, such as how much memory and disk it will need.
+    on_progress : callable, optional
+        Called with a :class:`~kanon_db.session.progress.Progress` for each step of an operation,
+        and about twice a second where a step knows how far it is.
+    on_warning, on_notice : callable, optional
+        Called with a short text for each warning, and for what is worth knowing before an
+        operation goes on, such as how much memory and disk it will need.
 
     Returns
     -------
@@ -72,7 +76,7 @@ def connect(
             hint="kanon_db.connect('postgresql://user@host/database'); `kanon local start` prints"
             " that of a private server",
         )
-    return Kanon(PsycopgSession(open_connection(dsn), on_step, on_warning, on_notice))
+    return Kanon(PsycopgSession(open_connection(dsn), on_progress, on_warning, on_notice))
 
 
 class Kanon(Methods):
@@ -169,7 +173,7 @@ class Kanon(Methods):
             null=null, delimiter=delimiter, encoding=encoding, decimal=decimal,
             date_format=date_format, types=types,
         )  # fmt: skip
-        with self._session.transaction():
+        with self._session.transaction(), self._session.reporting():
             return load_csv(
                 self._session, Path(path), table, reading, replace=replace, dry_run=dry_run,
                 on_found=on_found,
@@ -220,7 +224,7 @@ class Kanon(Methods):
         from kanon_db.reporting.facts import gather
         from kanon_db.reporting.page import write_page
 
-        with self._operation() as session:
+        with self._operation() as session, session.reporting():
             facts = gather(session, name)
         return write_page(facts)
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from kanon_db.declaration import MAX_NAME_BYTES
 from kanon_db.declaration.types import read_object
@@ -89,6 +90,11 @@ class LoadReport(Found):
     seconds: float
 
 
+_PHASES: Final = (
+    "copying the file", "inferring types", "reading the values", "writing the table",
+)  # fmt: skip
+
+
 def load_csv(
     session: PsycopgSession,
     path: Path,
@@ -145,11 +151,12 @@ def load_csv(
     with file.opened() as text:
         staged = StagedFile(session, file, file.header(text))
         given = staged.given_types(named, reading.decimal, date_format)
-        session.step("copying the file")
+        session.plan(_PHASES)
+        session.phase("copying the file")
         staged.copy(text, reading.null)
-    session.step("inferring types")
+    session.phase("inferring types")
     types = staged.infer(given, reading.decimal, date_format)
-    session.step("reading the values")
+    session.phase("reading the values")
     types = _readable(staged, types, given, date_format)
     found = Found(
         file.delimiter,
@@ -159,7 +166,7 @@ def load_csv(
     )
     if on_found is not None:
         on_found(found)
-    session.step("writing the table")
+    session.phase("writing the table")
     if not dry_run:
         if replace:
             session.fetch(f"DROP TABLE IF EXISTS {target}")
