@@ -202,7 +202,9 @@ def progress(*, quiet: bool) -> Iterator[Watcher]:
         SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), TaskProgressColumn(),
         TimeElapsedColumn(), _Remaining(),
     )  # fmt: skip
-    with Bar(*columns, console=make_console(stderr=True), transient=True) as bar:
+    with Bar(
+        *columns, console=make_console(stderr=True), transient=True, refresh_per_second=5
+    ) as bar:
         task = bar.add_task("starting", total=None)
 
         def show(said: Progress) -> None:
