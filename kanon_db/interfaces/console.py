@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import math
 import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import date, datetime
 from typing import Any, Final
 
 import click
@@ -30,6 +27,8 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
 
+from kanon_db.declaration.shown import cell as cell
+from kanon_db.declaration.shown import plain as plain
 from kanon_db.errors import KanonError
 from kanon_db.interfaces.wording import for_shell
 from kanon_db.session.progress import Progress, Watcher
@@ -51,35 +50,6 @@ def make_console(*, stderr: bool = False) -> Console:
 def print_json(value: Any) -> None:
     """Print one JSON document on a single line."""
     click.echo(json.dumps(plain(value), ensure_ascii=False, allow_nan=False))
-
-
-def plain(value: Any) -> Any:
-    """Reduce a result to what JSON can express.
-
-    Data frames become lists of objects; numbers that JSON lacks (NaN, infinities) become null.
-
-    Examples
-    --------
-    >>> plain({"loss": float("nan"), "sizes": (3, 45)})
-    {'loss': None, 'sizes': [3, 45]}
-    """
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {item.name: plain(getattr(value, item.name)) for item in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, date):
-        return value.isoformat()
-    if hasattr(value, "to_dict"):  # a data frame, without importing pandas
-        return plain(value.to_dict("records"))
-    if hasattr(value, "tolist"):  # a numpy array or scalar
-        return plain(value.tolist())
-    if isinstance(value, Sequence):
-        return [plain(item) for item in value]
-    return str(value)
 
 
 def print_error(error: KanonError, *, as_json: bool) -> None:
@@ -140,36 +110,6 @@ def print_fields(fields: Mapping[str, Any]) -> None:
     for name, value in fields.items():
         table.add_row(name, cell(value))
     make_console().print(table)
-
-
-def cell(value: Any) -> str:
-    """Format one value for people to read.
-
-    Examples
-    --------
-    >>> cell(195924), cell(10.2539), cell(0.123456), cell(True), cell(None)
-    ('195,924', '10.25', '0.1235', 'yes', '')
-    >>> cell(6366.4999)
-    '6,366.5'
-    """
-    if isinstance(value, datetime):
-        return f"{value:%Y-%m-%d %H:%M %Z}".rstrip()
-    value = plain(value)
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        if value.is_integer():
-            return f"{value:,.0f}"
-        return f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.4g}"
-    if isinstance(value, list):
-        return ", ".join(cell(item) for item in value)
-    if isinstance(value, dict):
-        return json.dumps(value, ensure_ascii=False)
-    return str(value)
 
 
 class _Remaining(ProgressColumn):

@@ -8,13 +8,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import astuple, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import pandas as pd
 
 from kanon_db.answering import estimates
-from kanon_db.declaration import RELATION
+from kanon_db.declaration import RELATION, Operation
+from kanon_db.declaration.shown import UNITS
 from kanon_db.errors import KanonError, PermissionDeniedError, ServerError
+from kanon_db.interfaces.notebooks import Result
 from kanon_db.interfaces.python_methods import Methods
 from kanon_db.interfaces.wording import for_python
 from kanon_db.operations import operations
@@ -23,21 +25,25 @@ from kanon_db.session.protocol import fetch_one
 from kanon_db.session.psycopg_session import Listener, PsycopgSession, open_connection
 from kanon_db.transfer.load import Found, LoadReport, Reading, load_csv
 
+_ANSWER: Final = ("estimate", "std_error", "lower_bound", "upper_bound")
+_NUMBERS: Final = ("bigint", "integer", "double precision")
+
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def explained() -> Iterator[None]:
     """Show, where nobody catches an error of the block, also its detail and its hint."""
     try:
         yield
     except KanonError as error:
-        if error.detail:
-            error.add_note(f"detail: {error.detail}")
-        if error.hint:
-            error.add_note(f"hint: {for_python(error.hint)}")
+        if not hasattr(error, "__notes__"):  # a call within another one has explained it
+            if error.detail:
+                error.add_note(f"detail: {error.detail}")
+            if error.hint:
+                error.add_note(f"hint: {for_python(error.hint)}")
         raise
 
 
-@_explained()
+@explained()
 def connect(
     dsn: str | None = None,
     *,
@@ -95,7 +101,7 @@ class Kanon(Methods):
         """Close the connection."""
         self._session.connection.close()
 
-    @_explained()
+    @explained()
     def perform(self, name: str, given: Mapping[str, Any]) -> Any:
         """Perform an operation by its name.
 
@@ -123,7 +129,8 @@ class Kanon(Methods):
         if not operation.is_many:
             return rows
         names = [column.name for column in operation.result]
-        return pd.DataFrame([operation.row(row) for row in rows], columns=names)
+        frame = pd.DataFrame([operation.row(row) for row in rows], columns=names)
+        return Result.of(frame, units=_units(operation))
 
     @contextmanager
     def _operation(self) -> Iterator[PsycopgSession]:
@@ -152,7 +159,7 @@ class Kanon(Methods):
                 hint="run `kanon install` as the server's administrator",
             )
 
-    @_explained()
+    @explained()
     def load(
         self,
         path: str | Path,
@@ -179,7 +186,7 @@ class Kanon(Methods):
                 on_found=on_found,
             )  # fmt: skip
 
-    @_explained()
+    @explained()
     def count(self, query: str) -> pd.DataFrame:
         """Estimate COUNT, SUM, AVG, MIN, MAX and percentiles, with or without GROUP BY.
 
@@ -196,7 +203,7 @@ class Kanon(Methods):
         shown = answer.shown
         is_one_count = answer.query.is_one_count
         names = [key.name for key in answer.query.keys]
-        numbers = ["estimate", "std_error", "lower_bound", "upper_bound"]
+        numbers = list(_ANSWER)
         rows = []
         for group in answer.groups:
             values = json.loads(group.key)
@@ -205,9 +212,10 @@ class Kanon(Methods):
                 row = [*(values[name] for name in names), *label, *astuple(group.estimates[place])]
                 rows.append(row)
         columns = [*names, *([] if is_one_count else ["aggregate"]), *numbers]
-        return pd.DataFrame(rows, columns=columns)
+        units = dict.fromkeys(numbers, "records") if is_one_count else {}
+        return Result.of(pd.DataFrame(rows, columns=columns), units=units)
 
-    @_explained()
+    @explained()
     def report(self, name: str) -> str:
         """Make a report on a publication: one HTML page for whoever answers for the people in it.
 
@@ -238,4 +246,14 @@ class Kanon(Methods):
             rows = session.fetch(
                 f"SELECT {', '.join(columns)} FROM kanon.publications ORDER BY publication_id"
             )
-        return pd.DataFrame(rows, columns=list(columns))
+        return Result.of(pd.DataFrame(rows, columns=list(columns)), units={"rows": "records"})
+
+
+def _units(operation: Operation) -> dict[str, str]:
+    """Return the units of the columns that are numbers; an aggregate may be of anything."""
+    unknown = _ANSWER if "aggregate" in {column.name for column in operation.result} else ()
+    return {
+        column.name: UNITS[column.name]
+        for column in operation.result
+        if column.sql in _NUMBERS and column.name in UNITS and column.name not in unknown
+    }

@@ -20,6 +20,7 @@ from kanon_db.catalog.entries import (
 from kanon_db.catalog.errands import run_errand
 from kanon_db.catalog.sources import open_source
 from kanon_db.declaration import parameters_of, read_request
+from kanon_db.declaration.shown import Shown
 from kanon_db.errors import (
     PermissionDeniedError,
 )
@@ -39,7 +40,7 @@ from kanon_db.session import Session
 
 
 @dataclass(frozen=True)
-class Refreshed:
+class Refreshed(Shown):
     """What came of it.
 
     Attributes

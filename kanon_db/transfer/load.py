@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from kanon_db.declaration import MAX_NAME_BYTES
+from kanon_db.declaration.shown import Shown
 from kanon_db.declaration.types import read_object
 from kanon_db.errors import DatabaseError, DuplicateError, InvalidParameterError
 from kanon_db.session.protocol import fetch_one
@@ -74,7 +75,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class LoadReport(Found):
+class LoadReport(Found, Shown):
     """What was loaded.
 
     Attributes

@@ -114,3 +114,19 @@ def test_refusals(folder: Path) -> None:
         anonymize(folder, quasi_identifiers=["aeg"], k=3)
     with pytest.raises(InvalidParameterError, match="as rows"):
         anonymize(folder, kind="buckets", k=3)
+
+
+def test_a_notebook_shows_what_is_promised(folder: Path) -> None:
+    found = anonymize(folder, k=3)
+    assert found.attrs["guarantee"].startswith("3-anonymity")
+    assert found.attrs["guarantee"] in found._repr_html_()  # type: ignore[operator]
+
+
+def test_errors_say_what_to_do_once(folder: Path) -> None:
+    """Whether the frame is refused before, or by what is called on the way."""
+    with pytest.raises(InvalidParameterError) as refused:
+        anonymize(folder, kind="buckets")
+    assert refused.value.__notes__[-1].startswith("hint: one of generalized")
+    with pytest.raises(InvalidParameterError) as refused:
+        anonymize(folder, k="many")
+    assert len([note for note in refused.value.__notes__ if note.startswith("detail")]) == 1
