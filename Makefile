@@ -1,7 +1,7 @@
 # Each target works alone on a fresh clone, and is quick when there is nothing to do.
 #   make PYTHON=/path/to/python3    another interpreter than Debian's, if PL/Python embeds another
 
-.PHONY: setup demo test test-full coverage lint generate docs dist bench clean
+.PHONY: setup demo test test-full coverage lint generate docs links dist bench clean
 
 # .venv with the command kanon.
 setup:
@@ -54,6 +54,13 @@ docs:
 	@scripts/environment docs
 	@.venv/bin/sphinx-build --quiet --fail-on-warning --keep-going --builder html \
 		--conf-dir docs --doctree-dir site/.doctrees . site
+
+# Links of the pages to other sites, which need a network, and may be down for a while.
+links:
+	@scripts/debian-packages
+	@scripts/environment docs
+	@.venv/bin/sphinx-build --quiet --keep-going --builder linkcheck \
+		--conf-dir docs --doctree-dir site/.doctrees . site/links
 
 # What a release consists of, built and tried in a new environment.
 dist:

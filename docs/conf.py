@@ -14,6 +14,9 @@ include_patterns = ["docs/**", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "
 
 myst_heading_anchors = 4  # the anchors that a forge makes
 
+linkcheck_timeout = 20  # seconds; `make links`
+linkcheck_retries = 2
+
 html_theme = "furo"
 html_title = "kanon_db"
 html_copy_source = False

@@ -126,3 +126,7 @@ class DatabaseError(KanonError):
     def __init__(self, message: str, *, sqlstate: str, detail: str = "", hint: str = "") -> None:
         super().__init__(message, detail=detail, hint=hint)
         self.sqlstate = sqlstate  # type: ignore[misc]  # one class, the server's many states
+
+
+class UndoneInterrupt(KeyboardInterrupt):  # it is no error, as its parent is none
+    """Ctrl-C in the middle of a transaction, which was rolled back."""

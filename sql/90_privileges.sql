@@ -4,7 +4,7 @@ REVOKE ALL ON ALL TABLES IN SCHEMA kanon FROM PUBLIC;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA kanon FROM PUBLIC;
 
 GRANT USAGE ON SCHEMA kanon TO kanon_owner, kanon_publisher, kanon_analyst;
-GRANT SELECT ON kanon.publications TO kanon_publisher, kanon_analyst;
+GRANT SELECT ON kanon.progress, kanon.publications TO kanon_publisher, kanon_analyst;
 GRANT SELECT ON kanon.setting TO kanon_owner, kanon_publisher, kanon_analyst;
 
 -- Only kanon_owner writes. Whoever may UPDATE or DELETE could also lock a whole table.

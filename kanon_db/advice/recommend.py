@@ -134,10 +134,13 @@ def _recommended(
             " and losses of the whole table are as a rule smaller"
         )
     data = what_is_protected(large, has_entities=whole.has_entities(session))
-    tried = [
-        try_candidate(session, candidate, small, large, deadline)
-        for candidate in candidates_for(purpose, protection, data)
-    ]
+    candidates = candidates_for(purpose, protection, data)
+    session.plan([candidate.title for candidate in candidates])
+    tried = []
+    for candidate in candidates:
+        session.phase(candidate.title)
+        session.limit(deadline - time.monotonic())
+        tried.append(try_candidate(session, candidate, small, large, deadline))
     _warn_of_releases(session, described)
     return [_shown(session, described, small, one) for one in ranked(tried, purpose)]
 

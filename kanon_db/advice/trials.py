@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Final
 
@@ -92,9 +92,28 @@ class TimedSession:
         if time.monotonic() > self._deadline:
             raise TimeOverError("the time is over")
 
+    def reporting(self) -> AbstractContextManager[None]:
+        """Let the session around it say how far it is."""
+        return nullcontext()
+
+    def plan(self, phases: Sequence[str]) -> None:
+        """Say nothing: a trial is one phase of many."""
+
+    def phase(self, name: str) -> None:
+        """Say what is tried, and what is done of it."""
+        self.step(name)
+
     def step(self, name: str) -> None:
         """Say what is tried, and what is done of it."""
         self._session.step(f"{self._title}: {name}")
+        self.heartbeat()
+
+    def limit(self, seconds: float) -> None:
+        """Say nothing: the time of all trials together is limited, too."""
+
+    def done(self, n: int, of: int) -> None:
+        """Say how much of the step is done."""
+        self._session.done(n, of)
         self.heartbeat()
 
     def tell(self, message: str) -> None:

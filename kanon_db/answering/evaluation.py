@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from kanon_db.catalog.entries import find_publication, published_schema, source_of
 from kanon_db.catalog.sources import open_source
@@ -14,6 +15,11 @@ from kanon_db.publications.results import CountAccuracy
 from kanon_db.publications.usefulness import SELECTIVITY, Workload
 from kanon_db.session.protocol import Session
 from kanon_db.transfer.room import Room
+
+_PHASES: Final = (
+    "reading the source", "drawing the queries", "counting in the source",
+    "estimating from the publication",
+)  # fmt: skip
 
 
 def evaluate_counts(
@@ -66,6 +72,7 @@ def evaluate_counts(
             detail=f'publication "{name}" is of the kind {publication.kind}',
         )
     require_whole(publication)
+    session.plan(_PHASES)
     shares = SELECTIVITY if selectivity is None else tuple(map(float, selectivity))
     source, types = open_source(session, source_of(session, name).quoted(session))
     target = Target(

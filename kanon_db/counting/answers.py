@@ -12,10 +12,11 @@ from typing import Any, Final
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.checking.query import Order, Query
 from kanon_db.counting.rounding import Round
+from kanon_db.declaration.shown import Shown
 
 
 @dataclass(frozen=True, slots=True)
-class Estimated:
+class Estimated(Shown):
     """The answer to one aggregate; see docs/estimation.md.
 
     Attributes

@@ -101,11 +101,12 @@ class Operation:
         """
         module, _, function = self.function.partition(":")
         called = getattr(import_module(module), function)
-        if self.takes_request:
-            return called(session, request)
-        return called(
-            session, **{item.name: getattr(request, item.name) for item in fields(request)}
-        )
+        with session.reporting():
+            if self.takes_request:
+                return called(session, request)
+            return called(
+                session, **{item.name: getattr(request, item.name) for item in fields(request)}
+            )
 
     def row(self, found: Any) -> list[Any]:
         """Return the values of a row in the order of the columns."""

@@ -22,6 +22,7 @@ from kanon_db.installation.releases import enter_releases
 from kanon_db.installation.resources import resource_directory
 from kanon_db.installation.restored import repair_restored
 from kanon_db.installation.trust import NOT_ADOPTED, require_trusted, require_trusted_owner
+from kanon_db.session.progress import Watcher
 from kanon_db.session.protocol import fetch_one
 from kanon_db.session.psycopg_session import PsycopgSession, open_connection
 
@@ -48,7 +49,15 @@ class InstallReport:
     actions: list[str]
 
 
-def install(dsn: str, *, published_schema: str | None = None) -> InstallReport:
+_PHASES: Final = (
+    "looking at the server", "migrating the catalog", "replacing SQL objects",
+    "looking after publications",
+)  # fmt: skip
+
+
+def install(
+    dsn: str, *, published_schema: str | None = None, on_progress: Watcher | None = None
+) -> InstallReport:
     """Install kanon_db into the database, or bring an installation up to date.
 
     Everything happens in one transaction: schema and catalog by migrations, SQL functions
@@ -60,6 +69,8 @@ def install(dsn: str, *, published_schema: str | None = None) -> InstallReport:
         Connection string of a superuser: only superusers can create PL/Python functions.
     published_schema : str, optional
         Schema for published relations; the first installation decides, by default ``published``.
+    on_progress : callable, optional
+        Called with what is being done.
 
     Returns
     -------
@@ -74,8 +85,10 @@ def install(dsn: str, *, published_schema: str | None = None) -> InstallReport:
     """
     actions: list[str] = []
     with open_connection(dsn) as connection:
-        session = PsycopgSession(connection)
+        session = PsycopgSession(connection, on_progress)
         with session.transaction():
+            session.plan(_PHASES)
+            session.phase("looking at the server")
             _require_superuser(session)
             session.fetch("LOCK TABLE pg_namespace IN SHARE ROW EXCLUSIVE MODE")  # one at a time
             _require_encoding(session)
@@ -95,6 +108,7 @@ def install(dsn: str, *, published_schema: str | None = None) -> InstallReport:
                 )
             for name in ("kanon", schema):
                 _create_schema(session, name, is_ours=before is not None)
+            session.phase("migrating the catalog")
             run_script(connection, "migrations", migration_script(before))
             actions.append(f"catalog at revision {_revision(session)}, was {before or 'absent'}")
             session.fetch(
@@ -102,10 +116,12 @@ def install(dsn: str, *, published_schema: str | None = None) -> InstallReport:
                 " ON CONFLICT ON CONSTRAINT setting_pkey DO NOTHING",
                 schema,
             )
+            session.phase("replacing SQL objects")
             n_files = replace_objects(session, paths)
             actions.append(f"{n_files} SQL objects replaced")
             _grant(session, schema)
             actions.append(f"privileges granted to {' and '.join(EVERYBODY)}")
+            session.phase("looking after publications")
             note_fingerprints(session)
             actions += adopt_publications(session, schema)
             actions += repair_restored(session, schema)

@@ -45,7 +45,8 @@ def replace_objects(session: PsycopgSession, paths: list[str]) -> int:
     """
     _drop_outdated(session)
     files = sorted(resource_directory("sql").glob("*.sql"))
-    for file in files:
+    for number, file in enumerate(files):
+        session.done(number, len(files))
         text = file.read_text(encoding="utf-8")
         run_script(session.connection, file.name, text.replace(ENVIRONMENT_MARK, preamble(paths)))
     return len(files)

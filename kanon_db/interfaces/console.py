@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import math
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import date, datetime
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 import click
 from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
-    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TaskProgressColumn,
     TextColumn,
     TimeElapsedColumn,
 )
+from rich.progress import Progress as Bar
 from rich.table import Table
+from rich.text import Text
 
+from kanon_db.declaration.shown import cell as cell
+from kanon_db.declaration.shown import plain as plain
 from kanon_db.errors import KanonError
 from kanon_db.interfaces.wording import for_shell
+from kanon_db.session.progress import Progress, Watcher
 
 PIPE_WIDTH = 160
 """Width to use when the output is not a terminal; otherwise rich folds tables at 80 columns."""
+
+_QUIET_SECONDS: Final = 10.0
+"""How long a command runs before it prints lines where there is no terminal."""
 
 
 def make_console(*, stderr: bool = False) -> Console:
@@ -40,35 +50,6 @@ def make_console(*, stderr: bool = False) -> Console:
 def print_json(value: Any) -> None:
     """Print one JSON document on a single line."""
     click.echo(json.dumps(plain(value), ensure_ascii=False, allow_nan=False))
-
-
-def plain(value: Any) -> Any:
-    """Reduce a result to what JSON can express.
-
-    Data frames become lists of objects; numbers that JSON lacks (NaN, infinities) become null.
-
-    Examples
-    --------
-    >>> plain({"loss": float("nan"), "sizes": (3, 45)})
-    {'loss': None, 'sizes': [3, 45]}
-    """
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {item.name: plain(getattr(value, item.name)) for item in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, date):
-        return value.isoformat()
-    if hasattr(value, "to_dict"):  # a data frame, without importing pandas
-        return plain(value.to_dict("records"))
-    if hasattr(value, "tolist"):  # a numpy array or scalar
-        return plain(value.tolist())
-    if isinstance(value, Sequence):
-        return [plain(item) for item in value]
-    return str(value)
 
 
 def print_error(error: KanonError, *, as_json: bool) -> None:
@@ -131,44 +112,62 @@ def print_fields(fields: Mapping[str, Any]) -> None:
     make_console().print(table)
 
 
-def cell(value: Any) -> str:
-    """Format one value for people to read.
+class _Remaining(ProgressColumn):
+    """How long the step may still take: a text that grows old with what it says."""
 
-    Examples
-    --------
-    >>> cell(195924), cell(10.2539), cell(0.123456), cell(True), cell(None)
-    ('195,924', '10.25', '0.1235', 'yes', '')
-    >>> cell(6366.4999)
-    '6,366.5'
-    """
-    if isinstance(value, datetime):
-        return f"{value:%Y-%m-%d %H:%M %Z}".rstrip()
-    value = plain(value)
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        if value.is_integer():
-            return f"{value:,.0f}"
-        return f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.4g}"
-    if isinstance(value, list):
-        return ", ".join(cell(item) for item in value)
-    if isinstance(value, dict):
-        return json.dumps(value, ensure_ascii=False)
-    return str(value)
+    def render(self, task: Task) -> Text:
+        """Show nothing any more once the time is over."""
+        said: Progress | None = task.fields.get("said")
+        if said is None or said.seconds is None:
+            return Text("")
+        left = said.seconds - (time.monotonic() - task.fields["said_at"])
+        return Text(replace(said, seconds=left).remaining if left > 0 else "")
 
 
 @contextmanager
-def progress(*, quiet: bool) -> Iterator[Callable[[str], None] | None]:
-    """Show the current step on a terminal; yield the callback that sets it."""
-    if quiet or not sys.stderr.isatty():
-        yield None
+def progress(*, quiet: bool) -> Iterator[Watcher]:
+    """Show what is being done, on stderr; yield the callback that says it.
+
+    On a terminal it is a line that goes away. Elsewhere, where nobody waits for it, steps are lines
+    of their own, once the command has run for some seconds: that of a short one stays quiet, since
+    scripts take stderr for errors.
+    """
+    if quiet:
+        yield lambda _said: None
         return
-    with make_console(stderr=True).status("starting") as status:
-        yield status.update
+    if not sys.stderr.isatty():
+        yield _Lines().show
+        return
+    columns = (
+        SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), TaskProgressColumn(),
+        TimeElapsedColumn(), _Remaining(),
+    )  # fmt: skip
+    with Bar(
+        *columns, console=make_console(stderr=True), transient=True, refresh_per_second=5
+    ) as bar:
+        task = bar.add_task("starting", total=None)
+
+        def show(said: Progress) -> None:
+            bar.update(
+                task, description=said.title, completed=said.share or 0,
+                total=None if said.share is None else 1, said=said, said_at=time.monotonic(),
+            )  # fmt: skip
+
+        yield show
+
+
+class _Lines:
+    """Steps as lines, for logs."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._last = ""
+
+    def show(self, said: Progress) -> None:
+        """Print a step once."""
+        if said.title != self._last and time.monotonic() - self._began >= _QUIET_SECONDS:
+            self._last = said.title
+            click.echo(said.title, err=True)
 
 
 @contextmanager
@@ -179,7 +178,7 @@ def progress_bar(title: str, *, quiet: bool) -> Iterator[Callable[[str, int, int
         return
     what = TextColumn("{task.description}")
     columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), what, TimeElapsedColumn())
-    with Progress(*columns, console=make_console(stderr=True), transient=True) as bar:
+    with Bar(*columns, console=make_console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=None)
         yield lambda what, done, n: bar.update(task, description=what, completed=done, total=n)
 

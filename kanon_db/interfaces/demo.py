@@ -24,6 +24,7 @@ from kanon_db.installation.install import install
 from kanon_db.interfaces import console
 from kanon_db.interfaces.python import Kanon, connect
 from kanon_db.publications.results import Published
+from kanon_db.session.progress import Progress
 from kanon_db.session.protocol import fetch_one
 from kanon_db.session.psycopg_session import PsycopgSession, open_connection
 
@@ -92,6 +93,7 @@ def run(
     quasi_identifiers: Sequence[str],
     privacy: str | None,
     as_json: bool,
+    quiet: bool = False,
 ) -> None:
     """Load, register, publish and verify a table, and run count queries on it.
 
@@ -112,6 +114,8 @@ def run(
         JSON, as for `publish_buckets`.
     as_json : bool
         Whether to print one JSON object instead of tables.
+    quiet : bool
+        Whether not to say how far it is.
 
     Raises
     ------
@@ -119,20 +123,17 @@ def run(
         Whatever any of the steps refuses.
     """
     with (
-        console.progress(quiet=as_json) as step,
+        console.progress(quiet=quiet) as show,
         _data(csv, sensitive, quasi_identifiers, privacy) as data,
     ):
         is_private = dsn is None
         folder = directory or default_directory()
         if dsn is None:
-            if step:
-                step("starting a private PostgreSQL")
+            show(Progress(0, 0, "starting a private PostgreSQL"))
             dsn = LocalCluster(folder).start()
-        if step:
-            step("installing kanon_db")
-        report = install(dsn)
+        report = install(dsn, on_progress=show)
         with (
-            connect(dsn, on_step=step, on_warning=console.print_warning) as kanon,
+            connect(dsn, on_progress=show, on_warning=console.print_warning) as kanon,
             open_connection(dsn) as connection,
         ):
             owner = PsycopgSession(connection)

@@ -17,7 +17,8 @@ from kanon_db.catalog.entries import published_schema
 from kanon_db.cluster.local import LocalCluster, default_directory
 from kanon_db.errors import InvalidParameterError
 from kanon_db.installation.install import install
-from kanon_db.interfaces.python import Kanon
+from kanon_db.interfaces.notebooks import Result
+from kanon_db.interfaces.python import Kanon, explained
 from kanon_db.session.psycopg_session import PsycopgSession, open_connection
 
 RowKind = Literal["generalized", "freeform", "suppressed"]
@@ -26,6 +27,7 @@ _KINDS: Final = ("generalized", "freeform", "suppressed")
 _SCHEMA: Final = "public"
 
 
+@explained()
 def anonymize(
     frame: pd.DataFrame,
     *,
@@ -115,8 +117,7 @@ def anonymize(
             },
         )
         found = _read(session, name)
-    found.attrs = {"guarantee": published.guarantee, "metrics": dict(published.metrics)}
-    return found
+    return Result.of(found, guarantee=published.guarantee, metrics=dict(published.metrics))
 
 
 def _types(frame: pd.DataFrame) -> Mapping[str, str]:

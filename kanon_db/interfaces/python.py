@@ -8,39 +8,46 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import astuple, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import pandas as pd
 
 from kanon_db.answering import estimates
-from kanon_db.declaration import RELATION
+from kanon_db.declaration import RELATION, Operation
+from kanon_db.declaration.shown import UNITS
 from kanon_db.errors import KanonError, PermissionDeniedError, ServerError
+from kanon_db.interfaces.notebooks import Result
 from kanon_db.interfaces.python_methods import Methods
 from kanon_db.interfaces.wording import for_python
 from kanon_db.operations import operations
+from kanon_db.session.progress import Watcher
 from kanon_db.session.protocol import fetch_one
 from kanon_db.session.psycopg_session import Listener, PsycopgSession, open_connection
 from kanon_db.transfer.load import Found, LoadReport, Reading, load_csv
 
+_ANSWER: Final = ("estimate", "std_error", "lower_bound", "upper_bound")
+_NUMBERS: Final = ("bigint", "integer", "double precision")
+
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def explained() -> Iterator[None]:
     """Show, where nobody catches an error of the block, also its detail and its hint."""
     try:
         yield
     except KanonError as error:
-        if error.detail:
-            error.add_note(f"detail: {error.detail}")
-        if error.hint:
-            error.add_note(f"hint: {for_python(error.hint)}")
+        if not hasattr(error, "__notes__"):  # a call within another one has explained it
+            if error.detail:
+                error.add_note(f"detail: {error.detail}")
+            if error.hint:
+                error.add_note(f"hint: {for_python(error.hint)}")
         raise
 
 
-@_explained()
+@explained()
 def connect(
     dsn: str | None = None,
     *,
-    on_step: Listener | None = None,
+    on_progress: Watcher | None = None,
     on_warning: Listener | None = None,
     on_notice: Listener | None = None,
 ) -> Kanon:
@@ -50,9 +57,12 @@ def connect(
     ----------
     dsn : str, optional
         PostgreSQL connection string; by default that of the environment, ``KANON_DSN``.
-    on_step, on_warning, on_notice : callable, optional
-        Called with a short text for each step of an operation, for each warning, and for what is
-        worth knowing before it goes on, such as how much memory and disk it will need.
+    on_progress : callable, optional
+        Called with a :class:`~kanon_db.session.progress.Progress` for each step of an operation,
+        and about twice a second where a step knows how far it is.
+    on_warning, on_notice : callable, optional
+        Called with a short text for each warning, and for what is worth knowing before an
+        operation goes on, such as how much memory and disk it will need.
 
     Returns
     -------
@@ -72,7 +82,7 @@ def connect(
             hint="kanon_db.connect('postgresql://user@host/database'); `kanon local start` prints"
             " that of a private server",
         )
-    return Kanon(PsycopgSession(open_connection(dsn), on_step, on_warning, on_notice))
+    return Kanon(PsycopgSession(open_connection(dsn), on_progress, on_warning, on_notice))
 
 
 class Kanon(Methods):
@@ -91,7 +101,7 @@ class Kanon(Methods):
         """Close the connection."""
         self._session.connection.close()
 
-    @_explained()
+    @explained()
     def perform(self, name: str, given: Mapping[str, Any]) -> Any:
         """Perform an operation by its name.
 
@@ -119,7 +129,8 @@ class Kanon(Methods):
         if not operation.is_many:
             return rows
         names = [column.name for column in operation.result]
-        return pd.DataFrame([operation.row(row) for row in rows], columns=names)
+        frame = pd.DataFrame([operation.row(row) for row in rows], columns=names)
+        return Result.of(frame, units=_units(operation))
 
     @contextmanager
     def _operation(self) -> Iterator[PsycopgSession]:
@@ -148,7 +159,7 @@ class Kanon(Methods):
                 hint="run `kanon install` as the server's administrator",
             )
 
-    @_explained()
+    @explained()
     def load(
         self,
         path: str | Path,
@@ -169,13 +180,13 @@ class Kanon(Methods):
             null=null, delimiter=delimiter, encoding=encoding, decimal=decimal,
             date_format=date_format, types=types,
         )  # fmt: skip
-        with self._session.transaction():
+        with self._session.transaction(), self._session.reporting():
             return load_csv(
                 self._session, Path(path), table, reading, replace=replace, dry_run=dry_run,
                 on_found=on_found,
             )  # fmt: skip
 
-    @_explained()
+    @explained()
     def count(self, query: str) -> pd.DataFrame:
         """Estimate COUNT, SUM, AVG, MIN, MAX and percentiles, with or without GROUP BY.
 
@@ -192,7 +203,7 @@ class Kanon(Methods):
         shown = answer.shown
         is_one_count = answer.query.is_one_count
         names = [key.name for key in answer.query.keys]
-        numbers = ["estimate", "std_error", "lower_bound", "upper_bound"]
+        numbers = list(_ANSWER)
         rows = []
         for group in answer.groups:
             values = json.loads(group.key)
@@ -201,9 +212,10 @@ class Kanon(Methods):
                 row = [*(values[name] for name in names), *label, *astuple(group.estimates[place])]
                 rows.append(row)
         columns = [*names, *([] if is_one_count else ["aggregate"]), *numbers]
-        return pd.DataFrame(rows, columns=columns)
+        units = dict.fromkeys(numbers, "records") if is_one_count else {}
+        return Result.of(pd.DataFrame(rows, columns=columns), units=units)
 
-    @_explained()
+    @explained()
     def report(self, name: str) -> str:
         """Make a report on a publication: one HTML page for whoever answers for the people in it.
 
@@ -220,7 +232,7 @@ class Kanon(Methods):
         from kanon_db.reporting.facts import gather
         from kanon_db.reporting.page import write_page
 
-        with self._operation() as session:
+        with self._operation() as session, session.reporting():
             facts = gather(session, name)
         return write_page(facts)
 
@@ -234,4 +246,14 @@ class Kanon(Methods):
             rows = session.fetch(
                 f"SELECT {', '.join(columns)} FROM kanon.publications ORDER BY publication_id"
             )
-        return pd.DataFrame(rows, columns=list(columns))
+        return Result.of(pd.DataFrame(rows, columns=list(columns)), units={"rows": "records"})
+
+
+def _units(operation: Operation) -> dict[str, str]:
+    """Return the units of the columns that are numbers; an aggregate may be of anything."""
+    unknown = _ANSWER if "aggregate" in {column.name for column in operation.result} else ()
+    return {
+        column.name: UNITS[column.name]
+        for column in operation.result
+        if column.sql in _NUMBERS and column.name in UNITS and column.name not in unknown
+    }

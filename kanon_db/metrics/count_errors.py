@@ -173,6 +173,7 @@ def exact_counts(
     """
     counts = np.zeros(len(queries), dtype=np.int64)
     for first, qi_tables, sa_table in _words(qi_codes, sa_codes, queries, pulse):
+        pulse.done(first, len(queries))
         totals = np.zeros(_QUERIES_PER_WORD, dtype=np.int64)
         for start in range(0, sa_codes.size, _RECORDS_PER_BLOCK):
             pulse.beat()
@@ -251,6 +252,7 @@ def estimated_counts(
     cuts = np.searchsorted(qit_ends, np.arange(1, n_blocks) * _RECORDS_PER_BLOCK)
     borders = [0, *(cuts + 1).tolist(), n_buckets]
     for first, qi_tables, sa_table in _words(qi_codes, sat_codes, queries, pulse):
+        pulse.done(first, len(queries))
         totals = np.zeros(_QUERIES_PER_WORD)
         for low, high in pairwise(borders):
             if low >= high:

@@ -108,8 +108,8 @@ def random_queries(
     if not selectivity or not all(0 < s <= 1 for s in selectivity):
         raise InvalidParameterError("an expected selectivity must lie in (0, 1]")
     queries = []
-    for _ in range(n_queries):
-        pulse.beat()
+    for i in range(n_queries):
+        pulse.done(i, n_queries)
         qd = int(dimensionality[int(generator.integers(len(dimensionality)))])
         s = float(selectivity[int(generator.integers(len(selectivity)))])
         share = s ** (1 / (qd + 1))

@@ -50,7 +50,9 @@ def attack(session: Session, name: str) -> list[Attack]:
     VerificationError
         When the published relations are not those that were published.
     """
+    session.plan(["verifying", "attacking"])
     target = open_target(session, name)
+    session.phase("attacking")
     found = list(kind_named(target.publication.kind).load().attack(target))
     record_attacks(session, name, [asdict(line) for line in found])
     return found
@@ -69,7 +71,7 @@ def open_target(session: Session, name: str) -> Target:
     require_whole(publication)
     kind = kind_named(publication.kind).load()
     source, types = open_source(session, source_of(session, name).quoted(session))
-    session.step("verifying")
+    session.phase("verifying")
     # Whatever has taken the place of a published relation is not read. Bitmaps are not read, so it
     # suffices to sample them.
     if not all(check.holds for check in kind.examine(session, publication, is_new=True).checks):

@@ -18,6 +18,7 @@ def verify(session: Session, name: str) -> list[Check]:
     NotFoundError
         When there is no such publication, or the role may not read it.
     """
+    session.phase("verifying")
     publication = find_publication(session, name)
     if not publication.is_whole:
         return [
@@ -50,6 +51,7 @@ def metrics(session: Session, name: str) -> list[Metric]:
     VerificationError
         When its relations are gone, or have been replaced by others.
     """
+    session.phase("measuring")
     publication = find_publication(session, name)
     measured = _examine(session, publication).metrics if publication.is_whole else {}
     if not measured:

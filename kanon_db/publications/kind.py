@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
@@ -66,9 +67,9 @@ class Job(Generic[Request]):
         """The schema of published relations."""
         return self.staging.schema
 
-    def pulse(self, seconds: float = float("inf")) -> Pulse:
+    def pulse(self, seconds: float = inf) -> Pulse:
         """Return the session's heartbeat, with a time limit that starts now."""
-        return Pulse(seconds, self.session.heartbeat)
+        return Pulse(seconds, self.session.heartbeat, self.session.done)
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,7 +178,7 @@ class Target:
 
     def pulse(self) -> Pulse:
         """Return the session's heartbeat."""
-        return Pulse(heartbeat=self.session.heartbeat)
+        return Pulse(heartbeat=self.session.heartbeat, on_done=self.session.done)
 
 
 def run_method(
@@ -196,8 +197,13 @@ def run_method(
     method : str
         The method to call instead of the request's.
     """
-    search = getattr(methods, method or job.request.method)
-    found: Found = search(data, job.request, pulse or job.pulse())
+    request, pulse = job.request, pulse or job.pulse()
+    has_limit = "time_limit" in request.options_of_method
+    seconds = min(pulse.seconds_left, request.options.time_limit if has_limit else inf)
+    if seconds < inf:
+        job.session.limit(seconds)
+    search = getattr(methods, method or request.method)
+    found: Found = search(data, request, pulse)
     return found
 
 

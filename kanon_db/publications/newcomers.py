@@ -150,7 +150,10 @@ class _Newcomers:
         schema = published_schema(session)
         staging = Staging.begin(session, schema)
         job = Job(session, task.request, source, task.types, staging, snapshot, room, entities)
-        written = kind.write(job, kind.search(job))
+        session.phase("searching")
+        found = kind.search(job)
+        session.phase("writing")
+        written = kind.write(job, found)
         if self._by_hash:
             column = task.types[str(source.entity)]
             self.entities = stage_published(session, schema, snapshot, column)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from kanon_db.algorithms.ground.proof import Proof
 from kanon_db.catalog.entries import Publication, Source, published_schema
@@ -38,6 +38,13 @@ from kanon_db.transfer.columns import ColumnType, check_comparable
 from kanon_db.transfer.room import Room
 from kanon_db.transfer.snapshot import take_snapshot
 from kanon_db.transfer.source_types import describe_types
+
+PHASES: Final = (
+    "reading the source", "searching", "writing", "verifying", "comparing releases", "publishing",
+)  # fmt: skip
+"""Of publishing; a dry run measures instead of the last one."""
+
+MEASURING: Final = "measuring"
 
 
 def publish(session: Session, request: PublishRequest) -> Published:
@@ -68,6 +75,7 @@ def publish(session: Session, request: PublishRequest) -> Published:
     Rows are published in a random order, drawn from the operating system's cryptographic source.
     """
     source, types = open_source(session, request.source)
+    session.plan([*PHASES[:-1], MEASURING] if request.dry_run else PHASES)
     if not request.dry_run:
         return _publish(session, request, source, types)
     with undone(session):
@@ -86,6 +94,7 @@ def _publish(
     staged = stage(session, request, source, types, readers)
     require_unchanged(session, source)
     publication, accepted = staged.publication, staged.accepted
+    session.phase("comparing releases")
     earlier = earlier_releases(session, source.source_id, readers)
     combined, refusal = weigh(session, publication, name, earlier, request.accept)
     if combined.refused and COMBINED in request.accept:
@@ -102,12 +111,14 @@ def _publish(
         )
 
     if request.dry_run:
+        session.phase(MEASURING)
         if refusal is not None:
             session.warn(f"publishing it would be refused: {refusal.message}")
         target = Target(session, publication, source, types, schema, staged.room)
         return published(None, {FIGURES: measure_staged(kind, target, accepted, refusal)})
     if refusal is not None:
         raise refusal
+    session.phase("publishing")
     digested = [publication.name + suffix for suffix in kind.digested]
     release = describe_release(session, source, staged.columns, digested, combined)
     entered = replace(publication, name=name)
@@ -176,6 +187,7 @@ def stage(
     """
     declared = kind_of(request)
     kind = declared.load()
+    session.phase("reading the source")
     kind.prepare(request, source)
     accepted = accepted_risks(request.accept, kind.risks(request))
     _warn_of_unused_options(session, request)
@@ -197,8 +209,10 @@ def stage(
     upto = None if source.arrival is None else snapshot.greatest(source.arrival)
     staging = Staging.begin(session, published_schema(session))
     job = Job(session, request, source, types, staging, snapshot, room, entities)
+    session.phase("searching")
     found = kind.search(job)
     _warn_of_gap(session, found.proof)
+    session.phase("writing")
     written = kind.write(job, found)
     known = None
     if can_be_hashed(session, source, types):
@@ -207,7 +221,7 @@ def stage(
         )
     snapshot.drop()
 
-    session.step("verifying")
+    session.phase("verifying")
     publication = Publication(
         name=staging.name,
         kind=declared.name,

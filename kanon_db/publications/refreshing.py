@@ -20,6 +20,7 @@ from kanon_db.catalog.entries import (
 from kanon_db.catalog.errands import run_errand
 from kanon_db.catalog.sources import open_source
 from kanon_db.declaration import parameters_of, read_request
+from kanon_db.declaration.shown import Shown
 from kanon_db.errors import (
     PermissionDeniedError,
 )
@@ -27,6 +28,7 @@ from kanon_db.publications.examination import require_whole
 from kanon_db.publications.lifecycle import enter_publication
 from kanon_db.publications.newcomers import extended
 from kanon_db.publications.notes import ShownNames
+from kanon_db.publications.pipeline import PHASES
 from kanon_db.publications.refreshed import Made, Task
 from kanon_db.publications.registry import DeclaredKind, kind_named
 from kanon_db.publications.releases.combining import describe_release, require_compatible
@@ -38,7 +40,7 @@ from kanon_db.session import Session
 
 
 @dataclass(frozen=True)
-class Refreshed:
+class Refreshed(Shown):
     """What came of it.
 
     Attributes
@@ -119,6 +121,8 @@ def refresh(
     request = _request(declared, source.relation.quoted(session), old, accepted)
     request = kind.frozen(session, old, request)
     task = Task(session, source, types, old, kind, request, state["upto"], state["knows_entities"])
+    session.plan(PHASES)
+    session.phase("reading the source")
     made = renewed(task) if kind.renews(old) else extended(task)
     if not isinstance(made, Made):
         return Refreshed(
@@ -135,13 +139,15 @@ def refresh(
         layout={**made.written.layout, "types": made.types}, records=made.records,
         guarantee=made.written.guarantee, metrics=made.metrics,
     )  # fmt: skip
-    session.step("verifying")
+    session.phase("verifying")
     examined = kind.examine(session, new, is_new=True)
     require_checks(examined.checks)
+    session.phase("comparing releases")
     earlier = earlier_releases(
         session, source.source_id, state["grantees"], state["publication_id"]
     )  # fmt: skip
     combined = require_compatible(session, new, name, earlier, request.accept)
+    session.phase("publishing")
     release = describe_release(
         session, source, made.published, [staging.name + end for end in kind.digested], combined
     )

@@ -42,6 +42,7 @@ def renewed(task: Task) -> Made | Waits:
     schema, column = published_schema(session), task.types[str(source.entity)]
     known = stage_unknown(session, schema, source, column, task.old.name, "true")
     job = _read(task, known)
+    session.phase("searching")
     found = kind.renew(*_with_signatures(task, job, known))
     known.drop()
     job = found.job
@@ -58,6 +59,7 @@ def renewed(task: Task) -> Made | Waits:
         )
     columns = kind.columns(source, task.types)
     described = describe_types(session, source.relation, columns)
+    session.phase("writing")
     written = kind.write(job, found.found)
     require_checks(written.checks)
     entities = stage_published(session, schema, job.snapshot, column, written.signatures)

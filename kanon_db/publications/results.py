@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kanon_db.declaration.shown import Shown
 from kanon_db.errors import VerificationError
 
 FIGURES: Final = "figures"
@@ -13,7 +14,7 @@ FIGURES: Final = "figures"
 
 
 @dataclass(frozen=True)
-class Published:
+class Published(Shown):
     """What a `publish_*` call returns.
 
     Attributes

@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import BoolArray
+from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.metrics.count_errors import CountErrors
 from kanon_db.publications.attacks import open_target
@@ -123,6 +124,11 @@ class Facts:
     digest: str
 
 
+_PHASES: Final = (
+    "opening the publication", "verifying", "attacking", "reading the source", "answering counts",
+)  # fmt: skip
+
+
 def gather(session: Session, name: str) -> Facts:
     """Read and measure all that a report says of a publication.
 
@@ -138,16 +144,18 @@ def gather(session: Session, name: str) -> Facts:
     NotFoundError, PermissionDeniedError, SchemaMismatchError, VerificationError
         As :func:`~kanon_db.publications.attacks.attack`.
     """
+    session.plan(_PHASES)
+    session.phase("opening the publication")
     target = open_target(session, name)
     publication, source = target.publication, target.source
     kind = kind_named(publication.kind).load()
-    session.step("verifying all of it")
+    session.phase("verifying")
     examined = kind.examine(session, publication)
-    session.step("playing attacks")
+    session.phase("attacking")
     attacks = list(kind.attack(target))
-    session.step("reading the source")
+    session.phase("reading the source")
     before = _known_of_source(target)
-    session.step("answering counts")
+    session.phase("answering counts")
     errors, losses = _useful(kind, target)
     entry = _entry(session, name)
     releases = _releases(session, source)
@@ -296,7 +304,7 @@ def _useful(kind: Kind, target: Target) -> tuple[list[ErrorsAt], dict[str, float
     snapshot = take_snapshot(target.session, source.relation, names, room)
     asked = Questions.draw(
         N_QUERIES, snapshot, source, target.types,
-        selectivity=SELECTIVITIES, seed=_SEED, pulse=target.pulse(),
+        selectivity=SELECTIVITIES, seed=_SEED, pulse=Pulse(heartbeat=target.session.heartbeat),
     )  # fmt: skip
     useful = kind.usefulness(target, asked.columns, asked.sensitive, asked.queries)
     snapshot.drop()

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from kanon_db.session.progress import ReportingSession
 from kanon_db.session.protocol import Row, Value
 from kanon_db.session.server_errors import database_error
 
 _CANCELED: Final = "57014"
 
 
-class PlpySession:
+class PlpySession(ReportingSession):
     """:class:`~kanon_db.session.protocol.Session` over the `plpy` module of a PL/Python call.
 
     The calling function fixes ``search_path``, and runs in the caller's transaction. Nothing is
@@ -20,6 +21,7 @@ class PlpySession:
     """
 
     def __init__(self, plpy: Any) -> None:
+        super().__init__()
         self._plpy = plpy
 
     def fetch(self, statement: str, *values: Value) -> list[Row]:
@@ -62,10 +64,7 @@ class PlpySession:
     def heartbeat(self) -> None:
         """Run an empty statement, so that the server checks for a cancel (about 3 microseconds)."""
         self.fetch("SELECT 1")
-
-    def step(self, name: str) -> None:  # noqa: ARG002  # a function call cannot show progress
-        """Check for a cancel; inside the server, nobody sees the steps."""
-        self.heartbeat()
+        self._tracker.beat()
 
     def tell(self, message: str) -> None:
         """Send the client a NOTICE."""

@@ -67,8 +67,23 @@ class Session(Protocol):
     def heartbeat(self) -> None:
         """Check for a cancel or a timeout; cheap enough to call every few milliseconds."""
 
+    def reporting(self) -> AbstractContextManager[None]:
+        """Run an operation that says how far it is; afterwards nothing shows it any more."""
+
+    def plan(self, phases: Sequence[str]) -> None:
+        """Say which phases the operation has, in their order."""
+
+    def phase(self, name: str) -> None:
+        """Begin a phase of the plan; one that is not in it is a step."""
+
     def step(self, name: str) -> None:
-        """Say what the operation does next, so that progress can be shown."""
+        """Say what the operation does next in its phase, so that progress can be shown."""
+
+    def limit(self, seconds: float) -> None:
+        """Say that the phase has a time limit, from now on."""
+
+    def done(self, n: int, of: int) -> None:
+        """Say how much of the step is done, with a heartbeat."""
 
     def tell(self, message: str) -> None:
         """Tell the caller something worth knowing before the operation goes on."""

@@ -12,7 +12,8 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from kanon_db.errors import InvalidParameterError, ServerError
+from kanon_db.errors import InvalidParameterError, ServerError, UndoneInterrupt
+from kanon_db.session.progress import PREFIX, ReportingSession, Watcher
 from kanon_db.session.protocol import SETTINGS, Row, Value
 from kanon_db.session.server_errors import database_error
 
@@ -21,7 +22,7 @@ Listener = Callable[[str], None]
 _NO_TEXT: Final = "a text holds a NUL character, or is not valid Unicode"
 
 
-class PsycopgSession:
+class PsycopgSession(ReportingSession):
     """:class:`~kanon_db.session.protocol.Session` over one psycopg connection.
 
     Use :meth:`transaction` around each operation: it fixes the settings and makes the operation
@@ -31,18 +32,25 @@ class PsycopgSession:
     def __init__(
         self,
         connection: psycopg.Connection,
-        on_step: Listener | None = None,
+        on_progress: Watcher | None = None,
         on_warning: Listener | None = None,
         on_notice: Listener | None = None,
     ) -> None:
+        super().__init__(on_progress)
         self.connection = connection
-        self._on_step = on_step
         self._on_warning = on_warning
         self._on_notice = on_notice
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Run the block in one transaction, under the settings that statements rely on."""
+        """Run the block in one transaction, under the settings that statements rely on.
+
+        Raises
+        ------
+        UndoneInterrupt
+            At Ctrl-C within the block, of which nothing is left then. One that comes later, with
+            the commit, stays a KeyboardInterrupt: nobody knows what it met.
+        """
         with self.translated_errors(), self.connection.transaction():
             for name, value in SETTINGS.items():
                 # Everything is qualified, since this still runs with the caller's search path.
@@ -51,7 +59,10 @@ class PsycopgSession:
                     name,
                     value,
                 )
-            yield
+            try:
+                yield
+            except KeyboardInterrupt:
+                raise UndoneInterrupt from None
 
     def qualified(self, relation: str) -> str:
         """Find a relation with the connection's own search path, so outside of a transaction.
@@ -116,12 +127,8 @@ class PsycopgSession:
         return self.connection.transaction()
 
     def heartbeat(self) -> None:
-        """Do nothing, since this process is interrupted by Ctrl-C anyway."""
-
-    def step(self, name: str) -> None:
-        """Pass the step's name to the listener."""
-        if self._on_step:
-            self._on_step(name)
+        """Say how far the operation is; Ctrl-C interrupts this process anyway."""
+        self._tracker.beat()
 
     def tell(self, message: str) -> None:
         """Pass the message to the listener."""
@@ -150,7 +157,7 @@ def open_connection(dsn: str) -> psycopg.Connection:
     try:
         # Statements are sent as UTF-8, whatever the database or the environment would choose.
         return psycopg.connect(
-            dsn, autocommit=True, application_name="kanon_db", client_encoding="UTF8"
+            dsn, autocommit=True, application_name=PREFIX, client_encoding="UTF8"
         )
     except (psycopg.ProgrammingError, UnicodeEncodeError):
         raise ServerError(

@@ -6,8 +6,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from kanon_db.declaration import MAX_NAME_BYTES
+from kanon_db.declaration.shown import Shown
 from kanon_db.declaration.types import read_object
 from kanon_db.errors import DatabaseError, DuplicateError, InvalidParameterError
 from kanon_db.session.protocol import fetch_one
@@ -73,7 +75,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class LoadReport(Found):
+class LoadReport(Found, Shown):
     """What was loaded.
 
     Attributes
@@ -87,6 +89,11 @@ class LoadReport(Found):
     table: str
     records: int
     seconds: float
+
+
+_PHASES: Final = (
+    "copying the file", "inferring types", "reading the values", "writing the table",
+)  # fmt: skip
 
 
 def load_csv(
@@ -145,11 +152,12 @@ def load_csv(
     with file.opened() as text:
         staged = StagedFile(session, file, file.header(text))
         given = staged.given_types(named, reading.decimal, date_format)
-        session.step("copying the file")
+        session.plan(_PHASES)
+        session.phase("copying the file")
         staged.copy(text, reading.null)
-    session.step("inferring types")
+    session.phase("inferring types")
     types = staged.infer(given, reading.decimal, date_format)
-    session.step("reading the values")
+    session.phase("reading the values")
     types = _readable(staged, types, given, date_format)
     found = Found(
         file.delimiter,
@@ -159,7 +167,7 @@ def load_csv(
     )
     if on_found is not None:
         on_found(found)
-    session.step("writing the table")
+    session.phase("writing the table")
     if not dry_run:
         if replace:
             session.fetch(f"DROP TABLE IF EXISTS {target}")

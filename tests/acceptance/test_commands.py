@@ -379,7 +379,7 @@ def test_interrupt_cancels_and_publishes_nothing(database: str, people: Path) ->
             publisher.send_signal(signal.SIGINT)
             _, said = publisher.communicate()
         assert publisher.returncode == 1
-        assert said.strip() == "Aborted!"
+        assert said.strip() == "stopped: nothing was published or changed"
         assert watcher.execute(waiting).fetchone() == (0,)
     assert kanon("publications", "--json", dsn=database).json() == {"publications": []}
 

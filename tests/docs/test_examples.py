@@ -160,6 +160,9 @@ def test_python_examples_run(
         kanon.load(fair_csv, "fair")
         kanon.register_source("fair", quasi_identifiers=["age", "educ"], sensitive="affairs")
         kanon.publish_buckets("fair", "fair_b", privacy='{"default": 0.1, "values": {"0.0": 0.8}}')
+        kanon.publish_generalized(
+            "fair", "fair_k", k=5, method="mondrian", accept={"combined_releases": "it is a test"}
+        )
     for block in _blocks(page, "python"):
         exec(compile(block, str(page), "exec"), {"dsn": database})  # noqa: S102  # our own pages
         assert capsys.readouterr().out

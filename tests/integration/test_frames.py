@@ -16,7 +16,7 @@ import pytest
 
 import kanon_db
 from kanon_db.cluster.local import LocalCluster
-from kanon_db.errors import IneligibleError, InfeasibleError, InvalidParameterError
+from kanon_db.errors import IneligibleError, InfeasibleError, InvalidParameterError, TooFewError
 
 N = 120
 PEOPLE = pd.DataFrame(
@@ -114,3 +114,19 @@ def test_refusals(folder: Path) -> None:
         anonymize(folder, quasi_identifiers=["aeg"], k=3)
     with pytest.raises(InvalidParameterError, match="as rows"):
         anonymize(folder, kind="buckets", k=3)
+
+
+def test_a_notebook_shows_what_is_promised(folder: Path) -> None:
+    found = anonymize(folder, k=3)
+    assert found.attrs["guarantee"].startswith("3-anonymity")
+    assert found.attrs["guarantee"] in found._repr_html_()  # type: ignore[operator]
+
+
+def test_errors_say_what_to_do_once(folder: Path) -> None:
+    """Whether the frame is refused before, or by what is called on the way."""
+    with pytest.raises(InvalidParameterError) as refused:
+        anonymize(folder, kind="buckets")
+    assert refused.value.__notes__[-1].startswith("hint: one of generalized")
+    with pytest.raises(TooFewError) as too_few:
+        anonymize(folder, k=N + 1)
+    assert len([note for note in too_few.value.__notes__ if note.startswith("detail")]) == 1

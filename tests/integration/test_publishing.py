@@ -335,9 +335,10 @@ def test_warning_of_other_publications(parties: Parties, new_role: Callable[...,
 def test_steps_are_told(parties: Parties) -> None:
     """Whoever watches from outside hears what goes on."""
     steps: list[str] = []
-    with Kanon(PsycopgSession(parties.publisher, on_step=steps.append))._operation():
+    session = PsycopgSession(parties.publisher, lambda said: steps.append(said.step))
+    with Kanon(session)._operation():
         pass
-    kanon = Kanon(PsycopgSession(parties.publisher, on_step=steps.append))
+    kanon = Kanon(session)
     kanon.publish_buckets("data.people", "people", privacy='{"l": 2}')
     kanon.drop_publication("people")
     assert steps[0] == "reading the source"

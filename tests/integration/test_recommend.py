@@ -238,7 +238,7 @@ def test_an_interruption_leaves_nothing(parties: Parties) -> None:
             process.send_signal(signal.SIGINT)
             _, said = process.communicate()
     assert process.returncode == 1
-    assert said.split("\n")[0] == "stopped: nothing was published, and nothing is left"
+    assert said.split("\n")[0] == "stopped: nothing was published or changed"
     assert everything(parties.admin) == before
 
 

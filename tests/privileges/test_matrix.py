@@ -75,19 +75,20 @@ DEFINERS = {"run_errand", "watch_grants"}
 watches GRANT."""
 
 RELATIONS = (
-    "alembic_version", "base", "errand", "publication", "publications", "release",
+    "alembic_version", "base", "errand", "progress", "publication", "publications", "release",
     "release_entity", "release_key", "release_reader", "releases", "setting", "source",
 )  # fmt: skip
 TABLES: dict[str, dict[str, set[str]]] = {
     "publisher": {
         "errand": {"SELECT", "INSERT"},
+        "progress": {"SELECT"},
         "publication": {"SELECT"},
         "publications": {"SELECT"},
         "releases": {"SELECT"},
         "setting": {"SELECT"},
         "source": {"SELECT"},
     },
-    "analyst": {"publications": {"SELECT"}, "setting": {"SELECT"}},
+    "analyst": {"progress": {"SELECT"}, "publications": {"SELECT"}, "setting": {"SELECT"}},
     "stranger": {},
 }
 SCHEMAS = {

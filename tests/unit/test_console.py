@@ -10,6 +10,7 @@ import pytest
 
 from kanon_db.errors import InfeasibleError
 from kanon_db.interfaces import console
+from kanon_db.session.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -81,3 +82,23 @@ def test_error_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out) == {
         "error": {"message": "no setting", "detail": "", "hint": "", "sqlstate": "KN002"}
     }
+
+
+@pytest.mark.parametrize(
+    ("quiet", "seconds", "expected"),
+    [(False, 0.0, "1 of 2: reading\n2 of 2: writing\n"), (False, 9.0, ""), (True, 0.0, "")],
+)
+def test_without_a_terminal_steps_are_lines(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    quiet: bool,
+    seconds: float,
+    expected: str,
+) -> None:
+    """Once each, and only where the command has run for a while."""
+    monkeypatch.setattr(console, "_QUIET_SECONDS", seconds)
+    with console.progress(quiet=quiet) as show:
+        show(Progress(1, 2, "reading"))
+        show(Progress(1, 2, "reading", 0.5, 3.0))
+        show(Progress(2, 2, "writing"))
+    assert capsys.readouterr() == ("", expected)

@@ -133,7 +133,9 @@ def _ring_of_classes(
     """Anneal equivalence classes, and let records match their successors in them."""
     n = typed.type_of_record.size
     by_variance = np.argsort(ncp.values.var(axis=0), kind="stable")
-    grown = grown_classes(ncp, np.lexsort(ncp.values.T[by_variance[::-1]]), k, pulse=pulse)
+    order = np.lexsort(ncp.values.T[by_variance[::-1]])
+    # How many are grown does not say how much of the search is done.
+    grown = grown_classes(ncp, order, k, pulse=Pulse(pulse.seconds_left, pulse.beat))
     classes = annealed_classes(typed, grown, k, schedule, random, pulse=pulse)
     # In the order of their rows, records are close to their successors.
     order = np.argsort(classes, kind="stable")

@@ -219,7 +219,7 @@ def _in_threads(
                 future.result()  # raises what the thread raised
             if not left:
                 return [future.result() for future in running]
-            pulse.beat()
+            pulse.done(len(done), len(parts))
     finally:
         stop.set()
         executor.shutdown(cancel_futures=True)

@@ -91,7 +91,8 @@ def mondrian(
     n_parts: Integer = int(n_records > 0)
     n_classes: Integer = 0
     while n_parts:
-        pulse.beat()
+        # What comes before the part that is cut next is done.
+        pulse.done(int(state.stack[n_parts - 1, 0]), n_records)
         n_parts, n_classes = _cut(table, state, n_parts, n_classes, k, cut == "relaxed")
     return Generalization(state.class_of_record)
 

@@ -25,6 +25,8 @@ class Pulse:
         From now until time is over; infinity for no limit.
     heartbeat : callable
         What :meth:`beat` calls: it notices a cancel, and raises.
+    on_done : callable, optional
+        What :meth:`done` calls instead, with how much of all is done.
 
     Notes
     -----
@@ -33,14 +35,27 @@ class Pulse:
     is.
     """
 
-    def __init__(self, seconds: float = inf, heartbeat: Callable[[], None] = no_heartbeat) -> None:
+    def __init__(
+        self,
+        seconds: float = inf,
+        heartbeat: Callable[[], None] = no_heartbeat,
+        on_done: Callable[[int, int], None] | None = None,
+    ) -> None:
         self.seconds = seconds
         self._start = monotonic()
         self._heartbeat = heartbeat
+        self._on_done = on_done
 
     def beat(self) -> None:
         """Say that work goes on; to be called every few milliseconds. What it raises ends it."""
         self._heartbeat()
+
+    def done(self, n: int, of: int) -> None:
+        """Beat, and say how much of all is done: only where the whole of a step knows it."""
+        if self._on_done is None:
+            self._heartbeat()
+        else:
+            self._on_done(n, of)
 
     @property
     def seconds_left(self) -> float:
@@ -59,7 +74,7 @@ class Pulse:
 
     def within(self, seconds: float) -> Self:
         """Return the same heartbeat with a limit from now on, which ends no later than this one."""
-        return type(self)(min(seconds, self.seconds_left), self._heartbeat)
+        return type(self)(min(seconds, self.seconds_left), self._heartbeat, self._on_done)
 
     def until(self, share: float) -> Self:
         """Return the same heartbeat, over when a share above 0 of this one's time has passed."""

@@ -46,7 +46,7 @@ def grown_classes(
     """
     pool = Pool(ncp, order, k, block_size=block_size)
     while pool.n_left >= k:
-        pulse.beat()
+        pulse.done(order.size - pool.n_left, order.size)
         pool.grow_from_first()
     return pool.finished(left_over, pulse)
 

@@ -46,13 +46,9 @@ def recommend(dsn: str | None, directory: Path, as_json: bool, **given: Any) -> 
     given["protection"] = _asked(
         "protection", "How much are people to be protected?", _SENTENCES, given
     )
-    try:
-        with connected(dsn, directory, as_json=as_json) as kanon:
-            identifying = kanon.unicity(given["source"])
-            found = kanon.recommend(**given)
-    except KeyboardInterrupt:
-        click.echo("stopped: nothing was published, and nothing is left", err=True)
-        raise
+    with connected(dsn, directory, as_json=as_json) as kanon:
+        identifying = kanon.unicity(given["source"])
+        found = kanon.recommend(**given)
     if as_json:
         console.print_json({"identifying": identifying, "candidates": found})
         return

@@ -7,18 +7,20 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 from click.core import ParameterSource
 
 # Only what every command needs; numpy, pandas and the driver are imported by those that use them.
 from kanon_db.cluster.local import LocalCluster, default_directory
-from kanon_db.errors import KanonError, ServerError
+from kanon_db.errors import KanonError, ServerError, UndoneInterrupt
 from kanon_db.interfaces import console
 
 if TYPE_CHECKING:
     from kanon_db.interfaces.python import Kanon
+
+_QUIET: Final = "kanon_db.quiet"
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -28,9 +30,13 @@ class Command(click.Command):
 
     def __init__(self, *arguments: Any, **attributes: Any) -> None:
         super().__init__(*arguments, **attributes)
-        self.params.append(
-            click.Option(["--json", "as_json"], is_flag=True, help="Print JSON for programs.")
-        )
+        self.params += [
+            click.Option(["--json", "as_json"], is_flag=True, help="Print JSON for programs."),
+            click.Option(
+                ["--quiet", "-q"], is_flag=True, expose_value=False, callback=_be_quiet,
+                help="Do not say how far it is.",
+            ),
+        ]  # fmt: skip
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
@@ -38,7 +44,23 @@ class Command(click.Command):
             return super().invoke(ctx)
         except KanonError as error:
             console.print_error(error, as_json=ctx.params["as_json"])
-            ctx.exit(1)
+        except UndoneInterrupt:
+            stopped = KanonError("stopped: nothing was published or changed")
+            if ctx.params["as_json"]:
+                console.print_error(stopped, as_json=True)
+            else:
+                click.echo(stopped.message, err=True)
+        return ctx.exit(1)
+
+
+def _be_quiet(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    ctx.meta[_QUIET] = value
+
+
+def is_quiet() -> bool:
+    """Whether the command is not to say how far it is."""
+    ctx = click.get_current_context()
+    return bool(ctx.params.get("as_json") or ctx.meta.get(_QUIET))
 
 
 class Group(click.Group):
@@ -128,17 +150,17 @@ def chosen_dsn(dsn: str | None, directory: Path) -> str:
 
 @contextmanager
 def connected(dsn: str | None, directory: Path, *, as_json: bool) -> Iterator[Kanon]:
-    """Connect to the chosen database, and show progress if there is a terminal."""
+    """Connect to the chosen database, and say how far it is."""
     chosen = chosen_dsn(dsn, directory)
     import kanon_db
 
     with (
-        console.progress(quiet=as_json) as on_step,
+        console.progress(quiet=as_json or is_quiet()) as on_progress,
         kanon_db.connect(
             chosen,
-            on_step=on_step,
+            on_progress=on_progress,
             on_warning=console.print_warning,
-            on_notice=console.print_notice,
+            on_notice=None if is_quiet() else console.print_notice,
         ) as kanon,
     ):
         yield kanon

@@ -9,7 +9,7 @@ import click
 from kanon_db import __version__
 from kanon_db.errors import KanonError
 from kanon_db.interfaces import console
-from kanon_db.interfaces.cli.base import Command, chosen_dsn, confirm, database_options
+from kanon_db.interfaces.cli.base import Command, chosen_dsn, confirm, database_options, is_quiet
 
 
 @click.command("install", cls=Command)
@@ -33,12 +33,14 @@ def install_command(
     chosen = chosen_dsn(dsn, directory)
     from kanon_db.installation.install import install
 
-    report = install(chosen, published_schema=published_schema)
+    with console.progress(quiet=is_quiet()) as show:
+        report = install(chosen, published_schema=published_schema, on_progress=show)
     if compiles:
         from kanon_db.installation.compiling import compile_searches
 
+        stopped = "stopped: kanon_db is installed, but the first call of each search takes longer"
         try:
-            with console.progress_bar("compiling the searches", quiet=as_json) as show:
+            with console.progress_bar("compiling the searches", quiet=is_quiet()) as show:
                 for what, done, n in compile_searches(chosen):
                     show(what, done, n)
         except KanonError as error:  # it is installed all the same
@@ -46,6 +48,9 @@ def install_command(
                 "searches not compiled, so that the first call of each takes longer:"
                 f" {error.message}"
             )
+        except KeyboardInterrupt:
+            click.echo(stopped, err=True)
+            click.get_current_context().exit(1)
     if as_json:
         console.print_json(report)
         return

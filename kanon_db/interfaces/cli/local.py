@@ -9,7 +9,8 @@ import click
 
 from kanon_db.cluster.local import LocalCluster
 from kanon_db.interfaces import console
-from kanon_db.interfaces.cli.base import Group, confirm, dir_option
+from kanon_db.interfaces.cli.base import Group, confirm, dir_option, is_quiet
+from kanon_db.session.progress import Progress
 
 
 @click.group(cls=Group)
@@ -22,9 +23,8 @@ def local() -> None:
 def local_start(directory: Path, as_json: bool) -> None:
     """Start the private cluster, and create it the first time."""
     cluster = LocalCluster(directory)
-    with console.progress(quiet=as_json) as step:
-        if step:
-            step("starting PostgreSQL")
+    with console.progress(quiet=is_quiet()) as show:
+        show(Progress(0, 0, "starting PostgreSQL"))
         dsn = cluster.start()
     text = f'The private cluster in {cluster.directory} is running.\nConnect with: psql "{dsn}"'
     console.print_outcome(text, {"dsn": dsn}, as_json=as_json)

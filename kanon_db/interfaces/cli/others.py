@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kanon_db.errors import UndoneInterrupt
 from kanon_db.interfaces import console
 from kanon_db.interfaces.cli.base import (
     Command,
@@ -15,6 +16,7 @@ from kanon_db.interfaces.cli.base import (
     database_options,
     flattened,
     given_dsn,
+    is_quiet,
 )
 
 if TYPE_CHECKING:
@@ -142,12 +144,16 @@ def demo(
         console.print_outcome(f"Wrote {save}.", {"columns": columns}, as_json=as_json)
         return
 
-    run(
-        directory=None if chosen else directory,
-        dsn=chosen,
-        csv=file,
-        sensitive=sensitive,
-        quasi_identifiers=quasi_identifiers,
-        privacy=privacy,
-        as_json=as_json,
-    )
+    try:
+        run(
+            directory=None if chosen else directory,
+            dsn=chosen,
+            csv=file,
+            sensitive=sensitive,
+            quasi_identifiers=quasi_identifiers,
+            privacy=privacy,
+            as_json=as_json,
+            quiet=is_quiet(),
+        )
+    except UndoneInterrupt:
+        raise KeyboardInterrupt from None  # what came before it is done

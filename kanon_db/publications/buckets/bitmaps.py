@@ -213,8 +213,9 @@ def _insert(
 
     length = (n_records + 7) // 8
     n_values = max(1, _BATCH_BYTES // length)
+    session.step("writing the bitmaps of a column")
     for start in range(0, len(positions), n_values):
-        session.heartbeat()
+        session.done(start, len(positions))
         session.fetch(
             f"INSERT INTO {tables.bit} ({tables.attribute}, {column}, {tables.bits})"
             " SELECT $1::text, v.value,"

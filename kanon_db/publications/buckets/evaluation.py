@@ -45,13 +45,14 @@ def evaluate_buckets(target: Target, workload: Workload) -> list[CountAccuracy]:
     """
     session, layout, types = target.session, target.publication.layout, target.types
     sensitive_column, columns = layout["sensitive"], layout["quasi_identifiers"]
+    session.phase("reading the source")
     snapshot = take_snapshot(
         session, target.source.relation, [*columns, sensitive_column], target.room
     )
     values = [distinct_values(snapshot, types[column]) for column in columns]
     sensitive = distinct_values(snapshot, types[sensitive_column])
     pulse = target.pulse()
-    session.step("drawing the queries")
+    session.phase("drawing the queries")
     queries, dimensionality = workload.queries, workload.dimensionality
     n_values = sorted((len(column.labels) for column in values), reverse=True)
     n_conditions = max(dimensionality or [len(values)], default=0)
@@ -68,7 +69,7 @@ def evaluate_buckets(target: Target, workload: Workload) -> list[CountAccuracy]:
         selectivity=workload.selectivity,
         pulse=pulse,
     )
-    session.step("counting in the source")
+    session.phase("counting in the source")
     actual = exact_counts(
         read_codes(snapshot, values),
         read_codes(snapshot, [sensitive])[:, 0],
@@ -76,7 +77,7 @@ def evaluate_buckets(target: Target, workload: Workload) -> list[CountAccuracy]:
         pulse=pulse,
     )
     snapshot.drop()
-    session.step("estimating from the publication")
+    session.phase("estimating from the publication")
     errors = CountErrors(actual, _estimates(target, values, sensitive, chosen))
     for column in (*values, sensitive):
         column.drop()

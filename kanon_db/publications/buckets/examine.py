@@ -70,9 +70,11 @@ def examine_buckets(
     )
     if not relations.holds:
         return Examination([relations], {})
+    session.step("checking the sizes of buckets")
     qit, sat = _count_qit(session, tables), _count_sat(session, tables)
     sizes = sat.of_sizes
     privacy = PrivacySpecification.parse(json.dumps(parameters["privacy"]))
+    session.step("checking the values of buckets")
     exposure = measure_exposure(
         session,
         privacy,
@@ -81,6 +83,7 @@ def examine_buckets(
         f" FROM {tables.sat} GROUP BY 1, 2, 3",
         l=str(parameters.get("l", 1)),
     )
+    session.step("checking the bitmaps")
     differing = count_bitmap_differences(session, tables, whole=all_bitmaps)
     loss = sum(n * (size - 1) ** 2 for size, n in sizes.items())
     checks = [

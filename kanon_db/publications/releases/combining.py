@@ -118,7 +118,7 @@ def combine(session: Session, new: Publication, shown: str, earlier: Sequence[Ea
             refused.append(one)
             findings.append(_not_measured(one, "it has another sensitive attribute"))
     if own is not None and compared:
-        session.step("comparing releases")
+        session.step("comparing what releases tell")
         of_itself = _Compared(_NEW, own)
         against, found = _measured(session, of_itself, compared)
         refused += against

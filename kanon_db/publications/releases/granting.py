@@ -70,7 +70,11 @@ def check_release(
     if wanted is None:
         wanted = [str(role) for role in found.parameters.get("readers") or ()] or None
     roles = check_readers(session, wanted, published_schema(session))
-    return combine(session, found, publication, _earlier(session, found, roles)).findings
+    session.plan(["looking for earlier releases", "comparing releases"])
+    session.phase("looking for earlier releases")
+    earlier = _earlier(session, found, roles)
+    session.phase("comparing releases")
+    return combine(session, found, publication, earlier).findings
 
 
 def grant_publication(

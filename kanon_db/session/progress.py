@@ -1,0 +1,262 @@
+"""How far an operation is: told to a listener, and to other sessions of the server.
+
+PostgreSQL shows `application_name` of every session in `pg_stat_activity`, at once, also from
+within a transaction. Anybody may see it there, so it never has a name, a number of rows or a value.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import ceil, inf
+from typing import Any, Final
+
+PREFIX: Final = "kanon_db"
+_MAX_BYTES: Final = 63
+"""What PostgreSQL keeps of `application_name`."""
+
+_SECONDS_BETWEEN: Final = 0.5
+"""How often a step that goes on says how far it is."""
+
+_LEAST_SHARE: Final = 0.05
+_LEAST_SECONDS: Final = 1.0
+"""Before this much is done, and has taken this long, nobody knows how long the rest takes."""
+
+_STATE: Final = (
+    "SELECT pg_catalog.current_setting('application_name') AS own,"
+    " pg_catalog.current_setting('kanon.progress', true) AS wanted"
+)
+_SHOW: Final = "SELECT pg_catalog.set_config('application_name', $1::pg_catalog.text, true)"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What an operation is doing.
+
+    Attributes
+    ----------
+    phase, phases : int
+        The number of the phase, from 1 on, and how many there are; 0 where nobody knows.
+    step : str
+        What is being done in this phase.
+    share : float or None
+        How much of the step is done, where that is known.
+    seconds : float or None
+        How long the step may still take, where something can be said about it.
+    is_limit : bool
+        Whether `seconds` is what is left of the phase's time limit, which a search may exceed a
+        little; otherwise it follows from the share.
+    """
+
+    phase: int
+    phases: int
+    step: str
+    share: float | None = None
+    seconds: float | None = None
+    is_limit: bool = False
+
+    @property
+    def title(self) -> str:
+        """The phase and the step.
+
+        Examples
+        --------
+        >>> Progress(3, 6, "writing the bitmaps").title
+        '3 of 6: writing the bitmaps'
+        """
+        return f"{self.phase} of {self.phases}: {self.step}" if self.phases else self.step
+
+    @property
+    def remaining(self) -> str:
+        """How long the step may still take; empty where nothing can be said.
+
+        Examples
+        --------
+        >>> Progress(3, 6, "writing the bitmaps", 0.4, 11.5).remaining
+        'about 12 s left'
+        >>> Progress(2, 6, "choosing patterns", seconds=47.2, is_limit=True).remaining
+        'time limit in 48 s'
+        """
+        if self.seconds is None:
+            return ""
+        seconds = f"{ceil(self.seconds)} s"
+        return f"time limit in {seconds}" if self.is_limit else f"about {seconds} left"
+
+    @property
+    def short(self) -> str:
+        """All of it as an `application_name`, which the view `kanon.progress` reads.
+
+        Examples
+        --------
+        >>> Progress(3, 6, "writing the bitmaps", 0.4, 11.5).short
+        'kanon_db 3/6 40% ~12s writing the bitmaps'
+        >>> Progress(2, 6, "choosing patterns", None, 48, True).short
+        'kanon_db 2/6 <48s choosing patterns'
+        """
+        parts = [PREFIX]
+        if self.phases:
+            parts.append(f"{self.phase}/{self.phases}")
+        if self.share is not None:
+            parts.append(f"{self.share:.0%}")
+        if self.seconds is not None:
+            parts.append(f"{'<' if self.is_limit else '~'}{ceil(self.seconds)}s")
+        return " ".join([*parts, self.step])[:_MAX_BYTES]
+
+
+Watcher = Callable[[Progress], None]
+
+
+class Tracker:
+    """Follows what an operation says of itself, and shows it: steps at once, shares now and then.
+
+    Parameters
+    ----------
+    show : callable
+        Called with what is to be shown.
+    clock : callable
+        Seconds.
+    """
+
+    def __init__(self, show: Watcher, clock: Callable[[], float] = time.monotonic) -> None:
+        self._show = show
+        self._clock = clock
+        self._phases: list[str] = []
+        self._phase = 0
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget the operation, which is over."""
+        self._phases, self._phase = [], 0
+        self._step = ""
+        self._share: float | None = None
+        self._limit = inf
+        self._began = self._shown_at = 0.0
+
+    def plan(self, phases: Sequence[str]) -> None:
+        """Say which phases there are, in their order."""
+        self._phases, self._phase = list(phases), 0
+
+    def phase(self, name: str) -> None:
+        """Begin a phase; one that is not planned is a step."""
+        if name in self._phases:
+            self._phase, self._limit = self._phases.index(name) + 1, inf
+        self.step(name)
+
+    def step(self, name: str) -> None:
+        """Begin a step of the phase."""
+        self._step, self._share = name, None
+        self._began = self._clock()
+        self._now()
+
+    def limit(self, seconds: float) -> None:
+        """Say that the phase has a time limit, from now on."""
+        self._limit = self._clock() + seconds
+        self.beat()
+
+    def done(self, n: int, of: int) -> None:
+        """Say how much of the step is done."""
+        self._share = n / of if of else None
+        self.beat()
+
+    def beat(self) -> None:
+        """Show how far the step is, unless that was shown a moment ago."""
+        if self._share is None and self._limit == inf:
+            return
+        if self._clock() - self._shown_at >= _SECONDS_BETWEEN:
+            self._now()
+
+    def _now(self) -> None:
+        if not self._step:
+            return
+        now = self._shown_at = self._clock()
+        seconds, is_limit = None, now < self._limit < inf
+        if is_limit:
+            seconds = self._limit - now
+        elif self._share is not None and self._share >= _LEAST_SHARE:
+            spent = now - self._began
+            if spent >= _LEAST_SECONDS:
+                seconds = spent * (1 - self._share) / self._share
+        self._show(
+            Progress(self._phase, len(self._phases), self._step, self._share, seconds, is_limit)
+        )
+
+
+class ReportingSession(ABC):
+    """The part of a session that says how far an operation is; see the protocol.
+
+    Parameters
+    ----------
+    watcher : callable, optional
+        Called with each :class:`Progress`.
+    """
+
+    def __init__(self, watcher: Watcher | None = None) -> None:
+        self._watcher = watcher
+        self._tracker = Tracker(self._shown)
+        self._own: str | None = None
+        """The session's `application_name`, while it shows how far an operation is."""
+        self._is_wanted = True
+
+    @abstractmethod
+    def fetch(self, statement: str, *values: Any) -> Sequence[Any]:
+        """Run one statement; see the protocol."""
+
+    @abstractmethod
+    def heartbeat(self) -> None:
+        """Check for a cancel; see the protocol."""
+
+    @contextmanager
+    def reporting(self) -> Iterator[None]:
+        """Run an operation, and then give the session the `application_name` that it had.
+
+        After an error, the server itself restores it, with the rest of the transaction.
+        """
+        self._begin()
+        yield
+        self._end()
+
+    def plan(self, phases: Sequence[str]) -> None:
+        """Say which phases the operation has."""
+        self._tracker.plan(phases)
+
+    def phase(self, name: str) -> None:
+        """Begin a phase of the plan."""
+        self._tracker.phase(name)
+        self.heartbeat()
+
+    def step(self, name: str) -> None:
+        """Begin a step of the phase."""
+        self._tracker.step(name)
+        self.heartbeat()
+
+    def limit(self, seconds: float) -> None:
+        """Say that the phase has a time limit, from now on."""
+        self._tracker.limit(seconds)
+
+    def done(self, n: int, of: int) -> None:
+        """Say how much of the step is done."""
+        self._tracker.done(n, of)
+        self.heartbeat()
+
+    def _begin(self) -> None:
+        self._tracker.clear()
+        self._own, self._is_wanted = None, True
+
+    def _end(self) -> None:
+        if self._own is not None:
+            self.fetch(_SHOW, self._own)
+        self._begin()
+
+    def _shown(self, progress: Progress) -> None:
+        if self._watcher is not None:
+            self._watcher(progress)
+        if self._own is None and self._is_wanted:
+            (state,) = self.fetch(_STATE)
+            self._is_wanted = state["wanted"] != "off"
+            if self._is_wanted:
+                self._own = state["own"]
+        if self._is_wanted:
+            self.fetch(_SHOW, progress.short)
