@@ -39,6 +39,7 @@ SPEED = {
     "freeform": "Freeform generalization",
     "suppression": "Pattern-guided suppression",
     "differential_privacy": "Buckets beside differential privacy",
+    "protection": "Errors against protection",
     "recommend": "What is recommended",
     "reports": "Reports",
 }

@@ -159,7 +159,7 @@ def test_python_examples_run(
     with kanon_db.connect(database) as kanon:
         kanon.load(fair_csv, "fair")
         kanon.register_source("fair", quasi_identifiers=["age", "educ"], sensitive="affairs")
-        kanon.publish_buckets("fair", "fair_b", privacy='{"default": 0.1, "values": {"0.0": 0.8}}')
+        kanon.publish_buckets("fair", "fair_b", privacy='{"default": 0.2, "values": {"0.0": 0.9}}')
         kanon.publish_generalized(
             "fair", "fair_k", k=5, method="mondrian", accept={"combined_releases": "it is a test"}
         )

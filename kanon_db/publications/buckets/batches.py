@@ -86,7 +86,9 @@ def extended(job: Job[Any], old: Publication, batch: Written, whole: Staging) ->
     layout["with_bitmaps"] = write_bitmaps(
         whole, tables, qit, layout, values, codes, bucket_ids, setting, order
     )
-    layout["spectrum"] = write_composition(whole, tables, values, codes, bucket_ids)
+    layout["spectrum"] = write_composition(
+        whole, tables, values, codes, bucket_ids, is_random=are_random
+    )
     values.drop()
     qit.drop()
     whole.analyze(QIT, SAT)

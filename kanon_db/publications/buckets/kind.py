@@ -158,7 +158,9 @@ class Buckets(Kind):
         # Of records in one cell, buckets are drawn from the whole table.
         is_random = job.request.assignment in ("random", "m_invariant") or cells == 1
         layout["assignment"] = "random" if is_random else job.request.assignment
-        layout["spectrum"] = write_composition(staging, tables, values, codes, bucket_ids)
+        layout["spectrum"] = write_composition(
+            staging, tables, values, codes, bucket_ids, is_random=is_random
+        )
         values.drop()
         session.step("gathering statistics")
         staging.analyze(QIT, SAT)

@@ -13,6 +13,7 @@ import numpy as np
 from kanon_db.algorithms.bucketization.composition import composition
 from kanon_db.algorithms.ground.arrays import CodeArray
 from kanon_db.counting.layout import SHARES
+from kanon_db.counting.regression import MOST_CORRECTED
 from kanon_db.publications.buckets.tables import BucketTables
 from kanon_db.publications.results import Check
 from kanon_db.publications.staging import Staging
@@ -34,6 +35,8 @@ def write_composition(
     values: DistinctValues,
     codes: CodeArray,
     bucket_ids: CodeArray,
+    *,
+    is_random: bool,
 ) -> dict[str, list[float]] | None:
     """Write the directions in which buckets differ, a row for each sensitive value.
 
@@ -41,6 +44,9 @@ def write_composition(
     ----------
     codes, bucket_ids : ndarray of int32, shape (n_records,)
         The sensitive value and the bucket's number, from 1, of each record.
+    is_random : bool
+        Whether records of the whole table were drawn into each bucket. Of more than a few values,
+        buckets of records that were gathered tell nothing; the table then has no rows.
 
     Returns
     -------
@@ -50,7 +56,7 @@ def write_composition(
     """
     n_values, rows = len(values.labels), "[]"
     spectrum: dict[str, list[float]] | None = None
-    if 2 <= n_values <= MOST_VALUES:
+    if 2 <= n_values <= (MOST_VALUES if is_random else MOST_CORRECTED):
         staging.session.step("finding how the values of buckets go together")
         found = composition(codes, bucket_ids - np.int32(1), n_values)
         if found.eigenvalues.size:
