@@ -218,6 +218,7 @@ class Cell:
     is_discrete: bool = True
     mark: int | None = None
     shares: Shares | None = None
+    is_tight: bool = True
 
 
 @dataclass(frozen=True, slots=True)

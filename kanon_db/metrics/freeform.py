@@ -92,7 +92,8 @@ def cell_ncp(attribute: Attribute, cells: Ranges | Sets) -> FloatArray:
     loss = cells.tells_nothing.astype(np.float64)
     span = attribute.upper - attribute.lower
     if attribute.numbers is not None and span > 0:
-        width = attribute.numbers[cells.high] - attribute.numbers[cells.low]
-        narrow = ~cells.tells_nothing & (cells.high > cells.low)
+        ends = attribute.numbers if attribute.ends is None else attribute.ends
+        width = ends[cells.high] - attribute.numbers[cells.low]
+        narrow = ~cells.tells_nothing & (width > 0)  # that of NULL is NaN
         loss[narrow] = width[narrow] / span
     return loss

@@ -159,16 +159,19 @@ def class_ncp(microdata: Microdata, class_of_record: IntArray) -> FloatArray:
             counts = np.bincount(keys // attribute.n_values, minlength=n_classes)
             result[:, :, j] = _set_loss(counts, attribute.n_values)
         else:
-            loss = _range_loss(attribute, attribute.numbers[codes], starts)
+            ends = attribute.numbers if attribute.ends is None else attribute.ends
+            loss = _range_loss(attribute, attribute.numbers[codes], ends[codes], starts)
             result[:, ordered[starts], j] = loss
     return result
 
 
-def _range_loss(attribute: Attribute, numbers: FloatArray, starts: IntArray) -> FloatArray:
+def _range_loss(
+    attribute: Attribute, numbers: FloatArray, ends: FloatArray, starts: IntArray
+) -> FloatArray:
     """NCP of classes of numbers that lie one after the other."""
     is_null = np.isnan(numbers)
     low = np.minimum.reduceat(np.where(is_null, np.inf, numbers), starts)
-    high = np.maximum.reduceat(np.where(is_null, -np.inf, numbers), starts)
+    high = np.maximum.reduceat(np.where(is_null, -np.inf, ends), starts)
     n_null = np.add.reduceat(is_null.astype(np.int64), starts)
     sizes = np.diff(starts, append=numbers.size)
     span = attribute.upper - attribute.lower

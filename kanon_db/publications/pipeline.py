@@ -176,6 +176,7 @@ def stage(
     """
     declared = kind_of(request)
     kind = declared.load()
+    kind.require_shown(source)
     kind.prepare(request, source)
     accepted = accepted_risks(request.accept, kind.risks(request))
     _warn_of_unused_options(session, request)

@@ -25,6 +25,9 @@ class Attribute:
         Bounds L_j and U_j of a numeric attribute; ``numbers`` lie within. Unused otherwise.
     weight : float
         Factor of the attribute's loss, above 0.
+    ends : ndarray of float64, shape (n_values,), or None
+        Where a code of a numeric attribute stands for a bin that begins at its number: where this
+        ends. What is searched for depends on the numbers alone; what is lost, on both.
 
     Notes
     -----
@@ -37,6 +40,7 @@ class Attribute:
     lower: float = 0.0
     upper: float = 0.0
     weight: float = 1.0
+    ends: FloatArray | None = None
 
     @property
     def is_numeric(self) -> bool:

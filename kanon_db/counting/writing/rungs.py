@@ -7,7 +7,7 @@ from typing import Final
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.layout import BucketLayout, Cell, CellLayout
 from kanon_db.counting.sides import side_of
-from kanon_db.counting.writing.cell_values import holds_anything, is_vague, values_of
+from kanon_db.counting.writing.cell_values import is_vague, values_of
 from kanon_db.counting.writing.joins import joined, speller
 from kanon_db.counting.writing.spread import most_listed
 from kanon_db.counting.writing.sql import Constants, Statement, write
@@ -136,5 +136,7 @@ def _kept(layout: CellLayout, cell: Cell) -> list[str]:
 def _ends(cell: Cell, view: str, where: list[str]) -> list[Select]:
     sql, type_ = f"c.{cell.column.sql}", cell.column.type.name
     upper = f"upper({sql}) - 1" if cell.is_discrete else f"upper({sql})"
-    where = [*where, f"NOT {holds_anything(sql)}"]
-    return [Select({"v": f"({end})::{type_}"}, [view], where) for end in (f"lower({sql})", upper)]
+    return [
+        Select({"v": f"({end})::{type_}"}, [view], [*where, f"NOT {side}_inf({sql})"])
+        for side, end in (("lower", f"lower({sql})"), ("upper", upper))
+    ]

@@ -16,6 +16,7 @@ from kanon_db.counting.expressions import Column, Type
 from kanon_db.counting.layout import Cell, Quotes, RowView
 from kanon_db.counting.types import DISCRETE_RANGES, type_in_range
 from kanon_db.errors import SchemaMismatchError
+from kanon_db.publications.rows.bins import Bins, element_of, read_bins
 from kanon_db.publications.rows.view import CellTable
 from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.session.settings import roomy
@@ -38,11 +39,14 @@ class GeneralizedColumn:
         Its domain, as the algorithms see it.
     range_type : str or None
         The type of its cells; None if they are sets of texts.
+    bins : Bins or None
+        The bins of its values, if they are coarsened: the codes that the algorithms see.
     """
 
     values: DistinctValues
     attribute: Attribute
     range_type: str | None
+    bins: Bins | None = None
 
     @property
     def cell(self) -> str:
@@ -64,6 +68,7 @@ class GeneralizedColumn:
             Column(name, quotes.identifier(name), inside or Type("text", "text")),
             "set" if inside is None else "range",
             is_discrete=self.range_type in DISCRETE_RANGES,
+            is_tight=self.bins is None,
         )
 
     def covers(self, name: str) -> str:
@@ -72,11 +77,20 @@ class GeneralizedColumn:
         if self.range_type is None:
             text = text_in_set(self.values.column, label(value))
             return f"array_position(c.{name}, {text}) IS NOT NULL"
+        element = f"{value}::{self.element}"
+        if self.bins is not None:
+            element = f"{element_of(self.values.column, value)}::{self.element}"
         return (
             f"CASE WHEN num_nulls({value}) > 0 THEN num_nulls(c.{name}) > 0"
             f" OR (lower_inf(c.{name}) AND upper_inf(c.{name}))"
-            f" ELSE coalesce({value}::{self.element} <@ c.{name}, false) END"
+            f" ELSE coalesce({element} <@ c.{name}, false) END"
         )
+
+    def drop(self) -> None:
+        """Remove its tables before the transaction ends."""
+        self.values.drop()
+        if self.bins is not None:
+            self.bins.drop()
 
 
 def read_microdata(
@@ -90,6 +104,11 @@ def read_microdata(
     for position, name in enumerate(source.quasi_identifiers):
         values = distinct_values(snapshot, types[name])
         weight = 1.0 if weights is None else float(weights[position])
+        described = source.attributes.get(name, {})
+        bins = read_bins(values, described)
+        if bins is not None:
+            columns.append(_binned(values, bins, source, weight))
+            continue
         numbers = None if source.is_categorical(name) else read_numbers(values)
         range_type = None
         if numbers is not None and not np.isnan(numbers).all():
@@ -109,7 +128,24 @@ def read_microdata(
             )
         columns.append(GeneralizedColumn(values, attribute, range_type))
     codes = read_codes(snapshot, [column.values for column in columns])
+    for position, column in enumerate(columns):
+        if column.bins is not None:
+            codes[:, position] = column.bins.codes[codes[:, position]]
     return Microdata(codes, tuple(column.attribute for column in columns)), columns
+
+
+def _binned(values: DistinctValues, bins: Bins, source: Source, weight: float) -> GeneralizedColumn:
+    """Describe a column whose values are coarsened."""
+    lower, upper = _bounds(values, source)
+    attribute = Attribute(
+        bins.lows.size,
+        numbers=bins.lows,
+        ends=bins.highs,
+        lower=float(np.nanmin([*bins.lows, lower])),
+        upper=float(np.nanmax([*bins.highs, upper])),
+        weight=weight,
+    )
+    return GeneralizedColumn(values, attribute, values.column.range_type(bins.largest), bins)
 
 
 def _require_texts_of_values(snapshot: Snapshot, values: DistinctValues) -> None:
@@ -203,13 +239,18 @@ def _write_ranges(session: Session, part: str, column: GeneralizedColumn, cells:
         session, "(SELECT generate_series(0, $3::int4 - 1) AS i)", (1, "r.i"), (2, "r.i")
     )
     kind, element = column.range_type, column.element
+    table, ends, bounds = column.values.table, ("value", "value"), "'[]'"
+    if column.bins is not None:
+        table, ends = column.bins.table, ("low", "high")
+        bounds = "CASE WHEN u.is_closed THEN '[]' ELSE '[)' END"
+    first, last = (f"{end}::{element}" for end in (f"l.{ends[0]}", f"u.{ends[1]}"))
     with roomy(session):
         session.fetch(
             f"CREATE TEMPORARY TABLE {part} ON COMMIT DROP AS SELECT c.i AS number,"
             f" CASE c.{lower} WHEN {_NULL} THEN NULL WHEN {_ANYTHING} THEN '(,)'::{kind}"
-            f" ELSE {kind}(l.value::{element}, u.value::{element}, '[]') END AS cell"
-            f" FROM {numbered} AS c LEFT JOIN {column.values.table} AS l ON l.code = c.{lower}"
-            f" LEFT JOIN {column.values.table} AS u ON u.code = c.{upper}",
+            f" ELSE {kind}({first}, {last}, {bounds}) END AS cell"
+            f" FROM {numbered} AS c LEFT JOIN {table} AS l ON l.code = c.{lower}"
+            f" LEFT JOIN {table} AS u ON u.code = c.{upper}",
             int4_bytes(low),
             int4_bytes(high),
             str(low.size),

@@ -9,9 +9,10 @@ from kanon_db.counting.layout import ROWS, SHARES, Quotes
 from kanon_db.publications.notes import MADE_FOR_US, Note, counting
 
 _USE: Mapping[str, str] = {
-    "range": "A range holds the record's own value; both ends belong to it, and whole numbers and"
-    " dates are shown as [first, next after the last). NULL stands for NULL, and (,) for anything,"
-    " NULL too.",
+    "range": "A range holds the record's own value; an end in a square bracket belongs to it, one"
+    " in a round bracket does not, and whole numbers and dates are shown as [first, next after the"
+    " last). [90,) holds 90 and anything above. NULL stands for NULL, and (,) for anything, NULL"
+    " too.",
     "set": "A set holds the record's own value, as a text; NULL may be one of its elements.",
 }
 

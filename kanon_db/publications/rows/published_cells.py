@@ -96,9 +96,10 @@ def _ranges(distinct: DistinctValues, column: DistinctValues) -> Ranges:
         distinct.session,
         "SELECT string_agg(float8send(l) || float8send(u) || float8send(kind), ''::bytea"
         " ORDER BY code) AS numbers FROM ("
-        f" SELECT code, CASE WHEN num_nulls(value) > 0 OR lower_inf(value) THEN 0 ELSE {ends[0]}"
-        f" END AS l, CASE WHEN num_nulls(value) > 0 OR upper_inf(value) THEN 0 ELSE {ends[1]}"
-        f" END AS u, CASE WHEN num_nulls(value) > 0 THEN {_NULL}"
+        " SELECT code, CASE WHEN num_nulls(value) > 0 THEN 0 WHEN lower_inf(value)"
+        f" THEN '-infinity' ELSE {ends[0]} END AS l, CASE WHEN num_nulls(value) > 0 THEN 0"
+        f" WHEN upper_inf(value) THEN 'infinity' ELSE {ends[1]} END AS u,"
+        f" CASE WHEN num_nulls(value) > 0 THEN {_NULL}"
         f" WHEN lower_inf(value) AND upper_inf(value) THEN {_ANYTHING}"
         f" ELSE upper_inc(value)::int4 END::float8 AS kind FROM {distinct.table}) AS ranges",
     )

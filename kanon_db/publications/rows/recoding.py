@@ -128,7 +128,7 @@ class RecodedRows:
             See :func:`.write_shares`.
         """
         for column in self._columns:
-            column.values.drop()
+            column.drop()
         self._job.session.fetch(f"DROP TABLE {table.table}")
         session = self._job.session
         cells = {column.values.column.name: column.published(session) for column in self._columns}
