@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kanon_db.catalog.attributes import COARSE, UNITS
+from kanon_db.catalog.attributes import BINNED, UNITS
 from kanon_db.errors import DatabaseError, InvalidParameterError, SchemaMismatchError
 from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.session.server_errors import DATA_EXCEPTION_CLASS
@@ -37,7 +37,7 @@ def check_attribute(session: Session, column: ColumnType, described: Mapping[str
             detail=f"{where}: its type is {column.type_name}",
             hint="leave out kind, lower and upper, or use categorical",
         )
-    coarse = [key for key in COARSE if key in described]
+    coarse = [key for key in BINNED if key in described]
     if coarse and column.range_type(0) is None:
         raise SchemaMismatchError(
             f"only numbers, dates and timestamps can have {coarse[0]}",
@@ -104,7 +104,7 @@ def _check_bounds(
         ) from None
     if not found["ordered"]:
         raise InvalidParameterError(f"{keys[0]} must not exceed {keys[1]}", detail=where)
-    if keys[0] in COARSE and not found["finite"]:
+    if keys[0] in BINNED and not found["finite"]:
         raise InvalidParameterError(f"{' and '.join(given)} must be finite", detail=where)
 
 

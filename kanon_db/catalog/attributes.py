@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kanon_db.catalog.hierarchy import Hierarchy
 from kanon_db.declaration import BOUND, MAX_WEIGHT, Type, choice, number, options, parameter
 from kanon_db.errors import InvalidParameterError
 
@@ -22,7 +23,10 @@ UNITS: Final[Mapping[str, str]] = {
 MAX_WIDTH: Final = 1e15
 """The largest width of bins of numbers; their ends fit a bigint."""
 
-COARSE: Final = ("round", "top", "bottom")
+BINNED: Final = ("round", "top", "bottom")
+"""The keys that make bins of a column's values before the search."""
+
+COARSE: Final = (*BINNED, "hierarchy")
 """The keys that coarsen a column before the search."""
 
 
@@ -40,6 +44,9 @@ def _read_round(value: Any, name: str) -> str | float:
 
 
 ROUND: Final = Type("text", "str | float", _read_round)
+HIERARCHY: Final = Type(
+    "jsonb", "Mapping[str, Sequence[str]]", lambda given, _: Hierarchy.of(given)
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +70,10 @@ class AttributeDescription:
     bottom: str | float | None = parameter(
         BOUND, "Values below this are published as one.", default=None
     )
+    hierarchy: Any = parameter(  # noqa: RUF009  # as all others
+        HIERARCHY, "Labels of each value, the narrowest first, that are published instead of sets.",
+        default=None,
+    )  # fmt: skip
 
 
 def read_attributes(given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -80,10 +91,16 @@ def read_attributes(given: Mapping[str, Any]) -> Mapping[str, Any]:
         for key, what in described.items():
             if what is None or (key == "weight" and isinstance(what, str)):
                 raise InvalidParameterError(f"{key} of an attribute is NULL or a text")
-        coarse = [key for key in COARSE if key in described]
-        if coarse and found.kind == "categorical":
+        binned = [key for key in BINNED if key in described]
+        if binned and found.kind == "categorical":
             raise InvalidParameterError(
-                f"{coarse[0]} is for columns whose cells are ranges",
+                f"{binned[0]} is for columns whose cells are ranges",
                 hint="leave out the kind, which is categorical",
+            )
+        others = [key for key in (*BINNED, "lower", "upper") if key in described]
+        if found.hierarchy is not None and (others or found.kind == "numeric"):
+            raise InvalidParameterError(
+                "a column with a hierarchy has no ranges",
+                hint=f"leave out {', '.join(others) or 'the kind, which is numeric'}",
             )
     return given

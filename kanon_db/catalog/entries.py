@@ -73,7 +73,8 @@ class Source:
 
     def is_categorical(self, column: str) -> bool:
         """Whether a column was registered as categorical, whatever its type."""
-        return self.attributes.get(column, {}).get("kind") == "categorical"
+        described = self.attributes.get(column, {})
+        return described.get("kind") == "categorical" or "hierarchy" in described
 
 
 @dataclass(frozen=True, kw_only=True)

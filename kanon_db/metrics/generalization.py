@@ -9,8 +9,10 @@ import numpy.typing as npt
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.algorithms.ground.distinct import distinct
+from kanon_db.algorithms.recoding.cells import cells_of_classes
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.errors import InvalidParameterError
+from kanon_db.metrics.freeform import cell_ncp
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,6 +160,12 @@ def class_ncp(microdata: Microdata, class_of_record: IntArray) -> FloatArray:
             keys = distinct(ordered * attribute.n_values + codes)
             counts = np.bincount(keys // attribute.n_values, minlength=n_classes)
             result[:, :, j] = _set_loss(counts, attribute.n_values)
+        elif attribute.taxonomy is not None:
+            covered = cells_of_classes(
+                Microdata(codes[:, np.newaxis], (attribute,)),
+                np.repeat(np.arange(starts.size), np.diff(starts, append=codes.size)),
+            )
+            result[:, ordered[starts], j] = cell_ncp(attribute, covered[0])
         else:
             ends = attribute.numbers if attribute.ends is None else attribute.ends
             loss = _range_loss(attribute, attribute.numbers[codes], ends[codes], starts)

@@ -238,7 +238,7 @@ class Kind(ABC):
                 "publications of this kind show quasi-identifiers as they are, not coarsened",
                 detail=f"{source.relation}: {', '.join(source.coarsened)}",
                 hint="publish generalized or freeform rows, or register a view that coarsens these"
-                " columns, without round, top and bottom",
+                " columns, without round, top, bottom and hierarchy",
             )
 
     @abstractmethod

@@ -123,11 +123,10 @@ _COARSE: Final = Table(
         **{name: _MIXED.columns[name] for name in ("age", "hours", "born", "seen", "called")},
         **{name: _EXACT.columns[name] for name in ("wage", "height", "big")},
         "ratio": _sometimes("(w - 0.5) * 40"),
-        "region": _MIXED.columns["region"],
         "sick": _MIXED.columns["sick"],
     },
-    {**_MIXED.kinds, **_EXACT.kinds, "ratio": "number"},
-    ("age", "hours", "born", "seen", "called", "wage", "height", "big", "ratio", "region"),
+    {**_MIXED.kinds, "wage": "number", "height": "number", "big": "number", "ratio": "number"},
+    ("age", "hours", "born", "seen", "called", "wage", "height", "big", "ratio"),
     attributes={
         "age": {"round": 7, "top": 70, "bottom": 20},
         "hours": {"top": 40},
@@ -141,12 +140,45 @@ _COARSE: Final = Table(
     },
 )
 
+_GRADES: Final = ("low", "middle", "high", "unused")
+_LABELLED: Final = Table(
+    "labelled",
+    {
+        **{name: _MIXED.columns[name] for name in ("age", "married", "grade", "region", "sick")},
+        **{name: _EXACT.columns[name] for name in ("level", "zip")},
+        "always": "'one'::text",
+    },
+    {**_MIXED.kinds, "level": "number", "zip": "text", "always": "text"},
+    ("age", "married", "grade", "region", "level", "zip", "always"),
+    attributes={
+        "age": {"round": 5},
+        "married": {"hierarchy": {"t": ["known"], "f": ["known"]}},
+        "grade": {"hierarchy": {g: ["low" if g == "low" else "better", "any"] for g in _GRADES}},
+        "region": {
+            "hierarchy": {
+                f"region {a}": [f"{'north' if a in 'adg' else 'south'}", "land", "*"]
+                for a in "abcdefghi"
+            }
+        },
+        "level": {"hierarchy": {f"{i}.0": ["few" if i < 2 else "many"] for i in range(7)}},
+        "zip": {
+            "hierarchy": {
+                f"{i:0{n}}": [f"{i // 10:0{n - 1}}*", f"{n} digits"]
+                for i in range(40)
+                for n in (3, 4)
+            }
+        },
+        "always": {"hierarchy": {"one": ["*"]}},
+    },
+)
+
 TABLES: Final[dict[str, tuple[Table, str]]] = {
     "mixed": (_MIXED, "sick"),
     "exact": (_EXACT, "cost"),
     "sparse": (_SPARSE, "result"),
     "folded": (_FOLDED, "tag"),
     "coarse": (_COARSE, "sick"),
+    "labelled": (_LABELLED, "sick"),
 }
 """The tables with their sensitive attributes."""
 
@@ -198,7 +230,8 @@ def make_tables(publisher: Connection, n_records: int) -> None:
 
 def ways_of(table: str) -> list[str]:
     """How a table is published: citext cannot be part of a set, nor a bin of buckets."""
-    kinds = {"folded": ("buckets", "suppressed"), "coarse": ("generalized", "freeform")}
+    with_coarse = ("generalized", "freeform")
+    kinds = {"folded": ("buckets", "suppressed"), "coarse": with_coarse, "labelled": with_coarse}
     return [way for way, (kind, _) in WAYS.items() if kind in kinds.get(table, (kind,))]
 
 

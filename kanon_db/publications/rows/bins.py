@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray
-from kanon_db.catalog.attributes import COARSE, UNITS
+from kanon_db.catalog.attributes import BINNED, UNITS
 from kanon_db.errors import DatabaseError, SchemaMismatchError
 from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.session.server_errors import DATA_EXCEPTION_CLASS
@@ -116,7 +116,7 @@ def bin_of(column: ColumnType, described: Mapping[str, Any], value: str) -> tupl
 
 def _bound(described: Mapping[str, Any]) -> list[str]:
     """Name what is passed as a parameter."""
-    named = (key for key in COARSE if key in described)
+    named = (key for key in BINNED if key in described)
     return [key for key in named if key != "round" or not isinstance(described[key], str)]
 
 
@@ -151,7 +151,7 @@ def read_bins(values: DistinctValues, described: Mapping[str, Any]) -> Bins | No
     SchemaMismatchError
         When a value is infinite or no number, or a bin would end beyond all values of its type.
     """
-    if not any(key in described for key in COARSE):
+    if not any(key in described for key in BINNED):
         return None
     column, session = values.column, values.session
     detail = f'column "{column.name}" of type {column.type_name}'

@@ -15,8 +15,10 @@ from kanon_db.catalog.entries import Source
 from kanon_db.counting.expressions import Column, Type
 from kanon_db.counting.layout import Cell, Quotes, RowView
 from kanon_db.counting.types import DISCRETE_RANGES, type_in_range
+from kanon_db.counting.writing.labels import checked
 from kanon_db.errors import SchemaMismatchError
 from kanon_db.publications.rows.bins import Bins, element_of, read_bins
+from kanon_db.publications.rows.labelled import Labels
 from kanon_db.publications.rows.view import CellTable
 from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.session.settings import roomy
@@ -40,17 +42,22 @@ class GeneralizedColumn:
     range_type : str or None
         The type of its cells; None if they are sets of texts.
     bins : Bins or None
-        The bins of its values, if they are coarsened: the codes that the algorithms see.
+        The bins of its values, if it has any: the codes that the algorithms see.
+    labels : Labels or None
+        The hierarchy of its values, if it has one: its values are the codes.
     """
 
     values: DistinctValues
     attribute: Attribute
     range_type: str | None
     bins: Bins | None = None
+    labels: Labels | None = None
 
     @property
     def cell(self) -> str:
         """What the layout calls its kind of cells."""
+        if self.labels is not None:
+            return "label"
         return "set" if self.range_type is None else "range"
 
     @property
@@ -68,12 +75,15 @@ class GeneralizedColumn:
             Column(name, quotes.identifier(name), inside or Type("text", "text")),
             "set" if inside is None else "range",
             is_discrete=self.range_type in DISCRETE_RANGES,
-            is_tight=self.bins is None,
+            is_tight=self.bins is None and self.labels is None,
+            labels=None if self.labels is None else checked(self.labels.hierarchy.described),
         )
 
     def covers(self, name: str) -> str:
         """Return SQL for whether the value ``s.name``, quoted, lies within the cell ``c.name``."""
         value = f"s.{name}"
+        if self.labels is not None:
+            return self.labels.covers(name)
         if self.range_type is None:
             text = text_in_set(self.values.column, label(value))
             return f"array_position(c.{name}, {text}) IS NOT NULL"
@@ -89,8 +99,9 @@ class GeneralizedColumn:
     def drop(self) -> None:
         """Remove its tables before the transaction ends."""
         self.values.drop()
-        if self.bins is not None:
-            self.bins.drop()
+        for more in (self.bins, self.labels):
+            if more is not None:
+                more.drop()
 
 
 def read_microdata(
@@ -105,6 +116,10 @@ def read_microdata(
         values = distinct_values(snapshot, types[name])
         weight = 1.0 if weights is None else float(weights[position])
         described = source.attributes.get(name, {})
+        if "hierarchy" in described:
+            _require_texts_of_values(snapshot, values)
+            columns.append(_labelled(values, Labels.of(values, described["hierarchy"]), weight))
+            continue
         bins = read_bins(values, described)
         if bins is not None:
             columns.append(_binned(values, bins, source, weight))
@@ -129,8 +144,9 @@ def read_microdata(
         columns.append(GeneralizedColumn(values, attribute, range_type))
     codes = read_codes(snapshot, [column.values for column in columns])
     for position, column in enumerate(columns):
-        if column.bins is not None:
-            codes[:, position] = column.bins.codes[codes[:, position]]
+        coarse = column.bins or column.labels
+        if coarse is not None:
+            codes[:, position] = coarse.codes[codes[:, position]]
     return Microdata(codes, tuple(column.attribute for column in columns)), columns
 
 
@@ -146,6 +162,21 @@ def _binned(values: DistinctValues, bins: Bins, source: Source, weight: float) -
         weight=weight,
     )
     return GeneralizedColumn(values, attribute, values.column.range_type(bins.largest), bins)
+
+
+def _labelled(values: DistinctValues, labels: Labels, weight: float) -> GeneralizedColumn:
+    """Describe a column whose cells are labels."""
+    positions = labels.taxonomy.positions
+    with_null = [np.nan] if None in values.labels else []
+    attribute = Attribute(
+        positions.size + len(with_null),
+        numbers=np.append(positions, with_null),
+        lower=float(positions[0]),
+        upper=float(positions[-1]),
+        weight=weight,
+        taxonomy=labels.taxonomy,
+    )
+    return GeneralizedColumn(values, attribute, None, labels=labels)
 
 
 def _require_texts_of_values(snapshot: Snapshot, values: DistinctValues) -> None:
@@ -207,7 +238,9 @@ def write_cells(
     parts = []
     for position, (column, its_cells) in enumerate(zip(columns, cells, strict=True)):
         part = session.identifier("pg_temp", f"kanon_cells_{suffix}_{position}")
-        if isinstance(its_cells, Sets):
+        if column.labels is not None and isinstance(its_cells, Ranges):
+            column.labels.write(session, part, its_cells)
+        elif isinstance(its_cells, Sets):
             _write_sets(session, part, column, its_cells)
         else:
             _write_ranges(session, part, column, its_cells)

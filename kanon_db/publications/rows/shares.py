@@ -23,6 +23,7 @@ from kanon_db.counting.layout import SHARES, Cell, RowView
 from kanon_db.counting.layout import Shares as WhatIsKnown
 from kanon_db.counting.writing.cell_values import is_endless
 from kanon_db.counting.writing.intervals import ends_of, value_at
+from kanon_db.counting.writing.labels import labels
 from kanon_db.publications.results import Check
 from kanon_db.publications.staging import Staging
 from kanon_db.session import Row, Session, fetch_one
@@ -126,10 +127,19 @@ def _counted(
         where = f"num_nulls(c.{name}) = 0"
         if cell.kind == "range":
             where += f" AND NOT {is_endless(f'c.{name}')}"
+        counted = (
+            f"(SELECT c.{name} AS cell, {records}::int8 AS records, {witnesses} AS witnesses"
+            f" FROM {source} AS c WHERE {where} GROUP BY 1 LIMIT {MOST_CELLS + 1})"
+        )
+        described = [] if cell.labels is None else [cell.labels]
+        if described:
+            counted = (
+                f"(SELECT l.members AS cell, c.records, c.witnesses FROM {counted} AS c"
+                f" JOIN ({labels('$1::text::jsonb').write()}) AS l ON l.label = c.cell)"
+            )
         rows = session.fetch(
-            f"SELECT c.cell::text AS cell, {listed}, c.records, c.witnesses FROM"
-            f" (SELECT c.{name} AS cell, {records}::int8 AS records, {witnesses} AS witnesses"
-            f" FROM {source} AS c WHERE {where} GROUP BY 1 LIMIT {MOST_CELLS + 1}) AS c"
+            f"SELECT c.cell::text AS cell, {listed}, c.records, c.witnesses FROM {counted} AS c",
+            *described,
         )
         yield rows if len(rows) <= MOST_CELLS else []
     if matches is None:
@@ -142,7 +152,7 @@ def _column(rows: Sequence[Row], name: str) -> FloatArray:
 
 def _of_sets(
     session: Session,  # noqa: ARG001
-    cell: Cell,  # noqa: ARG001
+    cell: Cell,
     rows: Sequence[Row],
 ) -> tuple[WhatIsKnown, list[Line]]:
     members = [list(row["members"]) for row in rows]
@@ -153,7 +163,7 @@ def _of_sets(
     ends: IntArray = np.cumsum([len(values) for values in members])
     cells = Sets(np.array(total, dtype=np.int32), ends)
     records = _column(rows, "records").astype(np.int64)
-    witnesses = np.minimum(_column(rows, "witnesses"), records / cells.sizes)
+    witnesses = np.minimum(_column(rows, "witnesses"), records / cells.sizes) * cell.is_tight
     shares = shares_of_sets(cells, records, witnesses)
     return "of_each", [
         {"cell": row["cell"], "shares": shares[end - size : end].tolist(), "known": known}
