@@ -66,7 +66,8 @@ class Labels:
             raise SchemaMismatchError(
                 "the hierarchy of a column lacks values that the column has",
                 detail=f'column "{column.name}": {n_missing:,} of {len(texts):,} distinct values',
-                hint="list every value in the hierarchy, as its text is written",
+                hint="list every value of the column, as PostgreSQL writes it: SELECT DISTINCT"
+                f" {session.identifier(column.name)} shows them",
             )
         suffix = secrets.token_hex(8)
         table, own = (
