@@ -8,10 +8,9 @@ from typing import Any, Final
 
 import kanon_db
 from kanon_db.advice.protections import PROTECTIONS, PURPOSES
+from kanon_db.catalog.attributes import read_attributes
 from kanon_db.declaration import (
-    BOUND,
     EVERYBODY,
-    MAX_WEIGHT,
     NAMES,
     RELATION,
     SECONDS,
@@ -20,15 +19,12 @@ from kanon_db.declaration import (
     choice,
     columns,
     json_object,
-    number,
     numbers,
-    options,
     parameter,
     value,
     whole,
     wholes,
 )
-from kanon_db.errors import InvalidParameterError
 from kanon_db.publications import KINDS
 from kanon_db.publications.risks import ACCEPTED
 from kanon_db.publications.suppressed.request import PatternsRequest
@@ -38,31 +34,6 @@ from kanon_db.session import Session
 @dataclass(frozen=True, kw_only=True)
 class NoParameters:
     """Parameters of an operation that has none."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class AttributeDescription:
-    """What a publisher may say about a quasi-identifier when registering it."""
-
-    kind: str | None = parameter(
-        choice("kind", numeric="cells are ranges", categorical="cells are sets"),
-        "Whether its cells are ranges or sets.", default=None,
-    )  # fmt: skip
-    lower: str | float | None = parameter(BOUND, "Least value of its domain.", default=None)
-    upper: str | float | None = parameter(BOUND, "Largest value of its domain.", default=None)
-    weight: float = parameter(number(most=MAX_WEIGHT), "What one of its cells costs.", default=1)
-
-
-def _read_attributes(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    description = options(AttributeDescription, "key", is_shown=False)
-    for described in given.values():
-        if isinstance(described, str):  # which may itself be JSON
-            raise InvalidParameterError("an attribute's description must be a JSON object")
-        description.read(described, "an attribute's description")
-        for key, what in described.items():
-            if what is None or (key == "weight" and isinstance(what, str)):
-                raise InvalidParameterError(f"{key} of an attribute is NULL or a text")
-    return given
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,9 +52,9 @@ class RegisterRequest:
     sensitive: str | None = parameter(TEXT, "Column to protect.", default=None, metavar="NAME")
     identifiers: tuple[str, ...] = parameter(NAMES, "Columns never to be published.", default=())
     attributes: Mapping[str, Any] | None = parameter(
-        json_object(_read_attributes, is_exact=False),
-        "Kinds, bounds and weights of quasi-identifiers, such as"
-        ' \'{"age": {"kind": "numeric", "lower": 0, "upper": 120, "weight": 0.4}}\'.',
+        json_object(read_attributes, is_exact=False),
+        "Kinds, bounds and weights of quasi-identifiers, and how they are coarsened, such as"
+        ' \'{"age": {"lower": 0, "upper": 120, "weight": 0.4, "round": 5, "top": 90}}\'.',
         default=None,
     )
     insensitive: tuple[str, ...] = parameter(

@@ -14,7 +14,7 @@
 
 CREATE OR REPLACE FUNCTION kanon.surely(cell int4range, value integer) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN NOT lower_inf(cell) AND lower(cell) = value AND upper(cell) - 1 = value;
+RETURN NOT lower_inf(cell) AND NOT upper_inf(cell) AND lower(cell) = value AND upper(cell) - 1 = value;
 COMMENT ON FUNCTION kanon.surely(int4range, integer) IS
     'whether a record with this cell certainly has this value';
 
@@ -26,7 +26,7 @@ COMMENT ON FUNCTION kanon.possibly(int4range, integer) IS
 
 CREATE OR REPLACE FUNCTION kanon.surely(cell int4range, among int4range) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN NOT lower_inf(cell) AND cell <@ among;
+RETURN NOT (lower_inf(cell) AND upper_inf(cell)) AND cell <@ among;
 COMMENT ON FUNCTION kanon.surely(int4range, int4range) IS
     'whether a record with this cell certainly has a value in this range';
 
@@ -38,7 +38,7 @@ COMMENT ON FUNCTION kanon.possibly(int4range, int4range) IS
 
 CREATE OR REPLACE FUNCTION kanon.surely(cell int8range, value bigint) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN NOT lower_inf(cell) AND lower(cell) = value AND upper(cell) - 1 = value;
+RETURN NOT lower_inf(cell) AND NOT upper_inf(cell) AND lower(cell) = value AND upper(cell) - 1 = value;
 COMMENT ON FUNCTION kanon.surely(int8range, bigint) IS
     'whether a record with this cell certainly has this value';
 
@@ -50,7 +50,7 @@ COMMENT ON FUNCTION kanon.possibly(int8range, bigint) IS
 
 CREATE OR REPLACE FUNCTION kanon.surely(cell int8range, among int8range) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN NOT lower_inf(cell) AND cell <@ among;
+RETURN NOT (lower_inf(cell) AND upper_inf(cell)) AND cell <@ among;
 COMMENT ON FUNCTION kanon.surely(int8range, int8range) IS
     'whether a record with this cell certainly has a value in this range';
 
@@ -62,7 +62,7 @@ COMMENT ON FUNCTION kanon.possibly(int8range, int8range) IS
 
 CREATE OR REPLACE FUNCTION kanon.surely(cell numrange, value numeric) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN NOT lower_inf(cell) AND lower(cell) = value AND upper(cell) = value;
+RETURN NOT lower_inf(cell) AND NOT upper_inf(cell) AND lower(cell) = value AND upper(cell) = value;
 COMMENT ON FUNCTION kanon.surely(numrange, numeric) IS
     'whether a record with this cell certainly has this value';
 
@@ -74,7 +74,7 @@ COMMENT ON FUNCTION kanon.possibly(numrange, numeric) IS
 
 CREATE OR REPLACE FUNCTION kanon.surely(cell numrange, among numrange) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN NOT lower_inf(cell) AND cell <@ among;
+RETURN NOT (lower_inf(cell) AND upper_inf(cell)) AND cell <@ among;
 COMMENT ON FUNCTION kanon.surely(numrange, numrange) IS
     'whether a record with this cell certainly has a value in this range';
 
@@ -86,7 +86,7 @@ COMMENT ON FUNCTION kanon.possibly(numrange, numrange) IS
 
 CREATE OR REPLACE FUNCTION kanon.surely(cell daterange, value date) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN NOT lower_inf(cell) AND lower(cell) = value AND upper(cell) - 1 = value;
+RETURN NOT lower_inf(cell) AND NOT upper_inf(cell) AND lower(cell) = value AND upper(cell) - 1 = value;
 COMMENT ON FUNCTION kanon.surely(daterange, date) IS
     'whether a record with this cell certainly has this value';
 
@@ -98,7 +98,7 @@ COMMENT ON FUNCTION kanon.possibly(daterange, date) IS
 
 CREATE OR REPLACE FUNCTION kanon.surely(cell daterange, among daterange) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN NOT lower_inf(cell) AND cell <@ among;
+RETURN NOT (lower_inf(cell) AND upper_inf(cell)) AND cell <@ among;
 COMMENT ON FUNCTION kanon.surely(daterange, daterange) IS
     'whether a record with this cell certainly has a value in this range';
 
@@ -110,7 +110,7 @@ COMMENT ON FUNCTION kanon.possibly(daterange, daterange) IS
 
 CREATE OR REPLACE FUNCTION kanon.surely(cell tsrange, value timestamp without time zone) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN NOT lower_inf(cell) AND lower(cell) = value AND upper(cell) = value;
+RETURN NOT lower_inf(cell) AND NOT upper_inf(cell) AND lower(cell) = value AND upper(cell) = value;
 COMMENT ON FUNCTION kanon.surely(tsrange, timestamp without time zone) IS
     'whether a record with this cell certainly has this value';
 
@@ -122,7 +122,7 @@ COMMENT ON FUNCTION kanon.possibly(tsrange, timestamp without time zone) IS
 
 CREATE OR REPLACE FUNCTION kanon.surely(cell tsrange, among tsrange) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN NOT lower_inf(cell) AND cell <@ among;
+RETURN NOT (lower_inf(cell) AND upper_inf(cell)) AND cell <@ among;
 COMMENT ON FUNCTION kanon.surely(tsrange, tsrange) IS
     'whether a record with this cell certainly has a value in this range';
 
@@ -134,7 +134,7 @@ COMMENT ON FUNCTION kanon.possibly(tsrange, tsrange) IS
 
 CREATE OR REPLACE FUNCTION kanon.surely(cell tstzrange, value timestamp with time zone) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN NOT lower_inf(cell) AND lower(cell) = value AND upper(cell) = value;
+RETURN NOT lower_inf(cell) AND NOT upper_inf(cell) AND lower(cell) = value AND upper(cell) = value;
 COMMENT ON FUNCTION kanon.surely(tstzrange, timestamp with time zone) IS
     'whether a record with this cell certainly has this value';
 
@@ -146,7 +146,7 @@ COMMENT ON FUNCTION kanon.possibly(tstzrange, timestamp with time zone) IS
 
 CREATE OR REPLACE FUNCTION kanon.surely(cell tstzrange, among tstzrange) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN NOT lower_inf(cell) AND cell <@ among;
+RETURN NOT (lower_inf(cell) AND upper_inf(cell)) AND cell <@ among;
 COMMENT ON FUNCTION kanon.surely(tstzrange, tstzrange) IS
     'whether a record with this cell certainly has a value in this range';
 

@@ -164,7 +164,9 @@ def _apart(opened: OpenQuery, aggregate: Aggregate, operand: Expression) -> int:
     rows = opened.fetch(written.text, *written.bound)
     if layout.cells[operand.name].kind == "set":
         return apart_sets([json.loads(row["elements"]) for row in rows])
-    return apart_ranges([(Decimal(row["low"]), Decimal(row["high"])) for row in rows])
+    return apart_ranges(
+        [(Decimal(row["low"] or "-Infinity"), Decimal(row["high"] or "Infinity")) for row in rows]
+    )
 
 
 def _is_listed(opened: OpenQuery, operand: Expression) -> bool:

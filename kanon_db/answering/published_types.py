@@ -13,8 +13,9 @@ from typing import Any, Final
 from kanon_db.answering.estimator import Estimator
 from kanon_db.catalog.entries import Publication
 from kanon_db.counting.expressions import Category, Column, Type
-from kanon_db.counting.layout import Cell, CellKind, Shares
+from kanon_db.counting.layout import Cell, Shares
 from kanon_db.counting.types import CATEGORIES, DISCRETE_RANGES, type_in_range
+from kanon_db.counting.writing.labels import checked
 from kanon_db.errors import NotFoundError
 from kanon_db.session.protocol import Session
 from kanon_db.transfer.columns import ColumnType
@@ -57,13 +58,19 @@ class PublishedTypes:
             return replace(column, type=replace(column.type, category=category, is_ordered=False))
         return column
 
-    def cell(self, published: ColumnType, kind: CellKind, mark: int | None) -> Cell:
+    def cell(
+        self, published: ColumnType, kind: str, mark: int | None, labels: object = None
+    ) -> Cell:
         """Return a column with what its cells stand for.
 
         Parameters
         ----------
+        kind : str
+            What the catalog calls it: a kind of cells, or ``label``.
         mark : int or None
             See :class:`~kanon_db.counting.layout.Cell`.
+        labels : object
+            What the catalog has of its labels.
 
         Raises
         ------
@@ -71,19 +78,20 @@ class PublishedTypes:
             When its cells are not of the kind that the catalog says.
         """
         if kind == "value":
-            return Cell(self.column(published), kind, mark=mark)
+            return Cell(self.column(published), "value", mark=mark)
         column = plain_column(self.session, published)
         described = self._described(column.name)
-        if kind == "set" and published.type_name == _SET:
+        known = checked(labels) if kind == "label" and published.type_name == "text" else None
+        if known is not None or (kind == "set" and published.type_name == _SET):
             type_, element = self._element(described)
             return Cell(
-                replace(column, type=type_), kind, element, is_discrete=False, mark=mark,
-                shares=self._shares(column.name),
+                replace(column, type=type_), "set", element, is_discrete=False, mark=mark,
+                shares=self._shares(column.name), labels=known,
             )  # fmt: skip
         inside = type_in_range(published.type_name, described.get("type"))
         if kind == "range" and inside is not None:
             return Cell(
-                replace(column, type=inside), kind, mark=mark,
+                replace(column, type=inside), "range", mark=mark,
                 is_discrete=published.type_name in DISCRETE_RANGES,
                 shares=self._shares(column.name),
             )  # fmt: skip

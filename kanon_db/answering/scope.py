@@ -189,7 +189,10 @@ def _cell_layout(session: Session, schema: str, publication: Publication) -> Cel
     published = PublishedTypes(session, publication, chosen_estimator(session))
     cells = {
         str(written["name"]): published.cell(
-            types[written["name"]], written["cell"], None if view.pattern is None else position
+            types[written["name"]],
+            written["cell"],
+            None if view.pattern is None else position,
+            written.get("labels"),
         )
         for position, written in enumerate(described["quasi_identifiers"], start=1)
     }

@@ -13,7 +13,7 @@ def is_wide(opened: OpenQuery, layout: CellLayout, cell: Cell) -> bool:
     name = cell.column.sql
     (row,) = opened.fetch(
         f"SELECT coalesce(max(upper(c.{name}) - lower(c.{name})), 0) > {MOST_GROUPED}"
-        f" OR coalesce(bool_or(lower_inf(c.{name})), false) AS wide"
+        f" OR coalesce(bool_or(lower_inf(c.{name}) OR upper_inf(c.{name})), false) AS wide"
         f" FROM {layout.view.view} AS c"
     )
     return bool(row["wide"])

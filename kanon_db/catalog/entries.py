@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kanon_db.catalog.attributes import COARSE
 from kanon_db.catalog.errands import run_errand
 from kanon_db.errors import NotFoundError, ReplacedError
 from kanon_db.session.protocol import Row, Session, fetch_one
@@ -61,9 +62,19 @@ class Source:
         roles = {*self.published, *self.identifiers, self.entity}
         return [column for column in self.columns if column not in roles]
 
+    @property
+    def coarsened(self) -> list[str]:
+        """The quasi-identifiers whose values are coarsened before the search."""
+        return [
+            column
+            for column in self.quasi_identifiers
+            if any(key in self.attributes.get(column, {}) for key in COARSE)
+        ]
+
     def is_categorical(self, column: str) -> bool:
         """Whether a column was registered as categorical, whatever its type."""
-        return self.attributes.get(column, {}).get("kind") == "categorical"
+        described = self.attributes.get(column, {})
+        return described.get("kind") == "categorical" or "hierarchy" in described
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from kanon_db.catalog.attribute_checks import check_attribute
 from kanon_db.catalog.entries import Source, find_source
 from kanon_db.catalog.errands import run_errand
 from kanon_db.catalog.odd_roles import warn_of_roles
@@ -20,7 +21,6 @@ from kanon_db.errors import (
 )
 from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.session.server_errors import (
-    DATA_EXCEPTION_CLASS,
     LOCK_NOT_AVAILABLE,
     UNDEFINED_FUNCTION,
 )
@@ -38,9 +38,6 @@ _KINDS: Final = ("r", "p", "v", "m", "f")
 
 _PATIENCE: Final = "2s"
 """For others who describe the source, or are about to publish it."""
-
-_NUMERIC_CATEGORIES: Final = "NDT"
-"""`pg_type.typcategory`: numbers, dates and times, intervals."""
 
 
 def register_source(
@@ -69,7 +66,7 @@ def register_source(
         Columns that name a person, which are never published.
     attributes : mapping, optional
         For each quasi-identifier a mapping with ``kind`` (``numeric`` or ``categorical``),
-        ``lower``, ``upper`` and ``weight``, or some of them.
+        ``lower``, ``upper``, ``weight``, ``round``, ``top`` and ``bottom``, or some of them.
     insensitive : sequence of str
         Columns that publications of rows show as they are. A column without any role is not
         published.
@@ -125,7 +122,7 @@ def register_source(
                 "attributes can only describe quasi-identifiers",
                 detail=f'"{column}" is not one of {", ".join(quasi_identifiers)}',
             )
-        _check_attribute(session, types[column], attribute)
+        check_attribute(session, types[column], attribute)
     warn_of_roles(session, new)
 
     try:
@@ -321,43 +318,3 @@ def _check_arrival(session: Session, relation: Relation, arrival: str) -> None:
             detail=f'column "{arrival}" of {relation}',
             hint="take a time, a date or a running number",
         ) from None
-
-
-def _check_attribute(session: Session, column: ColumnType, described: Mapping[str, Any]) -> None:
-    where = f'attributes of column "{column.name}"'
-    is_numeric = column.type_category in _NUMERIC_CATEGORIES
-    if not is_numeric and (
-        described.get("kind") == "numeric" or {"lower", "upper"} & described.keys()
-    ):
-        raise SchemaMismatchError(
-            "only columns of numbers, dates or times can be numeric",
-            detail=f"{where}: its type is {column.type_name}",
-            hint="leave out kind, lower and upper, or use categorical",
-        )
-    _check_bounds(session, column, described, where)
-
-
-def _check_bounds(
-    session: Session, column: ColumnType, described: Mapping[str, Any], where: str
-) -> None:
-    """Check that the server can read the bounds as values of the column's type, in order."""
-    bounds = [described[key] for key in ("lower", "upper") if key in described]
-    if not bounds:
-        return
-    try:
-        with session.savepoint():
-            ordered = fetch_one(
-                session,
-                f"SELECT $1::text::{column.type_name} <= $2::text::{column.type_name} AS value",
-                str(bounds[0]),
-                str(bounds[-1]),
-            )["value"]
-    except DatabaseError as error:
-        if not error.sqlstate.startswith(DATA_EXCEPTION_CLASS):
-            raise
-        raise InvalidParameterError(
-            "a bound cannot be read as the column's type",
-            detail=f"{where}: its type is {column.type_name}",
-        ) from None
-    if not ordered:
-        raise InvalidParameterError("lower must not exceed upper", detail=where)

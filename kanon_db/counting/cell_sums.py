@@ -82,6 +82,7 @@ class Ranges:
         self._is_discrete = is_discrete
         # Ranges that say nothing, and NULLs, have no part below anything.
         self._low, self._high = column("least", np.inf), column("most", np.inf)
+        self._low[np.isinf(self._low) & np.isfinite(self._high)] = -np.inf
         self._axis: tuple[FloatArray, FloatArray] | None = None
         if axis is not None:
             self._axis = (
@@ -115,8 +116,8 @@ class Ranges:
         import numpy as np
 
         low, high = self._low, np.where(np.isfinite(self._high), self._high, self._low)
-        low = np.where(np.isfinite(low), low, 0)
-        high = np.where(np.isfinite(high), high, 0)
+        low = np.where(np.isfinite(low), low, high)
+        low, high = (np.where(np.isfinite(end), end, 0) for end in (low, high))
         if self._is_discrete:
             last = np.floor(number) if is_included else np.ceil(number) - 1
             part: FloatArray = (last - low + 1) / (high - low + 1)

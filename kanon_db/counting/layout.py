@@ -210,6 +210,12 @@ class Cell:
     shares : {"of_each", "of_parts"} or None
         What the table of shares has of this column; without it, all values of a cell are equally
         likely.
+    is_tight : bool
+        Whether each value of a set, and each end of a range, is that of a record with it; where it
+        was coarsened, it need not be.
+    labels : str or None
+        Where labels are published instead of sets: which values they stand for, as JSON; see
+        `kanon_db.counting.writing.labels`.
     """
 
     column: Column
@@ -218,6 +224,8 @@ class Cell:
     is_discrete: bool = True
     mark: int | None = None
     shares: Shares | None = None
+    is_tight: bool = True
+    labels: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from kanon_db.answering import estimates
 from kanon_db.declaration import RELATION, Operation
 from kanon_db.declaration.shown import UNITS
 from kanon_db.errors import KanonError, PermissionDeniedError, ServerError
+from kanon_db.interfaces.hierarchy_files import with_files
 from kanon_db.interfaces.notebooks import Result
 from kanon_db.interfaces.python_methods import Methods
 from kanon_db.interfaces.wording import for_python
@@ -121,7 +122,7 @@ class Kanon(Methods):
         KanonError
         """
         operation = operations()[name]
-        request = operation.read(given)
+        request = operation.read(with_files(given) if name == "register_source" else given)
         relations = [item.name for item in operation.parameters if item.type is RELATION]
         found = {item: self._session.qualified(getattr(request, item)) for item in relations}
         with self._operation() as session:

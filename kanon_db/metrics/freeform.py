@@ -90,9 +90,14 @@ def cell_ncp(attribute: Attribute, cells: Ranges | Sets) -> FloatArray:
     if isinstance(cells, Sets):
         return (cells.sizes - 1) / max(attribute.n_values - 1, 1)
     loss = cells.tells_nothing.astype(np.float64)
+    if attribute.taxonomy is not None:
+        known = ~cells.tells_nothing & (cells.low < attribute.taxonomy.n_values)
+        loss[known] = attribute.taxonomy.losses_of(cells.low[known], cells.high[known])
+        return loss
     span = attribute.upper - attribute.lower
     if attribute.numbers is not None and span > 0:
-        width = attribute.numbers[cells.high] - attribute.numbers[cells.low]
-        narrow = ~cells.tells_nothing & (cells.high > cells.low)
+        ends = attribute.numbers if attribute.ends is None else attribute.ends
+        width = ends[cells.high] - attribute.numbers[cells.low]
+        narrow = ~cells.tells_nothing & (width > 0)  # that of NULL is NaN
         loss[narrow] = width[narrow] / span
     return loss

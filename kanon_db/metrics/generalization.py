@@ -9,8 +9,10 @@ import numpy.typing as npt
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.algorithms.ground.distinct import distinct
+from kanon_db.algorithms.recoding.cells import cells_of_classes
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.errors import InvalidParameterError
+from kanon_db.metrics.freeform import cell_ncp
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,17 +160,26 @@ def class_ncp(microdata: Microdata, class_of_record: IntArray) -> FloatArray:
             keys = distinct(ordered * attribute.n_values + codes)
             counts = np.bincount(keys // attribute.n_values, minlength=n_classes)
             result[:, :, j] = _set_loss(counts, attribute.n_values)
+        elif attribute.taxonomy is not None:
+            covered = cells_of_classes(
+                Microdata(codes[:, np.newaxis], (attribute,)),
+                np.repeat(np.arange(starts.size), np.diff(starts, append=codes.size)),
+            )
+            result[:, ordered[starts], j] = cell_ncp(attribute, covered[0])
         else:
-            loss = _range_loss(attribute, attribute.numbers[codes], starts)
+            ends = attribute.numbers if attribute.ends is None else attribute.ends
+            loss = _range_loss(attribute, attribute.numbers[codes], ends[codes], starts)
             result[:, ordered[starts], j] = loss
     return result
 
 
-def _range_loss(attribute: Attribute, numbers: FloatArray, starts: IntArray) -> FloatArray:
+def _range_loss(
+    attribute: Attribute, numbers: FloatArray, ends: FloatArray, starts: IntArray
+) -> FloatArray:
     """NCP of classes of numbers that lie one after the other."""
     is_null = np.isnan(numbers)
     low = np.minimum.reduceat(np.where(is_null, np.inf, numbers), starts)
-    high = np.maximum.reduceat(np.where(is_null, -np.inf, numbers), starts)
+    high = np.maximum.reduceat(np.where(is_null, -np.inf, ends), starts)
     n_null = np.add.reduceat(is_null.astype(np.int64), starts)
     sizes = np.diff(starts, append=numbers.size)
     span = attribute.upper - attribute.lower

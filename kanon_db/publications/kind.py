@@ -222,12 +222,30 @@ class Kind(ABC):
     counts_entities: bool = False
     """Whether it counts entities where several records are about one; otherwise it gets none."""
 
+    coarsens: bool = False
+    """Whether it publishes bins of columns that are registered to be coarsened."""
+
     def prepare(self, request: Any, source: Source) -> None:  # noqa: B027  # nothing by default
         """Refuse what does not fit the source's description, before anything is read."""
 
     def risks(self, request: Any) -> Sequence[str]:  # noqa: ARG002  # none by default
         """Name the known risks that a request takes."""
         return ()
+
+    def require_shown(self, source: Source) -> None:
+        """Refuse coarsened columns, unless the kind publishes their bins.
+
+        Raises
+        ------
+        InvalidParameterError
+        """
+        if source.coarsened and not self.coarsens:
+            raise InvalidParameterError(
+                "publications of this kind show quasi-identifiers as they are, not coarsened",
+                detail=f"{source.relation}: {', '.join(source.coarsened)}",
+                hint="publish generalized or freeform rows, or register a view that coarsens these"
+                " columns, without round, top, bottom and hierarchy",
+            )
 
     @abstractmethod
     def columns(self, source: Source, types: Mapping[str, ColumnType]) -> list[str]:

@@ -188,6 +188,7 @@ def stage(
     declared = kind_of(request)
     kind = declared.load()
     session.phase("reading the source")
+    kind.require_shown(source)
     kind.prepare(request, source)
     accepted = accepted_risks(request.accept, kind.risks(request))
     _warn_of_unused_options(session, request)

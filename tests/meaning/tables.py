@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from tests.integration.parties import ACCEPTED, Connection, Functions, fetch
@@ -28,8 +29,8 @@ class Table:
         or ``other``.
     quasi_identifiers : tuple of str
     insensitive : tuple of str
-    categorical : tuple of str
-        Numbers that are published as sets.
+    attributes : dict of str to dict
+        How columns are registered: numbers that are published as sets, and what is coarsened.
     """
 
     name: str
@@ -37,7 +38,7 @@ class Table:
     kinds: Mapping[str, str]
     quasi_identifiers: tuple[str, ...]
     insensitive: tuple[str, ...] = ()
-    categorical: tuple[str, ...] = ()
+    attributes: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
 
 def _sometimes(value: str, share: float = 0.05) -> str:
@@ -83,7 +84,7 @@ _EXACT: Final = Table(
         "code": "text", "big": "number", "cost": "number",
     },
     ("wage", "height", "score", "level", "zip", "code", "big"),
-    categorical=("level",),
+    attributes={"level": {"kind": "categorical"}},
 )  # fmt: skip
 
 _SPARSE: Final = Table(
@@ -116,11 +117,68 @@ _FOLDED: Final = Table(
     ("mail", "n"),
 )
 
+_COARSE: Final = Table(
+    "coarse",
+    {
+        **{name: _MIXED.columns[name] for name in ("age", "hours", "born", "seen", "called")},
+        **{name: _EXACT.columns[name] for name in ("wage", "height", "big")},
+        "ratio": _sometimes("(w - 0.5) * 40"),
+        "sick": _MIXED.columns["sick"],
+    },
+    {**_MIXED.kinds, "wage": "number", "height": "number", "big": "number", "ratio": "number"},
+    ("age", "hours", "born", "seen", "called", "wage", "height", "big", "ratio"),
+    attributes={
+        "age": {"round": 7, "top": 70, "bottom": 20},
+        "hours": {"top": 40},
+        "born": {"round": "quarter", "top": "1990-02-01"},
+        "seen": {"round": "day", "bottom": "2020-01-03 12:00"},
+        "called": {"round": "week"},
+        "wage": {"round": 250, "top": 3000},
+        "height": {"round": 0.5, "bottom": 155.1},
+        "big": {"round": 20},
+        "ratio": {"round": 2.5, "top": 11},
+    },
+)
+
+_GRADES: Final = ("low", "middle", "high", "unused")
+_LABELLED: Final = Table(
+    "labelled",
+    {
+        **{name: _MIXED.columns[name] for name in ("age", "married", "grade", "region", "sick")},
+        **{name: _EXACT.columns[name] for name in ("level", "zip")},
+        "always": "'one'::text",
+    },
+    {**_MIXED.kinds, "level": "number", "zip": "text", "always": "text"},
+    ("age", "married", "grade", "region", "level", "zip", "always"),
+    attributes={
+        "age": {"round": 5},
+        "married": {"hierarchy": {"t": ["known"], "f": ["known"]}},
+        "grade": {"hierarchy": {g: ["low" if g == "low" else "better", "any"] for g in _GRADES}},
+        "region": {
+            "hierarchy": {
+                f"region {a}": [f"{'north' if a in 'adg' else 'south'}", "land", "*"]
+                for a in "abcdefghi"
+            }
+        },
+        "level": {"hierarchy": {f"{i}.0": ["few" if i < 2 else "many"] for i in range(7)}},
+        "zip": {
+            "hierarchy": {
+                f"{i:0{n}}": [f"{i // 10:0{n - 1}}*", f"{n} digits"]
+                for i in range(40)
+                for n in (3, 4)
+            }
+        },
+        "always": {"hierarchy": {"one": ["*"]}},
+    },
+)
+
 TABLES: Final[dict[str, tuple[Table, str]]] = {
     "mixed": (_MIXED, "sick"),
     "exact": (_EXACT, "cost"),
     "sparse": (_SPARSE, "result"),
     "folded": (_FOLDED, "tag"),
+    "coarse": (_COARSE, "sick"),
+    "labelled": (_LABELLED, "sick"),
 }
 """The tables with their sensitive attributes."""
 
@@ -161,25 +219,20 @@ def make_tables(publisher: Connection, n_records: int) -> None:
             " least(0.999, (u + w + random()) / 3) AS s FROM (SELECT i, random() AS u,"
             f" random() AS w FROM generate_series(1, {n_records}) AS i) AS drawn) AS people",
         )
-        categorical = ", ".join(
-            f'"{name}": {{"kind": "categorical"}}' for name in table.categorical
-        )
         Functions(publisher).register(
             f"{SCHEMA}.{table.name}",
             table.quasi_identifiers,
             sensitive,
-            attributes=f"{{{categorical}}}",
+            attributes=json.dumps(table.attributes),
             insensitive=table.insensitive,
         )
 
 
 def ways_of(table: str) -> list[str]:
-    """How a table is published: citext cannot be part of a set."""
-    return [
-        way
-        for way, (kind, _) in WAYS.items()
-        if table != "folded" or kind in ("buckets", "suppressed")
-    ]
+    """How a table is published: citext cannot be part of a set, nor a bin of buckets."""
+    with_coarse = ("generalized", "freeform")
+    kinds = {"folded": ("buckets", "suppressed"), "coarse": with_coarse, "labelled": with_coarse}
+    return [way for way, (kind, _) in WAYS.items() if kind in kinds.get(table, (kind,))]
 
 
 def publish_all(publisher: Connection, table: str) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray
+from kanon_db.algorithms.recoding.taxonomy import Taxonomy
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
 
@@ -25,6 +26,12 @@ class Attribute:
         Bounds L_j and U_j of a numeric attribute; ``numbers`` lie within. Unused otherwise.
     weight : float
         Factor of the attribute's loss, above 0.
+    ends : ndarray of float64, shape (n_values,), or None
+        Where a code of a numeric attribute stands for a bin that begins at its number: where this
+        ends. What is searched for depends on the numbers alone; what is lost, on both.
+    taxonomy : Taxonomy or None
+        Where numbers are places in the order of a hierarchy's values: its labels, of which the
+        lowest covers a class.
 
     Notes
     -----
@@ -37,6 +44,8 @@ class Attribute:
     lower: float = 0.0
     upper: float = 0.0
     weight: float = 1.0
+    ends: FloatArray | None = None
+    taxonomy: Taxonomy | None = None
 
     @property
     def is_numeric(self) -> bool:

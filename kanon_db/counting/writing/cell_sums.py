@@ -103,9 +103,9 @@ class CellSumWriter(CellWriter):
         columns |= {column: f"w.{column}" for column in ("t", "st", "pt")}
         if most is None:
             ends = (f"lower({sql})", f"upper({sql})" + (" - 1" if cell.is_discrete else ""))
-            kept = f"CASE WHEN NOT lower_inf({sql}) THEN ({{}})::{type_}::text END"
             columns |= {
-                name: kept.format(end) for name, end in zip(("least", "most"), ends, strict=True)
+                name: f"CASE WHEN NOT {side}_inf({sql}) THEN ({end})::{type_}::text END"
+                for name, side, end in zip(("least", "most"), ("lower", "upper"), ends, strict=True)
             }
             columns |= {
                 name: "NULL::float8" if likely is None else f"s.{name}{place}" for name in _SHARES

@@ -12,7 +12,7 @@ from typing import Final
 
 from kanon_db.counting.expressions import Expression
 from kanon_db.counting.layout import Cell
-from kanon_db.counting.writing.intervals import can_cover, covered, share
+from kanon_db.counting.writing.intervals import can_cover, covered, on_axis, share
 from kanon_db.counting.writing.likely import Likely
 from kanon_db.counting.writing.sql import Constants, write
 from kanon_db.counting.writing.steps import Nested, Select
@@ -21,6 +21,9 @@ from kanon_db.counting.writing.writer import same
 
 MOST_VALUES: Final = 1000
 """The most values of a discrete range that are listed; wider ones give so many, evenly spaced."""
+
+_UNSURE: Final = {**same("t", "f"), "st": "false", "pt": "true", "sf": "false", "pf": "true"}
+"""A condition that holds for some values of a cell, and perhaps not for others."""
 
 _POINTS: Final = 100
 """How many points of a continuous range are tried where its condition is no comparison."""
@@ -33,7 +36,18 @@ def is_vague(cell: Cell) -> bool:
 
 def holds_anything(sql: str) -> str:
     """Write whether a range says nothing: NULL and values lie in it together."""
-    return f"coalesce(lower_inf({sql}), false)"
+    return f"coalesce(lower_inf({sql}) AND upper_inf({sql}), false)"
+
+
+def is_endless(sql: str) -> str:
+    """Write whether a range has no end on one side at least, so that it cannot be divided."""
+    return f"coalesce(lower_inf({sql}) OR upper_inf({sql}), false)"
+
+
+def _only_end(cell: Cell, sql: str) -> str:
+    """Write the end that an endless range has; NULL if it says nothing."""
+    low, high = ends(cell, sql)
+    return f"CASE WHEN NOT lower_inf({sql}) THEN {low} WHEN NOT upper_inf({sql}) THEN {high} END"
 
 
 def values_of(
@@ -67,11 +81,11 @@ def values_of(
             if likely is not None:
                 w, source = f"coalesce(s, {w})", f"unnest({elements}, {likely.shares}) AS u (v, s)"
             return [_value(v, v, v, w, source=source)]
-    null = f"NULL::{cell.column.type.name}"
+    null, end = f"NULL::{cell.column.type.name}", _only_end(cell, sql)
     return [
         *_inside(cell, sql, most, likely),
         _value(null, null, null, where=f"{sql} IS NULL"),
-        _value(null, null, null, is_open="true", where=holds_anything(sql)),
+        _value(end, end, end, is_open="true", where=is_endless(sql)),
     ]
 
 
@@ -125,7 +139,7 @@ def _whole_values(cell: Cell, sql: str, most: int, likely: Likely | None = None)
             f"({low} + ({at})::{step})::{type_}", f"{low}::{type_}", f"({high} - 1)::{type_}",
             w, is_open=f"{width} > {most}",
             source=f"generate_series(0, {n}::int8 - 1) AS i",
-            where=f"{sql} IS NOT NULL AND NOT {holds_anything(sql)}",
+            where=f"{sql} IS NOT NULL AND NOT {is_endless(sql)}",
         )
     ]  # fmt: skip
 
@@ -228,11 +242,13 @@ def of_cell(
     if cell.kind == "set":
         return [_listed(values_of(cell, sql, likely=likely), spelled)]
     if can_cover(cell, leaf):
-        part, whole, some = share(cell, sql, covered(leaf, cell.column.type, constants) or "")
+        covered_sql = covered(leaf, cell.column.type, constants) or ""
+        part, whole, some = share(cell, sql, covered_sql)
         truth = Select({"t": part, "st": whole, "pt": some})
         given = {**same("t"), "f": "1 - t", **same("st", "pt"), "sf": "NOT pt", "pf": "NOT st"}
         inside = [Select(given, [Nested([truth], "s")])]
         null = known(spelled(f"NULL::{cell.column.type.name}"))
+        endless = _of_endless(cell, sql, covered_sql)
     else:
         # One row, also where there are no values: what leaves it out comes after.
         inside = [
@@ -248,6 +264,7 @@ def of_cell(
                 replace(tried, where=[is_tried]), replace(listed, where=[f"NOT ({is_tried})"])
             ]  # fmt: skip
         null = known(spelled(f"NULL::{cell.column.type.name}"))
+        endless = Select(_UNSURE, [Nested([known(spelled(_only_end(cell, sql)))], "z")])
     if likely is not None:
         low, high = (f"({spelled(end)})" for end in ends(cell, sql))
         shares = [
@@ -265,16 +282,23 @@ def of_cell(
         both = Nested([Select({"low": low, "high": high})], "z", "CROSS JOIN LATERAL")
         inside = [Select({**told, **same("st", "pt", "sf", "pf")}, [Nested(inside, "y"), both])]
     return [
-        replace(each, where=[*each.where, f"{sql} IS NOT NULL", f"NOT {holds_anything(sql)}"])
+        replace(each, where=[*each.where, f"{sql} IS NOT NULL", f"NOT {is_endless(sql)}"])
         for each in inside
     ] + [
         Select(same(*COLUMNS), [Nested([null], "z")], [f"{sql} IS NULL"]),
-        Select(
-            {**same("t", "f"), "st": "false", "pt": "true", "sf": "false", "pf": "true"},
-            [Nested([null], "z")],
-            [holds_anything(sql)],
-        ),
+        Select(_UNSURE, [Nested([null], "z")], [holds_anything(sql)]),
+        replace(endless, where=[is_endless(sql), f"NOT {holds_anything(sql)}"]),
     ]
+
+
+def _of_endless(cell: Cell, sql: str, covered_sql: str) -> Select:
+    """Write how likely an endless range is covered: half of it, where it is covered by a part."""
+    range_ = on_axis(cell, sql)
+    inside, some = f"({covered_sql} @> {range_})", f"({covered_sql} && {range_})"
+    given = {"t": f"(CASE WHEN {inside} THEN 1 WHEN {some} THEN 0.5 ELSE 0 END)::float8",
+             "st": inside, "pt": some}  # fmt: skip
+    found = {**same("t"), "f": "1 - t", **same("st", "pt"), "sf": "NOT pt", "pf": "NOT st"}
+    return Select(found, [Nested([Select(given)], "s")])
 
 
 def _listed(values: list[Select], spelled: Callable[[str], str]) -> Select:

@@ -21,7 +21,7 @@ from kanon_db.counting.writing.cell_totals import (
     sum_totals,
 )
 from kanon_db.counting.writing.cell_values import (
-    holds_anything,
+    is_endless,
     is_vague,
     values_of,
 )
@@ -91,7 +91,7 @@ class CellWriter(LikelihoodWriter):
                 least, most = f"e.least{place}::float8", f"e.most{place}::float8"
                 is_wild = "false" if cell.mark is None else f"e.m{place}"
                 if cell.kind == "range":
-                    is_wild = holds_anything(f"e.c{place}")
+                    is_wild = is_endless(f"e.c{place}")
         return {"x": x, "xx": f"({x}) ^ 2", "least_x": least, "most_x": most, "is_wild": is_wild}
 
     def _moments(self, name: str) -> str:
@@ -103,7 +103,7 @@ class CellWriter(LikelihoodWriter):
         is_column = isinstance(self.weighed, ex.Column)
         is_wild = "bool_or(v.is_open)"
         if is_column:
-            is_wild = holds_anything(f"d.c{place}") if cell.kind == "range" else "false"
+            is_wild = is_endless(f"d.c{place}") if cell.kind == "range" else "false"
         likely = self.shares(name, "d")
         values = values_of(cell, f"d.c{place}", most_listed([cell]), likely)
         least, most = ("v.least::float8", "v.most::float8") if is_column else (x, x)

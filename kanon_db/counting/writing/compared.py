@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.layout import Cell
-from kanon_db.counting.writing.cell_values import holds_anything
+from kanon_db.counting.writing.cell_values import is_endless
 from kanon_db.counting.writing.intervals import on_axis
 from kanon_db.counting.writing.truth import Likelihood, of_known
 
@@ -60,7 +60,7 @@ def of_ranges(
     names = leaf.left.name, leaf.right.name
     sqls = [sql[name] for name in names]
     ends = [on_axis(cells[name], one) for name, one in zip(names, sqls, strict=True)]
-    anything = " OR ".join(map(holds_anything, sqls))
+    anything = " OR ".join(map(is_endless, sqls))
     known = " AND ".join(f"{one} IS NOT NULL" for one in sqls)
 
     def possibly(operator: str) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from kanon_db.counting import expressions as ex
+from kanon_db.counting.checking.types import TEXT
 from kanon_db.counting.layout import BucketLayout, Cell, CellLayout
 from kanon_db.counting.sides import side_of
-from kanon_db.counting.writing.cell_values import holds_anything, is_vague, values_of
+from kanon_db.counting.writing.cell_values import is_vague, values_of
 from kanon_db.counting.writing.joins import joined, speller
+from kanon_db.counting.writing.labels import labels, members_of
 from kanon_db.counting.writing.spread import most_listed
 from kanon_db.counting.writing.sql import Constants, Statement, write
 from kanon_db.counting.writing.steps import Nested, Select, Steps
@@ -115,7 +117,13 @@ def _over_cells(
     where = []
     for place, name in enumerate(vague):
         cell = layout.cells[name]
-        inner = values_of(cell, f"c.{cell.column.sql}", listed)
+        shown = f"c.{cell.column.sql}"
+        if cell.labels is not None:
+            described = constants.write(ex.Constant(cell.labels, TEXT))
+            its = labels(f"{described}::jsonb").write()
+            source.append(f"LEFT JOIN ({its}) AS l{place} ON l{place}.label = {shown}")
+            shown = members_of(shown, f"l{place}")
+        inner = values_of(cell, shown, listed)
         source.append(Nested(inner, f"x{place}", "CROSS JOIN LATERAL"))
         values[name] = f"x{place}.v"
         where += _kept(layout, cell)
@@ -136,5 +144,7 @@ def _kept(layout: CellLayout, cell: Cell) -> list[str]:
 def _ends(cell: Cell, view: str, where: list[str]) -> list[Select]:
     sql, type_ = f"c.{cell.column.sql}", cell.column.type.name
     upper = f"upper({sql}) - 1" if cell.is_discrete else f"upper({sql})"
-    where = [*where, f"NOT {holds_anything(sql)}"]
-    return [Select({"v": f"({end})::{type_}"}, [view], where) for end in (f"lower({sql})", upper)]
+    return [
+        Select({"v": f"({end})::{type_}"}, [view], [*where, f"NOT {side}_inf({sql})"])
+        for side, end in (("lower", f"lower({sql})"), ("upper", upper))
+    ]

@@ -10,7 +10,7 @@ from typing import Final
 
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.layout import Cell
-from kanon_db.counting.writing.cell_values import MOST_VALUES
+from kanon_db.counting.writing.cell_values import MOST_VALUES, is_endless
 from kanon_db.counting.writing.intervals import can_cover
 from kanon_db.counting.writing.sql import Constants, write
 from kanon_db.counting.writing.steps import Nested, Select, Steps
@@ -73,7 +73,7 @@ def _add(steps: Steps, truth: str, alias: str, place: int, cell: Cell) -> None:
                 f" THEN {high} - {low} ELSE 0 END",
             },
             [f"cells{place} AS d"],
-            [f"NOT lower_inf({sql})"],
+            [f"NOT {is_endless(sql)}"],
         ),
     )
     step = "int" if type_ in ("date", "smallint") else type_

@@ -11,6 +11,7 @@ from kanon_db.counting import expressions as ex
 from kanon_db.counting.checking.types import TEXT
 from kanon_db.counting.layout import Cell, CellLayout
 from kanon_db.counting.writing.cell_values import is_vague
+from kanon_db.counting.writing.labels import labels, members_of
 from kanon_db.counting.writing.likely import Likely, add_axis
 from kanon_db.counting.writing.spread import arranged, summed_attribute
 from kanon_db.counting.writing.steps import Select
@@ -66,8 +67,9 @@ class TypeWriter(Writer):
             if cell.mark is not None:
                 mark = f"substr(c.{self._layout.view.pattern}, {cell.mark}, 1)"
                 selected[f"m{place}"] = f"{mark} = '*'"
+        with_labels = [name for name in self._places if self._cell(name).labels is not None]
         self.steps.add(
-            "alike",
+            "labelled" if with_labels else "alike",
             "Records with the same cells are one type.",
             Select(
                 {**selected, "n": "count(*)::float8"},
@@ -76,6 +78,8 @@ class TypeWriter(Writer):
                 numbered(len(selected)),
             ),
         )
+        if with_labels:
+            self._put_members([*selected, "n"], with_labels)
         columns, source, unknown = {"a.*": "a.*", "id": "row_number() OVER ()"}, ["alike AS a"], []
         for name, place in self._places.items():
             cell = self._cell(name)
@@ -95,6 +99,20 @@ class TypeWriter(Writer):
         columns["u"] = f"greatest({', '.join(unknown)})" if unknown else "0::float8"
         comment = "Each type has a number, and its cells the numbers of their own."
         self.steps.add("types", comment, Select(columns, source))
+
+    def _put_members(self, columns: Sequence[str], with_labels: Sequence[str]) -> None:
+        """Put the sets of values in the place of the labels that stand for them."""
+        found, source = {column: f"t.{column}" for column in columns}, ["labelled AS t"]
+        for name in with_labels:
+            place, described = self._places[name], self._cell(name).labels or ""
+            self.steps.add(
+                f"labels{place}",
+                f"The values that the labels c{place} stand for.",
+                labels(f"{self._text(described)}::jsonb"),
+            )
+            source.append(f"LEFT JOIN labels{place} AS l{place} ON l{place}.label = t.c{place}")
+            found[f"c{place}"] = members_of(f"t.c{place}", f"l{place}")
+        self.steps.add("alike", "Labels stand for sets of values.", Select(found, source))
 
     def _distinct_cells(self, cell: Cell, name: str, place: int) -> list[str]:
         """Give the distinct cells of a column numbers, and return the columns of their shares."""

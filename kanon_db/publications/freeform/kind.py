@@ -48,6 +48,7 @@ class Freeform(RowKind):
 
     suffixes = RECODED_SUFFIXES
 
+    coarsens = True
     examine_rows = staticmethod(examine_freeform)
     shares_cells = False
 

@@ -51,6 +51,7 @@ class Generalized(RowKind):
     suffixes = RECODED_SUFFIXES
 
     counts_entities = True
+    coarsens = True
     examine_rows = staticmethod(examine_generalized)
 
     def prepare(self, request: GeneralizedRequest, source: Source) -> None:

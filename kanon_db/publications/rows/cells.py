@@ -15,7 +15,10 @@ from kanon_db.catalog.entries import Source
 from kanon_db.counting.expressions import Column, Type
 from kanon_db.counting.layout import Cell, Quotes, RowView
 from kanon_db.counting.types import DISCRETE_RANGES, type_in_range
+from kanon_db.counting.writing.labels import checked
 from kanon_db.errors import SchemaMismatchError
+from kanon_db.publications.rows.bins import Bins, element_of, read_bins
+from kanon_db.publications.rows.labelled import Labels
 from kanon_db.publications.rows.view import CellTable
 from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.session.settings import roomy
@@ -38,15 +41,23 @@ class GeneralizedColumn:
         Its domain, as the algorithms see it.
     range_type : str or None
         The type of its cells; None if they are sets of texts.
+    bins : Bins or None
+        The bins of its values, if it has any: the codes that the algorithms see.
+    labels : Labels or None
+        The hierarchy of its values, if it has one: its values are the codes.
     """
 
     values: DistinctValues
     attribute: Attribute
     range_type: str | None
+    bins: Bins | None = None
+    labels: Labels | None = None
 
     @property
     def cell(self) -> str:
         """What the layout calls its kind of cells."""
+        if self.labels is not None:
+            return "label"
         return "set" if self.range_type is None else "range"
 
     @property
@@ -64,19 +75,33 @@ class GeneralizedColumn:
             Column(name, quotes.identifier(name), inside or Type("text", "text")),
             "set" if inside is None else "range",
             is_discrete=self.range_type in DISCRETE_RANGES,
+            is_tight=self.bins is None and self.labels is None,
+            labels=None if self.labels is None else checked(self.labels.hierarchy.described),
         )
 
     def covers(self, name: str) -> str:
         """Return SQL for whether the value ``s.name``, quoted, lies within the cell ``c.name``."""
         value = f"s.{name}"
+        if self.labels is not None:
+            return self.labels.covers(name)
         if self.range_type is None:
             text = text_in_set(self.values.column, label(value))
             return f"array_position(c.{name}, {text}) IS NOT NULL"
+        element = f"{value}::{self.element}"
+        if self.bins is not None:
+            element = f"{element_of(self.values.column, value)}::{self.element}"
         return (
             f"CASE WHEN num_nulls({value}) > 0 THEN num_nulls(c.{name}) > 0"
             f" OR (lower_inf(c.{name}) AND upper_inf(c.{name}))"
-            f" ELSE coalesce({value}::{self.element} <@ c.{name}, false) END"
+            f" ELSE coalesce({element} <@ c.{name}, false) END"
         )
+
+    def drop(self) -> None:
+        """Remove its tables before the transaction ends."""
+        self.values.drop()
+        for more in (self.bins, self.labels):
+            if more is not None:
+                more.drop()
 
 
 def read_microdata(
@@ -90,6 +115,15 @@ def read_microdata(
     for position, name in enumerate(source.quasi_identifiers):
         values = distinct_values(snapshot, types[name])
         weight = 1.0 if weights is None else float(weights[position])
+        described = source.attributes.get(name, {})
+        if "hierarchy" in described:
+            _require_texts_of_values(snapshot, values)
+            columns.append(_labelled(values, Labels.of(values, described["hierarchy"]), weight))
+            continue
+        bins = read_bins(values, described)
+        if bins is not None:
+            columns.append(_binned(values, bins, source, weight))
+            continue
         numbers = None if source.is_categorical(name) else read_numbers(values)
         range_type = None
         if numbers is not None and not np.isnan(numbers).all():
@@ -109,7 +143,40 @@ def read_microdata(
             )
         columns.append(GeneralizedColumn(values, attribute, range_type))
     codes = read_codes(snapshot, [column.values for column in columns])
+    for position, column in enumerate(columns):
+        coarse = column.bins or column.labels
+        if coarse is not None:
+            codes[:, position] = coarse.codes[codes[:, position]]
     return Microdata(codes, tuple(column.attribute for column in columns)), columns
+
+
+def _binned(values: DistinctValues, bins: Bins, source: Source, weight: float) -> GeneralizedColumn:
+    """Describe a column whose values are coarsened."""
+    lower, upper = _bounds(values, source)
+    attribute = Attribute(
+        bins.lows.size,
+        numbers=bins.lows,
+        ends=bins.highs,
+        lower=float(np.nanmin([*bins.lows, lower])),
+        upper=float(np.nanmax([*bins.highs, upper])),
+        weight=weight,
+    )
+    return GeneralizedColumn(values, attribute, values.column.range_type(bins.largest), bins)
+
+
+def _labelled(values: DistinctValues, labels: Labels, weight: float) -> GeneralizedColumn:
+    """Describe a column whose cells are labels."""
+    positions = labels.taxonomy.positions
+    with_null = [np.nan] if None in values.labels else []
+    attribute = Attribute(
+        positions.size + len(with_null),
+        numbers=np.append(positions, with_null),
+        lower=float(positions[0]),
+        upper=float(positions[-1]),
+        weight=weight,
+        taxonomy=labels.taxonomy,
+    )
+    return GeneralizedColumn(values, attribute, None, labels=labels)
 
 
 def _require_texts_of_values(snapshot: Snapshot, values: DistinctValues) -> None:
@@ -171,7 +238,9 @@ def write_cells(
     parts = []
     for position, (column, its_cells) in enumerate(zip(columns, cells, strict=True)):
         part = session.identifier("pg_temp", f"kanon_cells_{suffix}_{position}")
-        if isinstance(its_cells, Sets):
+        if column.labels is not None and isinstance(its_cells, Ranges):
+            column.labels.write(session, part, its_cells)
+        elif isinstance(its_cells, Sets):
             _write_sets(session, part, column, its_cells)
         else:
             _write_ranges(session, part, column, its_cells)
@@ -203,13 +272,18 @@ def _write_ranges(session: Session, part: str, column: GeneralizedColumn, cells:
         session, "(SELECT generate_series(0, $3::int4 - 1) AS i)", (1, "r.i"), (2, "r.i")
     )
     kind, element = column.range_type, column.element
+    table, ends, bounds = column.values.table, ("value", "value"), "'[]'"
+    if column.bins is not None:
+        table, ends = column.bins.table, ("low", "high")
+        bounds = "CASE WHEN u.is_closed THEN '[]' ELSE '[)' END"
+    first, last = (f"{end}::{element}" for end in (f"l.{ends[0]}", f"u.{ends[1]}"))
     with roomy(session):
         session.fetch(
             f"CREATE TEMPORARY TABLE {part} ON COMMIT DROP AS SELECT c.i AS number,"
             f" CASE c.{lower} WHEN {_NULL} THEN NULL WHEN {_ANYTHING} THEN '(,)'::{kind}"
-            f" ELSE {kind}(l.value::{element}, u.value::{element}, '[]') END AS cell"
-            f" FROM {numbered} AS c LEFT JOIN {column.values.table} AS l ON l.code = c.{lower}"
-            f" LEFT JOIN {column.values.table} AS u ON u.code = c.{upper}",
+            f" ELSE {kind}({first}, {last}, {bounds}) END AS cell"
+            f" FROM {numbered} AS c LEFT JOIN {table} AS l ON l.code = c.{lower}"
+            f" LEFT JOIN {table} AS u ON u.code = c.{upper}",
             int4_bytes(low),
             int4_bytes(high),
             str(low.size),

@@ -9,9 +9,13 @@ from kanon_db.counting.layout import ROWS, SHARES, Quotes
 from kanon_db.publications.notes import MADE_FOR_US, Note, counting
 
 _USE: Mapping[str, str] = {
-    "range": "A range holds the record's own value; both ends belong to it, and whole numbers and"
-    " dates are shown as [first, next after the last). NULL stands for NULL, and (,) for anything,"
-    " NULL too.",
+    "range": "A range holds the record's own value; an end in a square bracket belongs to it, one"
+    " in a round bracket does not, and whole numbers and dates are shown as [first, next after the"
+    " last). [90,) holds 90 and anything above. NULL stands for NULL, and (,) for anything, NULL"
+    " too.",
+    "label": "A label stands for several values, of which one is the record's own; the layout of"
+    " the publication, in kanon.publications, says for which. NULL stands for NULL, and * for"
+    " anything, NULL too.",
     "set": "A set holds the record's own value, as a text; NULL may be one of its elements.",
 }
 
@@ -53,6 +57,11 @@ def _columns(publication: Publication, quotes: Quotes) -> Iterator[tuple[str, st
                 "quasi-identifier, as a set of texts that holds the record's own value, where NULL"
                 f" may be one. kanon.surely({column}, 'x') and kanon.possibly({column}, 'x') say"
                 " whether it is x; several values are separated by commas"
+            )
+        elif cell["cell"] == "label":
+            note = (
+                "quasi-identifier, as a label that stands for the record's own value among others;"
+                " NULL: it is NULL; *: anything, NULL too"
             )
         elif pattern is not None:
             mark = quotes.identifier(pattern)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray
 from kanon_db.algorithms.recoding.cells import Ranges, Sets
+from kanon_db.counting.writing.labels import ANYTHING
 from kanon_db.errors import SchemaMismatchError
 from kanon_db.session.protocol import fetch_one
 from kanon_db.transfer.columns import ColumnType
@@ -28,7 +30,7 @@ _CLOSED, _NULL, _ANYTHING = 1, 2, 3  # kinds of ranges; of any other kind, the u
 def read_cells(
     view: Snapshot,
     types: Mapping[str, ColumnType],
-    described: Sequence[Mapping[str, str]],
+    described: Sequence[Mapping[str, Any]],
     columns: Sequence[DistinctValues],
     pattern: Sequence[str] = (),
 ) -> tuple[list[Ranges | Sets], CodeArray]:
@@ -41,7 +43,8 @@ def read_cells(
     types : mapping of str to ColumnType
         The columns of the view.
     described : sequence of mapping
-        The ``name`` of each quasi-identifier, and what its ``cell`` is, as in the layout.
+        The ``name`` of each quasi-identifier, what its ``cell`` is, and its ``labels`` if it has
+        any, as in the layout.
     columns : sequence of DistinctValues
         Their values in the source, by which cells are coded. Values that the source no longer has
         are covered by no code.
@@ -69,8 +72,11 @@ def read_cells(
             continue
         distinct = distinct_values(view, types[cell["name"]])
         numbers[:, position] = read_codes(view, [distinct])[:, 0]
-        is_range = cell["cell"] == "range"
-        cells.append(_ranges(distinct, column) if is_range else _sets(distinct, column))
+        if cell["cell"] == "label":
+            cells.append(_labelled(distinct, column, cell["labels"]))
+        else:
+            is_range = cell["cell"] == "range"
+            cells.append(_ranges(distinct, column) if is_range else _sets(distinct, column))
         distinct.drop()
     return cells, numbers
 
@@ -96,9 +102,10 @@ def _ranges(distinct: DistinctValues, column: DistinctValues) -> Ranges:
         distinct.session,
         "SELECT string_agg(float8send(l) || float8send(u) || float8send(kind), ''::bytea"
         " ORDER BY code) AS numbers FROM ("
-        f" SELECT code, CASE WHEN num_nulls(value) > 0 OR lower_inf(value) THEN 0 ELSE {ends[0]}"
-        f" END AS l, CASE WHEN num_nulls(value) > 0 OR upper_inf(value) THEN 0 ELSE {ends[1]}"
-        f" END AS u, CASE WHEN num_nulls(value) > 0 THEN {_NULL}"
+        " SELECT code, CASE WHEN num_nulls(value) > 0 THEN 0 WHEN lower_inf(value)"
+        f" THEN '-infinity' ELSE {ends[0]} END AS l, CASE WHEN num_nulls(value) > 0 THEN 0"
+        f" WHEN upper_inf(value) THEN 'infinity' ELSE {ends[1]} END AS u,"
+        f" CASE WHEN num_nulls(value) > 0 THEN {_NULL}"
         f" WHEN lower_inf(value) AND upper_inf(value) THEN {_ANYTHING}"
         f" ELSE upper_inc(value)::int4 END::float8 AS kind FROM {distinct.table}) AS ranges",
     )
@@ -115,6 +122,28 @@ def _ranges(distinct: DistinctValues, column: DistinctValues) -> Ranges:
     low = np.where(kind == _NULL, numbers.size, low)
     high = np.where(kind == _NULL, values.size - 1, high)
     return Ranges(low.astype(np.int32), high.astype(np.int32), kind == _ANYTHING)
+
+
+def _labelled(
+    distinct: DistinctValues, column: DistinctValues, described: Mapping[str, Any]
+) -> Sets:
+    """Find the codes of the values that labels stand for."""
+    is_padded = column.column.type_name == "bpchar"
+    code_of = {
+        text.rstrip(" ") if is_padded and text is not None else text: code
+        for code, text in enumerate(column.labels)
+    }
+    values = described["values"]
+    spans = {value: (at, at) for at, value in enumerate(values)}
+    spans |= {label: (first, last) for label, first, last in described["labels"]}
+    codes, ends = list[int](), list[int]()
+    for label in distinct.labels:
+        first, last = spans.get(label or "", (0, len(values) - 1))
+        texts = [None] if label is None else values[first : last + 1]
+        texts = [*texts, None] if label == ANYTHING else texts
+        codes += sorted(code_of[text] for text in texts if text in code_of)
+        ends.append(len(codes))
+    return Sets(np.array(codes, dtype=np.int32), np.array(ends, dtype=np.int64))
 
 
 def _sets(distinct: DistinctValues, column: DistinctValues) -> Sets:

@@ -62,6 +62,9 @@ class RecodedRows:
             job.snapshot, job.source, job.types, weights_of(job.source, weights)
         )
         layout = layout_of(job.source, [column.cell for column in columns])
+        for described, column in zip(layout["quasi_identifiers"], columns, strict=True):
+            if column.labels is not None:
+                described["labels"] = column.labels.hierarchy.described
         view = RowView.of(job.session, job.schema, job.staging.name, layout)
         return cls(microdata, view, layout, job, columns)
 
@@ -128,7 +131,7 @@ class RecodedRows:
             See :func:`.write_shares`.
         """
         for column in self._columns:
-            column.values.drop()
+            column.drop()
         self._job.session.fetch(f"DROP TABLE {table.table}")
         session = self._job.session
         cells = {column.values.column.name: column.published(session) for column in self._columns}

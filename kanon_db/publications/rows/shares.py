@@ -21,7 +21,9 @@ from kanon_db.algorithms.recoding import Sets
 from kanon_db.algorithms.recoding.cell_shares import axis_of_ranges, shares_of_sets
 from kanon_db.counting.layout import SHARES, Cell, RowView
 from kanon_db.counting.layout import Shares as WhatIsKnown
+from kanon_db.counting.writing.cell_values import is_endless
 from kanon_db.counting.writing.intervals import ends_of, value_at
+from kanon_db.counting.writing.labels import labels
 from kanon_db.publications.results import Check
 from kanon_db.publications.staging import Staging
 from kanon_db.session import Row, Session, fetch_one
@@ -102,8 +104,9 @@ def _counted(
     """Count the records of each column's distinct cells; no rows if there are too many.
 
     Of the records that have all cells in common, one at least has each value of a set, and each
-    end of a range. Where a cell covers as many originals as it has matches, any of these is as
-    likely to be its own (freeform generalization), so that one in as many records has.
+    end of a range, unless it was coarsened. Where a cell covers as many originals as it has
+    matches, any of these is as likely to be its own (freeform generalization), so that one in as
+    many records has.
     """
     table = session.identifier("pg_temp", f"kanon_classes_{secrets.token_hex(8)}")
     names = ", ".join(view.quasi_identifiers)
@@ -123,11 +126,20 @@ def _counted(
         listed = ", ".join(f"{sql} AS {alias}" for alias, sql in shown.items())
         where = f"num_nulls(c.{name}) = 0"
         if cell.kind == "range":
-            where += f" AND NOT lower_inf(c.{name})"
+            where += f" AND NOT {is_endless(f'c.{name}')}"
+        counted = (
+            f"(SELECT c.{name} AS cell, {records}::int8 AS records, {witnesses} AS witnesses"
+            f" FROM {source} AS c WHERE {where} GROUP BY 1 LIMIT {MOST_CELLS + 1})"
+        )
+        described = [] if cell.labels is None else [cell.labels]
+        if described:
+            counted = (
+                f"(SELECT l.members AS cell, c.records, c.witnesses FROM {counted} AS c"
+                f" JOIN ({labels('$1::text::jsonb').write()}) AS l ON l.label = c.cell)"
+            )
         rows = session.fetch(
-            f"SELECT c.cell::text AS cell, {listed}, c.records, c.witnesses FROM"
-            f" (SELECT c.{name} AS cell, {records}::int8 AS records, {witnesses} AS witnesses"
-            f" FROM {source} AS c WHERE {where} GROUP BY 1 LIMIT {MOST_CELLS + 1}) AS c"
+            f"SELECT c.cell::text AS cell, {listed}, c.records, c.witnesses FROM {counted} AS c",
+            *described,
         )
         yield rows if len(rows) <= MOST_CELLS else []
     if matches is None:
@@ -140,7 +152,7 @@ def _column(rows: Sequence[Row], name: str) -> FloatArray:
 
 def _of_sets(
     session: Session,  # noqa: ARG001
-    cell: Cell,  # noqa: ARG001
+    cell: Cell,
     rows: Sequence[Row],
 ) -> tuple[WhatIsKnown, list[Line]]:
     members = [list(row["members"]) for row in rows]
@@ -151,7 +163,7 @@ def _of_sets(
     ends: IntArray = np.cumsum([len(values) for values in members])
     cells = Sets(np.array(total, dtype=np.int32), ends)
     records = _column(rows, "records").astype(np.int64)
-    witnesses = np.minimum(_column(rows, "witnesses"), records / cells.sizes)
+    witnesses = np.minimum(_column(rows, "witnesses"), records / cells.sizes) * cell.is_tight
     shares = shares_of_sets(cells, records, witnesses)
     return "of_each", [
         {"cell": row["cell"], "shares": shares[end - size : end].tolist(), "known": known}
@@ -172,9 +184,14 @@ def _of_ranges(session: Session, cell: Cell, rows: Sequence[Row]) -> tuple[WhatI
     if max(np.abs(low).max(), np.abs(high).max()) > _LARGEST:
         return "of_parts", []
     records = _column(rows, "records").astype(np.int64)
-    witnesses = np.minimum(_column(rows, "witnesses"), records / 2)
+    witnesses = np.minimum(_column(rows, "witnesses"), records / 2) * cell.is_tight
     is_whole = cell.is_discrete
-    if not is_whole and (low == np.floor(low)).all() and (high == np.floor(high)).all():
+    if (
+        cell.is_tight
+        and not is_whole
+        and (low == np.floor(low)).all()
+        and (high == np.floor(high)).all()
+    ):
         # Whole numbers of another type: what lies between them does not occur.
         is_whole, low, high = True, low - 0.5, high + 0.5
     axis = axis_of_ranges(low, high, records, witnesses, is_whole=is_whole)

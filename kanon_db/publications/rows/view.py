@@ -15,6 +15,7 @@ from kanon_db.algorithms.ground.arrays import AnyIntArray
 from kanon_db.catalog.entries import Publication, Source, published_schema
 from kanon_db.catalog.names import free_column_name
 from kanon_db.counting.layout import ROW_SUFFIXES, ROWS, Quotes, RowView
+from kanon_db.counting.writing.labels import ANYTHING
 from kanon_db.declaration import unknown
 from kanon_db.errors import TooFewError
 from kanon_db.metrics.workload import CountQuery
@@ -78,7 +79,7 @@ class RowKind(Kind):
         if not all(check.holds for check in relations):
             return Examination(relations, {})
         examined = self.examine_rows(session, view, publication)
-        checks = [*relations, *examined.checks]
+        checks = [*relations, *check_labels(session, view, publication), *examined.checks]
         if with_shares:
             checks.append(check_shares(session, view))
         if publication.parameters.get("counts_entities"):
@@ -261,6 +262,33 @@ def finish_rows(job: Job[Any]) -> None:
             f"columns without a role are not published: {', '.join(missed)}; those that are to be"
             " published as they are must be registered as insensitive"
         )
+
+
+def check_labels(session: Session, view: RowView, publication: Publication) -> list[Check]:
+    """Check that all labels are known: the estimator would not know what others stand for."""
+    described = publication.layout["quasi_identifiers"]
+    checks = []
+    for name, cell in zip(view.quasi_identifiers, described, strict=True):
+        if cell["cell"] != "label":
+            continue
+        row = fetch_one(
+            session,
+            f"SELECT count(*) AS n FROM {view.view} AS c WHERE c.{name} <> ALL ($1::text[])",
+            [
+                *cell["labels"]["values"],
+                *(label for label, *_ in cell["labels"]["labels"]),
+                ANYTHING,
+            ],
+        )
+        checks.append(
+            Check(
+                f"every label of {cell['name']} is one of its hierarchy",
+                "0 rows differ",
+                f"{row['n']} rows differ",
+                holds=row["n"] == 0,
+            )
+        )
+    return checks
 
 
 _COLUMNS = """
