@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from kanon_db.catalog.entries import (
     Publication,
+    Source,
     find_publication,
     find_source,
     published_schema,
@@ -16,12 +17,8 @@ from kanon_db.errors import InvalidParameterError, PermissionDeniedError, Schema
 from kanon_db.publications.examination import require_whole
 from kanon_db.publications.readers import check_readers
 from kanon_db.publications.registry import kind_named
-from kanon_db.publications.releases.combining import (
-    RISK,
-    Finding,
-    combine,
-    require_compatible,
-)
+from kanon_db.publications.releases.combining import RISK, combine, require_compatible
+from kanon_db.publications.releases.findings import Finding
 from kanon_db.publications.releases.ledger import Earlier, earlier_releases
 from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.transfer.columns import find_relation
@@ -70,7 +67,8 @@ def check_release(
     if wanted is None:
         wanted = [str(role) for role in found.parameters.get("readers") or ()] or None
     roles = check_readers(session, wanted, published_schema(session))
-    return combine(session, found, publication, _earlier(session, found, roles)).findings
+    made_from, earlier = _earlier(session, found, roles)
+    return combine(session, made_from, found, publication, earlier).findings
 
 
 def grant_publication(
@@ -100,7 +98,8 @@ def grant_publication(
     if not readers:
         raise InvalidParameterError("no role is named", hint="name the roles that may read it")
     roles = check_readers(session, readers, published_schema(session))
-    combined = require_compatible(session, found, name, _earlier(session, found, roles), accept)
+    source, earlier = _earlier(session, found, roles)
+    combined = require_compatible(session, source, found, name, earlier, accept)
     run_errand(
         session,
         "grant",
@@ -113,14 +112,17 @@ def grant_publication(
     )
 
 
-def _earlier(session: Session, publication: Publication, readers: Sequence[str]) -> list[Earlier]:
+def _earlier(
+    session: Session, publication: Publication, readers: Sequence[str]
+) -> tuple[Source, list[Earlier]]:
+    """Return the source, and the releases of it that readers could set against a publication."""
     row = fetch_one(
         session,
         "SELECT publication_id AS id FROM kanon.publication WHERE name = $1::text",
         publication.name,
     )
     source = find_source(session, source_of(session, publication.name))
-    return earlier_releases(session, source.source_id, readers, row["id"])
+    return source, earlier_releases(session, source.source_id, readers, row["id"])
 
 
 def _own(session: Session, name: str) -> Publication:
