@@ -46,8 +46,19 @@ class Fits:
 
 
 @dataclass(frozen=True, eq=False)
-class _Boxes:
-    """Cells as ranges of codes, and exactly, where they are sets. All shapes (n_classes, n_qi)."""
+class Boxes:
+    """Cells as codes. All shapes but that of `members` are (n_classes, n_qi).
+
+    Parameters
+    ----------
+    low, high : ndarray of int64
+        The smallest and the greatest code that a cell covers.
+    mask : ndarray of uint64
+        Of a set, the remainders by 64 of its codes, as bits; all bits of a range.
+    first, last : ndarray of int64
+        Where the codes of a set begin and end in `members`; 0 and -1 of a range.
+    members : ndarray of int64
+    """
 
     low: IntArray
     high: IntArray
@@ -114,7 +125,7 @@ def fits_of(
     >>> found.first.tolist(), found.classes.tolist()
     ([0, 1, 3, 4], [0, 0, 1, 1])
     """
-    boxes = _boxes(cells, cell_of_class, n_codes)
+    boxes = boxes_of(cells, cell_of_class, n_codes)
     tree = _tree(boxes, np.array(n_codes), pulse)
     number = np.zeros(codes.shape[0] + 1, dtype=np.int64)
     nothing = np.zeros(0, dtype=np.int64)
@@ -136,9 +147,10 @@ def fits_of(
     return Fits(first, classes)
 
 
-def _boxes(
+def boxes_of(
     cells: Sequence[Ranges | Sets], cell_of_class: AnyIntArray, n_codes: Sequence[int]
-) -> _Boxes:
+) -> Boxes:
+    """Write the cells of classes as codes; see :func:`fits_of`."""
     shape = cell_of_class.shape
     low, high = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
     mask = np.full(shape, np.iinfo(np.uint64).max, dtype=np.uint64)
@@ -167,10 +179,10 @@ def _boxes(
         members.append(its_cells.codes.astype(np.int64))
         offset += its_cells.codes.size
     joined = np.concatenate([*members, np.zeros(0, dtype=np.int64)])
-    return _Boxes(low, high, mask, first, last, joined)
+    return Boxes(low, high, mask, first, last, joined)
 
 
-def _tree(boxes: _Boxes, n_codes: AnyIntArray, pulse: Pulse) -> _Tree:
+def _tree(boxes: Boxes, n_codes: AnyIntArray, pulse: Pulse) -> _Tree:
     """Divide classes in two again and again, where their cells are the furthest apart."""
     hidden = (boxes.low == 0) & (boxes.high == n_codes - 1)
     alike = hidden @ (np.int64(1) << np.arange(hidden.shape[1], dtype=np.int64) % (_BITS - 2))

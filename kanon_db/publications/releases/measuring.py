@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.algorithms.releases.coarser import coarsening, holds_the_same
 from kanon_db.algorithms.releases.measure import Check, measure, measure_differences
@@ -16,6 +17,7 @@ from kanon_db.algorithms.releases.placements import Release
 from kanon_db.catalog.entries import Source
 from kanon_db.errors import InfeasibleError, PermissionDeniedError, SchemaMismatchError
 from kanon_db.publications.partition import Classes, Partition
+from kanon_db.publications.releases.derived import follows
 from kanon_db.publications.releases.findings import Finding, not_measured
 from kanon_db.publications.releases.ledger import Earlier
 from kanon_db.publications.releases.measuring_rows import measure_rows
@@ -61,10 +63,7 @@ def measure_together(
     kept = [
         at
         for at, one in enumerate(others, 1)
-        if set(one.partition.quasi_identifiers) != set(new.partition.quasi_identifiers)
-        or isinstance(new.partition, Classes)
-        or isinstance(one.partition, Classes)
-        or not _tells_nothing_new(read.releases[0], read.releases[at])
+        if not _tells_nothing_new(read, (0, new.partition), (at, one.partition))
     ]
     if not kept:
         return [], []
@@ -115,6 +114,8 @@ def _measured(
         )
         for check in checks
     ]  # fmt: skip
+    if any(one.merged.is_open.any() for one in rows):
+        found += _all_together(read, alike, bounds)
     if contradicted:
         found.append(Finding(_CONTRADICTED, "sound", "", contradicted, 0, None, None, holds=False))
     return found
@@ -136,13 +137,57 @@ def _n_candidates(releases: Sequence[Release], n_tuples: int) -> int:
     return int(least[least < np.iinfo(np.int64).max].sum())
 
 
-def _tells_nothing_new(one: Release, other: Release) -> bool:
+def _tells_nothing_new(
+    read: ReadReleases,
+    one: tuple[int, Partition | Classes],
+    other: tuple[int, Partition | Classes],
+) -> bool:
     """Whether either release follows from the other."""
-    for fine, coarse in ((one, other), (other, one)):
-        bucket = coarsening(fine, coarse)
-        if bucket is not None and holds_the_same(fine, coarse, bucket):
-            return True
+    n_codes = {} if read.people is None else read.people.n_codes
+    for (fine, its), (coarse, others) in ((one, other), (other, one)):
+        rows = read.rows[fine], read.rows[coarse]
+        if isinstance(its, Classes) and isinstance(others, Classes) and rows[0] and rows[1]:
+            if follows((rows[0], its), (rows[1], others), n_codes):
+                return True
+        elif set(its.quasi_identifiers) == set(others.quasi_identifiers) and not any(rows):
+            releases = read.releases[fine], read.releases[coarse]
+            bucket = coarsening(*releases)
+            if bucket is not None and holds_the_same(*releases, bucket):
+                return True
     return False
+
+
+def _all_together(
+    read: ReadReleases, alike: Sequence[int], bounds: Sequence[Fraction]
+) -> list[Finding]:
+    """Compare how often each value occurs in the new release, the last one, and in others.
+
+    Where it is not known who came, this is known all the same, unless somebody left, too.
+    """
+    *others, new = (_totals(read, at) for at in alike)
+    found = []
+    for check, sign in ((_ALL_CAME, 1), (_ALL_LEFT, -1)):
+        for other in others:
+            change = sign * (new - other)
+            size = int(change.sum())
+            if size <= 0 or (change < 0).any():
+                continue
+            shares = [Fraction(int(n), size) for n in change]
+            share, bound = max(zip(shares, bounds, strict=True), key=lambda pair: pair[0] / pair[1])
+            found.append(
+                Finding(
+                    check, "estimate", "", size if share > bound else 0,
+                    size if share == 1 > bound else 0,
+                    float(share), float(bound), holds=share <= bound,
+                )
+            )  # fmt: skip
+    return found
+
+
+def _totals(read: ReadReleases, at: int) -> IntArray:
+    rows, release = read.rows[at], read.releases[at]
+    held = release if rows is None else rows.contents
+    return np.bincount(held.value, held.count, len(read.labels)).astype(np.int64)
 
 
 def _bounds(
@@ -171,4 +216,6 @@ _CHECKS: Final = {
 }
 """The names of the checks, for people."""
 
+_ALL_CAME: Final = "differencing: all who came, unless somebody left"
+_ALL_LEFT: Final = "differencing: all who left, unless somebody came"
 _CONTRADICTED: Final = "values or quasi-identifiers changed"

@@ -54,7 +54,9 @@ def measure_rows(
     ]
     linked = sorted(set.intersection(*(set(partition.others) for _, partition in rows)))
     with_values = sensitive in linked
-    records, sensitive_of = _records(rows, linked, sensitive if with_values else None, read.labels)
+    records, sensitive_of = records_of(
+        rows, linked, sensitive if with_values else None, read.labels
+    )
     shown = [
         Shown(one.merged.fits, contents, one.merged.is_known, partition.k)
         for (one, partition), contents in zip(rows, records, strict=True)
@@ -135,13 +137,31 @@ def _finding(
     )  # fmt: skip
 
 
-def _records(
+def records_of(
     rows: Sequence[tuple[ReadRows, Classes]],
     linked: Sequence[str],
     sensitive: str | None,
     labels: Sequence[str | None],
 ) -> tuple[list[Contents], IntArray]:
-    """Find the distinct records that rows show, and the sensitive value of each."""
+    """Find the distinct records that rows show, and the sensitive value of each.
+
+    Parameters
+    ----------
+    rows : sequence of ReadRows and Classes
+    linked : sequence of str
+        The columns that make a record.
+    sensitive : str or None
+        One of them.
+    labels : sequence of str or None
+        The texts of its values, in the order of their codes.
+
+    Returns
+    -------
+    list of Contents
+        The records in each class.
+    ndarray of int64, shape (n_records,)
+        Their sensitive values; 0 without such a column.
+    """
     ends = np.cumsum([0, *(one.read.class_of_row.size for one, _ in rows)])
     columns: list[IntArray] = [np.zeros(int(ends[-1]), dtype=np.int64)]
     values = columns[0]

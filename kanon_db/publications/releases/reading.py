@@ -33,10 +33,13 @@ class ReadRows:
     Attributes
     ----------
     read : ReadClasses
+    contents : Contents
+        The sensitive values of each class.
     merged : Merged
     """
 
     read: ReadClasses
+    contents: Contents
     merged: Merged
 
 
@@ -142,7 +145,7 @@ def read_releases(
         known = np.array([codes[text] for text in own], dtype=np.int64)[value_of_row]
         contents = Contents.of(rows.class_of_row, known, rows.n_classes)
         put_together = merge(rows.fits, people.number, linked, contents)
-        merged.append(ReadRows(rows, put_together))
+        merged.append(ReadRows(rows, contents, put_together))
         releases.append(put_together.release)
     return ReadReleases(releases, int(distinct.size), labels, merged, people, linked)
 

@@ -10,6 +10,7 @@ import numpy as np
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
 from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.algorithms.ground.sort_keys import sort_keys
+from kanon_db.algorithms.recoding.cells import Ranges, Sets
 from kanon_db.algorithms.releases.fitting import Fits, fits_of
 from kanon_db.catalog.entries import Source
 from kanon_db.errors import InfeasibleError, SchemaMismatchError
@@ -46,6 +47,11 @@ class People:
     number: IntArray
     person: IntArray
 
+    @property
+    def n_codes(self) -> dict[str, int]:
+        """How many values each quasi-identifier has."""
+        return {name: len(values.labels) for name, values in self.values.items()}
+
     def drop(self) -> None:
         """Remove what was read of the source before the transaction ends."""
         for values in self.values.values():
@@ -61,15 +67,23 @@ class ReadClasses:
     fits : Fits
         The classes that each combination of quasi-identifiers fits.
     class_of_row : ndarray of int64, shape (n_rows,)
-    n_classes : int
+    cells : sequence of Ranges or Sets
+        The distinct cells of each quasi-identifier.
+    cell_of_class : ndarray of int32, shape (n_classes, n_qi)
     others : dict of str to (list of str or None, ndarray of int32)
         The texts of each other column's values, and the code of each row.
     """
 
     fits: Fits
     class_of_row: IntArray
-    n_classes: int
+    cells: Sequence[Ranges | Sets]
+    cell_of_class: CodeArray
     others: dict[str, tuple[list[str | None], CodeArray]]
+
+    @property
+    def n_classes(self) -> int:
+        """The number of classes."""
+        return int(self.cell_of_class.shape[0])
 
 
 def read_people(
@@ -148,4 +162,4 @@ def read_classes(session: Session, publication: Classes, people: People) -> Read
     )  # fmt: skip
     if fits is None:
         raise InfeasibleError("its classes overlap too much")
-    return ReadClasses(fits, class_of_row, first.size, others)
+    return ReadClasses(fits, class_of_row, cells, numbers[first], others)
