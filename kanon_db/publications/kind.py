@@ -18,7 +18,7 @@ from kanon_db.errors import InvalidParameterError
 from kanon_db.metrics.workload import CountQuery
 from kanon_db.publications.entities import Entities
 from kanon_db.publications.notes import Note
-from kanon_db.publications.partition import Partition
+from kanon_db.publications.partition import Classes, Partition
 from kanon_db.publications.request import PublishRequest
 from kanon_db.publications.results import Attack, Check, CountAccuracy, Examination
 from kanon_db.publications.staging import Staging
@@ -355,8 +355,8 @@ class Kind(ABC):
         session: Session,  # noqa: ARG002
         schema: str,  # noqa: ARG002
         publication: Publication,  # noqa: ARG002
-    ) -> Partition | None:
-        """Say where to read who is in which bucket; None where releases cannot be measured."""
+    ) -> Partition | Classes | None:
+        """Say where to read who is in which bucket or class; None where it cannot be measured."""
         return None
 
     def evaluate(

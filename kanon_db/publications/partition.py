@@ -1,4 +1,4 @@
-"""A publication as a partition of people into buckets, with the values that each bucket holds."""
+"""Where to read who is in which bucket or class of a publication, and what these hold."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.transfer.columns import Relation
 
 
 @dataclass(frozen=True)
 class Partition:
-    """Where to read it; every name is quoted.
+    """A publication of buckets; every name is quoted.
 
     Attributes
     ----------
@@ -37,3 +38,44 @@ class Partition:
     quasi_identifiers: Mapping[str, str]
     sensitive: str
     thresholds: Callable[[Sequence[str | None], IntArray], Sequence[Fraction]]
+
+
+@dataclass(frozen=True)
+class Classes:
+    """A publication of rows, where those with the same cells are a class; no name is quoted.
+
+    Attributes
+    ----------
+    relation : Relation
+        The published rows.
+    cells : sequence of mapping
+        The ``name`` of each quasi-identifier, and what its ``cell`` is, as in the layout.
+    pattern : str or None
+        The column that marks suppressed cells, if there is one.
+    others : sequence of str
+        What the rows show besides quasi-identifiers.
+    sensitive : str or None
+    types : mapping of str to object
+        What the types of the source's columns were.
+    k : int
+        The least number of rows of a class that was promised.
+    least : int
+        The least number of sensitive values in a class that was promised, at least 1.
+    thresholds : callable or None
+        As of :class:`Partition`; 1 where nothing is promised. None if that is so of all values.
+    """
+
+    relation: Relation
+    cells: Sequence[Mapping[str, str]]
+    pattern: str | None
+    others: Sequence[str]
+    sensitive: str | None
+    types: Mapping[str, object]
+    k: int
+    least: int
+    thresholds: Callable[[Sequence[str | None], IntArray], Sequence[Fraction]] | None
+
+    @property
+    def quasi_identifiers(self) -> list[str]:
+        """The names of the quasi-identifiers."""
+        return [cell["name"] for cell in self.cells]

@@ -96,7 +96,7 @@ def _publish(
     publication, accepted = staged.publication, staged.accepted
     session.phase("comparing releases")
     earlier = earlier_releases(session, source.source_id, readers)
-    combined, refusal = weigh(session, publication, name, earlier, request.accept)
+    combined, refusal = weigh(session, source, publication, name, earlier, request.accept)
     if combined.refused and COMBINED in request.accept:
         accepted[COMBINED] = request.accept[COMBINED]
 

@@ -146,7 +146,7 @@ def refresh(
     earlier = earlier_releases(
         session, source.source_id, state["grantees"], state["publication_id"]
     )  # fmt: skip
-    combined = require_compatible(session, new, name, earlier, request.accept)
+    combined = require_compatible(session, source, new, name, earlier, request.accept)
     session.phase("publishing")
     release = describe_release(
         session, source, made.published, [staging.name + end for end in kind.digested], combined

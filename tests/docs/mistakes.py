@@ -136,6 +136,8 @@ SECTIONS: Final[dict[str, list[Mistake]]] = {
             "kanon publish suppressed fair fair_p --k 5",
             "kanon publish suppressed fair fair_p --k 5"
             """ --accept '{"combined_releases": "the survey itself is public"}'""",
+            more="`[figures]` stands for what was measured, which depends on the buckets that were"
+            " drawn: [releases.md](releases.md) explains it.",
         ),
         Mistake(
             "No publication can be that private",

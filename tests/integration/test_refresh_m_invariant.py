@@ -210,7 +210,7 @@ def test_drawn_anew_is_not_measured(parties: Parties) -> None:
     assert draft["records"] == 380
     (finding,) = source.kanon.rows("check_release", source.name, "draft")
     assert finding["result"] == "not measured"
-    assert "not drawn anew" in finding["check"]
+    assert "drawn anew are not set against others" in finding["check"]
     refused = lambda: source.publish("other", assignment="random")
     assert sqlstate_of(refused) == "KN005"
 

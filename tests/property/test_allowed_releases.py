@@ -5,13 +5,20 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.algorithms.releases.coarser import coarsening, holds_the_same
 from kanon_db.algorithms.releases.measure import measure
+from kanon_db.algorithms.releases.merging import Contents, merge
 from kanon_db.algorithms.releases.placements import Release
+from kanon_db.publications.partition import Classes
+from kanon_db.publications.releases.derived import follows
+from kanon_db.publications.releases.reading import ReadRows
+from kanon_db.publications.releases.reading_rows import ReadClasses
+from kanon_db.transfer.columns import Relation
+from tests.property.plain_classes import N_CODES, Case, Class, Person, cases, coded, fitted
 
 
 def _dealt(draw: st.DrawFn, n: int, n_buckets: int) -> IntArray:
@@ -102,6 +109,77 @@ def test_batches_of_new_people_keep_their_bounds(
     assert [check for check in exact if not check.holds] == []
     assert found.check("forced").holds
     assert found.contradicted == 0
+
+
+def _published(people: list[Person], release: list[Class]) -> tuple[ReadRows, Classes]:
+    """What is read of a release of rows, which show a record."""
+    tuples = sorted(set(people))
+    fits = fitted(tuples, release)
+    of_row = np.repeat(np.arange(len(release)), [len(one.records) for one in release])
+    records = np.array([record for one in release for record in one.records])
+    contents = Contents.of(of_row, records, len(release))
+    number = np.array([people.count(one) for one in tuples])
+    labels: list[str | None] = [str(record) for record in range(4)]
+    read = ReadClasses(fits, of_row, *coded(release), {"record": (labels, records)})
+    merged = merge(fits, number, np.arange(len(tuples)), contents)
+    cells = [{"name": "first", "cell": "range"}, {"name": "second", "cell": "set"}]
+    described = Classes(
+        Relation("", ""), cells, None, ["record"], "record", {}, 2, least=1, thresholds=None
+    )
+    return ReadRows(read, contents, merged), described
+
+
+@given(cases(), st.data())
+@settings(max_examples=300, deadline=None)
+def test_coarser_classes_tell_nothing_new(case: Case, data: st.DataObject) -> None:
+    """Of a release of rows that follows from another, all worlds are as likely as before."""
+    fine = case.rows[0]
+    together: dict[int, list[Class]] = {}
+    for one in fine:
+        together.setdefault(data.draw(st.integers(0, 1)), []).append(one)
+    coarse = [
+        Class(
+            min(one.low for one in its), max(one.high for one in its),
+            frozenset().union(*(one.members for one in its)) - data.draw(st.sets(st.just(0))),
+            tuple(record for one in its for record in one.records),
+        )
+        for its in together.values()
+    ]  # fmt: skip
+    n_codes = {"first": N_CODES, "second": N_CODES}
+    own, other = _published(case.people, fine), _published(case.people, coarse)
+    follow = follows(own, other, n_codes)
+    event(f"follows: {follow}")
+    if not follow:
+        return
+    before = Case(case.people, case.records, [fine], []).worlds
+    both = Case(case.people, case.records, [fine, coarse], []).worlds
+    sums = [sum(worlds.values()) for worlds in (before, both)]
+    assert {world: ways * sums[1] for world, ways in before.items()} == {
+        world: ways * sums[0] for world, ways in both.items()
+    }
+
+
+def test_other_rows_do_not_follow() -> None:
+    people = [(0, 0), (0, 1), (1, 0), (2, 2)]
+    n_codes = {"first": N_CODES, "second": N_CODES}
+    everything = frozenset(range(N_CODES))
+    fine = [Class(0, 0, frozenset({0, 1}), (0, 1)), Class(1, 2, frozenset({0, 2}), (2, 3))]
+    fine_read = _published(people, fine)
+    assert follows(fine_read, fine_read, n_codes)
+    coarse = [Class(0, 2, everything, (0, 1, 2, 3))]
+    assert follows(fine_read, _published(people, coarse), n_codes)
+    assert not follows(_published(people, coarse), fine_read, n_codes)
+    for other in (
+        [Class(0, 2, everything, (0, 1, 2, 2))],  # another record
+        [Class(0, 2, everything, (0, 1, 2))],  # somebody less
+        [Class(0, 1, frozenset({0, 1}), (0, 1, 2)), Class(2, 2, frozenset({2}), (3,))],
+    ):
+        assert not follows(fine_read, _published(people, other), n_codes)
+    wide = [Class(0, 2, everything, (0, 1)), Class(0, 2, everything, (2, 3))]
+    tight = [Class(0, 0, everything, (0, 1)), Class(1, 2, frozenset({0, 2}), (2, 3))]
+    assert follows(fine_read, _published(people, tight), n_codes)
+    assert not follows(_published(people, tight), fine_read, n_codes)  # tighter cells
+    assert not follows(fine_read, _published(people, wide), n_codes)  # somebody fits both
 
 
 def test_people_who_move_are_no_coarsening() -> None:

@@ -145,8 +145,7 @@ def measure(
     """
     limits = np.array([float(bound) for bound in bounds])
     together = Releases.of(releases, n_tuples, len(bounds))
-    compared = compare_all(together, pulse)
-    checks = [_differenced(together, compared, bounds, inserted=came) for came in (True, False)]
+    compared, checks = _compared_all(together, bounds, pulse)
     candidates = candidates_of(together, pulse)
     checks.append(_narrowed("candidates", "exact", together, candidates, limits))
     if virtual := virtual_releases(together, compared):
@@ -183,6 +182,22 @@ def measure(
         sweeps=estimate.sweeps,
         is_converged=estimate.is_converged,
     )
+
+
+def measure_differences(
+    releases: Sequence[Release], n_tuples: int, bounds: Sequence[Fraction], pulse: Pulse = UNLIMITED
+) -> list[Check]:
+    """Measure what counts alone tell of those who came or went, as :func:`measure` does."""
+    return _compared_all(Releases.of(releases, n_tuples, len(bounds)), bounds, pulse)[1]
+
+
+def _compared_all(
+    releases: Releases, bounds: Sequence[Fraction], pulse: Pulse
+) -> tuple[list[Differences], list[Check]]:
+    compared = compare_all(releases, pulse)
+    return compared, [
+        _differenced(releases, compared, bounds, inserted=came) for came in (True, False)
+    ]
 
 
 def _differenced(

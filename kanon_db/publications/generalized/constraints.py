@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import ceil
 from typing import Any, Final, Literal, Self
 
 import numpy as np
 
 from kanon_db.algorithms.bucketization.specification import PrivacySpecification
-from kanon_db.algorithms.ground.arrays import CodeArray
+from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
 from kanon_db.algorithms.ground.exact import exact_number
 from kanon_db.algorithms.recoding.constraints import Constraint
 from kanon_db.errors import InvalidParameterError
@@ -118,19 +119,38 @@ class ClassConstraints:
         Distinct and entropy l-diversity bound no frequency in a class, but no value is certain.
         """
         shares = values.counts / values.counts.sum()
-        largest = np.ones(shares.size)
-        if self.privacy is not None:
-            published = set(values.labels)  # records with a value may have been left out
-            named = {v: f for v, f in self.privacy.values.items() if v in published}
-            privacy = replace(self.privacy, values=named)
-            thresholds = privacy.thresholds(values.labels, values.counts).thresholds
-            largest = np.array([float(threshold) for threshold in thresholds])
-        if self.t is not None and self.distance == "equal":
-            largest = np.minimum(largest, shares + float(self.t))
+        largest = np.array(list(map(float, self.thresholds(values.labels, values.counts))))
         is_diverse = self.l is not None or self.entropy_l is not None
         if (largest >= 1).all():
             return Bounds(None, 0.0 if is_diverse else None)
         return Bounds(largest, 0.0 if is_diverse else float(shares[largest >= 1].sum()))
+
+    def thresholds(self, labels: Sequence[str | None], counts: IntArray) -> list[Fraction]:
+        """Return the largest share of each published value in a class; 1 where there is none.
+
+        Parameters
+        ----------
+        labels : sequence of str or None
+            The values' texts.
+        counts : ndarray of int64
+            How often each of them is published, at least once.
+        """
+        largest = [Fraction(1)] * len(labels)
+        if self.privacy is not None:
+            published = set(labels)  # records with a value may have been left out
+            named = {v: f for v, f in self.privacy.values.items() if v in published}
+            privacy = replace(self.privacy, values=named)
+            largest = list(privacy.thresholds(labels, counts).thresholds)
+        if self.t is not None and self.distance == "equal":
+            total = int(counts.sum())
+            nearest = [Fraction(n, total) + self.t for n in counts.tolist()]
+            largest = list(map(min, largest, nearest))
+        return largest
+
+    @property
+    def least_values(self) -> int:
+        """The least number of different values in a class that follows from them."""
+        return max(self.l or 1, 1 if self.entropy_l is None else ceil(self.entropy_l))
 
     def __str__(self) -> str:
         """Describe them without naming a value."""

@@ -21,6 +21,7 @@ from kanon_db.publications.generalized.constraints import ClassConstraints
 from kanon_db.publications.generalized.examine import examine_generalized, measure_thresholds
 from kanon_db.publications.generalized.request import GeneralizedRequest
 from kanon_db.publications.kind import Found, Job, Written, run_method
+from kanon_db.publications.partition import Classes
 from kanon_db.publications.results import Check
 from kanon_db.publications.rows.attack import Bounds
 from kanon_db.publications.rows.entities import CountedRows, counted_layout, counted_parameters
@@ -167,11 +168,24 @@ class Generalized(RowKind):
 
     def bounds(self, publication: Publication, sensitive: DistinctValues) -> Bounds:
         """Return what the constraints allow."""
-        given = publication.parameters.get("constraints")
-        return Bounds() if given is None else ClassConstraints.parse(given).bounds(sensitive)
+        constraints = _published_constraints(publication)
+        return Bounds() if constraints is None else constraints.bounds(sensitive)
+
+    def partition(self, session: Session, schema: str, publication: Publication) -> Classes | None:
+        """Read the view, with what the constraints promise."""
+        found = super().partition(session, schema, publication)
+        constraints = _published_constraints(publication)
+        if found is None or constraints is None:
+            return found
+        return replace(found, least=constraints.least_values, thresholds=constraints.thresholds)
 
 
 KIND: Final = Generalized()
+
+
+def _published_constraints(publication: Publication) -> ClassConstraints | None:
+    given = publication.parameters.get("constraints")
+    return None if given is None else ClassConstraints.parse(given)
 
 
 def _guarantee_of_constraints(

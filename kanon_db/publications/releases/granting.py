@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from kanon_db.catalog.entries import (
     Publication,
+    Source,
     find_publication,
     find_source,
     published_schema,
@@ -16,12 +17,8 @@ from kanon_db.errors import InvalidParameterError, PermissionDeniedError, Schema
 from kanon_db.publications.examination import require_whole
 from kanon_db.publications.readers import check_readers
 from kanon_db.publications.registry import kind_named
-from kanon_db.publications.releases.combining import (
-    RISK,
-    Finding,
-    combine,
-    require_compatible,
-)
+from kanon_db.publications.releases.combining import RISK, combine, require_compatible
+from kanon_db.publications.releases.findings import Finding
 from kanon_db.publications.releases.ledger import Earlier, earlier_releases
 from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.transfer.columns import find_relation
@@ -72,9 +69,9 @@ def check_release(
     roles = check_readers(session, wanted, published_schema(session))
     session.plan(["looking for earlier releases", "comparing releases"])
     session.phase("looking for earlier releases")
-    earlier = _earlier(session, found, roles)
+    made_from, earlier = _earlier(session, found, roles)
     session.phase("comparing releases")
-    return combine(session, found, publication, earlier).findings
+    return combine(session, made_from, found, publication, earlier).findings
 
 
 def grant_publication(
@@ -104,7 +101,8 @@ def grant_publication(
     if not readers:
         raise InvalidParameterError("no role is named", hint="name the roles that may read it")
     roles = check_readers(session, readers, published_schema(session))
-    combined = require_compatible(session, found, name, _earlier(session, found, roles), accept)
+    source, earlier = _earlier(session, found, roles)
+    combined = require_compatible(session, source, found, name, earlier, accept)
     run_errand(
         session,
         "grant",
@@ -117,14 +115,17 @@ def grant_publication(
     )
 
 
-def _earlier(session: Session, publication: Publication, readers: Sequence[str]) -> list[Earlier]:
+def _earlier(
+    session: Session, publication: Publication, readers: Sequence[str]
+) -> tuple[Source, list[Earlier]]:
+    """Return the source, and the releases of it that readers could set against a publication."""
     row = fetch_one(
         session,
         "SELECT publication_id AS id FROM kanon.publication WHERE name = $1::text",
         publication.name,
     )
     source = find_source(session, source_of(session, publication.name))
-    return earlier_releases(session, source.source_id, readers, row["id"])
+    return source, earlier_releases(session, source.source_id, readers, row["id"])
 
 
 def _own(session: Session, name: str) -> Publication:

@@ -22,6 +22,7 @@ from kanon_db.metrics.workload import CountQuery
 from kanon_db.publications.guarantees import of_both
 from kanon_db.publications.kind import Job, Kind, Target, Written
 from kanon_db.publications.notes import Note
+from kanon_db.publications.partition import Classes
 from kanon_db.publications.relations import check_relations
 from kanon_db.publications.results import Attack, Check, Examination
 from kanon_db.publications.rows.answers import answer_from_rows
@@ -34,7 +35,13 @@ from kanon_db.publications.usefulness import Usefulness
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session, fetch_one
 from kanon_db.session.settings import roomy
-from kanon_db.transfer.columns import ColumnType, int4_bytes, inverse_permutation, with_numbers
+from kanon_db.transfer.columns import (
+    ColumnType,
+    Relation,
+    int4_bytes,
+    inverse_permutation,
+    with_numbers,
+)
 from kanon_db.transfer.values import DistinctValues
 
 
@@ -113,6 +120,22 @@ class RowKind(Kind):
         return replace(
             batch, guarantee=of_both(old.guarantee, batch.guarantee), layout=layout,
             parameters=parameters,
+        )  # fmt: skip
+
+    def partition(
+        self,
+        session: Session,  # noqa: ARG002
+        schema: str,
+        publication: Publication,
+    ) -> Classes | None:
+        """Read the view; None if rows have no classes, or are not people."""
+        layout, parameters = publication.layout, publication.parameters
+        if not self.shares_cells or parameters.get("counts_entities"):
+            return None
+        return Classes(
+            Relation(schema, publication.name), layout["quasi_identifiers"], layout.get("pattern"),
+            layout["others"], layout["sensitive"], layout.get("types", {}), int(parameters["k"]),
+            least=1, thresholds=None,
         )  # fmt: skip
 
     def notes(self, publication: Publication, quotes: Quotes) -> Mapping[str, Note]:

@@ -1,0 +1,193 @@
+"""Releases of rows set against others, compared with all worlds on small tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kanon_db.algorithms.attacks.covering import Covering
+from kanon_db.algorithms.recoding.cells import Ranges, Sets
+from kanon_db.algorithms.releases import Release, measure
+from kanon_db.algorithms.releases.fitting import Fits, fits_of
+from kanon_db.algorithms.releases.merging import Contents, Merged, merge
+from kanon_db.algorithms.releases.possible import Shown, possible
+from tests.profiles import examples
+from tests.property.plain_classes import N_VALUES, Case, Class, Person, cases, fitted
+
+MANY = settings(max_examples=examples(200), deadline=None)
+
+
+@dataclass(frozen=True)
+class Read:
+    """A case as arrays."""
+
+    tuples: list[Person]
+    number: np.ndarray
+    linked: np.ndarray
+    fits: list[Fits]
+    merged: list[Merged]
+    shown: list[Shown]
+    releases: list[Release]
+
+
+def read(case: Case) -> Read:
+    tuples = sorted(set(case.people))
+    number = np.array([case.people.count(one) for one in tuples])
+    linked = np.unique([first for first, _ in tuples], return_inverse=True)[1]
+    if not case.buckets:
+        linked = np.arange(len(tuples))
+    found = Read(tuples, number, linked, [], [], [], [])
+    for release in case.rows:
+        fits = fitted(tuples, release)
+        of_row = np.repeat(np.arange(len(release)), [len(one.records) for one in release])
+        records = np.array([record for one in release for record in one.records])
+        values = Contents.of(of_row, records % N_VALUES, len(release))
+        merged = merge(fits, number, linked, values)
+        found.fits.append(fits)
+        found.merged.append(merged)
+        found.releases.append(merged.release)
+        contents = Contents.of(of_row, records, len(release))
+        found.shown.append(Shown(merged.fits, contents, merged.is_known, 2))
+    for buckets in case.buckets:
+        place = {first: t for (first, _), t in zip(tuples, linked.tolist(), strict=True)}
+        own = np.array([place[first] for first, _ in case.people])
+        _, dense = np.unique(buckets, return_inverse=True)
+        values = np.array(case.records) % N_VALUES
+        found.releases.append(Release.of(own, dense, values))
+        pairs = [sorted(set(dense[own == t].tolist())) for t in linked]
+        first = np.append(0, np.cumsum([len(one) for one in pairs]))
+        found.shown.append(
+            Shown(
+                Fits(first, np.array([b for one in pairs for b in one], dtype=np.int64)),
+                Contents.of(dense, values, int(dense.max()) + 1),
+                np.ones(len(tuples), dtype=np.bool_),
+                None,
+            )
+        )
+    return found
+
+
+@MANY
+@given(cases())
+def test_what_may_be_somebodys(case: Case) -> None:
+    """Whatever a world allows is counted; nothing else, for a reader who intersects."""
+    arrays = read(case)
+    sensitive = np.arange(4) % N_VALUES
+    found = possible(arrays.shown, sensitive, np.ones(N_VALUES))
+    known = [merged.is_known for merged in arrays.merged]
+    fitting = [plainly_settled(case, release) for release in case.rows]
+    for t, person in enumerate(arrays.tuples):
+        who = case.people.index(person)
+        its = [r for r, one in enumerate(known) if one[t]]
+        records = plainly_possible(case, who, [fitting[at][who] for at in its])
+        if not its:
+            assert found.rows[t] == 0
+            continue
+        assert found.values[t] == len({record % N_VALUES for record in records})
+        assert found.rows[t] == min(
+            sum(r in records for one in fitting[at][who] for r in one.records) for at in its
+        )
+        assert {world[who] for world in case.worlds} <= records
+
+
+def plainly_settled(case: Case, release: Sequence[Class]) -> list[list[Class]]:
+    """The classes that each person may be in, if those with as many people as rows are full."""
+    found = [[one for one in release if one.covers(person)] for person in case.people]
+    changed = True
+    while changed:
+        changed = False
+        for one in release:
+            its = [who for who, classes in enumerate(found) if one in classes]
+            if len(its) == len(one.records):
+                changed |= any(len(found[who]) > 1 for who in its)
+                for who in its:
+                    found[who] = [one]
+    return found
+
+
+def plainly_possible(case: Case, who: int, fitting: Sequence[Sequence[Class]]) -> set[int]:
+    found = set(range(4))
+    for classes in fitting:
+        found &= {r for one in classes for r in one.records}
+    values = [record % N_VALUES for record in case.records]
+    for buckets in case.buckets:
+        alike = [at for at, one in enumerate(case.people) if one[0] == case.people[who][0]]
+        its = {buckets[at] for at in alike}
+        allowed = {v for v, b in zip(values, buckets, strict=True) if b in its}
+        found = {record for record in found if record % N_VALUES in allowed}
+    return found
+
+
+@MANY
+@given(cases(), st.sampled_from([Fraction(1, 2), Fraction(2, 3), Fraction(10**8 - 1, 10**8)]))
+def test_merged_classes_are_never_overstated(case: Case, bound: Fraction) -> None:
+    """Whom a check finds certain, or above the bound whatever is likely, is so in all worlds."""
+    arrays = read(case)
+    n_linked = int(arrays.linked.max()) + 1
+    found = measure(arrays.releases, n_linked, [bound] * N_VALUES)
+    total = sum(case.worlds.values())
+    share = np.zeros((len(case.people), N_VALUES))
+    for world, ways in case.worlds.items():
+        for who, record in enumerate(world):
+            share[who, record % N_VALUES] += ways / total
+    its = [arrays.tuples.index(person) for person in case.people]
+    somewhere = np.any([one.is_known for one in arrays.merged], axis=0)[its] | bool(case.buckets)
+    likely = share.max(axis=1)[somewhere]
+    certain = int((likely > 1 - 1e-12).sum())
+    above = int((likely > float(bound) + 1e-12).sum())
+    assert found.contradicted == 0
+    for name in ("candidates", "forced"):
+        assert found.check(name).certain <= certain
+        assert found.check(name).people <= above
+    if arrays.number.max() == 1 and n_linked == len(case.people):
+        # Of people who are alike, differencing counts who is in a group, whoever that is.
+        assert max(found.check("inserted").certain, found.check("deleted").certain) <= certain
+    if all(one.is_exact for one in arrays.merged) and not case.buckets:
+        assert found.check("worlds").certain == certain_by_values(case, somewhere)
+
+
+def certain_by_values(case: Case, somewhere: np.ndarray) -> int:
+    """Count whose value is certain for readers who do not link rows by what else they show."""
+    records = [record % N_VALUES for record in case.records]
+    rows = [
+        [Class(o.low, o.high, o.members, tuple(r % N_VALUES for r in o.records)) for o in release]
+        for release in case.rows
+    ]
+    worlds = Case(case.people, records, rows, []).worlds
+    its = np.flatnonzero(somewhere).tolist()
+    return sum(len({world[who] for world in worlds}) == 1 for who in its)
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(st.data())
+def test_fits_are_those_of_each_class(data: st.DataObject) -> None:
+    """As many people and classes as make a tree of boxes, with cells of all kinds."""
+    random = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    n_codes = [int(n) for n in random.integers(1, 90, 3)]
+    n_cells = int(random.integers(1, 30))
+    low = random.integers(0, n_codes[0], n_cells)
+    high = np.minimum(low + random.integers(-1, 4, n_cells), n_codes[0] - 1)
+    sets = [np.flatnonzero(random.random(n_codes[1]) < 0.1) for _ in range(n_cells)]
+    everything = random.random(n_cells) < 0.2
+    point = random.integers(0, n_codes[2], n_cells)
+    cells = [
+        Ranges(low.astype(np.int32), high.astype(np.int32), everything),
+        Sets(np.concatenate(sets).astype(np.int32), np.cumsum([one.size for one in sets])),
+        Ranges(point.astype(np.int32), point.astype(np.int32), random.random(n_cells) < 0.5),
+    ]
+    cell_of_class = random.integers(0, n_cells, (int(random.integers(1, 200)), 3))
+    codes = np.stack([random.integers(0, n, 60) for n in n_codes], axis=1).astype(np.int32)
+    found = fits_of(codes, cells, cell_of_class, n_codes)
+    assert found is not None
+    covering = Covering(cells, cell_of_class, n_codes)
+    for t in range(60):
+        its = np.sort(found.classes[found.first[t] : found.first[t + 1]])
+        assert np.array_equal(its, covering.classes_of(codes[t]))
+    n_pairs = int(found.first[-1])
+    if n_pairs:
+        assert fits_of(codes, cells, cell_of_class, n_codes, most=n_pairs - 1) is None
