@@ -345,7 +345,10 @@ def test_uninstall_keeps_publications_unless_told(database: str, people: Path) -
     assert kanon("uninstall", "--drop-publications", "--yes", dsn=database).returncode == 0
 
 
-def test_interrupt_cancels_and_publishes_nothing(database: str, people: Path) -> None:
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_interrupt_cancels_and_publishes_nothing(
+    database: str, people: Path, flags: list[str]
+) -> None:
     assert kanon("load", people, "people", dsn=database).returncode == 0
     columns = ["--quasi-identifiers", "age", "--sensitive", "occupation"]
     assert kanon("register", "public.people", *columns, dsn=database).returncode == 0
@@ -370,16 +373,22 @@ def test_interrupt_cancels_and_publishes_nothing(database: str, people: Path) ->
         # A run in the background may ignore SIGINT, and the command would inherit that.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         with subprocess.Popen(
-            [*arguments, "--dsn", database], stderr=subprocess.PIPE, text=True
-        ) as publisher:
+            [*arguments, "--dsn", database, *flags],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        ) as publisher:  # fmt: skip
             for _ in range(500):
                 if watcher.execute(waiting).fetchone() == (1,):
                     break
                 time.sleep(0.02)
             publisher.send_signal(signal.SIGINT)
-            _, said = publisher.communicate()
+            printed, said = publisher.communicate()
         assert publisher.returncode == 1
-        assert said.strip() == "stopped: nothing was published or changed"
+        stopped = "stopped: nothing was published or changed"
+        if flags:
+            assert json.loads(printed)["error"]["message"] == stopped
+            assert said == ""
+        else:
+            assert (printed, said) == ("", f"{stopped}\n")
         assert watcher.execute(waiting).fetchone() == (0,)
     assert kanon("publications", "--json", dsn=database).json() == {"publications": []}
 
