@@ -16,43 +16,54 @@ from kanon_db.counting.writing.steps import Nested, Select
 ANYTHING: Final = "*"
 """The label of anything, NULL too."""
 
-_EACH: Final = "CROSS JOIN LATERAL"
-_VALUES: Final = (
-    "ARRAY(SELECT t.v FROM jsonb_array_elements_text(j.described -> 'values')"
-    " WITH ORDINALITY AS t (v, i) ORDER BY t.i)"
-)
 
-
-def labels(described: str) -> Select:
-    """Write the labels, each with the places of its values, and its ``members``, an array.
+def texts(described: str) -> Select:
+    """Write all values as one array, ``texts``.
 
     Parameters
     ----------
     described : str
         SQL of the JSON, as jsonb.
     """
+    values = f"jsonb_array_elements_text({described} -> 'values')"
+    return Select(
+        {"texts": "array_agg(t.v ORDER BY t.i)"}, [f"{values} WITH ORDINALITY AS t (v, i)"]
+    )
+
+
+def labels(described: str) -> Select:
+    """Write each ``label`` with the places of its ``first`` and its ``last`` value."""
+    values = f"{described} -> 'values'"
     listed = [
         Select(
             {"label": "e.x ->> 0", "first": "(e.x ->> 1)::int", "last": "(e.x ->> 2)::int"},
-            ["jsonb_array_elements(v.described -> 'labels') AS e (x)"],
+            [f"jsonb_array_elements({described} -> 'labels') AS e (x)"],
         ),
         Select(
-            {"label": "v.texts[i]", "first": "i - 1", "last": "i - 1"},
-            ["generate_subscripts(v.texts, 1) AS i"],
+            {"label": "t.v", "first": "t.i::int - 1", "last": "t.i::int - 1"},
+            [f"jsonb_array_elements_text({values}) WITH ORDINALITY AS t (v, i)"],
         ),
-        Select({"label": f"'{ANYTHING}'", "first": "0", "last": "cardinality(v.texts) - 1"}),
+        Select(
+            {"label": f"'{ANYTHING}'", "first": "0", "last": f"jsonb_array_length({values}) - 1"}
+        ),
     ]
-    texts = Nested([Select({"described": "j.described", "texts": _VALUES})], "v", _EACH)
-    source = [Nested([Select({"described": described})], "j"), texts, Nested(listed, "l", _EACH)]
-    nothing = f"CASE l.label WHEN '{ANYTHING}' THEN ARRAY[NULL::text] ELSE '{{}}' END"
-    members = f"v.texts[l.first + 1 : l.last + 1] || {nothing}"
-    columns = {"label": "l.label", "first": "l.first", "last": "l.last", "members": members}
-    return Select(columns, source)
+    return Select({name: f"l.{name}" for name in ("label", "first", "last")}, [Nested(listed, "l")])
 
 
-def members_of(label: str, alias: str) -> str:
-    """Write the members of a label, where the row of :func:`labels` is joined, if it has one."""
-    return f"CASE WHEN num_nulls({label}) > 0 THEN ARRAY[NULL::text] ELSE {alias}.members END"
+def members_of(label: str, alias: str, texts_sql: str) -> str:
+    """Write the values of a label as an array.
+
+    Parameters
+    ----------
+    label : str
+    alias : str
+        A row of :func:`labels`, joined by the label, if it has one.
+    texts_sql : str
+        The array of :func:`texts`. Only that of labels that occur is cut, which takes long.
+    """
+    nothing = f"CASE {label} WHEN '{ANYTHING}' THEN ARRAY[NULL::text] ELSE '{{}}' END"
+    cut = f"({texts_sql})[{alias}.first + 1 : {alias}.last + 1]"
+    return f"CASE WHEN num_nulls({label}) > 0 THEN ARRAY[NULL::text] ELSE {cut} || {nothing} END"
 
 
 def checked(described: object) -> str | None:

@@ -10,7 +10,7 @@ from kanon_db.counting.layout import BucketLayout, Cell, CellLayout
 from kanon_db.counting.sides import side_of
 from kanon_db.counting.writing.cell_values import is_vague, values_of
 from kanon_db.counting.writing.joins import joined, speller
-from kanon_db.counting.writing.labels import labels, members_of
+from kanon_db.counting.writing.labels import labels, members_of, texts
 from kanon_db.counting.writing.spread import most_listed
 from kanon_db.counting.writing.sql import Constants, Statement, write
 from kanon_db.counting.writing.steps import Nested, Select, Steps
@@ -119,10 +119,10 @@ def _over_cells(
         cell = layout.cells[name]
         shown = f"c.{cell.column.sql}"
         if cell.labels is not None:
-            described = constants.write(ex.Constant(cell.labels, TEXT))
-            its = labels(f"{described}::jsonb").write()
+            json = f"{constants.write(ex.Constant(cell.labels, TEXT))}::jsonb"
+            its = labels(json).write()
             source.append(f"LEFT JOIN ({its}) AS l{place} ON l{place}.label = {shown}")
-            shown = members_of(shown, f"l{place}")
+            shown = members_of(shown, f"l{place}", texts(json).write())
         inner = values_of(cell, shown, listed)
         source.append(Nested(inner, f"x{place}", "CROSS JOIN LATERAL"))
         values[name] = f"x{place}.v"

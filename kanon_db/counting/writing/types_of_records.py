@@ -11,7 +11,7 @@ from kanon_db.counting import expressions as ex
 from kanon_db.counting.checking.types import TEXT
 from kanon_db.counting.layout import Cell, CellLayout
 from kanon_db.counting.writing.cell_values import is_vague
-from kanon_db.counting.writing.labels import labels, members_of
+from kanon_db.counting.writing.labels import labels, members_of, texts
 from kanon_db.counting.writing.likely import Likely, add_axis
 from kanon_db.counting.writing.spread import arranged, summed_attribute
 from kanon_db.counting.writing.steps import Select
@@ -105,13 +105,17 @@ class TypeWriter(Writer):
         found, source = {column: f"t.{column}" for column in columns}, ["labelled AS t"]
         for name in with_labels:
             place, described = self._places[name], self._cell(name).labels or ""
+            json = f"{self._text(described)}::jsonb"
+            self.steps.add(f"texts{place}", "The values of a hierarchy, in its order.", texts(json))
             self.steps.add(
                 f"labels{place}",
-                f"The values that the labels c{place} stand for.",
-                labels(f"{self._text(described)}::jsonb"),
+                f"The first and the last value that the labels c{place} stand for.",
+                labels(json),
             )
             source.append(f"LEFT JOIN labels{place} AS l{place} ON l{place}.label = t.c{place}")
-            found[f"c{place}"] = members_of(f"t.c{place}", f"l{place}")
+            found[f"c{place}"] = members_of(
+                f"t.c{place}", f"l{place}", f"SELECT texts FROM texts{place}"
+            )
         self.steps.add("alike", "Labels stand for sets of values.", Select(found, source))
 
     def _distinct_cells(self, cell: Cell, name: str, place: int) -> list[str]:

@@ -23,7 +23,7 @@ from kanon_db.counting.layout import SHARES, Cell, RowView
 from kanon_db.counting.layout import Shares as WhatIsKnown
 from kanon_db.counting.writing.cell_values import is_endless
 from kanon_db.counting.writing.intervals import ends_of, value_at
-from kanon_db.counting.writing.labels import labels
+from kanon_db.counting.writing.labels import labels, members_of, texts
 from kanon_db.publications.results import Check
 from kanon_db.publications.staging import Staging
 from kanon_db.session import Row, Session, fetch_one
@@ -133,9 +133,11 @@ def _counted(
         )
         described = [] if cell.labels is None else [cell.labels]
         if described:
+            kept = "$1::text::jsonb"
+            members = members_of("c.cell", "l", texts(kept).write())
             counted = (
-                f"(SELECT l.members AS cell, c.records, c.witnesses FROM {counted} AS c"
-                f" JOIN ({labels('$1::text::jsonb').write()}) AS l ON l.label = c.cell)"
+                f"(SELECT {members} AS cell, c.records, c.witnesses FROM {counted} AS c"
+                f" JOIN ({labels(kept).write()}) AS l ON l.label = c.cell)"
             )
         rows = session.fetch(
             f"SELECT c.cell::text AS cell, {listed}, c.records, c.witnesses FROM {counted} AS c",
