@@ -16,7 +16,7 @@ from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.recoding.cells import Ranges, Sets
 from kanon_db.algorithms.releases.candidates import in_steps
 
-MOST_PAIRS: Final = 50_000_000
+MOST_PAIRS: Final = 20_000_000
 """Pairs of a combination of quasi-identifiers and a class that are kept at a time."""
 
 _LEAF: Final = 8
