@@ -29,7 +29,7 @@ from kanon_db.session.protocol import fetch_one
 from kanon_db.session.psycopg_session import PsycopgSession, open_connection
 
 FAIR_PRIVACY: Final = '{"default": 0.2, "values": {"0.0": 0.9}}'
-"""Nobody may infer a number of affairs with more than 10 %, or that there were none with 80 %."""
+"""Nobody may infer a number of affairs with more than 20 %, or that there were none with 90 %."""
 
 DEFAULT_PRIVACY: Final = '{"theta": 2, "base": 0.05, "cap": 0.8}'
 """The rarer a value, the stricter; and none is certain, however frequent."""

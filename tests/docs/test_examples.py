@@ -31,13 +31,32 @@ def _blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
-def _commands(page: Path) -> Iterator[list[str]]:
+_NOT_RUN = ("local", "install")
+
+
+def _commands(page: Path) -> Iterator[tuple[list[str], str]]:
+    """Commands, with what the page says that they print; empty where it does not say it."""
     for block in _blocks(page, "console"):
-        for line in block.splitlines():
-            words = shlex.split(line.removeprefix("$ "), comments=True)
+        for entry in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            line, _, printed = entry.partition("\n")
+            words = shlex.split(line, comments=True)
             # The cluster and its installation are the fixture's.
-            if words[0] == "kanon" and words[1] not in ("local", "install"):
-                yield words
+            if words[0] == "psql" or (words[0] == "kanon" and words[1] not in _NOT_RUN):
+                yield words, printed
+
+
+def _says(shown: str, printed: str) -> bool:
+    """Whether a command printed what is shown, but for numbers, spaces, and what … stands for."""
+    shown, printed = (
+        " ".join(re.sub(r"\d[\d,.]*", "0", text).split()) for text in (shown, printed)
+    )
+    return re.fullmatch(".*".join(map(re.escape, shown.split("…"))), printed) is not None
+
+
+def test_what_is_shown_is_compared() -> None:
+    assert _says("standard error  22.4\n…", "standard error        7\ncertain bounds  1 to 2\n")
+    assert not _says("standard error  22.4", "standard error        7\ncertain bounds  1 to 2\n")
+    assert not _says("standard error  22.4", "estimate  22.4")
 
 
 def _examples() -> Iterator[str]:
@@ -122,9 +141,15 @@ def fair_csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_console_examples_run(page: Path, database: str, fair_csv: Path) -> None:
-    for words in _commands(page):
+    for words, shown in _commands(page):
+        if words[0] == "psql":
+            with psycopg.connect(database, autocommit=True) as connection:
+                connection.execute(words[words.index("-c") + 1].encode())
+            continue
         answer = kanon(*words[1:], "--dsn", database, cwd=fair_csv.parent)
         assert answer.returncode == 0, f"{shlex.join(words)}\n{answer.stderr}"
+        if shown.strip():
+            assert _says(shown, answer.stdout), f"{shlex.join(words)}\n{answer.stdout}"
         check_nobody_is_certain(database)
 
 
