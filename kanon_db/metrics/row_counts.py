@@ -31,6 +31,7 @@ def row_counts(
     *,
     matches: int | None = None,
     n_left_out: int = 0,
+    coarse: Sequence[bool] | None = None,
     pulse: Pulse = UNLIMITED,
 ) -> FloatArray:
     """Estimate counts from rows: the sum of the probabilities that each of them matches.
@@ -50,6 +51,9 @@ def row_counts(
         How many originals each cell covers, if it is not all of a class (freeform rows).
     n_left_out : int
         Records without a row, which are as likely to match as the others.
+    coarse : sequence of bool, optional
+        Of each quasi-identifier, whether nobody need have the ends of its ranges, or the values of
+        its sets; none by default.
     pulse : Pulse
 
     Returns
@@ -70,8 +74,9 @@ def row_counts(
     >>> row_counts(cells, numbers, numbers[:1], np.zeros(4, dtype=np.int64), [query]).tolist()
     [2.0]
     """
+    coarse = [False] * len(cells) if coarse is None else coarse
     shares = [
-        _shares(its_cells, numbers[:, a], classes[:, a], matches)
+        _shares(its_cells, numbers[:, a], classes[:, a], matches, is_coarse=coarse[a])
         for a, its_cells in enumerate(cells)
     ]
     times = 1 + n_left_out / max(sa_codes.size, 1)
@@ -116,13 +121,20 @@ def column_losses(
 
 
 def _shares(
-    cells: Ranges | Sets, numbers: CodeArray, classes: CodeArray, matches: int | None
+    cells: Ranges | Sets,
+    numbers: CodeArray,
+    classes: CodeArray,
+    matches: int | None,
+    *,
+    is_coarse: bool,
 ) -> _ShareOf:
     n_cells = cells.ends.size if isinstance(cells, Sets) else cells.low.size
     records = np.bincount(numbers, minlength=n_cells)
     witnesses = np.bincount(classes, minlength=n_cells).astype(np.float64)
     if matches is not None:
         witnesses = records / matches
+    if is_coarse:
+        witnesses = np.zeros(n_cells)
     if isinstance(cells, Sets):
         return _of_sets(cells, records, witnesses)
     return _of_ranges(cells, records, witnesses)

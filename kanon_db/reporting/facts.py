@@ -227,6 +227,10 @@ def _columns(publication: Publication, source: Source) -> list[Column]:
     roles = dict.fromkeys(
         source.quasi_identifiers, ("quasi-identifier", cells.get(publication.kind, "as published"))
     )
+    for column in source.coarsened:
+        is_labelled = "hierarchy" in source.attributes[column]
+        shown = "as a label of its hierarchy" if is_labelled else "coarsened, as a range of bins"
+        roles[column] = ("quasi-identifier", shown)
     if source.sensitive is not None:
         shown = "in a table of its own, by bucket"
         roles[source.sensitive] = (

@@ -52,6 +52,7 @@ def answer_from_rows(
         cells, numbers, numbers[first], values, queries,
         matches=None if shares_cells else int(target.publication.parameters["k"]),
         n_left_out=left_out, pulse=target.pulse(),
+        coarse=[bool(cell.get("is_coarse")) for cell in layout["quasi_identifiers"]],
     )  # fmt: skip
     n_codes = [len(column.labels) for column in columns]
     return Usefulness(answers, column_losses(cells, numbers, n_codes, left_out))

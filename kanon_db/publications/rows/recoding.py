@@ -65,6 +65,8 @@ class RecodedRows:
         for described, column in zip(layout["quasi_identifiers"], columns, strict=True):
             if column.labels is not None:
                 described["labels"] = column.labels.hierarchy.described
+            if column.labels is not None or column.bins is not None:
+                described["is_coarse"] = True
         view = RowView.of(job.session, job.schema, job.staging.name, layout)
         return cls(microdata, view, layout, job, columns)
 
