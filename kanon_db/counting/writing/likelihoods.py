@@ -74,6 +74,8 @@ class LikelihoodWriter(TypeWriter):
     def _kept_values(self, name: str) -> None:
         """Share out the values of a column among its cells that are not suppressed."""
         place = self._places[name]
+        if self.steps.has(f"kept{place}"):  # of another part of the condition, or of a sum
+            return
         values = Nested(values_of(self._cell(name), f"t.c{place}"), "x", _EACH)
         self.steps.add(
             f"kept{place}",

@@ -83,6 +83,10 @@ class Steps:
         """The name of the last step."""
         return self._steps[-1][0]
 
+    def has(self, name: str) -> bool:
+        """Whether there is a step of this name."""
+        return any(name == step for step, *_ in self._steps)
+
     def add(self, name: str, comment: str, *selects: Select) -> None:
         """Add a step: a SELECT, or several, joined by UNION ALL.
 
