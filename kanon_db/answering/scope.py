@@ -186,7 +186,8 @@ def _cell_layout(session: Session, schema: str, publication: Publication) -> Cel
     row = fetch_one(session, "SELECT to_regclass($1::text)::oid::text AS oid", view.view)
     types = _published_types(session, publication, row["oid"])
     described: dict[str, Any] = dict(publication.layout)
-    published = PublishedTypes(session, publication, chosen_estimator(session))
+    estimator = chosen_estimator(session)
+    published = PublishedTypes(session, publication, estimator)
     cells = {
         str(written["name"]): published.cell(
             types[written["name"]],
@@ -198,7 +199,8 @@ def _cell_layout(session: Session, schema: str, publication: Publication) -> Cel
     }
     cells |= {name: published.cell(types[name], "value", None) for name in described["others"]}
     left_out = publication.left_out
-    return CellLayout(view, cells, left_out, publication.records - left_out)
+    n_rows = publication.records - left_out
+    return CellLayout(view, cells, left_out, n_rows, is_paper=estimator == "paper")
 
 
 _LAYOUTS: Final[Mapping[str, Callable[[Session, str, Publication], BucketLayout | CellLayout]]] = {

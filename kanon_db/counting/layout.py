@@ -272,6 +272,12 @@ class RowView:
         )
 
 
+RARITY: Final = 0.3
+"""Suppressed cells have rarer values than those that are kept, since what is frequent need not be
+suppressed: as often as this power of how often they are kept. Chosen on three tables, where mean
+errors of counts are a third of those with 1; ``python -m benchmarks calibration``."""
+
+
 @dataclass(frozen=True, slots=True)
 class CellLayout:
     """Published rows with what their cells may stand for.
@@ -285,12 +291,20 @@ class CellLayout:
         How many records of the source have no row in the view.
     n_rows : int
         How many have one.
+    is_paper : bool
+        Whether suppressed cells are as often each value as those that are kept.
     """
 
     view: RowView
     cells: Mapping[str, Cell]
     left_out: int = 0
     n_rows: int = 0
+    is_paper: bool = False
+
+    @property
+    def rarity(self) -> float:
+        """The power of how often a value is kept, to which suppressed cells have it."""
+        return 1.0 if self.is_paper else RARITY
 
     @property
     def columns(self) -> dict[str, Column]:

@@ -32,6 +32,7 @@ def row_counts(
     matches: int | None = None,
     n_left_out: int = 0,
     coarse: Sequence[bool] | None = None,
+    rarity: float = 1.0,
     pulse: Pulse = UNLIMITED,
 ) -> FloatArray:
     """Estimate counts from rows: the sum of the probabilities that each of them matches.
@@ -54,6 +55,8 @@ def row_counts(
     coarse : sequence of bool, optional
         Of each quasi-identifier, whether nobody need have the ends of its ranges, or the values of
         its sets; none by default.
+    rarity : float
+        A cell that tells nothing has each value as often as this power of how many others do.
     pulse : Pulse
 
     Returns
@@ -76,7 +79,9 @@ def row_counts(
     """
     coarse = [False] * len(cells) if coarse is None else coarse
     shares = [
-        _shares(its_cells, numbers[:, a], classes[:, a], matches, is_coarse=coarse[a])
+        _shares(
+            its_cells, numbers[:, a], classes[:, a], matches, is_coarse=coarse[a], rarity=rarity
+        )
         for a, its_cells in enumerate(cells)
     ]
     times = 1 + n_left_out / max(sa_codes.size, 1)
@@ -127,6 +132,7 @@ def _shares(
     matches: int | None,
     *,
     is_coarse: bool,
+    rarity: float,
 ) -> _ShareOf:
     n_cells = cells.ends.size if isinstance(cells, Sets) else cells.low.size
     records = np.bincount(numbers, minlength=n_cells)
@@ -137,7 +143,7 @@ def _shares(
         witnesses = np.zeros(n_cells)
     if isinstance(cells, Sets):
         return _of_sets(cells, records, witnesses)
-    return _of_ranges(cells, records, witnesses)
+    return _of_ranges(cells, records, witnesses, rarity)
 
 
 def _of_sets(cells: Sets, records: IntArray, witnesses: FloatArray) -> _ShareOf:
@@ -160,7 +166,7 @@ def _of_sets(cells: Sets, records: IntArray, witnesses: FloatArray) -> _ShareOf:
     return share
 
 
-def _of_ranges(cells: Ranges, records: IntArray, witnesses: FloatArray) -> _ShareOf:
+def _of_ranges(cells: Ranges, records: IntArray, witnesses: FloatArray, rarity: float) -> _ShareOf:
     plain = ~cells.tells_nothing & (cells.low <= cells.high)
     used = np.flatnonzero(plain & (records > 0))
     if not used.size:
@@ -180,8 +186,9 @@ def _of_ranges(cells: Ranges, records: IntArray, witnesses: FloatArray) -> _Shar
         of_used = own * matching[low] + own * matching[high] + (1 - 2 * own) * between
         found = np.zeros(records.size)
         found[used] = of_used
-        # A cell that tells nothing counts like those that were kept.
-        found[cells.tells_nothing] = its_records @ of_used / its_records.sum()
+        # A cell that tells nothing counts like those that were kept, or rarer ones.
+        weights = its_records.astype(np.float64) ** rarity
+        found[cells.tells_nothing] = weights @ of_used / weights.sum()
         return found
 
     return share

@@ -69,6 +69,11 @@ class LikelihoodWriter(TypeWriter):
         flags = [f"e.is_open{self._places[name]}" for name in self._spread if name in names]
         return f"({' OR '.join(flags)})" if flags else "false"
 
+    def _rarer(self, number: str) -> str:
+        """Write what a number of kept cells weighs among the values of suppressed ones."""
+        rarity = self._layout.rarity
+        return number if rarity == 1 else f"power({number}, {rarity})"
+
     # -- steps --------------------------------------------------------------------------------
 
     def _kept_values(self, name: str) -> None:
@@ -77,11 +82,13 @@ class LikelihoodWriter(TypeWriter):
         if self.steps.has(f"kept{place}"):  # of another part of the condition, or of a sum
             return
         values = Nested(values_of(self._cell(name), f"t.c{place}"), "x", _EACH)
+        weight = self._rarer("sum(t.n * x.w)")
         self.steps.add(
             f"kept{place}",
-            f"The values of the cells c{place} that are not suppressed, with their shares.",
+            f"The values of the cells c{place} that are not suppressed, and the shares of these in"
+            " those that are.",
             Select(
-                {"v": "x.v", "w": "sum(t.n * x.w) / sum(sum(t.n * x.w)) OVER ()"},
+                {"v": "x.v", "w": f"{weight} / sum({weight}) OVER ()"},
                 ["types AS t", values],
                 [f"NOT t.m{place}"],
                 ["x.v"],
@@ -267,17 +274,19 @@ class LikelihoodWriter(TypeWriter):
             self.steps.add(f"leaf_{alias}", comment, Select(found, source))
             return joined_by
         self.steps.add(f"own_{alias}", comment, Select(found, source, [f"NOT d.m{place}"]))
-        likelihoods = {t: f"coalesce(sum(t.n * u.{t}) / sum(t.n), 0)" for t in ("t", "f")}
+        likelihoods = {t: f"coalesce(sum(k.n * u.{t}) / sum(k.n), 0)" for t in ("t", "f")}
+        numbers = {"i": f"t.i{place}", "n": self._rarer("sum(t.n)")}
+        kept_cells = Nested([Select(numbers, ["types AS t"], group=[f"t.i{place}"])], "k")
         self.steps.add(
             f"kept_{alias}",
-            "The same among all cells that are not suppressed.",
-            Select(likelihoods, ["types AS t", f"JOIN own_{alias} AS u ON u.i = t.i{place}"]),
+            "The same among the cells that are not suppressed, which are rarer where they are.",
+            Select(likelihoods, [kept_cells, f"JOIN own_{alias} AS u ON u.i = k.i"]),
         )
         kept = [f"(SELECT {truth} FROM kept_{alias})" for truth in ("t", "f")]
         of_kept = dict(zip(COLUMNS, [*kept, "false", "true", "false", "true"], strict=True))
         self.steps.add(
             f"leaf_{alias}",
-            "A suppressed cell is as likely to meet the condition as those kept.",
+            "A suppressed cell meets the condition as these do.",
             Select(same("i", *COLUMNS), [f"own_{alias}"]),
             Select({"i": f"d.i{place}", **of_kept}, [f"cells{place} AS d"], [f"d.m{place}"]),
         )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from kanon_db.counting.layout import RARITY
 from kanon_db.metrics.row_counts import column_losses, row_counts
 from kanon_db.metrics.workload import CountQuery
 from kanon_db.publications.kind import Target
@@ -52,6 +53,7 @@ def answer_from_rows(
         cells, numbers, numbers[first], values, queries,
         matches=None if shares_cells else int(target.publication.parameters["k"]),
         n_left_out=left_out, pulse=target.pulse(),
+        rarity=RARITY if pattern else 1.0,
         coarse=[bool(cell.get("is_coarse")) for cell in layout["quasi_identifiers"]],
     )  # fmt: skip
     n_codes = [len(column.labels) for column in columns]
