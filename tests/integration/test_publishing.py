@@ -451,11 +451,15 @@ def test_buckets_of_one_cell_are_random_ones(parties: Parties) -> None:
     kanon = Functions(parties.publisher)
     kanon.register("data.strict", ["age"], "sick")
 
-    def directions(**how: Any) -> int:
+    def assigned(**how: Any) -> tuple[str, int]:
         # A draft, which nobody could set against another one.
         kanon.publish("data.strict", "strict", replace=True, readers=[], **how)
-        return int(value(parties.publisher, "SELECT count(*) FROM published.strict_est"))
+        statement = (
+            "SELECT layout ->> 'assignment', (SELECT count(*) FROM published.strict_est)"
+            " FROM kanon.publications WHERE name = 'strict'"
+        )
+        return fetch(parties.publisher, statement)[0]
 
-    assert directions(privacy='{"l": 5}') == 5
-    assert directions(privacy='{"l": 5}', assignment="random") == 5
-    assert directions(privacy='{"l": 2}') == 0
+    assert assigned(privacy='{"l": 5}') == ("random", 5)
+    assert assigned(privacy='{"l": 5}', assignment="random") == ("random", 5)
+    assert assigned(privacy='{"l": 2}') == ("cells", 5)

@@ -69,15 +69,23 @@ def test_what_was_wrong(parties: Parties, way: str, question: str) -> None:
 
 
 EXACTLY_WRONG = (
-    "SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY wage) FROM {publication}"
-    " WHERE NOT ((wage IS NOT NULL AND zip NOT BETWEEN '013' AND '0034') AND level > '0.0')",
-    "SELECT percentile_disc(0.1) WITHIN GROUP (ORDER BY level) FROM {publication} WHERE NOT"
-    " (CASE WHEN score > 0 THEN 1 ELSE 0 END = 1 AND level IS NOT NULL)",
-    "SELECT wage, zip, (SUM(level) - 1.5) / COUNT(*) FROM {publication}"
-    " WHERE NOT ((code < 'c4') IS UNKNOWN AND level IS NOT NULL) GROUP BY wage, zip",
-    "SELECT AVG(CAST(level AS numeric)) FROM {publication} WHERE NOT (((score = 1) IS TRUE"
-    " AND big IS NOT DISTINCT FROM 3000000037) AND (level IS NOT NULL"
-    " AND (big > '3000000016')::int = 1) AND wage IN (4888.84, 1402, 2238.90))",
+    (
+        "SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY wage) FROM {publication}"
+        " WHERE NOT ((wage IS NOT NULL AND zip NOT BETWEEN '013' AND '0034') AND level > '0.0')"
+    ),
+    (
+        "SELECT percentile_disc(0.1) WITHIN GROUP (ORDER BY level) FROM {publication} WHERE NOT"
+        " (CASE WHEN score > 0 THEN 1 ELSE 0 END = 1 AND level IS NOT NULL)"
+    ),
+    (
+        "SELECT wage, zip, (SUM(level) - 1.5) / COUNT(*) FROM {publication}"
+        " WHERE NOT ((code < 'c4') IS UNKNOWN AND level IS NOT NULL) GROUP BY wage, zip"
+    ),
+    (
+        "SELECT AVG(CAST(level AS numeric)) FROM {publication} WHERE NOT (((score = 1) IS TRUE"
+        " AND big IS NOT DISTINCT FROM 3000000037) AND (level IS NOT NULL"
+        " AND (big > '3000000016')::int = 1) AND wage IN (4888.84, 1402, 2238.90))"
+    ),
 )
 """Questions that sum and compare a column of which cells are suppressed; they failed."""
 

@@ -22,8 +22,8 @@ TOGETHER: Final = 0.18
 TOGETHER_EVENLY: Final = 0.5
 """The same, where all values of a cell are taken as equally likely."""
 
-SUPPRESSED: Final = 0.65
-"""The same, where cells are suppressed: those that are kept are not like the others."""
+SUPPRESSED: Final = 0.2
+"""The same, where cells are suppressed."""
 
 _POSSIBLE: Final = "coalesce(sum(n) FILTER (WHERE pt), 0)"
 _SURE: Final = "coalesce(sum(n) FILTER (WHERE st), 0)"

@@ -203,7 +203,7 @@ def accuracy_of(expression: ex.Expression, layout: CellLayout) -> str:
     if not any(map(is_vague, cells)):
         return "exact: the values are published as they are"
     if any(cell.mark is not None for cell in cells):
-        return "estimated: a suppressed cell could be anything, as often as the cells kept"
+        return "estimated: a suppressed cell could be anything, likelier what is rare"
     kind = "range" if any(cell.kind == "range" for cell in cells) else "set"
     if all(cell.shares for cell in cells if is_vague(cell)):
         return f"estimated: each value of a {kind} is as likely as all cells together imply"
