@@ -139,6 +139,16 @@ def fair_csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def test_a_report_on_ones_own_file_takes_eight_commands() -> None:
+    """From a fresh clone, with a recommendation; what the commands do is tested below."""
+    first = _blocks(PAGES[0], "console")[1]
+    typed = re.findall(r"^\$ (.*)$", first, re.MULTILINE)
+    assert typed[0] == "make setup"
+    needed = typed[: [line.startswith("kanon report") for line in typed].index(True) + 1]
+    assert len(needed) <= 8
+    assert any(line.startswith("kanon recommend") for line in needed)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_console_examples_run(page: Path, database: str, fair_csv: Path) -> None:
     for words, shown in _commands(page):

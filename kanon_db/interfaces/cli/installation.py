@@ -23,8 +23,8 @@ from kanon_db.interfaces.cli.base import Command, chosen_dsn, confirm, database_
     "--compile/--no-compile",
     "compiles",
     default=True,
-    help="Compile the searches for the server's user now (the first time, for about a minute),"
-    " rather than in somebody's first call.",
+    help="Compile the searches for the server's user and for yours now (the first time, for about a"
+    " minute), rather than in somebody's first call.",
 )
 def install_command(
     dsn: str | None, directory: Path, published_schema: str | None, compiles: bool, as_json: bool
