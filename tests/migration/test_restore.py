@@ -16,7 +16,14 @@ from kanon_db.cluster.host import find_programs
 from kanon_db.cluster.local import LocalCluster
 from kanon_db.installation.doctor import examine
 from kanon_db.installation.install import install
-from tests.integration.parties import Connection, Functions, create_table, fetch, sqlstate_of
+from tests.integration.parties import (
+    Connection,
+    Functions,
+    Package,
+    create_table,
+    fetch,
+    sqlstate_of,
+)
 
 QUERY = "SELECT COUNT(*) FROM census WHERE age < 30 AND sick = 'disease 1'"
 
@@ -72,13 +79,14 @@ def restore_roles(dsn: str, roles_dump: str) -> None:
     run("psql", "-q", dsn, text="\n".join(lines))
 
 
-def restored(dsn: str, dump: str, name: str) -> str:
+def restored(dsn: str, dump: str, name: str, *, with_python: bool = True) -> str:
     """Create a database, and restore a dump there; errors are what psql prints and goes on from."""
     with psycopg.connect(dsn, autocommit=True) as admin:
         fetch(admin, f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8'")
     new = psycopg.conninfo.make_conninfo(dsn, dbname=name)
-    with psycopg.connect(new, autocommit=True) as admin:
-        fetch(admin, "CREATE EXTENSION plpython3u")
+    if with_python:
+        with psycopg.connect(new, autocommit=True) as admin:
+            fetch(admin, "CREATE EXTENSION plpython3u")
     run("psql", "-q", new, text=dump)
     return new
 
@@ -124,6 +132,31 @@ def works(dsn: str, roles: tuple[str, str], connect_as: Callable[[str, str], Con
             assert sqlstate_of(again) == "KN005"
             fetch(admin, "UPDATE kanon.setting SET value = 'warn' WHERE name = 'combined_releases'")
         again()
+
+
+def test_a_server_without_plpython(
+    other: str,
+    dumped: tuple[str, str],
+    module_database: str,
+    roles: tuple[str, str],
+    connect_as: Callable[[str, str], Connection],
+) -> None:
+    """Readers read, and ask by the Python client; the SQL functions are not there."""
+    dump, roles_dump = dumped
+    publications = "\n".join(
+        line for line in dump.splitlines() if "EXTENSION" not in line.partition("--")[0]
+    )
+    restore_roles(other, roles_dump)
+    dsn = restored(other, publications, "plain", with_python=False)
+    _, reader = roles
+    with connect_as(dsn, reader) as connection, connect_as(module_database, reader) as before:
+        assert fetch(connection, "SELECT 1 FROM pg_language WHERE lanname LIKE 'plpython%'") == []
+        assert fetch(connection, "SELECT sum(weight)::int FROM published.census") == [(500,)]
+        for query in (QUERY, "SELECT COUNT(*) FROM rows WHERE age < 30"):
+            asked = Package(connection).estimate(query)
+            assert asked == pytest.approx(Functions(before).estimate(query))
+        assert all(holds for *_, holds in Package(connection).verify("census"))
+        assert sqlstate_of(lambda: Functions(connection).estimate(QUERY)) == "42883"
 
 
 @pytest.mark.pitfall(19)
