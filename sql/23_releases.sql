@@ -455,7 +455,10 @@ BEGIN
         -- Only the publisher's own command is refused: others may grant what is theirs.
         IF FOUND AND NOT _warns AND EXISTS (
             SELECT FROM kanon.granted(_publication) AS g
-            WHERE g.is_publisher AND pg_get_userbyid(g.grantee) = _caller) THEN
+            WHERE g.is_publisher AND (pg_get_userbyid(g.grantee) = _caller
+                -- PostgreSQL lets members grant what is their role's, without SET ROLE.
+                OR (pg_has_role(_caller, g.grantee, 'USAGE') AND NOT EXISTS (
+                    SELECT FROM pg_roles AS s WHERE s.rolname = _caller AND s.rolsuper)))) THEN
             RAISE EXCEPTION USING ERRCODE = 'KN005',
                 MESSAGE = 'a known risk is not accepted: combined_releases',
                 DETAIL = format('%s could also read %s', array_to_string(_other.shared, ', '),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kanon_db.catalog.attributes import BINNED, UNITS
@@ -13,6 +15,10 @@ from kanon_db.transfer.columns import ColumnType
 
 _NUMERIC_CATEGORIES: Final = "NDT"
 """`pg_type.typcategory`: numbers, dates and times, intervals."""
+
+_MOVING: Final = re.compile(r"\b(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
+_MOVES: Final = "a time must not depend on when it is read"
+_HINT: Final = "write the date, such as 2026-01-31"
 
 _WHOLE: Final = ("smallint", "integer", "bigint")
 
@@ -44,6 +50,8 @@ def check_attribute(session: Session, column: ColumnType, described: Mapping[str
             detail=f"{where}: its type is {column.type_name}",
             hint=f"leave out {' and '.join(coarse)}",
         )
+    if "hierarchy" in described:
+        _check_values(session, column, list(described["hierarchy"]), where)
     if "round" in described:
         _check_round(column, described["round"], where)
     _check_bounds(session, column, described, ("lower", "upper"), where)
@@ -86,6 +94,8 @@ def _check_bounds(
     if not given:
         return
     type_ = column.type_name
+    if any(_is_moving(column, str(described[key])) for key in given):
+        raise InvalidParameterError(_MOVES, detail=where, hint=_HINT)
     try:
         with session.savepoint():
             found = fetch_one(
@@ -106,6 +116,48 @@ def _check_bounds(
         raise InvalidParameterError(f"{keys[0]} must not exceed {keys[1]}", detail=where)
     if keys[0] in BINNED and not found["finite"]:
         raise InvalidParameterError(f"{' and '.join(given)} must be finite", detail=where)
+
+
+def _check_values(session: Session, column: ColumnType, values: Sequence[str], where: str) -> None:
+    """Check that the values of a hierarchy are finite ones of the column's type, each once."""
+    type_ = column.type_name
+    if any(_is_moving(column, text) for text in values):
+        raise InvalidParameterError(_MOVES, detail=where, hint=_HINT)
+    value = f"v::{type_}"
+    number = column.number(value)
+    is_finite = "true" if number is None else f"abs({number}) < 'Infinity'"
+    is_ordered = column.range_type(0) is not None
+    different = f"count(DISTINCT {value})" if is_ordered else "count(*)"
+    try:
+        with session.savepoint():
+            found = fetch_one(
+                session,
+                f"SELECT count({value}) AS n, {different} AS different,"
+                f" bool_and({is_finite}) AS finite FROM json_array_elements_text($1::text::json)"
+                " AS v",
+                json.dumps(list(values)),
+            )
+    except DatabaseError as error:
+        if not error.sqlstate.startswith(DATA_EXCEPTION_CLASS):
+            raise
+        raise InvalidParameterError(
+            "a value of a hierarchy cannot be read as the column's type",
+            detail=f"{where}: its type is {type_}",
+            hint="the values are those of the column; the first line of a file is one, too",
+        ) from None
+    if not found["finite"]:
+        raise InvalidParameterError("the values of a hierarchy must be finite", detail=where)
+    if found["different"] < found["n"]:
+        raise InvalidParameterError(
+            "a hierarchy has the same value twice",
+            detail=f"{where}: {found['n'] - found['different']} times",
+            hint="write each value once, as 7 and not also as 07",
+        )
+
+
+def _is_moving(column: ColumnType, text: str) -> bool:
+    """Whether a time depends on when it is read."""
+    return column.type_category == "D" and _MOVING.search(text) is not None
 
 
 def _is_finite(column: ColumnType) -> str:

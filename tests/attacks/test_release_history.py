@@ -76,7 +76,10 @@ class History:
         }  # fmt: skip
 
     def _look(self) -> None:
-        """The ledger looks at who can read whenever something is published or granted."""
+        """The ledger looks at who can read whenever something is published or granted.
+
+        When one is dropped, at who could read that one.
+        """
         self.noted = [set(release.readers) for release in self.all]
         for release in self.live.values():
             release.readers |= self._can(release)
@@ -141,9 +144,9 @@ class History:
 
     def _drop(self, name: str) -> None:
         if name in self.live:
-            self._look()
+            release = self.live.pop(name)
+            release.readers |= self._can(release)
             self.kanon.drop(name)
-            del self.live[name]
 
     def _grant(self, name: str, role: str, by_hand: bool) -> None:
         if name not in self.live:

@@ -292,3 +292,21 @@ def test_what_follows_is_allowed(parties: Parties) -> None:
     assert "first" in detail
     fetch(parties.publisher, f"DELETE FROM {name} WHERE age = 3")
     assert "first" in refusal(parties, "suppressed", name, "later", k=K, patterns=["*"])
+
+
+def test_rows_in_batches(parties: Parties) -> None:
+    """Rows of two batches look alike, but a copy of the first one tells them apart."""
+    name = f"data.{next(NAMES)}"
+    first = [(1, 20, "f", "A"), (2, 30, "f", "B"), (3, 30, "f", "C"), (4, 30, "f", "D")]
+    create_table(parties.publisher, name, "id int, age int, sex text, sick text", first)
+    kanon = Functions(parties.publisher)
+    kanon.register(name, ["age", "sex"], "sick", arrival="id")
+    publish(parties, "suppressed", name, "batched", k=4, patterns=["*."])
+    fetch(
+        parties.publisher,
+        f"INSERT INTO {name} VALUES (5, 20, 'f', 'E'), (6, 20, 'f', 'F'), (7, 20, 'f', 'G'),"
+        " (8, 30, 'f', 'H')",
+    )
+    assert kanon.call("refresh", "batched")["added"] == 4
+    told = refusal(parties, "suppressed", name, "finer", k=4, patterns=[".."])
+    assert "rows in several batches" in told

@@ -46,7 +46,7 @@ def test_readers_see_the_old_or_the_new(
         lambda who: connect_as(database, roles[who]),
         n_analysts=len(MODES),
         n_records=2_000,
-        seconds=4,
+        seconds=8,
         publisher_pause=0.1,
         analyst_pause=0.02,
         is_watched=False,

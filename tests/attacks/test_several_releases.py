@@ -12,7 +12,15 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.integration.parties import Functions, Parties, create_table, fetch, sqlstate_of, value
+from tests.integration.parties import (
+    Connection,
+    Functions,
+    Parties,
+    create_table,
+    fetch,
+    sqlstate_of,
+    value,
+)
 
 KINDS: dict[str, dict[str, Any]] = {
     "buckets": {"privacy": '{"l": 2}'},
@@ -357,4 +365,26 @@ def test_what_was_accepted_for_some_is_not_for_others(
     publish(parties, "suppressed", source, "third", accept=REASON)
     grant = f"GRANT SELECT ON published.third TO {guest}"
     assert sqlstate_of(lambda: fetch(parties.publisher, grant)) == "KN005"
+    fetch(parties.admin, f"DROP OWNED BY {guest}")
+
+
+def test_members_of_the_publisher(
+    parties: Parties,
+    source: str,
+    new_role: Callable[..., str],
+    connect_as: Callable[[str, str], Connection],
+) -> None:
+    """Who may grant what the publisher published, without SET ROLE, is refused as the publisher."""
+    guest, member = new_role(), new_role()
+    publisher = parties.publisher.info.user
+    fetch(parties.admin, f"GRANT USAGE ON SCHEMA published TO {guest}")
+    fetch(parties.admin, f"GRANT {publisher} TO {member}")
+    publish(parties, "buckets", source, "first", readers=[guest])
+    publish(parties, "buckets", source, "second", readers=[])
+    grant = f"GRANT SELECT ON published.second TO {guest}"
+    with connect_as(parties.dsn, member) as connection:
+        assert sqlstate_of(lambda: fetch(connection, grant)) == "KN005"
+        fetch(connection, f"SET ROLE {publisher}")
+        assert sqlstate_of(lambda: fetch(connection, grant)) == "KN005"
+    fetch(parties.admin, f"REVOKE {publisher} FROM {member}")
     fetch(parties.admin, f"DROP OWNED BY {guest}")

@@ -335,3 +335,64 @@ def test_refusals_say_what_to_type(parties: Parties, attribute: dict[str, Any], 
         register(parties, "age", age=attribute)
     assert hint in str(caught.value.diag.message_hint)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "SELECT max(age) FROM {} WHERE age >= 70",
+        "SELECT min(age) FROM {} WHERE age < 20",
+        "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY age) FROM {} WHERE age >= 70",
+        "SELECT min(wage) FROM {} WHERE wage >= 3000",
+        "SELECT max(wage) FILTER (WHERE wage > 2500) FROM {}",
+    ],
+)
+def test_extremes_among_cells_without_an_end(parties: Parties, question: str) -> None:
+    """The end that there is, is not the value."""
+    names = ("age", "wage")
+    kanon = register(parties, *names, **{name: ATTRIBUTES[name] for name in names})
+    kanon.generalize("data.coarse", "coarse", k=5, method="mondrian", readers=[])
+    (row,) = fetch(
+        parties.publisher,
+        "SELECT lower_bound, upper_bound FROM kanon.estimate($1::text)",
+        question.format("coarse"),
+    )
+    truth = value(parties.publisher, question.format("data.coarse"))
+    low, high = (None if end is None else float(end) for end in row)
+    assert low is None or low <= truth
+    assert high is None or truth <= high
+
+
+def test_bins_do_not_tell_decimals(parties: Parties) -> None:
+    """The scale of one person's value is not in the ends of the bin."""
+    rows = [(61234.567 if i == 7 else 1000 * (i % 60), f"ill {i % 5}") for i in range(300)]
+    create_table(parties.publisher, "data.decimals", "wage float8, sick text", rows)
+    kanon = Functions(parties.publisher)
+    kanon.register("data.decimals", ["wage"], "sick", attributes='{"wage": {"round": 5000}}')
+    kanon.generalize("data.decimals", "decimals", k=20, method="mondrian", readers=[])
+    texts = fetch(parties.publisher, "SELECT DISTINCT wage::text FROM published.decimals")
+    assert not any("." in text for (text,) in texts)
+
+
+def test_bottom_ends_before_its_bound(parties: Parties) -> None:
+    kanon = register(parties, "age", "born", age={"bottom": 20}, born={"bottom": "1970-01-01"})
+    kanon.generalize("data.coarse", "coarse", k=2, method="mondrian", readers=[])
+    for name, bound in (("age", 20), ("born", "1970-01-01")):
+        ends = fetch(
+            parties.publisher,
+            f"SELECT DISTINCT upper({name})::text FROM published.coarse WHERE lower_inf({name})"
+            f" AND NOT upper_inf({name})",
+        )
+        assert (str(bound),) in ends
+    kanon = register(parties, "age", age={"bottom": 20})
+    kanon.generalize("data.coarse", "coarse", k=2, method="mondrian", readers=[])
+    row = kanon.estimate("SELECT count(*) FROM coarse WHERE age < 20")
+    truth = value(parties.publisher, "SELECT count(*) FROM data.coarse WHERE age < 20")
+    assert row[2:] == (truth, truth)
+
+
+@pytest.mark.parametrize("bound", ["now", "today", "Tomorrow 10:00", "yesterday"])
+def test_bounds_do_not_move(parties: Parties, bound: str) -> None:
+    with pytest.raises(psycopg.Error, match="must not depend on when it is read") as refused:
+        register(parties, "seen", seen={"top": bound})
+    assert refused.value.sqlstate == INVALID

@@ -284,3 +284,27 @@ def test_a_large_hierarchy(parties: Parties) -> None:
             f"SELECT COUNT(*) FROM zips WHERE {where}"
         )
         assert lower <= truth <= upper
+
+
+@pytest.mark.parametrize(
+    ("type_", "values", "message"),
+    [
+        ("numeric", ["1", "2", "NaN"], "must be finite"),
+        ("float8", ["1", "2", "Infinity"], "must be finite"),
+        ("int", ["1", "2", "age"], "cannot be read as the column's type"),
+        ("int", ["1", "2", "02"], "the same value twice"),
+        ("date", ["2000-01-01", "2000-02-30"], "cannot be read as the column's type"),
+        ("date", ["2000-01-01", "today"], "must not depend on when it is read"),
+    ],
+)
+def test_values_that_are_none(
+    parties: Parties, type_: str, values: list[str], message: str
+) -> None:
+    """They would be published, and no question about them could be answered."""
+    name = f"data.values_{type_}_{len(message)}_{len(values[-1])}"
+    create_table(parties.publisher, name, f"v {type_}, sick text", [])
+    attributes = json.dumps({"v": {"hierarchy": {text: ["any"] for text in values}}})
+    with pytest.raises(psycopg.Error, match=message) as refused:
+        Functions(parties.publisher).register(name, ["v"], "sick", attributes=attributes)
+    assert refused.value.sqlstate == INVALID
+    assert values[-1] not in str(refused.value)

@@ -85,7 +85,13 @@ def values_of(
     return [
         *_inside(cell, sql, most, likely),
         _value(null, null, null, where=f"{sql} IS NULL"),
-        _value(end, end, end, is_open="true", where=is_endless(sql)),
+        _value(
+            end,
+            f"CASE WHEN NOT lower_inf({sql}) THEN {end} END",
+            f"CASE WHEN NOT upper_inf({sql}) THEN {end} END",
+            is_open="true",
+            where=is_endless(sql),
+        ),
     ]
 
 

@@ -25,8 +25,8 @@ from kanon_db.publications.releases.reading import ReadReleases, read_releases
 from kanon_db.session.protocol import Session
 
 OF_NO_CLASSES: Final = (
-    "freeform rows, rows of entities that have several, and buckets that were drawn anew are not"
-    " set against others"
+    "freeform rows, rows in several batches, rows of entities that have several, and buckets that"
+    " were drawn anew are not set against others"
 )
 
 _NO_BOUND: Final = Fraction(10**8 - 1, 10**8)

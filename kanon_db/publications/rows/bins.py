@@ -123,8 +123,9 @@ def _bound(described: Mapping[str, Any]) -> list[str]:
 def _rounded(column: ColumnType, unit: str | float, value: str, width: str) -> tuple[str, str]:
     if not isinstance(unit, str):
         # numeric's mod() is exact, and has the sign of the value.
-        low = f"({value} - mod(mod({value}, {width}) + {width}, {width}))"
-        high = f"({low} + {width})"
+        # Without the zeros that come from the value: they would tell how many decimals it has.
+        low = f"trim_scale({value} - mod(mod({value}, {width}) + {width}, {width}))"
+        high = f"trim_scale({low} + {width})"
         if column.type_name in _WHOLE:  # no end is as good as one that no value can reach
             least, most = _WHOLE[column.type_name]
             low = f"CASE WHEN {low} >= {least} THEN {low} END"
@@ -195,7 +196,8 @@ def _write_bins(values: DistinctValues, described: Mapping[str, Any], table: str
         for end in bin_of(column, described, "b.element")
     )
     member = session.identifier("pg_temp", f"kanon_bin_of_{secrets.token_hex(8)}")
-    closed = "true" if "round" not in described else "false"
+    # A value has itself as its bin; bins of several end before the next one.
+    closed = "false" if "round" in described else "num_nulls(e.low) = 0"
     if column.type_name in _FLOATS and "round" in described:
         # The end of a bin may be less than one digit above a number of floating point.
         closed = f"e.value >= e.high::{column.type_name}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray
 from kanon_db.catalog.entries import Publication, Source, published_schema
@@ -51,6 +51,10 @@ class CellTable:
 
     table: str
     number: str
+
+
+AT_ONCE: Final = "at_once"
+"""In a layout: that all rows were published together, not in batches."""
 
 
 class RowKind(Kind):
@@ -109,6 +113,7 @@ class RowKind(Kind):
         whole.materialize(ROWS)
         view = RowView.of(session, job.schema, whole.name, batch.layout)
         layout = dict(batch.layout)
+        del layout[AT_ONCE]
         if "shares" in layout:
             layout["shares"] = write_shares(whole, view, batch.cells, batch.matches)
         if "digest" in layout:
@@ -128,9 +133,13 @@ class RowKind(Kind):
         schema: str,
         publication: Publication,
     ) -> Classes | None:
-        """Read the view; None if rows have no classes, or are not people."""
+        """Read the view; None if rows have no classes, are not people, or came in batches.
+
+        Rows of different batches may look alike, but whoever has a copy of before tells them apart.
+        """
         layout, parameters = publication.layout, publication.parameters
-        if not self.shares_cells or parameters.get("counts_entities"):
+        is_people = not parameters.get("counts_entities")
+        if not (self.shares_cells and is_people and layout.get(AT_ONCE)):
             return None
         return Classes(
             Relation(schema, publication.name), layout["quasi_identifiers"], layout.get("pattern"),
@@ -235,6 +244,7 @@ def layout_of(
         ],
         "sensitive": source.sensitive,
         "others": [column for column in columns if column not in source.quasi_identifiers],
+        AT_ONCE: True,
     }
     if with_pattern:
         layout["pattern"] = free_column_name("pattern", columns)
