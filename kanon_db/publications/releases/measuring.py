@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
@@ -28,6 +28,9 @@ OF_NO_CLASSES: Final = (
     "freeform rows, rows in several batches, rows of entities that have several, and buckets that"
     " were drawn anew are not set against others"
 )
+
+IF_NOBODY_WAS_REPLACED: Final = ", if nobody was replaced"
+"""Rows do not tell somebody who left from whoever came, and fits the same class."""
 
 _NO_BOUND: Final = Fraction(10**8 - 1, 10**8)
 """Of a value for which nothing is promised: what is certain exceeds it."""
@@ -83,6 +86,12 @@ def measure_together(
         found += measure_rows(
             read, [(at, compared[at].partition) for at in together], sensitive, bounds, pulse
         )
+        found = [
+            replace(one, check=f"{one.check}{IF_NOBODY_WAS_REPLACED}")
+            if one.result in ("exact", "sound")
+            else one
+            for one in found
+        ]
     return [compared[at].earlier for at in kept], found
 
 
