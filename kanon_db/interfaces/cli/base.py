@@ -152,18 +152,20 @@ def chosen_dsn(dsn: str | None, directory: Path) -> str:
 def connected(dsn: str | None, directory: Path, *, as_json: bool) -> Iterator[Kanon]:
     """Connect to the chosen database, and say how far it is."""
     chosen = chosen_dsn(dsn, directory)
-    import kanon_db
+    with console.progress(quiet=as_json or is_quiet()) as on_progress:
+        try:  # loading takes a moment, in which nothing is done yet
+            from kanon_db.interfaces.python import connect
 
-    with (
-        console.progress(quiet=as_json or is_quiet()) as on_progress,
-        kanon_db.connect(
-            chosen,
-            on_progress=on_progress,
-            on_warning=console.print_warning,
-            on_notice=None if is_quiet() else console.print_notice,
-        ) as kanon,
-    ):
-        yield kanon
+            kanon = connect(
+                chosen,
+                on_progress=on_progress,
+                on_warning=console.print_warning,
+                on_notice=None if is_quiet() else console.print_notice,
+            )
+        except KeyboardInterrupt:
+            raise UndoneInterrupt from None
+        with kanon:
+            yield kanon
 
 
 def confirm(question: str) -> None:
