@@ -220,6 +220,7 @@ def test_nothing_tells_the_graph(kanon: Functions | Package, parties: Parties) -
     assert set(parameters) == {"k", "weights", "options", "readers", "accept"}
     assert set(layout) == {
         "quasi_identifiers", "sensitive", "others", "columns", "types", "digest", "shares",
+        "at_once",
     }  # fmt: skip
 
 
