@@ -45,8 +45,8 @@ def write_composition(
     codes, bucket_ids : ndarray of int32, shape (n_records,)
         The sensitive value and the bucket's number, from 1, of each record.
     is_random : bool
-        Whether records of the whole table were drawn into each bucket. Of more than a few values,
-        buckets of records that were gathered tell nothing; the table then has no rows.
+        Whether records of the whole table were drawn into each bucket. Of more than 64 values,
+        buckets of records that were gathered tell too little; the table then has no rows.
 
     Returns
     -------
