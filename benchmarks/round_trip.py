@@ -67,7 +67,9 @@ class Steps:
         with psycopg.connect(self._dsn, autocommit=True) as connection:
             before = time.perf_counter()
             while not self._is_over.wait(self._every):
-                (name,) = connection.execute(statement, [self._pid], prepare=True).fetchone() or ("",)
+                (name,) = connection.execute(statement, [self._pid], prepare=True).fetchone() or (
+                    "",
+                )
                 now = time.perf_counter()
                 if found := _STEP.fullmatch(name):
                     self.seconds[found["step"]] += now - before
@@ -83,7 +85,9 @@ def main() -> str:
         for assignment in ASSIGNMENTS:
             for name in TABLES:
                 taken, memory, profile = measure(dsn, name, assignment)
-                times.append(_row(f"publish, {assignment}", name, taken, floors, assignment, memory))
+                times.append(
+                    _row(f"publish, {assignment}", name, taken, floors, assignment, memory)
+                )
                 steps += [[assignment, name, *line] for line in _shares(profile)]
                 if assignment == "random":
                     taken, memory, profile = measure_verify(dsn, name)

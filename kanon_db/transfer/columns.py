@@ -295,6 +295,45 @@ def _int4_at(parameter: int, index: str) -> str:
     return f"(({byte[0]} << 24) | ({byte[1]} << 16) | ({byte[2]} << 8) | {byte[3]})"
 
 
+def parts_of(session: Session, table: str, n_rows: int, alias: str) -> list[str]:
+    """Divide a table into runs of pages, so that what is read of each fits into one value.
+
+    A value of PostgreSQL may have a gigabyte, and is copied on its way.
+
+    Parameters
+    ----------
+    table : str
+        Quoted; of a table that is small, anything that can be read.
+    n_rows : int
+        About how many rows it has.
+    alias : str
+        What a statement calls it.
+
+    Returns
+    -------
+    list of str
+        Conditions, each of which some rows meet, and each row one of them.
+    """
+    n_parts = -(-n_rows // _ROWS_AT_ONCE)
+    if n_parts <= 1:
+        return ["true"]
+    (found,) = session.fetch(
+        "SELECT pg_relation_size(to_regclass($1::text)) / current_setting('block_size')::int4 AS n",
+        table,
+    )
+    starts = [found["n"] * part // n_parts for part in range(1, n_parts)]
+    bounds = [f"'({start},0)'::tid" for start in starts]
+    return [
+        " AND ".join(
+            [f"{alias}.ctid >= {low}"] * (low != "") + [f"{alias}.ctid < {high}"] * (high != "")
+        )
+        for low, high in zip(["", *bounds], [*bounds, ""], strict=True)
+    ]
+
+
+_ROWS_AT_ONCE: Final = 1 << 23
+
+
 def int4_bytes(values: AnyIntArray) -> bytes:
     """Return the bytes of an integer array for :func:`with_numbers`."""
     return values.astype(">i4").tobytes()

@@ -63,7 +63,8 @@ def assign_randomly(
     allotment = round_robin(partition_records(counts, limits, setting), setting)
     # A stable sort by value leaves the records of each value in their random order.
     order = random.permutation(codes.size)
-    order = order[np.argsort(codes[order], kind="stable")]
+    narrow = codes.astype(np.min_scalar_type(counts.size))  # numpy sorts 16 bits by their digits
+    order = order[np.argsort(narrow[order], kind="stable")]
     ranks = np.empty(codes.size, dtype=np.int32)
     first_of_value = 0
     for count in counts.tolist():
