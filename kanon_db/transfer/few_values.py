@@ -90,14 +90,17 @@ def _grouped(snapshot: Snapshot, columns: Sequence[ColumnType]) -> dict[str, Cod
     session.step("reading values")
     collected = session.identifier("pg_temp", f"kanon_places_{secrets.token_hex(8)}")
     names = [f"s.{session.identifier(column.name)}" for column in columns]
-    session.fetch(
-        f"CREATE TEMPORARY TABLE {collected} ON COMMIT DROP AS"
-        f" SELECT grouping({', '.join(names)}) AS grouped_by,"
+    select = (
+        f"SELECT grouping({', '.join(names)}) AS grouped_by,"
         f" {', '.join(f'{name} AS value_{i}' for i, name in enumerate(names))},"
         f" count(*) AS records, string_agg(int4send(s.{snapshot.record}), ''::bytea) AS places"
         f" FROM {snapshot.table} AS s"
         f" GROUP BY GROUPING SETS ({', '.join(f'({name})' for name in names)})"
     )
+    session.fetch(f"CREATE TEMPORARY TABLE {collected} ON COMMIT DROP AS {select} WITH NO DATA")
+    # Compressing takes longer than writing what it saves.
+    session.fetch(f"ALTER TABLE {collected} ALTER places SET STORAGE EXTERNAL")
+    session.fetch(f"INSERT INTO {collected} {select}")
     found = {}
     # GROUPING has a 1 for each column that is *not* grouped by; the first is the highest bit.
     everything = (1 << len(columns)) - 1

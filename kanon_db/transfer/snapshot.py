@@ -24,8 +24,8 @@ from kanon_db.transfer.room import Room
 if TYPE_CHECKING:
     from kanon_db.algorithms.ground.arrays import CodeArray
 
-MAX_RECORDS = 50_000_000
-"""Whole columns go into numpy arrays, whose positions are numbers of 4 bytes."""
+MAX_RECORDS = 2**31 - 2
+"""Records and buckets have numbers of 4 bytes."""
 
 MOST_BYTES: Final = 50_000
 """The most bytes of a value's text.

@@ -26,7 +26,7 @@ from kanon_db.publications.buckets.attack import attack_buckets
 from kanon_db.publications.buckets.batches import extended
 from kanon_db.publications.buckets.bitmaps import most_values, write_bitmaps
 from kanon_db.publications.buckets.evaluation import evaluate_buckets
-from kanon_db.publications.buckets.examine import count_certain, examine_buckets
+from kanon_db.publications.buckets.examine import examine_buckets
 from kanon_db.publications.buckets.methods import SensitiveValues
 from kanon_db.publications.buckets.notes import bucket_notes
 from kanon_db.publications.buckets.regression import write_composition
@@ -164,7 +164,7 @@ class Buckets(Kind):
         # A new random order: in that of the assignment, records of one value follow each other.
         order = random.permutation(snapshot.n_records)
         write_qit(staging, tables, snapshot, bucket_ids, order)
-        write_sat(staging, tables, snapshot, values, codes, bucket_ids)
+        certain = write_sat(staging, tables, snapshot, values, codes, bucket_ids)
         staging.create_weighted_view(layout, QIT, SAT)
         layout["with_bitmaps"] = write_bitmaps(
             staging, tables, layout, assignment.columns, values, codes, bucket_ids, setting, order
@@ -180,7 +180,6 @@ class Buckets(Kind):
             one.drop()
         session.step("gathering statistics")
         staging.analyze(QIT, SAT)
-        certain = count_certain(session, tables)
         l = assignment.l
         unbounded = assignment.unbounded if l is None else 0.0
         if unbounded:
