@@ -26,6 +26,10 @@ _MOST_GROUPED_BYTES: Final = 1 << 28
 as much again when its buffers grow by doubling."""
 
 
+_MOST_NAMED: Final = 1 << 27
+"""Records whose numbers fit into one value of the server, which may have a gigabyte."""
+
+
 @dataclass(frozen=True, eq=False)
 class CodedColumn:
     """A column with few values.
@@ -60,9 +64,9 @@ def read_few_values(
         By name, in the order of `columns`.
     """
     few = _with_few_values(snapshot, columns, most)
-    at_once = min(_MOST_GROUPED, _MOST_GROUPED_BYTES // (8 * snapshot.n_records))
-    if at_once == 0:  # more records than a value of the server could name
+    if snapshot.n_records > _MOST_NAMED:
         return {column.name: _looked_up(snapshot, column) for column in few}
+    at_once = min(_MOST_GROUPED, max(1, _MOST_GROUPED_BYTES // (8 * snapshot.n_records)))
     found: dict[str, CodedColumn] = {}
     for start in range(0, len(few), at_once):
         found |= _grouped(snapshot, few[start : start + at_once])

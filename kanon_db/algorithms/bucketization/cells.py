@@ -178,7 +178,9 @@ def assign_in_cells(
         values, codes, counts = np.unique(
             sa_codes[cell.records], return_inverse=True, return_counts=True
         )
-        thresholds = FPrimePrivacy(tuple(cell.room.privacy.thresholds[i] for i in values))
+        thresholds = cell.room.privacy
+        if values.size < len(thresholds.thresholds):
+            thresholds = FPrimePrivacy(tuple(thresholds.thresholds[i] for i in values))
         setting = search(counts, thresholds)
         bucket_of_record[order[cell.records]] = n_buckets + assign_randomly(
             codes.astype(np.int32),
