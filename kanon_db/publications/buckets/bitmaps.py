@@ -207,16 +207,23 @@ def _differences(session: Session, tables: BucketTables, low: float, high: float
             continue
         bits = np.unpackbits(np.frombuffer(row["bits"], dtype=np.uint8), bitorder="little")
         buckets = bucket_of_bit[np.flatnonzero(bits.view(np.bool_))]
-        found = np.bincount(buckets[buckets >= 0], minlength=n_compared)
-        expected = np.zeros(n_compared, dtype=np.int64)
-        if row["buckets"] is not None:  # one for each record
-            numbers = np.frombuffer(row["buckets"], dtype=">i4")
-            expected += np.bincount(number_of[numbers], minlength=n_compared)
-        if row["pairs"] is not None:
+        found = buckets[buckets >= 0]
+        if row["pairs"] is None:  # a quasi-identifier's value: a bucket for each of its records
+            numbers = np.frombuffer(row["buckets"] or b"", dtype=">i4")
+            expected = number_of[numbers]
+            if not np.array_equal(np.sort(found), np.sort(expected)):
+                differing += _n_differing(found, expected, n_compared)
+        else:
             pairs = np.frombuffer(row["pairs"], dtype=[("bucket", ">i4"), ("count", ">i4")])
-            np.add.at(expected, number_of[pairs["bucket"]], pairs["count"])
-        differing += int((found != expected).sum())
+            counts = np.zeros(n_compared, dtype=np.int64)
+            np.add.at(counts, number_of[pairs["bucket"]], pairs["count"])
+            differing += int((np.bincount(found, minlength=n_compared) != counts).sum())
     return differing
+
+
+def _n_differing(found: AnyIntArray, expected: AnyIntArray, n: int) -> int:
+    """Count the numbers below `n` that do not occur as often in both."""
+    return int((np.bincount(found, minlength=n) != np.bincount(expected, minlength=n)).sum())
 
 
 _VALUES_AT_ONCE: Final = 16
