@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from kanon_db.answering import estimates
-from kanon_db.publications.rows import numbering
+from kanon_db.publications.rows import classes
 from tests.integration.parties import Functions, Package, Parties, create_table, fetch, value
 
 N_RECORDS = 300
@@ -65,6 +65,14 @@ def test_they_do_not_depend_on_the_order_of_rows(parties: Parties, name: str) ->
         )
         fetch(parties.admin, f"REFRESH MATERIALIZED VIEW published.{name}")
         assert holds(parties, name)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_verified_in_a_read_only_transaction(parties: Parties, name: str) -> None:
+    """By readers, who need not be able to make temporary tables."""
+    with parties.analyst.transaction(force_rollback=True):
+        parties.analyst.execute("SET TRANSACTION READ ONLY")
+        assert all(holds for *_, holds in Functions(parties.analyst).verify(name))
 
 
 @pytest.mark.pitfall(4)
@@ -141,7 +149,7 @@ def test_columns_with_too_many_cells(
     parties: Parties, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Questions that mention them are answered from the view."""
-    monkeypatch.setattr(numbering, "MOST_CELLS", 3)
+    monkeypatch.setattr(classes, "MOST_CELLS", 3)
     getattr(Package(parties.publisher), kind)("data.ill", "few", k=4, replace=True)
     layout = value(
         parties.admin,

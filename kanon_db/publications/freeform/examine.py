@@ -7,16 +7,19 @@ afterwards, a digest of the rows shows whether the view is still the one that wa
 
 from __future__ import annotations
 
+from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.catalog.entries import Publication
 from kanon_db.counting.layout import RowView
 from kanon_db.publications.results import Check, Examination
 from kanon_db.publications.rows.digest import check_digest
-from kanon_db.publications.rows.view import CellTable
+from kanon_db.publications.rows.writing import CellTable
 from kanon_db.session import Session, fetch_one
 from kanon_db.session.settings import grouping_by_hash
 
 
-def examine_freeform(session: Session, view: RowView, publication: Publication) -> Examination:
+def examine_freeform(
+    session: Session, view: RowView, publication: Publication, sizes: IntArray
+) -> Examination:
     """Check what can be checked with the view alone, and measure it.
 
     Parameters
@@ -28,25 +31,22 @@ def examine_freeform(session: Session, view: RowView, publication: Publication) 
         Its entry in the catalog, with the digest of the rows when they were published; see
         :func:`digest_rows`.
 
+    sizes : ndarray of int64, shape (n_combinations,)
+        How many rows have each combination of cells.
+
     Returns
     -------
     Examination
         Metrics: ``records``, and ``distinct_rows``, the number of distinct combinations of cells.
     """
-    with grouping_by_hash(session):
-        found = fetch_one(
-            session,
-            "SELECT count(*) AS rows, coalesce(sum(n), 0)::int8 AS records"
-            f" FROM (SELECT count(*) AS n FROM {view.view}"
-            f" GROUP BY {', '.join(view.quasi_identifiers)}) AS row",
-        )
+    n_rows = int(sizes.sum())
     return Examination(
         [
             Check(
                 "every record is published once",
                 f"{publication.records} records",
-                f"{found['records']} records",
-                holds=found["records"] == publication.records,
+                f"{n_rows} records",
+                holds=n_rows == publication.records,
             ),
             check_digest(
                 session,
@@ -55,7 +55,7 @@ def examine_freeform(session: Session, view: RowView, publication: Publication) 
                 "the rows are those whose matches were checked when they were published",
             ),
         ],
-        {"records": found["records"], "distinct_rows": found["rows"]},
+        {"records": n_rows, "distinct_rows": sizes.size},
     )
 
 

@@ -6,18 +6,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.catalog.entries import Publication
 from kanon_db.counting.layout import RowView
 from kanon_db.publications.exposure import check_exposure, measure_exposure, report_unbounded
 from kanon_db.publications.generalized.constraints import ClassConstraints
 from kanon_db.publications.results import Check, Examination
 from kanon_db.session import Row, Session, fetch_one
-from kanon_db.session.settings import grouping_by_hash
 
 _ROUNDING = 1e-9  # allowed in an entropy, for its logarithms
 
 
-def examine_generalized(session: Session, view: RowView, publication: Publication) -> Examination:
+def examine_generalized(
+    session: Session, view: RowView, publication: Publication, sizes: IntArray
+) -> Examination:
     """Check what a generalized publication promises, and measure it.
 
     Whether each original value lies within its cell, and of how many entities the rows are, was
@@ -30,6 +32,8 @@ def examine_generalized(session: Session, view: RowView, publication: Publicatio
     view : RowView
     publication : Publication
         Its entry in the catalog, with what the publisher asked for.
+    sizes : ndarray of int64, shape (n_classes,)
+        How many rows have each combination of cells.
 
     Returns
     -------
@@ -40,29 +44,20 @@ def examine_generalized(session: Session, view: RowView, publication: Publicatio
     """
     parameters, records = publication.parameters, publication.records
     k, suppressed = int(parameters["k"]), publication.left_out
-    cells = ", ".join(view.quasi_identifiers)
-    with grouping_by_hash(session):
-        found = fetch_one(
-            session,
-            "SELECT count(*) AS classes, coalesce(sum(n), 0)::int8 AS rows,"
-            " coalesce(min(n), 0) AS smallest, coalesce(max(n), 0) AS largest,"
-            " count(*) FILTER (WHERE n < $1::int8) AS below,"
-            " coalesce(sum(n::numeric * n), 0)::float8 AS squares"
-            f" FROM (SELECT count(*) AS n FROM {view.view} GROUP BY {cells}) AS class",
-            str(k),
-        )
+    n_rows, n_classes = int(sizes.sum()), sizes.size
+    smallest, below = int(sizes.min(initial=n_rows)), int((sizes < k).sum())
     checks = [
         Check(
             "every record is published once, or suppressed",
             f"{records} records, {suppressed} suppressed",
-            f"{found['rows']} published",
-            holds=found["rows"] + suppressed == records,
+            f"{n_rows} published",
+            holds=n_rows + suppressed == records,
         ),
         Check(
             "k-anonymity: every combination of cells occurs k times",
             f"k = {k}, 0 combinations below",
-            f"{found['below']} below, the rarest occurs {found['smallest']} times",
-            holds=found["below"] == 0,
+            f"{below} below, the rarest occurs {smallest} times",
+            holds=below == 0,
         ),
     ]
     if parameters.get("constraints") is not None:
@@ -72,13 +67,14 @@ def examine_generalized(session: Session, view: RowView, publication: Publicatio
         sensitive = str(publication.layout["sensitive"])
         checks += _check_constraints(session, view, constraints, sensitive)
     metrics = {
-        "records": found["rows"],
+        "records": n_rows,
         "suppressed_records": suppressed,
-        "classes": found["classes"],
-        "average_class_size": found["rows"] / found["classes"] if found["classes"] else 0.0,
-        "smallest_class": found["smallest"],
-        "largest_class": found["largest"],
-        "discernibility_loss": found["squares"] + float(suppressed) * records,
+        "classes": n_classes,
+        "average_class_size": n_rows / n_classes if n_classes else 0.0,
+        "smallest_class": smallest,
+        "largest_class": int(sizes.max(initial=0)),
+        "discernibility_loss": float((sizes.astype(float) ** 2).sum())
+        + float(suppressed) * records,
     }
     return Examination(checks, metrics)
 

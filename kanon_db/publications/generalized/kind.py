@@ -27,7 +27,8 @@ from kanon_db.publications.rows.attack import Bounds
 from kanon_db.publications.rows.entities import CountedRows, counted_layout, counted_parameters
 from kanon_db.publications.rows.needs import bytes_of_cells, bytes_of_texts
 from kanon_db.publications.rows.recoding import RecodedRows, loss_metrics
-from kanon_db.publications.rows.view import CellTable, RowKind
+from kanon_db.publications.rows.view import RowKind
+from kanon_db.publications.rows.writing import CellTable
 from kanon_db.session import Session
 from kanon_db.transfer.columns import ColumnType
 from kanon_db.transfer.room import Needs

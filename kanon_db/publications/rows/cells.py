@@ -19,7 +19,7 @@ from kanon_db.counting.writing.labels import checked
 from kanon_db.errors import SchemaMismatchError
 from kanon_db.publications.rows.bins import Bins, element_of, read_bins
 from kanon_db.publications.rows.labelled import Labels
-from kanon_db.publications.rows.view import CellTable
+from kanon_db.publications.rows.writing import CellTable
 from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.session.settings import roomy
 from kanon_db.transfer.columns import ColumnType, int4_bytes, with_numbers

@@ -1,32 +1,63 @@
 """The published rows once more, as numbers: a table that the estimator reads instead of the view.
 
-Each distinct cell of a column has a number. Rows whose quasi-identifiers have the same cells are a
-class: its cells are written once, with its size; the other columns follow row by row. All of it is
-sorted, so that it follows from the published rows alone, whatever their order: it tells nothing
-that they do not.
+Each distinct cell of a column has a number, in the order of their texts. Rows whose
+quasi-identifiers have the same cells are a class: its cells are written once, with its size; the
+other columns follow row by row. All of it is sorted, so that it follows from the published rows
+alone, whatever their order: it tells nothing that they do not.
 
-Columns with more distinct cells than :data:`.MOST_CELLS` are left out; questions that mention them
+Columns with more distinct cells than :data:`MOST_CELLS` are left out; questions that mention them
 are answered from the view.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
 
 from kanon_db.catalog.entries import Publication
 from kanon_db.catalog.names import free_column_name
 from kanon_db.counting.layout import CLASSES, ClassTable, RowView
 from kanon_db.publications.results import Check
-from kanon_db.publications.rows.numbering import NumberedColumn, number_rows
+from kanon_db.publications.rows.numbering import NumberedRows, Numbering
 from kanon_db.publications.staging import Staging
 from kanon_db.session import Session, fetch_one
-from kanon_db.transfer.columns import Relation
+from kanon_db.session.settings import grouping_by_hash
+from kanon_db.transfer.columns import Relation, incomparable
 from kanon_db.transfer.labels import fixed_labels, label
 
+MOST_CELLS: Final = 1 << 16
+"""Of a column: a number takes two bytes."""
 
-def write_classes(staging: Staging, view: RowView, described: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the table of classes, and return what the layout keeps of it.
+_SAMPLE: Final = 10_000
+"""In so many rows we look for columns with too many cells."""
+
+_MOST_IN_SAMPLE: Final = 5_000
+
+
+@dataclass(frozen=True)
+class WrittenClasses:
+    """The table of classes in the making.
+
+    Attributes
+    ----------
+    layout : dict
+        What the publication's layout keeps of it.
+    classes : str
+        A temporary table of the classes, as :meth:`.Numbering.classes` writes it.
+    """
+
+    layout: dict[str, Any]
+    classes: str
+
+
+@contextmanager
+def writing_classes(
+    staging: Staging, view: RowView, described: Mapping[str, Any]
+) -> Iterator[WrittenClasses]:
+    """Write the table of classes; within the block, the classes can be read.
 
     Parameters
     ----------
@@ -44,8 +75,9 @@ def write_classes(staging: Staging, view: RowView, described: Mapping[str, Any])
         layout[own] = free_column_name(own, names)
         names.append(layout[own])
     table = ClassTable.of(session, staging.schema, staging.name, layout | {"columns": []})
-    names = [cell["name"] for cell in described["quasi_identifiers"]] + list(described["others"])
-    columns = ", ".join(f"c.{session.identifier(name)}" for name in names)
+    cells = [str(cell["name"]) for cell in described["quasi_identifiers"]]
+    others = [str(name) for name in described["others"]]
+    columns = ", ".join(f"c.{session.identifier(name)}" for name in [*cells, *others])
     staging.create_table(
         CLASSES,
         f"SELECT ''::text AS {table.attribute}, 0::int4 AS {table.number}, 0::int8 AS"
@@ -53,75 +85,156 @@ def write_classes(staging: Staging, view: RowView, described: Mapping[str, Any])
         f" FROM {view.view} AS c",
         uncompressed=[layout["codes"]],
     )
-    numbered = number_rows(session, view, Relation(staging.schema, staging.name), described)
-    if numbered is None:
-        return {**layout, "columns": []}
-    for column in numbered.columns:
-        session.fetch(
-            f"INSERT INTO {table.table} ({table.attribute}, {table.number}, {table.records},"
-            f" {table.hidden}, {session.identifier(column.name)})"
-            f" SELECT $1::text, number, records, hidden, value FROM {column.table} ORDER BY number",
-            column.name,
-        )
-    for block, written in numbered.blocks():
-        for name, numbers in written.items():
-            session.fetch(
-                f"INSERT INTO {table.table} ({table.attribute}, {table.number}, {table.codes})"
-                " VALUES (nullif($1::text, ''), $2::int4, $3::bytea)",
-                name,
-                str(block),
-                numbers,
-            )
-    numbered.drop(session)
+    numbering = Numbering(session, view, table, described)
+    unequal = incomparable(session, Relation(staging.schema, staging.name), others)
+    numbered = [
+        name
+        for name in others
+        if name not in unequal
+        and _has_few_values(session, view, session.identifier(name))
+        and _number_cells(session, table, name, f"{view.view} AS v", session.identifier(name))
+    ]
     staging.analyze(CLASSES)
-    return {**layout, "columns": [column.name for column in numbered.columns]}
+    classes = session.identifier("pg_temp", f"kanon_classes_{secrets.token_hex(8)}")
+    with grouping_by_hash(session):
+        session.fetch(
+            f"CREATE TEMPORARY TABLE {classes} ON COMMIT DROP AS {numbering.classes(numbered)}"
+        )
+    numbered += [
+        name
+        for place, name in enumerate(cells, start=1)
+        if _number_cells(
+            session, table, name, f"{classes} AS v", f"c{place}", "v.size",
+            numbering.hidden(place, "v"),
+        )
+    ]  # fmt: skip
+    staging.analyze(CLASSES)
+    rows = numbering.read(numbered, classes)
+    layout["columns"] = numbered if rows is not None else []
+    if rows is not None:
+        for block, written in rows.blocks():
+            for name, numbers in written.items():
+                session.fetch(
+                    f"INSERT INTO {table.table} ({table.attribute}, {table.number}, {table.codes})"
+                    " VALUES (nullif($1::text, ''), $2::int4, $3::bytea)",
+                    name,
+                    str(block),
+                    numbers,
+                )
+    yield WrittenClasses(layout, classes)
+    session.fetch(f"DROP TABLE {classes}")
 
 
-def check_classes(session: Session, view: RowView, schema: str, publication: Publication) -> Check:
+def number_again(
+    session: Session, view: RowView, schema: str, publication: Publication
+) -> tuple[NumberedRows | None, Check]:
     """Compare the table of classes with the rows of the view, numbered once more."""
     name, described = publication.name, publication.layout
     table = ClassTable.of(session, schema, name, described["classes"])
-    numbered = number_rows(session, view, Relation(schema, name), described)
-    differing = 0
-    if numbered is None:
-        differing += len(table.columns)
-    elif {column.name for column in numbered.columns} != set(table.columns):
-        differing += 1
-    else:
-        with fixed_labels(session):
-            differing += sum(_differ(session, table, column) for column in numbered.columns)
-        written = dict(numbered.blocks())
-        stored = session.stream(
-            1,
-            f"SELECT coalesce({table.attribute}, '') AS attribute, {table.number} AS block,"
-            f" {table.codes} AS codes FROM {table.table} WHERE {table.codes} IS NOT NULL",
-        )
-        found = 0
-        for row in stored:
-            found += 1
-            differing += written.get(row["block"], {}).get(row["attribute"]) != row["codes"]
-        differing += found != sum(map(len, written.values()))
-        numbered.drop(session)
-    return Check(
+    rows = Numbering(session, view, table, described).read(sorted(table.columns))
+    differing = 1 if rows is None else 0
+    if rows is not None and table.columns:
+        differing = _count_differences(session, table, rows)
+    check = Check(
         "the numbers of the cells are those of the rows",
         "0 parts differ",
         f"{differing} parts differ",
         holds=differing == 0,
     )
+    return rows, check
 
 
-def _differ(session: Session, table: ClassTable, column: NumberedColumn) -> int:
-    """Count the numbers of a column that have another cell, or none."""
-    stored = (
-        f"SELECT {table.number} AS number, {label(session.identifier(column.name))} AS label,"
-        f" {table.hidden} AS hidden, {table.records} AS records FROM {table.table}"
-        f" WHERE {table.attribute} = $1::text AND {table.codes} IS NULL"
-    )
-    counted = f"SELECT number, {label('value')} AS label, hidden, records FROM {column.table}"
+def _has_few_values(session: Session, view: RowView, column: str) -> bool:
+    """Whether a column has few values in some rows, which are in a random order."""
     row = fetch_one(
         session,
-        f"SELECT count(*) AS n FROM (({stored} EXCEPT ALL {counted})"
-        f" UNION ALL ({counted} EXCEPT ALL {stored})) AS d",
-        column.name,
+        f"SELECT count(*) AS n FROM (SELECT DISTINCT s.{column}"
+        f" FROM (SELECT v.{column} FROM {view.view} AS v LIMIT {_SAMPLE}) AS s) AS d",
     )
-    return int(row["n"])
+    return int(row["n"]) <= _MOST_IN_SAMPLE
+
+
+def _number_cells(
+    session: Session,
+    table: ClassTable,
+    name: str,
+    source: str,
+    column: str,
+    records: str = "1",
+    hidden: str = "false",
+) -> bool:
+    """Give the distinct cells of a column numbers, unless there are too many.
+
+    Parameters
+    ----------
+    table : ClassTable
+    name : str
+    source : str
+        With the alias ``v``.
+    column : str
+        Of the source, quoted.
+    records : str
+        How many rows each of its rows stands for.
+    hidden : str
+        Whether a cell is suppressed.
+    """
+    counted = session.identifier("pg_temp", f"kanon_cells_{secrets.token_hex(8)}")
+    with fixed_labels(session), grouping_by_hash(session):
+        session.fetch(
+            f"CREATE TEMPORARY TABLE {counted} ON COMMIT DROP AS"
+            f" SELECT v.{column} AS value, {hidden} AS hidden, sum({records})::int8 AS records"
+            f" FROM {source} GROUP BY 1, 2 LIMIT {MOST_CELLS + 1}"
+        )
+        row = fetch_one(session, f"SELECT count(*) AS n FROM {counted}")
+        is_few = int(row["n"]) <= MOST_CELLS
+        if is_few:
+            session.fetch(
+                f"INSERT INTO {table.table} ({table.attribute}, {table.number}, {table.records},"
+                f" {table.hidden}, {session.identifier(name)})"
+                f" SELECT $1::text, row_number() OVER (ORDER BY hidden, {_text('value')}) - 1,"
+                f" records, hidden, value FROM {counted} ORDER BY 2",
+                name,
+            )
+        session.fetch(f"DROP TABLE {counted}")
+    return is_few
+
+
+def _text(value: str) -> str:
+    return f'{label(value)} COLLATE "C"'
+
+
+def _count_differences(session: Session, table: ClassTable, rows: NumberedRows) -> int:
+    """Count the columns and blocks that are not those of the rows."""
+    differing = 0
+    for name, records in rows.records():
+        by = f"t.{table.hidden}, {_text(f't.{session.identifier(name)}')}"
+        with fixed_labels(session):
+            found = session.fetch(
+                f"SELECT t.{table.number} AS number, t.{table.records} AS records,"
+                f" row_number() OVER (ORDER BY {by}) - 1 AS place"
+                f" FROM {table.table} AS t WHERE t.{table.attribute} = $1::text"
+                f" AND t.{table.codes} IS NULL ORDER BY 3",
+                name,
+            )
+        places = list(range(len(found)))
+        differing += (
+            [row["number"] for row in found] != places
+            or [row["place"] for row in found] != places
+            or [row["records"] for row in found] != records.tolist()
+        )
+    written = dict(rows.blocks())
+    n_stored = 0
+    for row in session.stream(
+        1,
+        f"SELECT coalesce(t.{table.attribute}, '') AS attribute, t.{table.number} AS block,"
+        f" t.{table.codes} AS codes FROM {table.table} AS t WHERE t.{table.codes} IS NOT NULL",
+    ):
+        n_stored += 1
+        differing += written.get(row["block"], {}).get(row["attribute"]) != row["codes"]
+    others = fetch_one(
+        session,
+        f"SELECT count(*) AS n FROM {table.table} AS t WHERE t.{table.codes} IS NULL"
+        f" AND (t.{table.attribute} = ANY ($1::text[])) IS NOT TRUE",
+        sorted(table.columns),
+    )
+    return differing + (n_stored != sum(map(len, written.values()))) + int(others["n"])

@@ -18,7 +18,7 @@ from kanon_db.publications.exposure import check_exposure, measure_exposure
 from kanon_db.publications.kind import Job
 from kanon_db.publications.results import Check
 from kanon_db.publications.rows.digest import digest_rows
-from kanon_db.publications.rows.view import CellTable
+from kanon_db.publications.rows.writing import CellTable
 from kanon_db.session import Session, fetch_one
 from kanon_db.session.settings import grouping_by_hash
 from kanon_db.transfer.columns import int4_bytes, with_numbers

@@ -13,15 +13,8 @@ from kanon_db.catalog.entries import Source
 from kanon_db.counting.layout import RowView
 from kanon_db.publications.kind import Job, Written
 from kanon_db.publications.rows.cells import GeneralizedColumn, read_microdata, write_cells
-from kanon_db.publications.rows.shares import write_shares
-from kanon_db.publications.rows.view import (
-    CellTable,
-    check_k,
-    finish_rows,
-    layout_of,
-    weights_of,
-    write_row_view,
-)
+from kanon_db.publications.rows.view import check_k, layout_of, weights_of
+from kanon_db.publications.rows.writing import CellTable, finish_rows, write_row_view
 from kanon_db.session import fetch_one
 from kanon_db.session.settings import roomy
 from kanon_db.transfer.columns import int4_bytes, with_numbers
@@ -137,9 +130,8 @@ class RecodedRows:
         self._job.session.fetch(f"DROP TABLE {table.table}")
         session = self._job.session
         cells = {column.values.column.name: column.published(session) for column in self._columns}
-        shares = write_shares(self._job.staging, self.view, cells, matches)
         layout = finish_rows(
-            self._job, self.view, {**self.layout, "shares": shares, **written.layout}
+            self._job, self.view, {**self.layout, **written.layout}, cells, matches
         )
         return replace(written, layout=layout, cells=cells, matches=matches)
 

@@ -10,7 +10,6 @@ cell.
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -51,15 +50,15 @@ Line = dict[str, Any]
 
 
 def write_shares(
-    staging: Staging, view: RowView, cells: Mapping[str, Cell], matches: int | None
+    staging: Staging, classes: str, cells: Mapping[str, Cell], matches: int | None
 ) -> dict[str, WhatIsKnown]:
     """Write the table of shares.
 
     Parameters
     ----------
     staging : Staging
-    view : RowView
-        The rows, already materialized.
+    classes : str
+        A table of the distinct cells ``c1 …`` of the rows, with the ``size`` of each class.
     cells : mapping of str to Cell
         The quasi-identifiers, in the view's order.
     matches : int or None
@@ -75,7 +74,7 @@ def write_shares(
     session.step("finding the shares of values in cells")
     lines: list[Line] = []
     known: dict[str, WhatIsKnown] = {}
-    counted = _counted(session, view, cells, matches)
+    counted = _counted(session, classes, cells, matches)
     for (name, cell), rows in zip(cells.items(), counted, strict=True):
         found, own = (_of_ranges if cell.kind == "range" else _of_sets)(session, cell, rows)
         session.heartbeat()
@@ -99,7 +98,7 @@ def check_shares(session: Session, view: RowView) -> Check:
 
 
 def _counted(
-    session: Session, view: RowView, cells: Mapping[str, Cell], matches: int | None
+    session: Session, classes: str, cells: Mapping[str, Cell], matches: int | None
 ) -> Iterator[list[Row]]:
     """Count the records of each column's distinct cells; no rows if there are too many.
 
@@ -108,28 +107,19 @@ def _counted(
     matches, any of these is as likely to be its own (freeform generalization), so that one in as
     many records has.
     """
-    table = session.identifier("pg_temp", f"kanon_classes_{secrets.token_hex(8)}")
-    names = ", ".join(view.quasi_identifiers)
-    source, records, witnesses = view.view, "count(*)", f"count(*) / {matches}::float8"
-    if matches is None:
-        with grouping_by_hash(session):
-            session.fetch(
-                f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS"
-                f" SELECT {names}, count(*) AS kanon_records FROM {view.view} GROUP BY {names}"
-            )
-        source, records, witnesses = table, "sum(kanon_records)", "count(*)::float8"
-    for cell in cells.values():
-        name = cell.column.sql
+    witnesses = "count(*)" if matches is None else f"sum(c.size) / {matches}"
+    for place, cell in enumerate(cells.values(), start=1):
         shown = {"members": "c.cell"}
         if cell.kind == "range":
             shown = dict(zip(("low", "high"), ends_of(cell, "c.cell"), strict=True))
         listed = ", ".join(f"{sql} AS {alias}" for alias, sql in shown.items())
-        where = f"num_nulls(c.{name}) = 0"
+        where = f"num_nulls(c.c{place}) = 0"
         if cell.kind == "range":
-            where += f" AND NOT {is_endless(f'c.{name}')}"
+            where += f" AND NOT {is_endless(f'c.c{place}')}"
         counted = (
-            f"(SELECT c.{name} AS cell, {records}::int8 AS records, {witnesses} AS witnesses"
-            f" FROM {source} AS c WHERE {where} GROUP BY 1 LIMIT {MOST_CELLS + 1})"
+            f"(SELECT c.c{place} AS cell, sum(c.size)::int8 AS records,"
+            f" {witnesses}::float8 AS witnesses FROM {classes} AS c"
+            f" WHERE {where} GROUP BY 1 LIMIT {MOST_CELLS + 1})"
         )
         described = [] if cell.labels is None else [cell.labels]
         if described:
@@ -139,13 +129,13 @@ def _counted(
                 f"(SELECT {members} AS cell, c.records, c.witnesses FROM {counted} AS c"
                 f" JOIN ({labels(kept).write()}) AS l ON l.label = c.cell)"
             )
-        rows = session.fetch(
-            f"SELECT c.cell::text AS cell, {listed}, c.records, c.witnesses FROM {counted} AS c",
-            *described,
-        )
+        with grouping_by_hash(session):
+            rows = session.fetch(
+                f"SELECT c.cell::text AS cell, {listed}, c.records, c.witnesses"
+                f" FROM {counted} AS c",
+                *described,
+            )
         yield rows if len(rows) <= MOST_CELLS else []
-    if matches is None:
-        session.fetch(f"DROP TABLE {table}")
 
 
 def _column(rows: Sequence[Row], name: str) -> FloatArray:

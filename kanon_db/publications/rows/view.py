@@ -7,11 +7,13 @@ layout and the way they are written are the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Final
 
-from kanon_db.algorithms.ground.arrays import AnyIntArray
+import numpy as np
+
+from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.catalog.entries import Publication, Source, published_schema
 from kanon_db.catalog.names import free_column_name
 from kanon_db.counting.layout import CLASSED_SUFFIXES, ROWS, Quotes, RowView
@@ -27,32 +29,20 @@ from kanon_db.publications.relations import check_relations
 from kanon_db.publications.results import Attack, Check, Examination
 from kanon_db.publications.rows.answers import answer_from_rows
 from kanon_db.publications.rows.attack import Bounds, attack_rows, read_rows
-from kanon_db.publications.rows.classes import check_classes, write_classes
+from kanon_db.publications.rows.classes import number_again
 from kanon_db.publications.rows.digest import check_digest, digest_rows
 from kanon_db.publications.rows.notes import row_notes
-from kanon_db.publications.rows.shares import check_shares, write_shares
+from kanon_db.publications.rows.shares import check_shares
+from kanon_db.publications.rows.writing import write_for_estimator
 from kanon_db.publications.staging import Staging
 from kanon_db.publications.usefulness import Usefulness
-from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session, fetch_one
-from kanon_db.session.settings import roomy
+from kanon_db.session.settings import grouping_by_hash
 from kanon_db.transfer.columns import (
     ColumnType,
     Relation,
-    int4_bytes,
-    inverse_permutation,
-    with_numbers,
 )
 from kanon_db.transfer.values import DistinctValues
-
-
-@dataclass(frozen=True)
-class CellTable:
-    """A temporary table of cells, one row for each number from 0; names are quoted."""
-
-    table: str
-    number: str
-
 
 AT_ONCE: Final = "at_once"
 """In a layout: that all rows were published together, not in batches."""
@@ -63,8 +53,9 @@ class RowKind(Kind):
 
     suffixes: Sequence[str] = CLASSED_SUFFIXES
     closed = (ROWS,)
-    examine_rows: Callable[[Session, RowView, Publication], Examination]
-    """Checks what the kind promises of its rows, and measures them, using only the view."""
+    examine_rows: Callable[[Session, RowView, Publication, IntArray], Examination]
+    """Checks what the kind promises of its rows, and measures them, using only the view; given how
+    many rows have each combination of cells."""
     shares_cells = True
     """Whether rows are published in classes of the same cells."""
 
@@ -90,12 +81,18 @@ class RowKind(Kind):
         relations = check_row_view(session, view, with_shares=with_shares)
         if not all(check.holds for check in relations):
             return Examination(relations, {})
-        examined = self.examine_rows(session, view, publication)
+        sizes, numbered = None, []
+        if "classes" in publication.layout:
+            rows, check = number_again(session, view, schema, publication)
+            numbered.append(check)
+            sizes = None if rows is None else rows.all_sizes
+        if sizes is None:
+            sizes = sizes_of_classes(session, view)
+        examined = self.examine_rows(session, view, publication, sizes)
         checks = [*relations, *check_labels(session, view, publication), *examined.checks]
         if with_shares:
             checks.append(check_shares(session, view))
-        if "classes" in publication.layout:
-            checks.append(check_classes(session, view, schema, publication))
+        checks += numbered
         if publication.parameters.get("counts_entities"):
             promise = "the rows are those whose entities were counted when they were published"
             checks.append(check_digest(session, view, publication.layout["digest"], promise))
@@ -117,11 +114,11 @@ class RowKind(Kind):
         view = RowView.of(session, job.schema, whole.name, batch.layout)
         layout = dict(batch.layout)
         del layout[AT_ONCE]
-        if "shares" in layout:
-            layout["shares"] = write_shares(whole, view, batch.cells, batch.matches)
+        layout = write_for_estimator(
+            whole, view, layout, batch.cells if "shares" in layout else None, batch.matches
+        )
         if "digest" in layout:
             layout["digest"] = digest_rows(session, view)
-        layout["classes"] = write_classes(whole, view, layout)
         whole.analyze("")
         parameters = dict(batch.parameters)
         if "suppressed" in parameters:
@@ -257,58 +254,6 @@ def layout_of(
     return layout
 
 
-def write_row_view(
-    job: Job[Any], view: RowView, cells: CellTable, cell_of_record: AnyIntArray
-) -> None:
-    """Write the published rows in a random order, and materialize the view.
-
-    Parameters
-    ----------
-    cells : CellTable
-    cell_of_record : ndarray of int, shape (n_records,)
-        The number of the cells with which the other columns of each record are published; -1 for a
-        record that is left out.
-    """
-    session, snapshot = job.session, job.snapshot
-    order = SecureRandom().permutation(snapshot.n_records)
-    session.step("writing the published rows")
-    of_cells = {*view.quasi_identifiers, *([] if view.pattern is None else [view.pattern])}
-    names = [session.identifier(column) for column in view.columns]
-    columns = ", ".join(f"{'c' if name in of_cells else 's'}.{name}" for name in names)
-    index = f"r.{snapshot.record}"
-    numbered, (its_cell, place) = with_numbers(session, snapshot.table, (1, index), (2, index))
-    with roomy(session):
-        job.staging.fill_table(
-            ROWS,
-            f"SELECT {columns} FROM {numbered} AS s"
-            f" JOIN {cells.table} AS c ON c.{cells.number} = s.{its_cell} ORDER BY s.{place}",
-            int4_bytes(cell_of_record),
-            int4_bytes(inverse_permutation(order)),
-        )
-    session.step("materializing the view")
-    job.staging.materialize(ROWS)
-
-
-def finish_rows(job: Job[Any], view: RowView, layout: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the numbers of the cells, gather statistics, and warn of columns that may be missed.
-
-    Returns
-    -------
-    dict
-        The layout, with what it keeps of the numbers.
-    """
-    numbered = {**layout, "classes": write_classes(job.staging, view, layout)}
-    job.session.step("gathering statistics")
-    job.staging.analyze("")
-    missed = job.source.without_role
-    if missed:
-        job.session.tell(
-            f"columns without a role are not published: {', '.join(missed)}; those that are to be"
-            " published as they are must be registered as insensitive"
-        )
-    return numbered
-
-
 def check_labels(session: Session, view: RowView, publication: Publication) -> list[Check]:
     """Check that all labels are known: the estimator would not know what others stand for."""
     described = publication.layout["quasi_identifiers"]
@@ -334,6 +279,18 @@ def check_labels(session: Session, view: RowView, publication: Publication) -> l
             )
         )
     return checks
+
+
+def sizes_of_classes(session: Session, view: RowView) -> IntArray:
+    """Count the rows with each combination of cells."""
+    names = ", ".join(view.quasi_identifiers)
+    with grouping_by_hash(session):
+        row = fetch_one(
+            session,
+            "SELECT coalesce(string_agg(int4send(n::int4), ''::bytea), ''::bytea) AS sizes FROM"
+            f" (SELECT count(*) AS n FROM {view.view} GROUP BY {names}) AS class",
+        )
+    return np.frombuffer(row["sizes"], dtype=">i4").astype(np.int64)
 
 
 _COLUMNS = """

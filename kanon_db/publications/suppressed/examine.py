@@ -5,6 +5,7 @@ Nothing here is shared with the algorithms: SQL groups the published rows by wha
 
 from __future__ import annotations
 
+from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.catalog.entries import Publication
 from kanon_db.counting.layout import RowView
 from kanon_db.publications.results import Check, Examination
@@ -12,7 +13,12 @@ from kanon_db.session import Row, Session
 from kanon_db.session.settings import grouping_by_hash
 
 
-def examine_suppressed(session: Session, view: RowView, publication: Publication) -> Examination:
+def examine_suppressed(
+    session: Session,
+    view: RowView,
+    publication: Publication,
+    _sizes: IntArray,
+) -> Examination:
     """Check everything that a suppressed publication promises, and measure it.
 
     Parameters

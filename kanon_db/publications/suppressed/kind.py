@@ -16,14 +16,8 @@ from kanon_db.metrics.suppression import usefulness_loss
 from kanon_db.publications.kind import Found, Job, Written, run_method
 from kanon_db.publications.rows.entities import CountedRows, counted_layout, counted_parameters
 from kanon_db.publications.rows.needs import bytes_of_texts
-from kanon_db.publications.rows.view import (
-    CellTable,
-    RowKind,
-    check_k,
-    finish_rows,
-    layout_of,
-    write_row_view,
-)
+from kanon_db.publications.rows.view import RowKind, check_k, layout_of
+from kanon_db.publications.rows.writing import CellTable, finish_rows, write_row_view
 from kanon_db.publications.suppressed import methods
 from kanon_db.publications.suppressed.examine import examine_suppressed
 from kanon_db.publications.suppressed.methods import CodedRows
