@@ -28,6 +28,8 @@ SPEED = {
     "refresh": "Refresh",
     "leaving": "People who come and leave",
     "publication": "Publishing buckets, and answering from them",
+    "round_trip": "The round trip of buckets, step by step",
+    "bucket_curves": "How buckets grow",
     "row_publication": "Publishing rows through SQL",
     "forecast": "What publishing needs, as foretold",
     "counting": "Answering counts",

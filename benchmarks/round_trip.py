@@ -12,15 +12,19 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from statistics import median
 from typing import Final
 
 import psycopg
 
 from benchmarks.harness import peak_memory, private_server, seconds, table
 from benchmarks.publication import PRIVACY, make_census
+from benchmarks.round_trip_before import FLOORS as BEFORE
+from benchmarks.round_trip_before import STEPS, TIMES
 
 N_RECORDS: Final = 1_000_000
-RUNS: Final = 5
+RUNS: Final = 3
 TABLES: Final = ("census", "census_numbers")
 ASSIGNMENTS: Final[Mapping[str, str]] = {
     "random": "",
@@ -40,6 +44,7 @@ NUMBERS: Final = (
     " substr(occupation, 12)::int AS occupation FROM census"
 )
 QUASI_IDENTIFIERS: Final = "age,workclass,education,marital_status,race,sex,native_country"
+_LEAST_SHARE: Final = 0.01
 _STEP: Final = re.compile(r"kanon_db (?:(?P<phase>\d)/\d )?(?:\d+% )?(?:[~<]\d+s )?(?P<step>.*)")
 
 
@@ -81,28 +86,71 @@ def main() -> str:
     with private_server() as dsn:
         make_tables(dsn)
         floors = {name: floor(dsn, name) for name in TABLES}
-        times, steps = [], []
+        found: dict[tuple[str, str], Measured] = {}
         for assignment in ASSIGNMENTS:
             for name in TABLES:
-                taken, memory, profile = measure(dsn, name, assignment)
-                times.append(
-                    _row(f"publish, {assignment}", name, taken, floors, assignment, memory)
-                )
-                steps += [[assignment, name, *line] for line in _shares(profile)]
-                if assignment == "random":
-                    taken, memory, profile = measure_verify(dsn, name)
-                    times.append(_row("verify", name, taken, floors, "verify", memory))
-                    steps += [["verify", name, *line] for line in _shares(profile)]
+                found[assignment, name] = measure(dsn, name, assignment)
+        for name in TABLES:
+            found["verify", name] = measure_verify(dsn, name)
+    times = [
+        _times(what, name, one.seconds, one.megabytes, floors)
+        for (what, name), one in found.items()
+    ]
     return (
-        f"{N_RECORDS:,} records, 8 columns; medians of {RUNS} runs, {os.cpu_count()} cores. The"
-        " ratio is to `CREATE TABLE … AS SELECT … ORDER BY random()` of the same table ("
-        + ", ".join(f"{name} {taken:.2f} s" for name, taken in floors.items())
-        + "); the memory is the peak of the backend in its first call, shared buffers of 512 MB"
-        " included.\n\n"
-        + table(["what", "table", "seconds", "ratio", "target", "memory"], times)
-        + "\nWhat a session says of itself, looked at every 5 ms in one more run:\n\n"
-        + table(["what", "table", "step", "seconds", "share"], steps)
+        f"{N_RECORDS:,} records, 8 columns, {os.cpu_count()} cores; medians of {RUNS} runs, of"
+        f" local buckets one run. The ratio is to `CREATE TABLE … AS SELECT … ORDER BY random()`"
+        f" of the same table ({_floors(floors)}; before: {_floors(BEFORE)}); the memory is the peak"
+        " of the backend in its first call, shared buffers of 512 MB included. The tables have the"
+        " same frequencies; one has texts, the other whole numbers.\n\n"
+        + table(["what", "table", "seconds", "ratio", "before", "target", "memory"], times)
+        + "\nSeconds of each step, and its share, by what the session says of itself every 5 ms in"
+        f" the last run, beside what it was before:\n\n{_profiles(found)}"
     )
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The median time of a call, its memory, and the seconds of its steps."""
+
+    seconds: float
+    megabytes: float
+    steps: Mapping[str, float]
+
+
+def _floors(floors: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {taken:.2f} s" for name, taken in floors.items())
+
+
+def _times(
+    what: str, name: str, taken: float, memory: float, floors: Mapping[str, float]
+) -> list[str]:
+    before = TIMES[what, name][0] / BEFORE[name]
+    return [
+        what, name, f"{taken:.2f}", f"{taken / floors[name]:.2f}", f"{before:.2f}",
+        f"≤ {TARGETS[what][name]:g}", f"{memory:.0f} MB",
+    ]  # fmt: skip
+
+
+def _profiles(found: Mapping[tuple[str, str], Measured]) -> str:
+    tables = []
+    for what in TARGETS:
+        profiles = [
+            profile for name in TABLES for profile in (STEPS[what, name], found[what, name].steps)
+        ]
+        totals = [sum(profile.values()) for profile in profiles]
+        rows = [
+            [step, *(_share(profile.get(step, 0.0), total)
+             for profile, total in zip(profiles, totals, strict=True))]
+            for step in dict.fromkeys(step for profile in profiles for step in profile)
+        ]  # fmt: skip
+        heading = [what, *(f"{name}, {when}" for name in TABLES for when in ("before", "now"))]
+        tables.append(table(heading, [row for row in rows if any(row[1:])]))
+    return "\n".join(tables)
+
+
+def _share(taken: float, total: float) -> str:
+    share = taken / total
+    return f"{taken:.2f}, {share:.0%}" if share >= _LEAST_SHARE else ""
 
 
 def make_tables(dsn: str) -> None:
@@ -130,52 +178,37 @@ def floor(dsn: str, name: str) -> float:
         return taken
 
 
-def measure(dsn: str, name: str, assignment: str) -> tuple[float, float, Counter[str]]:
-    """Return the seconds of publishing, its memory, and the seconds of its steps."""
+def measure(dsn: str, name: str, assignment: str) -> Measured:
+    """Publish a table."""
     return _measured(
         dsn,
         f"SELECT kanon.publish_buckets('public.{name}', '{name}_b', method => 'two_size',"
         f" assignment => '{assignment}', replace => true, privacy => '{PRIVACY}'"
         f"{ASSIGNMENTS[assignment]})",
+        runs=1 if assignment == "local" else RUNS,
     )
 
 
-def measure_verify(dsn: str, name: str) -> tuple[float, float, Counter[str]]:
-    """Return the same of verifying what was published."""
-    return _measured(dsn, f"SELECT * FROM kanon.verify('{name}_b')")
+def measure_verify(dsn: str, name: str) -> Measured:
+    """Verify what was published."""
+    return _measured(dsn, f"SELECT * FROM kanon.verify('{name}_b')", runs=RUNS)
 
 
-def _measured(dsn: str, statement: str) -> tuple[float, float, Counter[str]]:
+def _measured(dsn: str, statement: str, *, runs: int) -> Measured:
+    times = []
     with psycopg.connect(dsn, autocommit=True) as connection:
         run = _runner(connection, statement)
         run()
         memory = peak_memory(connection.info.backend_pid)
-        taken = seconds(run, runs=RUNS)
-        steps = Steps(dsn, connection.info.backend_pid)
-        with steps.watched():
-            run()
-    return taken, memory, steps.seconds
+        for _ in range(runs):
+            steps = Steps(dsn, connection.info.backend_pid)
+            with steps.watched():
+                times.append(seconds(run, runs=1))
+    return Measured(median(times), memory, steps.seconds)
 
 
 def _runner(connection: psycopg.Connection, statement: str) -> Callable[[], object]:
     return lambda: connection.execute(statement).fetchall()
-
-
-def _row(
-    what: str, name: str, taken: float, floors: Mapping[str, float], goal: str, memory: float
-) -> list[str]:
-    ratio = taken / floors[name]
-    target = f"≤ {TARGETS[goal][name]:g}"
-    return [what, name, f"{taken:.2f}", f"{ratio:.2f}", target, f"{memory:.0f} MB"]
-
-
-def _shares(profile: Counter[str]) -> list[list[str]]:
-    total = sum(profile.values())
-    return [
-        [step, f"{taken:.2f}", f"{taken / total:.0%}"]
-        for step, taken in profile.items()
-        if taken > 0.005 * total
-    ]
 
 
 if __name__ == "__main__":

@@ -73,6 +73,11 @@ def read_few_values(
     return found
 
 
+def most_bytes_read(n_records: int, n_columns: int) -> float:
+    """Return how much memory the server takes at most for the columns that it reads at once."""
+    return 8.0 * n_records * min(n_columns, max(1, _MOST_GROUPED_BYTES // (8 * n_records)))
+
+
 def _with_few_values(
     snapshot: Snapshot, columns: Sequence[ColumnType], most: int
 ) -> list[ColumnType]:

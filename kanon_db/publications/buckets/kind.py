@@ -58,7 +58,7 @@ from kanon_db.publications.usefulness import Usefulness, Workload
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session
 from kanon_db.transfer.columns import ColumnType
-from kanon_db.transfer.few_values import CodedColumn, read_few_values
+from kanon_db.transfer.few_values import CodedColumn, most_bytes_read, read_few_values
 from kanon_db.transfer.labels import fixed_labels, label
 from kanon_db.transfer.room import Needs
 from kanon_db.transfer.snapshot import Size
@@ -123,12 +123,15 @@ class Buckets(Kind):
     def needs(
         self,
         request: BucketRequest,
-        source: Source,  # noqa: ARG002
+        source: Source,
         types: Mapping[str, ColumnType],  # noqa: ARG002
         size: Size,
     ) -> Needs:
         """See :meth:`Kind.needs`; the search for cells keeps codes of all columns."""
-        fixed, record = (120e6, 250) if request.assignment == "random" else (140e6, 420)
+        n_columns = 1 + len(source.quasi_identifiers)
+        is_random = request.assignment == "random"
+        fixed, record = (120e6, 80) if is_random else (140e6, 80 + 12 * n_columns)
+        fixed += most_bytes_read(size.n_records, n_columns)
         if request.method == "optimal":
             fixed += 30_000 * request.max_bucket_size
         return Needs(fixed + record * size.n_records, (100 + 3.4 * size.width) * size.n_records)
