@@ -251,6 +251,10 @@ class Kind(ABC):
     def columns(self, source: Source, types: Mapping[str, ColumnType]) -> list[str]:
         """Name the columns of the source that publishing reads."""
 
+    def chosen(self, request: Any, source: Source, types: Mapping[str, ColumnType]) -> list[str]:  # noqa: ARG002
+        """Name the columns that a request needs; all, unless requests choose among them."""
+        return self.columns(source, types)
+
     def comparable(self, source: Source) -> Sequence[str]:
         """Name the columns whose types must have an equality and an order."""
         return source.quasi_identifiers
@@ -282,12 +286,7 @@ class Kind(ABC):
         """Say how to use each published relation, by its suffix, in comments that all can read."""
         return {}
 
-    def frozen(
-        self,
-        session: Session,  # noqa: ARG002
-        publication: Publication,  # noqa: ARG002
-        request: Any,
-    ) -> Any:
+    def frozen(self, session: Session, publication: Publication, request: Any) -> Any:  # noqa: ARG002
         """Return the request for a batch of new people, under the same guarantee.
 
         What depends on how frequent values are is taken as it was.
