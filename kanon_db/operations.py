@@ -354,15 +354,15 @@ _OTHERS: Final = (
     ),
     Operation(
         "classify", "ask a model about a row: its label, and the share of members that agree",
-        "kanon_db.answering.classifying:classify", columns(**_CLASSIFIED),
+        "kanon_db.publications.model.asking:classify", columns(**_CLASSIFIED),
         request=ClassifyRequest, audience=EVERYBODY, command=("classify",),
-        row_class="kanon_db.answering.classifying:Classified",
+        row_class="kanon_db.publications.model.asking:Classified",
         details="Where the model has a budget, the answer is counted, whatever becomes of the"
         " transaction.",
     ),
     Operation(
         "classify_all", "ask a model about many rows: all are answered, or none",
-        "kanon_db.answering.classifying:classify_all",
+        "kanon_db.publications.model.asking:classify_all",
         columns(position="bigint", **_CLASSIFIED),
         request=ClassifyAllRequest, audience=EVERYBODY, is_many=True,
         command=("classify-all",),

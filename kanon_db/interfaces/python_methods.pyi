@@ -11,8 +11,8 @@ from typing import Any
 
 import pandas as pd
 
-from kanon_db.answering.classifying import Classified
 from kanon_db.counting.answers import Estimated
+from kanon_db.publications.model.asking import Classified
 from kanon_db.publications.refreshing import Refreshed
 from kanon_db.publications.results import Published
 

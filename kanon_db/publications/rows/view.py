@@ -14,8 +14,7 @@ from typing import Any, Final
 from kanon_db.algorithms.ground.arrays import AnyIntArray
 from kanon_db.catalog.entries import Publication, Source, published_schema
 from kanon_db.catalog.names import free_column_name
-from kanon_db.counting.layout import ROW_SUFFIXES, ROWS, Quotes, RowView
-from kanon_db.counting.writing.labels import ANYTHING
+from kanon_db.counting.layout import ANYTHING, ROW_SUFFIXES, ROWS, Quotes, RowView
 from kanon_db.declaration import unknown
 from kanon_db.errors import TooFewError
 from kanon_db.metrics.workload import CountQuery

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kanon_db.algorithms.models import Encoding
-from kanon_db.answering.limits import MEMORY
 from kanon_db.catalog.entries import find_publication
 from kanon_db.catalog.errands import ask_model
 from kanon_db.declaration.shown import Shown
 from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.examination import require_whole
 from kanon_db.session import Session
-from kanon_db.transfer.room import as_text, size_setting
+from kanon_db.transfer.room import QUERY_MEMORY, as_text, size_setting
 
 _BYTES_OF_NUMBER: Final = 40
 """What Python takes for a number of a row, as it was given and encoded."""
@@ -124,7 +123,7 @@ def _columns(session: Session, encoding: Encoding, rows: Sequence[Any]) -> dict[
         Where a row is no object, or lacks a feature.
     """
     width = sum(feature.width for feature in encoding.features)
-    most = size_setting(session, "query_memory", MEMORY) // 2
+    most = size_setting(session, "query_memory", QUERY_MEMORY) // 2
     if len(rows) * width * _BYTES_OF_NUMBER > most:
         raise InvalidParameterError(
             "a question has too many rows",

@@ -15,13 +15,12 @@ import numpy as np
 from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.algorithms.models import Encoding, Votes, logits, noisy, noisy_vote, vote
 from kanon_db.algorithms.models.networks import Float32Array
-from kanon_db.answering.limits import MEMORY
 from kanon_db.errors import BudgetError, InvalidParameterError, ServerError
 from kanon_db.publications.model.members import read_members
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session, fetch_one
 from kanon_db.session.durable import flush
-from kanon_db.transfer.room import as_text, size_setting
+from kanon_db.transfer.room import QUERY_MEMORY, as_text, size_setting
 
 _SHARE_OF_MEMORY: Final = 8
 """Inputs may take this part of a query's memory: they are there again with noise, and as layers."""
@@ -109,7 +108,7 @@ def answer_question(session: Session, given: Mapping[str, Any], inputs: bytes | 
 
 def _rows(session: Session, encoding: Encoding, inputs: bytes | None) -> Float32Array:
     """Read the encoded rows, which a caller may have written otherwise than we do."""
-    most = size_setting(session, "query_memory", MEMORY) // _SHARE_OF_MEMORY
+    most = size_setting(session, "query_memory", QUERY_MEMORY) // _SHARE_OF_MEMORY
     if inputs is None or len(inputs) > most:
         raise InvalidParameterError(
             "a question has too many rows",
