@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from math import inf, log, log1p
 from typing import Any, Final
 
@@ -36,6 +37,7 @@ class Bounded:
         return asdict(self)
 
 
+@lru_cache(maxsize=1)  # asked for before the training, and again after it
 def bounded(budget: Budget | None) -> Bounded | None:
     """Find out how many answers a budget pays for.
 

@@ -61,9 +61,10 @@ class Model(Kind):
     counts_entities = True
 
     def prepare(self, request: ModelRequest, source: Source) -> None:
-        """Refuse columns that are not published, and a server without the extra."""
+        """Refuse what would only fail after the training: packages, columns, and the budget."""
         require_extra(with_budget=request.budget is not None)
         check_columns(request, source)
+        bounded(request.budget)
 
     def risks(self, request: ModelRequest) -> Sequence[str]:
         """Without a budget, nothing bounds what a model tells."""
