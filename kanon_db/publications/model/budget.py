@@ -62,7 +62,7 @@ def bounded(budget: Budget | None) -> Bounded | None:
     return Bounded(budget.epsilon, budget.delta, budget.noise, answers)
 
 
-_ORDERS: Final = [1 + 1.1**power / 1000 for power in range(200)]
+_ORDERS: Final = [1 + 1.002**power / 1000 for power in range(10_000)]
 
 
 def epsilon_of(answers: int, delta: float, noise: int) -> float:
@@ -101,7 +101,16 @@ def guarantee_of(
     )
     if learned:
         guarantee += (
-            f"; the ranges and values of {', '.join(learned)} were read from the source, and what"
+            f"; the ranges and values of {_listed(learned)} were read from the source, and what"
             " these tell is not covered"
         )
     return guarantee
+
+
+_MOST_NAMED: Final = 5
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    listed = ", ".join(names[:_MOST_NAMED])
+    return listed if more <= 0 else f"{listed} and {more} more columns"

@@ -27,6 +27,7 @@ from kanon_db.publications.model.layout import MEMBERS, SUFFIXES
 from kanon_db.publications.model.members import digest_all
 from kanon_db.publications.model.methods import Trained, Training, require_extra
 from kanon_db.publications.model.notes import model_notes
+from kanon_db.publications.model.reading import is_array
 from kanon_db.publications.model.request import ModelRequest
 from kanon_db.publications.notes import Note
 from kanon_db.publications.results import Attack, Examination
@@ -59,6 +60,7 @@ class Model(Kind):
     closed = (MEMBERS,)
     digested = SUFFIXES
     counts_entities = True
+    not_compared = "what a model tells comes on top of all else, and budgets add up"
 
     def prepare(self, request: ModelRequest, source: Source) -> None:
         """Refuse what would only fail after the training: packages, columns, and the budget."""
@@ -86,13 +88,18 @@ class Model(Kind):
 
     def needs(
         self,
-        request: ModelRequest,  # noqa: ARG002
-        source: Source,  # noqa: ARG002
-        types: Mapping[str, ColumnType],  # noqa: ARG002
+        request: ModelRequest,
+        source: Source,
+        types: Mapping[str, ColumnType],
         size: Size,
     ) -> Needs:
-        """See :meth:`Kind.needs`; JAX takes most of it, whatever the table is."""
-        return Needs(900e6 + 6 * size.width * size.n_records, 2 * size.width * size.n_records)
+        """See :meth:`Kind.needs`; JAX takes most of it, and images the outputs of their layers."""
+        n, width = size.n_records, size.width
+        columns = chosen_columns(request, source, types)
+        of_layers = 600e6 if any(is_array(types[column]) for column in columns) else 0.0
+        return Needs(
+            480e6 + of_layers + (60 + 12 * width) * n, (60 + 2 * width) * n + 2e6 * request.members
+        )
 
     def search(self, job: Job[ModelRequest]) -> Found:
         """Train the members."""

@@ -6,14 +6,22 @@ Readers get here by inserting into `kanon.question` only; `sql/26_questions.sql`
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import IntArray
-from kanon_db.algorithms.models import Encoding, Votes, logits, noisy, noisy_vote, vote
+from kanon_db.algorithms.models import (
+    Encoding,
+    Member,
+    Votes,
+    logits,
+    noisy,
+    noisy_vote,
+    vote,
+)
 from kanon_db.algorithms.models.networks import Float32Array
 from kanon_db.errors import BudgetError, InvalidParameterError, ServerError
 from kanon_db.publications.model.members import read_members
@@ -24,6 +32,9 @@ from kanon_db.transfer.room import QUERY_MEMORY, as_text, size_setting
 
 _SHARE_OF_MEMORY: Final = 8
 """Inputs may take this part of a query's memory: they are there again with noise, and as layers."""
+
+_WORK_AT_ONCE: Final = 1_000_000_000
+"""Multiplications between two heartbeats: a few tenths of a second at the most."""
 
 
 @dataclass(frozen=True)
@@ -145,13 +156,25 @@ def _ask(
     chosen: list[IntArray] = []
     total = np.zeros((len(rows), len(layout["labels"])), dtype=np.float32)
     for member in read_members(session, asked.members, int(layout["members"])):
-        session.heartbeat()
-        outputs = logits(member, noisy(rows, float(layout["input_noise"]), random))
+        outputs = np.concatenate(
+            [
+                logits(member, noisy(part, float(layout["input_noise"]), random))
+                for part in _parts(session, member, rows)
+            ]
+        )
         chosen.append(outputs.argmax(axis=1))
         total += outputs
     # With a budget, only noisy votes leave.
     is_told = layout["logits"] and layout["input_noise"] > 0 and layout["budget"] is None
     return np.stack(chosen), total / np.float32(len(chosen)) if is_told else None
+
+
+def _parts(session: Session, member: Member, rows: Float32Array) -> Iterator[Float32Array]:
+    """Yield a few rows at a time, so that a cancel is heard between them."""
+    step = max(1, _WORK_AT_ONCE // member.architecture.multiplications())
+    for start in range(0, len(rows), step):
+        session.heartbeat()
+        yield rows[start : start + step]
 
 
 def _pay(session: Session, asked: _Asked, name: str, n: int) -> int:
