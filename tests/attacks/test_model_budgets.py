@@ -23,6 +23,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kanon_db.cluster.local import LocalCluster
+from kanon_db.installation.doctor import examine
 from kanon_db.installation.install import install
 from tests.attacks.models import (
     ANSWERS,
@@ -253,8 +254,11 @@ def test_a_counter_that_was_changed_counts_for_nobody(whole: Readers) -> None:
         assert sqlstate_of(lambda: ask(reader, "m")) == "KN004"
         checks = Functions(whole.parties.publisher).rows("verify", "m")
         assert [row["holds"] for row in checks if whole.roles[0] in row["check"]] == [False]
+        found = [one.value for one in examine(whole.parties.dsn) if one.state != "ok"]
+        assert found == [f"nobody counts its answers to {whole.roles[0]}"]
         fetch(admin, f"ALTER SEQUENCE {counter} {back}")
     assert ask(reader, "m")
+    assert all(one.state == "ok" for one in examine(whole.parties.dsn))
 
 
 @pytest.mark.pitfall(33)
@@ -329,8 +333,11 @@ def test_a_dump_has_what_was_spent(whole: Readers, new_database: Callable[..., s
 
 
 @pytest.mark.pitfall(33)
-def test_a_crash_undoes_no_answer() -> None:
-    """A server that dies before the transaction ends, and before it writes its log by itself."""
+def test_neither_a_crash_nor_a_prepared_transaction_undoes_an_answer() -> None:
+    """A server that dies before the transaction ends, and before it writes its log by itself.
+
+    Afterwards, a transaction that was prepared is rolled back.
+    """
     cluster = LocalCluster(Path(tempfile.gettempdir(), f"kanon-test-{uuid.uuid4().hex[:12]}"))
     try:
         dsn = cluster.start()
@@ -338,6 +345,7 @@ def test_a_crash_undoes_no_answer() -> None:
         with psycopg.connect(dsn, autocommit=True) as admin:
             fetch(admin, "ALTER SYSTEM SET wal_writer_delay = '10s'")
             fetch(admin, "ALTER SYSTEM SET fsync = off")  # the machine goes on
+            fetch(admin, "ALTER SYSTEM SET max_prepared_transactions = 1")
             fetch(admin, "SELECT pg_reload_conf()")
             fetch(admin, "CREATE ROLE reader LOGIN IN ROLE kanon_analyst")
             fetch(admin, "CREATE SCHEMA data")
@@ -350,7 +358,16 @@ def test_a_crash_undoes_no_answer() -> None:
         with contextlib.suppress(psycopg.Error):
             reader.close()
         with psycopg.connect(cluster.start(), autocommit=True) as admin:
-            assert 5 <= asked(admin, "m")["reader"] <= ANSWERS
+            left = ANSWERS - asked(admin, "m")["reader"]
+            assert 0 <= left <= ANSWERS - 5
+            ask_anew(admin, "m")
+            dsn = admin.info.dsn
+        with psycopg.connect(dsn, user="reader", autocommit=True) as reader:
+            fetch(reader, "BEGIN")
+            ask(reader, "m", 2)
+            fetch(reader, "PREPARE TRANSACTION 'undone'")
+            fetch(reader, "ROLLBACK PREPARED 'undone'")
+            assert ask(reader, "m")[0]["answers_left"] == ANSWERS - 3
     finally:
         cluster.destroy()
 
