@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 
-import foolbox
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +12,10 @@ import numpy as np
 from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray
 from kanon_db.algorithms.models.descent import forward
 from kanon_db.algorithms.models.networks import Float32Array, Member
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # foolbox imports what scipy has moved
+    import foolbox
 
 ATTACK = {"binary_search_steps": 5, "steps": 100, "stepsize": 0.1, "initial_const": 1e-2}
 _AT_ONCE = 5  # members
