@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 
-import foolbox
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +12,10 @@ import numpy as np
 from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray
 from kanon_db.algorithms.models.descent import forward
 from kanon_db.algorithms.models.networks import Float32Array, Member
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # foolbox imports what scipy has moved
+    import foolbox
 
 ATTACK = {"binary_search_steps": 5, "steps": 100, "stepsize": 0.1, "initial_const": 1e-2}
 _AT_ONCE = 5  # members
@@ -51,9 +55,11 @@ def crafted(
     return np.concatenate(found)
 
 
-def attacked(model: Model, x: Float32Array, targets: AnyIntArray) -> Float32Array:
+def attacked(
+    model: Model, x: Float32Array, targets: AnyIntArray, confidence: float = 0.0
+) -> Float32Array:
     """Craft an adversarial example of each image; zeros where the attack fails."""
-    attack = foolbox.attacks.L2CarliniWagnerAttack(**ATTACK)
+    attack = foolbox.attacks.L2CarliniWagnerAttack(**ATTACK, confidence=confidence)
     criterion = foolbox.criteria.TargetedMisclassification(jnp.asarray(targets))
     seen = foolbox.JAXModel(model, bounds=(0, 1))
     return np.asarray(attack.run(seen, jnp.asarray(x), criterion))
@@ -75,20 +81,19 @@ def side_by_side(members: Sequence[Member]) -> Model:
     return model
 
 
-def together(members: Sequence[Member]) -> Model:
-    """Answer with the mean of all members' logits, each divided by its temperature."""
-    architecture = members[0].architecture
-    parameters = [
-        jnp.stack(arrays) for arrays in zip(*(m.parameters for m in members), strict=True)
-    ]
-    heats = jnp.asarray([m.temperature for m in members], dtype=jnp.float32)
+def together(members: Sequence[Member], scale: float = 0.0) -> Model:
+    """Answer with the mean of all members' logits, each divided by its temperature.
 
-    @jax.jit
-    def model(x: jax.Array) -> jax.Array:
-        outputs = jax.vmap(lambda p: forward(architecture, p, x))(parameters)
-        return (outputs / heats[:, None, None]).mean(axis=0)
+    With a scale, each member has noise of its own on its input, fresh for every question.
+    """
+    heats = np.array([member.temperature for member in members], np.float32)
+    model = with_noise(side_by_side(members), scale)
 
-    return model
+    def mean(x: jax.Array) -> jax.Array:
+        outputs = model(jnp.tile(x, (len(members), *[1] * (x.ndim - 1))))
+        return (outputs.reshape(len(members), len(x), -1) / heats[:, None, None]).mean(axis=0)
+
+    return mean
 
 
 def with_noise(model: Model, scale: float, draws: int = 1) -> Model:

@@ -218,11 +218,14 @@ class Encoding:
             raise InvalidParameterError(
                 "features are missing", detail=f"columns {', '.join(missing)}"
             )
+        lengths = {len(columns[feature.name]) for feature in self.features}
+        if len(lengths) > 1:
+            raise InvalidParameterError("features must have as many values each")
         blocks = []
         for feature in self.features:
             try:
                 blocks.append(feature.encode(columns[feature.name]))
-            except (ValueError, TypeError):
+            except (ValueError, TypeError, OverflowError):
                 raise InvalidParameterError(
                     "a feature has a value of another kind",
                     detail=f"column {feature.name} is {feature.kind}",
