@@ -11,9 +11,9 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from kanon_db.algorithms.models import Encoding
 from kanon_db.cluster.host import find_programs
 from kanon_db.errors import KanonError
+from kanon_db.publications.model.layout import encoding_of
 from tests.attacks.models import GIVEN, ROW, ask, create_people, publish
 from tests.integration.parties import (
     Connection,
@@ -200,7 +200,7 @@ def test_hostile_rows(published: Parties, ways: type[Functions] | type[Package])
 def test_hostile_inputs(published: Parties) -> None:
     """Rows that were encoded by somebody else: of another width, infinite, too many, none."""
     layout = value(published.analyst, "SELECT layout FROM kanon.publications WHERE name = 'open'")
-    width = 4 * sum(feature.width for feature in Encoding.from_json(layout["encoding"]).features)
+    width = 4 * sum(feature.width for feature in encoding_of(layout).features)
     insert = (
         "INSERT INTO kanon.question (task, given, inputs) VALUES"
         ' (\'classify\', \'{"name": "open", "rows": -1}\', $1::bytea) RETURNING answer'

@@ -12,6 +12,7 @@ from kanon_db.catalog.errands import ask_model
 from kanon_db.declaration.shown import Shown
 from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.examination import require_whole
+from kanon_db.publications.model.layout import encoding_of
 from kanon_db.session import Session
 from kanon_db.transfer.room import QUERY_MEMORY, as_text, size_setting
 
@@ -93,7 +94,7 @@ def classify_all(
     if not rows:
         return []
     layout = found.layout
-    encoding = Encoding.from_json(layout["encoding"])
+    encoding = encoding_of(layout)
     inputs = encoding.encode(_columns(session, encoding, rows))
     answer = ask_model(
         session, "classify", inputs.astype("<f4").tobytes(), name=publication, rows=len(rows)

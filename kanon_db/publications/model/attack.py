@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kanon_db.algorithms.models import Encoding, count_votes, highest_rate, logits
+from kanon_db.algorithms.models import count_votes, highest_rate, logits
 from kanon_db.publications.kind import Target
-from kanon_db.publications.model.layout import MEMBERS
+from kanon_db.publications.model.layout import MEMBERS, encoding_of
 from kanon_db.publications.model.members import read_members
 from kanon_db.publications.model.sample import read_sample
 from kanon_db.publications.results import Attack
@@ -23,7 +23,7 @@ def attack_model(target: Target) -> Sequence[Attack]:
     """
     publication = target.publication
     layout, metrics = publication.layout, publication.metrics
-    inputs, labels = read_sample(target, Encoding.from_json(layout["encoding"]))
+    inputs, labels = read_sample(target, encoding_of(layout))
     relation = target.session.identifier(target.schema, publication.name + MEMBERS)
     chosen = []
     for member in read_members(target.session, relation, int(layout["members"])):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -125,7 +126,7 @@ class Model(Kind):
             "features": [feature.name for feature in model.encoding.features],
             "label": request.label,
             "labels": model.labels.texts,
-            "encoding": model.encoding.to_json(),
+            "encoding": json.loads(model.encoding.to_json()),
             "members": len(trained.networks),
             "digest": digest_all(trained.networks),
             "input_noise": float(request.input_noise),

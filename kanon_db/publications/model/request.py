@@ -130,7 +130,7 @@ class ModelRequest(PublishRequest):
         default=None,
     )
     input_noise: Fraction = parameter(
-        SHARE, "Scale of the noise on inputs, which lie between 0 and 1, for each question.",
+        SHARE, "Scale of the noise on inputs, which lie between -1 and 1, new for each question.",
         default="0.1",
     )  # fmt: skip
     logits: bool = parameter(

@@ -24,6 +24,7 @@ from kanon_db.algorithms.models import (
 )
 from kanon_db.algorithms.models.networks import Float32Array
 from kanon_db.errors import BudgetError, InvalidParameterError, ServerError
+from kanon_db.publications.model.layout import encoding_of
 from kanon_db.publications.model.members import read_members
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session, fetch_one
@@ -43,8 +44,8 @@ class _Asked:
 
     Attributes
     ----------
-    members : str
-        The relation of the members, quoted.
+    members : str or None
+        The relation of the members, quoted; None if it is gone.
     layout : dict
     is_counted : bool
         Whether answers are paid from a budget.
@@ -54,7 +55,7 @@ class _Asked:
         Whose budget it is.
     """
 
-    members: str
+    members: str | None
     layout: Mapping[str, Any]
     is_counted: bool
     budget: int | None
@@ -100,8 +101,14 @@ def answer_question(session: Session, given: Mapping[str, Any], inputs: bytes | 
             detail=f'publication "{given["name"]}"',
             hint="its publisher gives one with kanon.grant_publication; GRANT SELECT gives none",
         )
-    rows = _rows(session, Encoding.from_json(layout["encoding"]), inputs)
-    labels, outputs = _ask(session, asked, rows)
+    if asked.members is None:
+        raise ServerError(
+            "the members of the model are gone",
+            detail=f'publication "{given["name"]}"',
+            hint="publish it again",
+        )
+    rows = _rows(session, encoding_of(layout), inputs)
+    labels, outputs = _ask(session, asked.members, layout, rows)
     left = _pay(session, asked, given["name"], len(rows)) if asked.is_counted else None
     n_labels = len(layout["labels"])
     votes: Votes
@@ -142,7 +149,7 @@ def _rows(session: Session, encoding: Encoding, inputs: bytes | None) -> Float32
 
 
 def _ask(
-    session: Session, asked: _Asked, rows: Float32Array
+    session: Session, members: str, layout: Mapping[str, Any], rows: Float32Array
 ) -> tuple[IntArray, Float32Array | None]:
     """Ask each member about all rows, with noise of its own on the inputs.
 
@@ -152,10 +159,10 @@ def _ask(
     outputs : ndarray of float32, shape (n_rows, n_labels), or None
         The mean of the members' logits, if the publisher allows to tell them.
     """
-    layout, random = asked.layout, SecureRandom()
+    random = SecureRandom()
     chosen: list[IntArray] = []
     total = np.zeros((len(rows), len(layout["labels"])), dtype=np.float32)
-    for member in read_members(session, asked.members, int(layout["members"])):
+    for member in read_members(session, members, int(layout["members"])):
         outputs = np.concatenate(
             [
                 logits(member, noisy(part, float(layout["input_noise"]), random))
