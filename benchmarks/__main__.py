@@ -33,6 +33,7 @@ SPEED = {
     "forecast": "What publishing needs, as foretold",
     "counting": "Answering counts",
     "hostile_queries": "Queries that are meant to take the server down",
+    "answer_times": "Answers from 1,000,000 rows",
     "calls": "What a call of a SQL function costs",
     "generalization": "Generalization: loss and speed beside other tools",
     "optimal_generalization": "Generalization: the optimum",

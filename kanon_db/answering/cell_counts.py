@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final, Self
 
+from kanon_db.answering.by_classes import OfCells, count_cells_with_classes
 from kanon_db.answering.scope import OpenQuery
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.answers import Estimated, known_as
@@ -15,7 +16,7 @@ from kanon_db.counting.checking import Measure, Query
 from kanon_db.counting.layout import Cell, CellLayout
 from kanon_db.counting.sides import chosen_by, parts_of
 from kanon_db.counting.writing import Request
-from kanon_db.counting.writing.cell_sums import CellSumWriter
+from kanon_db.counting.writing.cell_sums import CellSumWriter, NumberedCellWriter
 
 if TYPE_CHECKING:
     from kanon_db.algorithms.ground.arrays import FloatArray
@@ -114,30 +115,38 @@ class CellCounts:
         count = ex.Aggregate("count", None)
         counted = Query(split.rest, query.keys, (Measure("", count),), listed=(0,))
 
-        def writer() -> CellSumWriter:
-            return CellSumWriter(Request(counted, count, opened.lookups), layout, split.column)
+        request, most = Request(counted, count, opened.lookups), opened.limits.n_answers
+        numbered = count_cells_with_classes(opened, request, split.column, _MOST_SUMS)
+        kind = CellSumWriter if numbered is None else NumberedCellWriter
 
-        own, most = writer(), opened.limits.n_answers
-        written = own.sums(most + 1)
-        rows = opened.fetch(written.text, *written.bound)
-        cells = {(row["cell_key"], row["suppressed"]) for row in rows}
-        groups = list(dict.fromkeys(row["group_key"] for row in rows))
-        if len(rows) > most or len(cells) * len(groups) > _MOST_SUMS:
-            return None
+        def writer() -> CellSumWriter:
+            return kind(request, layout, split.column)
+
+        if numbered is None:
+            own = writer()
+            written = own.sums(most + 1)
+            rows = opened.fetch(written.text, *written.bound)
+            n_cells = len({(row["cell_key"], row["suppressed"]) for row in rows})
+            groups = list(dict.fromkeys(row["group_key"] for row in rows))
+            together, is_unknown = own.together(), any(row["is_unknown"] for row in rows)
+            if len(rows) > most or n_cells * len(groups) > _MOST_SUMS:
+                return None
+        else:
+            groups, n_cells = numbered.groups, numbered.expected.shape[1]
+            together, is_unknown = numbered.together, numbered.is_unknown
         cell = layout.cells[split.column]
         is_range = split.is_plain and cell.kind == "range" and cell.mark is None
-        n_listed = _MOST_LISTED // max(len(cells), 1)
+        n_listed = _MOST_LISTED // max(n_cells, 1)
         listed = None if is_range else min(max(n_listed, _FEWEST_LISTED), _MOST_OF_A_CELL)
         written = writer().values(operand, split.on_column, aggregate.type.name, listed)
         values = opened.fetch(written.text, *written.bound)
         below: Below = Listed.of(values) if listed else _ranges(opened, layout, cell, values)
-        sums = _gathered(rows, groups, values)
+        sums = _gathered(rows, groups, values) if numbered is None else _in_order(numbered, values)
         left_out = opened.publication.left_out
         try:
             return cls(
-                groups, sums, values, below, own.together(),
-                (left_out, opened.publication.records - left_out),
-                any(row["is_unknown"] for row in rows),
+                groups, sums, values, below, together,
+                (left_out, opened.publication.records - left_out), is_unknown,
             )  # fmt: skip
         except ArithmeticError:
             return None
@@ -196,6 +205,15 @@ def _gathered(rows: Sequence[Row], groups: Sequence[str], values: Sequence[Row])
         return found
 
     return CellSums(*map(table, ("expected", "sure", "possible", "u")))
+
+
+def _in_order(counted: OfCells, values: Sequence[Row]) -> CellSums:
+    """Put the numbers of cells in the order of their values."""
+    at = [int(row["cell_key"]) for row in values]
+    return CellSums(
+        counted.expected[:, at], counted.sure[:, at], counted.possible[:, at],
+        counted.unknown[:, at],
+    )  # fmt: skip
 
 
 def _ranges(opened: OpenQuery, layout: CellLayout, cell: Cell, values: Sequence[Row]) -> Ranges:

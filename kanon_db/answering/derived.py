@@ -9,6 +9,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Final
 
+from kanon_db.answering.by_classes import sure_cells_with_classes
 from kanon_db.answering.cell_counts import CellCounts
 from kanon_db.answering.quantiles import MOST_CHEAP, Search, below
 from kanon_db.answering.scope import OpenQuery
@@ -30,7 +31,7 @@ from kanon_db.counting.refusals import refusal
 from kanon_db.counting.sides import chosen_by
 from kanon_db.counting.writing import Request
 from kanon_db.counting.writing.exact import DERIVED, is_plain
-from kanon_db.counting.writing.sure_cells import SureCellWriter
+from kanon_db.counting.writing.sure_cells import NumberedSureCellWriter, SureCellWriter
 from kanon_db.errors import UnsupportedQueryError
 
 Ask = Callable[[OpenQuery], list[Group]]
@@ -160,7 +161,12 @@ def _apart(opened: OpenQuery, aggregate: Aggregate, operand: Expression) -> int:
     request = Request(
         _counting(opened.query, aggregate), Aggregate("count", operand), opened.lookups
     )
-    written = SureCellWriter(request, layout).sure_cells(operand.name, opened.limits.n_answers)
+    most = opened.limits.n_answers
+    numbers = sure_cells_with_classes(opened, request, operand.name, most)
+    if numbers is None:
+        written = SureCellWriter(request, layout).sure_cells(operand.name, most)
+    else:
+        written = NumberedSureCellWriter(request, layout).numbered_cells(operand.name, numbers)
     rows = opened.fetch(written.text, *written.bound)
     if layout.cells[operand.name].kind == "set":
         return apart_sets([json.loads(row["elements"]) for row in rows])

@@ -7,6 +7,7 @@ from dataclasses import astuple, dataclass, replace
 from typing import Final
 
 from kanon_db.answering.by_bitmaps import count_with_bitmaps
+from kanon_db.answering.by_classes import Answers, count_with_classes
 from kanon_db.answering.derived import counts_of, derived, is_derived
 from kanon_db.answering.estimator import describe_estimator
 from kanon_db.answering.scope import OpenQuery, open_query
@@ -266,12 +267,17 @@ def _before_having(opened: OpenQuery) -> tuple[list[Group], str]:
     groups, method = count_with_bitmaps(opened), "bitmaps of each attribute's values"
     if groups is None:
         with frugal(opened.session, opened.limits.working):
-            groups, method = _run(opened), "the statement"
+            groups, method = _run(opened)
     return groups, method
 
 
-def _run(opened: OpenQuery) -> list[Group]:
-    """Run a statement for each measure, and collect the answers for each group."""
+BY_CLASSES: Final = "the numbers of published cells"
+_BY_STATEMENT: Final = "the statement"
+
+
+def _run(opened: OpenQuery) -> tuple[list[Group], str]:
+    """Answer each measure, collect the answers for each group, and say how they were found."""
+    methods = set()
     query = opened.query
     if isinstance(opened.layout, CellLayout):
         refuse_wide_groups(opened, opened.layout)
@@ -280,14 +286,25 @@ def _run(opened: OpenQuery) -> list[Group]:
     # A group whose values are all NULL has no sum, but it is still a group.
     asked = aggregates if everybody in aggregates or not query.keys else [*aggregates, everybody]
     n_asked = len(asked) + len(query.formulas)
-    listed: _Rows = _rows(opened, everybody, n_asked) if query.keys else {"{}": ((), NOTHING)}
 
-    def rows(aggregate: Aggregate) -> _Rows:
+    def plain(aggregate: Aggregate) -> Answers:
+        found, method = _rows(opened, aggregate, n_asked)
+        methods.add(method)
+        return found
+
+    def ask(one: OpenQuery) -> list[Group]:
+        found, method = _before_having(one)
+        methods.add(method)
+        return found
+
+    listed: Answers = plain(everybody) if query.keys else {"{}": ((), NOTHING)}
+
+    def rows(aggregate: Aggregate) -> Answers:
         if query.keys and aggregate == everybody:
             return listed
         if not is_derived(opened, aggregate):
-            return _rows(opened, aggregate, n_asked)
-        of = derived(opened, aggregate, lambda one: _before_having(one)[0])
+            return plain(aggregate)
+        of = derived(opened, aggregate, ask)
         return {key: ((), of[known_as(key)]) for key in listed if known_as(key) in of}
 
     found = [rows(aggregate) for aggregate in aggregates]
@@ -300,15 +317,12 @@ def _run(opened: OpenQuery) -> list[Group]:
         pairs = zip(found, empty, strict=True)
         return tuple(rows[key][1] if key in rows else nothing for rows, nothing in pairs)
 
-    return [Group(key, ranks, estimates(key)) for key, (ranks, _) in listed.items()]
+    groups = [Group(key, ranks, estimates(key)) for key, (ranks, _) in listed.items()]
+    return groups, BY_CLASSES if methods == {BY_CLASSES} else _BY_STATEMENT
 
 
-_Rows = dict[str, tuple[tuple[int, ...], Estimated]]
-"""The places of each group's values in their order, and its answer, by its key."""
-
-
-def _rows(opened: OpenQuery, aggregate: Aggregate, n_asked: int) -> _Rows:
-    """Run the statement of one aggregate, and return the ranks and the answer of each group.
+def _rows(opened: OpenQuery, aggregate: Aggregate, n_asked: int) -> tuple[Answers, str]:
+    """Return the ranks and the answer of each group to one aggregate, and how they were found.
 
     Raises
     ------
@@ -317,20 +331,23 @@ def _rows(opened: OpenQuery, aggregate: Aggregate, n_asked: int) -> _Rows:
     """
     most = opened.limits.n_answers // n_asked
     request = Request(opened.query, aggregate, opened.lookups, most=most + 1)
+    by_classes = count_with_classes(opened, request)
+    if by_classes is not None:
+        return by_classes, BY_CLASSES
     written = statement(request, opened.layout)
     names = [f"rank_{i}" for i in range(len(opened.query.keys))]
     text, limits = written.text, opened.limits
     if names:
         size = "sum(octet_length(a.group_key)) OVER (ROWS UNBOUNDED PRECEDING)"
         text = f"SELECT a.*, {size} <= {limits.text} AS fits FROM (\n{text}\n) AS a"
-    found: _Rows = {}
+    found: Answers = {}
     for row in opened.fetch(text, *written.bound):
         if names and (len(found) == most or not row["fits"]):
             raise limits.too_many()
         answer = (row["estimate"], row["std_error"], row["lower_bound"], row["upper_bound"])
         ranks = tuple(row[name] for name in names)
         found[row["group_key"] if names else "{}"] = (ranks, Estimated(*answer))
-    return found
+    return found, _BY_STATEMENT
 
 
 def _statements(opened: OpenQuery) -> list[str]:

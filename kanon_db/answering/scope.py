@@ -19,6 +19,7 @@ from kanon_db.counting.layout import (
     BucketLayout,
     BucketTables,
     CellLayout,
+    ClassTable,
     Lookup,
     RowView,
 )
@@ -207,7 +208,24 @@ def _cell_layout(session: Session, schema: str, publication: Publication) -> Cel
     cells |= {name: published.cell(types[name], "value", None) for name in described["others"]}
     left_out = publication.left_out
     n_rows = publication.records - left_out
-    return CellLayout(view, cells, left_out, n_rows, is_paper=estimator == "paper")
+    return CellLayout(
+        view, cells, left_out, n_rows, is_paper=estimator == "paper",
+        classes=_class_table(session, schema, publication),
+    )  # fmt: skip
+
+
+def _class_table(session: Session, schema: str, publication: Publication) -> ClassTable | None:
+    """Return the table of classes, if there is one that the role may read."""
+    described = publication.layout.get("classes")
+    if not isinstance(described, dict):
+        return None
+    table = ClassTable.of(session, schema, publication.name, described)
+    row = fetch_one(
+        session,
+        "SELECT coalesce(has_table_privilege(to_regclass($1::text), 'SELECT'), false) AS may_read",
+        table.table,
+    )
+    return table if row["may_read"] else None
 
 
 _LAYOUTS: Final[Mapping[str, Callable[[Session, str, Publication], BucketLayout | CellLayout]]] = {

@@ -10,11 +10,16 @@ from kanon_db.counting.writing.spread import MOST_GROUPED, grouped_ranges
 
 def is_wide(opened: OpenQuery, layout: CellLayout, cell: Cell) -> bool:
     """Whether a cell of a column of discrete ranges has too many values, or says nothing."""
-    name = cell.column.sql
+    name, classes = cell.column.sql, layout.classes
+    source, bound = f"{layout.view.view} AS c", []
+    if classes is not None and cell.column.name in classes.columns:  # each cell once
+        source = f"{classes.table} AS c WHERE c.{classes.attribute} = $1::text"
+        bound = [cell.column.name]
     (row,) = opened.fetch(
         f"SELECT coalesce(max(upper(c.{name}) - lower(c.{name})), 0) > {MOST_GROUPED}"
         f" OR coalesce(bool_or(lower_inf(c.{name}) OR upper_inf(c.{name})), false) AS wide"
-        f" FROM {layout.view.view} AS c"
+        f" FROM {source}",
+        *bound,
     )
     return bool(row["wide"])
 

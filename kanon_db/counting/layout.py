@@ -29,8 +29,17 @@ It follows from the other relations. Readers could calculate it themselves, but 
 question.
 """
 
-RECODED_SUFFIXES: Final = (*ROW_SUFFIXES, SHARES)
+CLASSES: Final = "_cls"
+"""Suffix of the table of published rows as numbers, which the estimator reads.
+
+It follows from the view.
+"""
+
+RECODED_SUFFIXES: Final = (*ROW_SUFFIXES, SHARES, CLASSES)
 """Suffixes of the relations of rows with ranges and sets."""
+
+CLASSED_SUFFIXES: Final = (*ROW_SUFFIXES, CLASSES)
+"""Suffixes of the relations of rows, and of their numbers."""
 
 QIT: Final = "_qit"
 SAT: Final = "_sat"
@@ -275,6 +284,44 @@ class RowView:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class ClassTable:
+    """The published rows as numbers; every name is quoted.
+
+    It has three kinds of rows: a cell of a column (``attribute``) with its ``number``, in how many
+    ``records`` it is, whether it is ``hidden`` (suppressed), and the cell itself in the column of
+    its own name; the numbers of a column (``codes``, two bytes each, the lower one first) in the
+    block ``number``; and, without an attribute, the sizes of a block's classes, four bytes each.
+
+    Quasi-identifiers have a number for each class, other columns one for each row, class by class.
+
+    Attributes
+    ----------
+    table : str
+    attribute, number, records, hidden, codes : str
+    columns : frozenset of str
+        Those whose cells have numbers; not quoted.
+    """
+
+    table: str
+    attribute: str
+    number: str
+    records: str
+    hidden: str
+    codes: str
+    columns: frozenset[str]
+
+    @classmethod
+    def of(cls, quotes: Quotes, schema: str, name: str, described: Mapping[str, Any]) -> Self:
+        """Read what a layout has of the table."""
+        own = ("attribute", "number", "records", "hidden", "codes")
+        return cls(
+            table=quotes.identifier(schema, name + CLASSES),
+            **{column: quotes.identifier(str(described[column])) for column in own},
+            columns=frozenset(map(str, described["columns"])),
+        )
+
+
 RARITY: Final = 0.3
 """Suppressed cells have rarer values than those that are kept, since what is frequent need not be
 suppressed: as often as this power of how often they are kept. Chosen on three tables, where mean
@@ -296,6 +343,8 @@ class CellLayout:
         How many have one.
     is_paper : bool
         Whether suppressed cells are as often each value as those that are kept.
+    classes : ClassTable or None
+        None for what was published before there was such a table.
     """
 
     view: RowView
@@ -303,6 +352,7 @@ class CellLayout:
     left_out: int = 0
     n_rows: int = 0
     is_paper: bool = False
+    classes: ClassTable | None = None
 
     @property
     def rarity(self) -> float:

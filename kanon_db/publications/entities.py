@@ -78,5 +78,5 @@ def read_entities(snapshot: Snapshot, source: Source, *, are_counted: bool) -> E
         f"(SELECT {snapshot.record}, dense_rank() OVER (ORDER BY {name})::int4 - 1 AS code"
         f" FROM {snapshot.table})"
     )
-    codes = read_integers(replace(snapshot, table=numbered), "s.code")
+    codes = read_integers(replace(snapshot, table=numbered, is_table=False), "s.code")
     return Entities(codes, found["entities"])

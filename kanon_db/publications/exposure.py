@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -38,7 +39,12 @@ def share_unbounded(privacy: FPrimePrivacy, counts: IntArray) -> float:
 
 
 def measure_exposure(
-    session: Session, privacy: PrivacySpecification, profile: str, *, l: str = "1"
+    session: Session,
+    privacy: PrivacySpecification,
+    profile: str,
+    *values: Sequence[str | None],
+    l: str = "1",
+    by: str = "value",
 ) -> Row:
     """Count the pairs of a group (bucket or equivalence class) and a value above its threshold.
 
@@ -51,8 +57,12 @@ def measure_exposure(
     profile : str
         A SELECT of ``value, count, size, buckets``: the number of groups of this size in which
         the value occurs this often.
+    values : sequences of (str or None)
+        What the profile has bound, from ``$5`` on.
     l : str
         Diversity to compare with, independently of the specification.
+    by : str
+        What tells values apart: a column of the profile.
 
     Returns
     -------
@@ -78,7 +88,7 @@ def measure_exposure(
         " judged AS ("
         f"  SELECT {label('value')} AS label,"
         "  num_nulls(value) > 0 AS is_null, count, size, buckets,"
-        "  sum(count * buckets) OVER (PARTITION BY value) AS records,"
+        f"  sum(count * buckets) OVER (PARTITION BY {by}) AS records,"
         "  sum(count * buckets) OVER () AS total FROM profile),"
         " own AS (SELECT * FROM unnest($1::text[], $2::text[]::numeric[], $3::text[]::numeric[])"
         "  AS o (label, numerator, denominator)),"
@@ -106,6 +116,7 @@ def measure_exposure(
             [str(threshold.numerator) for threshold in own],
             [str(threshold.denominator) for threshold in own],
             l,
+            *values,
         )
 
 

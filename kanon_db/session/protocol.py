@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final, Protocol
 
-Value = str | bytes | None | Sequence[str]
+Value = str | bytes | None | Sequence[str | None]
 """A bound value: text, bytes, NULL, or an array of texts. Statements cast it: ``$1::int8[]``."""
 
 Row = Mapping[str, Any]

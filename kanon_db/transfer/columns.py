@@ -251,7 +251,7 @@ def incomparable(session: Session, relation: Relation, columns: Sequence[str]) -
 
 
 def with_numbers(
-    session: Session, relation: str, *columns: tuple[int, str]
+    session: Session, relation: str, *columns: tuple[int, str], widths: Sequence[int] = ()
 ) -> tuple[str, list[str]]:
     """Add columns of numbers, passed as parameters made by :func:`int4_bytes`, to a relation.
 
@@ -265,6 +265,8 @@ def with_numbers(
     columns : tuples of int and str
         The number of the parameter, 1 for ``$1``, and an SQL expression for the 0-based position
         of a row's number in it.
+    widths : sequence of int
+        How many bytes a number of each column has, as :func:`number_bytes` says; 4 by default.
 
     Returns
     -------
@@ -276,8 +278,10 @@ def with_numbers(
     suffix = os.urandom(8).hex()
     names = [session.identifier(f"kanon_number_{i}_{suffix}") for i in range(len(columns))]
     values = ", ".join(
-        f"{_int4_at(parameter, index)} AS {name}"
-        for name, (parameter, index) in zip(names, columns, strict=True)
+        f"{_number_at(parameter, index, width)} AS {name}"
+        for name, (parameter, index), width in zip(
+            names, columns, widths or [4] * len(columns), strict=True
+        )
     )
     bound = ", ".join(f"${i}::bytea AS b{i}" for i in sorted({i for i, _ in columns}))
     # The planner turns every mention of a parameter into a constant, a copy of many megabytes, so
@@ -290,14 +294,69 @@ def with_numbers(
     return numbered, names
 
 
-def _int4_at(parameter: int, index: str) -> str:
-    byte = [f"get_byte(bound.b{parameter}, 4 * ({index}) + {i})" for i in range(4)]
-    return f"(({byte[0]} << 24) | ({byte[1]} << 16) | ({byte[2]} << 8) | {byte[3]})"
+def _number_at(parameter: int, index: str, width: int) -> str:
+    byte = [
+        f"(get_byte(bound.b{parameter}, {width} * ({index}) + {i}) << {8 * (width - 1 - i)})"
+        for i in range(width)
+    ]
+    return f"({' | '.join(byte)})"
+
+
+def parts_of(session: Session, table: str, n_rows: int, alias: str) -> list[str]:
+    """Divide a table into runs of pages, so that what is read of each fits into one value.
+
+    A value of PostgreSQL may have a gigabyte, and is copied on its way.
+
+    Parameters
+    ----------
+    table : str
+        Quoted; of a table that is small, anything that can be read.
+    n_rows : int
+        About how many rows it has.
+    alias : str
+        What a statement calls it.
+
+    Returns
+    -------
+    list of str
+        Conditions, each of which some rows meet, and each row one of them.
+    """
+    n_parts = -(-n_rows // _ROWS_AT_ONCE)
+    if n_parts <= 1:
+        return ["true"]
+    (found,) = session.fetch(
+        "SELECT pg_relation_size(to_regclass($1::text)) / current_setting('block_size')::int4 AS n",
+        table,
+    )
+    starts = [found["n"] * part // n_parts for part in range(1, n_parts)]
+    bounds = [f"'({start},0)'::tid" for start in starts]
+    return [
+        " AND ".join(
+            [f"{alias}.ctid >= {low}"] * (low != "") + [f"{alias}.ctid < {high}"] * (high != "")
+        )
+        for low, high in zip(["", *bounds], [*bounds, ""], strict=True)
+    ]
+
+
+_ROWS_AT_ONCE: Final = 1 << 23
 
 
 def int4_bytes(values: AnyIntArray) -> bytes:
     """Return the bytes of an integer array for :func:`with_numbers`."""
     return values.astype(">i4").tobytes()
+
+
+def number_bytes(values: AnyIntArray) -> tuple[bytes, int]:
+    """Return the bytes of numbers from 0 on for :func:`with_numbers`, and how many each has."""
+    import numpy as np
+
+    width = 1 if not values.size else max(1, (int(values.max()).bit_length() + 7) // 8)
+    if width >= 4:  # the highest bit is a sign
+        return int4_bytes(values), 4
+    digits = np.empty((values.size, width), dtype=np.uint8)
+    for i in range(width):
+        digits[:, i] = values >> 8 * (width - 1 - i) & 255
+    return digits.tobytes(), width
 
 
 def inverse_permutation(order: AnyIntArray) -> CodeArray:

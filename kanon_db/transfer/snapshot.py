@@ -17,15 +17,15 @@ from kanon_db.errors import (
 )
 from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.session.server_errors import INSUFFICIENT_PRIVILEGE, withheld
-from kanon_db.transfer.columns import Relation, int4_bytes, selected, with_numbers
+from kanon_db.transfer.columns import Relation, int4_bytes, parts_of, selected, with_numbers
 from kanon_db.transfer.labels import fixed_labels
 from kanon_db.transfer.room import Room
 
 if TYPE_CHECKING:
     from kanon_db.algorithms.ground.arrays import CodeArray
 
-MAX_RECORDS = 50_000_000
-"""Whole columns go into numpy arrays, whose positions are numbers of 4 bytes."""
+MAX_RECORDS = 2**31 - 2
+"""Records and buckets have numbers of 4 bytes."""
 
 MOST_BYTES: Final = 50_000
 """The most bytes of a value's text.
@@ -65,6 +65,7 @@ class Snapshot:
 
     Everything is computed from this copy: each SQL statement of a READ COMMITTED transaction sees
     a newer state of the source, and LOCK … IN SHARE MODE would need more rights than SELECT.
+    What replaces the table with a query says so in ``is_table``.
     """
 
     session: Session
@@ -72,6 +73,7 @@ class Snapshot:
     record: str
     n_records: int
     room: Room
+    is_table: bool = True
     _held: list[float] = field(default_factory=list)
 
     def hold(self, n_bytes: float, what: str) -> None:
@@ -92,6 +94,12 @@ class Snapshot:
             self.session, "SELECT pg_table_size(to_regclass($1::text)) AS bytes", self.table
         )
         return Size(self.n_records, int(row["bytes"]) / self.n_records)
+
+    def parts(self, alias: str) -> list[str]:
+        """Divide the copy into parts that can be read at once; see :func:`parts_of`."""
+        if not self.is_table:
+            return ["true"]
+        return parts_of(self.session, self.table, self.n_records, alias)
 
     def greatest(self, column: str) -> str | None:
         """Return the greatest value of a column as a text; None if there are only NULLs.

@@ -61,18 +61,31 @@ def distinct_values(snapshot: Snapshot, column: ColumnType) -> DistinctValues:
     InfeasibleError
         When there is no memory for their texts, or one of these has more than :data:`MOST_BYTES`.
     """
+    snapshot.session.step("counting values")
+    name = snapshot.session.identifier(column.name)
+    return number_values(
+        snapshot,
+        column,
+        f"SELECT {name} AS value, count(*) AS records FROM {snapshot.table} GROUP BY {name}",
+    )
+
+
+def number_values(snapshot: Snapshot, column: ColumnType, counted: str) -> DistinctValues:
+    """Give numbers to the values of a column that `counted` selects, with their ``records``.
+
+    Raises
+    ------
+    InfeasibleError
+        As :func:`distinct_values`.
+    """
     session = snapshot.session
-    session.step("counting values")
-    name = session.identifier(column.name)
     table = session.identifier("pg_temp", f"kanon_values_{secrets.token_hex(8)}")
     # GROUP BY and ORDER BY use the type's own equality and order, whatever the search path is.
     with fixed_labels(session):
         session.fetch(
             f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS"
             " SELECT (row_number() OVER (ORDER BY value))::int4 - 1 AS code, value, records,"
-            f" {label('value')} AS label"
-            f" FROM (SELECT {name} AS value, count(*) AS records FROM {snapshot.table}"
-            f" GROUP BY {name}) AS counted"
+            f" {label('value')} AS label FROM ({counted}) AS counted"
         )
     found = fetch_one(
         session,
@@ -131,11 +144,6 @@ def read_known_codes(snapshot: Snapshot, columns: Sequence[DistinctValues]) -> C
 _MOST_NUMBERS: Final = 2**63
 
 
-_FEW_JOINS: Final = 8
-"""The planner expects about a thousand rows in a table that it does not know, and so several times
-as many after each join. After many joins, it would divide what it hashes into millions of parts."""
-
-
 def _n_numbers(columns: Sequence[DistinctValues]) -> int:
     """Return how many numbers the codes of several columns can form; a digit 0 means no code."""
     return prod(len(values.labels) + 1 for values in columns)
@@ -144,9 +152,10 @@ def _n_numbers(columns: Sequence[DistinctValues]) -> int:
 def _read_digits(snapshot: Snapshot, columns: Sequence[DistinctValues], codes: CodeArray) -> None:
     session = snapshot.session
     session.step("reading values")
-    if len(columns) > _FEW_JOINS:
-        for values in columns:
-            session.fetch(f"ANALYZE {values.table} (value)")
+    for values in columns:
+        # Of a table that it does not know, the planner expects a thousand rows, and so several
+        # times as many records after each join: it would sort them.
+        session.fetch(f"ANALYZE {values.table} (value)")
     number, joins = "0", []
     kind: Literal["int4", "int8"] = "int4" if _n_numbers(columns) <= _MOST_NUMBERS >> 32 else "int8"
     for position, values in enumerate(columns):
@@ -174,17 +183,18 @@ def read_integers(
     snapshot: Snapshot, expression: str, joins: str = "", *, kind: Literal["int4", "int8"] = "int4"
 ) -> CodeArray | IntArray:
     """Return a whole number for each record of the snapshot ``s``, shape (n_records,)."""
-    row = fetch_one(
-        snapshot.session,
-        # Record and number are sent together, so that nothing depends on the order of rows.
-        f"SELECT string_agg(int4send(s.{snapshot.record}) || {kind}send({expression}), ''::bytea)"
-        f" AS pairs FROM {snapshot.table} AS s {joins}",
-    )
     number = np.dtype(np.int32 if kind == "int4" else np.int64)
     pair = np.dtype([("record", ">i4"), ("number", number.newbyteorder(">"))])
-    pairs = np.frombuffer(row["pairs"], dtype=pair)
     numbers = np.empty(snapshot.n_records, dtype=number)
-    numbers[pairs["record"]] = pairs["number"]
+    for part in snapshot.parts("s"):
+        row = fetch_one(
+            snapshot.session,
+            # Record and number are sent together, so that nothing depends on the order of rows.
+            f"SELECT string_agg(int4send(s.{snapshot.record}) || {kind}send({expression}),"
+            f" ''::bytea) AS pairs FROM {snapshot.table} AS s {joins} WHERE {part}",
+        )
+        pairs = np.frombuffer(row["pairs"] or b"", dtype=pair)
+        numbers[pairs["record"]] = pairs["number"]
     return numbers
 
 

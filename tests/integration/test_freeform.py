@@ -220,7 +220,7 @@ def test_nothing_tells_the_graph(kanon: Functions | Package, parties: Parties) -
     assert set(parameters) == {"k", "weights", "options", "readers", "accept"}
     assert set(layout) == {
         "quasi_identifiers", "sensitive", "others", "columns", "types", "digest", "shares",
-        "at_once",
+        "at_once", "classes",
     }  # fmt: skip
 
 
@@ -241,7 +241,10 @@ def test_tampering_is_found(kanon: Functions | Package, parties: Parties, case: 
         fetch(parties.admin, f"UPDATE published.people_row AS t {TAMPERED[case]}")
         fetch(parties.admin, "REFRESH MATERIALIZED VIEW published.people")
         failed = [row[0] for row in Functions(parties.admin).verify("people") if not row[3]]
-    assert failed == ["the rows are those whose matches were checked when they were published"]
+    assert failed == [
+        "the rows are those whose matches were checked when they were published",
+        "the numbers of the cells are those of the rows",
+    ]
     fetch(parties.analyst, "SET timezone = 'Asia/Tokyo'; SET datestyle = 'SQL, DMY'")
     assert all(holds for *_, holds in Functions(parties.analyst).verify("people"))
 

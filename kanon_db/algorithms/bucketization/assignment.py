@@ -6,7 +6,9 @@ implementation serves F'-privacy (limits floor(f'_i S_j)) and Anatomy (limits 1)
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -127,6 +129,10 @@ def partition_records(
     return np.column_stack([first, checked - first])[:, : setting.sizes.size]
 
 
+_RUN: Final = 2**20
+"""Records whose buckets are worked out at once."""
+
+
 @dataclass(frozen=True, eq=False)
 class Allotment:
     """Which bucket each record goes to, by its value and its rank among the value's records.
@@ -194,6 +200,19 @@ class Allotment:
         steps = self.start[entry] + rank - self.first_rank[entry]
         buckets: IntArray = self.first_bucket[entry] + steps % self.n_buckets[entry]
         return buckets
+
+    def runs(self) -> Iterator[IntArray]:
+        """Give the buckets of all records, value by value, each in the order of ranks."""
+        for first, n, start, n_buckets in zip(
+            self.first_bucket.tolist(),
+            self.n_records.tolist(),
+            self.start.tolist(),
+            self.n_buckets.tolist(),
+            strict=True,
+        ):
+            for done in range(0, n, _RUN):  # so that none takes more memory than the buckets
+                steps = np.arange(start + done, start + min(done + _RUN, n))
+                yield first + steps % n_buckets
 
 
 def round_robin(partition: npt.ArrayLike, setting: BucketSetting) -> Allotment:

@@ -165,6 +165,9 @@ def assign_in_cells(
     (((2, 200),), 4)
     """
     least = max(least, sa_codes.size // _MOST_CELLS)
+    # Neighbors lie next to each other in memory from here on.
+    order = np.argsort(sort_keys(list(qi_codes.T)), kind="stable")
+    qi_codes, sa_codes = qi_codes[order], sa_codes[order]
     cutter = _Cutter(qi_codes, sa_codes, tightened, max_bucket_size, random, least, pulse)
     bucket_of_record = np.empty(sa_codes.size, dtype=np.int32)
     cell_of_record = np.empty(sa_codes.size, dtype=np.int32)
@@ -175,9 +178,11 @@ def assign_in_cells(
         values, codes, counts = np.unique(
             sa_codes[cell.records], return_inverse=True, return_counts=True
         )
-        thresholds = FPrimePrivacy(tuple(cell.room.privacy.thresholds[i] for i in values))
+        thresholds = cell.room.privacy
+        if values.size < len(thresholds.thresholds):
+            thresholds = FPrimePrivacy(tuple(thresholds.thresholds[i] for i in values))
         setting = search(counts, thresholds)
-        bucket_of_record[cell.records] = n_buckets + assign_randomly(
+        bucket_of_record[order[cell.records]] = n_buckets + assign_randomly(
             codes.astype(np.int32),
             counts,
             thresholds.occurrence_limits(setting.sizes),
@@ -185,7 +190,7 @@ def assign_in_cells(
             random,
         )
         n_buckets += setting.n_buckets
-        cell_of_record[cell.records] = len(tightening)
+        cell_of_record[order[cell.records]] = len(tightening)
         tightening.append(cell.factor)
     sizes = np.bincount(bucket_of_record, minlength=n_buckets)
     number = np.empty(n_buckets, dtype=np.int32)
@@ -252,7 +257,7 @@ class _Cell:
 
 
 class _Cutter:
-    """Cuts a table into cells."""
+    """Cuts a table, whose records are in the order of their quasi-identifiers, into cells."""
 
     def __init__(
         self,
@@ -275,8 +280,8 @@ class _Cutter:
 
     def cells(self) -> list[_Cell]:
         """Return the cells that are not cut any more."""
-        order = np.argsort(sort_keys(list(self._qi_codes.T)), kind="stable").astype(np.int64)
-        waiting = [self._cell(order, Fraction(1))] if order.size else []
+        records = np.arange(self._sa_codes.size)
+        waiting = [self._cell(records, Fraction(1))] if records.size else []
         done = []
         while waiting:
             self._pulse.beat()

@@ -59,13 +59,15 @@ def composition(values: CodeArray, buckets: CodeArray, n_values: int) -> Composi
     ([0.5], [[0.71, -0.71, -0.0]])
     """
     n_buckets = int(buckets.max()) + 1
-    order = np.argsort(buckets, kind="stable")
-    by_bucket, its_values = buckets[order], values[order]
+    pairs = buckets.astype(np.int64)
+    pairs *= n_values
+    pairs += values
+    pairs.sort()
     together = np.zeros((n_values, n_values))
     for low in range(0, n_buckets, _BUCKETS_AT_ONCE):
         high = min(low + _BUCKETS_AT_ONCE, n_buckets)
-        start, end = np.searchsorted(by_bucket, [low, high])
-        keys = (by_bucket[start:end] - low).astype(np.int64) * n_values + its_values[start:end]
+        start, end = np.searchsorted(pairs, [low * n_values, high * n_values])
+        keys = pairs[start:end] - low * n_values
         counts = np.bincount(keys, minlength=(high - low) * n_values).reshape(-1, n_values)
         together += (counts / np.maximum(counts.sum(axis=1), 1)[:, np.newaxis]).T @ counts
     numbers = np.bincount(values, minlength=n_values).astype(np.float64)

@@ -10,8 +10,6 @@ from kanon_db.algorithms.bucketization.assignment import partition_records, roun
 from kanon_db.algorithms.bucketization.setting import BucketSetting
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
 
-_RECORDS_PER_BLOCK = 2**20  # so that no intermediate result takes more than the result
-
 
 class Permuter(Protocol):
     """The one kind of randomness needed; ``numpy.random.Generator`` has it, too."""
@@ -63,15 +61,11 @@ def assign_randomly(
     allotment = round_robin(partition_records(counts, limits, setting), setting)
     # A stable sort by value leaves the records of each value in their random order.
     order = random.permutation(codes.size)
-    order = order[np.argsort(codes[order], kind="stable")]
-    ranks = np.empty(codes.size, dtype=np.int32)
-    first_of_value = 0
-    for count in counts.tolist():
-        ranks[order[first_of_value : first_of_value + count]] = np.arange(count, dtype=np.int32)
-        first_of_value += count
-    del order
+    narrow = codes.astype(np.min_scalar_type(counts.size))  # numpy sorts 16 bits by their digits
+    order = order[np.argsort(narrow[order], kind="stable")]
     buckets = np.empty(codes.size, dtype=np.int32)
-    for start in range(0, codes.size, _RECORDS_PER_BLOCK):
-        block = slice(start, start + _RECORDS_PER_BLOCK)
-        buckets[block] = allotment.bucket_of(codes[block], ranks[block])
+    dealt = 0
+    for run in allotment.runs():
+        buckets[order[dealt : dealt + run.size]] = run
+        dealt += run.size
     return buckets

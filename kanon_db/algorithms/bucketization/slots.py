@@ -40,7 +40,12 @@ def bit_positions(
     >>> bit_positions(np.array([2, 1, 3, 3, 2]), np.arange(5), setting).tolist()
     [1, 0, 2, 4, 3]
     """
-    by_bucket = order[np.argsort(bucket_numbers[order], kind="stable")]
+    # Numbers are sorted faster than places by numbers: each bucket with a place in the order.
+    keys = bucket_numbers[order].astype("<i8")
+    keys <<= 32
+    keys |= np.arange(keys.size)
+    keys.sort()
+    by_bucket = order[keys.view("<i4")[::2]]
     sizes, counts = setting.sizes, setting.counts
     # In bucket order, the records of a size class form a table (bucket, slot): transpose it.
     runs = [

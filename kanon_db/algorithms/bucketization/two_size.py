@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from functools import lru_cache
+from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -215,8 +216,17 @@ def _binding_values(counts: IntArray, limits: SmallIntArray) -> npt.NDArray[np.i
     return order[counts[order] > most_before]
 
 
-def _pair_blocks(smallest: int, largest: int) -> Iterator[tuple[IntArray, IntArray]]:
+def _pair_blocks(smallest: int, largest: int) -> Iterable[tuple[IntArray, IntArray]]:
     """All pairs S1 <= S2 in lexicographic order, in blocks of bounded length."""
+    return _few_pairs(smallest, largest) if largest < _SMALL else _pairs(smallest, largest)
+
+
+@lru_cache(maxsize=8)
+def _few_pairs(smallest: int, largest: int) -> tuple[tuple[IntArray, IntArray], ...]:
+    return tuple(_pairs(smallest, largest))
+
+
+def _pairs(smallest: int, largest: int) -> Iterator[tuple[IntArray, IntArray]]:
     n_rows = max(1, _PAIRS_PER_BLOCK // (largest - smallest + 1))
     for start in range(smallest, largest + 1, n_rows):
         rows = range(start, min(start + n_rows, largest + 1))
@@ -266,7 +276,23 @@ class _Candidates:
 
 
 def _gcd_and_inverse(a: IntArray, b: IntArray) -> tuple[IntArray, IntArray]:
-    """Greatest common divisors g, and x with a x = g modulo b, by Euclid's algorithm."""
+    """Greatest common divisors g, and x with a x = g modulo b."""
+    if max(a.max(), b.max()) < _SMALL:  # with cells, there are a thousand searches
+        gcd, inverse = _small_ones()
+        return gcd[a, b], inverse[a, b]
+    return _euclid(a, b)
+
+
+@lru_cache(maxsize=1)
+def _small_ones() -> tuple[IntArray, IntArray]:
+    gcd, inverse = _euclid(*(part.ravel() for part in np.indices((_SMALL, _SMALL))))
+    return gcd.reshape(_SMALL, _SMALL), inverse.reshape(_SMALL, _SMALL)
+
+
+_SMALL: Final = 128
+
+
+def _euclid(a: IntArray, b: IntArray) -> tuple[IntArray, IntArray]:
     r, s = a, b
     x, y = np.ones_like(a), np.zeros_like(a)
     while (going := s > 0).any():

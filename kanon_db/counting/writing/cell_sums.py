@@ -14,6 +14,7 @@ from kanon_db.counting.layout import CellLayout
 from kanon_db.counting.writing.cell_values import is_vague, of_cell, values_of
 from kanon_db.counting.writing.cells import CellWriter
 from kanon_db.counting.writing.likely import add_matched
+from kanon_db.counting.writing.pieces import PieceWriter
 from kanon_db.counting.writing.sql import Statement, write
 from kanon_db.counting.writing.steps import Nested, Select
 from kanon_db.counting.writing.types_of_records import key_of
@@ -88,10 +89,9 @@ class CellSumWriter(CellWriter):
         most : int or None
             How many values of a wide range are listed; None for the ends of ranges only.
         """
-        self.types()
         place, cell = self._place, self._cell(self._name)
         sql = f"d.c{place}"
-        distinct = self._identified("a") | {f"c{place}": f"a.c{place}", "n": "sum(a.n)"}
+        self._find_cells()
         likely = self.shares(self._name, "s")
         matched = ("", "")
         if cell.shares is not None and cell.kind == "range":
@@ -114,14 +114,20 @@ class CellSumWriter(CellWriter):
         else:
             listed = [self._listed(operand, condition, type_, most)]
             columns |= {name: f"x.{name}" for name in ("least", "most", "xs", "ws")}
-        self.steps.add("distinct_cells", f"The distinct cells c{place}.",
-                       Select(distinct, ["alike AS a"], group=numbered(3)))  # fmt: skip
         self.steps.add(
             "cell_values",
             "What values they have.",
             Select(columns, ["distinct_cells AS d", *joins, met, *listed]),
         )
         return Statement(self.steps.write(), self.constants.bound)
+
+    def _find_cells(self) -> None:
+        """List the distinct cells of the column, with the records that have each."""
+        self.types()
+        place = self._place
+        distinct = self._identified("a") | {f"c{place}": f"a.c{place}", "n": "sum(a.n)"}
+        self.steps.add("distinct_cells", f"The distinct cells c{place}.",
+                       Select(distinct, ["alike AS a"], group=numbered(3)))  # fmt: skip
 
     def _identified(self, alias: str) -> dict[str, str]:
         """Tell a cell of the rows with an alias from others."""
@@ -163,6 +169,25 @@ class CellSumWriter(CellWriter):
         }
         inner = Nested([Select(each, [Nested(values, "v")])], "e")
         return Nested([Select(columns, [inner])], "x", _EACH)
+
+
+class NumberedCellWriter(CellSumWriter, PieceWriter):
+    """Writes what values cells have that are numbered: ``cell_key`` is the number."""
+
+    def _find_cells(self) -> None:
+        place, cell = self._place, self._cell(self._name)
+        self.cells(self._name)
+        columns = {
+            "cell_key": f"a.i{place}::text",
+            "suppressed": "false" if cell.mark is None else f"a.m{place}",
+            f"c{place}": f"a.c{place}",
+            "n": f"a.n{place}",
+        }
+        comment = f"The distinct cells c{place}, with the records that have each."
+        self.steps.add("distinct_cells", comment, Select(columns, [f"cells{place} AS a"]))
+
+    def _same(self, alias: str) -> str:
+        return f"{alias}.i{self._place}::text = d.cell_key"
 
 
 class SpreadSumWriter(CellWriter):

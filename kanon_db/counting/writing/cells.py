@@ -211,7 +211,7 @@ class CellWriter(LikelihoodWriter):
     def _is_unknown(self) -> str:
         """Write whether more than half of a column's cells are suppressed; the kept ones differ."""
         return " OR ".join(
-            f"(SELECT sum(n) FILTER (WHERE m{place}) > sum(n) / 2 FROM types)"
+            f"(SELECT coalesce(sum(n) FILTER (WHERE m{place}), 0) > sum(n) / 2 FROM types)"
             for name, place in self._places.items()
             if self._cell(name).mark is not None
         )

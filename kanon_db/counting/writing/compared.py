@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.layout import Cell
@@ -16,7 +17,7 @@ _POSSIBLE = {
     "=": "{a}.low <= {b}.high AND {b}.low <= {a}.high",
     "<>": "NOT ({a}.low = {b}.high AND {b}.low = {a}.high)",
 }  # fmt: skip
-_OTHERWISE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "=": "<>", "<>": "="}
+OTHERWISE: Final = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "=": "<>", "<>": "="}
 
 
 def compares_ranges(leaf: ex.Expression, cells: Mapping[str, Cell]) -> bool:
@@ -70,7 +71,7 @@ def of_ranges(
             compared = compared.replace(f"{alias}.high", f"upper({range_})")
         return f"({known} AND ({anything} OR coalesce({compared}, false)))"
 
-    possible, otherwise = possibly(leaf.operator), possibly(_OTHERWISE[leaf.operator])
+    possible, otherwise = possibly(leaf.operator), possibly(OTHERWISE[leaf.operator])
     likely = of_known(truth)
     return Likelihood(
         likely.true, likely.false,

@@ -81,16 +81,16 @@ class LikelihoodWriter(TypeWriter):
         place = self._places[name]
         if self.steps.has(f"kept{place}"):  # of another part of the condition, or of a sum
             return
-        values = Nested(values_of(self._cell(name), f"t.c{place}"), "x", _EACH)
-        weight = self._rarer("sum(t.n * x.w)")
+        values = Nested(values_of(self._cell(name), f"d.c{place}"), "x", _EACH)
+        weight = self._rarer(f"sum(d.n{place} * x.w)")
         self.steps.add(
             f"kept{place}",
             f"The values of the cells c{place} that are not suppressed, and the shares of these in"
             " those that are.",
             Select(
                 {"v": "x.v", "w": f"{weight} / sum({weight}) OVER ()"},
-                ["types AS t", values],
-                [f"NOT t.m{place}"],
+                [f"cells{place} AS d", values],
+                [f"NOT d.m{place}"],
                 ["x.v"],
             ),
         )
@@ -275,8 +275,8 @@ class LikelihoodWriter(TypeWriter):
             return joined_by
         self.steps.add(f"own_{alias}", comment, Select(found, source, [f"NOT d.m{place}"]))
         likelihoods = {t: f"coalesce(sum(k.n * u.{t}) / sum(k.n), 0)" for t in ("t", "f")}
-        numbers = {"i": f"t.i{place}", "n": self._rarer("sum(t.n)")}
-        kept_cells = Nested([Select(numbers, ["types AS t"], group=[f"t.i{place}"])], "k")
+        numbers = {"i": f"c.i{place}", "n": self._rarer(f"c.n{place}")}
+        kept_cells = Nested([Select(numbers, [f"cells{place} AS c"])], "k")
         self.steps.add(
             f"kept_{alias}",
             "The same among the cells that are not suppressed, which are rarer where they are.",

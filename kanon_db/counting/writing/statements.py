@@ -9,6 +9,7 @@ is one form (`cells`).
 
 from __future__ import annotations
 
+from kanon_db.counting.checking.query import Query
 from kanon_db.counting.layout import BucketLayout, CellLayout
 from kanon_db.counting.refusals import refusal
 from kanon_db.counting.sides import disjoint_sides, sides_of
@@ -40,16 +41,26 @@ def statement(request: Request, layout: BucketLayout | CellLayout) -> Statement:
         return exact.statement()
     if isinstance(layout, BucketLayout):
         return _over_buckets(request, layout)
-    for cell in grouped_ranges(request.query, layout):
+    refuse_continuous_groups(request.query, layout)
+    writer = CellWriter(request, layout)
+    writer.estimated()
+    return writer.statement()
+
+
+def refuse_continuous_groups(query: Query, layout: CellLayout) -> None:
+    """Refuse to group by a column of continuous ranges, whose values cannot be listed.
+
+    Raises
+    ------
+    UnsupportedQueryError
+    """
+    for cell in grouped_ranges(query, layout):
         if not cell.is_discrete:
             raise refusal(
                 "GROUP BY does not accept a column of continuous ranges",
                 hint="ask for each interval in a query of its own, with WHERE",
                 detail=f'column "{cell.column.name}"',
             )
-    writer = CellWriter(request, layout)
-    writer.estimated()
-    return writer.statement()
 
 
 def _over_buckets(request: Request, layout: BucketLayout) -> Statement:

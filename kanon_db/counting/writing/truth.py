@@ -7,12 +7,14 @@ holds follows from three-valued logic only.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, Protocol, TypeVar
 
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.chains import by_attribute
 from kanon_db.counting.refusals import refusal
+
+T = TypeVar("T")
 
 MOST_LEAVES: Final = 1_000
 """The most leaves of a condition: planning takes the server 0.1 MB for each."""
@@ -100,57 +102,95 @@ def require_few(n_leaves: int, n_vague: int = 0) -> None:
         )
 
 
-def likelihood(
-    condition: ex.Expression | None, of_leaf: Callable[[ex.Expression], Likelihood]
-) -> Likelihood:
-    """Combine the likelihoods of a condition's leaves."""
+class Algebra(Protocol[T]):
+    """How what is known of the parts of a condition tells of the whole."""
+
+    certain: T
+    """No condition at all."""
+
+    def every(self, parts: Sequence[T]) -> T:
+        """Combine parts of which all must hold."""
+
+    def opposite(self, part: T) -> T:
+        """Swap true and false."""
+
+    def told(self, part: T) -> T:
+        """Return whether it is true: this is never unknown."""
+
+    def unknown(self, part: T) -> T:
+        """Return whether it is unknown, which itself never is."""
+
+
+def combined(
+    condition: ex.Expression | None, of_leaf: Callable[[ex.Expression], T], algebra: Algebra[T]
+) -> T:
+    """Combine what is known of a condition's leaves."""
+
+    def inner(part: ex.Expression) -> T:
+        return combined(part, of_leaf, algebra)
+
     if condition is None:
-        return CERTAIN
+        return algebra.certain
     if is_leaf(condition):
         return of_leaf(condition)
     match by_attribute(condition):
         case ex.And(parts):
-            return _all([likelihood(part, of_leaf) for part in parts])
+            return algebra.every([inner(part) for part in parts])
         case ex.Or(parts):
-            return _swapped(_all([_swapped(likelihood(part, of_leaf)) for part in parts]))
+            return algebra.opposite(
+                algebra.every([algebra.opposite(inner(part)) for part in parts])
+            )
         case ex.Not(part):
-            return _swapped(likelihood(part, of_leaf))
+            return algebra.opposite(inner(part))
         case ex.TruthTest(part, wanted, negated):
-            inner = likelihood(part, of_leaf)
+            found = inner(part)
             if wanted == "false":
-                inner = _swapped(inner)
-            if wanted == "unknown":
-                found = _certain(
-                    f"(1 - {inner.true} - {inner.false})",
-                    f"(NOT ({inner.possibly} OR {inner.possibly_false}))",
-                    f"(NOT ({inner.surely} OR {inner.surely_false}))",
-                )
-            else:
-                found = _certain(inner.true, inner.surely, inner.possibly)
-            return _swapped(found) if negated else found
+                found = algebra.opposite(found)
+            found = (algebra.unknown if wanted == "unknown" else algebra.told)(found)
+            return algebra.opposite(found) if negated else found
     raise TypeError(f"{type(condition).__name__} has no leaves")
 
 
-def _all(parts: Sequence[Likelihood]) -> Likelihood:
-    return Likelihood(
-        f"({' * '.join(part.true for part in parts)})",
-        f"(1 - {' * '.join(f'(1 - {part.false})' for part in parts)})",
-        f"({' AND '.join(part.surely for part in parts)})",
-        f"({' AND '.join(part.possibly for part in parts)})",
-        f"({' OR '.join(part.surely_false for part in parts)})",
-        f"({' OR '.join(part.possibly_false for part in parts)})",
-    )
+class _Written:
+    """The algebra of SQL."""
+
+    certain = CERTAIN
+
+    def every(self, parts: Sequence[Likelihood]) -> Likelihood:
+        return Likelihood(
+            f"({' * '.join(part.true for part in parts)})",
+            f"(1 - {' * '.join(f'(1 - {part.false})' for part in parts)})",
+            f"({' AND '.join(part.surely for part in parts)})",
+            f"({' AND '.join(part.possibly for part in parts)})",
+            f"({' OR '.join(part.surely_false for part in parts)})",
+            f"({' OR '.join(part.possibly_false for part in parts)})",
+        )
+
+    def opposite(self, part: Likelihood) -> Likelihood:
+        return Likelihood(
+            part.false, part.true,
+            part.surely_false, part.possibly_false, part.surely, part.possibly,
+        )  # fmt: skip
+
+    def told(self, part: Likelihood) -> Likelihood:
+        return Likelihood(
+            part.true, f"(1 - {part.true})", part.surely, part.possibly,
+            f"(NOT {part.possibly})", f"(NOT {part.surely})",
+        )  # fmt: skip
+
+    def unknown(self, part: Likelihood) -> Likelihood:
+        return self.told(
+            replace(
+                part,
+                true=f"(1 - {part.true} - {part.false})",
+                surely=f"(NOT ({part.possibly} OR {part.possibly_false}))",
+                possibly=f"(NOT ({part.surely} OR {part.surely_false}))",
+            )
+        )
 
 
-def _swapped(part: Likelihood) -> Likelihood:
-    return Likelihood(
-        part.false, part.true,
-        part.surely_false, part.possibly_false, part.surely, part.possibly,
-    )  # fmt: skip
-
-
-def _certain(true: str, surely: str, possibly: str) -> Likelihood:
-    """Return the likelihood of a test that is never unknown."""
-    return Likelihood(
-        true, f"(1 - {true})", surely, possibly, f"(NOT {possibly})", f"(NOT {surely})"
-    )
+def likelihood(
+    condition: ex.Expression | None, of_leaf: Callable[[ex.Expression], Likelihood]
+) -> Likelihood:
+    """Write how the likelihoods of a condition's leaves combine."""
+    return combined(condition, of_leaf, _Written())

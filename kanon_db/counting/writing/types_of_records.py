@@ -5,7 +5,7 @@ What depends on one cell is found once for each distinct cell, of which there ar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.checking.types import TEXT
@@ -104,19 +104,25 @@ class TypeWriter(Writer):
         """Put the sets of values in the place of the labels that stand for them."""
         found, source = {column: f"t.{column}" for column in columns}, ["labelled AS t"]
         for name in with_labels:
-            place, described = self._places[name], self._cell(name).labels or ""
-            json = f"{self._text(described)}::jsonb"
-            self.steps.add(f"texts{place}", "The values of a hierarchy, in its order.", texts(json))
-            self.steps.add(
-                f"labels{place}",
-                f"The first and the last value that the labels c{place} stand for.",
-                labels(json),
-            )
-            source.append(f"LEFT JOIN labels{place} AS l{place} ON l{place}.label = t.c{place}")
-            found[f"c{place}"] = members_of(
-                f"t.c{place}", f"l{place}", f"SELECT texts FROM texts{place}"
-            )
+            place = self._places[name]
+            found[f"c{place}"], join = self._members(name, f"t.c{place}")
+            source.append(join)
         self.steps.add("alike", "Labels stand for sets of values.", Select(found, source))
+
+    def _members(self, name: str, label: str) -> tuple[str, str]:
+        """List what the labels of a column stand for, and write a label's set with its join."""
+        place, described = self._places[name], self._cell(name).labels or ""
+        json = f"{self._text(described)}::jsonb"
+        self.steps.add(f"texts{place}", "The values of a hierarchy, in its order.", texts(json))
+        self.steps.add(
+            f"labels{place}",
+            f"The first and the last value that the labels c{place} stand for.",
+            labels(json),
+        )
+        return (
+            members_of(label, f"l{place}", f"SELECT texts FROM texts{place}"),
+            f"LEFT JOIN labels{place} AS l{place} ON l{place}.label = {label}",
+        )
 
     def _distinct_cells(self, cell: Cell, name: str, place: int) -> list[str]:
         """Give the distinct cells of a column numbers, and return the columns of their shares."""
@@ -126,9 +132,15 @@ class TypeWriter(Writer):
         self.steps.add(
             f"apart{place}",
             f"The distinct cells c{place}.",
-            Select(kept, ["alike AS a"], group=numbered(len(kept))),
+            Select({**kept, f"n{place}": "sum(a.n)"}, ["alike AS a"], group=numbered(len(kept))),
         )
-        numbers = {"a.*": "a.*", f"i{place}": "row_number() OVER ()", f"u{place}": "1::float8"}
+        return self._share_cells(cell, name, place, {f"i{place}": "row_number() OVER ()"})
+
+    def _share_cells(
+        self, cell: Cell, name: str, place: int, number: Mapping[str, str]
+    ) -> list[str]:
+        """Add what the table of shares tells of the distinct cells, and return its columns."""
+        numbers = {"a.*": "a.*", **number, f"u{place}": "1::float8"}
         source, names = [f"apart{place} AS a"], []
         if cell.shares is not None:
             table, attribute = self._layout.view.shares, self._text(name)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.random_assignment import assign_randomly
@@ -16,6 +19,7 @@ from kanon_db.publications.buckets.methods import SensitiveValues
 from kanon_db.publications.buckets.request import BucketRequest
 from kanon_db.publications.kind import Found, Job, run_method
 from kanon_db.randomness import SecureRandom
+from kanon_db.transfer.few_values import CodedColumn
 from kanon_db.transfer.values import distinct_values, read_codes
 
 if TYPE_CHECKING:
@@ -43,7 +47,16 @@ class Assigned:
     signed: Signed | None = None
 
 
-def random(job: Job[BucketRequest], data: SensitiveValues, codes: CodeArray) -> Found:
+Columns = Mapping[str, CodedColumn]
+"""The quasi-identifiers with few values, by name."""
+
+
+def random(
+    job: Job[BucketRequest],
+    data: SensitiveValues,
+    codes: CodeArray,
+    columns: Columns,  # noqa: ARG001
+) -> Found:
     """Draw records into buckets, from the whole table."""
     job.session.step("searching the bucket setting")
     found = run_method(methods, job, data)
@@ -53,7 +66,9 @@ def random(job: Job[BucketRequest], data: SensitiveValues, codes: CodeArray) -> 
     return Found(Assigned(plan.setting, slots), found.proof)
 
 
-def cells(job: Job[BucketRequest], data: SensitiveValues, codes: CodeArray) -> Found:
+def cells(
+    job: Job[BucketRequest], data: SensitiveValues, codes: CodeArray, columns: Columns
+) -> Found:
     """Draw records into buckets, inside cells of similar records."""
     from kanon_db.algorithms.bucketization.cells import assign_in_cells  # a compiler
 
@@ -72,7 +87,7 @@ def cells(job: Job[BucketRequest], data: SensitiveValues, codes: CodeArray) -> F
         privacy = data.privacy.tightened(factor)
         return privacy.diverse() if is_anatomy else privacy
 
-    qi_codes = _quasi_identifiers(job)
+    qi_codes = _quasi_identifiers(job, columns)
     job.session.step("assigning records to buckets in cells")
     found = assign_in_cells(
         qi_codes, codes, tightened, codes.size if is_anatomy else request.max_bucket_size, search,
@@ -90,11 +105,13 @@ def cells(job: Job[BucketRequest], data: SensitiveValues, codes: CodeArray) -> F
     )
 
 
-def local(job: Job[BucketRequest], data: SensitiveValues, codes: CodeArray) -> Found:
+def local(
+    job: Job[BucketRequest], data: SensitiveValues, codes: CodeArray, columns: Columns
+) -> Found:
     """Put records with similar quasi-identifiers into the same bucket."""
     from kanon_db.algorithms.bucketization.local_assignment import assign_locally  # a compiler
 
-    qi_codes = _quasi_identifiers(job)
+    qi_codes = _quasi_identifiers(job, columns)
     job.session.step("gathering similar records")
     found = assign_locally(
         qi_codes, codes, data.privacy, job.request.max_bucket_size, SecureRandom(),
@@ -103,7 +120,12 @@ def local(job: Job[BucketRequest], data: SensitiveValues, codes: CodeArray) -> F
     return Found(Assigned(found.setting, found.bucket_of_record), method="local")
 
 
-def m_invariant(job: Job[BucketRequest], data: SensitiveValues, codes: CodeArray) -> Found:
+def m_invariant(
+    job: Job[BucketRequest],
+    data: SensitiveValues,
+    codes: CodeArray,
+    columns: Columns,  # noqa: ARG001
+) -> Found:
     """Draw records into buckets with the same values each, from the whole table."""
     from kanon_db.publications.buckets.invariance import draw_buckets  # a compiler
 
@@ -112,12 +134,17 @@ def m_invariant(job: Job[BucketRequest], data: SensitiveValues, codes: CodeArray
     return Found(Assigned(drawn.setting, drawn.slots, signed=drawn.signed), method="m_invariant")
 
 
-def _quasi_identifiers(job: Job[BucketRequest]) -> CodeArray:
-    """Read the codes of quasi-identifiers, of shape (n_records, n_qi)."""
-    columns = [
-        distinct_values(job.snapshot, job.types[name]) for name in job.source.quasi_identifiers
-    ]
-    codes = read_codes(job.snapshot, columns)
-    for column in columns:
-        column.drop()
+def _quasi_identifiers(job: Job[BucketRequest], columns: Columns) -> CodeArray:
+    """Return the codes of quasi-identifiers, of shape (n_records, n_qi)."""
+    names = job.source.quasi_identifiers
+    codes = np.empty((job.snapshot.n_records, len(names)), dtype=np.int32)
+    for i, name in enumerate(names):
+        if name in columns:
+            codes[:, i] = columns[name].codes
+    left = [i for i, name in enumerate(names) if name not in columns]
+    if left:
+        values = [distinct_values(job.snapshot, job.types[names[i]]) for i in left]
+        codes[:, left] = read_codes(job.snapshot, values)
+        for one in values:
+            one.drop()
     return codes

@@ -15,7 +15,7 @@ import numpy as np
 from kanon_db.algorithms.bucketization.setting import BucketSetting
 from kanon_db.algorithms.ground.arrays import CodeArray
 from kanon_db.catalog.entries import Publication
-from kanon_db.publications.buckets.bitmaps import write_bitmaps
+from kanon_db.publications.buckets.bitmaps import most_values, write_bitmaps
 from kanon_db.publications.buckets.regression import write_composition
 from kanon_db.publications.buckets.tables import QIT, SAT, BucketTables, first_bucket_ids
 from kanon_db.publications.guarantees import of_both
@@ -23,6 +23,7 @@ from kanon_db.publications.kind import Job, Written
 from kanon_db.publications.staging import Staging
 from kanon_db.randomness import SecureRandom
 from kanon_db.transfer.columns import Relation
+from kanon_db.transfer.few_values import read_few_values
 from kanon_db.transfer.room import Room
 from kanon_db.transfer.snapshot import take_snapshot
 from kanon_db.transfer.values import DistinctValues, distinct_values, read_codes, read_integers
@@ -83,13 +84,17 @@ def extended(job: Job[Any], old: Publication, batch: Written, whole: Staging) ->
     bucket_ids = read_integers(qit, f"s.{tables.bucket_id}").astype(np.int32)
     values, codes = _sensitive(job, whole, layout, bucket_ids, room)
     order = SecureRandom().permutation(qit.n_records)
+    columns = read_few_values(
+        qit, [job.types[name] for name in quasi_identifiers], most_values(qit.n_records)
+    )
     layout["with_bitmaps"] = write_bitmaps(
-        whole, tables, qit, layout, values, codes, bucket_ids, setting, order
+        whole, tables, layout, columns, values, codes, bucket_ids, setting, order
     )
     layout["spectrum"] = write_composition(
         whole, tables, values, codes, bucket_ids, is_random=are_random
     )
-    values.drop()
+    for one in (values, *(column.values for column in columns.values())):
+        one.drop()
     qit.drop()
     whole.analyze(QIT, SAT)
     return replace(batch, guarantee=of_both(old.guarantee, batch.guarantee), layout=layout)

@@ -7,6 +7,7 @@ with thresholds by cross-multiplying exact numbers, and totals come from the pub
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,17 +21,8 @@ from kanon_db.publications.buckets.tables import BucketTables
 from kanon_db.publications.exposure import check_exposure, measure_exposure, report_unbounded
 from kanon_db.publications.relations import check_relations
 from kanon_db.publications.results import Check, Examination
-from kanon_db.session import Session, fetch_one
-
-
-def count_certain(session: Session, tables: BucketTables) -> int:
-    """Count the people whose bucket has no other value than theirs, from the SAT alone."""
-    row = fetch_one(
-        session,
-        f"SELECT coalesce(sum({tables.count}), 0)::int8 AS n FROM {tables.sat}"
-        f" WHERE {tables.count} = {tables.size(tables.bucket_id)}",
-    )
-    return int(row["n"])
+from kanon_db.session import Session
+from kanon_db.transfer.labels import fixed_labels, label
 
 
 def examine_buckets(
@@ -71,17 +63,20 @@ def examine_buckets(
     if not relations.holds:
         return Examination([relations], {})
     session.step("checking the sizes of buckets")
-    qit, sat = _count_qit(session, tables), _count_sat(session, tables)
+    qit = _count_qit(session, tables)
+    sat, profile = _count_sat(session, tables)
     sizes = sat.of_sizes
     privacy = PrivacySpecification.parse(json.dumps(parameters["privacy"]))
     session.step("checking the values of buckets")
     exposure = measure_exposure(
         session,
         privacy,
-        f"SELECT {tables.sensitive} AS value, {tables.count}::numeric AS count,"
-        f" ({tables.size(tables.bucket_id)})::numeric AS size, count(*) AS buckets"
-        f" FROM {tables.sat} GROUP BY 1, 2, 3",
+        "SELECT number, value, count, size, buckets FROM unnest($5::text[]::int4[], $6::text[],"
+        " $7::text[]::numeric[], $8::text[]::numeric[], $9::text[]::int8[])"
+        " AS p (number, value, count, size, buckets)",
+        *profile.columns,
         l=str(parameters.get("l", 1)),
+        by="number",
     )
     session.step("checking the bitmaps")
     differing = count_bitmap_differences(session, tables, whole=all_bitmaps)
@@ -141,7 +136,7 @@ def examine_buckets(
                 holds=max(sizes, default=0) <= parameters["max_bucket_size"],
             )
         )
-    certain = count_certain(session, tables)
+    certain = profile.certain
     checks.append(
         Check(
             "people whose sensitive value is certain, in buckets of one value",
@@ -224,24 +219,73 @@ class _Buckets:
         return {int(size): int(n) for size, n in zip(sizes, counts, strict=True) if size}
 
 
+class _Profile:
+    """In how many buckets of each size a value occurs how often."""
+
+    def __init__(self, tables: BucketTables) -> None:
+        self.columns: tuple[list[str | None], ...] = ([], [], [], [], [])
+        """Number of the value, its text, how often, size of the bucket, and how many buckets."""
+        self.certain = 0
+        """People whose bucket has no other value than theirs."""
+        self._firsts = np.array(tables.first_bucket_ids)
+        self._sizes = np.array([0, *tables.sizes])
+
+    def add(
+        self, number: str, label: str | None, bucket_ids: AnyIntArray, counts: AnyIntArray
+    ) -> None:
+        """Add rows of a value, which has this number."""
+        found: Counter[tuple[int, int]] = Counter()
+        for start in range(0, bucket_ids.size, _ROWS_PER_BLOCK):
+            block = slice(start, start + _ROWS_PER_BLOCK)
+            classes = np.searchsorted(self._firsts, bucket_ids[block], side="right")
+            keys = counts[block].astype(np.int64) * self._sizes.size + classes
+            for key, n in zip(*np.unique(keys, return_counts=True), strict=True):
+                count, size_class = divmod(int(key), self._sizes.size)
+                found[count, int(self._sizes[size_class])] += int(n)
+        for (count, size), n in found.items():
+            # A bucket below all numbers has no size.
+            row = (number, label, str(count), str(size) if size else None, str(n))
+            for column, value in zip(self.columns, row, strict=True):
+                column.append(value)
+            if count == size:
+                self.certain += count * n
+
+
+_MOST_AT_ONCE = 2**26
+"""Rows whose numbers the server puts into one value, which may have a gigabyte."""
+
+
+def _grouped_by(tables: BucketTables, *columns: str) -> str:
+    """Group rows also by parts of the buckets, each of them in one, if there are many rows."""
+    n_parts = -(-tables.n_records // _MOST_AT_ONCE)
+    if n_parts > 1:
+        columns += (f"{tables.bucket_id} / {1 + tables.n_buckets // n_parts}",)
+    return f" GROUP BY {', '.join(columns)}" if columns else ""
+
+
 def _count_qit(session: Session, tables: BucketTables) -> _Buckets:
-    row = fetch_one(
-        session,
+    found = _Buckets(tables)
+    for row in session.stream(
+        1,
         f"SELECT count(*) AS n, string_agg(int4send({tables.bucket_id}), ''::bytea) AS buckets"
-        f" FROM {tables.qit}",
-    )
-    found = _Buckets(tables)
-    found.add(row["n"], np.frombuffer(row["buckets"] or b"", dtype=">i4"))
-    return found
-
-
-def _count_sat(session: Session, tables: BucketTables) -> _Buckets:
-    found = _Buckets(tables)
-    for row in session.fetch(
-        f"SELECT count(*) AS n, string_agg(int4send({tables.bucket_id})"
-        f" || int4send({tables.count}), ''::bytea) AS pairs FROM {tables.sat}"
-        f" GROUP BY {tables.sensitive}"
+        f" FROM {tables.qit}{_grouped_by(tables)}",
     ):
-        pairs = np.frombuffer(row["pairs"] or b"", dtype=_PAIR)
-        found.add(row["n"], pairs["bucket"], pairs["count"])
+        found.add(row["n"], np.frombuffer(row["buckets"] or b"", dtype=">i4"))
     return found
+
+
+def _count_sat(session: Session, tables: BucketTables) -> tuple[_Buckets, _Profile]:
+    found, profile = _Buckets(tables), _Profile(tables)
+    with fixed_labels(session):
+        for row in session.stream(
+            1,
+            f"SELECT dense_rank() OVER (ORDER BY value) AS number, {label('value')} AS label,"
+            f" n, pairs FROM (SELECT {tables.sensitive} AS value, count(*) AS n,"
+            f" string_agg(int4send({tables.bucket_id}) || int4send({tables.count}), ''::bytea)"
+            f" AS pairs FROM {tables.sat}{_grouped_by(tables, tables.sensitive)}) AS s",
+        ):
+            pairs = np.frombuffer(row["pairs"] or b"", dtype=_PAIR)
+            bucket_ids, counts = pairs["bucket"].astype(np.int32), pairs["count"].astype(np.int32)
+            found.add(row["n"], bucket_ids, counts)
+            profile.add(str(row["number"]), row["label"], bucket_ids, counts)
+    return found, profile

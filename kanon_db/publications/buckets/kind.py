@@ -24,9 +24,9 @@ from kanon_db.publications.buckets.answers import answer_from_buckets
 from kanon_db.publications.buckets.assignments import Assigned
 from kanon_db.publications.buckets.attack import attack_buckets
 from kanon_db.publications.buckets.batches import extended
-from kanon_db.publications.buckets.bitmaps import write_bitmaps
+from kanon_db.publications.buckets.bitmaps import most_values, write_bitmaps
 from kanon_db.publications.buckets.evaluation import evaluate_buckets
-from kanon_db.publications.buckets.examine import count_certain, examine_buckets
+from kanon_db.publications.buckets.examine import examine_buckets
 from kanon_db.publications.buckets.methods import SensitiveValues
 from kanon_db.publications.buckets.notes import bucket_notes
 from kanon_db.publications.buckets.regression import write_composition
@@ -58,6 +58,7 @@ from kanon_db.publications.usefulness import Usefulness, Workload
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session
 from kanon_db.transfer.columns import ColumnType
+from kanon_db.transfer.few_values import CodedColumn, read_few_values
 from kanon_db.transfer.labels import fixed_labels, label
 from kanon_db.transfer.room import Needs
 from kanon_db.transfer.snapshot import Size
@@ -66,9 +67,22 @@ from kanon_db.transfer.values import DistinctValues, distinct_values, read_codes
 
 @dataclass(frozen=True, eq=False)
 class _Assignment:
-    """What was read of the sensitive values, and the bucket of each record."""
+    """What was read of the sensitive values, and the bucket of each record.
+
+    Attributes
+    ----------
+    assigned : Assigned
+    columns : dict of str to CodedColumn
+        The quasi-identifiers with few values.
+    values : DistinctValues
+    codes : ndarray of int32, shape (n_records,)
+        Of the sensitive attribute.
+    l : int or None
+    unbounded : float
+    """
 
     assigned: Assigned
+    columns: Mapping[str, CodedColumn]
     values: DistinctValues
     codes: CodeArray
     l: int | None
@@ -121,17 +135,18 @@ class Buckets(Kind):
 
     def search(self, job: Job[BucketRequest]) -> Found:
         """Find a bucket setting, and the bucket of each record."""
-        request, snapshot = job.request, job.snapshot
-        values = distinct_values(snapshot, job.types[str(job.source.sensitive)])
-        codes = read_codes(snapshot, [values])[:, 0]
+        request = job.request
+        columns, values, codes = _read(job)
         check_eligible(request.privacy, values.labels, values.counts)
         privacy = request.privacy.thresholds(values.labels, values.counts)
         unbounded = share_unbounded(privacy, values.counts)
         is_diverse = request.method == "anatomy" or request.assignment == "m_invariant"
         l = privacy.corresponding_l() if is_diverse else None
         assign = getattr(assignments, request.assignment)
-        found: Found = assign(job, SensitiveValues(values.counts, privacy, values.labels), codes)
-        return replace(found, result=_Assignment(found.result, values, codes, l, unbounded))
+        data = SensitiveValues(values.counts, privacy, values.labels)
+        found: Found = assign(job, data, codes, columns)
+        result = _Assignment(found.result, columns, values, codes, l, unbounded)
+        return replace(found, result=result)
 
     def write(self, job: Job[BucketRequest], found: Found) -> Written:
         """Write QIT, SAT, view, bitmaps, and the composition of buckets."""
@@ -149,10 +164,10 @@ class Buckets(Kind):
         # A new random order: in that of the assignment, records of one value follow each other.
         order = random.permutation(snapshot.n_records)
         write_qit(staging, tables, snapshot, bucket_ids, order)
-        write_sat(staging, tables, snapshot, values, codes, bucket_ids)
+        certain = write_sat(staging, tables, snapshot, values, codes, bucket_ids)
         staging.create_weighted_view(layout, QIT, SAT)
         layout["with_bitmaps"] = write_bitmaps(
-            staging, tables, snapshot, layout, values, codes, bucket_ids, setting, order
+            staging, tables, layout, assignment.columns, values, codes, bucket_ids, setting, order
         )
         cells = assignment.assigned.cells
         # Of records in one cell, buckets are drawn from the whole table.
@@ -161,10 +176,10 @@ class Buckets(Kind):
         layout["spectrum"] = write_composition(
             staging, tables, values, codes, bucket_ids, is_random=is_random
         )
-        values.drop()
+        for one in (values, *(column.values for column in assignment.columns.values())):
+            one.drop()
         session.step("gathering statistics")
         staging.analyze(QIT, SAT)
-        certain = count_certain(session, tables)
         l = assignment.l
         unbounded = assignment.unbounded if l is None else 0.0
         if unbounded:
@@ -191,11 +206,10 @@ class Buckets(Kind):
         snapshot = found.job.snapshot
         if not snapshot.n_records:
             return Renewed(found.job, Found(None), 0, 0, found.n_left_out, found.n_waiting)
-        values = distinct_values(snapshot, job.types[str(job.source.sensitive)])
-        codes = read_codes(snapshot, [values])[:, 0]
+        columns, values, codes = _read(found.job)
         drawn = found.drawn
         assigned = Assigned(drawn.setting, drawn.slots, signed=drawn.signed)
-        result = _Assignment(assigned, values, codes, int(old.parameters["l"]), 0.0)
+        result = _Assignment(assigned, columns, values, codes, int(old.parameters["l"]), 0.0)
         return Renewed(
             found.job, Found(result), found.n_stay, found.n_new, found.n_left_out, found.n_waiting
         )
@@ -283,6 +297,23 @@ class Buckets(Kind):
 
 
 KIND: Final = Buckets()
+
+
+def _read(job: Job[Any]) -> tuple[dict[str, CodedColumn], DistinctValues, CodeArray]:
+    """Read the quasi-identifiers with few values, and the sensitive attribute."""
+    snapshot, source = job.snapshot, job.source
+    sensitive = job.types[str(source.sensitive)]
+    columns = read_few_values(
+        snapshot,
+        [*(job.types[name] for name in source.quasi_identifiers), sensitive],
+        most_values(snapshot.n_records),
+    )
+    found = columns.pop(sensitive.name, None)
+    if found is not None:
+        return columns, found.values, found.codes.astype(np.int32)
+    values = distinct_values(snapshot, sensitive)
+    return columns, values, read_codes(snapshot, [values])[:, 0]
+
 
 _NOT_COVERED: Final = "; what correlations with other columns tell is not covered"
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from kanon_db.algorithms.bucketization.setting import BucketSetting
-from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
 from kanon_db.publications.buckets.tables import QIT, SAT, BucketTables, first_bucket_ids
 from kanon_db.publications.staging import Staging
 from kanon_db.randomness import SecureRandom
-from kanon_db.transfer.columns import int4_bytes, inverse_permutation, with_numbers
+from kanon_db.session.protocol import Session
+from kanon_db.transfer.columns import inverse_permutation, number_bytes, with_numbers
 from kanon_db.transfer.snapshot import Snapshot
 from kanon_db.transfer.values import DistinctValues
 
@@ -36,16 +39,66 @@ def write_qit(
     """Write the quasi-identifiers with their bucket, in the given order."""
     session = snapshot.session
     session.step("writing the quasi-identifier table")
-    names = ", ".join(f"s.{name}" for name in tables.quasi_identifiers)
-    index = f"r.{snapshot.record}"
-    numbered, (bucket_id, place) = with_numbers(session, snapshot.table, (1, index), (2, index))
+    places = inverse_permutation(order)
+    parts: list[str] = []
+    bound: list[bytes] = []
+    for start in range(0, order.size, _NUMBERS_AT_ONCE):
+        part = slice(start, start + _NUMBERS_AT_ONCE)
+        select, numbers = _numbered_part(
+            tables, snapshot, bucket_ids[part], places[part], start, len(bound)
+        )
+        parts.append(select)
+        bound += numbers
+    names = ", ".join(f"s.{name}" for name in (*tables.quasi_identifiers, tables.bucket_id))
     staging.fill_table(
         QIT,
-        f"SELECT {names}, s.{bucket_id} AS {tables.bucket_id}"
-        f" FROM {numbered} AS s ORDER BY s.{place}",
-        int4_bytes(bucket_ids),
-        int4_bytes(inverse_permutation(order)),
+        f"SELECT {names} FROM ({' UNION ALL '.join(parts)}) AS s ORDER BY s.{snapshot.record}",
+        *bound,
     )
+
+
+def _numbered_part(
+    tables: BucketTables,
+    snapshot: Snapshot,
+    bucket_ids: CodeArray,
+    places: CodeArray,
+    start: int,
+    n_bound: int,
+) -> tuple[str, list[bytes]]:
+    """Select the records from `start` on with their bucket, and as their number, their new place.
+
+    Returns
+    -------
+    select : str
+    bound : list of bytes
+        What it has bound, after `n_bound` others.
+    """
+    table, index = snapshot.table, f"r.{snapshot.record}"
+    if bucket_ids.size < snapshot.n_records:
+        end = start + bucket_ids.size
+        table = (
+            f"(SELECT * FROM {table} AS r WHERE {index} >= {start}::int4 AND {index} < {end}::int8)"
+        )
+        index = f"{index} - {start}::int4"
+    buckets, width = number_bytes(bucket_ids)
+    order, order_width = number_bytes(places)
+    numbered, (bucket_id, place) = with_numbers(
+        snapshot.session,
+        table,
+        (n_bound + 1, index),
+        (n_bound + 2, index),
+        widths=(width, order_width),
+    )
+    names = ", ".join(f"n.{name}" for name in tables.quasi_identifiers)
+    select = (
+        f"SELECT {names}, n.{bucket_id} AS {tables.bucket_id}, n.{place} AS {snapshot.record}"
+        f" FROM {numbered} AS n"
+    )
+    return select, [buckets, order]
+
+
+_NUMBERS_AT_ONCE: Final = 1 << 27
+"""Records whose numbers are bound as one value, which may have a gigabyte."""
 
 
 def write_sat(
@@ -55,10 +108,15 @@ def write_sat(
     values: DistinctValues,
     codes: CodeArray,
     bucket_ids: CodeArray,
-) -> None:
+) -> int:
     """Write how often each sensitive value occurs in each bucket, by value and bucket.
 
     The join may change the order of the rows, but nothing in it depends on the records' order.
+
+    Returns
+    -------
+    int
+        People whose bucket has no other value than theirs.
     """
     session = snapshot.session
     session.step("writing the sensitive table")
@@ -66,21 +124,54 @@ def write_sat(
     pairs <<= 32
     pairs |= bucket_ids
     pairs.sort()  # in place, while np.unique would make several copies
-    starts = np.flatnonzero(np.diff(pairs, prepend=-1))
-    counts = np.diff(starts, append=pairs.size)
-    numbered, (code, bucket_id, count) = with_numbers(
-        session,
-        "(SELECT generate_series(0, $3::int4 - 1) AS i)",
-        (1, "2 * r.i"),
-        (1, "2 * r.i + 1"),
-        (2, "r.i"),
-    )
-    staging.fill_table(
+    is_first = np.ones(pairs.size, dtype=np.bool_)
+    np.not_equal(pairs[1:], pairs[:-1], out=is_first[1:])
+    counts = np.diff(np.flatnonzero(is_first), append=pairs.size).astype(np.int32)
+    pairs = pairs[is_first]
+    staging.create_table(
         SAT,
-        f"SELECT b.{bucket_id} AS {tables.bucket_id},"
-        f" v.value AS {tables.sensitive}, b.{count} AS {tables.count}"
-        f" FROM {numbered} AS b JOIN {values.table} AS v ON v.code = b.{code}",
-        pairs[starts].astype(">i8").tobytes(),  # each value's code, then its bucket
-        int4_bytes(counts),
-        str(starts.size),
+        f"SELECT 0 AS {tables.bucket_id}, v.value AS {tables.sensitive}, 0 AS {tables.count}"
+        f" FROM {values.table} AS v",
+    )
+    for start in range(0, pairs.size, _ROWS_AT_ONCE):
+        session.done(start, pairs.size)
+        end = start + _ROWS_AT_ONCE
+        _insert_pairs(session, tables, values, pairs[start:end], counts[start:end])
+    sizes = np.repeat([0, *tables.sizes], [1, *tables.buckets_of_sizes])
+    certain: int = counts[counts == sizes[pairs & _LOWER_HALF]].sum()
+    return int(certain)
+
+
+_LOWER_HALF: Final = 2**32 - 1
+_ROWS_AT_ONCE: Final = 1 << 23
+"""Rows that are written by one statement, so that what is bound stays small."""
+
+
+def _insert_pairs(
+    session: Session,
+    tables: BucketTables,
+    values: DistinctValues,
+    pairs: IntArray,
+    counts: CodeArray,
+) -> None:
+    """Insert rows of the SAT; `pairs` are sorted, and have the value's code in the upper half."""
+    codes, firsts = np.unique(pairs >> 32, return_index=True)
+    ends = [*firsts[1:].tolist(), pairs.size]
+    bucket_ids, width = number_bytes(pairs & _LOWER_HALF)
+    number_of, count_width = number_bytes(counts)
+    numbered, (bucket_id, count) = with_numbers(
+        session,
+        "(SELECT v.value, generate_series(f.low, f.high - 1) AS i FROM"
+        " unnest($3::text[]::int4[], $4::text[]::int4[], $5::text[]::int4[]) AS f (code, low, high)"
+        f" JOIN {values.table} AS v ON v.code = f.code)",
+        (1, "r.i"),
+        (2, "r.i"),
+        widths=(width, count_width),
+    )
+    session.fetch(
+        f"INSERT INTO {tables.sat} ({tables.bucket_id}, {tables.sensitive}, {tables.count})"
+        f" SELECT b.{bucket_id}, b.value, b.{count} FROM {numbered} AS b",
+        bucket_ids,
+        number_of,
+        *(list(map(str, numbers)) for numbers in (codes.tolist(), firsts.tolist(), ends)),
     )

@@ -138,8 +138,9 @@ class RecodedRows:
         session = self._job.session
         cells = {column.values.column.name: column.published(session) for column in self._columns}
         shares = write_shares(self._job.staging, self.view, cells, matches)
-        finish_rows(self._job)
-        layout = {**self.layout, "shares": shares, **written.layout}
+        layout = finish_rows(
+            self._job, self.view, {**self.layout, "shares": shares, **written.layout}
+        )
         return replace(written, layout=layout, cells=cells, matches=matches)
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from kanon_db.algorithms.ground.arrays import AnyIntArray
 from kanon_db.catalog.entries import Publication, Source, published_schema
 from kanon_db.catalog.names import free_column_name
-from kanon_db.counting.layout import ANYTHING, ROW_SUFFIXES, ROWS, Quotes, RowView
+from kanon_db.counting.layout import ANYTHING, CLASSED_SUFFIXES, ROWS, Quotes, RowView
 from kanon_db.declaration import unknown
 from kanon_db.errors import TooFewError
 from kanon_db.metrics.workload import CountQuery
@@ -26,6 +26,7 @@ from kanon_db.publications.relations import check_relations
 from kanon_db.publications.results import Attack, Check, Examination
 from kanon_db.publications.rows.answers import answer_from_rows
 from kanon_db.publications.rows.attack import Bounds, attack_rows, read_rows
+from kanon_db.publications.rows.classes import check_classes, write_classes
 from kanon_db.publications.rows.digest import check_digest, digest_rows
 from kanon_db.publications.rows.notes import row_notes
 from kanon_db.publications.rows.shares import check_shares, write_shares
@@ -59,7 +60,7 @@ AT_ONCE: Final = "at_once"
 class RowKind(Kind):
     """A kind that publishes all columns whose role allows it, in a materialized view."""
 
-    suffixes: Sequence[str] = ROW_SUFFIXES
+    suffixes: Sequence[str] = CLASSED_SUFFIXES
     closed = (ROWS,)
     examine_rows: Callable[[Session, RowView, Publication], Examination]
     """Checks what the kind promises of its rows, and measures them, using only the view."""
@@ -92,6 +93,8 @@ class RowKind(Kind):
         checks = [*relations, *check_labels(session, view, publication), *examined.checks]
         if with_shares:
             checks.append(check_shares(session, view))
+        if "classes" in publication.layout:
+            checks.append(check_classes(session, view, schema, publication))
         if publication.parameters.get("counts_entities"):
             promise = "the rows are those whose entities were counted when they were published"
             checks.append(check_digest(session, view, publication.layout["digest"], promise))
@@ -117,6 +120,7 @@ class RowKind(Kind):
             layout["shares"] = write_shares(whole, view, batch.cells, batch.matches)
         if "digest" in layout:
             layout["digest"] = digest_rows(session, view)
+        layout["classes"] = write_classes(whole, view, layout)
         whole.analyze("")
         parameters = dict(batch.parameters)
         if "suppressed" in parameters:
@@ -284,8 +288,15 @@ def write_row_view(
     job.staging.materialize(ROWS)
 
 
-def finish_rows(job: Job[Any]) -> None:
-    """Gather the planner's statistics, and warn of columns that may be missed."""
+def finish_rows(job: Job[Any], view: RowView, layout: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the numbers of the cells, gather statistics, and warn of columns that may be missed.
+
+    Returns
+    -------
+    dict
+        The layout, with what it keeps of the numbers.
+    """
+    numbered = {**layout, "classes": write_classes(job.staging, view, layout)}
     job.session.step("gathering statistics")
     job.staging.analyze("")
     missed = job.source.without_role
@@ -294,6 +305,7 @@ def finish_rows(job: Job[Any]) -> None:
             f"columns without a role are not published: {', '.join(missed)}; those that are to be"
             " published as they are must be registered as insensitive"
         )
+    return numbered
 
 
 def check_labels(session: Session, view: RowView, publication: Publication) -> list[Check]:

@@ -115,7 +115,7 @@ class Suppressed(RowKind):
         session.fetch(f"DROP TABLE {cells.table}")
         for column in values:
             column.drop()
-        finish_rows(job)
+        layout = finish_rows(job, view, layout)
         times = "times" if job.entities is None else "times, for as many different people"
         guarantee = (
             f"{request.k}-anonymity by suppression: every combination of kept quasi-identifiers"

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kanon_db.algorithms.bucketization import assignment
 from kanon_db.algorithms.bucketization.assignment import (
     is_valid,
     partition_records,
@@ -140,6 +141,16 @@ class TestRoundRobin:
             [2, 4, 5, 6, 7, 7, 8, 8],
             [2, 4, 5, 6, 7, 7, 8, 8],
         ]
+
+    def test_runs_are_the_buckets_of_all_ranks(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(assignment, "_RUN", 5)
+        setting = BucketSetting.of([2, 3], [8, 8])
+        allotment = round_robin([[9, 6], [0, 13], [7, 5]], setting)
+        values = np.repeat([0, 1, 2], [15, 13, 12])
+        ranks = np.concatenate([np.arange(n) for n in (15, 13, 12)])
+        runs = list(allotment.runs())
+        assert max(run.size for run in runs) == 5
+        assert np.concatenate(runs).tolist() == allotment.bucket_of(values, ranks).tolist()
 
     def test_the_pointer_is_carried_over_within_each_size(self) -> None:
         setting = BucketSetting.of([1, 2], [2, 2])

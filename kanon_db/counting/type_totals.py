@@ -1,0 +1,204 @@
+"""From the likelihoods of types of records to the answer for each group.
+
+The numbers are those of the statement whose last steps are in
+`kanon_db.counting.writing.cell_totals` and :func:`kanon_db.counting.formulas.sum_answer`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from kanon_db.algorithms.ground.arrays import FloatArray
+from kanon_db.counting.answers import NOTHING, Estimated
+from kanon_db.counting.pieces import Pieces
+from kanon_db.counting.read_pieces import ReadPieces
+from kanon_db.counting.type_groups import Counted, Moments
+
+
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    """Sums over the types of each group; arrays of shape (n_groups,).
+
+    Attributes
+    ----------
+    m, mx, mxx : ndarray of float64
+        The expected number of records, and the expected sums of x and its square.
+    squares, deviations : ndarray of float64
+        What standard errors follow from.
+    sure, possible : ndarray of float64
+        Records that surely, and possibly, count.
+    low, high : ndarray of float64
+        The bounds of the sum.
+    """
+
+    m: FloatArray
+    mx: FloatArray
+    mxx: FloatArray
+    squares: FloatArray
+    deviations: FloatArray
+    sure: FloatArray
+    possible: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+    @classmethod
+    def empty(cls, n_groups: int) -> _Sums:
+        return cls(*(np.zeros(n_groups) for _ in cls.__match_args__))
+
+
+class Totals:
+    """Adds up all types of records in each group.
+
+    Parameters
+    ----------
+    pieces : Pieces
+    read : ReadPieces
+    n_groups : int
+    left_out : int
+        Records without a row, of which nothing is known.
+    is_average : bool
+    """
+
+    def __init__(
+        self, pieces: Pieces, read: ReadPieces, n_groups: int, left_out: int, *, is_average: bool
+    ) -> None:
+        self._together = pieces.together
+        self._is_unknown = read.is_unknown(pieces.marked)
+        self._has_keys, self._is_summed = bool(pieces.keys), pieces.summed is not None
+        self._is_sure = pieces.unit.condition is None and not pieces.keys
+        self._left_out, self._is_average = left_out, is_average
+        self._n_groups, self._n = n_groups, 0.0
+        self._sums = _Sums.empty(n_groups)
+        self._is_seen, self._is_possible, self._is_wild = np.zeros((3, n_groups), dtype=np.bool_)
+        self._least = np.full(n_groups, np.inf)
+        self._most = np.full(n_groups, -np.inf)
+        self._kept: list[Counted] = []
+
+    def add_records(self, number: float) -> None:
+        """Say how many records some types have, whether they count or not."""
+        self._n += number
+
+    def add(self, counted: Counted) -> None:
+        """Add the records of some types."""
+        self._is_seen[counted.group] = True
+        self._is_possible[counted.group[counted.possibly]] = True
+        c = counted if self._left_out else counted.of(counted.possibly)
+        self._sum("m", c, c.n * c.m)
+        self._sum("sure", c, c.n * c.surely)
+        self._sum("possible", c, c.n * c.possibly)
+        if not self._is_average:
+            self._add_errors(c, np.zeros(self._n_groups))
+        else:
+            self._kept.append(c)
+        if c.moments is not None:
+            self._add_moments(c, c.moments)
+
+    @property
+    def kept_bytes(self) -> int:
+        """What is kept until all types are added."""
+        return 12 * 8 * sum(counted.n.size for counted in self._kept)
+
+    def answers(self) -> dict[int, Estimated]:
+        """Answer for each group that may have records, by its number."""
+        s = self._sums
+        average = np.divide(s.mx, s.m, out=np.zeros(self._n_groups), where=s.m > 0)
+        for counted in self._kept:
+            self._add_errors(counted, average)
+        if self._left_out:
+            self._add_left_out(average)
+        groups = np.flatnonzero(self._is_possible).tolist() if self._has_keys else [0]
+        answer = self._sum_of if self._is_summed else self._count_of
+        return {group: answer(group, float(average[group])) for group in groups}
+
+    def _sum(self, name: str, counted: Counted, values: FloatArray) -> None:
+        own = getattr(self._sums, name)
+        if self._n_groups == 1:
+            own += values.sum()
+        else:
+            own += np.bincount(counted.group, values, self._n_groups)
+
+    def _add_moments(self, c: Counted, x: Moments) -> None:
+        self._sum("mx", c, c.n * x.x)
+        self._sum("mxx", c, c.n * x.xx)
+        is_there = np.isfinite(x.least)
+        least, most = np.where(is_there, x.least, 0.0), np.where(is_there, x.most, 0.0)
+        self._sum("low", c, c.n * np.where(c.surely, least, np.minimum(least, 0)))
+        self._sum("high", c, c.n * np.where(c.surely, most, np.maximum(most, 0)))
+        np.minimum.at(self._least, c.group, x.least)
+        np.maximum.at(self._most, c.group, x.most)
+        self._is_wild[c.group[x.is_wild]] = True
+
+    def _add_errors(self, c: Counted, average: FloatArray) -> None:
+        """Add what the standard errors of sums of x - a, or of counts, follow from."""
+        variance = c.m * (1 - c.m)
+        if c.moments is not None:
+            a, m, mx, mxx = average[c.group], c.m, c.moments.x, c.moments.xx
+            variance = mxx - 2 * a * mx + a * a * m - (mx - a * m) ** 2
+        variance = np.maximum(variance, 0)
+        self._sum("squares", c, c.n * variance)
+        self._sum("deviations", c, c.n * c.u * np.sqrt(variance))
+
+    def _add_left_out(self, average: FloatArray) -> None:
+        """Add the records that are left out, in each group: as likely as all others together."""
+        s, groups = self._sums, np.flatnonzero(self._is_seen)
+        n, share = groups.size, 1 / self._n
+        moments = None
+        if self._is_summed:
+            moments = Moments(
+                s.mx[groups] * share, s.mxx[groups] * share,
+                self._least[groups], self._most[groups], np.ones(n, dtype=np.bool_),
+            )  # fmt: skip
+        others = Counted(
+            groups, groups, np.full(n, float(self._left_out)), np.ones(n), s.m[groups] * share,
+            np.full(n, self._is_sure), np.ones(n, dtype=np.bool_), moments,
+        )  # fmt: skip
+        self._is_possible[groups] = True
+        self._sum("m", others, others.n * others.m)
+        self._sum("sure", others, others.n * others.surely)
+        self._sum("possible", others, others.n)
+        self._add_errors(others, average if self._is_average else np.zeros(self._n_groups))
+        if moments is not None:
+            self._add_moments(others, moments)
+
+    def _error(self, group: int) -> float:
+        s = self._sums
+        added = self._together * float(s.deviations[group])
+        return math.sqrt(float(s.squares[group]) + added**2)
+
+    def _count_of(self, group: int, _average: float) -> Estimated:
+        s = self._sums
+        sure, possible = round(float(s.sure[group])), round(float(s.possible[group]))
+        widest = (possible - sure) / 2
+        error = widest if self._is_unknown else min(self._error(group), widest)
+        return Estimated(float(s.m[group]), error, sure, possible)
+
+    def _sum_of(self, group: int, average: float) -> Estimated:
+        s = self._sums
+        if not self._is_possible[group]:
+            return NOTHING
+        c, estimate = float(s.m[group]), float(s.mx[group])
+        error = None if self._is_unknown else self._error(group)
+        low: float | None = float(s.low[group])
+        high: float | None = float(s.high[group])
+        least, most = float(self._least[group]), float(self._most[group])
+        if self._is_average:
+            if c <= 0:
+                return NOTHING
+            estimate = average
+            error = None if error is None else error / c
+            if s.sure[group] == s.possible[group]:
+                number = float(s.sure[group])
+                low, high = (
+                    max(least, float(s.low[group]) / number),
+                    min(most, float(s.high[group]) / number),
+                )
+            else:
+                low, high = least, most
+        if self._is_wild[group] or (low is not None and not math.isfinite(low)):
+            low = high = None
+        if error is not None and low is not None and high is not None:
+            error = max(min(error, (high - low) / 2), 0)
+        return Estimated(estimate, error, low, high)

@@ -1,0 +1,138 @@
+"""Columns with few values: which records have each of them, of all columns in one pass."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from kanon_db.algorithms.ground.arrays import AnyIntArray
+from kanon_db.session.protocol import fetch_one
+from kanon_db.transfer.columns import ColumnType
+from kanon_db.transfer.snapshot import Snapshot
+from kanon_db.transfer.values import DistinctValues, distinct_values, number_values, read_codes
+
+_SAMPLE: Final = 10_000
+"""Number of records in which we look for columns with too many values."""
+
+_MOST_GROUPED: Final = 31
+"""The number of columns that PostgreSQL's GROUPING() can take."""
+
+_MOST_GROUPED_BYTES: Final = 1 << 28
+"""Size of the positions of all values, which the server collects in memory: 4 bytes for each, and
+as much again when its buffers grow by doubling."""
+
+
+_MOST_NAMED: Final = 1 << 27
+"""Records whose numbers fit into one value of the server, which may have a gigabyte."""
+
+
+@dataclass(frozen=True, eq=False)
+class CodedColumn:
+    """A column with few values.
+
+    Attributes
+    ----------
+    values : DistinctValues
+    codes : ndarray of unsigned int, shape (n_records,)
+        The code of each record's value, in as few bytes as these take.
+    """
+
+    values: DistinctValues
+    codes: AnyIntArray
+
+
+def read_few_values(
+    snapshot: Snapshot, columns: Sequence[ColumnType], most: int
+) -> dict[str, CodedColumn]:
+    """Read the columns that have few values.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+    columns : sequence of ColumnType
+        Each with an equality and an order.
+    most : int
+        How many values are few, in a sample; altogether a column may have more.
+
+    Returns
+    -------
+    dict of str to CodedColumn
+        By name, in the order of `columns`.
+    """
+    few = _with_few_values(snapshot, columns, most)
+    if snapshot.n_records > _MOST_NAMED:
+        return {column.name: _looked_up(snapshot, column) for column in few}
+    at_once = min(_MOST_GROUPED, max(1, _MOST_GROUPED_BYTES // (8 * snapshot.n_records)))
+    found: dict[str, CodedColumn] = {}
+    for start in range(0, len(few), at_once):
+        found |= _grouped(snapshot, few[start : start + at_once])
+    return found
+
+
+def _with_few_values(
+    snapshot: Snapshot, columns: Sequence[ColumnType], most: int
+) -> list[ColumnType]:
+    counts = ", ".join(
+        f"count(DISTINCT {snapshot.session.identifier(column.name)})" for column in columns
+    )
+    row = fetch_one(
+        snapshot.session,
+        f"SELECT ARRAY[{counts}] AS n_values FROM (SELECT * FROM {snapshot.table}"
+        f" WHERE {snapshot.record} % greatest(1, $1::int4 / {_SAMPLE}) = 0) AS sample",
+        str(snapshot.n_records),
+    )
+    return [column for column, n in zip(columns, row["n_values"], strict=True) if n <= most]
+
+
+def _grouped(snapshot: Snapshot, columns: Sequence[ColumnType]) -> dict[str, CodedColumn]:
+    """Collect the records of all values of all columns in one pass."""
+    session = snapshot.session
+    session.step("reading values")
+    collected = session.identifier("pg_temp", f"kanon_places_{secrets.token_hex(8)}")
+    names = [f"s.{session.identifier(column.name)}" for column in columns]
+    select = (
+        f"SELECT grouping({', '.join(names)}) AS grouped_by,"
+        f" {', '.join(f'{name} AS value_{i}' for i, name in enumerate(names))},"
+        f" count(*) AS records, string_agg(int4send(s.{snapshot.record}), ''::bytea) AS places"
+        f" FROM {snapshot.table} AS s"
+        f" GROUP BY GROUPING SETS ({', '.join(f'({name})' for name in names)})"
+    )
+    session.fetch(f"CREATE TEMPORARY TABLE {collected} ON COMMIT DROP AS {select} WITH NO DATA")
+    # Compressing takes longer than writing what it saves.
+    session.fetch(f"ALTER TABLE {collected} ALTER places SET STORAGE EXTERNAL")
+    session.fetch(f"INSERT INTO {collected} {select}")
+    found = {}
+    # GROUPING has a 1 for each column that is *not* grouped by; the first is the highest bit.
+    everything = (1 << len(columns)) - 1
+    for i, column in enumerate(columns):
+        grouped_by = everything ^ (1 << len(columns) - 1 - i)
+        values = number_values(
+            snapshot,
+            column,
+            f"SELECT value_{i} AS value, records FROM {collected} WHERE grouped_by = {grouped_by}",
+        )
+        codes = np.empty(snapshot.n_records, dtype=_least_type(values))
+        rows = session.stream(
+            1,
+            f"SELECT places FROM {collected} WHERE grouped_by = {grouped_by} ORDER BY value_{i}",
+        )
+        for code, row in enumerate(rows):
+            codes[np.frombuffer(row["places"], dtype=">i4")] = code
+        found[column.name] = CodedColumn(values, codes)
+    session.fetch(f"DROP TABLE {collected}")
+    return found
+
+
+def _looked_up(snapshot: Snapshot, column: ColumnType) -> CodedColumn:
+    """Count the values of a column, and then look up that of each record."""
+    values = distinct_values(snapshot, column)
+    codes = read_codes(snapshot, [values])[:, 0]
+    return CodedColumn(values, codes.astype(_least_type(values)))
+
+
+def _least_type(values: DistinctValues) -> np.dtype[np.unsignedinteger]:
+    return np.dtype(np.min_scalar_type(max(len(values.labels) - 1, 0)))

@@ -1,0 +1,162 @@
+"""The numbers of the cells of published rows: they follow from the rows, and answer for them."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import psycopg
+import pytest
+
+from kanon_db.answering import estimates
+from kanon_db.publications.rows import numbering
+from tests.integration.parties import Functions, Package, Parties, create_table, fetch, value
+
+N_RECORDS = 300
+CHECK = "the numbers of the cells are those of the rows"
+KINDS = ("classes", "graph", "stars")
+QUESTIONS = (
+    "SELECT COUNT(*) FROM {} WHERE age > 30 AND sick = 'flu'",
+    "SELECT job, AVG(age) FROM {} GROUP BY job",
+    "SELECT COUNT(*) FROM {} WHERE job = 'cook' OR ward > 2",
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def published(parties: Parties) -> None:
+    draw = random.Random(16)  # noqa: S311  # made-up data
+    rows = [
+        (
+            None if draw.random() < 0.1 else 20 + int(40 * draw.random() ** 3),
+            draw.choices(["nurse", "clerk", "cook", None], [20, 5, 2, 1])[0],
+            draw.randrange(5),
+            draw.choice(["flu", "cold", None]),
+            "{}" if draw.random() < 0.5 else '{"a": 1}',
+        )
+        for _ in range(N_RECORDS)
+    ]
+    columns = "age int, job text, ward int, sick text, note json"
+    create_table(parties.publisher, "data.ill", columns, rows)
+    kanon = Functions(parties.publisher)
+    kanon.register("data.ill", ["age", "job"], "sick", insensitive=["ward", "note"])
+    kanon.generalize("data.ill", "classes", k=4, method="mondrian")
+    kanon.freeform("data.ill", "graph", k=4)
+    kanon.suppress("data.ill", "stars", k=4)
+
+
+def asked(parties: Parties, name: str, question: str) -> list[Any]:
+    return fetch(parties.analyst, "SELECT * FROM kanon.estimate($1::text)", question.format(name))
+
+
+def holds(parties: Parties, name: str) -> bool:
+    return bool({row[0]: row[3] for row in Functions(parties.admin).verify(name)}[CHECK])
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_they_do_not_depend_on_the_order_of_rows(parties: Parties, name: str) -> None:
+    """They tell nothing that the rows do not: written anew in another order, the same."""
+    assert holds(parties, name)
+    with parties.admin.transaction(force_rollback=True):
+        fetch(parties.admin, f"CREATE TEMP TABLE t ON COMMIT DROP AS TABLE published.{name}_row")
+        fetch(parties.admin, f"DELETE FROM published.{name}_row")
+        fetch(
+            parties.admin,
+            f"INSERT INTO published.{name}_row SELECT * FROM t ORDER BY ward, note::text, age",
+        )
+        fetch(parties.admin, f"REFRESH MATERIALIZED VIEW published.{name}")
+        assert holds(parties, name)
+
+
+@pytest.mark.pitfall(4)
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE {} SET codes = set_byte(codes, 0, 255) WHERE attribute = 'ward'",
+        "UPDATE {} SET codes = substr(codes, 3) WHERE attribute = 'age' AND codes IS NOT NULL",
+        "UPDATE {} SET sick = 'cold' WHERE attribute = 'sick' AND sick = 'flu'",
+        "UPDATE {} SET records = records + 1 WHERE attribute = 'job' AND number = 0",
+        "DELETE FROM {} WHERE attribute = 'age' AND number = 1",
+        "INSERT INTO {} (attribute, number, codes) VALUES (NULL, 7, '\\x01000000')",
+        "DELETE FROM {} WHERE attribute IS NULL",
+    ],
+)
+def test_changes_are_found(parties: Parties, name: str, change: str) -> None:
+    with parties.admin.transaction(force_rollback=True):
+        fetch(parties.admin, change.format(f"published.{name}_cls"))
+        assert not holds(parties, name)
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE {} SET codes = substr(codes, 3) WHERE codes IS NOT NULL",
+        "UPDATE {} SET codes = set_byte(codes, 1, 255) WHERE codes IS NOT NULL",
+        "DELETE FROM {} WHERE attribute IN ('age', 'ward') AND codes IS NOT NULL",
+    ],
+)
+def test_what_cannot_be_read_is_refused(parties: Parties, name: str, change: str) -> None:
+    with parties.admin.transaction(force_rollback=True):
+        fetch(parties.admin, change.format(f"published.{name}_cls"))
+        with pytest.raises(psycopg.Error, match="have changed since they were published"):
+            fetch(
+                parties.admin, "SELECT * FROM kanon.estimate($1::text)",
+                f"SELECT COUNT(*) FROM {name} WHERE age > 30 AND ward = 1",
+            )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_whoever_may_not_read_them_is_answered_from_the_view(
+    parties: Parties, name: str, question: str
+) -> None:
+    """As where a publication of before, without numbers, was published again."""
+    wanted = asked(parties, name, question)
+    fetch(parties.admin, f"REVOKE SELECT ON published.{name}_cls FROM kanon_analyst")
+    try:
+        assert not value(
+            parties.analyst, f"SELECT has_table_privilege('published.{name}_cls', 'SELECT')"
+        )
+        for one, other in zip(asked(parties, name, question), wanted, strict=True):
+            assert one[:2] == other[:2]
+            numbers = [[-1 if x is None else x for x in row[2:]] for row in (one, other)]
+            assert numbers[0] == pytest.approx(numbers[1], rel=1e-6, abs=1e-6)
+    finally:
+        fetch(parties.admin, f"GRANT SELECT ON published.{name}_cls TO kanon_analyst")
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_columns_without_numbers(parties: Parties, name: str) -> None:
+    """Types without an equality have none; the other columns do."""
+    layout = value(
+        parties.admin,
+        f"SELECT layout -> 'classes' -> 'columns' FROM kanon.publication WHERE name = '{name}'",
+    )
+    assert sorted(layout) == ["age", "job", "sick", "ward"]
+
+
+@pytest.mark.parametrize("kind", ["generalize", "freeform", "suppress"])
+def test_columns_with_too_many_cells(
+    parties: Parties, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Questions that mention them are answered from the view."""
+    monkeypatch.setattr(numbering, "MOST_CELLS", 3)
+    getattr(Package(parties.publisher), kind)("data.ill", "few", k=4, replace=True)
+    layout = value(
+        parties.admin,
+        "SELECT layout -> 'classes' -> 'columns' FROM kanon.publication WHERE name = 'few'",
+    )
+    assert "age" not in layout
+    assert "sick" in layout
+    assert all(holds for *_, holds in Package(parties.publisher).verify("few"))
+    (row,) = asked(parties, "few", "SELECT COUNT(*) FROM {} WHERE age IS NOT NULL OR age IS NULL")
+    assert row[2] == pytest.approx(N_RECORDS)
+
+
+def test_explain_says_how_it_was_counted(parties: Parties) -> None:
+    query = "SELECT COUNT(*) FROM classes WHERE age > 30"
+    lines = dict(
+        row[:2] for row in fetch(parties.analyst, "SELECT * FROM kanon.explain_count($1)", query)
+    )
+    assert lines["method"].startswith(estimates.BY_CLASSES)

@@ -1,0 +1,108 @@
+"""Rows are answered from the table of classes, and by a statement over the view: the same."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from kanon_db.answering import estimates, scope
+from kanon_db.answering.estimates import AnswerRow, answer
+from kanon_db.errors import KanonError
+from kanon_db.session.psycopg_session import PsycopgSession
+from tests.integration.parties import Parties, fetch
+from tests.meaning.questions import FROM, Questions
+from tests.meaning.tables import TABLES, WAYS, make_tables, publish_all, ways_of
+from tests.profiles import examples
+
+SEARCHED = ("min", "max", "percentile")
+N_RECORDS = 200
+N_QUESTIONS = examples(12)
+OF_ROWS = [(way, table) for table in TABLES for way in ways_of(table) if WAYS[way][0] != "buckets"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def published(parties: Parties) -> None:
+    fetch(parties.admin, "CREATE EXTENSION citext SCHEMA public")
+    make_tables(parties.publisher, N_RECORDS)
+    for table in TABLES:
+        publish_all(parties.publisher, table)
+
+
+class BothWays:
+    """Answers questions, with the table of classes and without."""
+
+    def __init__(self, parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._connection = parties.analyst
+        self._session = PsycopgSession(parties.analyst)
+        self._patch = monkeypatch
+        self.counted: Counter[bool] = Counter()
+
+    def ask(self, question: str) -> list[list[AnswerRow] | str]:
+        """Return both answers, or what the refusals say."""
+        by_classes = estimates.count_with_classes
+
+        def watched(*given: Any) -> Any:
+            found = by_classes(*given)
+            self.counted[found is not None] += 1
+            return found
+
+        with self._patch.context() as patch:
+            patch.setattr(estimates, "count_with_classes", watched)
+            found = [self._ask(question)]
+        with self._patch.context() as patch:
+            patch.setattr(scope, "_class_table", lambda *_: None)
+            found.append(self._ask(question))
+        return found
+
+    def _ask(self, question: str) -> list[AnswerRow] | str:
+        try:
+            with self._session.transaction():
+                self._session.fetch("SET LOCAL statement_timeout = '60s'")
+                return answer(self._session, question).rows
+        except KanonError as error:
+            return error.message
+
+
+def differing(one: list[AnswerRow] | str, other: list[AnswerRow] | str) -> str | None:
+    if isinstance(one, str) or isinstance(other, str):
+        return None if one == other else f"{one} / {other}"
+    if [(row.group_key, row.aggregate) for row in one] != [
+        (row.group_key, row.aggregate) for row in other
+    ]:
+        return f"{len(one)} and {len(other)} groups, or in another order"
+    for row, wanted in zip(one, other, strict=True):
+        for name in ("estimate", "std_error", "lower_bound", "upper_bound"):
+            found, expected = getattr(row, name), getattr(wanted, name)
+            if (found is None) != (expected is None):
+                return f"{row.aggregate}, {name}: {found} / {expected}"
+            # Extremes are searched for, from the first group on; groups have no order.
+            if found is None or (name == "std_error" and row.aggregate.startswith(SEARCHED)):
+                continue
+            # Errors are roots of differences, of numbers as large as the squares of values.
+            slack = 1e-4 + 1e-8 * abs(row.estimate or 0) if name == "std_error" else 1e-6
+            if not math.isclose(found, expected, rel_tol=1e-6, abs_tol=slack):
+                return f"{row.aggregate}, {name}: {found} / {expected}"
+    return None
+
+
+@pytest.fixture
+def both(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> BothWays:
+    return BothWays(parties, monkeypatch)
+
+
+@pytest.mark.parametrize(("way", "table"), OF_ROWS)
+def test_both_ways_give_the_same_answers(
+    both: BothWays, parties: Parties, way: str, table: str
+) -> None:
+    questions = Questions(parties.publisher, *TABLES[table], seed=29)
+    faults = []
+    for _ in range(N_QUESTIONS):
+        question = questions.question().replace(FROM, f"{way}_{table}")
+        fault = differing(*both.ask(question))
+        if fault is not None:
+            faults.append(f"{question}: {fault}")
+    assert not faults, "\n".join(faults[:20])
+    assert both.counted[True] >= both.counted[False], both.counted
