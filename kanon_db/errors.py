@@ -114,6 +114,12 @@ class RiskError(KanonError):
     sqlstate = "KN005"
 
 
+class BudgetError(KanonError):
+    """A reader role was told by a model as much as it may be; nothing was answered or spent."""
+
+    sqlstate = "KN006"
+
+
 class ServerError(KanonError):
     """The server, its PL/Python or its operating-system environment is not as needed."""
 

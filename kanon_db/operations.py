@@ -26,6 +26,7 @@ from kanon_db.declaration import (
     wholes,
 )
 from kanon_db.publications import KINDS
+from kanon_db.publications.model.request import ClassifyAllRequest, ClassifyRequest
 from kanon_db.publications.risks import ACCEPTED
 from kanon_db.publications.suppressed.request import PatternsRequest
 from kanon_db.session import Session
@@ -188,6 +189,9 @@ _ESTIMATED: Final = {
     "lower_bound": "bigint",
     "upper_bound": "bigint",
 }
+_CLASSIFIED: Final = {
+    "label": "text", "agreement": "double precision", "logits": "jsonb", "answers_left": "bigint",
+}  # fmt: skip
 _UNBOUNDED: Final = dict.fromkeys(_ESTIMATED, "double precision")
 
 
@@ -347,6 +351,21 @@ _OTHERS: Final = (
         "kanon_db.answering.estimates:explain_count",
         columns(part="text", description="text", accuracy="text", std_error="double precision"),
         **_ROWS_OF_A_QUERY,
+    ),
+    Operation(
+        "classify", "ask a model about a row: its label, and the share of members that agree",
+        "kanon_db.publications.model.asking:classify", columns(**_CLASSIFIED),
+        request=ClassifyRequest, audience=EVERYBODY, command=("classify",),
+        row_class="kanon_db.publications.model.asking:Classified",
+        details="Where the model has a budget, the answer is counted, whatever becomes of the"
+        " transaction.",
+    ),
+    Operation(
+        "classify_all", "ask a model about many rows: all are answered, or none",
+        "kanon_db.publications.model.asking:classify_all",
+        columns(position="bigint", **_CLASSIFIED),
+        request=ClassifyAllRequest, audience=EVERYBODY, is_many=True,
+        command=("classify-all",),
     ),
     Operation(
         "rewrite_count", "the SQL that answers a COUNT query, as text",

@@ -19,9 +19,9 @@ ROOT = Path(__file__).resolve().parents[1]
 MOST_LINES = 400
 ORDER = (
     "errors", "algorithms.ground", "randomness", "algorithms.bucketization",
-    "algorithms.suppression", "algorithms.recoding", "algorithms", "metrics", "session",
-    "declaration", "counting", "transfer", "catalog", "publications", "answering", "advice",
-    "reporting", "operations", "cluster", "installation", "interfaces",
+    "algorithms.suppression", "algorithms.recoding", "algorithms.models", "algorithms", "metrics",
+    "session", "declaration", "counting", "transfer", "catalog", "publications", "answering",
+    "advice", "reporting", "operations", "cluster", "installation", "interfaces",
 )  # fmt: skip
 """Rooms from the ground up; a module imports from its own room and from rooms below."""
 

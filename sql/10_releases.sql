@@ -24,13 +24,21 @@ SELECT r.release_id,
            SELECT sum(pg_catalog.pg_stat_get_tuples_inserted(b)
                       + pg_catalog.pg_stat_get_tuples_updated(b)
                       + pg_catalog.pg_stat_get_tuples_deleted(b)) FROM unnest(r.bases) AS b
-           ) - r.changes, 0)::bigint END AS source_changes
+           ) - r.changes, 0)::bigint END AS source_changes,
+       b.budgets
 FROM kanon.release AS r
 CROSS JOIN LATERAL (
     SELECT jsonb_agg(jsonb_build_object('role', d.role_name, 'since', d.since, 'until', d.until)
                      ORDER BY d.since, d.role_name) AS readers
     FROM kanon.release_reader AS d WHERE d.release_id = r.release_id
 ) AS d
+CROSS JOIN LATERAL (
+    -- What each reader role may ask of a model; asked, once the release is gone.
+    SELECT jsonb_agg(jsonb_build_object('role', b.role_name, 'epsilon', b.epsilon, 'delta', b.delta,
+                                        'noise', b.noise, 'answers', b.answers, 'asked', b.asked)
+                     ORDER BY b.budget_id) AS budgets
+    FROM kanon.budget AS b WHERE b.release_id = r.release_id
+) AS b
 WHERE r.publisher = (SELECT u.oid FROM pg_catalog.pg_roles AS u WHERE u.rolname = current_user)
    OR pg_catalog.pg_has_role('kanon_owner', 'USAGE');
 COMMENT ON VIEW kanon.releases IS

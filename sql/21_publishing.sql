@@ -106,6 +106,7 @@ BEGIN
         PERFORM kanon.owner_release(_new, caller, given);
     END IF;
     PERFORM kanon.owner_keep_entities(_new, caller, given);
+    PERFORM kanon.owner_open_budgets(_new);
     PERFORM kanon.owner_note_readers(_new);
     PERFORM kanon.owner_require_alone(
         given, _new, ARRAY(SELECT r.role FROM kanon.readers(_new) AS r));

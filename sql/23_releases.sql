@@ -269,8 +269,8 @@ BEGIN
     PERFORM kanon.owner_note_readers(publication);
     UPDATE kanon.release AS r SET ended = how, ended_at = clock_timestamp()
     WHERE r.publication_id = publication.publication_id;
-    PERFORM kanon.owner_forget_entities(r.release_id) FROM kanon.release AS r
-    WHERE r.publication_id = publication.publication_id;
+    PERFORM kanon.owner_forget_entities(r.release_id), kanon.owner_close_budgets(r.release_id)
+    FROM kanon.release AS r WHERE r.publication_id = publication.publication_id;
     UPDATE kanon.release_reader AS d SET until = clock_timestamp()
     FROM kanon.release AS r
     WHERE r.publication_id = publication.publication_id AND d.release_id = r.release_id
@@ -415,6 +415,7 @@ BEGIN
         'accept', coalesce(p.parameters -> 'accept', '{}') || (given -> 'accept'))
     WHERE p.publication_id = _publication.publication_id
     RETURNING * INTO _publication;
+    PERFORM kanon.owner_open_budgets(_publication);
     UPDATE kanon.release AS r SET measured = coalesce(given -> 'measured', r.measured),
         parameters = _publication.parameters
     WHERE r.publication_id = _publication.publication_id;

@@ -14,6 +14,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON kanon.source, kanon.publication TO kanon
 GRANT SELECT, INSERT, UPDATE ON kanon.release, kanon.release_reader, kanon.base TO kanon_owner;
 -- Who has been published is forgotten with the publication.
 GRANT SELECT, INSERT, DELETE ON kanon.release_key, kanon.release_entity TO kanon_owner;
+GRANT SELECT, INSERT, UPDATE ON kanon.budget TO kanon_owner;
 GRANT SELECT ON kanon.releases TO kanon_publisher;
 GRANT SELECT ON kanon.source TO kanon_publisher;
 -- Which names are taken, and what was made of which source; all else is in the view.
@@ -22,6 +23,9 @@ GRANT SELECT (publication_id, name, source_schema, source_relation, relations)
 
 REVOKE ALL ON kanon.errand FROM kanon_publisher;
 GRANT INSERT (task, given), SELECT (answer) ON kanon.errand TO kanon_publisher;
+REVOKE ALL ON kanon.question FROM kanon_publisher, kanon_analyst;
+GRANT INSERT (task, given, inputs), SELECT (answer) ON kanon.question
+    TO kanon_publisher, kanon_analyst;
 GRANT EXECUTE ON FUNCTION
     kanon.is_safe_collation(oid), kanon.is_safe_schema(oid), kanon.is_safe_type(oid),
     kanon.mark(bigint), kanon.reached(oid)
@@ -50,7 +54,13 @@ GRANT EXECUTE ON FUNCTION
     kanon.owner_earlier(oid, jsonb), kanon.owner_end_release(kanon.publication, text),
     kanon.owner_grant(oid, jsonb), kanon.owner_note_readers(kanon.publication),
     kanon.owner_release(kanon.publication, oid, jsonb),
-    kanon.owner_require_alone(jsonb, kanon.publication, oid[]), kanon.readers(kanon.publication)
+    kanon.owner_require_alone(jsonb, kanon.publication, oid[]), kanon.readers(kanon.publication),
+    kanon.asked(oid, jsonb), kanon.counted(kanon.budget), kanon.counter_name(kanon.budget),
+    kanon.members_of(kanon.publication),
+    kanon.owner_budget(oid, kanon.publication, bigint), kanon.owner_classify(oid, jsonb, bytea),
+    kanon.owner_close_budgets(bigint), kanon.owner_draw(bigint, bigint),
+    kanon.owner_members(oid, jsonb), kanon.owner_open_budgets(kanon.publication),
+    kanon.python_vote(jsonb, bytea)
 TO kanon_owner;
 
 -- Publications from before, and restored ones: a dump does not have the rights on tables' types.

@@ -188,4 +188,13 @@ PITFALLS: Final[dict[int, Pitfall]] = {
         "Promises that bind nothing",
         "With thresholds of 1, or `k => 1`, everything is published, and every check holds.",
     ),
+    33: Pitfall(
+        "A reader undoes that a question was asked",
+        "With ROLLBACK, a savepoint, an error or a crash, an answer is told and not counted, and a"
+        " budget never ends.",
+        "A copy of the database, a restored dump and a standby that is behind when it takes over"
+        " know only of the questions until then. Superusers, members of `pg_write_all_data` and"
+        " whoever publishes can ask without being counted, or turn the counter back"
+        " ([models](models.md#who-asks-and-who-pays)).",
+    ),
 }

@@ -8,9 +8,8 @@ from typing import Final, Self
 from kanon_db.counting.refusals import refusal
 from kanon_db.errors import UnsupportedQueryError
 from kanon_db.session.protocol import Session
-from kanon_db.transfer.room import size_setting
+from kanon_db.transfer.room import QUERY_MEMORY, size_setting
 
-MEMORY: Final = "200 MB"
 _ANSWER_BYTES: Final = 4096
 """What an answer takes with its key, from the server's row to the caller's, rounded up."""
 
@@ -30,7 +29,7 @@ class Limits:
     @classmethod
     def of(cls, session: Session) -> Self:
         """Read the setting ``query_memory``, which only an administrator can change."""
-        return cls(size_setting(session, "query_memory", MEMORY))
+        return cls(size_setting(session, "query_memory", QUERY_MEMORY))
 
     @property
     def bitmaps(self) -> int:

@@ -118,7 +118,14 @@ def open_query(session: Session, query: str) -> OpenQuery:
     check_relations(text)
     publication = find_publication(session, text.publication.name)
     require_whole(publication)
-    layout = _LAYOUTS[kind_named(publication.kind).shape](session, schema, publication)
+    shape = kind_named(publication.kind).shape
+    if shape not in _LAYOUTS:
+        raise refusal(
+            "publications of this kind answer no counts",
+            detail=f'publication "{publication.name}" is of the kind {publication.kind}',
+            hint="ask a model with kanon.classify",
+        )
+    layout = _LAYOUTS[shape](session, schema, publication)
     tables = [_lookup_table(session, written.relation, schema) for written in text.lookups]
     joined = join(text, layout.columns, tables)
     checked = check(text, joined.scopes, joined.matches)

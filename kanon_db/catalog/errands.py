@@ -1,10 +1,11 @@
-"""Asking `kanon_owner` to do what publishers themselves may not; see ``sql/25_errands.sql``."""
+"""Asking `kanon_owner` for what others may not do; see `25_errands.sql` and `26_questions.sql`."""
 
 from __future__ import annotations
 
 import json
 from typing import Any, Final
 
+from kanon_db.errors import BudgetError, DatabaseError, KanonError
 from kanon_db.session.protocol import Session, fetch_one
 
 OWNER: Final = "kanon_owner"
@@ -40,3 +41,47 @@ def run_errand(session: Session, task: str, **given: Any) -> Any:
         json.dumps(given, ensure_ascii=False),
     )
     return None if row["answer"] is None else json.loads(row["answer"])
+
+
+def ask_model(session: Session, task: str, inputs: bytes | None = None, **given: Any) -> Any:
+    """Ask a model, whose members only the owner of all publications may read.
+
+    Parameters
+    ----------
+    session : Session
+        The owner answers the session's current role, if it may read the publication.
+    task : {"classify", "members"}
+    inputs : bytes, optional
+        What to classify.
+    **given
+        The publication's name, and what else the task needs, as plain JSON.
+
+    Returns
+    -------
+    object
+        The answer.
+
+    Raises
+    ------
+    KanonError
+        When the question is refused.
+    """
+    row = fetch_one(
+        session,
+        "INSERT INTO kanon.question (task, given, inputs)"
+        " VALUES ($1::text, $2::text::jsonb, $3::bytea) RETURNING answer::text AS answer",
+        task,
+        json.dumps(given, ensure_ascii=False),
+        inputs,
+    )
+    answer = json.loads(row["answer"])
+    if "error" in answer:
+        raise _refusal(**answer["error"])
+    return answer
+
+
+def _refusal(message: str, sqlstate: str, detail: str = "", hint: str = "") -> KanonError:
+    """Make the error that the server's side of a question has returned."""
+    if sqlstate == BudgetError.sqlstate:
+        return BudgetError(message, detail=detail, hint=hint)
+    return DatabaseError(message, sqlstate=sqlstate, detail=detail, hint=hint)

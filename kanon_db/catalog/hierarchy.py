@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, Self
 
-from kanon_db.counting.writing.labels import ANYTHING
+from kanon_db.counting.layout import ANYTHING
 from kanon_db.errors import InvalidParameterError
 
 MOST_VALUES: Final = 20_000

@@ -14,6 +14,9 @@ CellKind = OneOf["range", "set", "value"]
 Shares = OneOf["of_each", "of_parts"]
 """What the table of shares has of a column: how often each value, or part of a range, occurs."""
 
+ANYTHING: Final = "*"
+"""The label of anything, NULL too."""
+
 ROWS: Final = "_row"
 ROW_SUFFIXES: Final = ("", ROWS)
 """Suffixes of the materialized view, and of the table that it is made from."""

@@ -282,11 +282,11 @@ def json_object(read: Callable[[Mapping[str, Any]], Any], *, is_exact: bool = Tr
     )
 
 
-def json_list() -> Type:
+def json_list(*, is_exact: bool = True) -> Type:
     """Return the type of JSON lists, whose elements the operation itself reads."""
 
     def read(value: Any, name: str) -> list[Any]:
-        if not isinstance(found := decoded(value, name), list):
+        if not isinstance(found := decoded(value, name, is_exact=is_exact), list):
             raise refused(name, "a JSON list")
         return found
 

@@ -102,6 +102,24 @@ def adopt_publications(session: PsycopgSession, schema: str) -> list[str]:
     return done
 
 
+def adopt_counters(session: PsycopgSession, schema: str) -> None:
+    """Make what counts the answers of models belong to the owner of all publications.
+
+    A superuser owns it where a dump was restored without its roles.
+    """
+    rows = session.fetch(
+        "SELECT c.relname::text AS name FROM kanon.budget AS b"
+        " JOIN pg_class AS c ON c.relname = b.counter AND c.relkind = 'S'"
+        " JOIN pg_namespace AS n ON n.oid = c.relnamespace AND n.nspname = $1::text"
+        " WHERE pg_get_userbyid(c.relowner) <> $2::text",
+        schema,
+        OWNER,
+    )
+    for row in rows:
+        name, owner = session.identifier(schema, row["name"]), session.identifier(OWNER)
+        session.fetch(f"ALTER SEQUENCE {name} OWNER TO {owner}")
+
+
 def guard_views(session: PsycopgSession, schema: str) -> list[str]:
     """Make views of earlier versions fail, rather than look empty, in an older snapshot.
 

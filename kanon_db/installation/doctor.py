@@ -221,6 +221,12 @@ FROM kanon.setting AS s
 JOIN pg_namespace AS n ON s.name = 'published_schema' AND n.nspname = s.value
 JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relkind NOT IN ('i', 't', 'I')
 WHERE NOT EXISTS (SELECT FROM kanon.publication AS p WHERE c.relname = ANY (p.relations))
+  AND NOT EXISTS (SELECT FROM kanon.budget AS b WHERE b.counter = c.relname AND b.asked IS NULL)
+UNION ALL
+SELECT format('publication %s', r.name), format('nobody counts its answers to %s', b.role_name),
+       format('SELECT kanon.drop_publication(%L), and publish it again', r.name)
+FROM kanon.budget AS b JOIN kanon.release AS r ON r.release_id = b.release_id
+WHERE b.asked IS NULL AND kanon.counter_name(b) IS NULL
 UNION ALL
 SELECT format('source %I.%I', s.schema_name, s.relation_name),
        'it has changed since it was registered', 'register it again'

@@ -14,7 +14,12 @@ import kanon_db
 from kanon_db.catalog.errands import OWNER
 from kanon_db.declaration import EVERYBODY
 from kanon_db.errors import InUseError, PermissionDeniedError, ServerError
-from kanon_db.installation.adoption import adopt_publications, guard_views, note_fingerprints
+from kanon_db.installation.adoption import (
+    adopt_counters,
+    adopt_publications,
+    guard_views,
+    note_fingerprints,
+)
 from kanon_db.installation.annotation import annotate_publications
 from kanon_db.installation.interpreter import server_paths
 from kanon_db.installation.objects import replace_objects, run_script
@@ -124,6 +129,7 @@ def install(
             session.phase("looking after publications")
             note_fingerprints(session)
             actions += adopt_publications(session, schema)
+            adopt_counters(session, schema)
             actions += repair_restored(session, schema)
             actions += enter_releases(session)
             actions += guard_views(session, schema)
@@ -167,7 +173,8 @@ def uninstall(dsn: str, *, drop_publications: bool = False) -> list[str]:
                 "SELECT count(*) AS n FROM pg_class AS c JOIN pg_namespace AS n"
                 " ON n.oid = c.relnamespace WHERE n.nspname = $1::text AND c.relkind <> 'i'"
                 " AND NOT EXISTS (SELECT FROM kanon.publication AS p"
-                " WHERE c.relname = ANY (p.relations))",
+                " WHERE c.relname = ANY (p.relations))"
+                " AND NOT EXISTS (SELECT FROM kanon.budget AS b WHERE b.counter = c.relname)",
                 schema,
             )["n"]
             if others and not drop_publications:

@@ -19,6 +19,9 @@ def enter_releases(session: PsycopgSession) -> list[str]:
         "  WHERE r.publication_id = p.publication_id) ORDER BY p.publication_id"
     )
     session.fetch(
+        "UPDATE kanon.budget AS b SET role = u.oid FROM pg_roles AS u WHERE u.rolname = b.role_name"
+    )
+    session.fetch(
         "UPDATE kanon.release AS r SET publisher = g.grantee FROM kanon.publication AS p,"
         " LATERAL (SELECT * FROM kanon.granted(p) AS g WHERE g.is_publisher LIMIT 1) AS g"
         " WHERE r.publication_id = p.publication_id AND r.publisher IS NULL"

@@ -66,6 +66,31 @@ def call(plpy: Any, name: str, arguments: str | None) -> str:
         refused = error
     except Exception as error:  # noqa: BLE001  # the outermost frame: a bug's text may quote data
         refused = _defect(error)
+    return _refusal(refused)
+
+
+def vote(plpy: Any, given: str, inputs: bytes | None) -> str:
+    """Let a model's members vote, with the rights of their owner; return JSON as :func:`call`.
+
+    Parameters
+    ----------
+    plpy : module
+    given : str
+        A JSON object; see `kanon.owner_classify`.
+    inputs : bytes or None
+    """
+    from kanon_db.publications.model.votes import answer_question
+
+    try:
+        return json.dumps(answer_question(PlpySession(plpy), json.loads(given), inputs))
+    except KanonError as error:
+        refused = error
+    except Exception as error:  # noqa: BLE001  # as above
+        refused = _defect(error)
+    return _refusal(refused)
+
+
+def _refusal(refused: KanonError) -> str:
     fields = {"message": refused.message, "sqlstate": refused.sqlstate}
     fields |= {key: text for key in ("detail", "hint") if (text := getattr(refused, key))}
     return json.dumps({"error": fields}, ensure_ascii=False)

@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from kanon_db.counting.answers import Estimated
+from kanon_db.publications.model.asking import Classified
 from kanon_db.publications.refreshing import Refreshed
 from kanon_db.publications.results import Published
 
@@ -66,6 +67,8 @@ class Methods:
     def estimate_counts(self, query: str) -> pd.DataFrame: ...
     def estimate(self, query: str) -> pd.DataFrame: ...
     def explain_count(self, query: str) -> pd.DataFrame: ...
+    def classify(self, publication: str, features: str | Mapping[str, Any]) -> Classified: ...
+    def classify_all(self, publication: str, rows: str | Sequence[Any]) -> pd.DataFrame: ...
     def rewrite_count(self, query: str) -> str: ...
     def publish_buckets(
         self,
@@ -123,6 +126,25 @@ class Methods:
         method: str = ...,
         rules: str | Sequence[Any] | None = ...,
         weights: str | Mapping[str, Any] | None = ...,
+        options: str | Mapping[str, Any] | None = ...,
+        readers: Sequence[str] | None = ...,
+        replace: bool = ...,
+        accept: str | Mapping[str, Any] = ...,
+        dry_run: bool = ...,
+    ) -> Published: ...
+    def publish_model(
+        self,
+        source: str,
+        publication: str,
+        *,
+        label: str,
+        features: str | Mapping[str, Any] | None = ...,
+        members: int = ...,
+        method: str = ...,
+        budget: str | Mapping[str, Any] | None = ...,
+        input_noise: float | Decimal | str = ...,
+        logits: bool = ...,
+        labels: Sequence[str] | None = ...,
         options: str | Mapping[str, Any] | None = ...,
         readers: Sequence[str] | None = ...,
         replace: bool = ...,

@@ -211,19 +211,21 @@ class Kind(ABC):
     """A kind of publication: the steps that are particular to it, in the order of the pipeline."""
 
     suffixes: Sequence[str]
-    """Suffixes of the published relations' names; readers query the first one, which may depend on
-    the others."""
+    """Of the published relations' names; readers query the first one, which may need the others."""
     closed: Collection[str] = ()
     """Suffixes of those that readers may not read."""
 
     digested: Sequence[str] = ("",)
-    """Suffixes of the relations from which all others follow: the ledger keeps their checksum."""
+    """Suffixes of those from which all others follow: the ledger keeps their checksum."""
 
     counts_entities: bool = False
     """Whether it counts entities where several records are about one; otherwise it gets none."""
 
     coarsens: bool = False
     """Whether it publishes bins of columns that are registered to be coarsened."""
+
+    not_compared: str = ""
+    """Why releases without a partition are not set against others, if there is more to say."""
 
     def prepare(self, request: Any, source: Source) -> None:  # noqa: B027  # nothing by default
         """Refuse what does not fit the source's description, before anything is read."""
@@ -243,13 +245,16 @@ class Kind(ABC):
             raise InvalidParameterError(
                 "publications of this kind show quasi-identifiers as they are, not coarsened",
                 detail=f"{source.relation}: {', '.join(source.coarsened)}",
-                hint="publish generalized or freeform rows, or register a view that coarsens these"
-                " columns, without round, top, bottom and hierarchy",
+                hint="publish generalized or freeform rows, or register a view that coarsens them",
             )
 
     @abstractmethod
     def columns(self, source: Source, types: Mapping[str, ColumnType]) -> list[str]:
         """Name the columns of the source that publishing reads."""
+
+    def chosen(self, request: Any, source: Source, types: Mapping[str, ColumnType]) -> list[str]:  # noqa: ARG002
+        """Name the columns that a request needs; all, unless requests choose among them."""
+        return self.columns(source, types)
 
     def comparable(self, source: Source) -> Sequence[str]:
         """Name the columns whose types must have an equality and an order."""
@@ -282,12 +287,7 @@ class Kind(ABC):
         """Say how to use each published relation, by its suffix, in comments that all can read."""
         return {}
 
-    def frozen(
-        self,
-        session: Session,  # noqa: ARG002
-        publication: Publication,  # noqa: ARG002
-        request: Any,
-    ) -> Any:
+    def frozen(self, session: Session, publication: Publication, request: Any) -> Any:  # noqa: ARG002
         """Return the request for a batch of new people, under the same guarantee.
 
         What depends on how frequent values are is taken as it was.

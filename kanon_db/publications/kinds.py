@@ -5,6 +5,7 @@ from __future__ import annotations
 from kanon_db.publications.buckets.request import BucketRequest
 from kanon_db.publications.freeform.request import FreeformRequest
 from kanon_db.publications.generalized.request import GeneralizedRequest
+from kanon_db.publications.model.request import ModelRequest
 from kanon_db.publications.registry import DeclaredKind, register_kind
 from kanon_db.publications.suppressed.request import SuppressedRequest
 
@@ -44,5 +45,16 @@ register_kind(
         details="Creates the materialized view NAME. Without patterns or rules, any cells may be"
         " suppressed; `kanon patterns` shows which combinations they allow.",
         room="kanon_db.publications.suppressed",
+    )
+)
+register_kind(
+    DeclaredKind(
+        name="model",
+        request=ModelRequest,
+        help="publish a model of a registered source, which readers ask and cannot read",
+        details="Creates the table NAME, which says what to ask, and NAME_net, which no reader may"
+        " read. `kanon classify` asks it. Training needs the extra models.",
+        room="kanon_db.publications.model",
+        shape="model",
     )
 )

@@ -193,7 +193,7 @@ def stage(
     accepted = accepted_risks(request.accept, kind.risks(request))
     _warn_of_unused_options(session, request)
     entity = [] if source.entity is None else [source.entity]
-    published = kind.columns(source, types)
+    published = kind.chosen(request, source, types)
     arrival = [source.arrival] if source.arrival and source.arrival not in published else []
     columns = [*published, *entity, *arrival]
     _warn_of_texts(session, [types[column] for column in published])

@@ -31,8 +31,8 @@ class DeclaredKind:
         A package with a module ``kind``, whose ``KIND`` is a
         :class:`~kanon_db.publications.kind.Kind`, and a module ``methods`` with a function for
         each method.
-    shape : {"buckets", "rows"}
-        How counts are answered: from QIT and SAT, or from rows with cells.
+    shape : {"buckets", "rows", "model"}
+        How counts are answered: from QIT and SAT, from rows with cells, or not at all.
     """
 
     name: str
@@ -40,7 +40,7 @@ class DeclaredKind:
     help: str
     details: str
     room: str
-    shape: Literal["buckets", "rows"] = "rows"
+    shape: Literal["buckets", "rows", "model"] = "rows"
 
     @property
     def operation(self) -> Operation:

@@ -13,6 +13,8 @@ RISKS: Final[Mapping[str, str]] = {
     " put into buckets",
     "left_over_records": "fewer than k records that match nobody else are published: anyone who"
     " knows the quasi-identifiers finds out whose they are",
+    "model_without_budget": "nothing bounds what a model tells about the people it was trained on:"
+    " readers may find out who was in the source, and their values",
     "combined_releases": "readers can set releases of the same people against each other, which"
     " can tell more than each of them allows",
 }

@@ -223,6 +223,7 @@ def _columns(publication: Publication, source: Source) -> list[Column]:
         "generalized": "as a range, or a set of values",
         "freeform": "as a range, or a set of values",
         "suppressed": "as it is, or suppressed",
+        "model": "nothing of it, but what answers tell",
     }
     roles = dict.fromkeys(
         source.quasi_identifiers, ("quasi-identifier", cells.get(publication.kind, "as published"))
@@ -232,11 +233,9 @@ def _columns(publication: Publication, source: Source) -> list[Column]:
         shown = "as a label of its hierarchy" if is_labelled else "coarsened, as a range of bins"
         roles[column] = ("quasi-identifier", shown)
     if source.sensitive is not None:
-        shown = "in a table of its own, by bucket"
-        roles[source.sensitive] = (
-            "sensitive", shown if publication.kind == "buckets" else "as it is"
-        )  # fmt: skip
-    rows = publication.kind != "buckets"
+        values = {"buckets": "in a table of its own, by bucket", "model": cells["model"]}
+        roles[source.sensitive] = ("sensitive", values.get(publication.kind, "as it is"))
+    rows = publication.kind not in ("buckets", "model")
     roles |= dict.fromkeys(
         source.insensitive, ("insensitive", "as it is" if rows else "not published")
     )
@@ -302,7 +301,9 @@ def _sizes(target: Target, metrics: Mapping[str, float]) -> list[tuple[int, int]
 
 
 def _useful(kind: Kind, target: Target) -> tuple[list[ErrorsAt], dict[str, float]]:
-    """Ask random counts, and find what each quasi-identifier loses."""
+    """Ask random counts, and find what each quasi-identifier loses; a model answers none."""
+    if kind_named(target.publication.kind).shape == "model":
+        return [], {}
     source, room = target.source, target.room
     names = [*source.quasi_identifiers, *([source.sensitive] if source.sensitive else [])]
     snapshot = take_snapshot(target.session, source.relation, names, room)

@@ -19,6 +19,9 @@ KINDS: Final[Mapping[str, str]] = {
     " values. Each row has ranges and sets of its own, which fit several people.",
     "suppressed": "A table with a row for each person. Some cells of quasi-identifiers are empty;"
     " the others are as they were.",
+    "model": "Small networks that were trained on the rows. Readers see neither rows nor networks:"
+    " they ask about a row of their own, and are told a label, and the share of networks that"
+    " agree.",
 }
 """What is published."""
 
@@ -45,6 +48,11 @@ def promise(kind: str, method: str, k: int | None, *, has_entities: bool) -> str
             "Whoever knows a person's quasi-identifiers, and that the person is in the table, finds"
             " the bucket, but not the value: no value of a bucket is more frequent in it than the"
             " threshold of that value allows."
+        )
+    if kind == "model":
+        return (
+            "Nobody but the publisher sees rows. How much answers tell of the people in the source"
+            " is bounded by a budget, or by nothing; which of the two it is follows."
         )
     if kind == "freeform":
         if method == "k_concealment":
@@ -104,6 +112,18 @@ NOT_COVERED: Final[Mapping[str, tuple[str, ...]]] = {
         *_ROWS,
         *ALWAYS,
     ),
+    "model": (
+        (
+            "what the model learned of everybody: it also tells the label of people who were never"
+            " in the source, as well as it can"
+        ),
+        (
+            "readers of several roles, and several people of one role, who put their answers"
+            " together: of several roles, budgets add up"
+        ),
+        "inputs that were made to be answered wrongly: noise and votes make them rarer, no more",
+        *ALWAYS[1:],
+    ),
 }
 """What the guarantee of each kind does not cover."""
 
@@ -116,6 +136,9 @@ ATTACKS: Final[Mapping[str, str]] = {
     "homogeneity": "waits for people whose value is certain",
     "linking a row": "says which row is a person's",
     "unusual people: linking a row": "the same, only for people who are easy to find",
+    "asking for a value": "asks the model for the label of people in the source",
+    "membership: votes": "knows a person, and tells from the votes whether the person was in it",
+    "membership: a member that was taken": "the same, from one of the networks itself",
     "downcoding": "guesses what a range or a set stands for",
 }
 """What each attacker does; docs/attacks.md has the details."""

@@ -10,6 +10,8 @@ from kanon_db.session import Session, fetch_one
 
 MEMORY: Final = "4 GB"
 DISK: Final = "100 GB"
+QUERY_MEMORY: Final = "200 MB"
+"""What a query may need, unless the setting ``query_memory`` says otherwise."""
 
 
 @dataclass(frozen=True)

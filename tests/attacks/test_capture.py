@@ -49,7 +49,8 @@ def foreign_objects(admin: Connection) -> list[tuple[str, str]]:
         " JOIN pg_namespace AS n ON n.oid = o.namespace JOIN pg_roles AS r ON r.oid = o.owner"
         " WHERE n.nspname IN ('kanon', 'published') AND NOT r.rolsuper"
         " AND (r.rolname, o.name) NOT IN"
-        " (('kanon_owner', 'run_errand'), ('kanon_owner', 'watch_grants'))",
+        " (('kanon_owner', 'answer_question'), ('kanon_owner', 'run_errand'),"
+        " ('kanon_owner', 'watch_grants'))",
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,15 @@ from tests.integration.parties import (
 )
 
 INVALID = InvalidParameterError.sqlstate
-ASKED = {"buckets": {"privacy": '{"l": 2}'}}
+ASKED: dict[str, dict[str, Any]] = {
+    "buckets": {"privacy": '{"l": 2}'},
+    "model": {
+        "label": "sick",
+        "members": 3,
+        "options": '{"steps": 5}',
+        "accept": '{"model_without_budget": "it is a test"}',
+    },
+}
 COLUMNS = "visit int, patient text, age int, sex text, note text, ward text, sick text"
 
 # One patient was there five times; all others came once, and are of other ages.
@@ -66,6 +75,10 @@ def test_a_column_without_a_role_is_published_by_no_kind(parties: Parties, kind:
         for column in columns_of(parties.admin, f"published.p{suffix}")
     }
     assert not {"visit", "patient", "note"} & shown
+    if kind == "model":
+        asked = fetch(parties.admin, "SELECT column_name FROM published.p ORDER BY 1")
+        assert asked == [("age",), ("sex",), ("sick",), ("ward",)]
+        return
     assert ("ward" in shown) == (kind != "buckets")
     assert {"age", "sex", "sick"} <= shown
 

@@ -45,6 +45,7 @@ RELEASED = {
     "0007": "21be0e9aeaa901d0a9a7dd7c7d94a14cf9c95c29e9c84ec143478fdd72b44631",
     "0008": "00d39e8a803da6115b170522f6b4d174132f71e2dc7ecae4e7e3679941c67a2e",
     "0009": "7b42272c8f5b156302f3dc17ff6b81ca4ddbd4b3bffc0e8e3543638f5f949070",
+    "0010": "5f6963e3761333bc22599d7914785553244a8bdcaf3b080979266b57b0975fee",
 }
 """SHA-256 of every released migration: what is released is never edited, only followed."""
 

@@ -57,6 +57,8 @@ EXECUTE = {
 }
 
 OWNERS = {
+    "asked", "counted", "counter_name", "members_of", "owner_budget", "owner_classify",
+    "owner_close_budgets", "owner_draw", "owner_members", "owner_open_budgets", "python_vote",
     "base_names", "bases", "batch", "changes", "earlier_releases", "fingerprint", "granted",
     "grants", "is_publisher", "is_safe_collation", "is_safe_schema", "is_safe_type", "kept_grants",
     "key_pads", "login_readers", "mark", "named", "owned", "owner_analyze", "owner_batches",
@@ -70,12 +72,13 @@ OWNERS = {
 }  # fmt: skip
 """What the owner of publications does, called by the functions that have its rights."""
 
-DEFINERS = {"run_errand", "watch_grants"}
-"""They have the owner's rights, and neither can be called: one is a table's trigger, the other one
+DEFINERS = {"answer_question", "run_errand", "watch_grants"}
+"""They have the owner's rights, and none can be called: two are triggers of views, the other one
 watches GRANT."""
 
 RELATIONS = (
-    "alembic_version", "base", "errand", "progress", "publication", "publications", "release",
+    "alembic_version", "base", "budget", "errand", "progress", "publication", "publications",
+    "question", "release",
     "release_entity", "release_key", "release_reader", "releases", "setting", "source",
 )  # fmt: skip
 TABLES: dict[str, dict[str, set[str]]] = {
@@ -84,11 +87,17 @@ TABLES: dict[str, dict[str, set[str]]] = {
         "progress": {"SELECT"},
         "publication": {"SELECT"},
         "publications": {"SELECT"},
+        "question": {"SELECT", "INSERT"},
         "releases": {"SELECT"},
         "setting": {"SELECT"},
         "source": {"SELECT"},
     },
-    "analyst": {"progress": {"SELECT"}, "publications": {"SELECT"}, "setting": {"SELECT"}},
+    "analyst": {
+        "progress": {"SELECT"},
+        "publications": {"SELECT"},
+        "question": {"SELECT", "INSERT"},
+        "setting": {"SELECT"},
+    },
     "stranger": {},
 }
 SCHEMAS = {

@@ -28,6 +28,10 @@ SIGNATURES = {
     "publish_freeform": "source publication k method weights options readers replace",
     "publish_suppressed": "source publication k patterns method rules weights options readers"
     " replace",
+    "publish_model": "source publication label features members method budget input_noise logits"
+    " labels options readers replace",
+    "classify": "publication features",
+    "classify_all": "publication rows",
     "unicity": "source",
     "recommend": "source purpose protection time_limit",
     "suppression_patterns": "source patterns rules weights",
@@ -47,7 +51,7 @@ SIGNATURES = {
 }
 FOR_EVERYBODY = {
     "version", "verify", "metrics", "estimate_count", "estimate_counts", "estimate",
-    "explain_count", "rewrite_count",
+    "explain_count", "rewrite_count", "classify", "classify_all",
 }  # fmt: skip
 
 

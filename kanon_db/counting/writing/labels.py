@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
+from kanon_db.counting.layout import ANYTHING
 from kanon_db.counting.writing.steps import Nested, Select
-
-ANYTHING: Final = "*"
-"""The label of anything, NULL too."""
 
 
 def texts(described: str) -> Select:

@@ -91,6 +91,7 @@ _DOCUMENTS: Final[Mapping[str, Callable[[Mapping[str, Any], Any], Any]]] = {
     "evaluate": lambda _given, found: {"accuracy": found},
     "attack": lambda _given, found: {"attacks": found},
     "refresh": lambda _given, found: found,
+    "classify": lambda _given, found: found,
     "grant": lambda given, _found: {"granted": given["name"]},
     "drop": lambda given, _found: {"dropped": given["name"]},
 }
@@ -156,6 +157,17 @@ def _print_refreshed(_given: Mapping[str, Any], found: Any) -> None:
     click.echo(f"Refreshed and verified in {found.seconds:.2f} seconds.")
 
 
+def _print_classified(_given: Mapping[str, Any], found: Any) -> None:
+    console.print_fields(
+        {
+            "label": found.label,
+            "agreement": found.agreement,
+            **({} if found.logits is None else {"logits": found.logits}),
+            **({} if found.answers_left is None else {"answers left": found.answers_left}),
+        }
+    )
+
+
 def _print_granted(given: Mapping[str, Any], _found: None) -> None:
     click.echo(f"Granted publication {given['name']}.")
 
@@ -168,6 +180,7 @@ _PRINTED: Final[Mapping[str, Callable[[Mapping[str, Any], Any], None]]] = {
     "register": _print_registered,
     "publish": _print_published,
     "refresh": _print_refreshed,
+    "classify": _print_classified,
     "grant": _print_granted,
     "drop": _print_dropped,
 }

@@ -82,7 +82,7 @@ def combine(
     refused: list[Earlier] = []
     reasons: dict[str, list[Earlier]] = {}
     for one in earlier:
-        other = OF_NO_CLASSES if own is None else _readable(session, one)
+        other = _without_classes(new) if own is None else _readable(session, one)
         if own is not None and not isinstance(other, str):
             told = _comparable(session, source, own, other.partition)
             if told is None:
@@ -199,6 +199,10 @@ def _partition(session: Session, publication: Publication) -> Partition | Classe
     return kind.partition(session, published_schema(session), publication)
 
 
+def _without_classes(publication: Publication) -> str:
+    return kind_named(publication.kind).load().not_compared or OF_NO_CLASSES
+
+
 _NEW: Final = Earlier(0, "", "", None, ())
 
 
@@ -213,7 +217,7 @@ def _readable(session: Session, one: Earlier) -> Compared | str:
     if not publication.is_whole:
         return "its relations have changed"
     partition = _partition(session, publication)
-    return OF_NO_CLASSES if partition is None else Compared(one, partition)
+    return _without_classes(publication) if partition is None else Compared(one, partition)
 
 
 def _comparable(

@@ -13,7 +13,8 @@ from kanon_db.algorithms.ground.arrays import CodeArray
 from kanon_db.algorithms.recoding import Ranges
 from kanon_db.algorithms.recoding.taxonomy import Taxonomy
 from kanon_db.catalog.hierarchy import Hierarchy
-from kanon_db.counting.writing.labels import ANYTHING, labels
+from kanon_db.counting.layout import ANYTHING
+from kanon_db.counting.writing.labels import labels
 from kanon_db.errors import SchemaMismatchError
 from kanon_db.session.protocol import Session
 from kanon_db.session.settings import roomy

@@ -9,7 +9,7 @@ import numpy as np
 
 from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray
 from kanon_db.algorithms.recoding.cells import Ranges, Sets
-from kanon_db.counting.writing.labels import ANYTHING
+from kanon_db.counting.layout import ANYTHING
 from kanon_db.errors import SchemaMismatchError
 from kanon_db.session.protocol import fetch_one
 from kanon_db.transfer.columns import ColumnType

@@ -16,8 +16,7 @@ import numpy as np
 from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.catalog.entries import Publication, Source, published_schema
 from kanon_db.catalog.names import free_column_name
-from kanon_db.counting.layout import CLASSED_SUFFIXES, ROWS, Quotes, RowView
-from kanon_db.counting.writing.labels import ANYTHING
+from kanon_db.counting.layout import ANYTHING, CLASSED_SUFFIXES, ROWS, Quotes, RowView
 from kanon_db.declaration import unknown
 from kanon_db.errors import TooFewError
 from kanon_db.metrics.workload import CountQuery
