@@ -101,6 +101,13 @@ class Totals:
         """What is kept until all types are added."""
         return 12 * 8 * sum(counted.n.size for counted in self._kept)
 
+    @property
+    def n_answers(self) -> int:
+        """How many groups may have records."""
+        # What is left out may be in each group that was seen.
+        own = self._is_seen if self._left_out else self._is_possible
+        return int(own.sum())
+
     def answers(self) -> dict[int, Estimated]:
         """Answer for each group that may have records, by its number."""
         s = self._sums

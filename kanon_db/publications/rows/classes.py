@@ -81,7 +81,7 @@ def check_classes(session: Session, view: RowView, schema: str, publication: Pub
     """Compare the table of classes with the rows of the view, numbered once more."""
     name, described = publication.name, publication.layout
     table = ClassTable.of(session, schema, name, described["classes"])
-    numbered = number_rows(session, view, Relation(schema, name), described)
+    numbered = number_rows(session, view, Relation(schema, name), described, table.columns)
     differing = 0
     if numbered is None:
         differing += len(table.columns)

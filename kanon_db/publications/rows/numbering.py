@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -31,7 +31,7 @@ _FETCHED_BYTES: Final = 1 << 26
 """What is fetched at once."""
 
 _BLOCK: Final = 1 << 18
-"""Rows that are written, and read, at a time; classes stay whole."""
+"""Rows that are written, and read, at a time; a larger class is written as several."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class NumberedColumn:
             Whether the cell is suppressed; empty where none is.
         """
         odd = f"(SELECT o.number FROM {self.table} AS o WHERE {{}} LIMIT 1)"
-        null = odd.format("o.value IS NULL AND NOT o.hidden")
+        null = odd.format("num_nulls(o.value) = 1 AND NOT o.hidden")
         found = f"CASE WHEN num_nulls({value}) = 0 THEN {alias}.number ELSE {null} END"
         if hidden:
             found = f"CASE WHEN {hidden} THEN {odd.format('o.hidden')} ELSE {found} END"
@@ -103,14 +103,15 @@ class NumberedRows:
 
         The sizes of classes are those of the column ``""``.
         """
-        ends = np.cumsum(self.sizes)
+        class_of, sizes = self._parts()
+        ends = np.cumsum(sizes)
         number, first, first_row = 0, 0, 0
-        while first < self.sizes.size:
+        while first < sizes.size:
             last = int(np.searchsorted(ends, first_row + _BLOCK, side="right"))
-            last = max(last, first + 1)
             last_row = int(ends[last - 1])
-            written = {"": self.sizes[first:last].astype("<u4").tobytes()}
-            for column, numbers in zip(self.cells, self.of_classes[first:last].T, strict=True):
+            of_classes = self.of_classes[class_of[first:last]]
+            written = {"": sizes[first:last].astype("<u4").tobytes()}
+            for column, numbers in zip(self.cells, of_classes.T, strict=True):
                 written[column.name] = numbers.astype("<u2").tobytes()
             for column, numbers in zip(
                 self.others, self.of_rows[first_row:last_row].T, strict=True
@@ -119,6 +120,14 @@ class NumberedRows:
             yield number, written
             number, first, first_row = number + 1, last, last_row
 
+    def _parts(self) -> tuple[IntArray, IntArray]:
+        """Divide classes larger than a block; the class of each part, and its size."""
+        n_parts = -(-self.sizes // _BLOCK)
+        class_of = np.repeat(np.arange(self.sizes.size), n_parts)
+        sizes = np.full(class_of.size, _BLOCK, dtype=np.int64)
+        sizes[np.cumsum(n_parts) - 1] = self.sizes - (n_parts - 1) * _BLOCK
+        return class_of, sizes
+
     def drop(self, session: Session) -> None:
         """Drop the temporary tables."""
         for column in self.columns:
@@ -126,36 +135,82 @@ class NumberedRows:
 
 
 def number_rows(
-    session: Session, view: RowView, relation: Relation, described: Mapping[str, Any]
+    session: Session,
+    view: RowView,
+    relation: Relation,
+    described: Mapping[str, Any],
+    wanted: Collection[str] | None = None,
 ) -> NumberedRows | None:
-    """Find the numbers of all cells; None where the server does not find some of them again."""
+    """Find the numbers of all cells; None where the server does not find some of them again.
+
+    Parameters
+    ----------
+    session : Session
+    view : RowView
+    relation : Relation
+        The same.
+    described : mapping
+        The publication's layout.
+    wanted : collection of str, optional
+        The columns to number; by default, those with few values in a sample.
+    """
     row = fetch_one(session, "SELECT to_regclass($1::text)::oid::text AS oid", view.view)
-    types = column_types(session, row["oid"])
+    types, loose = column_types(session, row["oid"]), _loosely_equal(session, row["oid"])
     others = list(described["others"])
     unequal = incomparable(session, relation, others)
+
+    def is_wanted(name: str) -> bool:
+        if wanted is not None:
+            return name in wanted
+        return _has_few_values(session, view, session.identifier(name))
+
     found = [
-        _numbered_values(session, types[name], view.view, session.identifier(name))
+        _numbered_values(
+            session, types[name], view.view, session.identifier(name), is_loose=name in loose
+        )
         for name in others
-        if name not in unequal and _has_few_values(session, view, session.identifier(name))
+        if name not in unequal and is_wanted(name)
     ]
     of_rows = [column for column in found if column is not None]
     classes = session.identifier("pg_temp", f"kanon_classes_{secrets.token_hex(8)}")
-    names = [cell["name"] for cell in described["quasi_identifiers"]]
     _group(session, view, classes, of_rows)
-    with_marks = view.pattern is not None
-    cells = [
-        (place, column)
-        for place, name in enumerate(names, start=1)
-        if (column := _numbered_values(
-            session, types[name], classes, f"c{place}", "size",
-            f"substr(v.pattern, {place}, 1) = '*'" if with_marks else "false",
-        )) is not None
-    ]  # fmt: skip
-    read = _read(session, classes, cells, len(of_rows), with_marks=with_marks)
+    cells = []
+    for place, cell in enumerate(described["quasi_identifiers"], start=1):
+        name = cell["name"]
+        if wanted is not None and name not in wanted:
+            continue
+        hidden = "false" if view.pattern is None else f"substr(v.{{}}, {place}, 1) = '*'"
+        if name in loose:  # a class has one of the cells that are equal
+            column = _numbered_values(
+                session, types[name], view.view, session.identifier(name), "1",
+                hidden.format(view.pattern), is_loose=True,
+            )  # fmt: skip
+        else:
+            column = _numbered_values(
+                session, types[name], classes, f"c{place}", "size", hidden.format("pattern")
+            )
+        if column is not None:
+            cells.append((place, column))
+    read = _read(session, classes, cells, len(of_rows), with_marks=view.pattern is not None)
     session.fetch(f"DROP TABLE {classes}")
     if read is None:
         return None
     return _sorted([column for _, column in cells], of_rows, *read)
+
+
+_LOOSELY_EQUAL = """
+SELECT a.attname::text AS name
+FROM pg_attribute a LEFT JOIN pg_collation c ON c.oid = a.attcollation
+WHERE a.attrelid = $1::text::oid AND a.attnum > 0 AND NOT a.attisdropped
+  AND (a.atttypid <> ALL ('{bool,int2,int4,int8,date,timestamp,timestamptz,uuid,text,varchar,'
+        'int4range,int8range,daterange,tsrange,tstzrange,text[]}'::regtype[])
+       OR NOT coalesce(c.collisdeterministic, true))
+"""
+
+
+def _loosely_equal(session: Session, oid: str) -> set[str]:
+    """Find the columns where values that are written differently may be equal, as 1.0 and 1.00."""
+    return {row["name"] for row in session.fetch(_LOOSELY_EQUAL, oid)}
 
 
 def _has_few_values(session: Session, view: RowView, column: str) -> bool:
@@ -175,6 +230,8 @@ def _numbered_values(
     column: str,
     records: str = "1",
     hidden: str = "false",
+    *,
+    is_loose: bool = False,
 ) -> NumberedColumn | None:
     """Give the distinct cells of a column numbers, in the order of their texts; None if too many.
 
@@ -188,15 +245,27 @@ def _numbered_values(
         How many rows each of its rows stands for.
     hidden : str
         Whether the cell is suppressed.
+    is_loose : bool
+        Whether equal cells may have several texts: the first one stands for them, whatever the
+        order of the rows.
     """
     table = session.identifier("pg_temp", f"kanon_cells_{secrets.token_hex(8)}")
+    text = f'{label("value")} COLLATE "C"'
+    counted = (
+        f"SELECT v.{column} AS value, {hidden} AS hidden, sum({records})::int8 AS records"
+        f" FROM {relation} AS v GROUP BY 1, 2"
+    )
+    if is_loose:
+        counted = (
+            "SELECT DISTINCT ON (hidden, value) value, hidden, sum(records) OVER (PARTITION BY"
+            f" hidden, value)::int8 AS records FROM ({counted}, {label(f'v.{column}')}) AS spelled"
+            f" ORDER BY hidden, value, {text}"
+        )
     with fixed_labels(session), grouping_by_hash(session):
         session.fetch(
             f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS SELECT (row_number() OVER"
-            f' (ORDER BY hidden, {label("value")} COLLATE "C"))::int4 - 1 AS number,'
-            " value, hidden, records FROM (SELECT"
-            f" v.{column} AS value, {hidden} AS hidden, sum({records})::int8 AS records"
-            f" FROM {relation} AS v GROUP BY 1, 2 LIMIT {MOST_CELLS + 1}) AS counted"
+            f" (ORDER BY hidden, {text}))::int4 - 1 AS number, value, hidden, records"
+            f" FROM ({counted} LIMIT {MOST_CELLS + 1}) AS counted"
         )
     row = fetch_one(session, f"SELECT count(*) AS n FROM {table}")
     if row["n"] > MOST_CELLS:
@@ -249,7 +318,8 @@ def _read(
         hidden = f"substr(v.pattern, {place}, 1) = '*'" if with_marks else ""
         numbers.append(f"int4send({column.number(value, f'd{place}', hidden)})")
         joins += column.join(value, f"d{place}")
-    of_classes, of_rows = [], []
+    of_classes = [np.empty((0, 1 + len(cells)), dtype=np.int32)]
+    of_rows = [np.empty((0, n_others), dtype=np.int32)]
     with roomy(session):
         for row in session.stream(
             1,
