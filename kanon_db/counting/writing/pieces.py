@@ -292,12 +292,12 @@ class PieceWriter(CellWriter):
             {"r": "r", "t": 'min(to_jsonb(k)::text COLLATE "C")'}, [f"ranked{number}"], group=["r"]
         )
         texts = "array_agg(coalesce(d.t, 'null') ORDER BY d.r)"
-        self.steps.add(f"texts{number}", "As JSON.", one)
-        size = f"(SELECT coalesce(sum(octet_length(t)), 0) FROM texts{number})"
+        self.steps.add(f"key_texts{number}", "As JSON.", one)
+        size = f"(SELECT coalesce(sum(octet_length(t)), 0) FROM key_texts{number})"
         self._pieces.append(
             Select(
                 {"piece": f"'{alias}_texts'", "part": "NULL::bytea", "texts": texts},
-                [f"texts{number} AS d"],
+                [f"key_texts{number} AS d"],
                 [f"{size} <= {MOST_TEXT}"],
             )
         )
