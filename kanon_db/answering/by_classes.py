@@ -29,8 +29,11 @@ Answers = dict[str, tuple[tuple[int, ...], Estimated]]
 Block = dict[str, bytes]
 """The numbers of each column, by its name; the sizes of classes have the name ``""``."""
 
-_MOST_GROUPS: Final = 1_000_000
-"""Combinations of the values of all keys."""
+_GROUP_BYTES: Final = 160
+"""What a combination of the values of all keys takes."""
+
+_COLUMN_BYTES: Final = 5_000_000
+"""What a column of a block takes, as it is read and as numbers, rounded up."""
 
 
 def count_with_classes(opened: OpenQuery, request: Request) -> Answers | None:
@@ -116,8 +119,10 @@ def _of_cells(
     from kanon_db.counting.type_groups import TypeCounter
 
     pieces = PieceWriter(request, layout, (name,)).pieces()
+    if not _has_room(opened, pieces):
+        return None
     read = _read(opened, pieces)
-    counter, place = TypeCounter(pieces, read), pieces.places[name]
+    counter, place = TypeCounter(pieces, read, opened.session.heartbeat), pieces.places[name]
     n_cells = read.sizes[place]
     if counter.n_groups * n_cells > most:
         return None
@@ -159,6 +164,11 @@ def sure_cells_with_classes(
     return [int(number) for number in numbers]
 
 
+def _has_room(opened: OpenQuery, pieces: Pieces) -> bool:
+    """Whether a block of all columns that are mentioned fits into the memory of a query."""
+    return len(pieces.places) * _COLUMN_BYTES <= opened.limits.bitmaps
+
+
 def _read(opened: OpenQuery, pieces: Pieces) -> ReadPieces:
     """Run the statement of the pieces.
 
@@ -183,9 +193,11 @@ def _answered(opened: OpenQuery, request: Request, layout: CellLayout) -> Answer
     from kanon_db.counting.type_totals import Totals
 
     pieces = PieceWriter(request, layout).pieces()
+    if not _has_room(opened, pieces):
+        return None
     read = _read(opened, pieces)
-    counter = TypeCounter(pieces, read)
-    if counter.n_groups > _MOST_GROUPS:
+    counter = TypeCounter(pieces, read, opened.session.heartbeat)
+    if counter.n_groups * _GROUP_BYTES > opened.limits.bitmaps:
         return None
     totals = Totals(
         pieces, read, counter.n_groups, layout.left_out,
@@ -203,11 +215,13 @@ def _answered(opened: OpenQuery, request: Request, layout: CellLayout) -> Answer
     found: Answers = {}
     room = opened.limits.text
     most = opened.limits.n_answers if request.most is None else request.most - 1
+    if opened.query.keys and totals.n_answers > most:
+        raise opened.limits.too_many()
     for number, estimated in totals.answers().items():
         ranks, values = counter.values(number)
         key = _group_key(names, values)
         room -= len(key.encode())
-        if room < 0 or len(found) == most:
+        if room < 0:
             raise opened.limits.too_many()
         found[key] = ranks, estimated
     return found

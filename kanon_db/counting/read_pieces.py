@@ -192,7 +192,10 @@ class ReadPieces:
         """Return the number of each combination's group value, and the values as JSON."""
         ranks = self._read(name, [("r", ">i4")])["r"].astype(np.int64)
         self._require(ranks.size, places)
-        return ranks, list(self._texts[f"{name}_texts"] or [])
+        texts = self._texts[f"{name}_texts"]
+        if texts is None and ranks.size:
+            raise NotReadError
+        return ranks, list(texts or [])
 
     def numbers(self, name: str, places: Sequence[int]) -> FloatArray:
         """Return the number of each combination of values; NaN where there is none."""

@@ -8,7 +8,7 @@ numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,12 +17,16 @@ import numpy as np
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.pieces import Unit
-from kanon_db.counting.read_pieces import Flags, ReadPieces, Truths
+from kanon_db.counting.read_pieces import Flags, NotReadError, ReadPieces, Truths
 from kanon_db.counting.writing.compared import OTHERWISE
 from kanon_db.counting.writing.truth import combined
 
-MOST_ROWS: Final = 1 << 19
-"""Combinations of values that are looked at together."""
+_MOST_BYTES: Final = 40_000_000
+"""What the combinations of values take that are looked at together."""
+
+_ROW_BYTES: Final = 100
+_PART_BYTES: Final = 30
+"""What each takes, and beside that for each condition and each column."""
 
 _DENSE: Final = 4
 _FEW: Final = 1 << 16
@@ -99,21 +103,30 @@ class Rows:
 class Evaluator:
     """Finds how likely records of types are counted."""
 
-    def __init__(self, read: ReadPieces) -> None:
-        self._read = read
+    def __init__(self, read: ReadPieces, heartbeat: Callable[[], None] = lambda: None) -> None:
+        self._read, self._heartbeat = read, heartbeat
         self._outcomes: dict[str, Truths] = {}
 
-    def chunks(self, spread: Sequence[int], codes: Codes, n_types: int) -> Iterator[slice]:
-        """Divide types into parts that do not have too many combinations of values."""
-        lengths = np.ones(n_types, dtype=np.int64)
-        for place in spread:
+    def chunks(self, unit: Unit, codes: Codes, n_types: int) -> Iterator[slice]:
+        """Divide types into parts that do not have too many combinations of values.
+
+        Raises
+        ------
+        NotReadError
+            If those of one type are too many.
+        """
+        n_parts = len(unit.by_cell) + len(unit.by_value) + len(unit.parts) + len(codes)
+        most = _MOST_BYTES // (_ROW_BYTES + _PART_BYTES * n_parts)
+        lengths = np.ones(n_types)
+        for place in unit.spread:
             lengths = lengths * self._read.lists[place].lengths[codes[place]]
+        if lengths.max(initial=0) > most:
+            raise NotReadError
         ends = np.cumsum(lengths)
         start = 0
         while start < n_types:
-            done = int(ends[start - 1]) if start else 0
-            stop = int(np.searchsorted(ends, done + MOST_ROWS, side="right"))
-            stop = max(stop, start + 1)
+            done = ends[start - 1] if start else 0
+            stop = int(np.searchsorted(ends, done + most, side="right"))
             yield slice(start, stop)
             start = stop
 
@@ -237,7 +250,8 @@ class Evaluator:
         )
         own = {place: codes[place][first] for place in part.places}
         found = []
-        for chunk in self.chunks(part.spread, own, first.size):
+        for chunk in self.chunks(part, own, first.size):
+            self._heartbeat()
             some = {place: numbers[chunk] for place, numbers in own.items()}
             n_types = chunk.stop - chunk.start
             rows = self.rows(part.spread, some, n_types)

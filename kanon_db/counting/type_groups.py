@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -84,6 +84,7 @@ class TypeCounter:
     ----------
     pieces : Pieces
     read : ReadPieces
+    heartbeat : callable, optional
 
     Attributes
     ----------
@@ -93,9 +94,11 @@ class TypeCounter:
         Combinations of them.
     """
 
-    def __init__(self, pieces: Pieces, read: ReadPieces) -> None:
+    def __init__(
+        self, pieces: Pieces, read: ReadPieces, heartbeat: Callable[[], None] = lambda: None
+    ) -> None:
         self._pieces, self._read = pieces, read
-        self._evaluator = Evaluator(read)
+        self._evaluator = Evaluator(read, heartbeat)
         keys = [read.key(f"g{i}", places) for i, places in enumerate(pieces.keys)]
         self._ranks = [ranks for ranks, _ in keys]
         self.texts = [texts for _, texts in keys]
@@ -128,8 +131,7 @@ class TypeCounter:
         n : ndarray of float64, shape (n_types,)
             The records of each type.
         """
-        spread = self._pieces.unit.spread
-        for chunk in self._evaluator.chunks(spread, codes, n.size):
+        for chunk in self._evaluator.chunks(self._pieces.unit, codes, n.size):
             some = {place: numbers[chunk] for place, numbers in codes.items()}
             found = self._counted(some, n[chunk])
             yield replace(found, type_=found.type_ + chunk.start)

@@ -101,6 +101,13 @@ class Totals:
         """What is kept until all types are added."""
         return 12 * 8 * sum(counted.n.size for counted in self._kept)
 
+    @property
+    def n_answers(self) -> int:
+        """How many groups may have records."""
+        # What is left out may be in each group that was seen.
+        own = self._is_seen if self._left_out else self._is_possible
+        return int(own.sum())
+
     def answers(self) -> dict[int, Estimated]:
         """Answer for each group that may have records, by its number."""
         s = self._sums
@@ -179,16 +186,16 @@ class Totals:
         s = self._sums
         if not self._is_possible[group]:
             return NOTHING
-        c, estimate = float(s.m[group]), float(s.mx[group])
+        c = float(s.m[group])
+        estimate: float | None = float(s.mx[group])
         error = None if self._is_unknown else self._error(group)
         low: float | None = float(s.low[group])
         high: float | None = float(s.high[group])
         least, most = float(self._least[group]), float(self._most[group])
         if self._is_average:
-            if c <= 0:
-                return NOTHING
-            estimate = average
-            error = None if error is None else error / c
+            # Bounds are known also where no record is expected, though some may count.
+            estimate = average if c > 0 else None
+            error = None if error is None or c <= 0 else error / c
             if s.sure[group] == s.possible[group]:
                 number = float(s.sure[group])
                 low, high = (

@@ -15,6 +15,7 @@ from typing import Final
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.layout import CellLayout, ClassTable
 from kanon_db.counting.pieces import Pieces, Summed, Unit
+from kanon_db.counting.sides import condition_of
 from kanon_db.counting.writing.cell_values import holds_anything, is_endless, is_vague, values_of
 from kanon_db.counting.writing.cells import CellWriter
 from kanon_db.counting.writing.compared import compares_ranges
@@ -28,10 +29,20 @@ from kanon_db.counting.writing.truth import COLUMNS, leaves, require_few
 from kanon_db.counting.writing.writer import Request
 
 MOST_LISTED: Final = 400_000
-"""Values that are listed of all cells of a column."""
+"""Values that are listed of all cells of all columns."""
 
 MOST_COMBINED: Final = 200_000
-"""Combinations of values for which a condition is tried."""
+"""Combinations of values for which a condition is tried, and cells of which it is asked how likely
+it holds; less where there are many conditions."""
+
+_FULL: Final = 8
+"""So many conditions may have as many each."""
+
+MOST_LEAVES: Final = 64
+"""Conditions that are counted apart; more need the statement."""
+
+MOST_TEXT: Final = 8_000_000
+"""Bytes of the values of a group key."""
 
 _EACH: Final = "CROSS JOIN LATERAL"
 
@@ -52,6 +63,8 @@ def has_pieces(request: Request, layout: CellLayout, also: Iterable[str] = ()) -
         return False
     if any(column.lookup is not None for part in needed for column in ex.columns(part)):
         return False
+    if len(set(leaves(condition_of(query, aggregate)))) > MOST_LEAVES:
+        return False
     names = {*also, *(name for part in needed for name in ex.attributes(part))}
     return names <= layout.classes.columns
 
@@ -65,6 +78,10 @@ class PieceWriter(CellWriter):
             raise TypeError("there is no table of classes")
         self._classes: ClassTable = layout.classes
         self._pieces: list[Select] = []
+        n_listed = len(self._spread) + len(self._arranged.apart)
+        self._most_listed = MOST_LISTED // max(n_listed, 1)
+        n_leaves = len(set(leaves(condition_of(request.query, request.aggregate))))
+        self._most_combined = MOST_COMBINED * _FULL // max(n_leaves, _FULL)
 
     def pieces(self) -> Pieces:
         """Write them all."""
@@ -139,7 +156,7 @@ class PieceWriter(CellWriter):
             Select(
                 {"i": f"d.i{place}", **columns},
                 [f"cells{place} AS d", Nested(inner, "x", _EACH)],
-                limit=MOST_LISTED + 1,
+                limit=self._most_listed + 1,
             ),
         )
         numbers = {
@@ -160,7 +177,8 @@ class PieceWriter(CellWriter):
         ]  # fmt: skip
         is_summed = isinstance(self.weighed, ex.Column) and self.weighed.name == name
         fields += [_number(f"d.{end}" if is_summed else "NULL") for end in ("least", "most")]
-        self._piece(f"x{place}", fields, ["d.i"], [f"listed{place} AS d"])
+        is_whole = f"(SELECT count(*) FROM every{place}) <= {self._most_listed}"
+        self._piece(f"x{place}", fields, ["d.i"], [f"listed{place} AS d"], [is_whole])
 
     # -- conditions ---------------------------------------------------------------------------
 
@@ -192,8 +210,10 @@ class PieceWriter(CellWriter):
                 own._leaf(leaf, alias)
                 fields = [f"float8send(d.{name})" for name in COLUMNS[:2]]
                 fields += [_flag(f"d.{name}") for name in COLUMNS[2:]]
-                self._piece(alias, fields, ["d.i"], [f"leaf_{alias} AS d"])
-                by_cell[leaf] = alias, self._places[vague[0]]
+                place = self._places[vague[0]]
+                is_few = f"(SELECT count(*) FROM cells{place}) <= {self._most_combined}"
+                self._piece(alias, fields, ["d.i"], [f"leaf_{alias} AS d"], [is_few])
+                by_cell[leaf] = alias, place
             else:
                 names = self._tried(alias, leaf)
                 by_value[leaf] = alias, names
@@ -269,13 +289,16 @@ class PieceWriter(CellWriter):
             [f"ranked{number} AS d"],
         )  # fmt: skip
         one = Select(
-            {"r": "r", "t": "(array_agg(to_jsonb(k)::text))[1]"}, [f"ranked{number}"], group=["r"]
+            {"r": "r", "t": 'min(to_jsonb(k)::text COLLATE "C")'}, [f"ranked{number}"], group=["r"]
         )
         texts = "array_agg(coalesce(d.t, 'null') ORDER BY d.r)"
+        self.steps.add(f"key_texts{number}", "As JSON.", one)
+        size = f"(SELECT coalesce(sum(octet_length(t)), 0) FROM key_texts{number})"
         self._pieces.append(
             Select(
                 {"piece": f"'{alias}_texts'", "part": "NULL::bytea", "texts": texts},
-                [Nested([one], "d")],
+                [f"key_texts{number} AS d"],
+                [f"{size} <= {MOST_TEXT}"],
             )
         )
         return names
@@ -328,7 +351,7 @@ class PieceWriter(CellWriter):
         if not places:
             return []
         numbers = [f"(SELECT count(*) FROM domain{place})" for place in places]
-        return [f"{' * '.join(numbers)} <= {MOST_COMBINED}"]
+        return [f"{' * '.join(numbers)} <= {self._most_combined}"]
 
     def _combined(
         self, alias: str, expression: ex.Expression, fields: Sequence[str], tried: Nested

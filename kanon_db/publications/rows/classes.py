@@ -87,12 +87,15 @@ def writing_classes(
     )
     numbering = Numbering(session, view, table, described)
     unequal = incomparable(session, Relation(staging.schema, staging.name), others)
+    loose = _loosely_equal(session, view)
     numbered = [
         name
         for name in others
         if name not in unequal
         and _has_few_values(session, view, session.identifier(name))
-        and _number_cells(session, table, name, f"{view.view} AS v", session.identifier(name))
+        and _number_cells(
+            session, table, name, view.view, session.identifier(name), is_loose=name in loose
+        )
     ]
     staging.analyze(CLASSES)
     classes = session.identifier("pg_temp", f"kanon_classes_{secrets.token_hex(8)}")
@@ -100,14 +103,18 @@ def writing_classes(
         session.fetch(
             f"CREATE TEMPORARY TABLE {classes} ON COMMIT DROP AS {numbering.classes(numbered)}"
         )
-    numbered += [
-        name
-        for place, name in enumerate(cells, start=1)
+    for place, name in enumerate(cells, start=1):
+        if name in loose:  # a class has any of the cells that are equal
+            source, column, records = view.view, session.identifier(name), "1"
+            hidden = numbering.hidden(place, "v", view.pattern)
+        else:
+            source, column, records = classes, f"c{place}", "v.size"
+            hidden = numbering.hidden(place, "v")
+        is_loose = name in loose
         if _number_cells(
-            session, table, name, f"{classes} AS v", f"c{place}", "v.size",
-            numbering.hidden(place, "v"),
-        )
-    ]  # fmt: skip
+            session, table, name, source, column, records, hidden, is_loose=is_loose
+        ):  # fmt: skip
+            numbered.append(name)
     staging.analyze(CLASSES)
     rows = numbering.read(numbered, classes)
     layout["columns"] = numbered if rows is not None else []
@@ -154,6 +161,21 @@ def _has_few_values(session: Session, view: RowView, column: str) -> bool:
     return int(row["n"]) <= _MOST_IN_SAMPLE
 
 
+_LOOSELY_EQUAL: Final = """
+SELECT a.attname::text AS name
+FROM pg_attribute a LEFT JOIN pg_collation c ON c.oid = a.attcollation
+WHERE a.attrelid = to_regclass($1::text) AND a.attnum > 0 AND NOT a.attisdropped
+  AND (a.atttypid <> ALL ('{bool,int2,int4,int8,date,timestamp,timestamptz,uuid,text,varchar,'
+        'int4range,int8range,daterange,tsrange,tstzrange,text[]}'::regtype[])
+       OR NOT coalesce(c.collisdeterministic, true))
+"""
+
+
+def _loosely_equal(session: Session, view: RowView) -> set[str]:
+    """Find the columns where values that are written differently may be equal, as 1.0 and 1.00."""
+    return {row["name"] for row in session.fetch(_LOOSELY_EQUAL, view.view)}
+
+
 def _number_cells(
     session: Session,
     table: ClassTable,
@@ -162,6 +184,8 @@ def _number_cells(
     column: str,
     records: str = "1",
     hidden: str = "false",
+    *,
+    is_loose: bool,
 ) -> bool:
     """Give the distinct cells of a column numbers, unless there are too many.
 
@@ -170,20 +194,31 @@ def _number_cells(
     table : ClassTable
     name : str
     source : str
-        With the alias ``v``.
+        It gets the alias ``v``.
     column : str
         Of the source, quoted.
     records : str
         How many rows each of its rows stands for.
     hidden : str
         Whether a cell is suppressed.
+    is_loose : bool
+        Whether equal cells may have several texts: the first one stands for them, whatever the
+        order of the rows.
     """
     counted = session.identifier("pg_temp", f"kanon_cells_{secrets.token_hex(8)}")
+    cells = (
+        f"SELECT v.{column} AS value, {hidden} AS hidden, sum({records})::int8 AS records"
+        f" FROM {source} AS v GROUP BY 1, 2"
+    )
+    if is_loose:
+        cells = (
+            "SELECT DISTINCT ON (hidden, value) value, hidden, sum(records) OVER (PARTITION BY"
+            f" hidden, value)::int8 AS records FROM ({cells}, {label(f'v.{column}')}) AS spelled"
+            f" ORDER BY hidden, value, {_text('value')}"
+        )
     with fixed_labels(session), grouping_by_hash(session):
         session.fetch(
-            f"CREATE TEMPORARY TABLE {counted} ON COMMIT DROP AS"
-            f" SELECT v.{column} AS value, {hidden} AS hidden, sum({records})::int8 AS records"
-            f" FROM {source} GROUP BY 1, 2 LIMIT {MOST_CELLS + 1}"
+            f"CREATE TEMPORARY TABLE {counted} ON COMMIT DROP AS {cells} LIMIT {MOST_CELLS + 1}"
         )
         row = fetch_one(session, f"SELECT count(*) AS n FROM {counted}")
         is_few = int(row["n"]) <= MOST_CELLS

@@ -21,7 +21,7 @@ _FETCHED: Final = 4096
 """Classes that are fetched at once."""
 
 _BLOCK: Final = 1 << 18
-"""Rows that are written, and read, at a time; classes stay whole."""
+"""Rows that are written, and read, at a time; a larger class is written as several."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,19 +53,28 @@ class NumberedRows:
 
         The sizes of classes are those of the column ``""``.
         """
-        ends = np.cumsum(self.sizes)
+        class_of, sizes = self._parts()
+        ends = np.cumsum(sizes)
         number, first, first_row = 0, 0, 0
-        while first < self.sizes.size:
+        while first < sizes.size:
             last = int(np.searchsorted(ends, first_row + _BLOCK, side="right"))
-            last = max(last, first + 1)
             last_row = int(ends[last - 1])
-            written = {"": self.sizes[first:last].astype("<u4").tobytes()}
-            for name, numbers in zip(self.cells, self.of_classes[first:last].T, strict=True):
+            of_classes = self.of_classes[class_of[first:last]]
+            written = {"": sizes[first:last].astype("<u4").tobytes()}
+            for name, numbers in zip(self.cells, of_classes.T, strict=True):
                 written[name] = numbers.astype("<u2").tobytes()
             for name, numbers in zip(self.others, self.of_rows[first_row:last_row].T, strict=True):
                 written[name] = numbers.astype("<u2").tobytes()
             yield number, written
             number, first, first_row = number + 1, last, last_row
+
+    def _parts(self) -> tuple[IntArray, IntArray]:
+        """Divide classes larger than a block; the class of each part, and its size."""
+        n_parts = -(-self.sizes // _BLOCK)
+        class_of = np.repeat(np.arange(self.sizes.size), n_parts)
+        sizes = np.full(class_of.size, _BLOCK, dtype=np.int64)
+        sizes[np.cumsum(n_parts) - 1] = self.sizes - (n_parts - 1) * _BLOCK
+        return class_of, sizes
 
     def records(self) -> Iterator[tuple[str, IntArray]]:
         """Return how many rows have each cell of a column, by its name."""
@@ -99,11 +108,11 @@ class Numbering:
         }
         self._others = [str(name) for name in described["others"]]
 
-    def hidden(self, place: int, alias: str) -> str:
-        """Write whether a row's cell is suppressed."""
+    def hidden(self, place: int, alias: str, pattern: str | None = "pattern") -> str:
+        """Write whether a row's cell is suppressed; of classes, or of the view."""
         if self._view.pattern is None:
             return "false"
-        return f"substr({alias}.pattern, {place}, 1) = '*'"
+        return f"substr({alias}.{pattern}, {place}, 1) = '*'"
 
     def classes(self, numbered: Sequence[str]) -> str:
         """Write the classes: cells ``c1 …``, ``pattern``, ``size``, and others' numbers.
@@ -153,7 +162,8 @@ class Numbering:
             numbers.append(f"int4send({number})")
             joins += self._join(name, value, alias)
         beginning = "" if classes else f"WITH classes AS MATERIALIZED ({self.classes(numbered)}) "
-        of_classes, of_rows = [], []
+        of_classes = [np.empty((0, 1 + len(cells)), dtype=np.int32)]
+        of_rows = [np.empty((0, len(others)), dtype=np.int32)]
         with grouping_by_hash(self._session):
             for row in self._session.stream(
                 1,
@@ -210,6 +220,8 @@ def _sorted(
     order = np.lexsort(numbers[:, ::-1].T) if cells else np.arange(sizes.size)
     ordered = numbers[order]
     is_first = np.ones(sizes.size, dtype=np.bool_)
+    if not sizes.size:
+        return NumberedRows(cells, others, sizes, *_none(cells, others), sizes)
     is_first[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
     if others:
         rank = np.empty(order.size, dtype=np.int64)
@@ -223,6 +235,10 @@ def _sorted(
         of_rows.astype(np.uint16),
         sizes,
     )
+
+
+def _none(cells: Sequence[str], others: Sequence[str]) -> tuple[Numbers, Numbers]:
+    return np.empty((0, len(cells)), dtype=np.uint16), np.empty((0, len(others)), dtype=np.uint16)
 
 
 def _order_of_rows(rank: IntArray, of_rows: NDArray[np.int32]) -> IntArray:
