@@ -61,8 +61,8 @@ def main() -> str:
         for (curve, assignment), points in found.items()
     ]  # fmt: skip
     return (
-        "Seconds are those that the backend computes, which other work on the machine hardly"
-        " changes; one run each, after one of a small table. Unless it is what"
+        "Seconds are those that the backend computes, which other work on the machine changes"
+        " by a tenth or two; one run each, after one of a small table. Unless it is what"
         f" varies, there are {N_ROWS:,} rows of {N_COLUMNS} whole numbers, of which the"
         f" quasi-identifiers have {N_VALUES} values each. Memory is that of the backend beside"
         " what it had before, without shared buffers. A slope of 1 means twice as much for twice"
