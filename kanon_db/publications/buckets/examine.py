@@ -186,8 +186,11 @@ class _Buckets:
         If there are counts, no two of the rows may have the same bucket.
         """
         seen = np.zeros(self._sizes.size, dtype=np.int32)
-        for start in range(0, bucket_ids.size, _ROWS_PER_BLOCK):
-            block = slice(start, start + _ROWS_PER_BLOCK)
+        at_once = max(
+            _ROWS_PER_BLOCK, self._sizes.size
+        )  # each block takes a number for each bucket
+        for start in range(0, bucket_ids.size, at_once):
+            block = slice(start, start + at_once)
             ids = bucket_ids[block].astype(np.int64)
             known = (ids >= 1) & (ids < self._sizes.size)
             if counts is not None:
