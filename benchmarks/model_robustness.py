@@ -200,7 +200,7 @@ def _introduction() -> str:
             rows,
         )
         + f"\nAttack: Carlini and Wagner, L2, targeted, by foolbox, {_attack()}. Each "
-        f"of {N_SAMPLES['all']} test images (of {N_SAMPLES['disjoint']}, if members are on disjoint "
+        f"of {N_SAMPLES['all']} test images ({N_SAMPLES['disjoint']}, if members see disjoint "
         f"parts) is attacked for each of {CLASSES - 1} targets on each member: "
         f"{N_SAMPLES['all'] * (CLASSES - 1) * MEMBERS:,} examples. *Noisy Logit*: the "
         "attacker gets noisy logits, and noisy gradients, with fresh noise each time. *Attacked "
