@@ -209,9 +209,10 @@ def _training(adults: dict[str, Trained]) -> str:
         "### Training on Adult\n\n30,162 people, "
         f"{adults['one'].members[0].architecture.shape[0]} inputs, layers of 64 and 32 units, "
         f"{Settings().steps:,} steps of up to {Settings().batch} people for each member. Time "
-        "without reading and encoding, with what JAX compiles, on a machine that was busy with other "
-        "work: the processors' time says more. Memory is the process's peak, reading included; the "
-        "first row shows how much it is with a single member. Size is that of the members' bytes.\n\n"
+        "without reading and encoding, with what JAX compiles, on a machine that was busy with "
+        "other work: the processors' time says more. Memory is the process's peak, reading "
+        "included; the first row shows how much it is with a single member. Size is that of the "
+        "members' bytes.\n\n"
         + table(["model", "members", "time", "processors' time", "memory", "size"], rows)
     )
 
