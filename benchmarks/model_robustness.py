@@ -214,7 +214,7 @@ def _introduction() -> str:
         "*Noisy Logit*: the "
         "attacker gets noisy logits, and noisy gradients, with fresh noise each time. *Attacked "
         "on an exact copy*: the attacker has the members without noise, and the examples are "
-        "classified with noise. Rows in italics are [TH]'s, of its Tables 4.3 to 4.8 (MNIST: "
+        "classified with noise. Rows in italics are the thesis's, of its Tables 4.3 to 4.8 (MNIST: "
         "disjoint parts of 1,100 images; noise 0.5).\n"
     )  # fmt: skip
 
@@ -280,7 +280,7 @@ def _of_superimposed(n: int, found: Mapping[Setting, Attacked]) -> str:
     ]  # fmt: skip
     return (
         f"### The {n} smallest superimposed (Tables {tables})\n\n"
-        f"{N_SAMPLES * (CLASSES - 1)} tests ([TH]: {270 if n == 2 else 90}).\n\n"
+        f"{N_SAMPLES * (CLASSES - 1)} tests (the thesis: {270 if n == 2 else 90}).\n\n"
         + table(heading, rows)
     )
 
@@ -321,7 +321,8 @@ def _figures(single: Mapping[Setting, Attacked]) -> str:
         )
         + "\n\n"
         f"Figure 4.7: a {y[place]} to become a {targets[place, aim]}, attacked on each member, and "
-        "what that member then says ([TH], MNIST with Noisy Logit: 8 the target, 29 the truth).\n\n"
+        "what that member then says (the thesis, MNIST with Noisy Logit: 8 the target, 29 the "
+        "truth).\n\n"
         "![one image](figures/models-one.svg)\n\n"
         + table(["members see", "target", "truth", "median size"], counts)
     )
