@@ -66,7 +66,10 @@ def _binned(found: Attacked, edges: FloatArray) -> list[FloatArray]:
 def draw_one(name: str, panels: Mapping[str, tuple[FloatArray, BoolArray, BoolArray]]) -> None:
     """Draw histograms of the perturbations on each member, by what it says: Figure 4.7."""
     plt = _pyplot()
-    figure, axes = plt.subplots(2, 2, figsize=(9, 5), sharey=True, layout="constrained")
+    figure, axes = plt.subplots(
+        len(panels) // 2, 2, figsize=(9, 1.3 * len(panels)), sharey=True, squeeze=False,
+        layout="constrained",
+    )  # fmt: skip
     largest = max(
         float(sizes[np.isfinite(sizes)].max(initial=0)) for sizes, _, _ in panels.values()
     )

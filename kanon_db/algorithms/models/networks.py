@@ -86,6 +86,16 @@ class Architecture:
             found.append(prod(shape))
         return found
 
+    def patches(self) -> list[int]:
+        """Return how many numbers the patches of each convolution have for one row."""
+        found, shape = [], self.shape
+        for layer in self.layers:
+            after = self._after(layer, shape)
+            if layer.kind == "convolution":
+                found.append(9 * shape[-1] * after[0] * after[1])
+            shape = after
+        return found
+
     def multiplications(self) -> int:
         """Return how many multiplications the answer for one row takes."""
         n, shape = 0, self.shape
@@ -267,7 +277,7 @@ def logits(member: Member, inputs: Float32Array) -> Float32Array:
     -----
     Goes through a few rows at a time, so that memory stays small.
     """
-    most = max(*member.architecture.sizes(), *_patch_sizes(member.architecture), 1)
+    most = max(*member.architecture.sizes(), *member.architecture.patches())
     step = max(1, _VALUES_AT_ONCE // most)
     found = np.empty((len(inputs), member.architecture.classes), dtype=np.float32)
     for start in range(0, len(inputs), step):
@@ -342,13 +352,3 @@ def _pooled(images: Float32Array) -> Float32Array:
     height, width = images.shape[1] // 2 * 2, images.shape[2] // 2 * 2
     rows = np.maximum(images[:, 0:height:2], images[:, 1:height:2])
     return np.maximum(rows[:, :, 0:width:2], rows[:, :, 1:width:2])
-
-
-def _patch_sizes(architecture: Architecture) -> list[int]:
-    """Return how many numbers the patches of each convolution have for one row."""
-    found, shape = [], architecture.shape
-    for layer, size in zip(architecture.layers, architecture.sizes(), strict=True):
-        if layer.kind == "convolution":
-            found.append(9 * shape[-1] * (size // layer.units))
-            shape = (*shape[:-1], layer.units)
-    return found

@@ -18,7 +18,7 @@ TEMPERATURES = tuple(float(10 * i) for i in range(1, 51))
 """Of the thesis: 10, 20, … 500."""
 
 _WORK_PER_CHUNK = 4e8  # multiplications between two heartbeats: some hundredths of a second
-_VALUES_AT_ONCE = 3e7  # outputs of layers that are kept for the gradient: some 500 MB
+_VALUES_AT_ONCE = 4e7  # numbers that are kept for the gradient, of all members: 160 MB
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,8 @@ def train(
         raise InvalidParameterError("members have no records", detail=f"{empty} of {members}")
     # Nothing about a member may depend on the records of another part: not even its batches.
     batch = min(settings.batch, max(1, len(labels) // (1 if parts is None else members)))
-    at_once = int(_VALUES_AT_ONCE // (batch * sum(architecture.sizes()))) or 1
+    kept = batch * sum([*architecture.sizes(), *architecture.patches()])
+    at_once = int(_VALUES_AT_ONCE // kept) or 1
     work = 3 * batch * architecture.multiplications() * min(at_once, members)
     chunk = max(1, min(settings.steps, int(_WORK_PER_CHUNK / work)))
     with _signals_blocked():
