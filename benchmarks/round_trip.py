@@ -163,6 +163,7 @@ def make_tables(dsn: str) -> None:
             "SELECT kanon.register_source('public.census_numbers',"
             f" '{{{QUASI_IDENTIFIERS}}}', 'occupation')"
         )
+        connection.execute("CHECKPOINT")  # nothing of this is left to be written later
 
 
 def floor(dsn: str, name: str) -> float:
