@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
     from kanon_db.counting.pieces import Pieces
     from kanon_db.counting.read_pieces import ReadPieces
+    from kanon_db.counting.type_groups import Counted
 
 Answers = dict[str, tuple[tuple[int, ...], Estimated]]
 """The places of each group's values in their order, and its answer, by its key."""
@@ -200,24 +201,30 @@ def _answered(opened: OpenQuery, request: Request, layout: CellLayout) -> Answer
     if counter.n_groups * _GROUP_BYTES > opened.limits.bitmaps:
         return None
     totals = Totals(
-        pieces, read, counter.n_groups, layout.left_out,
+        pieces, read, counter.n_groups, layout.left_out, opened.limits.bitmaps,
         is_average=request.aggregate.function == "avg",
     )  # fmt: skip
-    for codes, n in _Types(opened, layout, pieces, read).all():
+    types = _Types(opened, layout, pieces, read)
+    for codes, n in types.all():
         opened.session.heartbeat()
         totals.add_records(float(n.sum()))
         for counted in counter.counted(codes, n):
             totals.add(counted)
             opened.session.heartbeat()
-            if totals.kept_bytes > opened.limits.bitmaps:
-                return None
+
+    def again() -> Iterator[Counted]:
+        for codes, n in types.all():
+            for counted in counter.counted(codes, n):
+                opened.session.heartbeat()
+                yield counted
+
     names = [key.name for key in opened.query.keys]
     found: Answers = {}
     room = opened.limits.text
     most = opened.limits.n_answers if request.most is None else request.most - 1
     if opened.query.keys and totals.n_answers > most:
         raise opened.limits.too_many()
-    for number, estimated in totals.answers().items():
+    for number, estimated in totals.answers(again()).items():
         ranks, values = counter.values(number)
         key = _group_key(names, values)
         room -= len(key.encode())

@@ -7,6 +7,7 @@ The numbers are those of the statement whose last steps are in
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,11 +60,20 @@ class Totals:
     n_groups : int
     left_out : int
         Records without a row, of which nothing is known.
+    room : int
+        How many bytes may be kept until the averages are known.
     is_average : bool
     """
 
     def __init__(
-        self, pieces: Pieces, read: ReadPieces, n_groups: int, left_out: int, *, is_average: bool
+        self,
+        pieces: Pieces,
+        read: ReadPieces,
+        n_groups: int,
+        left_out: int,
+        room: int,
+        *,
+        is_average: bool,
     ) -> None:
         self._together = pieces.together
         self._is_unknown = read.is_unknown(pieces.marked)
@@ -75,7 +85,8 @@ class Totals:
         self._is_seen, self._is_possible, self._is_wild = np.zeros((3, n_groups), dtype=np.bool_)
         self._least = np.full(n_groups, np.inf)
         self._most = np.full(n_groups, -np.inf)
-        self._kept: list[Counted] = []
+        self._kept: list[Counted] | None = []
+        self._room = room
 
     def add_records(self, number: float) -> None:
         """Say how many records some types have, whether they count or not."""
@@ -85,21 +96,16 @@ class Totals:
         """Add the records of some types."""
         self._is_seen[counted.group] = True
         self._is_possible[counted.group[counted.possibly]] = True
-        c = counted if self._left_out else counted.of(counted.possibly)
+        c = self._chosen(counted)
         self._sum("m", c, c.n * c.m)
         self._sum("sure", c, c.n * c.surely)
         self._sum("possible", c, c.n * c.possibly)
         if not self._is_average:
             self._add_errors(c, np.zeros(self._n_groups))
         else:
-            self._kept.append(c)
+            self._keep(c)
         if c.moments is not None:
             self._add_moments(c, c.moments)
-
-    @property
-    def kept_bytes(self) -> int:
-        """What is kept until all types are added."""
-        return 12 * 8 * sum(counted.n.size for counted in self._kept)
 
     @property
     def n_answers(self) -> int:
@@ -108,17 +114,36 @@ class Totals:
         own = self._is_seen if self._left_out else self._is_possible
         return int(own.sum())
 
-    def answers(self) -> dict[int, Estimated]:
-        """Answer for each group that may have records, by its number."""
+    def answers(self, again: Iterable[Counted] = ()) -> dict[int, Estimated]:
+        """Answer for each group that may have records, by its number.
+
+        Parameters
+        ----------
+        again : iterable of Counted
+            All that was added, once more; it is read if there was no room to keep it.
+        """
         s = self._sums
         average = np.divide(s.mx, s.m, out=np.zeros(self._n_groups), where=s.m > 0)
-        for counted in self._kept:
-            self._add_errors(counted, average)
+        if self._is_average:
+            for counted in again if self._kept is None else self._kept:
+                self._add_errors(self._chosen(counted), average)
         if self._left_out:
             self._add_left_out(average)
         groups = np.flatnonzero(self._is_possible).tolist() if self._has_keys else [0]
         answer = self._sum_of if self._is_summed else self._count_of
         return {group: answer(group, float(average[group])) for group in groups}
+
+    def _chosen(self, counted: Counted) -> Counted:
+        """Leave out what cannot count, unless others may be like it."""
+        return counted if self._left_out else counted.of(counted.possibly)
+
+    def _keep(self, counted: Counted) -> None:
+        """Keep what the errors of an average follow from, while there is room."""
+        self._room -= 12 * 8 * counted.n.size
+        if self._room < 0:
+            self._kept = None
+        elif self._kept is not None:
+            self._kept.append(counted)
 
     def _sum(self, name: str, counted: Counted, values: FloatArray) -> None:
         own = getattr(self._sums, name)
