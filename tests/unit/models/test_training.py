@@ -56,17 +56,17 @@ def test_digits_are_learned(digits: tuple[Float32Array, IntArray]) -> None:
     members = list(
         train(
             x[:400], y[:400], 10, members=4, temperatures=[10, 30, 400, 500], parts=parts,
-            settings=Settings(steps=300, batch=50), generator=generator,
+            settings=Settings(steps=120, batch=50), generator=generator,
         )
     )  # fmt: skip
     labels = np.stack([logits(member, x[400:]).argmax(axis=1) for member in members])
     accuracies = (labels == y[400:]).mean(axis=1)
     # Far below what is usual for this seed, and far above one in ten.
-    assert accuracies.min() > 0.6
-    assert (vote(labels, 10).winner == y[400:]).mean() > 0.75
+    assert accuracies.min() > 0.3
+    assert (vote(labels, 10).winner == y[400:]).mean() > 0.7
     assert [member.part for member in members] == [0, 1, 2, 3]
     little = np.stack([logits(m, noisy(x[400:], 0.02)).argmax(axis=1) for m in members])
-    assert (vote(little, 10).winner == y[400:]).mean() > 0.7
+    assert (vote(little, 10).winner == y[400:]).mean() > 0.65
 
 
 def test_defaults_are_those_of_the_thesis() -> None:
