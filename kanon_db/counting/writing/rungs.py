@@ -105,16 +105,17 @@ def _over_buckets(
 def _over_cells(
     operand: ex.Expression, request: Request, layout: CellLayout, constants: Constants
 ) -> list[Select]:
-    view = f"{layout.view.view} AS c"
+    names = sorted(ex.attributes(operand))
+    view, only = _distinct(layout, names[0], constants) if len(names) == 1 else (None, [])
+    view = view or f"{layout.view.view} AS c"
     match operand:
         case ex.Column(lookup=None, name=name) if layout.cells[name].kind == "range":
-            return _ends(layout.cells[name], view, _kept(layout, layout.cells[name]))
-    names = sorted(ex.attributes(operand))
+            return _ends(layout.cells[name], view, only or _kept(layout, layout.cells[name]))
     vague = [name for name in names if is_vague(layout.cells[name])]
     listed = most_listed(layout.cells[name] for name in vague)
     values = {name: f"c.{layout.cells[name].column.sql}" for name in names}
     source: list[str | Nested] = [view]
-    where = []
+    where = [*only]
     for place, name in enumerate(vague):
         cell = layout.cells[name]
         shown = f"c.{cell.column.sql}"
@@ -126,13 +127,23 @@ def _over_cells(
         inner = values_of(cell, shown, listed)
         source.append(Nested(inner, f"x{place}", "CROSS JOIN LATERAL"))
         values[name] = f"x{place}.v"
-        where += _kept(layout, cell)
+        where += [] if only else _kept(layout, cell)
 
     def spell(column: ex.Column) -> str:
         return values[column.name] if column.lookup is None else speller("c")(column)
 
-    _, *lookups = joined(layout.view.view, "c", [operand], request.lookups, values)
+    _, *lookups = joined(view, "c", [operand], request.lookups, values)
     return [Select({"v": write(operand, spell, constants)}, [*source, *lookups], where)]
+
+
+def _distinct(layout: CellLayout, name: str, constants: Constants) -> tuple[str | None, list[str]]:
+    """Read each cell of a column once, if its cells have numbers."""
+    own, cell = layout.classes, layout.cells[name]
+    if own is None or name not in own.columns:
+        return None, []
+    of_column = f"c.{own.attribute} = {constants.write(ex.Constant(name, TEXT))}"
+    kept = [] if cell.mark is None else [f"NOT c.{own.hidden}"]
+    return f"{own.table} AS c", [of_column, f"c.{own.codes} IS NULL", *kept]
 
 
 def _kept(layout: CellLayout, cell: Cell) -> list[str]:
