@@ -261,11 +261,13 @@ class _Types:
             name: place for name, place in pieces.places.items() if name not in self._of_classes
         }
         self._needs_all = bool(layout.left_out or pieces.marked)
+        self._n_rows = layout.n_rows
 
     def all(self) -> Iterator[tuple[dict[int, IntArray], FloatArray]]:
         """Return the numbers of the cells of each type, by the column, and its records."""
         import numpy as np
 
+        n_rows = 0
         for block in self._blocks():
             written = block.get("", b"")
             if not written or len(written) % 4:
@@ -276,10 +278,11 @@ class _Types:
                 for name, place in self._of_classes.items()
             }
             n = sizes.astype(np.float64)
+            n_own = int(sizes.sum())
+            n_rows += n_own
             if self._of_rows:
-                n_rows = int(sizes.sum())
                 codes_of_rows = {
-                    place: self._numbers(block, name, place, n_rows)
+                    place: self._numbers(block, name, place, n_own)
                     for name, place in self._of_rows.items()
                 }
                 class_of_row = np.repeat(np.arange(sizes.size), sizes)
@@ -292,6 +295,8 @@ class _Types:
                 n = np.ones(class_of_row.size)
             if n.size:
                 yield self._together(codes, n)
+        if n_rows != self._n_rows:
+            raise changed(self._opened.publication)
 
     def _together(
         self, codes: dict[int, IntArray], n: FloatArray

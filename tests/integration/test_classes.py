@@ -102,6 +102,7 @@ def test_changes_are_found(parties: Parties, name: str, change: str) -> None:
         "UPDATE {} SET codes = substr(codes, 3) WHERE codes IS NOT NULL",
         "UPDATE {} SET codes = set_byte(codes, 1, 255) WHERE codes IS NOT NULL",
         "DELETE FROM {} WHERE attribute IN ('age', 'ward') AND codes IS NOT NULL",
+        "DELETE FROM {} WHERE codes IS NOT NULL",
     ],
 )
 def test_what_cannot_be_read_is_refused(parties: Parties, name: str, change: str) -> None:
