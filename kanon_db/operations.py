@@ -348,7 +348,7 @@ _OTHERS: Final = (
     ),
     Operation(
         "explain_count", "say which parts of a query are exact, which are estimated, and how",
-        "kanon_db.answering.estimates:explain_count",
+        "kanon_db.answering.explained:explain_count",
         columns(part="text", description="text", accuracy="text", std_error="double precision"),
         **_ROWS_OF_A_QUERY,
     ),
@@ -369,7 +369,7 @@ _OTHERS: Final = (
     ),
     Operation(
         "rewrite_count", "the SQL that answers a COUNT query, as text",
-        "kanon_db.answering.estimates:rewrite_count", value("text"), **_VALUE_OF_A_QUERY,
+        "kanon_db.answering.explained:rewrite_count", value("text"), **_VALUE_OF_A_QUERY,
     ),
 )
 # fmt: on

@@ -14,8 +14,8 @@ from kanon_db.counting.checking import Key
 from kanon_db.counting.expressions import Expression, attributes
 from kanon_db.counting.layout import BucketLayout
 from kanon_db.counting.sides import Side, side_of
-from kanon_db.counting.writing import Constants, write
 from kanon_db.counting.writing.joins import joined, speller
+from kanon_db.counting.writing.sql import Constants, write
 from kanon_db.session.protocol import Row
 
 if TYPE_CHECKING:

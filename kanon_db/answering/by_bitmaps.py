@@ -8,7 +8,6 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 from kanon_db.answering.bitmap_reader import MOST_WORK, SUM_WORK, BitmapReader, NoRoomError
-from kanon_db.answering.by_pairs import count_with_pairs
 from kanon_db.answering.scope import OpenQuery
 from kanon_db.answering.slices import Slice, Slices
 from kanon_db.counting.answers import NOTHING, Estimated, Group
@@ -21,12 +20,11 @@ from kanon_db.counting.bitmaps import (
     weigh,
 )
 from kanon_db.counting.checking import Measure
-from kanon_db.counting.expressions import Aggregate, Expression, TruthTest, attributes
+from kanon_db.counting.expressions import DERIVED, Aggregate, Expression, TruthTest, attributes
 from kanon_db.counting.formulas import all_but, count_buckets, sum_buckets
 from kanon_db.counting.layout import BucketLayout
 from kanon_db.counting.regression import Matched, between, corrected, regress, trust
 from kanon_db.counting.sides import Side, chosen_by, condition_of, disjoint_sides, factors, side_of
-from kanon_db.counting.writing.exact import DERIVED
 from kanon_db.counting.writing.joins import same_value
 from kanon_db.errors import UnsupportedQueryError
 
@@ -118,6 +116,8 @@ def _answered(
             return _Counter(reader).either(sides)
         try:
             with reader.opened.session.savepoint():
+                from kanon_db.answering.by_pairs import count_with_pairs
+
                 return count_with_pairs(reader, condition, weighed, is_average=is_average)
         except UnsupportedQueryError:  # arithmetic, on values that the rest of it excludes
             return None

@@ -12,9 +12,9 @@ from kanon_db.answering.scope import OpenQuery
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.answers import Estimated
 from kanon_db.counting.layout import CellLayout, ClassTable
-from kanon_db.counting.writing import Request
 from kanon_db.counting.writing.pieces import PieceWriter, has_pieces
 from kanon_db.counting.writing.statements import refuse_continuous_groups
+from kanon_db.counting.writing.writer import Request
 from kanon_db.errors import UnsupportedQueryError
 from kanon_db.publications.examination import changed
 

@@ -27,9 +27,9 @@ from kanon_db.counting.expressions import And, Column, Constant, Expression, att
 from kanon_db.counting.pairs import Divided, count_pairs, is_one_by_one, sum_pairs
 from kanon_db.counting.regression import Matched, corrected, trust
 from kanon_db.counting.sides import Side, by_side, parts_of, side_of
-from kanon_db.counting.writing import Constants, write
 from kanon_db.counting.writing.joins import joined as lookups_joined
 from kanon_db.counting.writing.joins import speller
+from kanon_db.counting.writing.sql import Constants, write
 
 _MOST_CLASSES: Final = 256
 _MOST_PAIRS: Final = 1 << 14

@@ -15,8 +15,8 @@ from kanon_db.counting.cell_sums import CellSums, Ends, Listed, Ranges
 from kanon_db.counting.checking import Measure, Query
 from kanon_db.counting.layout import Cell, CellLayout
 from kanon_db.counting.sides import chosen_by, parts_of
-from kanon_db.counting.writing import Request
 from kanon_db.counting.writing.cell_sums import CellSumWriter, NumberedCellWriter
+from kanon_db.counting.writing.writer import Request
 
 if TYPE_CHECKING:
     from kanon_db.algorithms.ground.arrays import FloatArray

@@ -19,6 +19,7 @@ from kanon_db.counting.answers import Estimated, Group, known_as
 from kanon_db.counting.checking import Key, Measure, Query
 from kanon_db.counting.distinct import apart_ranges, apart_sets, count_distinct
 from kanon_db.counting.expressions import (
+    DERIVED,
     Aggregate,
     Column,
     ComparisonOperator,
@@ -29,9 +30,9 @@ from kanon_db.counting.expressions import (
 from kanon_db.counting.layout import BucketLayout, CellLayout
 from kanon_db.counting.refusals import refusal
 from kanon_db.counting.sides import chosen_by
-from kanon_db.counting.writing import Request
-from kanon_db.counting.writing.exact import DERIVED, is_plain
+from kanon_db.counting.writing.exact import is_plain
 from kanon_db.counting.writing.sure_cells import NumberedSureCellWriter, SureCellWriter
+from kanon_db.counting.writing.writer import Request
 from kanon_db.errors import UnsupportedQueryError
 
 Ask = Callable[[OpenQuery], list[Group]]

@@ -14,9 +14,9 @@ from kanon_db.counting.checking import Measure, Query
 from kanon_db.counting.layout import BucketLayout
 from kanon_db.counting.quantiles import Quantile, Sides, answer, between
 from kanon_db.counting.sides import chosen_by
-from kanon_db.counting.writing import Request
 from kanon_db.counting.writing.cell_values import is_vague
 from kanon_db.counting.writing.rungs import rungs
+from kanon_db.counting.writing.writer import Request
 
 MOST_COUNTS: Final = 120
 """The most counts that one aggregate is made from: after these, bounds are as they were found."""

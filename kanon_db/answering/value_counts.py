@@ -13,8 +13,8 @@ from kanon_db.answering.scope import OpenQuery
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.answers import Estimated, known_as
 from kanon_db.counting.layout import CellLayout
-from kanon_db.counting.writing import Request
 from kanon_db.counting.writing.cell_sums import SpreadSumWriter
+from kanon_db.counting.writing.writer import Request
 
 if TYPE_CHECKING:
     from kanon_db.session.protocol import Row

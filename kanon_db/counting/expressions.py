@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Final, TypeVar
 from typing import Literal as OneOf
-from typing import TypeVar
 
 from kanon_db.counting.types import NUMBERS as NUMBERS
 from kanon_db.counting.types import Category as Category
@@ -204,6 +204,9 @@ class Aggregate(Expression):
     share: float | None = None
     type: Type | None = None
 
+
+DERIVED: Final = frozenset({"distinct", "min", "max", "disc", "cont"})
+"""Aggregates that have a statement of their own only where they are exact."""
 
 # -- conditions -------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from kanon_db.answering import by_pairs, estimates
+from kanon_db.answering import by_pairs, estimates, measures
 from kanon_db.answering.by_bitmaps import count_with_bitmaps
 from kanon_db.answering.scope import open_query
 from kanon_db.counting.answers import Group
@@ -112,7 +112,8 @@ def assert_same(
         opened = open_query(session, query)
         found = count_with_bitmaps(opened)
         with monkeypatch.context() as patch:
-            patch.setattr(estimates, "count_with_bitmaps", lambda _: None)
+            patch.setattr(estimates, "by_bitmaps", lambda _: None)
+            patch.setattr(measures, "by_bitmaps", lambda _: None)
             wanted = by_key(estimates.answer(session, query).groups)
     if found is None:
         assert can_be_none, query

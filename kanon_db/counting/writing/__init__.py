@@ -4,9 +4,3 @@
 `cell_values`, `truth` and `intervals`). A form adds `steps` to a `writer`; `sql` and `joins` write
 expressions and FROM.
 """
-
-from kanon_db.counting.writing.sql import Constants, Statement, write
-from kanon_db.counting.writing.statements import statement
-from kanon_db.counting.writing.writer import Request
-
-__all__ = ["Constants", "Request", "Statement", "statement", "write"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.checking.query import Query
 from kanon_db.counting.layout import BucketLayout, CellLayout
@@ -13,9 +11,6 @@ from kanon_db.counting.writing.joins import joined, speller
 from kanon_db.counting.writing.sql import write
 from kanon_db.counting.writing.steps import Select
 from kanon_db.counting.writing.writer import ANSWER, Request, Writer, numbered
-
-DERIVED: Final = frozenset({"distinct", "min", "max", "disc", "cont"})
-"""Aggregates that have a statement of their own only where they are exact."""
 
 
 def is_plain(query: Query, aggregate: ex.Aggregate, layout: BucketLayout | CellLayout) -> bool:

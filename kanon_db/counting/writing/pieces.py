@@ -19,7 +19,6 @@ from kanon_db.counting.sides import condition_of
 from kanon_db.counting.writing.cell_values import holds_anything, is_endless, is_vague, values_of
 from kanon_db.counting.writing.cells import CellWriter
 from kanon_db.counting.writing.compared import compares_ranges
-from kanon_db.counting.writing.exact import DERIVED
 from kanon_db.counting.writing.intervals import on_axis
 from kanon_db.counting.writing.likely import Likely
 from kanon_db.counting.writing.spread import MOST_GROUPED, Together, listed_within, most_listed
@@ -59,7 +58,7 @@ def has_pieces(request: Request, layout: CellLayout, also: Iterable[str] = ()) -
     """
     query, aggregate = request.query, request.aggregate
     needed = [*query.evaluated, aggregate.operand, aggregate.condition]
-    if layout.classes is None or aggregate.function in DERIVED:
+    if layout.classes is None or aggregate.function in ex.DERIVED:
         return False
     if any(column.lookup is not None for part in needed for column in ex.columns(part)):
         return False

@@ -10,11 +10,12 @@ is one form (`cells`).
 from __future__ import annotations
 
 from kanon_db.counting.checking.query import Query
+from kanon_db.counting.expressions import DERIVED
 from kanon_db.counting.layout import BucketLayout, CellLayout
 from kanon_db.counting.refusals import refusal
 from kanon_db.counting.sides import disjoint_sides, sides_of
 from kanon_db.counting.writing.cells import CellWriter
-from kanon_db.counting.writing.exact import DERIVED, ExactWriter
+from kanon_db.counting.writing.exact import ExactWriter
 from kanon_db.counting.writing.factored import FactoredWriter
 from kanon_db.counting.writing.pairs import PairWriter
 from kanon_db.counting.writing.spread import grouped_ranges

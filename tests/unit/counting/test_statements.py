@@ -11,7 +11,9 @@ from kanon_db.counting.checking.types import INTEGER, NUMERIC, TEXT
 from kanon_db.counting.expressions import Column
 from kanon_db.counting.layout import BucketLayout, Cell, CellLayout, RowView
 from kanon_db.counting.reading import RelationText, parse_query
-from kanon_db.counting.writing import Request, Statement, statement
+from kanon_db.counting.writing.sql import Statement
+from kanon_db.counting.writing.statements import statement
+from kanon_db.counting.writing.writer import Request
 from kanon_db.errors import UnsupportedQueryError
 from tests.unit.counting.layouts import bucket_tables
 
