@@ -49,7 +49,7 @@ class Truths:
 
     def at(self, index: IntArray) -> Truths:
         """Take those at some places."""
-        return Truths(*(getattr(self, name)[index] for name in self.__match_args__))
+        return Truths(*(getattr(self, name).take(index) for name in self.__match_args__))
 
     @classmethod
     def joined(cls, parts: Sequence[Truths]) -> Truths:

@@ -132,24 +132,26 @@ class Evaluator:
 
     def rows(self, spread: Sequence[int], codes: Codes, n_types: int) -> Rows:
         """List the combinations of values of some types."""
+        each = np.arange(n_types)
         if not spread:
-            each = np.arange(n_types)
             return Rows(each, np.ones(n_types), {}, each)
-        lengths = {p: self._read.lists[p].lengths[codes[p]] for p in spread}
-        total = np.ones(n_types, dtype=np.int64)
-        for length in lengths.values():
-            total = total * length
-        first = np.cumsum(total) - total
-        type_ = np.repeat(np.arange(n_types), total)
-        within: IntArray = np.arange(type_.size) - first[type_]
+        type_, w = each, np.ones(n_types)
         at: dict[int, IntArray] = {}
-        w: FloatArray = np.ones(type_.size)
-        for place in reversed(spread):
-            listing, size = self._read.lists[place], lengths[place][type_]
-            at[place] = listing.starts[codes[place]][type_] + within % size
-            within //= size
-            w = w * listing.w[at[place]]
-        return Rows(type_, w, at, first)
+        total = np.ones(n_types, dtype=np.int64)
+        for place in spread:  # each row so far once for each value of the next column
+            listing, cell = self._read.lists[place], codes[place]
+            length = listing.lengths[cell]
+            total = total * length
+            start = listing.starts[cell]
+            if at:
+                length, start = length[type_], start[type_]
+            ends = np.cumsum(length)
+            at = {other: np.repeat(numbers, length) for other, numbers in at.items()}
+            at[place] = np.arange(ends[-1] if ends.size else 0)
+            at[place] += np.repeat(start - (ends - length), length)
+            type_, w = np.repeat(type_, length), np.repeat(w, length)
+            w *= listing.w.take(at[place])
+        return Rows(type_, w, at, np.cumsum(total) - total)
 
     def truths(self, unit: Unit, codes: Codes, rows: Rows, also_open: Sequence[int] = ()) -> Truths:
         """Find how likely a condition holds in each row.

@@ -149,7 +149,7 @@ class TypeCounter:
         surely = together.all(np.broadcast_to(truths.surely, t.shape))
         possible = np.broadcast_to(truths.possibly, t.shape)
         if self._ranks:
-            surely &= together.add(rows.w) > _WHOLE
+            surely = surely & (together.add(rows.w) > _WHOLE)
         moments = None
         if self._pieces.summed is not None:
             x, xx, least, most, is_wild = self._measured(self._pieces.summed, codes, rows)
@@ -220,24 +220,28 @@ class _Together:
         return found
 
     def add(self, values: FloatArray) -> FloatArray:
-        found: FloatArray = np.add.reduceat(self._in_order(values), self.starts)
+        found: FloatArray = self._of_each(np.add, values)
         return found
 
     def least(self, values: FloatArray) -> FloatArray:
-        found: FloatArray = np.minimum.reduceat(self._in_order(values), self.starts)
+        found: FloatArray = self._of_each(np.minimum, values)
         return found
 
     def most(self, values: FloatArray) -> FloatArray:
-        found: FloatArray = np.maximum.reduceat(self._in_order(values), self.starts)
+        found: FloatArray = self._of_each(np.maximum, values)
         return found
 
     def all(self, values: Flags) -> Flags:
-        found: Flags = np.logical_and.reduceat(self._in_order(values), self.starts)
+        found: Flags = self._of_each(np.logical_and, values)
         return found
 
     def any(self, values: Flags) -> Flags:
-        found: Flags = np.logical_or.reduceat(self._in_order(values), self.starts)
+        found: Flags = self._of_each(np.logical_or, values)
         return found
+
+    def _of_each(self, joined: np.ufunc, values: Any) -> Any:
+        values = self._in_order(values)
+        return values if values.size == self.starts.size else joined.reduceat(values, self.starts)
 
     def _in_order(self, values: Any) -> Any:
         return values if self.order is None else values[self.order]

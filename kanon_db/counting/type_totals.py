@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import FloatArray
+from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.counting.answers import NOTHING, Estimated
 from kanon_db.counting.pieces import Pieces
 from kanon_db.counting.read_pieces import ReadPieces
@@ -50,6 +50,29 @@ class _Sums:
         return cls(*(np.zeros(n_groups) for _ in cls.__match_args__))
 
 
+@dataclass(frozen=True, eq=False)
+class _Doubts:
+    """What the error of an answer follows from: a row for each type and group.
+
+    The attributes are those of :class:`Counted`, and of its moments; without groups, `group` is
+    None.
+    """
+
+    group: IntArray | None
+    n: FloatArray
+    u: FloatArray
+    m: FloatArray
+    x: FloatArray | None
+    xx: FloatArray | None
+
+    @classmethod
+    def of(cls, counted: Counted, n_groups: int) -> _Doubts:
+        group = None if n_groups == 1 else counted.group
+        x = counted.moments
+        own = (None, None) if x is None else (x.x, x.xx)
+        return cls(group, counted.n, counted.u, counted.m, *own)
+
+
 class Totals:
     """Adds up all types of records in each group.
 
@@ -85,7 +108,7 @@ class Totals:
         self._is_seen, self._is_possible, self._is_wild = np.zeros((3, n_groups), dtype=np.bool_)
         self._least = np.full(n_groups, np.inf)
         self._most = np.full(n_groups, -np.inf)
-        self._kept: list[Counted] | None = []
+        self._kept: list[_Doubts] | None = []
         self._room = room
 
     def add_records(self, number: float) -> None:
@@ -97,13 +120,14 @@ class Totals:
         self._is_seen[counted.group] = True
         self._is_possible[counted.group[counted.possibly]] = True
         c = self._chosen(counted)
-        self._sum("m", c, c.n * c.m)
-        self._sum("sure", c, c.n * c.surely)
-        self._sum("possible", c, c.n * c.possibly)
-        if not self._is_average:
-            self._add_errors(c, np.zeros(self._n_groups))
+        self._sum("m", c.group, c.n * c.m)
+        self._sum("sure", c.group, c.n * c.surely)
+        self._sum("possible", c.group, c.n * c.possibly)
+        doubts = _Doubts.of(c, self._n_groups)
+        if self._is_average:
+            self._keep(doubts)
         else:
-            self._keep(c)
+            self._add_errors(doubts, np.zeros(self._n_groups))
         if c.moments is not None:
             self._add_moments(c, c.moments)
 
@@ -125,8 +149,11 @@ class Totals:
         s = self._sums
         average = np.divide(s.mx, s.m, out=np.zeros(self._n_groups), where=s.m > 0)
         if self._is_average:
-            for counted in again if self._kept is None else self._kept:
-                self._add_errors(self._chosen(counted), average)
+            kept: Iterable[_Doubts] | None = self._kept
+            if kept is None:
+                kept = (_Doubts.of(self._chosen(one), self._n_groups) for one in again)
+            for doubts in kept:
+                self._add_errors(doubts, average)
         if self._left_out:
             self._add_left_out(average)
         groups = np.flatnonzero(self._is_possible).tolist() if self._has_keys else [0]
@@ -137,41 +164,41 @@ class Totals:
         """Leave out what cannot count, unless others may be like it."""
         return counted if self._left_out else counted.of(counted.possibly)
 
-    def _keep(self, counted: Counted) -> None:
+    def _keep(self, doubts: _Doubts) -> None:
         """Keep what the errors of an average follow from, while there is room."""
-        self._room -= 12 * 8 * counted.n.size
+        self._room -= (5 if doubts.group is None else 6) * 8 * doubts.n.size
         if self._room < 0:
             self._kept = None
         elif self._kept is not None:
-            self._kept.append(counted)
+            self._kept.append(doubts)
 
-    def _sum(self, name: str, counted: Counted, values: FloatArray) -> None:
+    def _sum(self, name: str, group: IntArray | None, values: FloatArray) -> None:
         own = getattr(self._sums, name)
-        if self._n_groups == 1:
+        if group is None or self._n_groups == 1:
             own += values.sum()
         else:
-            own += np.bincount(counted.group, values, self._n_groups)
+            own += np.bincount(group, values, self._n_groups)
 
     def _add_moments(self, c: Counted, x: Moments) -> None:
-        self._sum("mx", c, c.n * x.x)
-        self._sum("mxx", c, c.n * x.xx)
+        self._sum("mx", c.group, c.n * x.x)
+        self._sum("mxx", c.group, c.n * x.xx)
         is_there = np.isfinite(x.least)
         least, most = np.where(is_there, x.least, 0.0), np.where(is_there, x.most, 0.0)
-        self._sum("low", c, c.n * np.where(c.surely, least, np.minimum(least, 0)))
-        self._sum("high", c, c.n * np.where(c.surely, most, np.maximum(most, 0)))
+        self._sum("low", c.group, c.n * np.where(c.surely, least, np.minimum(least, 0)))
+        self._sum("high", c.group, c.n * np.where(c.surely, most, np.maximum(most, 0)))
         np.minimum.at(self._least, c.group, x.least)
         np.maximum.at(self._most, c.group, x.most)
         self._is_wild[c.group[x.is_wild]] = True
 
-    def _add_errors(self, c: Counted, average: FloatArray) -> None:
+    def _add_errors(self, d: _Doubts, average: FloatArray) -> None:
         """Add what the standard errors of sums of x - a, or of counts, follow from."""
-        variance = c.m * (1 - c.m)
-        if c.moments is not None:
-            a, m, mx, mxx = average[c.group], c.m, c.moments.x, c.moments.xx
-            variance = mxx - 2 * a * mx + a * a * m - (mx - a * m) ** 2
+        variance = d.m * (1 - d.m)
+        if d.x is not None and d.xx is not None:
+            a = average[0] if d.group is None else average[d.group]
+            variance = d.xx - 2 * a * d.x + a * a * d.m - (d.x - a * d.m) ** 2
         variance = np.maximum(variance, 0)
-        self._sum("squares", c, c.n * variance)
-        self._sum("deviations", c, c.n * c.u * np.sqrt(variance))
+        self._sum("squares", d.group, d.n * variance)
+        self._sum("deviations", d.group, d.n * d.u * np.sqrt(variance))
 
     def _add_left_out(self, average: FloatArray) -> None:
         """Add the records that are left out, in each group: as likely as all others together."""
@@ -188,10 +215,11 @@ class Totals:
             np.full(n, self._is_sure), np.ones(n, dtype=np.bool_), moments,
         )  # fmt: skip
         self._is_possible[groups] = True
-        self._sum("m", others, others.n * others.m)
-        self._sum("sure", others, others.n * others.surely)
-        self._sum("possible", others, others.n)
-        self._add_errors(others, average if self._is_average else np.zeros(self._n_groups))
+        self._sum("m", groups, others.n * others.m)
+        self._sum("sure", groups, others.n * others.surely)
+        self._sum("possible", groups, others.n)
+        doubts = _Doubts.of(others, self._n_groups)
+        self._add_errors(doubts, average if self._is_average else np.zeros(self._n_groups))
         if moments is not None:
             self._add_moments(others, moments)
 

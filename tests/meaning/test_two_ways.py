@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kanon_db.answering import estimates, scope
+from kanon_db.answering import measures, scope
 from kanon_db.answering.estimates import AnswerRow, answer
 from kanon_db.counting.type_totals import Totals
 from kanon_db.errors import KanonError
@@ -43,7 +43,7 @@ class BothWays:
 
     def ask(self, question: str) -> list[list[AnswerRow] | str]:
         """Return both answers, or what the refusals say."""
-        by_classes = estimates.count_with_classes
+        by_classes = measures.count_with_classes
 
         def watched(*given: Any) -> Any:
             found = by_classes(*given)
@@ -51,7 +51,7 @@ class BothWays:
             return found
 
         with self._patch.context() as patch:
-            patch.setattr(estimates, "count_with_classes", watched)
+            patch.setattr(measures, "count_with_classes", watched)
             found = [self._ask(question)]
         with self._patch.context() as patch:
             patch.setattr(scope, "_class_table", lambda *_: None)

@@ -263,14 +263,12 @@ def of_cell(
                 [Nested([_listed(_inside(cell, sql, MOST_VALUES, None), spelled)], "z")],
             )
         ]
-        if tabled is not None:
-            tried, is_tried = tabled
-            (listed,) = inside
-            inside = [
-                replace(tried, where=[is_tried]), replace(listed, where=[f"NOT ({is_tried})"])
-            ]  # fmt: skip
         null = known(spelled(f"NULL::{cell.column.type.name}"))
         endless = Select(_UNSURE, [Nested([known(spelled(_only_end(cell, sql)))], "z")])
+    if tabled is not None:
+        tried, is_tried = tabled
+        (untried,) = inside
+        inside = [replace(tried, where=[is_tried]), replace(untried, where=[f"NOT ({is_tried})"])]
     if likely is not None:
         low, high = (f"({spelled(end)})" for end in ends(cell, sql))
         shares = [

@@ -18,6 +18,9 @@ from kanon_db.counting.writing.steps import Nested, Select, Steps
 MOST_TABLED: Final = 100_000
 """The most values that are tried."""
 
+_AS_LONG: Final = 20
+"""So many values, at least, are tried while one range is cut into what comparisons cover of it."""
+
 
 def tabled(
     steps: Steps, leaf: ex.Expression, constants: Constants, alias: str, place: int, cell: Cell
@@ -41,12 +44,15 @@ def tabled(
     -------
     tuple of Select and str, or None
         How likely the condition is in one range, and whether its values were tried; None where
-        comparisons alone decide, values are not whole, or one in no range might not be allowed.
+        values are not whole, or one in no range might not be allowed.
     """
-    if cell.kind != "range" or not cell.is_discrete or can_cover(cell, leaf) or _may_fail(leaf):
+    if cell.kind != "range" or not cell.is_discrete or _may_fail(leaf):
         return None
-    _add(steps, write(leaf, lambda _column: "z.v", constants), alias, place, cell)
-    return _of_one(alias, f"d.c{place}")
+    sql = f"d.c{place}"
+    listed = f"sum(least(upper({sql}) - lower({sql}), {MOST_VALUES}))"
+    worth = f"{_AS_LONG} * count(*)" if can_cover(cell, leaf) else listed
+    _add(steps, write(leaf, lambda _column: "z.v", constants), alias, place, cell, worth)
+    return _of_one(alias, sql)
 
 
 def _may_fail(leaf: ex.Expression) -> bool:
@@ -59,17 +65,16 @@ def _may_fail(leaf: ex.Expression) -> bool:
     )
 
 
-def _add(steps: Steps, truth: str, alias: str, place: int, cell: Cell) -> None:
+def _add(steps: Steps, truth: str, alias: str, place: int, cell: Cell, worth: str) -> None:
     sql, type_ = f"d.c{place}", cell.column.type.name
     low, high = f"min(lower({sql}))", f"max(upper({sql}))"
-    listed = f"sum(least(upper({sql}) - lower({sql}), {MOST_VALUES}))"
     steps.add(
         f"values_{alias}",
-        f"The least value of the cells c{place}, and their number; 0, if more than they list.",
+        f"The least value of the cells c{place}, and their number; 0, if trying them takes longer.",
         Select(
             {
                 "low": low,
-                "n": f"CASE WHEN {high} - {low} <= least({listed}, {MOST_TABLED})"
+                "n": f"CASE WHEN {high} - {low} <= least({worth}, {MOST_TABLED})"
                 f" THEN {high} - {low} ELSE 0 END",
             },
             [f"cells{place} AS d"],
