@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 from collections.abc import Callable
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, wait
 from typing import Protocol
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from kanon_db.algorithms.freeform.result import Freeform
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
+from kanon_db.algorithms.ground.threads import Threads
 from kanon_db.algorithms.recoding.microdata import Microdata, check_k
 from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.errors import InvalidParameterError
@@ -205,21 +205,15 @@ def _in_threads(
             raise _StoppedError
 
     of_threads = Pulse(pulse.seconds_left, beat)
-    executor = ThreadPoolExecutor(workers)
-    try:
-        # Signals are for the thread that knows what to do about them: new threads block them.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    with Threads(workers) as threads:
         try:
-            running = [executor.submit(run, part, of_threads) for part in parts]
+            running = [threads.start(run, part, of_threads) for part in parts]
+            while True:
+                done, left = wait(running, _POLL_SECONDS, return_when=FIRST_EXCEPTION)
+                for future in done:
+                    future.result()  # raises what the thread raised
+                if not left:
+                    return [future.result() for future in running]
+                pulse.done(len(done), len(parts))
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        while True:
-            done, left = wait(running, _POLL_SECONDS, return_when=FIRST_EXCEPTION)
-            for future in done:
-                future.result()  # raises what the thread raised
-            if not left:
-                return [future.result() for future in running]
-            pulse.done(len(done), len(parts))
-    finally:
-        stop.set()
-        executor.shutdown(cancel_futures=True)
+            stop.set()

@@ -29,6 +29,7 @@ def refine(
     effort: int = 1000,
     constraint: Constraint | None = None,
     pulse: Pulse = UNLIMITED,
+    workers: int = 1,
 ) -> Generalization:
     """Lower the loss of equivalence classes.
 
@@ -51,6 +52,8 @@ def refine(
     pulse : Pulse
         The work is planned by the share of its time that has passed or by ``effort``, whichever is
         further along, and ends when either is used up.
+    workers : int
+        Threads that propose changes.
 
     Returns
     -------
@@ -89,7 +92,7 @@ def refine(
         microdata = Microdata(microdata.codes[published], microdata.attributes)
         constraint = constraint and constraint.restricted_to(published)
     classes[published] = _refined(
-        microdata, classes[published], k, random, effort, constraint, pulse
+        microdata, classes[published], k, random, effort, constraint, pulse, workers
     )
     return Generalization(classes)
 
@@ -102,6 +105,7 @@ def _refined(
     effort: int,
     constraint: Constraint | None,
     pulse: Pulse,
+    workers: int,
 ) -> IntArray:
     """Refine classes of all records."""
     before = class_of_record
@@ -115,6 +119,6 @@ def _refined(
     after = np.empty_like(before)
     after[order] = annealed_classes(
         typed, before[order], k, Schedule(effort * order.size), random,
-        constraint=constraint and constraint.restricted_to(order), pulse=pulse,
+        constraint=constraint and constraint.restricted_to(order), pulse=pulse, workers=workers,
     )  # fmt: skip
     return after if ncp.total(after) < ncp.total(before) else before

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numba
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import BoolArray, IntArray, Integer, WordArray
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
+from kanon_db.algorithms.ground.threads import Threads
 from kanon_db.algorithms.recoding.class_summaries import (
     NONE,
     ClassSummaries,
@@ -31,6 +34,8 @@ from kanon_db.algorithms.recoding.typed_records import TypedRecords
 
 _DISPERSED_SHARE = 0.015  # of the classes are given up first
 _TRIES = 5  # members of the other class that a record may change places with, at each proposal
+_RECORDS_PER_THREAD = 5_000  # with fewer, neighbours are too often in the part of another thread
+_PROPOSALS_PER_PART = 2  # for each record, before the parts are others
 
 
 def annealed_classes(
@@ -42,6 +47,7 @@ def annealed_classes(
     *,
     constraint: Constraint | None = None,
     pulse: Pulse = UNLIMITED,
+    workers: int = 1,
 ) -> IntArray:
     """Anneal equivalence classes.
 
@@ -60,6 +66,9 @@ def annealed_classes(
         On the records in the order of ``typed``; it holds for each class, and keeps holding.
     pulse : Pulse
         When its time ends, so does the annealing.
+    workers : int
+        Threads. Each has a part of the classes for some time, and changes no others; parts are
+        drawn anew again and again, so that records get everywhere.
 
     Returns
     -------
@@ -71,11 +80,60 @@ def annealed_classes(
         class_of_record = _dispersed(typed, class_of_record, k, random)
     classes = ClassSummaries.of(typed.records, class_of_record, room=k)
     rules = NO_RULES if constraint is None else constraint.rules
-    state = random_state(random)
+    workers = max(1, min(workers, class_of_record.size // _RECORDS_PER_THREAD))
+    states = [random_state(random) for _ in range(workers)]
     mean_loss = float(classes.losses @ classes.sizes) / class_of_record.size
-    for n_proposals, temperature in schedule.steps(mean_loss, pulse):
-        _anneal(typed, classes, k, rules, n_proposals, temperature, state)
+    parts = _parts(classes, workers, random)
+    n_left = n_until = _PROPOSALS_PER_PART * class_of_record.size
+    with Threads(workers) as threads:
+        for n_proposals, temperature in schedule.steps(mean_loss, pulse, workers):
+            if workers > 1 and n_left <= 0:
+                parts, n_left = _parts(classes, workers, random), n_until
+            n_left -= n_proposals
+            given = [
+                (typed, classes, part, k, rules, n_proposals // workers, temperature, state)
+                for part, state in zip(parts, states, strict=True)
+            ]
+            others = [threads.start(_anneal, *one) for one in given[1:]]
+            _anneal(*given[0])
+            for other in others:
+                other.result()
     return classes.class_of_record
+
+
+class _Part(NamedTuple):
+    """The classes that one thread changes.
+
+    Parameters
+    ----------
+    number : int
+    of_class : ndarray of int64, shape (n_classes,)
+        The part of each class.
+    records : ndarray of int64
+        The records of its own classes. They stay there as long as the parts do.
+    """
+
+    number: Integer
+    of_class: IntArray
+    records: IntArray
+
+
+def _parts(classes: ClassSummaries, workers: int, random: np.random.Generator) -> list[_Part]:
+    """Divide the classes in their order, closed to a ring that is cut anywhere."""
+    class_of_record = classes.class_of_record
+    n_classes = classes.sizes.size
+    of_class = np.zeros(n_classes, dtype=np.int64)
+    if workers == 1:
+        return [_Part(np.int64(0), of_class, np.arange(class_of_record.size))]
+    middle = np.bincount(class_of_record, np.arange(class_of_record.size), n_classes)
+    order = np.roll(np.argsort(middle / np.maximum(classes.sizes, 1)), random.integers(n_classes))
+    ends = np.cumsum(classes.sizes[order])
+    of_class[order] = np.minimum(ends * workers // max(int(ends[-1]), 1), workers - 1)
+    part_of_record = of_class[class_of_record]
+    return [
+        _Part(np.int64(part), of_class, np.flatnonzero(part_of_record == part))
+        for part in range(workers)
+    ]
 
 
 def _dispersed(
@@ -143,6 +201,7 @@ def _best_other_class(
 def _anneal(
     typed: TypedRecords,
     classes: ClassSummaries,
+    part: _Part,
     k: Integer,
     rules: Rules,
     n_proposals: Integer,
@@ -158,12 +217,12 @@ def _anneal(
     records, near, first_of_type = typed.records, typed.near, typed.first_of_type
     type_of_record = typed.type_of_record
     is_constrained = rules.codes.size > 0
-    n_records, n_near = np.uint64(type_of_record.size), np.uint64(near.shape[1])
+    n_records, n_near = np.uint64(part.records.size), np.uint64(near.shape[1])
     low_bits = np.uint64(0xFFFFFFFF)
     counts = np.zeros(rules.totals.size, dtype=np.int64)
     for _ in range(n_proposals):
         draw = random_bits(state)
-        record = np.int64(scaled(draw >> np.uint64(32), n_records))
+        record = part.records[np.int64(scaled(draw >> np.uint64(32), n_records))]
         target = near[type_of_record[record], np.int64(scaled(draw & low_bits, n_near))]
         if target < 0:
             continue
@@ -171,7 +230,10 @@ def _anneal(
         alike = np.uint64(first_of_type[target + 1] - first_of_type[target])
         other = first_of_type[target] + np.int64(scaled(draw >> np.uint64(32), alike))
         g, h = classes.class_of_record[record], classes.class_of_record[other]
-        if g == h or classes.losses[g] + classes.losses[h] == 0:
+        # A record of another thread's may be in no class at the moment.
+        if g == h or h < 0 or part.of_class[h] != part.number:
+            continue
+        if classes.losses[g] + classes.losses[h] == 0:
             continue
         size_g, size_h = classes.sizes[g], classes.sizes[h]
         has_room = classes.starts[h] + size_h < classes.starts[h + 1]

@@ -32,7 +32,9 @@ class Schedule:
     hottest: float = 0.4
     coldest: float = 0.045
 
-    def steps(self, mean_loss: float, pulse: Pulse) -> Iterator[tuple[int, float]]:
+    def steps(
+        self, mean_loss: float, pulse: Pulse, workers: int = 1
+    ) -> Iterator[tuple[int, float]]:
         """Divide the work into calls of some milliseconds.
 
         Parameters
@@ -42,6 +44,8 @@ class Schedule:
         pulse : Pulse
             It beats before each call. The temperature falls with the share of its time or of
             ``n_proposals`` that is used up, whichever is larger; the work ends when either is.
+        workers : int
+            How many share the proposals of a call.
 
         Yields
         ------
@@ -55,7 +59,7 @@ class Schedule:
             done = max(n_done / self.n_proposals if self.n_proposals else 1.0, pulse.spent)
             if done >= 1.0:
                 return
-            n_proposals = min(_PROPOSALS_PER_CALL, self.n_proposals - n_done)
+            n_proposals = min(workers * _PROPOSALS_PER_CALL, self.n_proposals - n_done)
             yield n_proposals, mean_loss * self._temperature(done)
             n_done += n_proposals
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from typing import Any
 
 from kanon_db.algorithms import freeform
 from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.ground.threads import n_cores
 from kanon_db.algorithms.recoding import Microdata
 from kanon_db.publications.freeform.request import FreeformRequest
 from kanon_db.publications.kind import Found
@@ -80,4 +80,4 @@ def partition_size(request: FreeformRequest) -> int:
 
 def n_workers(request: FreeformRequest) -> int:
     """Return how many partitions are searched at the same time."""
-    return request.options.workers or min(2, os.cpu_count() or 1)
+    return request.options.workers or n_cores()

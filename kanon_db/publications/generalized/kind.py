@@ -10,6 +10,7 @@ import numpy as np
 
 from kanon_db.algorithms.generalization import enforce, one_of_each, recommend, refine, suppress
 from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.ground.threads import n_cores
 from kanon_db.algorithms.recoding import Constraint, cells_of_classes
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.catalog.sources import require_sensitive
@@ -106,6 +107,7 @@ class Generalized(RowKind):
             classes = refine(
                 microdata, classes, request.k,
                 random=methods.new_random(), constraint=constraint, pulse=pulse,
+                workers=n_cores(),
             ).class_of_record  # fmt: skip
         if request.max_suppressed:
             session.step("suppressing records")

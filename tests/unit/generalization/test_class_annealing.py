@@ -5,7 +5,9 @@ import pytest
 
 from kanon_db.algorithms.generalization.initial import classes_of_k
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
+from kanon_db.algorithms.recoding import class_annealing
 from kanon_db.algorithms.recoding.class_annealing import annealed_classes
+from kanon_db.algorithms.recoding.constraints import Constraint
 from kanon_db.algorithms.recoding.cooling import Schedule
 from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.algorithms.recoding.order import sort_order
@@ -66,3 +68,37 @@ def test_annealed_classes_keep_k_records_and_lose_less() -> None:
         after = annealed_classes(typed, before, 4, Schedule(50_000), random)
         assert np.bincount(after).min() >= 4
         assert ncp.total(after) < ncp.total(before)
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+@pytest.mark.parametrize("is_constrained", [False, True])
+def test_threads_keep_what_one_keeps(
+    workers: int, is_constrained: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(class_annealing, "_RECORDS_PER_THREAD", 50)
+    monkeypatch.setattr(class_annealing, "_PROPOSALS_PER_PART", 50)
+    for seed in range(3):
+        ncp, typed = in_order(seed, 2_000)
+        before = classes_of_k(2_000, 4)
+        values = np.tile([0, 1, 2, 3], 500)
+        constraint = Constraint(values, 4, l=3) if is_constrained else None
+        after = annealed_classes(
+            typed, before, 4, Schedule(400_000), np.random.default_rng(seed),
+            constraint=constraint, workers=workers,
+        )  # fmt: skip
+        assert np.bincount(after).min() >= 4
+        assert ncp.total(after) < ncp.total(before)
+        if is_constrained:
+            pairs = np.unique(np.column_stack([after, values]), axis=0)
+            assert np.bincount(pairs[:, 0]).min() >= 3
+
+
+def test_parts_share_out_all_classes_and_records() -> None:
+    _, typed = in_order(1, 1_000)
+    of = class_annealing.ClassSummaries.of(typed.records, classes_of_k(1_000, 4), room=4)
+    parts = class_annealing._parts(of, 3, np.random.default_rng(2))
+    records = np.concatenate([part.records for part in parts])
+    assert np.array_equal(np.sort(records), np.arange(1_000))
+    for part in parts:
+        assert 250 < part.records.size < 420
+        assert (part.of_class[of.class_of_record[part.records]] == part.number).all()
