@@ -152,8 +152,9 @@ def _losses(tables: dict[str, Microdata]) -> str:
             )
     return (
         "The GCP, with the time in seconds. *Refined* is Greedy Search followed by `refine` in "
-        f"{REFINE_THREADS} threads for at most {REFINE_SECONDS:.0f} s. The figures of the other tools were measured on another "
-        "day. The target on Adult was 0.0160, 0.0310 and 0.1000 within 25 s.\n\n"
+        f"{REFINE_THREADS} threads for at most {REFINE_SECONDS:.0f} s. The figures of the other "
+        "tools were measured on another day. The target on Adult was 0.0160, 0.0310 and 0.1000 "
+        "within 25 s.\n\n"
         + table(
             ["table", "records", "k", "mondrian", "greedy_search", "refined", "best other tool"],
             rows,
