@@ -12,7 +12,8 @@ from kanon_db.answering.scope import OpenQuery
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.answers import Estimated
 from kanon_db.counting.layout import CellLayout, ClassTable
-from kanon_db.counting.writing.pieces import PieceWriter, has_pieces
+from kanon_db.counting.writing.numbered_cells import has_pieces
+from kanon_db.counting.writing.pieces import PieceWriter
 from kanon_db.counting.writing.statements import refuse_continuous_groups
 from kanon_db.counting.writing.writer import Request
 from kanon_db.errors import UnsupportedQueryError
@@ -309,7 +310,8 @@ class _Types:
         unit = self._pieces.unit
         if not codes:
             return codes, np.array([n.sum()])
-        if not (unit.spread or unit.parts or len(codes) == 1 or self._of_rows):
+        is_single = len(codes) == 1 and not self._pieces.ended
+        if not (unit.spread or unit.parts or is_single or self._of_rows):
             return codes, n
         first, number = distinct(list(codes.values()), [self._read.sizes[p] for p in codes])
         together = np.bincount(number, n, first.size).astype(np.float64, copy=False)
@@ -335,11 +337,16 @@ class _Types:
     def _numbers(self, block: Block, name: str, place: int, n: int) -> IntArray:
         import numpy as np
 
+        from kanon_db.counting.read_pieces import are_ends
+
         written = block.get(name, b"")
-        if len(written) != 2 * n:
+        type_ = np.dtype("<i8" if place in self._pieces.ended else "<u2")
+        if len(written) != type_.itemsize * n:
             raise changed(self._opened.publication)
-        found = np.frombuffer(written, dtype="<u2").astype(np.int64)
-        if n and int(found.max()) >= self._read.sizes[place]:
+        found = np.frombuffer(written, dtype=type_).astype(np.int64)
+        if n and not 0 <= int(found.min()) <= int(found.max()) < self._read.sizes[place]:
+            raise changed(self._opened.publication)
+        if n and place in self._pieces.ended and not are_ends(found, self._read.sizes[place]):
             raise changed(self._opened.publication)
         return found
 

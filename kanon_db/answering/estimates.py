@@ -7,21 +7,16 @@ estimate waits for it.
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass
-from typing import Final
 
 from kanon_db.answering.scope import OpenQuery, open_query
+from kanon_db.answering.ways import BY_BITMAPS, by_bitmaps
 from kanon_db.counting.answers import Estimated, Group, in_order, within_limit
 from kanon_db.counting.calculated import with_calculated
 from kanon_db.counting.checking import Formula, Measure, Query
-from kanon_db.counting.layout import BucketLayout
 from kanon_db.counting.ranking import order_warning
 from kanon_db.counting.refusals import refusal
 from kanon_db.session.protocol import Session
 from kanon_db.session.settings import frugal
-
-BY_BITMAPS: Final = "bitmaps of each attribute's values"
-BY_CLASSES: Final = "the numbers of published cells"
-BY_STATEMENT: Final = "the statement"
 
 
 @dataclass(frozen=True)
@@ -164,13 +159,4 @@ def before_having(opened: OpenQuery) -> tuple[list[Group], str]:
     from kanon_db.answering.measures import each_measure
 
     with frugal(opened.session, opened.limits.working):
-        return each_measure(opened)
-
-
-def by_bitmaps(opened: OpenQuery) -> list[Group] | None:
-    """Answer from the bitmaps of buckets; None if that is not possible."""
-    if not isinstance(opened.layout, BucketLayout):
-        return None
-    from kanon_db.answering.by_bitmaps import count_with_bitmaps
-
-    return count_with_bitmaps(opened)
+        return each_measure(opened, before_having)

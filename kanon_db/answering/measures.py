@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from kanon_db.answering.by_classes import Answers, count_with_classes
 from kanon_db.answering.derived import derived, is_derived
-from kanon_db.answering.estimates import (
-    BY_BITMAPS,
-    BY_CLASSES,
-    BY_STATEMENT,
-    before_having,
-    by_bitmaps,
-)
 from kanon_db.answering.scope import OpenQuery
+from kanon_db.answering.ways import BY_BITMAPS, BY_CLASSES, BY_STATEMENT, by_bitmaps
 from kanon_db.answering.wide import refuse_wide_groups
 from kanon_db.counting.answers import NOTHING, Estimated, Group, known_as
 from kanon_db.counting.checking import Measure
@@ -23,8 +18,17 @@ from kanon_db.counting.writing.statements import statement
 from kanon_db.counting.writing.writer import Request
 
 
-def each_measure(opened: OpenQuery) -> tuple[list[Group], str]:
-    """Answer each measure, collect the answers for each group, and say how they were found."""
+def each_measure(
+    opened: OpenQuery, answered: Callable[[OpenQuery], tuple[list[Group], str]]
+) -> tuple[list[Group], str]:
+    """Answer each measure, collect the answers for each group, and say how they were found.
+
+    Parameters
+    ----------
+    opened : OpenQuery
+    answered : callable
+        Answers the counts that an aggregate follows from, likewise.
+    """
     methods = set()
     query = opened.query
     if isinstance(opened.layout, CellLayout):
@@ -41,7 +45,7 @@ def each_measure(opened: OpenQuery) -> tuple[list[Group], str]:
         return found
 
     def ask(one: OpenQuery) -> list[Group]:
-        found, method = before_having(one)
+        found, method = answered(one)
         methods.add(method)
         return found
 
@@ -51,7 +55,7 @@ def each_measure(opened: OpenQuery) -> tuple[list[Group], str]:
         if query.keys and aggregate == everybody:
             return listed
         if not is_derived(opened, aggregate):
-            return plain(aggregate)
+            return _as_listed(plain(aggregate), listed) if query.keys else plain(aggregate)
         of = derived(opened, aggregate, ask)
         return {key: ((), of[known_as(key)]) for key in listed if known_as(key) in of}
 
@@ -67,6 +71,18 @@ def each_measure(opened: OpenQuery) -> tuple[list[Group], str]:
 
     groups = [Group(key, ranks, estimates(key)) for key, (ranks, _) in listed.items()]
     return groups, methods.pop() if len(methods) == 1 else BY_STATEMENT
+
+
+def _as_listed(found: Answers, listed: Answers) -> Answers:
+    """Name groups as they are listed: equal values may be written differently, as 1.0 and 1.00.
+
+    No group is found that is not listed. So if they are as many, they are the same, and the places
+    of their values are.
+    """
+    if len(found) != len(listed) or found.keys() == listed.keys():
+        return found
+    named = {ranks: key for key, (ranks, _) in listed.items()}
+    return {named[ranks]: (ranks, answer) for ranks, answer in found.values()}
 
 
 def _rows(opened: OpenQuery, aggregate: Aggregate, n_asked: int) -> tuple[Answers, str]:

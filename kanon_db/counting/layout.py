@@ -293,6 +293,10 @@ class ClassTable:
     its own name; the numbers of a column (``codes``, two bytes each, the lower one first) in the
     block ``number``; and, without an attribute, the sizes of a block's classes, four bytes each.
 
+    Of ranges of whole numbers, or of days, that are too many to have numbers, there are the ends:
+    one cell holds them all, and a code has eight bytes, where a range ends in the lower four and
+    where it begins in the upper ones, from the least value of all on. The code of NULL is 0.
+
     Quasi-identifiers have a number for each class, other columns one for each row, class by class.
 
     Attributes
@@ -301,6 +305,8 @@ class ClassTable:
     attribute, number, records, hidden, codes : str
     columns : frozenset of str
         Those whose cells have numbers; not quoted.
+    ends : frozenset of str
+        Those whose cells have their ends instead; not quoted.
     """
 
     table: str
@@ -310,6 +316,7 @@ class ClassTable:
     hidden: str
     codes: str
     columns: frozenset[str]
+    ends: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, quotes: Quotes, schema: str, name: str, described: Mapping[str, Any]) -> Self:
@@ -319,6 +326,7 @@ class ClassTable:
             table=quotes.identifier(schema, name + CLASSES),
             **{column: quotes.identifier(str(described[column])) for column in own},
             columns=frozenset(map(str, described["columns"])),
+            ends=frozenset(map(str, described.get("ends", ()))),
         )
 
 

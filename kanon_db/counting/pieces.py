@@ -21,6 +21,8 @@ class Unit:
         All of its columns.
     by_cell : mapping of Expression to (str, int)
         The leaves that follow from one cell, with the names of their pieces, and the column.
+    by_ends : mapping of Expression to (str, int)
+        The same of columns of which the ends of cells are known.
     by_value : mapping of Expression to (str, list of int)
         Those that follow from values, with the columns of these.
     compared : mapping of Expression to (str, int, int)
@@ -36,6 +38,7 @@ class Unit:
     spread: list[int]
     places: list[int]
     by_cell: Mapping[ex.Expression, tuple[str, int]]
+    by_ends: Mapping[ex.Expression, tuple[str, int]]
     by_value: Mapping[ex.Expression, tuple[str, list[int]]]
     compared: Mapping[ex.Expression, tuple[str, int, int]]
     parts: Mapping[ex.Expression, Unit]
@@ -78,7 +81,9 @@ class Pieces:
     places : dict of str to int
         The number of each column that the request mentions.
     vague : list of int
-        Those whose cells stand for several values.
+        Those whose cells stand for several values, and have numbers.
+    ended : list of int
+        Those whose cells have their ends instead.
     marked : list of int
         Those that have suppressed cells.
     unit : Unit
@@ -93,6 +98,7 @@ class Pieces:
     bound: tuple[str | list[str], ...]
     places: Mapping[str, int]
     vague: list[int]
+    ended: list[int]
     marked: list[int]
     unit: Unit
     keys: list[list[int]]

@@ -67,6 +67,48 @@ class Truths:
         return cls(true.astype(np.float64), false.astype(np.float64), true, true, false, false)
 
 
+BEGINS: Final = 32
+"""The lower bits of a range's code say where it ends, those from here on where it begins."""
+
+
+def are_ends(codes: IntArray, size: int) -> bool:
+    """Whether codes, all below `size`, are of ranges that begin before they end, or of NULL."""
+    low, high = codes >> BEGINS, codes & ((1 << BEGINS) - 1)
+    is_range = (low < high) & (high < size >> BEGINS)
+    return bool((is_range | (codes == 0)).all())
+
+
+@dataclass(frozen=True, eq=False)
+class TriedValues:
+    """For how many of the values up to each a condition is true, and false.
+
+    Attributes
+    ----------
+    true, false : ndarray of int64, shape (n_values + 1,)
+    of_null : tuple of bool
+        The same of NULL.
+    """
+
+    true: IntArray
+    false: IntArray
+    of_null: tuple[bool, bool]
+
+    def at(self, codes: IntArray) -> Truths:
+        """Return what ranges tell, by their ends."""
+        low, high = codes >> BEGINS, codes & ((1 << BEGINS) - 1)
+        n = np.maximum(high - low, 1)
+        true, false = (upto.take(high) - upto.take(low) for upto in (self.true, self.false))
+        null = high == 0
+        if null.any():
+            true[null], false[null] = self.of_null
+        surely, surely_false = true == n, false == n
+        return Truths(
+            true / n, false / n,
+            surely, np.where(null, surely, true > 0),
+            surely_false, np.where(null, surely_false, false > 0),
+        )  # fmt: skip
+
+
 @dataclass(frozen=True, eq=False)
 class Cells:
     """The distinct cells of a column.
@@ -154,6 +196,9 @@ class ReadPieces:
             if place in pieces.vague:
                 self.cells[place] = self._cells(place)
                 self.sizes[place] = self.cells[place].n.size
+            elif place in pieces.ended:
+                (n_values,) = self._read(f"c{place}", [("n", ">i8")])["n"].tolist()
+                self.sizes[place] = (n_values + 1) << BEGINS
             else:
                 self.sizes[place] = self._read(f"c{place}", [("n", ">i8")]).size
         listed = [place for place in pieces.vague if f"x{place}" in parts]
@@ -169,6 +214,17 @@ class ReadPieces:
             read["t"].astype(np.float64), read["f"].astype(np.float64),
             read["st"], read["pt"], read["sf"], read["pf"],
         )  # fmt: skip
+
+    def tried_values(self, name: str, place: int) -> TriedValues:
+        """Return what the values of a column of which the ends are known tell of a condition."""
+        read = self._read(name, _TRIED)
+        if read.size != self.sizes[place] >> BEGINS:
+            raise NotReadError
+        true, false = (
+            np.concatenate([[0], np.cumsum(read[truth][1:], dtype=np.int64)])
+            for truth in ("true", "false")
+        )
+        return TriedValues(true, false, (bool(read["true"][0]), bool(read["false"][0])))
 
     def tried(self, name: str, places: Sequence[int]) -> Truths:
         """Return what each combination of values tells of a condition."""

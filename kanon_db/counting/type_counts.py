@@ -17,7 +17,13 @@ import numpy as np
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.pieces import Unit
-from kanon_db.counting.read_pieces import Flags, NotReadError, ReadPieces, Truths
+from kanon_db.counting.read_pieces import (
+    Flags,
+    NotReadError,
+    ReadPieces,
+    TriedValues,
+    Truths,
+)
 from kanon_db.counting.writing.compared import OTHERWISE
 from kanon_db.counting.writing.truth import combined
 
@@ -106,6 +112,7 @@ class Evaluator:
     def __init__(self, read: ReadPieces, heartbeat: Callable[[], None] = lambda: None) -> None:
         self._read, self._heartbeat = read, heartbeat
         self._outcomes: dict[str, Truths] = {}
+        self._of_values: dict[str, TriedValues] = {}
 
     def chunks(self, unit: Unit, codes: Codes, n_types: int) -> Iterator[slice]:
         """Divide types into parts that do not have too many combinations of values.
@@ -115,7 +122,13 @@ class Evaluator:
         NotReadError
             If those of one type are too many.
         """
-        n_parts = len(unit.by_cell) + len(unit.by_value) + len(unit.parts) + len(codes)
+        n_parts = (
+            len(unit.by_cell)
+            + len(unit.by_ends)
+            + len(unit.by_value)
+            + len(unit.parts)
+            + len(codes)
+        )
         most = _MOST_BYTES // (_ROW_BYTES + _PART_BYTES * n_parts)
         lengths = np.ones(n_types)
         for place in unit.spread:
@@ -164,6 +177,8 @@ class Evaluator:
         leaves: dict[ex.Expression, Truths] = {}
         for leaf, (name, place) in unit.by_cell.items():
             leaves[leaf] = self._of_cells(name).at(codes[place][rows.type_])
+        for leaf, (name, place) in unit.by_ends.items():
+            leaves[leaf] = self._of_ends(name, place).at(codes[place].take(rows.type_))
         for leaf, (name, places) in unit.by_value.items():
             known = self._tried(name, places).at(self.combination(places, codes, rows))
             if leaf in unit.compared:
@@ -205,6 +220,11 @@ class Evaluator:
         if name not in self._outcomes:
             self._outcomes[name] = self._read.outcomes(name)
         return self._outcomes[name]
+
+    def _of_ends(self, name: str, place: int) -> TriedValues:
+        if name not in self._of_values:
+            self._of_values[name] = self._read.tried_values(name, place)
+        return self._of_values[name]
 
     def _tried(self, name: str, places: Sequence[int]) -> Truths:
         if name not in self._outcomes:

@@ -161,7 +161,8 @@ class TypeCounter:
                 together.any(is_wild),
             )
         type_ = together.first(rows.type_)
-        u = np.zeros(n.size)
+        # Of ranges that are too many to have numbers, no shares are known.
+        u = np.full(n.size, 1.0 if self._pieces.ended else 0.0)
         for place in self._pieces.vague:
             u = np.maximum(u, self._read.cells[place].u[codes[place]])
         return Counted(

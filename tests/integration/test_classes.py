@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from kanon_db.answering import estimates
+from kanon_db.answering import ways
 from kanon_db.publications.rows import classes
 from tests.integration.parties import Functions, Package, Parties, create_table, fetch, value
 
@@ -168,4 +168,4 @@ def test_explain_says_how_it_was_counted(parties: Parties) -> None:
     lines = dict(
         row[:2] for row in fetch(parties.analyst, "SELECT * FROM kanon.explain_count($1)", query)
     )
-    assert lines["method"].startswith(estimates.BY_CLASSES)
+    assert lines["method"].startswith(ways.BY_CLASSES)

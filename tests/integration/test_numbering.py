@@ -10,7 +10,7 @@ import pytest
 from kanon_db.answering import by_classes, scope
 from kanon_db.answering.estimates import answer
 from kanon_db.counting import type_counts
-from kanon_db.counting.writing import pieces
+from kanon_db.counting.writing import numbered_cells, pieces
 from kanon_db.publications.rows import classes, numbering
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.integration.parties import Functions, Package, Parties, create_table, fetch, value
@@ -71,7 +71,7 @@ def test_an_average_of_records_that_are_not_expected(
 @pytest.mark.parametrize(
     ("module", "limit", "most"),
     [
-        (pieces, "MOST_LISTED", 3), (pieces, "MOST_COMBINED", 2), (pieces, "MOST_LEAVES", 0),
+        (pieces, "MOST_LISTED", 3), (pieces, "MOST_COMBINED", 2), (numbered_cells, "MOST_LEAVES", 0),
         (pieces, "MOST_TEXT", 5), (type_counts, "_MOST_BYTES", 900),
         (by_classes, "_COLUMN_BYTES", 1 << 40), (by_classes, "_GROUP_BYTES", 1 << 40),
     ],

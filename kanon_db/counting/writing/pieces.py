@@ -19,11 +19,18 @@ from kanon_db.counting.sides import condition_of
 from kanon_db.counting.writing.cell_values import holds_anything, is_endless, is_vague, values_of
 from kanon_db.counting.writing.cells import CellWriter
 from kanon_db.counting.writing.compared import compares_ranges
-from kanon_db.counting.writing.intervals import on_axis
+from kanon_db.counting.writing.fields import flag, number
+from kanon_db.counting.writing.intervals import can_cover, on_axis
 from kanon_db.counting.writing.likely import Likely
-from kanon_db.counting.writing.spread import MOST_GROUPED, Together, listed_within, most_listed
+from kanon_db.counting.writing.spread import (
+    MOST_GROUPED,
+    Together,
+    listed_within,
+    most_listed,
+)
 from kanon_db.counting.writing.sql import write
 from kanon_db.counting.writing.steps import Nested, Select
+from kanon_db.counting.writing.tabled import all_values
 from kanon_db.counting.writing.truth import COLUMNS, leaves, require_few
 from kanon_db.counting.writing.writer import Request
 
@@ -37,35 +44,16 @@ it holds; less where there are many conditions."""
 _FULL: Final = 8
 """So many conditions may have as many each."""
 
-MOST_LEAVES: Final = 64
-"""Conditions that are counted apart; more need the statement."""
+MOST_BETWEEN: Final = 400_000
+"""Values from the least to the greatest of a column for which a comparison is tried."""
+
+MOST_TRIED: Final = 1 << 16
+"""The same for other conditions: no more than the ranges have, so that each is tried as a whole."""
 
 MOST_TEXT: Final = 8_000_000
 """Bytes of the values of a group key."""
 
 _EACH: Final = "CROSS JOIN LATERAL"
-
-
-def has_pieces(request: Request, layout: CellLayout, also: Iterable[str] = ()) -> bool:
-    """Whether a request can be answered from the table of classes.
-
-    Parameters
-    ----------
-    request : Request
-    layout : CellLayout
-    also : iterable of str
-        Columns that are needed beside those that the request mentions.
-    """
-    query, aggregate = request.query, request.aggregate
-    needed = [*query.evaluated, aggregate.operand, aggregate.condition]
-    if layout.classes is None or aggregate.function in ex.DERIVED:
-        return False
-    if any(column.lookup is not None for part in needed for column in ex.columns(part)):
-        return False
-    if len(set(leaves(condition_of(query, aggregate)))) > MOST_LEAVES:
-        return False
-    names = {*also, *(name for part in needed for name in ex.attributes(part))}
-    return names <= layout.classes.columns
 
 
 class PieceWriter(CellWriter):
@@ -94,7 +82,11 @@ class PieceWriter(CellWriter):
         return Pieces(
             self.steps.write(), self.constants.bound,
             self._places,
-            [self._places[name] for name in self._places if is_vague(self._cell(name))],
+            [
+                place for name, place in self._places.items()
+                if is_vague(self._cell(name)) and name not in self._classes.ends
+            ],
+            [place for name, place in self._places.items() if name in self._classes.ends],
             [self._places[name] for name in self._places if self._cell(name).mark is not None],
             unit, keys, summed, self.together(),
         )  # fmt: skip
@@ -104,6 +96,9 @@ class PieceWriter(CellWriter):
     def cells(self, name: str) -> None:
         """List the distinct cells of a column."""
         place, cell, own = self._places[name], self._cell(name), self._classes
+        if name in own.ends:
+            self._all_cells(name)
+            return
         sql, source = f"t.{cell.column.sql}", [f"{own.table} AS t"]
         if cell.labels is not None:
             sql, join = self._members(name, sql)
@@ -127,11 +122,36 @@ class PieceWriter(CellWriter):
         fields = [
             f"float8send(d.u{place})",
             f"int8send(d.n{place})",
-            _flag(f"d.m{place}" if cell.mark is not None else "false"),
-            _flag(holds_anything(c) if is_range else "false"),
-            _flag(is_endless(c) if is_range else "false"),
+            flag(f"d.m{place}" if cell.mark is not None else "false"),
+            flag(holds_anything(c) if is_range else "false"),
+            flag(is_endless(c) if is_range else "false"),
         ]
         self._piece(f"c{place}", fields, [f"d.i{place}"], [f"cells{place} AS d"])
+
+    def _all_cells(self, name: str) -> None:
+        """Read what holds all cells of a column of which the ends are known."""
+        place, own = self._places[name], self._classes
+        sql = f"t.{self._cell(name).column.sql}"
+        self.steps.add(
+            f"all{place}",
+            "The least value of all cells, and how many there are from it to the greatest.",
+            Select(
+                {"low": f"lower({sql})", "n": f"upper({sql}) - lower({sql})"},
+                [f"{own.table} AS t"],
+                [f"t.{own.attribute} = {self._text(name)}", f"t.{own.codes} IS NULL"],
+            ),
+        )
+        self._piece(f"c{place}", ["int8send(d.n::int8)"], [], [f"all{place} AS d"])
+
+    def _try_all(self, alias: str, leaf: ex.Expression, name: str) -> None:
+        """Try a condition for each value that a column of which the ends are known may have."""
+        place, cell = self._places[name], self._cell(name)
+        most = MOST_BETWEEN if can_cover(cell, leaf) else MOST_TRIED
+        values = all_values(f"all{place}", cell.column.type.name, most)
+        truth = write(leaf, lambda _column: "z.v", self.constants)
+        tried = Select({"i": "z.i", "x": truth}, [Nested(values, "z")])
+        fields = [flag("d.x IS TRUE"), flag("d.x IS FALSE")]
+        self._piece(alias, fields, ["d.i"], [Nested([tried], "d")])
 
     def _list(self, name: str, most: int) -> None:
         """List the values of a column's cells."""
@@ -172,10 +192,10 @@ class PieceWriter(CellWriter):
             f"domain{place}", "The values.", Select(value, [f"listed{place}"], ["nth = 1"])
         )
         fields = [
-            "int4send(d.i::int4)", "int4send(d.j::int4)", "float8send(d.w)", _flag("d.is_open")
+            "int4send(d.i::int4)", "int4send(d.j::int4)", "float8send(d.w)", flag("d.is_open")
         ]  # fmt: skip
         is_summed = isinstance(self.weighed, ex.Column) and self.weighed.name == name
-        fields += [_number(f"d.{end}" if is_summed else "NULL") for end in ("least", "most")]
+        fields += [number(f"d.{end}" if is_summed else "NULL") for end in ("least", "most")]
         is_whole = f"(SELECT count(*) FROM every{place}) <= {self._most_listed}"
         self._piece(f"x{place}", fields, ["d.i"], [f"listed{place} AS d"], [is_whole])
 
@@ -196,19 +216,23 @@ class PieceWriter(CellWriter):
                 most = most_listed(map(self._cell, spread), self._layout.n_rows)
             self._list(name, most)
         by_cell: dict[ex.Expression, tuple[str, int]] = {}
+        by_ends: dict[ex.Expression, tuple[str, int]] = {}
         parts: dict[ex.Expression, Unit] = {}
         by_value: dict[ex.Expression, tuple[str, list[int]]] = {}
         compared: dict[ex.Expression, tuple[str, int, int]] = {}
         found = dict.fromkeys(leaves(condition))
-        for number, leaf in enumerate(found):
-            alias = f"{prefix}u{number}"
+        for i, leaf in enumerate(found):
+            alias = f"{prefix}u{i}"
             if isinstance(leaf, Together):
                 inner = listed_within(leaf.condition, self._layout)
                 parts[leaf] = self._unit(f"{alias}_", leaf.condition, inner)
-            elif vague := own._vague(leaf):
+            elif (vague := own._vague(leaf)) and vague[0] in self._classes.ends:
+                self._try_all(alias, leaf, vague[0])
+                by_ends[leaf] = alias, self._places[vague[0]]
+            elif vague:
                 own._leaf(leaf, alias)
                 fields = [f"float8send(d.{name})" for name in COLUMNS[:2]]
-                fields += [_flag(f"d.{name}") for name in COLUMNS[2:]]
+                fields += [flag(f"d.{name}") for name in COLUMNS[2:]]
                 place = self._places[vague[0]]
                 is_few = f"(SELECT count(*) FROM cells{place}) <= {self._most_combined}"
                 self._piece(alias, fields, ["d.i"], [f"leaf_{alias} AS d"], [is_few])
@@ -218,13 +242,13 @@ class PieceWriter(CellWriter):
                 by_value[leaf] = alias, names
                 if compares_ranges(leaf, self._layout.cells):
                     compared[leaf] = (f"{alias}_ends", *self._ends(f"{alias}_ends", leaf))
-        require_few(len(found), len(by_cell))
+        require_few(len(found), len(by_cell) + len(by_ends))
         opened = [leaf for leaf in found if not own._is_closed(leaf)]
         tests = [leaf for leaf in found if isinstance(leaf, ex.NullTest) and leaf not in opened]
         return Unit(
             condition, [self._places[name] for name in spread],
             [] if condition is None else self._mentioned(condition),
-            by_cell, by_value, compared, parts,
+            by_cell, by_ends, by_value, compared, parts,
             [self._places[n] for n in spread if any(n in ex.attributes(leaf) for leaf in opened)],
             [
                 self._places[n]
@@ -238,7 +262,7 @@ class PieceWriter(CellWriter):
         """Try a condition for each combination of its columns' values."""
         truth = self._of_values(leaf)
         tried = Nested([Select({"x": truth})], "z", _EACH)
-        self._combined(alias, leaf, [_flag("z.x IS TRUE"), _flag("z.x IS FALSE")], tried)
+        self._combined(alias, leaf, [flag("z.x IS TRUE"), flag("z.x IS FALSE")], tried)
         return self._mentioned(leaf)
 
     def _ends(self, alias: str, leaf: ex.Expression) -> tuple[int, int]:
@@ -264,7 +288,7 @@ class PieceWriter(CellWriter):
         self.steps.add(alias, "The ends of the ranges that are compared.", *selects)
         rank = "CASE WHEN at IS NOT NULL THEN dense_rank() OVER (ORDER BY at) ELSE 0 END"
         ranked = Nested([Select({"*": "*", "rank": rank}, [alias])], "d")
-        fields = ["int4send(d.side)", "int4send(d.rank::int4)", _flag("d.is_known")]
+        fields = ["int4send(d.side)", "int4send(d.rank::int4)", flag("d.is_known")]
         self._piece(alias, fields, ["d.side", "d.i", "d.is_high"], [ranked])
         return self._places[names[0]], self._places[names[1]]
 
@@ -309,11 +333,11 @@ class PieceWriter(CellWriter):
                 self._kept_values(self._summed)
             self._moments(self._summed)
             columns = ("x", "xx", "least_x", "most_x")
-            fields = [*(_number(f"d.{column}") for column in columns), _flag("d.is_wild")]
+            fields = [*(number(f"d.{column}") for column in columns), flag("d.is_wild")]
             self._piece("moments", fields, ["d.i"], ["moments AS d"])
             return Summed(self._places[self._summed], [], None, [])
         self._combined(
-            "values", weighed, [_number("z.x")],
+            "values", weighed, [number("z.x")],
             Nested([Select({"x": f"({self._of_values(weighed)})::float8"})], "z", _EACH),
         )  # fmt: skip
         own = None
@@ -372,14 +396,3 @@ class PieceWriter(CellWriter):
         part = f"string_agg({' || '.join(fields)}, ''::bytea{by})"
         columns = {"piece": f"'{name}'", "part": part, "texts": "NULL::text[]"}
         self._pieces.append(Select(columns, source, where))
-
-
-def _flag(sql: str) -> str:
-    return f"boolsend(coalesce({sql}, false))"
-
-
-def _number(sql: str) -> str:
-    """Write a number, after a byte: 1 if it is missing, 2 if it is no finite number."""
-    value = f"({sql})::float8"
-    odd = f"coalesce({value} IN ('NaN', 'Infinity', '-Infinity'), false)"
-    return f"boolsend({value} IS NULL) || boolsend({odd}) || float8send(coalesce({value}, 0))"

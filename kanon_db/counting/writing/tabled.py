@@ -46,7 +46,7 @@ def tabled(
         How likely the condition is in one range, and whether its values were tried; None where
         values are not whole, or one in no range might not be allowed.
     """
-    if cell.kind != "range" or not cell.is_discrete or _may_fail(leaf):
+    if cell.kind != "range" or not cell.is_discrete or may_fail(leaf):
         return None
     sql = f"d.c{place}"
     listed = f"sum(least(upper({sql}) - lower({sql}), {MOST_VALUES}))"
@@ -55,7 +55,7 @@ def tabled(
     return _of_one(alias, sql)
 
 
-def _may_fail(leaf: ex.Expression) -> bool:
+def may_fail(leaf: ex.Expression) -> bool:
     """Whether a condition divides by what depends on the value."""
     return any(
         isinstance(part, ex.Arithmetic)
@@ -81,8 +81,7 @@ def _add(steps: Steps, truth: str, alias: str, place: int, cell: Cell, worth: st
             [f"NOT {is_endless(sql)}"],
         ),
     )
-    step = "int" if type_ in ("date", "smallint") else type_
-    value = f"(r.low + i::{step})::{type_}"
+    value = f"(r.low + i::{_step_of(type_)})::{type_}"
     tried = Nested(
         [
             Select(
@@ -104,6 +103,29 @@ def _add(steps: Steps, truth: str, alias: str, place: int, cell: Cell, worth: st
                             [Nested([Select({"i": "i", "x": truth}, [tried])], "x")])], "c")],
         ),
     )  # fmt: skip
+
+
+def all_values(source: str, type_: str, most: int) -> list[Select]:
+    """List NULL and the ``n`` values from ``low`` on, with their numbers from -1 on.
+
+    Parameters
+    ----------
+    source : str
+        It has one row.
+    type_ : str
+    most : int
+        None is listed if they are more.
+    """
+    value = f"(r.low + i::{_step_of(type_)})::{type_}"
+    each = f"{source} AS r, generate_series(0::int8, r.n - 1) AS i"
+    return [
+        Select({"i": "-1", "v": f"NULL::{type_}"}),
+        Select({"i": "i", "v": value}, [each], [f"r.n <= {most}"]),
+    ]
+
+
+def _step_of(type_: str) -> str:
+    return "int" if type_ in ("date", "smallint") else type_
 
 
 def _of_one(alias: str, sql: str) -> tuple[Select, str]:
