@@ -11,7 +11,7 @@ from kanon_db.answering import by_classes, scope
 from kanon_db.answering.estimates import answer
 from kanon_db.counting import type_counts
 from kanon_db.counting.writing import pieces
-from kanon_db.publications.rows import classes, numbering
+from kanon_db.publications.rows import numbering, shown_rows
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.integration.parties import Functions, Package, Parties, create_table, fetch, value
 
@@ -142,5 +142,5 @@ def test_what_the_sample_shows_does_not_matter_later(
     parties: Parties, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which columns have numbers is decided once: another sample finds others."""
-    monkeypatch.setattr(classes, "_MOST_IN_SAMPLE", 0)
+    monkeypatch.setattr(shown_rows, "MOST_IN_SAMPLE", 0)
     assert all(holds for *_, holds in Package(parties.admin).verify("wide"))
