@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +17,9 @@ from kanon_db.transfer.values import DistinctValues, distinct_values, number_val
 
 _SAMPLE: Final = 10_000
 """Number of records in which we look for columns with too many values."""
+
+_FEW: Final = 1000
+"""Values in the sample: a group of records has a buffer of its own, of a kilobyte at least."""
 
 _MOST_GROUPED: Final = 31
 """The number of columns that PostgreSQL's GROUPING() can take."""
@@ -63,7 +66,44 @@ def read_few_values(
     dict of str to CodedColumn
         By name, in the order of `columns`.
     """
-    few = _with_few_values(snapshot, columns, most)
+    n_values = count_in_sample(snapshot, columns)
+    return _read_few(snapshot, [column for column in columns if n_values[column.name] <= most])
+
+
+def read_columns(
+    snapshot: Snapshot, columns: Sequence[ColumnType], n_values: Mapping[str, int]
+) -> dict[str, CodedColumn]:
+    """Read columns, whatever number of values they have.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+    columns : sequence of ColumnType
+        Each with an equality and an order.
+    n_values : mapping of str to int
+        How many values they have in a sample; see :func:`count_in_sample`.
+
+    Returns
+    -------
+    dict of str to CodedColumn
+        By name, in the order of `columns`.
+
+    Raises
+    ------
+    InfeasibleError, SchemaMismatchError
+        As :func:`distinct_values` and :func:`read_codes`.
+    """
+    few = [column for column in columns if n_values[column.name] <= _FEW]
+    found = _read_few(snapshot, few)
+    others = [column for column in columns if column.name not in found]
+    values = [distinct_values(snapshot, column) for column in others]
+    if values:
+        for each, codes in zip(values, read_codes(snapshot, values).T, strict=True):
+            found[each.column.name] = CodedColumn(each, codes.astype(_least_type(each)))
+    return {column.name: found[column.name] for column in columns}
+
+
+def _read_few(snapshot: Snapshot, few: Sequence[ColumnType]) -> dict[str, CodedColumn]:
     if snapshot.n_records > _MOST_NAMED:
         return {column.name: _looked_up(snapshot, column) for column in few}
     at_once = min(_MOST_GROUPED, max(1, _MOST_GROUPED_BYTES // (8 * snapshot.n_records)))
@@ -78,9 +118,11 @@ def most_bytes_read(n_records: int, n_columns: int) -> float:
     return 8.0 * n_records * min(n_columns, max(1, _MOST_GROUPED_BYTES // (8 * n_records)))
 
 
-def _with_few_values(
-    snapshot: Snapshot, columns: Sequence[ColumnType], most: int
-) -> list[ColumnType]:
+def count_in_sample(snapshot: Snapshot, columns: Sequence[ColumnType]) -> dict[str, int]:
+    """Count the values that each column has in some records from all over the table.
+
+    NULL is not counted.
+    """
     counts = ", ".join(
         f"count(DISTINCT {snapshot.session.identifier(column.name)})" for column in columns
     )
@@ -90,7 +132,7 @@ def _with_few_values(
         f" WHERE {snapshot.record} % greatest(1, $1::int4 / {_SAMPLE}) = 0) AS sample",
         str(snapshot.n_records),
     )
-    return [column for column, n in zip(columns, row["n_values"], strict=True) if n <= most]
+    return {column.name: n for column, n in zip(columns, row["n_values"], strict=True)}
 
 
 def _grouped(snapshot: Snapshot, columns: Sequence[ColumnType]) -> dict[str, CodedColumn]:

@@ -11,7 +11,7 @@ from kanon_db.answering import by_classes, scope
 from kanon_db.answering.estimates import answer
 from kanon_db.counting import type_counts
 from kanon_db.counting.writing import numbered_cells, pieces
-from kanon_db.publications.rows import classes, numbering
+from kanon_db.publications.rows import numbering, shown_rows
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.integration.parties import Functions, Package, Parties, create_table, fetch, value
 
@@ -71,8 +71,8 @@ def test_an_average_of_records_that_are_not_expected(
 @pytest.mark.parametrize(
     ("module", "limit", "most"),
     [
-        (pieces, "MOST_LISTED", 3), (pieces, "MOST_COMBINED", 2), (numbered_cells, "MOST_LEAVES", 0),
-        (pieces, "MOST_TEXT", 5), (type_counts, "_MOST_BYTES", 900),
+        (pieces, "MOST_LISTED", 3), (pieces, "MOST_COMBINED", 2), (pieces, "MOST_TEXT", 5),
+        (numbered_cells, "MOST_LEAVES", 0), (type_counts, "_MOST_BYTES", 900),
         (by_classes, "_COLUMN_BYTES", 1 << 40), (by_classes, "_GROUP_BYTES", 1 << 40),
     ],
 )  # fmt: skip
@@ -142,5 +142,5 @@ def test_what_the_sample_shows_does_not_matter_later(
     parties: Parties, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which columns have numbers is decided once: another sample finds others."""
-    monkeypatch.setattr(classes, "_MOST_IN_SAMPLE", 0)
+    monkeypatch.setattr(shown_rows, "MOST_IN_SAMPLE", 0)
     assert all(holds for *_, holds in Package(parties.admin).verify("wide"))

@@ -11,8 +11,8 @@ from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.catalog.entries import Publication
 from kanon_db.counting.layout import RowView
 from kanon_db.publications.results import Check, Examination
+from kanon_db.publications.rows.cell_table import CellTable
 from kanon_db.publications.rows.digest import check_digest
-from kanon_db.publications.rows.writing import CellTable
 from kanon_db.session import Session, fetch_one
 from kanon_db.session.settings import grouping_by_hash
 

@@ -109,7 +109,7 @@ class Freeform(RowKind):
             checks=checks,
             metrics=loss_metrics(job.source, measure(rows.microdata, cells)),
         )
-        return rows.finish(table, written, request.k)
+        return rows.finish(table, drawn.cells, written, request.k)
 
 
 KIND: Final = Freeform()

@@ -25,11 +25,11 @@ from kanon_db.publications.kind import Found, Job, Written, run_method
 from kanon_db.publications.partition import Classes
 from kanon_db.publications.results import Check
 from kanon_db.publications.rows.attack import Bounds
+from kanon_db.publications.rows.cell_table import CellTable
 from kanon_db.publications.rows.entities import CountedRows, counted_layout, counted_parameters
 from kanon_db.publications.rows.needs import bytes_of_cells, bytes_of_texts
 from kanon_db.publications.rows.recoding import RecodedRows, loss_metrics
 from kanon_db.publications.rows.view import RowKind
-from kanon_db.publications.rows.writing import CellTable
 from kanon_db.session import Session
 from kanon_db.transfer.columns import ColumnType
 from kanon_db.transfer.room import Needs
@@ -152,7 +152,7 @@ class Generalized(RowKind):
             parameters={"suppressed": measured.n_suppressed, **counted_parameters(job)},
             layout=counted_layout(job, rows.view),
         )
-        return rows.finish(table, written)
+        return rows.finish(table, dense, written)
 
     def frozen(
         self,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
-from kanon_db.algorithms.recoding.cells import Ranges, Sets
+from kanon_db.algorithms.recoding.cells import Ranges, Sets, distinct_cells
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.catalog.entries import Source
 from kanon_db.counting.expressions import Column, Type
@@ -18,14 +18,15 @@ from kanon_db.counting.types import DISCRETE_RANGES, type_in_range
 from kanon_db.counting.writing.labels import checked
 from kanon_db.errors import SchemaMismatchError
 from kanon_db.publications.rows.bins import Bins, element_of, read_bins
+from kanon_db.publications.rows.cell_table import CellColumn, CellTable
 from kanon_db.publications.rows.labelled import Labels
-from kanon_db.publications.rows.writing import CellTable
+from kanon_db.publications.rows.shown_rows import SourceColumns
 from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.session.settings import roomy
-from kanon_db.transfer.columns import ColumnType, int4_bytes, with_numbers
+from kanon_db.transfer.columns import int4_bytes, with_numbers
 from kanon_db.transfer.labels import fixed_labels, label, text_in_set
 from kanon_db.transfer.snapshot import Snapshot
-from kanon_db.transfer.values import DistinctValues, distinct_values, read_codes, read_numbers
+from kanon_db.transfer.values import DistinctValues, read_numbers
 
 _NULL, _ANYTHING = -1, -2  # instead of a code: only NULL, or NULL and numbers together
 
@@ -104,16 +105,16 @@ class GeneralizedColumn:
                 more.drop()
 
 
-def read_microdata(
+def microdata_of(
     snapshot: Snapshot,
     source: Source,
-    types: Mapping[str, ColumnType],
+    read: SourceColumns,
     weights: Sequence[int | float | Fraction] | None,
 ) -> tuple[Microdata, list[GeneralizedColumn]]:
-    """Read the quasi-identifiers of a snapshot as codes, and their domains."""
+    """Return the quasi-identifiers of a snapshot as codes, and their domains."""
     columns = []
-    for position, name in enumerate(source.quasi_identifiers):
-        values = distinct_values(snapshot, types[name])
+    named = zip(source.quasi_identifiers, read.quasi_identifiers, strict=True)
+    for position, (name, values) in enumerate(named):
         weight = 1.0 if weights is None else float(weights[position])
         described = source.attributes.get(name, {})
         if "hierarchy" in described:
@@ -142,7 +143,7 @@ def read_microdata(
                 weight=weight,
             )
         columns.append(GeneralizedColumn(values, attribute, range_type))
-    codes = read_codes(snapshot, [column.values for column in columns])
+    codes = read.codes
     for position, column in enumerate(columns):
         coarse = column.bins or column.labels
         if coarse is not None:
@@ -224,7 +225,7 @@ def write_cells(
     columns: Sequence[GeneralizedColumn],
     cells: Sequence[Ranges | Sets],
 ) -> CellTable:
-    """Write the cells of the rows that are to be published, numbered from 0.
+    """Write the cells of the rows that are to be published.
 
     Parameters
     ----------
@@ -233,33 +234,20 @@ def write_cells(
     """
     session.step("writing the cells")
     suffix = secrets.token_hex(8)
-    table = session.identifier("pg_temp", f"kanon_cells_{suffix}")
-    number = session.identifier(f"kanon_cell_{suffix}")
-    parts = []
+    parts = {}
     for position, (column, its_cells) in enumerate(zip(columns, cells, strict=True)):
         part = session.identifier("pg_temp", f"kanon_cells_{suffix}_{position}")
-        if column.labels is not None and isinstance(its_cells, Ranges):
-            column.labels.write(session, part, its_cells)
-        elif isinstance(its_cells, Sets):
-            _write_sets(session, part, column, its_cells)
+        few, numbers = distinct_cells(its_cells)
+        if column.labels is not None and isinstance(few, Ranges):
+            column.labels.write(session, part, few)
+        elif isinstance(few, Sets):
+            _write_sets(session, part, column, few)
         else:
-            _write_ranges(session, part, column, its_cells)
-        parts.append(part)
-    named = ", ".join(f"p{i}.cell AS {name}" for i, name in enumerate(view.quasi_identifiers))
-    with roomy(session):
-        session.fetch(
-            f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS SELECT p0.number AS {number},"
-            f" {named} FROM {parts[0]} AS p0 "
-            + " ".join(
-                f"JOIN {part} AS p{i} ON p{i}.number = p0.number"
-                for i, part in enumerate(parts[1:], start=1)
-            )
-        )
-    for part in parts:
-        session.fetch(f"DROP TABLE {part}")
-    # Otherwise the planner does not know that each number has one row, and sorts before joining.
-    session.fetch(f"ANALYZE {table} ({number})")
-    return CellTable(table, number)
+            _write_ranges(session, part, column, few)
+        n_cells = few.ends.size if isinstance(few, Sets) else few.low.size
+        name = view.quasi_identifiers[position]
+        parts[name] = CellColumn(part, "number", "cell", n_cells, numbers)
+    return CellTable.write(session, parts)
 
 
 def _write_ranges(session: Session, part: str, column: GeneralizedColumn, cells: Ranges) -> None:

@@ -12,52 +12,54 @@ are answered from the view.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
+
+from kanon_db.algorithms.ground.arrays import AnyIntArray, IntArray
+from kanon_db.algorithms.ground.sort_keys import sort_keys
 from kanon_db.catalog.entries import Publication
 from kanon_db.catalog.names import free_column_name
 from kanon_db.counting.layout import CLASSES, ClassTable, RowView
 from kanon_db.publications.results import Check
+from kanon_db.publications.rows.cell_table import CellColumn
 from kanon_db.publications.rows.numbering import NumberedRows, Numbering
+from kanon_db.publications.rows.shown_rows import ShownRows
 from kanon_db.publications.staging import Staging
 from kanon_db.session import Session, fetch_one
+from kanon_db.session.protocol import Value
 from kanon_db.session.settings import grouping_by_hash
-from kanon_db.transfer.columns import Relation, incomparable
+from kanon_db.transfer.columns import int4_bytes, with_numbers
 from kanon_db.transfer.labels import fixed_labels, label
 
 MOST_CELLS: Final = 1 << 16
 """Of a column: a number takes two bytes."""
 
-_SAMPLE: Final = 10_000
-"""In so many rows we look for columns with too many cells."""
-
-_MOST_IN_SAMPLE: Final = 5_000
-
 
 @dataclass(frozen=True)
 class WrittenClasses:
-    """The table of classes in the making.
+    """The table of classes, as it was written.
 
     Attributes
     ----------
     layout : dict
         What the publication's layout keeps of it.
-    classes : str
-        A temporary table of the classes, as :meth:`.Numbering.classes` writes it.
+    table : ClassTable
+    classes_of_cells : dict of str to ndarray of int64, shape (n_cells,)
+        Of each quasi-identifier whose cells have numbers: how many classes have each of them.
     """
 
     layout: dict[str, Any]
-    classes: str
+    table: ClassTable
+    classes_of_cells: dict[str, IntArray]
 
 
-@contextmanager
-def writing_classes(
-    staging: Staging, view: RowView, described: Mapping[str, Any]
-) -> Iterator[WrittenClasses]:
-    """Write the table of classes; within the block, the classes can be read.
+def write_classes(
+    staging: Staging, view: RowView, described: Mapping[str, Any], rows: ShownRows
+) -> WrittenClasses:
+    """Write the table of classes.
 
     Parameters
     ----------
@@ -66,9 +68,58 @@ def writing_classes(
         Already materialized.
     described : mapping
         The publication's layout.
+    rows : ShownRows
+        Those of the view.
     """
     session = staging.session
     session.step("numbering the cells of the rows")
+    table, layout = _create_table(staging, view, described)
+    numbering = Numbering(session, view, table, described)
+    loose = _loosely_equal(session, view)
+    found = {}
+    for name, column in rows.others.items():
+        cells = CellColumn.of_values(column.values, column.codes)
+        records = np.bincount(column.codes, minlength=cells.n_cells)
+        found[name] = _number(numbering, name, cells, records, 0, is_loose=name in loose)
+    sizes = np.bincount(rows.combination_of_row)
+    ids = []
+    for name, cells in rows.cells.items():
+        of_cell = np.bincount(cells.of_combination + 1, sizes, minlength=1 + cells.n_cells)
+        hidden, records = int(of_cell[0]), of_cell[1:].astype(np.int64)
+        is_loose = name in loose and not cells.is_spelled_once
+        found[name] = _number(numbering, name, cells, records, hidden, is_loose=is_loose)
+        ids.append(1 + _of_combinations(found[name], cells))
+    staging.analyze(CLASSES)
+    numbers = {name: of_cell for name, of_cell in found.items() if of_cell is not None}
+    named = [name for name in rows.cells if name in numbers]
+    others = [name for name in rows.others if name in numbers]
+    of_classes = np.column_stack(
+        [sizes, *(_of_combinations(numbers[name], rows.cells[name]) for name in named)]
+    )
+    of_rows = [numbers[name][rows.others[name].codes] for name in others]
+    has_all = of_classes.min() >= 0 and all(column.min() >= 0 for column in of_rows)
+    layout["columns"] = [*others, *named] if has_all else []
+    if has_all:
+        numbered = NumberedRows.of(named, others, of_classes, rows.combination_of_row, of_rows)
+        _write_blocks(session, table, numbered)
+    # Combinations that look the same are one class.
+    merged = np.unique(sort_keys(ids), return_index=True)[1]
+    return WrittenClasses(
+        layout,
+        table,
+        {
+            name: np.bincount(of_class)
+            for name, of_combination in zip(named, of_classes[:, 1:].T, strict=True)
+            if (of_class := of_combination[merged]).min() >= 0
+        },
+    )
+
+
+def _create_table(
+    staging: Staging, view: RowView, described: Mapping[str, Any]
+) -> tuple[ClassTable, dict[str, Any]]:
+    """Create the table, without rows; return it with its layout."""
+    session = staging.session
     names = [*view.columns]
     layout: dict[str, Any] = {}
     for own in ("attribute", "number", "records", "hidden", "codes"):
@@ -76,8 +127,8 @@ def writing_classes(
         names.append(layout[own])
     table = ClassTable.of(session, staging.schema, staging.name, layout | {"columns": []})
     cells = [str(cell["name"]) for cell in described["quasi_identifiers"]]
-    others = [str(name) for name in described["others"]]
-    columns = ", ".join(f"c.{session.identifier(name)}" for name in [*cells, *others])
+    shown = [*cells, *(str(name) for name in described["others"])]
+    columns = ", ".join(f"c.{session.identifier(name)}" for name in shown)
     staging.create_table(
         CLASSES,
         f"SELECT ''::text AS {table.attribute}, 0::int4 AS {table.number}, 0::int8 AS"
@@ -85,51 +136,26 @@ def writing_classes(
         f" FROM {view.view} AS c",
         uncompressed=[layout["codes"]],
     )
-    numbering = Numbering(session, view, table, described)
-    unequal = incomparable(session, Relation(staging.schema, staging.name), others)
-    loose = _loosely_equal(session, view)
-    numbered = [
-        name
-        for name in others
-        if name not in unequal
-        and _has_few_values(session, view, session.identifier(name))
-        and _number_cells(
-            session, table, name, view.view, session.identifier(name), is_loose=name in loose
-        )
-    ]
-    staging.analyze(CLASSES)
-    classes = session.identifier("pg_temp", f"kanon_classes_{secrets.token_hex(8)}")
-    with grouping_by_hash(session):
-        session.fetch(
-            f"CREATE TEMPORARY TABLE {classes} ON COMMIT DROP AS {numbering.classes(numbered)}"
-        )
-    for place, name in enumerate(cells, start=1):
-        if name in loose:  # a class has any of the cells that are equal
-            source, column, records = view.view, session.identifier(name), "1"
-            hidden = numbering.hidden(place, "v", view.pattern)
-        else:
-            source, column, records = classes, f"c{place}", "v.size"
-            hidden = numbering.hidden(place, "v")
-        is_loose = name in loose
-        if _number_cells(
-            session, table, name, source, column, records, hidden, is_loose=is_loose
-        ):  # fmt: skip
-            numbered.append(name)
-    staging.analyze(CLASSES)
-    rows = numbering.read(numbered, classes)
-    layout["columns"] = numbered if rows is not None else []
-    if rows is not None:
-        for block, written in rows.blocks():
-            for name, numbers in written.items():
-                session.fetch(
-                    f"INSERT INTO {table.table} ({table.attribute}, {table.number}, {table.codes})"
-                    " VALUES (nullif($1::text, ''), $2::int4, $3::bytea)",
-                    name,
-                    str(block),
-                    numbers,
-                )
-    yield WrittenClasses(layout, classes)
-    session.fetch(f"DROP TABLE {classes}")
+    return table, layout
+
+
+def _write_blocks(session: Session, table: ClassTable, rows: NumberedRows) -> None:
+    for block, written in rows.blocks():
+        for name, numbers in written.items():
+            session.fetch(
+                f"INSERT INTO {table.table} ({table.attribute}, {table.number}, {table.codes})"
+                " VALUES (nullif($1::text, ''), $2::int4, $3::bytea)",
+                name,
+                str(block),
+                numbers,
+            )
+
+
+def _of_combinations(of_cell: AnyIntArray | None, cells: CellColumn) -> AnyIntArray:
+    """Return the number of each combination's cell; any other one, if cells have no numbers."""
+    if of_cell is None:
+        return cells.of_combination
+    return of_cell[cells.of_combination]
 
 
 def number_again(
@@ -151,16 +177,6 @@ def number_again(
     return rows, check
 
 
-def _has_few_values(session: Session, view: RowView, column: str) -> bool:
-    """Whether a column has few values in some rows, which are in a random order."""
-    row = fetch_one(
-        session,
-        f"SELECT count(*) AS n FROM (SELECT DISTINCT s.{column}"
-        f" FROM (SELECT v.{column} FROM {view.view} AS v LIMIT {_SAMPLE}) AS s) AS d",
-    )
-    return int(row["n"]) <= _MOST_IN_SAMPLE
-
-
 _LOOSELY_EQUAL: Final = """
 SELECT a.attname::text AS name
 FROM pg_attribute a LEFT JOIN pg_collation c ON c.oid = a.attcollation
@@ -176,49 +192,59 @@ def _loosely_equal(session: Session, view: RowView) -> set[str]:
     return {row["name"] for row in session.fetch(_LOOSELY_EQUAL, view.view)}
 
 
-def _number_cells(
-    session: Session,
-    table: ClassTable,
+def _number(
+    numbering: Numbering,
     name: str,
-    source: str,
-    column: str,
-    records: str = "1",
-    hidden: str = "false",
+    cells: CellColumn,
+    records: IntArray,
+    n_hidden: int,
     *,
     is_loose: bool,
-) -> bool:
-    """Give the distinct cells of a column numbers, unless there are too many.
+) -> AnyIntArray | None:
+    """Write the distinct cells of a column with their numbers, unless there are too many.
 
     Parameters
     ----------
-    table : ClassTable
+    numbering : Numbering
     name : str
-    source : str
-        It gets the alias ``v``.
-    column : str
-        Of the source, quoted.
-    records : str
-        How many rows each of its rows stands for.
-    hidden : str
-        Whether a cell is suppressed.
+    cells : CellColumn
+    records : ndarray of int64, shape (n_cells,)
+        How many rows have each cell.
+    n_hidden : int
+        In how many rows it is suppressed.
     is_loose : bool
         Whether equal cells may have several texts: the first one stands for them, whatever the
-        order of the rows.
+        order of the rows, which have to be read for it.
+
+    Returns
+    -------
+    ndarray of int32, shape (n_cells + 1,), or None
+        The number of each cell, and of the suppressed ones; -1 where there is none.
     """
-    counted = session.identifier("pg_temp", f"kanon_cells_{secrets.token_hex(8)}")
-    cells = (
-        f"SELECT v.{column} AS value, {hidden} AS hidden, sum({records})::int8 AS records"
-        f" FROM {source} AS v GROUP BY 1, 2"
-    )
+    session, table = numbering.session, numbering.table
+    bound: list[Value] = []
     if is_loose:
-        cells = (
+        column, hidden = f"v.{session.identifier(name)}", numbering.hidden(name, "v")
+        shown = (
             "SELECT DISTINCT ON (hidden, value) value, hidden, sum(records) OVER (PARTITION BY"
-            f" hidden, value)::int8 AS records FROM ({cells}, {label(f'v.{column}')}) AS spelled"
-            f" ORDER BY hidden, value, {_text('value')}"
+            f" hidden, value)::int8 AS records FROM (SELECT {column} AS value, {hidden} AS hidden,"
+            f" count(*) AS records FROM {numbering.view.view} AS v GROUP BY 1, 2, {label(column)})"
+            f" AS spelled ORDER BY hidden, value, {_text('value')}"
         )
+    else:
+        numbered, (of_cell,) = with_numbers(session, cells.table, (1, f"r.{cells.number}"))
+        shown = (
+            "SELECT value, hidden, sum(records)::int8 AS records FROM ("
+            f"SELECT c.{cells.cell} AS value, false AS hidden, c.{of_cell} AS records"
+            f" FROM {numbered} AS c UNION ALL SELECT NULL, true, $2::int4) AS cell"
+            " WHERE records > 0 GROUP BY value, hidden"
+        )
+        bound = [int4_bytes(records), str(n_hidden)]
+    counted = session.identifier("pg_temp", f"kanon_cells_{secrets.token_hex(8)}")
     with fixed_labels(session), grouping_by_hash(session):
         session.fetch(
-            f"CREATE TEMPORARY TABLE {counted} ON COMMIT DROP AS {cells} LIMIT {MOST_CELLS + 1}"
+            f"CREATE TEMPORARY TABLE {counted} ON COMMIT DROP AS {shown} LIMIT {MOST_CELLS + 1}",
+            *bound,
         )
         row = fetch_one(session, f"SELECT count(*) AS n FROM {counted}")
         is_few = int(row["n"]) <= MOST_CELLS
@@ -231,7 +257,7 @@ def _number_cells(
                 name,
             )
         session.fetch(f"DROP TABLE {counted}")
-    return is_few
+    return numbering.of_cells(name, cells) if is_few else None
 
 
 def _text(value: str) -> str:

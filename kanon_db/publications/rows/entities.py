@@ -17,8 +17,8 @@ from kanon_db.counting.layout import RowView
 from kanon_db.publications.exposure import check_exposure, measure_exposure
 from kanon_db.publications.kind import Job
 from kanon_db.publications.results import Check
+from kanon_db.publications.rows.cell_table import CellTable
 from kanon_db.publications.rows.digest import digest_rows
-from kanon_db.publications.rows.writing import CellTable
 from kanon_db.session import Session, fetch_one
 from kanon_db.session.settings import grouping_by_hash
 from kanon_db.transfer.columns import int4_bytes, with_numbers
@@ -94,7 +94,7 @@ class CountedRows:
             f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS"
             f" SELECT {', '.join([*(f'c.{name}' for name in names), *others])}"
             f" FROM {numbered} AS s JOIN {cells.table} AS c ON c.{cells.number} = s.{its_cell}",
-            int4_bytes(cell_of_record),
+            int4_bytes(cells.numbers_of(cell_of_record)),
         )
         return cls(session, view, table, entity, ", ".join(names), sensitive)
 

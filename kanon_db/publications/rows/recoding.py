@@ -12,9 +12,11 @@ from kanon_db.algorithms.recoding import Microdata, Ranges, Sets
 from kanon_db.catalog.entries import Source
 from kanon_db.counting.layout import RowView
 from kanon_db.publications.kind import Job, Written
-from kanon_db.publications.rows.cells import GeneralizedColumn, read_microdata, write_cells
+from kanon_db.publications.rows.cell_table import CellTable
+from kanon_db.publications.rows.cells import GeneralizedColumn, microdata_of, write_cells
+from kanon_db.publications.rows.shown_rows import SourceColumns
 from kanon_db.publications.rows.view import check_k, layout_of, weights_of
-from kanon_db.publications.rows.writing import CellTable, finish_rows, write_row_view
+from kanon_db.publications.rows.writing import finish_rows, write_row_view
 from kanon_db.session import fetch_one
 from kanon_db.session.settings import roomy
 from kanon_db.transfer.columns import int4_bytes, with_numbers
@@ -39,6 +41,7 @@ class RecodedRows:
     view: RowView
     layout: Mapping[str, Any]
     _job: Job[Any]
+    _read: SourceColumns
     _columns: Sequence[GeneralizedColumn]
 
     @classmethod
@@ -51,8 +54,9 @@ class RecodedRows:
             When it has fewer than k records.
         """
         check_k(job, k)
-        microdata, columns = read_microdata(
-            job.snapshot, job.source, job.types, weights_of(job.source, weights)
+        read = SourceColumns.of(job)
+        microdata, columns = microdata_of(
+            job.snapshot, job.source, read, weights_of(job.source, weights)
         )
         layout = layout_of(job.source, [column.cell for column in columns])
         for described, column in zip(layout["quasi_identifiers"], columns, strict=True):
@@ -61,7 +65,7 @@ class RecodedRows:
             if column.labels is not None or column.bins is not None:
                 described["is_coarse"] = True
         view = RowView.of(job.session, job.schema, job.staging.name, layout)
-        return cls(microdata, view, layout, job, columns)
+        return cls(microdata, view, layout, job, read, columns)
 
     def require_room(self, n_sets: int, n_records: int, hint: str) -> None:
         """Refuse a search that keeps more sets of categorical values than there is memory for.
@@ -113,26 +117,37 @@ class RecodedRows:
                 session,
                 f"SELECT count(*) AS n FROM {numbered} AS s JOIN {table.table} AS c"
                 f" ON c.{table.number} = s.{its_cell} WHERE NOT ({inside})",
-                int4_bytes(cell_of_record),
+                int4_bytes(table.numbers_of(cell_of_record)),
             )
         return int(row["n"])
 
-    def finish(self, table: CellTable, written: Written, matches: int | None = None) -> Written:
-        """Drop what is no longer needed, and complete what was written.
+    def finish(
+        self,
+        table: CellTable,
+        cell_of_record: AnyIntArray,
+        written: Written,
+        matches: int | None = None,
+    ) -> Written:
+        """Complete what was written, and drop what is no longer needed.
 
         Parameters
         ----------
+        cell_of_record : ndarray of int, shape (n_records,)
+            As of :meth:`write`.
         matches : int, optional
             See :func:`.write_shares`.
         """
-        for column in self._columns:
-            column.drop()
-        self._job.session.fetch(f"DROP TABLE {table.table}")
         session = self._job.session
         cells = {column.values.column.name: column.published(session) for column in self._columns}
+        named = dict(zip(cells, table.columns.values(), strict=True))
         layout = finish_rows(
-            self._job, self.view, {**self.layout, **written.layout}, cells, matches
-        )
+            self._job, self.view, {**self.layout, **written.layout},
+            self._read.shown(named, cell_of_record), cells, matches,
+        )  # fmt: skip
+        for column in self._columns:
+            column.drop()
+        self._read.drop()
+        table.drop(session)
         return replace(written, layout=layout, cells=cells, matches=matches)
 
 

@@ -24,9 +24,11 @@ from kanon_db.counting.writing.cell_values import is_endless
 from kanon_db.counting.writing.intervals import ends_of, value_at
 from kanon_db.counting.writing.labels import labels, members_of, texts
 from kanon_db.publications.results import Check
+from kanon_db.publications.rows.classes import WrittenClasses
 from kanon_db.publications.staging import Staging
 from kanon_db.session import Row, Session, fetch_one
 from kanon_db.session.settings import grouping_by_hash
+from kanon_db.transfer.columns import int4_bytes, with_numbers
 
 MOST_CELLS: Final = 50_000
 """Distinct cells of a column, and values in its sets: with more, all values are as likely."""
@@ -50,15 +52,15 @@ Line = dict[str, Any]
 
 
 def write_shares(
-    staging: Staging, classes: str, cells: Mapping[str, Cell], matches: int | None
+    staging: Staging, classes: WrittenClasses, cells: Mapping[str, Cell], matches: int | None
 ) -> dict[str, WhatIsKnown]:
     """Write the table of shares.
 
     Parameters
     ----------
     staging : Staging
-    classes : str
-        A table of the distinct cells ``c1 …`` of the rows, with the ``size`` of each class.
+    classes : WrittenClasses
+        The table of the distinct cells, and how many classes have each.
     cells : mapping of str to Cell
         The quasi-identifiers, in the view's order.
     matches : int or None
@@ -98,7 +100,7 @@ def check_shares(session: Session, view: RowView) -> Check:
 
 
 def _counted(
-    session: Session, classes: str, cells: Mapping[str, Cell], matches: int | None
+    session: Session, classes: WrittenClasses, cells: Mapping[str, Cell], matches: int | None
 ) -> Iterator[list[Row]]:
     """Count the records of each column's distinct cells; no rows if there are too many.
 
@@ -107,35 +109,46 @@ def _counted(
     matches, any of these is as likely to be its own (freeform generalization), so that one in as
     many records has.
     """
-    witnesses = "count(*)" if matches is None else f"sum(c.size) / {matches}"
-    for place, cell in enumerate(cells.values(), start=1):
+    table = classes.table
+    for name, cell in cells.items():
+        n_classes = classes.classes_of_cells.get(name)
+        if n_classes is None or n_classes.size > MOST_CELLS:
+            yield []
+            continue
+        numbered, (its_classes,) = with_numbers(
+            session,
+            f"(SELECT * FROM {table.table} AS t WHERE t.{table.codes} IS NULL"
+            f" AND t.{table.attribute} = {session.literal(name)})",
+            (1, f"r.{table.number}"),
+        )
+        value = f"n.{cell.column.sql}"
+        witnesses = f"n.{its_classes}" if matches is None else f"n.{table.records} / {matches}"
         shown = {"members": "c.cell"}
         if cell.kind == "range":
             shown = dict(zip(("low", "high"), ends_of(cell, "c.cell"), strict=True))
         listed = ", ".join(f"{sql} AS {alias}" for alias, sql in shown.items())
-        where = f"num_nulls(c.c{place}) = 0"
+        where = f"num_nulls({value}) = 0"
         if cell.kind == "range":
-            where += f" AND NOT {is_endless(f'c.c{place}')}"
+            where += f" AND NOT {is_endless(value)}"
         counted = (
-            f"(SELECT c.c{place} AS cell, sum(c.size)::int8 AS records,"
-            f" {witnesses}::float8 AS witnesses FROM {classes} AS c"
-            f" WHERE {where} GROUP BY 1 LIMIT {MOST_CELLS + 1})"
+            f"(SELECT {value} AS cell, n.{table.records} AS records,"
+            f" ({witnesses})::float8 AS witnesses FROM {numbered} AS n WHERE {where})"
         )
         described = [] if cell.labels is None else [cell.labels]
         if described:
-            kept = "$1::text::jsonb"
+            kept = "$2::text::jsonb"
             members = members_of("c.cell", "l", texts(kept).write())
             counted = (
                 f"(SELECT {members} AS cell, c.records, c.witnesses FROM {counted} AS c"
                 f" JOIN ({labels(kept).write()}) AS l ON l.label = c.cell)"
             )
         with grouping_by_hash(session):
-            rows = session.fetch(
+            yield session.fetch(
                 f"SELECT c.cell::text AS cell, {listed}, c.records, c.witnesses"
                 f" FROM {counted} AS c",
+                int4_bytes(n_classes),
                 *described,
             )
-        yield rows if len(rows) <= MOST_CELLS else []
 
 
 def _column(rows: Sequence[Row], name: str) -> FloatArray:

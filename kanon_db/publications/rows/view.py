@@ -32,6 +32,7 @@ from kanon_db.publications.rows.classes import number_again
 from kanon_db.publications.rows.digest import check_digest, digest_rows
 from kanon_db.publications.rows.notes import row_notes
 from kanon_db.publications.rows.shares import check_shares
+from kanon_db.publications.rows.shown_rows import ShownRows
 from kanon_db.publications.rows.writing import write_for_estimator
 from kanon_db.publications.staging import Staging
 from kanon_db.publications.usefulness import Usefulness
@@ -113,8 +114,9 @@ class RowKind(Kind):
         view = RowView.of(session, job.schema, whole.name, batch.layout)
         layout = dict(batch.layout)
         del layout[AT_ONCE]
+        rows = ShownRows.of_view(session, job.schema, whole.name, layout, job.room)
         layout = write_for_estimator(
-            whole, view, layout, batch.cells if "shares" in layout else None, batch.matches
+            whole, view, layout, rows, batch.cells if "shares" in layout else None, batch.matches
         )
         if "digest" in layout:
             layout["digest"] = digest_rows(session, view)

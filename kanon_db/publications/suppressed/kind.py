@@ -14,20 +14,22 @@ from kanon_db.catalog.entries import Source
 from kanon_db.counting.layout import RowView
 from kanon_db.metrics.suppression import usefulness_loss
 from kanon_db.publications.kind import Found, Job, Written, run_method
+from kanon_db.publications.rows.cell_table import CellColumn, CellTable
 from kanon_db.publications.rows.entities import CountedRows, counted_layout, counted_parameters
 from kanon_db.publications.rows.needs import bytes_of_texts
+from kanon_db.publications.rows.shown_rows import SourceColumns
 from kanon_db.publications.rows.view import RowKind, check_k, layout_of
-from kanon_db.publications.rows.writing import CellTable, finish_rows, write_row_view
+from kanon_db.publications.rows.writing import finish_rows, write_row_view
 from kanon_db.publications.suppressed import methods
 from kanon_db.publications.suppressed.examine import examine_suppressed
 from kanon_db.publications.suppressed.methods import CodedRows
 from kanon_db.publications.suppressed.patterns import allowed_patterns
 from kanon_db.publications.suppressed.request import SuppressedRequest
 from kanon_db.session import Session
-from kanon_db.transfer.columns import ColumnType, int4_bytes, with_numbers
+from kanon_db.transfer.columns import ColumnType
 from kanon_db.transfer.room import Needs
 from kanon_db.transfer.snapshot import Size
-from kanon_db.transfer.values import DistinctValues, distinct_values, read_codes, read_numbers
+from kanon_db.transfer.values import DistinctValues, read_numbers
 
 
 class Suppressed(RowKind):
@@ -68,26 +70,24 @@ class Suppressed(RowKind):
     def search(self, job: Job[SuppressedRequest]) -> Found:
         """Choose a pattern for each record."""
         check_k(job, job.request.k)
-        values = [
-            distinct_values(job.snapshot, job.types[column])
-            for column in job.source.quasi_identifiers
-        ]
+        read = SourceColumns.of(job)
         data = CodedRows(
-            read_codes(job.snapshot, values),
+            read.codes,
             _allowed(job.request, job.source),
             None if job.entities is None else job.entities.codes,
         )
         job.session.step("choosing patterns")
         found = run_method(methods, job, data)
-        return Found((data, values, found.result), found.proof)
+        return Found((data, read, found.result), found.proof)
 
     def write(self, job: Job[SuppressedRequest], found: Found) -> Written:
         """Write the rows, each with the cells that it keeps."""
         session, request, source = job.session, job.request, job.source
         data: CodedRows
-        values: list[DistinctValues]
+        read: SourceColumns
         suppression: Suppression
-        data, values, suppression = found.result
+        data, read, suppression = found.result
+        values = read.quasi_identifiers
         layout = layout_of(source, ["value"] * len(source.quasi_identifiers), with_pattern=True)
         view = RowView.of(session, job.schema, job.staging.name, layout)
         pattern = suppression.pattern_of_record
@@ -106,10 +106,10 @@ class Suppressed(RowKind):
             counted = CountedRows.of(job, view, cells, cell_of_record)
             checks = counted.check(request.k)
             counted.drop()
-        session.fetch(f"DROP TABLE {cells.table}")
-        for column in values:
-            column.drop()
-        layout = finish_rows(job, view, layout)
+        named = dict(zip(source.quasi_identifiers, cells.columns.values(), strict=False))
+        layout = finish_rows(job, view, layout, read.shown(named, cell_of_record))
+        cells.drop(session)
+        read.drop()
         times = "times" if job.entities is None else "times, for as many different people"
         guarantee = (
             f"{request.k}-anonymity by suppression: every combination of kept quasi-identifiers"
@@ -189,28 +189,17 @@ def _write_cells(
     member = np.empty(class_of_row.max() + 1, dtype=np.int64)
     member[class_of_row] = np.arange(class_of_row.size)
 
-    suffix = secrets.token_hex(8)
-    table = session.identifier("pg_temp", f"kanon_cells_{suffix}")
-    number = session.identifier(f"kanon_class_{suffix}")
-    cells = ", ".join(f"v{i}.value AS {name}" for i, name in enumerate(view.quasi_identifiers))
-    numbered, (position, *code_columns) = with_numbers(
-        session,
-        "(SELECT generate_series(0, $1::int4 - 1) AS i)",
-        *((parameter, "r.i") for parameter in range(3, 4 + len(values))),
-    )
-    # A suppressed cell has the code -1, which no value has.
-    joins = " ".join(
-        f"LEFT JOIN {column.table} AS v{i} ON v{i}.code = c.{code}"
-        for i, (column, code) in enumerate(zip(values, code_columns, strict=True))
-    )
+    texts = session.identifier("pg_temp", f"kanon_patterns_{secrets.token_hex(8)}")
     session.fetch(
-        f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS"
-        f" SELECT c.i AS {number}, {cells}, p.pattern AS {view.pattern}"
-        f" FROM {numbered} AS c JOIN unnest($2::text[]) WITH ORDINALITY AS p (pattern, position)"
-        f" ON p.position = c.{position} + 1 {joins}",
-        str(member.size),
+        f"CREATE TEMPORARY TABLE {texts} ON COMMIT DROP AS SELECT u.i::int4 - 1 AS number, u.cell"
+        " FROM unnest($1::text[]) WITH ORDINALITY AS u (cell, i)",
         list(patterns.texts),
-        int4_bytes(pattern[member]),
-        *(int4_bytes(column[member]) for column in shown.T),
     )
-    return CellTable(table, number), class_of_row
+    columns = {
+        name: CellColumn.of_values(column, its_codes)
+        for name, column, its_codes in zip(
+            view.quasi_identifiers, values, shown[member].T, strict=True
+        )
+    }
+    columns[str(view.pattern)] = CellColumn(texts, "number", "cell", len(patterns), pattern[member])
+    return CellTable.write(session, columns), class_of_row
