@@ -295,7 +295,8 @@ class ClassTable:
 
     Of ranges of whole numbers, or of days, that are too many to have numbers, there are the ends:
     one cell holds them all, and a code has eight bytes, where a range ends in the lower four and
-    where it begins in the upper ones, from the least value of all on. The code of NULL is 0.
+    where it begins in the upper ones, from the least value of all on. The code of NULL is 0, and of
+    a range without ends, 1 in the upper four.
 
     Quasi-identifiers have a number for each class, other columns one for each row, class by class.
 

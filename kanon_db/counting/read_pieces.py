@@ -70,12 +70,15 @@ class Truths:
 BEGINS: Final = 32
 """The lower bits of a range's code say where it ends, those from here on where it begins."""
 
+ANYTHING: Final = 1 << BEGINS
+"""The code of a range without ends, which may stand for NULL, too; that of NULL is 0."""
+
 
 def are_ends(codes: IntArray, size: int) -> bool:
     """Whether codes, all below `size`, are of ranges that begin before they end, or of NULL."""
     low, high = codes >> BEGINS, codes & ((1 << BEGINS) - 1)
     is_range = (low < high) & (high < size >> BEGINS)
-    return bool((is_range | (codes == 0)).all())
+    return bool((is_range | (codes == 0) | (codes == ANYTHING)).all())
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,15 +101,17 @@ class TriedValues:
         low, high = codes >> BEGINS, codes & ((1 << BEGINS) - 1)
         n = np.maximum(high - low, 1)
         true, false = (upto.take(high) - upto.take(low) for upto in (self.true, self.false))
-        null = high == 0
-        if null.any():
-            true[null], false[null] = self.of_null
-        surely, surely_false = true == n, false == n
-        return Truths(
-            true / n, false / n,
-            surely, np.where(null, surely, true > 0),
-            surely_false, np.where(null, surely_false, false > 0),
-        )  # fmt: skip
+        found = Truths(true / n, false / n, true == n, true > 0, false == n, false > 0)
+        odd = np.flatnonzero(high == 0)
+        is_anything = codes[odd] == ANYTHING
+        for likely, surely, possibly, of_null in (
+            (found.true, found.surely, found.possibly, self.of_null[0]),
+            (found.false, found.surely_false, found.possibly_false, self.of_null[1]),
+        ):
+            likely[odd] = of_null
+            surely[odd] = ~is_anything & of_null
+            possibly[odd] = is_anything | of_null
+        return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,7 +37,7 @@ def has_pieces(request: Request, layout: CellLayout, also: Iterable[str] = ()) -
         return False
     names = {*also, *(name for part in needed for name in ex.attributes(part))}
     ended = names & layout.classes.ends
-    if names - layout.classes.columns - ended:
+    if names - layout.classes.columns - ended or any(layout.cells[name].shares for name in ended):
         return False
     return not ended or not ended & {*also, *_needing_cells(request, layout)}
 

@@ -5,8 +5,9 @@ quasi-identifiers have the same cells are a class: its cells are written once, w
 other columns follow row by row. All of it is sorted, so that it follows from the published rows
 alone, whatever their order: it tells nothing that they do not.
 
-Columns with more distinct cells than :data:`MOST_CELLS` are left out; questions that mention them
-are answered from the view.
+Columns with more distinct cells than :data:`MOST_CELLS` have no numbers. If these are ranges of
+whole numbers, or of days, their ends are written (:mod:`~kanon_db.publications.rows.range_ends`);
+other columns are left out, and questions that mention them are answered from the view.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from kanon_db.counting.layout import CLASSES, ClassTable, RowView
 from kanon_db.publications.results import Check
 from kanon_db.publications.rows.cell_table import CellColumn
 from kanon_db.publications.rows.numbering import NumberedRows, Numbering
+from kanon_db.publications.rows.range_ends import count_loose_ends, write_ends
 from kanon_db.publications.rows.shown_rows import ShownRows
 from kanon_db.publications.staging import Staging
 from kanon_db.session import Session, fetch_one
@@ -76,7 +78,8 @@ def write_classes(
     table, layout = _create_table(staging, view, described)
     numbering = Numbering(session, view, table, described)
     loose = _loosely_equal(session, view)
-    found = {}
+    found: dict[str, AnyIntArray | None] = {}
+    ended: dict[str, AnyIntArray] = {}
     for name, column in rows.others.items():
         cells = CellColumn.of_values(column.values, column.codes)
         records = np.bincount(column.codes, minlength=cells.n_cells)
@@ -89,18 +92,24 @@ def write_classes(
         is_loose = name in loose and not cells.is_spelled_once
         found[name] = _number(numbering, name, cells, records, hidden, is_loose=is_loose)
         ids.append(1 + _of_combinations(found[name], cells))
+        if found[name] is None and not hidden:
+            codes = write_ends(numbering, name, cells, records)
+            if codes is not None:
+                ended[name] = codes
     staging.analyze(CLASSES)
     numbers = {name: of_cell for name, of_cell in found.items() if of_cell is not None}
-    named = [name for name in rows.cells if name in numbers]
+    coded = numbers | ended
+    named = [name for name in rows.cells if name in coded]
     others = [name for name in rows.others if name in numbers]
-    of_classes = np.column_stack(
-        [sizes, *(_of_combinations(numbers[name], rows.cells[name]) for name in named)]
-    )
+    of_classes = [_of_combinations(coded[name], rows.cells[name]) for name in named]
     of_rows = [numbers[name][rows.others[name].codes] for name in others]
-    has_all = of_classes.min() >= 0 and all(column.min() >= 0 for column in of_rows)
-    layout["columns"] = [*others, *named] if has_all else []
+    has_all = all(column.min() >= 0 for column in (*of_classes, *of_rows))
+    layout["columns"] = [*others, *(name for name in named if name in numbers)] if has_all else []
+    layout["ends"] = list(ended) if has_all else []
     if has_all:
-        numbered = NumberedRows.of(named, others, of_classes, rows.combination_of_row, of_rows)
+        numbered = NumberedRows.of(
+            named, others, sizes, of_classes, rows.combination_of_row, of_rows, frozenset(ended)
+        )
         _write_blocks(session, table, numbered)
     # Combinations that look the same are one class.
     merged = np.unique(sort_keys(ids), return_index=True)[1]
@@ -109,8 +118,8 @@ def write_classes(
         table,
         {
             name: np.bincount(of_class)
-            for name, of_combination in zip(named, of_classes[:, 1:].T, strict=True)
-            if (of_class := of_combination[merged]).min() >= 0
+            for name, of_combination in zip(named, of_classes, strict=True)
+            if name in numbers and (of_class := of_combination[merged]).min() >= 0
         },
     )
 
@@ -166,7 +175,7 @@ def number_again(
     table = ClassTable.of(session, schema, name, described["classes"])
     rows = Numbering(session, view, table, described).read(sorted(table.columns))
     differing = 1 if rows is None else 0
-    if rows is not None and table.columns:
+    if rows is not None and (table.columns or table.ends):
         differing = _count_differences(session, table, rows)
     check = Check(
         "the numbers of the cells are those of the rows",
@@ -283,6 +292,7 @@ def _count_differences(session: Session, table: ClassTable, rows: NumberedRows) 
             or [row["place"] for row in found] != places
             or [row["records"] for row in found] != records.tolist()
         )
+    differing += count_loose_ends(session, table, rows)
     written = dict(rows.blocks())
     n_stored = 0
     for row in session.stream(
@@ -296,6 +306,6 @@ def _count_differences(session: Session, table: ClassTable, rows: NumberedRows) 
         session,
         f"SELECT count(*) AS n FROM {table.table} AS t WHERE t.{table.codes} IS NULL"
         f" AND (t.{table.attribute} = ANY ($1::text[])) IS NOT TRUE",
-        sorted(table.columns),
+        sorted(table.columns | table.ends),
     )
     return differing + (n_stored != sum(map(len, written.values()))) + int(others["n"])

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, IntArray
 from kanon_db.counting.layout import ClassTable, RowView
+from kanon_db.counting.read_pieces import ANYTHING, BEGINS
+from kanon_db.counting.writing.cell_values import holds_anything
 from kanon_db.publications.rows.cell_table import CellColumn
 from kanon_db.session import Session, fetch_one
 from kanon_db.session.settings import grouping_by_hash
@@ -36,54 +38,68 @@ class NumberedRows:
     cells, others : sequence of str
         The columns of quasi-identifiers, and the other ones.
     sizes : ndarray of int64, shape (n_classes,)
-    of_classes : ndarray of uint16, shape (n_classes, n_cells)
-        Ascending. Classes that differ only in columns without numbers are one.
+    of_classes : list of ndarray of int, shape (n_classes,)
+        Of each quasi-identifier the numbers of its cells, or their ends as codes; ascending.
+        Classes that differ only in columns without either are one.
     of_rows : list of ndarray of uint16, shape (n_rows,)
         Of each other column; class by class, ascending.
     all_sizes : ndarray of int64
         Of the rows with the same cells in all quasi-identifiers.
+    ends : frozenset of str
+        Columns with ends.
     """
 
     cells: Sequence[str]
     others: Sequence[str]
     sizes: IntArray
-    of_classes: Numbers
+    of_classes: Sequence[AnyIntArray]
     of_rows: Sequence[Numbers]
     all_sizes: IntArray
+    ends: frozenset[str]
 
     @classmethod
     def of(
         cls,
         cells: Sequence[str],
         others: Sequence[str],
-        of_classes: AnyIntArray,
+        sizes: IntArray,
+        of_classes: Sequence[AnyIntArray],
         class_of_row: AnyIntArray,
         of_rows: Sequence[AnyIntArray],
+        ends: frozenset[str] = frozenset(),
     ) -> Self:
         """Sort the classes by their cells, and the rows of each by their other columns.
 
         Parameters
         ----------
-        of_classes : ndarray of int, shape (n_classes, 1 + n_cells)
-            The size of each class, and the numbers of its cells.
+        sizes : ndarray of int64, shape (n_classes,)
+        of_classes : sequence of ndarray of int, shape (n_classes,)
+            The numbers of each quasi-identifier's cells, or their ends as codes.
         class_of_row : ndarray of int, shape (n_rows,)
         of_rows : sequence of ndarray of int, shape (n_rows,)
             The numbers of each other column.
+        ends : frozenset of str
+            Columns with ends.
         """
-        sizes, numbers = of_classes[:, 0].astype(np.int64), of_classes[:, 1:]
-        order = np.lexsort(numbers[:, ::-1].T) if cells else np.arange(sizes.size)
-        ordered = numbers[order]
-        is_first = np.ones(sizes.size, dtype=np.bool_)
-        is_first[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+        order = np.lexsort(list(of_classes)[::-1]) if cells else np.arange(sizes.size)
+        is_first = np.zeros(sizes.size, dtype=np.bool_)
+        is_first[:1] = True
+        ordered = [numbers[order] for numbers in of_classes]
+        for numbers in ordered:
+            is_first[1:] |= numbers[1:] != numbers[:-1]
         rank = np.empty(order.size, dtype=np.int64)
         rank[order] = np.cumsum(is_first) - 1
         return cls(
             cells,
             others,
             np.bincount(rank, sizes).astype(np.int64),
-            ordered[is_first].astype(np.uint16),
+            [
+                numbers[is_first].astype(np.int64 if name in ends else np.uint16)
+                for name, numbers in zip(cells, ordered, strict=True)
+            ],
             _sorted_rows(rank[class_of_row], of_rows),
             sizes,
+            ends,
         )
 
     def blocks(self) -> Iterator[tuple[int, dict[str, bytes]]]:
@@ -97,10 +113,11 @@ class NumberedRows:
         while first < sizes.size:
             last = int(np.searchsorted(ends, first_row + _BLOCK, side="right"))
             last_row = int(ends[last - 1])
-            of_classes = self.of_classes[class_of[first:last]]
+            some = class_of[first:last]
             written = {"": sizes[first:last].astype("<u4").tobytes()}
-            for name, numbers in zip(self.cells, of_classes.T, strict=True):
-                written[name] = numbers.astype("<u2").tobytes()
+            for name, numbers in zip(self.cells, self.of_classes, strict=True):
+                width = "<i8" if name in self.ends else "<u2"
+                written[name] = numbers[some].astype(width).tobytes()
             for name, of_rows in zip(self.others, self.of_rows, strict=True):
                 written[name] = of_rows[first_row:last_row].astype("<u2").tobytes()
             yield number, written
@@ -115,9 +132,10 @@ class NumberedRows:
         return class_of, sizes
 
     def records(self) -> Iterator[tuple[str, IntArray]]:
-        """Return how many rows have each cell of a column, by its name."""
-        for name, numbers in zip(self.cells, self.of_classes.T, strict=True):
-            yield name, np.bincount(numbers, self.sizes).astype(np.int64)
+        """Return how many rows have each cell of a column, by its name; of ends, the one of all."""
+        for name, numbers in zip(self.cells, self.of_classes, strict=True):
+            own = np.zeros_like(numbers) if name in self.ends else numbers
+            yield name, np.bincount(own, self.sizes).astype(np.int64)
         for name, of_rows in zip(self.others, self.of_rows, strict=True):
             yield name, np.bincount(of_rows)
 
@@ -145,6 +163,10 @@ class Numbering:
             for place, cell in enumerate(described["quasi_identifiers"], start=1)
         }
         self._others = [str(name) for name in described["others"]]
+
+    def type_of(self, name: str) -> str:
+        """Return the type of a column of the view."""
+        return self._types[name].type_name
 
     def hidden(self, name: str, alias: str) -> str:
         """Write whether the cell of a row of the view is suppressed."""
@@ -181,12 +203,16 @@ class Numbering:
         numbered : sequence of str
             The columns whose cells have numbers.
         """
-        cells = [name for name in self._places if name in numbered]
+        ends = self.table.ends
+        cells = [name for name in self._places if name in numbered or name in ends]
         others = [name for name in self._others if name in numbered]
         numbers, joins = ["int4send(v.size)"], ""
         for name in cells:
             place = self._places[name]
             value, alias = f"v.c{place}", f"d{place}"
+            if name in ends:
+                numbers.append(f"int8send({self._code(name, value)})")
+                continue
             number = self._number(name, value, alias)
             if self.view.pattern is not None:
                 odd = self._odd(name, f"o.{self.table.hidden}")
@@ -196,7 +222,8 @@ class Numbering:
                 )
             numbers.append(f"int4send({number})")
             joins += self._join(name, value, alias)
-        of_classes = [np.empty((0, 1 + len(cells)), dtype=np.int32)]
+        width = 1 + len(cells) + sum(name in ends for name in cells)
+        of_classes = [np.empty((0, width), dtype=np.int32)]
         of_rows = [np.empty((0, len(others)), dtype=np.int32)]
         with grouping_by_hash(self.session):
             for row in self.session.stream(
@@ -206,14 +233,22 @@ class Numbering:
                 f" string_agg(v.others, ''::bytea) AS others FROM classes AS v"
                 f"{joins} GROUP BY v.at / {_FETCHED}",
             ):
-                of_classes.append(_array(row["cells"], 1 + len(cells)))
+                of_classes.append(_array(row["cells"], width))
                 of_rows.append(_array(row["others"], len(others)))
                 self.session.heartbeat()
         found, rows = np.concatenate(of_classes), np.concatenate(of_rows)
         if found.min(initial=0) < 0 or rows.min(initial=0) < 0:
             return None
-        class_of_row = np.repeat(np.arange(found.shape[0]), found[:, 0])
-        return NumberedRows.of(cells, others, found, class_of_row, list(rows.T))
+        sizes, *columns = found.T
+        words = iter(columns)
+        numbered_cells = [
+            next(words).astype(np.int64) << BEGINS | next(words) if name in ends else next(words)
+            for name in cells
+        ]
+        class_of_row = np.repeat(np.arange(sizes.size), sizes)
+        return NumberedRows.of(
+            cells, others, sizes.astype(np.int64), numbered_cells, class_of_row, list(rows.T), ends
+        )
 
     def _classes(self, others: Sequence[str]) -> str:
         """Write the classes: cells ``c1 …``, ``pattern``, ``size``, and others' numbers."""
@@ -231,6 +266,20 @@ class Numbering:
             f"SELECT {', '.join(cells)}, count(*)::int4 AS size, {gathered} AS others,"
             f" row_number() OVER () AS at FROM {self.view.view} AS v{joins}"
             f" GROUP BY {', '.join(map(str, range(1, 1 + len(cells))))}"
+        )
+
+    def _code(self, name: str, value: str) -> str:
+        """Write the ends of a range as a code; -1 if it has none within what holds all."""
+        own, table = self.session.identifier(name), self.table
+        low = (
+            f"(SELECT lower(o.{own}) FROM {table.table} AS o WHERE o.{table.codes} IS NULL"
+            f" AND o.{table.attribute} = {self.session.literal(name)} LIMIT 1)"
+        )
+        begins, ends = (f"({end}({value}) - {low})::int8" for end in ("lower", "upper"))
+        is_within = f"{begins} >= 0 AND {begins} < {ends} AND {ends} < {1 << (BEGINS - 1)}"
+        return (
+            f"CASE WHEN num_nulls({value}) = 1 THEN 0 WHEN {holds_anything(value)} THEN {ANYTHING}"
+            f" WHEN {is_within} THEN ({begins} << {BEGINS}) | {ends} ELSE -1 END"
         )
 
     def _odd(self, name: str, condition: str) -> str:
