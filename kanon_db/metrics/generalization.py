@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.algorithms.ground.distinct import distinct
+from kanon_db.algorithms.ground.sort_keys import stable_order
 from kanon_db.algorithms.recoding.cells import cells_of_classes
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.errors import InvalidParameterError
@@ -149,8 +150,8 @@ def class_ncp(microdata: Microdata, class_of_record: IntArray) -> FloatArray:
     the values of a categorical attribute.
     """
     n_classes = int(class_of_record.max(initial=-1)) + 1
-    order = np.argsort(class_of_record, kind="stable")
-    order = order[np.searchsorted(class_of_record[order], 0) :]
+    order = stable_order(class_of_record + 1)
+    order = order[np.count_nonzero(class_of_record < 0) :]
     ordered = class_of_record[order]
     starts = np.flatnonzero(np.diff(ordered, prepend=-1))
     result = np.zeros((3, n_classes, len(microdata.attributes)))

@@ -215,9 +215,6 @@ class Kind(ABC):
     closed: Collection[str] = ()
     """Suffixes of those that readers may not read."""
 
-    digested: Sequence[str] = ("",)
-    """Suffixes of those from which all others follow: the ledger keeps their checksum."""
-
     counts_entities: bool = False
     """Whether it counts entities where several records are about one; otherwise it gets none."""
 
@@ -226,6 +223,10 @@ class Kind(ABC):
 
     not_compared: str = ""
     """Why releases without a partition are not set against others, if there is more to say."""
+
+    def digested(self, layout: Mapping[str, Any]) -> Sequence[str]:  # noqa: ARG002
+        """Name the suffixes of those from which all others follow: the ledger keeps a checksum."""
+        return ("",)
 
     def prepare(self, request: Any, source: Source) -> None:  # noqa: B027  # nothing by default
         """Refuse what does not fit the source's description, before anything is read."""

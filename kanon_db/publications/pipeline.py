@@ -119,7 +119,7 @@ def _publish(
     if refusal is not None:
         raise refusal
     session.phase("publishing")
-    digested = [publication.name + suffix for suffix in kind.digested]
+    digested = [publication.name + suffix for suffix in kind.digested(publication.layout)]
     release = describe_release(session, source, staged.columns, digested, combined)
     entered = replace(publication, name=name)
     publication_id = enter_publication(

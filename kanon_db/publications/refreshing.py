@@ -148,9 +148,8 @@ def refresh(
     )  # fmt: skip
     combined = require_compatible(session, source, new, name, earlier, request.accept)
     session.phase("publishing")
-    release = describe_release(
-        session, source, made.published, [staging.name + end for end in kind.digested], combined
-    )
+    digested = [staging.name + end for end in kind.digested(new.layout)]
+    release = describe_release(session, source, made.published, digested, combined)
     new = replace(new, name=name)
     publication_id = enter_publication(
         staging, new, source, metrics=examined.metrics, suffixes=kind.suffixes,

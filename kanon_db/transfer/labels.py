@@ -37,6 +37,14 @@ def label(value: str) -> str:
     return f"CASE WHEN num_nulls({value}) = 0 THEN format('%s', {value}) END"
 
 
+def label_of(column: ColumnType, value: str) -> str:
+    """Return SQL for the text of a column's value, as :func:`label` does; a text is its own."""
+    return f"{value}::text" if column.type_name in _TEXTS else label(value)
+
+
+_TEXTS: Final = ("text", "character varying")
+
+
 def text_in_set(column: ColumnType, label: str) -> str:
     """Return SQL for the text in a set that stands for a value, from the value's label.
 

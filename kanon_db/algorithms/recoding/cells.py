@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
 from kanon_db.algorithms.ground.distinct import distinct
+from kanon_db.algorithms.ground.sort_keys import stable_order
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 
 
@@ -82,8 +83,8 @@ def cells_of_classes(
     >>> jobs.codes.tolist(), jobs.ends.tolist()
     ([0, 1, 1], [2, 3])
     """
-    order = np.argsort(class_of_record, kind="stable")
-    order = order[np.searchsorted(class_of_record[order], 0) :]
+    order = stable_order(class_of_record + 1)
+    order = order[np.count_nonzero(class_of_record < 0) :]
     classes = class_of_record[order].astype(np.int64)
     starts = np.flatnonzero(np.diff(classes, prepend=-1))
     result: list[Ranges | Sets] = []
@@ -149,7 +150,7 @@ def distinct_cells(cells: Ranges | Sets) -> tuple[Ranges | Sets, IntArray]:
 
 def _numbered(keys: IntArray) -> tuple[IntArray, IntArray]:
     """Give the distinct keys numbers in order; return where each is first, and all numbers."""
-    order = np.argsort(keys, kind="stable")
+    order = np.argsort(keys)
     is_new = np.ones(keys.size, dtype=np.bool_)
     is_new[1:] = keys[order[1:]] != keys[order[:-1]]
     numbers = np.empty(keys.size, dtype=np.int64)

@@ -7,18 +7,18 @@ afterwards, a digest of the rows shows whether the view is still the one that wa
 
 from __future__ import annotations
 
-from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.catalog.entries import Publication
 from kanon_db.counting.layout import RowView
 from kanon_db.publications.results import Check, Examination
 from kanon_db.publications.rows.cell_table import CellTable
+from kanon_db.publications.rows.class_sizes import ClassSizes
 from kanon_db.publications.rows.digest import check_digest
 from kanon_db.session import Session, fetch_one
 from kanon_db.session.settings import grouping_by_hash
 
 
 def examine_freeform(
-    session: Session, view: RowView, publication: Publication, sizes: IntArray
+    session: Session, view: RowView, publication: Publication, counted: ClassSizes
 ) -> Examination:
     """Check what can be checked with the view alone, and measure it.
 
@@ -30,16 +30,14 @@ def examine_freeform(
     publication : Publication
         Its entry in the catalog, with the digest of the rows when they were published; see
         :func:`digest_rows`.
-
-    sizes : ndarray of int64, shape (n_combinations,)
-        How many rows have each combination of cells.
+    counted : ClassSizes
 
     Returns
     -------
     Examination
         Metrics: ``records``, and ``distinct_rows``, the number of distinct combinations of cells.
     """
-    n_rows = int(sizes.sum())
+    n_rows = int(counted.sizes.sum())
     return Examination(
         [
             Check(
@@ -55,7 +53,7 @@ def examine_freeform(
                 "the rows are those whose matches were checked when they were published",
             ),
         ],
-        {"records": n_rows, "distinct_rows": sizes.size},
+        {"records": n_rows, "distinct_rows": counted.sizes.size},
     )
 
 

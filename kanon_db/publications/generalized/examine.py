@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.catalog.entries import Publication
 from kanon_db.counting.layout import RowView
 from kanon_db.publications.exposure import check_exposure, measure_exposure, report_unbounded
 from kanon_db.publications.generalized.constraints import ClassConstraints
 from kanon_db.publications.results import Check, Examination
+from kanon_db.publications.rows.class_sizes import ClassSizes
 from kanon_db.session import Row, Session, fetch_one
 
 _ROUNDING = 1e-9  # allowed in an entropy, for its logarithms
 
 
 def examine_generalized(
-    session: Session, view: RowView, publication: Publication, sizes: IntArray
+    session: Session, view: RowView, publication: Publication, counted: ClassSizes
 ) -> Examination:
     """Check what a generalized publication promises, and measure it.
 
@@ -32,8 +32,7 @@ def examine_generalized(
     view : RowView
     publication : Publication
         Its entry in the catalog, with what the publisher asked for.
-    sizes : ndarray of int64, shape (n_classes,)
-        How many rows have each combination of cells.
+    counted : ClassSizes
 
     Returns
     -------
@@ -42,7 +41,7 @@ def examine_generalized(
         ``average_class_size``, ``smallest_class``, ``largest_class``, and ``discernibility_loss``:
         the sum of the squared class sizes, plus the number of all records for each suppressed one.
     """
-    parameters, records = publication.parameters, publication.records
+    sizes, parameters, records = counted.sizes, publication.parameters, publication.records
     k, suppressed = int(parameters["k"]), publication.left_out
     n_rows, n_classes = int(sizes.sum()), sizes.size
     smallest, below = int(sizes.min(initial=n_rows)), int((sizes < k).sum())

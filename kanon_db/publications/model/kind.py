@@ -59,9 +59,12 @@ class Model(Kind):
 
     suffixes = SUFFIXES
     closed = (MEMBERS,)
-    digested = SUFFIXES
     counts_entities = True
     not_compared = "what a model tells comes on top of all else, and budgets add up"
+
+    def digested(self, layout: Mapping[str, Any]) -> Sequence[str]:  # noqa: ARG002
+        """Name both relations."""
+        return SUFFIXES
 
     def prepare(self, request: ModelRequest, source: Source) -> None:
         """Refuse what would only fail after the training: packages, columns, and the budget."""

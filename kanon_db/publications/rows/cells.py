@@ -24,7 +24,7 @@ from kanon_db.publications.rows.shown_rows import SourceColumns
 from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.session.settings import roomy
 from kanon_db.transfer.columns import int4_bytes, with_numbers
-from kanon_db.transfer.labels import fixed_labels, label, text_in_set
+from kanon_db.transfer.labels import fixed_labels, label, label_of, text_in_set
 from kanon_db.transfer.snapshot import Snapshot
 from kanon_db.transfer.values import DistinctValues, read_numbers
 
@@ -86,7 +86,7 @@ class GeneralizedColumn:
         if self.labels is not None:
             return self.labels.covers(name)
         if self.range_type is None:
-            text = text_in_set(self.values.column, label(value))
+            text = text_in_set(self.values.column, label_of(self.values.column, value))
             return f"array_position(c.{name}, {text}) IS NOT NULL"
         element = f"{value}::{self.element}"
         if self.bins is not None:

@@ -13,7 +13,7 @@ other columns are left out, and questions that mention them are answered from th
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -26,7 +26,8 @@ from kanon_db.catalog.names import free_column_name
 from kanon_db.counting.layout import CLASSES, ClassTable, RowView
 from kanon_db.publications.results import Check
 from kanon_db.publications.rows.cell_table import CellColumn
-from kanon_db.publications.rows.numbering import NumberedRows, Numbering
+from kanon_db.publications.rows.class_sizes import ClassSizes
+from kanon_db.publications.rows.numbering import CODES, NumberedRows, Numbering, packing
 from kanon_db.publications.rows.range_ends import count_loose_ends, write_ends
 from kanon_db.publications.rows.shown_rows import ShownRows
 from kanon_db.publications.staging import Staging
@@ -101,15 +102,18 @@ def write_classes(
     coded = numbers | ended
     named = [name for name in rows.cells if name in coded]
     others = [name for name in rows.others if name in numbers]
-    of_classes = [_of_combinations(coded[name], rows.cells[name]) for name in named]
-    of_rows = [numbers[name][rows.others[name].codes] for name in others]
-    has_all = all(column.min() >= 0 for column in (*of_classes, *of_rows))
-    layout["columns"] = [*others, *(name for name in named if name in numbers)] if has_all else []
-    layout["ends"] = list(ended) if has_all else []
-    if has_all:
-        numbered = NumberedRows.of(
-            named, others, sizes, of_classes, rows.combination_of_row, of_rows, frozenset(ended)
-        )
+    of_combinations = {name: _of_combinations(coded[name], rows.cells[name]) for name in named}
+    columns = [of_combinations[name][rows.combination_of_row] for name in named]
+    columns += [numbers[name][rows.others[name].codes] for name in others]
+    bases = [
+        CODES if name in ended else 2 + int(column.max())
+        for name, column in zip([*named, *others], columns, strict=True)
+    ]
+    numbered = NumberedRows.of(named, others, bases, _packed(columns, bases), frozenset(ended))
+    is_complete = numbered is not None
+    layout["columns"] = [*others, *(n for n in named if n in numbers)] if is_complete else []
+    layout["ends"] = list(ended) if is_complete else []
+    if numbered is not None:
         _write_blocks(session, table, numbered)
     # Combinations that look the same are one class.
     merged = np.unique(sort_keys(ids), return_index=True)[1]
@@ -117,11 +121,24 @@ def write_classes(
         layout,
         table,
         {
-            name: np.bincount(of_class)
-            for name, of_combination in zip(named, of_classes, strict=True)
-            if name in numbers and (of_class := of_combination[merged]).min() >= 0
+            name: np.bincount(of_combination[merged])
+            for name, of_combination in of_combinations.items()
+            if name in numbers and of_combination.min() >= 0
         },
     )
+
+
+def _packed(columns: Sequence[AnyIntArray], bases: Sequence[int]) -> list[IntArray]:
+    """Pack the numbers of each row."""
+    packed = []
+    for start, end in packing(bases):
+        digits = columns[start] + np.int64(1) if columns else np.zeros(0, dtype=np.int64)
+        for column, base in zip(columns[start + 1 : end], bases[start + 1 : end], strict=True):
+            digits *= base
+            digits += column
+            digits += 1
+        packed.append(digits)
+    return packed
 
 
 def _create_table(
@@ -169,11 +186,20 @@ def _of_combinations(of_cell: AnyIntArray | None, cells: CellColumn) -> AnyIntAr
 
 def number_again(
     session: Session, view: RowView, schema: str, publication: Publication
-) -> tuple[NumberedRows | None, Check]:
-    """Compare the table of classes with the rows of the view, numbered once more."""
+) -> tuple[ClassSizes | None, Check]:
+    """Compare the table of classes with the rows of the view, numbered once more.
+
+    Returns
+    -------
+    sizes : ClassSizes or None
+        None unless all quasi-identifiers have numbers, and these are right.
+    check : Check
+    """
+    session.step("checking the numbers of cells")
     name, described = publication.name, publication.layout
     table = ClassTable.of(session, schema, name, described["classes"])
-    rows = Numbering(session, view, table, described).read(sorted(table.columns))
+    numbering = Numbering(session, view, table, described)
+    rows = numbering.read(sorted(table.columns))
     differing = 1 if rows is None else 0
     if rows is not None and (table.columns or table.ends):
         differing = _count_differences(session, table, rows)
@@ -183,7 +209,11 @@ def number_again(
         f"{differing} parts differ",
         holds=differing == 0,
     )
-    return rows, check
+    sizes = None
+    cells = [str(cell["name"]) for cell in described["quasi_identifiers"]]
+    if rows is not None and check.holds and list(rows.cells) == cells:
+        sizes = ClassSizes.of_numbers(rows, [numbering.special(name).hidden for name in cells])
+    return sizes, check
 
 
 _LOOSELY_EQUAL: Final = """

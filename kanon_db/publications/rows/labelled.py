@@ -19,7 +19,7 @@ from kanon_db.errors import SchemaMismatchError
 from kanon_db.session.protocol import Session
 from kanon_db.session.settings import roomy
 from kanon_db.transfer.columns import int4_bytes, with_numbers
-from kanon_db.transfer.labels import label, text_in_set
+from kanon_db.transfer.labels import label_of, text_in_set
 from kanon_db.transfer.values import DistinctValues
 
 _NULL = -1  # instead of a label
@@ -93,7 +93,7 @@ class Labels:
 
     def covers(self, name: str) -> str:
         """Return SQL for whether the label ``c.name`` stands for the value ``s.name``, quoted."""
-        text = text_in_set(self.values.column, label(f"s.{name}"))
+        text = text_in_set(self.values.column, label_of(self.values.column, f"s.{name}"))
         return (
             f"CASE WHEN num_nulls(s.{name}) > 0 THEN coalesce(c.{name} = '{ANYTHING}', true) ELSE"
             f" EXISTS (SELECT FROM {self.table} AS l JOIN {self.places} AS v"

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Final, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kanon_db.algorithms.ground.arrays import AnyIntArray, IntArray
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
 from kanon_db.counting.layout import ClassTable, RowView
 from kanon_db.counting.read_pieces import ANYTHING, BEGINS
 from kanon_db.counting.writing.cell_values import holds_anything
 from kanon_db.publications.rows.cell_table import CellColumn
 from kanon_db.session import Session, fetch_one
-from kanon_db.session.settings import grouping_by_hash
-from kanon_db.transfer.columns import column_types
+from kanon_db.transfer.columns import column_types, parts_of
 
-Numbers = NDArray[np.uint16]
-
-_FETCHED: Final = 4096
-"""Classes that are fetched at once."""
-
-_MOST_BITS: Final = 63
+CODES: Final = 2**63
+"""What the digits of a row can be, in one number; and the base of codes of ends."""
 
 _BLOCK: Final = 1 << 18
 """Rows that are written, and read, at a time; a larger class is written as several."""
@@ -41,10 +36,8 @@ class NumberedRows:
     of_classes : list of ndarray of int, shape (n_classes,)
         Of each quasi-identifier the numbers of its cells, or their ends as codes; ascending.
         Classes that differ only in columns without either are one.
-    of_rows : list of ndarray of uint16, shape (n_rows,)
+    of_rows : sequence of ndarray of uint16, shape (n_rows,)
         Of each other column; class by class, ascending.
-    all_sizes : ndarray of int64
-        Of the rows with the same cells in all quasi-identifiers.
     ends : frozenset of str
         Columns with ends.
     """
@@ -53,8 +46,7 @@ class NumberedRows:
     others: Sequence[str]
     sizes: IntArray
     of_classes: Sequence[AnyIntArray]
-    of_rows: Sequence[Numbers]
-    all_sizes: IntArray
+    of_rows: Sequence[AnyIntArray]
     ends: frozenset[str]
 
     @classmethod
@@ -62,45 +54,49 @@ class NumberedRows:
         cls,
         cells: Sequence[str],
         others: Sequence[str],
-        sizes: IntArray,
-        of_classes: Sequence[AnyIntArray],
-        class_of_row: AnyIntArray,
-        of_rows: Sequence[AnyIntArray],
+        bases: Sequence[int],
+        packed: list[IntArray],
         ends: frozenset[str] = frozenset(),
-    ) -> Self:
-        """Sort the classes by their cells, and the rows of each by their other columns.
+    ) -> Self | None:
+        """Sort rows by the cells, then by the other columns; None where a cell has no number.
 
         Parameters
         ----------
-        sizes : ndarray of int64, shape (n_classes,)
-        of_classes : sequence of ndarray of int, shape (n_classes,)
-            The numbers of each quasi-identifier's cells, or their ends as codes.
-        class_of_row : ndarray of int, shape (n_rows,)
-        of_rows : sequence of ndarray of int, shape (n_rows,)
-            The numbers of each other column.
+        cells, others : sequence of str
+        bases : sequence of int
+            More than the largest digit of each column.
+        packed : list of ndarray of int64, shape (n_rows,)
+            The digits of the rows, as :func:`packing` groups the columns; it is emptied. A digit
+            is a number, or a code of ends, plus 1; or 0.
         ends : frozenset of str
             Columns with ends.
         """
-        order = np.lexsort(list(of_classes)[::-1]) if cells else np.arange(sizes.size)
-        is_first = np.zeros(sizes.size, dtype=np.bool_)
+        groups = packing(bases)
+        if len(groups) == 1:
+            ordered = [np.sort(packed.pop())]  # which is faster than to sort by their order
+        else:
+            order = np.lexsort(packed[::-1])
+            ordered = [packed.pop(0)[order] for _ in groups]
+        n_rows, n_cells = ordered[0].size, len(cells)
+        is_first = np.zeros(n_rows, dtype=np.bool_)
         is_first[:1] = True
-        ordered = [numbers[order] for numbers in of_classes]
-        for numbers in ordered:
-            is_first[1:] |= numbers[1:] != numbers[:-1]
-        rank = np.empty(order.size, dtype=np.int64)
-        rank[order] = np.cumsum(is_first) - 1
-        return cls(
-            cells,
-            others,
-            np.bincount(rank, sizes).astype(np.int64),
-            [
-                numbers[is_first].astype(np.int64 if name in ends else np.uint16)
-                for name, numbers in zip(cells, ordered, strict=True)
-            ],
-            _sorted_rows(rank[class_of_row], of_rows),
-            sizes,
-            ends,
-        )
+        for (start, end), digits in zip(groups, ordered, strict=True):
+            if start < n_cells:
+                of_cells = digits // prod(bases[max(start, n_cells) : end])
+                is_first[1:] |= of_cells[1:] != of_cells[:-1]
+        firsts = np.flatnonzero(is_first)
+        found: list[AnyIntArray] = []
+        for (start, end), digits in zip(groups, ordered, strict=True):
+            for column in range(start, end):
+                shown = digits[firsts] if column < n_cells else digits
+                numbers = shown // prod(bases[column + 1 : end])
+                numbers = (numbers % bases[column] if column > start else numbers) - 1
+                if numbers.min(initial=0) < 0:
+                    return None
+                is_code = column < n_cells and cells[column] in ends
+                found.append(numbers if is_code else numbers.astype(np.uint16))
+        sizes = np.diff(firsts, append=n_rows)
+        return cls(cells, others, sizes, found[:n_cells], found[n_cells:], ends)
 
     def blocks(self) -> Iterator[tuple[int, dict[str, bytes]]]:
         """Return the number of each block, and the bytes of each column in it, by its name.
@@ -140,6 +136,35 @@ class NumberedRows:
             yield name, np.bincount(of_rows)
 
 
+def packing(bases: Sequence[int]) -> list[tuple[int, int]]:
+    """Group columns so that the digits of each group are those of one number of 63 bits.
+
+    Returns
+    -------
+    list of (int, int)
+        The first column of each group, and that after its last; one empty group of no columns.
+
+    Examples
+    --------
+    >>> packing([2**20, 2**40, 2**4, 2]), packing([])
+    ([(0, 2), (2, 4)], [(0, 0)])
+    """
+    groups, start = [], 0
+    for end in range(1, 1 + len(bases)):
+        if prod(bases[start:end]) > CODES:
+            groups.append((start, end - 1))
+            start = end - 1
+    return [*groups, (start, len(bases))]
+
+
+@dataclass(frozen=True)
+class Special:
+    """The numbers of the suppressed cells and of NULL in a column; -1 if it has none."""
+
+    hidden: int
+    null: int
+
+
 class Numbering:
     """Finds the numbers of cells, which the table of classes has already.
 
@@ -157,7 +182,8 @@ class Numbering:
     ) -> None:
         self.session, self.view, self.table = session, view, table
         row = fetch_one(session, "SELECT to_regclass($1::text)::oid::text AS oid", view.view)
-        self._types = column_types(session, row["oid"])
+        self._oid = row["oid"]
+        self._types = column_types(session, self._oid)
         self._places = {
             str(cell["name"]): place
             for place, cell in enumerate(described["quasi_identifiers"], start=1)
@@ -172,9 +198,9 @@ class Numbering:
         """Write whether the cell of a row of the view is suppressed."""
         if self.view.pattern is None or name not in self._places:
             return "false"
-        return _is_star(f"{alias}.{self.view.pattern}", self._places[name])
+        return f"substr({alias}.{self.view.pattern}, {self._places[name]}, 1) = '*'"
 
-    def of_cells(self, name: str, cells: CellColumn) -> AnyIntArray:
+    def of_cells(self, name: str, cells: CellColumn) -> CodeArray:
         """Return the number of each cell of a column, and of the suppressed ones; -1 without one.
 
         Parameters
@@ -182,18 +208,31 @@ class Numbering:
         name : str
         cells : CellColumn
         """
-        value = f"v.{cells.cell}"
+        value, special = f"v.{cells.cell}", self.special(name)
         row = fetch_one(
             self.session,
-            f"SELECT coalesce({self._odd(name, f'o.{self.table.hidden}')}, -1) AS hidden, ("
             f"SELECT string_agg(int4send(v.{cells.number}) || int4send("
-            f"{self._number(name, value, 'd')}), ''::bytea)"
-            f" FROM {cells.table} AS v{self._join(name, value, 'd')}) AS numbers",
+            f"{self._number(value, 'd', special, 'false')}), ''::bytea) AS numbers"
+            f" FROM {cells.table} AS v{self._join(name, value, 'd')}",
         )
-        found = np.full(1 + cells.n_cells, row["hidden"], dtype=np.int32)
-        of_cell, numbers = _array(row["numbers"], 2).T
+        found = np.full(1 + cells.n_cells, special.hidden, dtype=np.int32)
+        of_cell, numbers = np.frombuffer(row["numbers"], dtype=">i4").reshape(-1, 2).T
         found[of_cell] = numbers
         return found
+
+    def special(self, name: str) -> Special:
+        """Look up the numbers of the cells of a column that are not compared."""
+        table = self.table
+        row = fetch_one(
+            self.session,
+            f"SELECT coalesce(min(o.{table.number}) FILTER (WHERE o.{table.hidden}), -1) AS hidden,"
+            f" coalesce(min(o.{table.number}) FILTER (WHERE NOT o.{table.hidden}"
+            f" AND num_nulls(o.{self.session.identifier(name)}) = 1), -1) AS null"
+            f" FROM {table.table} AS o WHERE o.{table.codes} IS NULL"
+            f" AND o.{table.attribute} = $1::text",
+            name,
+        )
+        return Special(int(row["hidden"]), int(row["null"]))
 
     def read(self, numbered: Sequence[str]) -> NumberedRows | None:
         """Read the numbers of all rows of the view; None where a cell has none.
@@ -203,70 +242,58 @@ class Numbering:
         numbered : sequence of str
             The columns whose cells have numbers.
         """
-        ends = self.table.ends
-        cells = [name for name in self._places if name in numbered or name in ends]
+        session, table = self.session, self.table
+        cells = [name for name in self._places if name in numbered or name in table.ends]
         others = [name for name in self._others if name in numbered]
-        numbers, joins = ["int4send(v.size)"], ""
-        for name in cells:
-            place = self._places[name]
-            value, alias = f"v.c{place}", f"d{place}"
-            if name in ends:
-                numbers.append(f"int8send({self._code(name, value)})")
-                continue
-            number = self._number(name, value, alias)
-            if self.view.pattern is not None:
-                odd = self._odd(name, f"o.{self.table.hidden}")
-                number = (
-                    f"CASE WHEN {_is_star('v.pattern', place)} THEN coalesce({odd}, -1)"
-                    f" ELSE {number} END"
-                )
-            numbers.append(f"int4send({number})")
-            joins += self._join(name, value, alias)
-        width = 1 + len(cells) + sum(name in ends for name in cells)
-        of_classes = [np.empty((0, width), dtype=np.int32)]
-        of_rows = [np.empty((0, len(others)), dtype=np.int32)]
-        with grouping_by_hash(self.session):
-            for row in self.session.stream(
-                1,
-                f"WITH classes AS MATERIALIZED ({self._classes(others)})"
-                f" SELECT string_agg({' || '.join(numbers)}, ''::bytea) AS cells,"
-                f" string_agg(v.others, ''::bytea) AS others FROM classes AS v"
-                f"{joins} GROUP BY v.at / {_FETCHED}",
-            ):
-                of_classes.append(_array(row["cells"], width))
-                of_rows.append(_array(row["others"], len(others)))
-                self.session.heartbeat()
-        found, rows = np.concatenate(of_classes), np.concatenate(of_rows)
-        if found.min(initial=0) < 0 or rows.min(initial=0) < 0:
-            return None
-        sizes, *columns = found.T
-        words = iter(columns)
-        numbered_cells = [
-            next(words).astype(np.int64) << BEGINS | next(words) if name in ends else next(words)
-            for name in cells
+        largest = {
+            row["attribute"]: row["largest"]
+            for row in session.fetch(
+                f"SELECT t.{table.attribute} AS attribute, max(t.{table.number}) AS largest"
+                f" FROM {table.table} AS t WHERE t.{table.codes} IS NULL GROUP BY 1"
+            )
+        }
+        bases = [
+            CODES if name in table.ends else 2 + max(0, largest.get(name) or 0)
+            for name in (*cells, *others)
         ]
-        class_of_row = np.repeat(np.arange(sizes.size), sizes)
-        return NumberedRows.of(
-            cells, others, sizes.astype(np.int64), numbered_cells, class_of_row, list(rows.T), ends
-        )
+        digits, joins = [], ""
+        for i, name in enumerate([*cells, *others]):
+            value = f"v.{session.identifier(name)}"
+            if name in table.ends:
+                digits.append(f"{self._code(name, value)} + 1")
+                continue
+            number = self._number(value, f"d{i}", self.special(name), self.hidden(name, "v"))
+            digits.append(f"{number} + 1")
+            joins += self._join(name, value, f"d{i}")
+        groups = packing(bases)
+        sent = []
+        for start, end in groups:
+            number = digits[start] if end > start else "0"
+            for digit, base in zip(digits[start + 1 : end], bases[start + 1 : end], strict=True):
+                number = f"({number})::int8 * {base} + {digit}"
+            sent.append(f"int8send({number})")
+        n_rows = fetch_one(session, f"SELECT count(*) AS n FROM {self.view.view}")["n"]
+        packed = [np.empty((0, len(groups)), dtype=np.int64)]
+        for part in parts_of(session, self.view.view, n_rows, "v"):
+            row = fetch_one(
+                session,
+                # A statement without parameters, so that the server may make a parallel plan, and
+                # OFFSET, in quotes as in :func:`.digest`, so that cells stay where they are read.
+                f"SELECT string_agg(r.digits, ''::bytea) AS digits FROM"
+                f" (SELECT {' || '.join(sent)} AS digits"
+                f" FROM {self.view.view} AS v{joins} WHERE {part} OFFSET '0') AS r",
+            )
+            found = np.frombuffer(row["digits"] or b"", dtype=">i8")
+            packed.append(found.astype(np.int64).reshape(-1, len(groups)))
+        columns = [np.ascontiguousarray(column) for column in np.concatenate(packed).T]
+        return NumberedRows.of(cells, others, bases, columns, table.ends)
 
-    def _classes(self, others: Sequence[str]) -> str:
-        """Write the classes: cells ``c1 …``, ``pattern``, ``size``, and others' numbers."""
-        named = enumerate(self.view.quasi_identifiers, start=1)
-        cells = [f"v.{name} AS c{place}" for place, name in named]
-        if self.view.pattern is not None:
-            cells.append(f"v.{self.view.pattern} AS pattern")
-        numbers, joins = [], ""
-        for i, name in enumerate(others):
-            value, alias = f"v.{self.session.identifier(name)}", f"d{i}"
-            numbers.append(f"int4send({self._number(name, value, alias)})")
-            joins += self._join(name, value, alias)
-        gathered = f"string_agg({' || '.join(numbers)}, ''::bytea)" if numbers else "''::bytea"
-        return (
-            f"SELECT {', '.join(cells)}, count(*)::int4 AS size, {gathered} AS others,"
-            f" row_number() OVER () AS at FROM {self.view.view} AS v{joins}"
-            f" GROUP BY {', '.join(map(str, range(1, 1 + len(cells))))}"
-        )
+    def _number(self, value: str, alias: str, special: Special, hidden: str) -> str:
+        """Write the number of a cell; -1 if it has none."""
+        when = f"WHEN num_nulls({value}) = 0 THEN -1"
+        if hidden != "false":
+            when += f" WHEN {hidden} THEN {special.hidden}"
+        return f"coalesce({alias}.{self.table.number}, CASE {when} ELSE {special.null} END)"
 
     def _code(self, name: str, value: str) -> str:
         """Write the ends of a range as a code; -1 if it has none within what holds all."""
@@ -282,55 +309,11 @@ class Numbering:
             f" WHEN {is_within} THEN ({begins} << {BEGINS}) | {ends} ELSE -1 END"
         )
 
-    def _odd(self, name: str, condition: str) -> str:
-        table = self.table
-        return (
-            f"(SELECT o.{table.number} FROM {table.table} AS o WHERE o.{table.codes} IS NULL"
-            f" AND o.{table.attribute} = {self.session.literal(name)} AND {condition} LIMIT 1)"
-        )
-
-    def _number(self, name: str, value: str, alias: str) -> str:
-        """Write the number of a cell that is not suppressed; -1 if it has none."""
-        own = f"num_nulls(o.{self.session.identifier(name)}) = 1 AND NOT o.{self.table.hidden}"
-        return (
-            f"coalesce(CASE WHEN num_nulls({value}) = 0 THEN {alias}.{self.table.number}"
-            f" ELSE {self._odd(name, own)} END, -1)"
-        )
-
     def _join(self, name: str, value: str, alias: str) -> str:
         table, equal = self.table, self._types[name].operator(self.session, "=")
         return (
             f" LEFT JOIN {table.table} AS {alias}"
             f" ON {value} {equal} {alias}.{self.session.identifier(name)}"
             f" AND {alias}.{table.attribute} = {self.session.literal(name)}"
-            f" AND {alias}.{table.codes} IS NULL"
+            f" AND {alias}.{table.codes} IS NULL AND NOT {alias}.{table.hidden}"
         )
-
-
-def _is_star(pattern: str, place: int) -> str:
-    return f"substr({pattern}, {place}, 1) = '*'"
-
-
-def _array(numbers: bytes, n_columns: int) -> NDArray[np.int32]:
-    found = np.frombuffer(numbers, dtype=">i4").astype(np.int32)
-    return found.reshape(-1, n_columns) if n_columns else np.empty((0, 0), dtype=np.int32)
-
-
-def _sorted_rows(rank: IntArray, of_rows: Sequence[AnyIntArray]) -> list[Numbers]:
-    """Sort the numbers of rows by their class, then by the columns; return those of each column."""
-    if not of_rows:
-        return []
-    packed, widths = rank, []
-    for column in of_rows:
-        width = int(column.max(initial=0)).bit_length()
-        if int(packed.max(initial=0)).bit_length() + width > _MOST_BITS:
-            order = np.lexsort([*of_rows[::-1], rank])
-            return [column[order].astype(np.uint16) for column in of_rows]
-        packed = (packed << width) | column
-        widths.append(width)
-    packed = np.sort(packed)  # the numbers themselves, which is faster than finding their order
-    found: list[Numbers] = []
-    for width in reversed(widths):
-        found.append((packed & ((1 << width) - 1)).astype(np.uint16))
-        packed >>= width
-    return found[::-1]

@@ -11,12 +11,9 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Final
 
-import numpy as np
-
-from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.catalog.entries import Publication, Source, published_schema
 from kanon_db.catalog.names import free_column_name
-from kanon_db.counting.layout import ANYTHING, CLASSED_SUFFIXES, ROWS, Quotes, RowView
+from kanon_db.counting.layout import ANYTHING, CLASSED_SUFFIXES, CLASSES, ROWS, Quotes, RowView
 from kanon_db.declaration import unknown
 from kanon_db.errors import TooFewError
 from kanon_db.metrics.workload import CountQuery
@@ -28,6 +25,7 @@ from kanon_db.publications.relations import check_relations
 from kanon_db.publications.results import Attack, Check, Examination
 from kanon_db.publications.rows.answers import answer_from_rows
 from kanon_db.publications.rows.attack import Bounds, attack_rows, read_rows
+from kanon_db.publications.rows.class_sizes import ClassSizes
 from kanon_db.publications.rows.classes import number_again
 from kanon_db.publications.rows.digest import check_digest, digest_rows
 from kanon_db.publications.rows.notes import row_notes
@@ -37,7 +35,6 @@ from kanon_db.publications.rows.writing import write_for_estimator
 from kanon_db.publications.staging import Staging
 from kanon_db.publications.usefulness import Usefulness
 from kanon_db.session import Session, fetch_one
-from kanon_db.session.settings import grouping_by_hash
 from kanon_db.transfer.columns import (
     ColumnType,
     Relation,
@@ -53,7 +50,7 @@ class RowKind(Kind):
 
     suffixes: Sequence[str] = CLASSED_SUFFIXES
     closed = (ROWS,)
-    examine_rows: Callable[[Session, RowView, Publication, IntArray], Examination]
+    examine_rows: Callable[[Session, RowView, Publication, ClassSizes], Examination]
     """Checks what the kind promises of its rows, and measures them, using only the view; given how
     many rows have each combination of cells."""
     shares_cells = True
@@ -62,6 +59,12 @@ class RowKind(Kind):
     def prepare(self, request: Any, source: Source) -> None:
         """Refuse weights of columns that are not quasi-identifiers."""
         weights_of(source, request.weights)
+
+    def digested(self, layout: Mapping[str, Any]) -> Sequence[str]:
+        """Name the numbers of the rows, from which these follow if all columns have them."""
+        classes = layout.get("classes", {})
+        told = {layout.get("pattern"), *classes.get("columns", ()), *classes.get("ends", ())}
+        return (CLASSES,) if told >= set(layout["columns"]) else ("",)
 
     def columns(self, source: Source, types: Mapping[str, ColumnType]) -> list[str]:  # noqa: ARG002
         """Read only what is published."""
@@ -83,11 +86,11 @@ class RowKind(Kind):
             return Examination(relations, {})
         sizes, numbered = None, []
         if "classes" in publication.layout:
-            rows, check = number_again(session, view, schema, publication)
+            sizes, check = number_again(session, view, schema, publication)
             numbered.append(check)
-            sizes = None if rows is None else rows.all_sizes
         if sizes is None:
-            sizes = sizes_of_classes(session, view)
+            session.step("counting the rows with the same cells")
+            sizes = ClassSizes.counted(session, view)
         examined = self.examine_rows(session, view, publication, sizes)
         checks = [*relations, *check_labels(session, view, publication), *examined.checks]
         if with_shares:
@@ -280,18 +283,6 @@ def check_labels(session: Session, view: RowView, publication: Publication) -> l
             )
         )
     return checks
-
-
-def sizes_of_classes(session: Session, view: RowView) -> IntArray:
-    """Count the rows with each combination of cells."""
-    names = ", ".join(view.quasi_identifiers)
-    with grouping_by_hash(session):
-        row = fetch_one(
-            session,
-            "SELECT coalesce(string_agg(int4send(n::int4), ''::bytea), ''::bytea) AS sizes FROM"
-            f" (SELECT count(*) AS n FROM {view.view} GROUP BY {names}) AS class",
-        )
-    return np.frombuffer(row["sizes"], dtype=">i4").astype(np.int64)
 
 
 _COLUMNS = """

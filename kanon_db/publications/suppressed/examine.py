@@ -1,23 +1,26 @@
 """Verifying and measuring a suppressed publication, using only its view.
 
-Nothing here is shared with the algorithms: SQL groups the published rows by what they show.
+Nothing here is shared with the algorithms: SQL finds out what the published rows show.
 """
 
 from __future__ import annotations
 
-from kanon_db.algorithms.ground.arrays import IntArray
+from dataclasses import dataclass
+
+import numpy as np
+
 from kanon_db.catalog.entries import Publication
 from kanon_db.counting.layout import RowView
 from kanon_db.publications.results import Check, Examination
-from kanon_db.session import Row, Session
-from kanon_db.session.settings import grouping_by_hash
+from kanon_db.publications.rows.class_sizes import ClassSizes
+from kanon_db.session import Session
 
 
 def examine_suppressed(
     session: Session,
     view: RowView,
     publication: Publication,
-    _sizes: IntArray,
+    counted: ClassSizes,
 ) -> Examination:
     """Check everything that a suppressed publication promises, and measure it.
 
@@ -28,6 +31,7 @@ def examine_suppressed(
     view : RowView
     publication : Publication
         Its entry in the catalog, with what the publisher asked for.
+    counted : ClassSizes
 
     Returns
     -------
@@ -40,31 +44,30 @@ def examine_suppressed(
     """
     n_columns = len(view.quasi_identifiers)
     k, records = int(publication.parameters["k"]), publication.records
-    with grouping_by_hash(session):
-        profile = _profile(session, view, k)
+    profile = _profile(session, view, k, counted)
     allowed = publication.parameters["patterns"]
     strange = [
         row
         for row in profile
-        if len(row["pattern"] or "") != n_columns
-        or set(row["pattern"]) - {"*", "."}
-        or (allowed is not None and row["pattern"] not in allowed)
+        if len(row.pattern) != n_columns
+        or set(row.pattern) - {"*", "."}
+        or (allowed is not None and row.pattern not in allowed)
     ]
     everything = "*" * n_columns
-    published = sum(row["records"] for row in profile)
-    shown = sum(row["shown"] for row in profile)
+    published = sum(row.records for row in profile)
+    shown = sum(row.shown for row in profile)
     # Before there was a choice, left-over records were published.
     with_left_over = publication.parameters.get("left_over", "publish") == "publish"
     left_over = sum(
-        row["records"]
+        row.records
         for row in profile
-        if with_left_over and row["pattern"] == everything and row["records"] < k
+        if with_left_over and row.pattern == everything and row.records < k
     )
-    kept = [row for row in profile if not with_left_over or row["pattern"] != everything]
-    smallest_kept = min((row["smallest"] for row in kept), default=None)
-    below = sum(row["below"] for row in kept)
-    stars = sum((row["pattern"] or "").count("*") * row["records"] for row in profile)
-    classes = sum(row["classes"] for row in profile)
+    kept = [row for row in profile if not with_left_over or row.pattern != everything]
+    smallest_kept = min((row.smallest for row in kept), default=None)
+    below = sum(row.below for row in kept)
+    stars = sum(row.pattern.count("*") * row.records for row in profile)
+    classes = sum(row.classes for row in profile)
     checks = [
         Check(
             "every record is published once, or left out",
@@ -76,7 +79,7 @@ def examine_suppressed(
             "every row matches one of the patterns",
             "0 rows match none"
             + (f" of the {len(allowed)} allowed" if allowed is not None else ""),
-            f"{sum(row['records'] for row in strange)} match none",
+            f"{sum(row.records for row in strange)} match none",
             holds=not strange,
         ),
         Check(
@@ -109,25 +112,49 @@ def examine_suppressed(
             "left_over_records": left_over,
             "classes": classes,
             "average_class_size": published / classes if classes else 0.0,
-            "smallest_class": min((row["smallest"] for row in profile), default=0),
-            "largest_class": max((row["largest"] for row in profile), default=0),
+            "smallest_class": min((row.smallest for row in profile), default=0),
+            "largest_class": max((row.largest for row in profile), default=0),
         },
     )
 
 
-def _profile(session: Session, view: RowView, k: int) -> list[Row]:
-    """Describe the rows of each pattern: their classes, and what their suppressed cells show."""
-    cells = ", ".join(view.quasi_identifiers)
+@dataclass(frozen=True)
+class _PatternProfile:
+    """The rows of a pattern: how many, their classes, and what their suppressed cells show."""
+
+    pattern: str
+    records: int
+    shown: int
+    classes: int
+    smallest: int
+    largest: int
+    below: int
+
+
+def _profile(session: Session, view: RowView, k: int, counted: ClassSizes) -> list[_PatternProfile]:
+    """Describe the rows of each pattern."""
     # Unlike IS NULL, num_nulls() distinguishes a NULL from a row of NULLs.
     shown = " + ".join(
-        f"(substr({view.pattern}, {position}, 1) = '*' AND num_nulls({cell}) = 0)::int4"
+        f"(num_nulls({cell}) = 0 AND substr({view.pattern}, {position}, 1) = '*')::int4"
         for position, cell in enumerate(view.quasi_identifiers, start=1)
     )
-    return session.fetch(
-        "SELECT pattern, sum(n)::int8 AS records, count(*) AS classes, min(n) AS smallest,"
-        " max(n) AS largest, count(*) FILTER (WHERE n < $1::int8) AS below,"
-        " coalesce(sum(n * shown), 0)::int8 AS shown"
-        f" FROM (SELECT {view.pattern} AS pattern, count(*) AS n, {shown} AS shown"
-        f" FROM {view.view} GROUP BY {view.pattern}, {cells}) AS class GROUP BY pattern",
-        str(k),
+    rows = session.fetch(
+        f"SELECT {view.pattern} AS pattern, count(*) AS records,"
+        f" coalesce(sum({shown}), 0)::int8 AS shown"
+        f" FROM {view.view} GROUP BY {view.pattern}"
     )
+    sizes_of = {
+        pattern: counted.sizes[counted.pattern_of_class == position]
+        for position, pattern in enumerate(counted.patterns)
+    }
+    found = []
+    for row in rows:
+        sizes = sizes_of.pop(row["pattern"], np.empty(0, dtype=np.int64))
+        found.append(
+            _PatternProfile(
+                row["pattern"] or "", row["records"], row["shown"], sizes.size,
+                int(sizes.min(initial=row["records"])), int(sizes.max(initial=0)),
+                int((sizes < k).sum()) + (int(sizes.sum()) != row["records"]),
+            )
+        )  # fmt: skip
+    return found
