@@ -30,6 +30,7 @@ SPEED = {
     "leaving": "People who come and leave",
     "publication": "Publishing buckets, and answering from them",
     "round_trip": "The round trip of buckets, step by step",
+    "round_trip_rows": "The round trip of rows, step by step",
     "bucket_curves": "How buckets grow",
     "row_publication": "Publishing rows through SQL",
     "forecast": "What publishing needs, as foretold",

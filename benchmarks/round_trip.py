@@ -181,7 +181,7 @@ def floor(dsn: str, name: str) -> float:
 
 def measure(dsn: str, name: str, assignment: str) -> Measured:
     """Publish a table."""
-    return _measured(
+    return measured(
         dsn,
         f"SELECT kanon.publish_buckets('public.{name}', '{name}_b', method => 'two_size',"
         f" assignment => '{assignment}', replace => true, privacy => '{PRIVACY}'"
@@ -192,10 +192,11 @@ def measure(dsn: str, name: str, assignment: str) -> Measured:
 
 def measure_verify(dsn: str, name: str) -> Measured:
     """Verify what was published."""
-    return _measured(dsn, f"SELECT * FROM kanon.verify('{name}_b')", runs=RUNS)
+    return measured(dsn, f"SELECT * FROM kanon.verify('{name}_b')", runs=RUNS)
 
 
-def _measured(dsn: str, statement: str, *, runs: int) -> Measured:
+def measured(dsn: str, statement: str, *, runs: int) -> Measured:
+    """Run a statement once, and then so many times; return their median, and the last steps."""
     times = []
     with psycopg.connect(dsn, autocommit=True) as connection:
         run = _runner(connection, statement)

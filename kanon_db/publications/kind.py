@@ -217,7 +217,6 @@ class Kind(ABC):
 
     counts_entities: bool = False
     """Whether it counts entities where several records are about one; otherwise it gets none."""
-
     coarsens: bool = False
     """Whether it publishes bins of columns that are registered to be coarsened."""
 

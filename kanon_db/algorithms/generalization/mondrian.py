@@ -10,6 +10,7 @@ import numpy as np
 from kanon_db.algorithms.generalization.result import Generalization
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, Integer
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
+from kanon_db.algorithms.ground.threads import in_threads
 from kanon_db.algorithms.recoding.microdata import Microdata, check_k
 from kanon_db.algorithms.recoding.ncp import Ncp, Units
 from kanon_db.errors import InvalidParameterError
@@ -18,10 +19,16 @@ Cut = Literal["strict", "relaxed"]
 
 _VALUES_PER_CALL = 2**20  # looked at between two heartbeats: some milliseconds
 _BEYOND = 2**31
+_FEWEST_IN_THREADS = 100_000  # records
 
 
 def mondrian(
-    microdata: Microdata, k: int, *, cut: Cut = "strict", pulse: Pulse = UNLIMITED
+    microdata: Microdata,
+    k: int,
+    *,
+    cut: Cut = "strict",
+    workers: int = 1,
+    pulse: Pulse = UNLIMITED,
 ) -> Generalization:
     """Cut the table in two, and each part again, as long as parts keep k records.
 
@@ -37,6 +44,8 @@ def mondrian(
     cut : {"strict", "relaxed"}
         Whether all records with the median value go to the same side, or as many of them to the
         lower side as it takes to halve the part, so that classes overlap there.
+    workers : int
+        Threads that cut large tables; the classes do not depend on it.
     pulse : Pulse
         Only its heartbeat is used.
 
@@ -87,14 +96,55 @@ def mondrian(
         np.empty(n_records, dtype=np.int64),
         np.zeros((n_records // max(k, 1) + 2, 2), dtype=np.int64),
     )
-    state.stack[0] = 0, n_records
-    n_parts: Integer = int(n_records > 0)
+
+    def run(part: tuple[int, int], pulse: Pulse) -> int:
+        own = state._replace(stack=np.zeros_like(state.stack))
+        return _cut_all(table, own, [part], k, cut == "relaxed", pulse)
+
+    # A large table is cut until each thread has a part of its own.
+    parts = [(0, n_records)] if n_records else []
+    while 0 < len(parts) < workers and n_records >= _FEWEST_IN_THREADS:
+        largest = max(range(len(parts)), key=lambda i: parts[i][1] - parts[i][0])
+        found = _cut_once(table, state, parts[largest], k, cut == "relaxed")
+        if len(found) < 2:
+            break
+        parts[largest : largest + 1] = found
+    if len(parts) < 2:
+        _cut_all(table, state, parts, k, cut == "relaxed", pulse)
+        return Generalization(state.class_of_record)
+    n_before = 0
+    for (start, end), n_classes in zip(parts, in_threads(run, parts, workers, pulse), strict=True):
+        state.class_of_record[state.order[start:end]] += n_before
+        n_before += n_classes
+    return Generalization(state.class_of_record)
+
+
+def _cut_once(
+    table: _Table, state: _Parts, part: tuple[int, int], k: int, is_relaxed: bool
+) -> list[tuple[int, int]]:
+    """Cut a part in two; return both sides, or nothing if it cannot be cut."""
+    state.stack[0] = part
+    n_parts, n_classes = _cut(table, state, 1, 0, k, is_relaxed, 1)
+    return [] if n_classes else [(int(a), int(b)) for a, b in state.stack[:n_parts][::-1]]
+
+
+def _cut_all(
+    table: _Table,
+    state: _Parts,
+    parts: list[tuple[int, int]],
+    k: int,
+    is_relaxed: bool,
+    pulse: Pulse,
+) -> int:
+    """Cut parts until they are classes; return how many there are."""
+    n_parts: Integer = len(parts)
     n_classes: Integer = 0
+    state.stack[:n_parts] = np.array(parts, dtype=np.int64).reshape(-1, 2)
     while n_parts:
         # What comes before the part that is cut next is done.
-        pulse.done(int(state.stack[n_parts - 1, 0]), n_records)
-        n_parts, n_classes = _cut(table, state, n_parts, n_classes, k, cut == "relaxed")
-    return Generalization(state.class_of_record)
+        pulse.done(int(state.stack[n_parts - 1, 0]), state.order.size)
+        n_parts, n_classes = _cut(table, state, n_parts, n_classes, k, is_relaxed, _VALUES_PER_CALL)
+    return int(n_classes)
 
 
 class _Table(NamedTuple):
@@ -160,12 +210,16 @@ def _cut(
     n_classes: Integer,
     k: Integer,
     is_relaxed: bool,
+    n_values: Integer,
 ) -> tuple[Integer, Integer]:
-    """Cut some parts, the last one first; those that cannot be cut become classes."""
+    """Cut parts until so many values were looked at; those that cannot be cut become classes.
+
+    The last part is cut first.
+    """
     low, high, width = np.empty((3, table.offsets.size), dtype=np.int64)
     spread = _Spread(low, high, width, np.full(table.positions.size, -1, dtype=np.int64))
     n_looked_at, number = 0, 0
-    while n_parts and n_looked_at < _VALUES_PER_CALL:
+    while n_parts and n_looked_at < n_values:
         n_parts -= 1
         number += 1
         start, end = parts.stack[n_parts]

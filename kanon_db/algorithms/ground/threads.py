@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 
+from kanon_db.algorithms.ground.pulse import Pulse
+
 _Given = ParamSpec("_Given")
 _Found = TypeVar("_Found")
+_Part = TypeVar("_Part")
+
+_POLL_SECONDS = 0.005
 
 
 def n_cores() -> int:
@@ -56,3 +62,48 @@ class Threads:
         trace: TracebackType | None,
     ) -> None:
         self._executor.shutdown(cancel_futures=True)
+
+
+class _StoppedError(Exception):
+    """Another part of the work has failed, or it is not wanted any more."""
+
+
+def in_threads(
+    run: Callable[[_Part, Pulse], _Found], parts: Sequence[_Part], workers: int, pulse: Pulse
+) -> list[_Found]:
+    """Run something for each part; leave no thread, whatever is raised.
+
+    Parameters
+    ----------
+    run : callable
+        It beats the pulse that it is given every few milliseconds.
+    parts : sequence
+    workers : int
+        Threads.
+    pulse : Pulse
+        It beats in the calling thread, which knows how many parts are done.
+
+    Returns
+    -------
+    list
+        What was found for each part.
+    """
+    stop = threading.Event()
+
+    def beat() -> None:
+        if stop.is_set():
+            raise _StoppedError
+
+    of_threads = Pulse(pulse.seconds_left, beat)
+    with Threads(workers) as threads:
+        try:
+            running = [threads.start(run, part, of_threads) for part in parts]
+            while True:
+                done, left = wait(running, _POLL_SECONDS, return_when=FIRST_EXCEPTION)
+                for future in done:
+                    future.result()  # raises what the thread raised
+                if not left:
+                    return [future.result() for future in running]
+                pulse.done(len(done), len(parts))
+        finally:
+            stop.set()

@@ -9,6 +9,7 @@ import numpy as np
 
 from kanon_db.algorithms import generalization
 from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.ground.threads import n_cores
 from kanon_db.algorithms.recoding import Microdata
 from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.generalized.request import GeneralizedRequest
@@ -57,7 +58,9 @@ def k_member(data: Microdata, request: GeneralizedRequest, pulse: Pulse) -> Foun
 
 def mondrian(data: Microdata, request: GeneralizedRequest, pulse: Pulse) -> Found:
     """Cut the table into halves, again and again."""
-    found = generalization.mondrian(data, request.k, cut=request.options.cut, pulse=pulse)
+    found = generalization.mondrian(
+        data, request.k, cut=request.options.cut, workers=n_cores(), pulse=pulse
+    )
     return Found(found.class_of_record)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import threading
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -11,7 +13,7 @@ import pytest
 from kanon_db.algorithms.generalization.enforce import enforce
 from kanon_db.algorithms.generalization.greedy_search import greedy_search
 from kanon_db.algorithms.generalization.k_member import k_member
-from kanon_db.algorithms.generalization.mondrian import mondrian
+from kanon_db.algorithms.generalization.mondrian import Cut, mondrian
 from kanon_db.algorithms.generalization.refine import refine
 from kanon_db.algorithms.generalization.suppress import suppress
 from kanon_db.algorithms.ground.pulse import Pulse
@@ -22,6 +24,8 @@ from kanon_db.algorithms.recoding.order import sort_order
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
 Method = Callable[..., np.ndarray]
+
+mondrian_module = importlib.import_module("kanon_db.algorithms.generalization.mondrian")
 
 METHODS: dict[str, Method] = {
     "greedy_search": lambda t, k, **o: greedy_search(t, k, **o).class_of_record,
@@ -277,3 +281,26 @@ def test_suppress_and_enforce_can_be_stopped() -> None:
     broken = np.argsort(np.argsort(values, kind="stable"), kind="stable") // 5
     with pytest.raises(StoppedError):
         enforce(table, broken, 5, Constraint(values, 4, l=2), pulse=Pulse(heartbeat=stop))
+
+
+@pytest.mark.parametrize("cut", ["strict", "relaxed"])
+@pytest.mark.parametrize("workers", [2, 3, 100])
+def test_mondrian_in_threads_finds_the_same(
+    cut: Cut, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mondrian_module, "_FEWEST_IN_THREADS", 1)
+    for seed in range(5):
+        random = np.random.default_rng(seed)
+        table = random_table(200 + seed, [9, 4, 7])
+        k = int(random.integers(1, 40))
+        alone = mondrian(table, k, cut=cut)
+        found = mondrian(table, k, cut=cut, workers=workers)
+        assert found.class_of_record.tolist() == alone.class_of_record.tolist()
+
+
+def test_a_cancel_ends_the_threads_of_mondrian(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mondrian_module, "_FEWEST_IN_THREADS", 1)
+    n_before = threading.active_count()
+    with pytest.raises(StoppedError):
+        mondrian(random_table(200_000, [50, 40]), 2, workers=2, pulse=Pulse(heartbeat=stop))
+    assert threading.active_count() == n_before
