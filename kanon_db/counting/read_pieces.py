@@ -21,10 +21,8 @@ class NotReadError(Exception):
 
 _NUMBER: Final = [("is_null", "?"), ("is_odd", "?"), ("x", ">f8")]
 _CELL: Final = [("u", ">f8"), ("n", ">i8"), ("hidden", "?"), ("anything", "?"), ("endless", "?")]
-_LISTED: Final = [
-    ("i", ">i4"), ("j", ">i4"), ("w", ">f8"), ("is_open", "?"),
-    ("least", _NUMBER), ("most", _NUMBER),
-]  # fmt: skip
+_LISTED: Final = [("i", ">i4"), ("j", ">i4"), ("w", ">f8"), ("is_open", "?")]
+_SUMMED: Final = [*_LISTED, ("least", _NUMBER), ("most", _NUMBER)]
 _OUTCOME: Final = [
     ("t", ">f8"), ("f", ">f8"), ("st", "?"), ("pt", "?"), ("sf", "?"), ("pf", "?"),
 ]  # fmt: skip
@@ -148,7 +146,7 @@ class Listing:
     w : ndarray of float64
     is_open : ndarray of bool
     least, most : ndarray of float64
-        NaN where there is none.
+        Of what each stands for, if the column is summed; NaN where there is none.
     """
 
     starts: IntArray
@@ -207,7 +205,8 @@ class ReadPieces:
             else:
                 self.sizes[place] = self._read(f"c{place}", [("n", ">i8")]).size
         listed = [place for place in pieces.vague if f"x{place}" in parts]
-        self.lists = {place: self._listing(place) for place in listed}
+        summed = None if pieces.summed is None else pieces.summed.own
+        self.lists = {place: self._listing(place, is_summed=place == summed) for place in listed}
         self.n_values = dict(self.sizes)
         for place, listing in self.lists.items():
             self.n_values[place] = int(listing.value.max(initial=-1)) + 1
@@ -284,8 +283,9 @@ class ReadPieces:
         flags = (read[name] for name in ("hidden", "anything", "endless"))
         return Cells(read["n"].astype(np.float64), read["u"].astype(np.float64), *flags)
 
-    def _listing(self, place: int) -> Listing:
-        read = self._read(f"x{place}", _LISTED)
+    def _listing(self, place: int, *, is_summed: bool) -> Listing:
+        read = self._read(f"x{place}", _SUMMED if is_summed else _LISTED)
+        none = np.empty(0)
         lengths = np.bincount(read["i"], minlength=self.sizes[place])
         return Listing(
             np.cumsum(lengths) - lengths,
@@ -293,8 +293,8 @@ class ReadPieces:
             read["j"].astype(np.int64),
             read["w"].astype(np.float64),
             read["is_open"],
-            _numbers(read["least"]),
-            _numbers(read["most"]),
+            _numbers(read["least"]) if is_summed else none,
+            _numbers(read["most"]) if is_summed else none,
         )
 
     def _read(self, name: str, fields: Any) -> NDArray[np.void]:

@@ -65,6 +65,11 @@ class PieceWriter(CellWriter):
             raise TypeError("there is no table of classes")
         self._classes: ClassTable = layout.classes
         self._pieces: list[Select] = []
+        match self.weighed:  # a listed column that is summed itself
+            case ex.Column(name=name) if name in self._spread:
+                self._own_sum: str | None = name
+            case _:
+                self._own_sum = None
         n_listed = len(self._spread) + len(self._arranged.apart)
         self._most_listed = MOST_LISTED // max(n_listed, 1)
         n_leaves = len(set(leaves(condition_of(request.query, request.aggregate))))
@@ -194,8 +199,8 @@ class PieceWriter(CellWriter):
         fields = [
             "int4send(d.i::int4)", "int4send(d.j::int4)", "float8send(d.w)", flag("d.is_open")
         ]  # fmt: skip
-        is_summed = isinstance(self.weighed, ex.Column) and self.weighed.name == name
-        fields += [number(f"d.{end}" if is_summed else "NULL") for end in ("least", "most")]
+        if name == self._own_sum:
+            fields += [number("d.least"), number("d.most")]
         is_whole = f"(SELECT count(*) FROM every{place}) <= {self._most_listed}"
         self._piece(f"x{place}", fields, ["d.i"], [f"listed{place} AS d"], [is_whole])
 
@@ -340,9 +345,7 @@ class PieceWriter(CellWriter):
             "values", weighed, [number("z.x")],
             Nested([Select({"x": f"({self._of_values(weighed)})::float8"})], "z", _EACH),
         )  # fmt: skip
-        own = None
-        if isinstance(weighed, ex.Column) and weighed.name in self._spread:
-            own = self._places[weighed.name]
+        own = None if self._own_sum is None else self._places[self._own_sum]
         names = self._mentioned(weighed)
         spread = [self._places[name] for name in self._spread]
         open_ = [place for place in names if place in spread and own is None]
