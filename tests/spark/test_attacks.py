@@ -81,8 +81,9 @@ def test_neighbors_of_one_value(sorted_people: tuple[Any, Path]) -> None:
     for value in range(6):
         dealt = bucket[values[who] == value]
         successors.update(zip(dealt[:-1].tolist(), dealt[1:].tolist(), strict=True))
-    # Six values in the order of one cycle would make the same pair six times.
-    assert max(successors.values()) <= 3
+    # Of 6,000 pairs of some 2,000 buckets, about five occur twice by chance; in one cycle, all do.
+    assert max(bucket) > 1_000
+    assert sum(n > 1 for n in successors.values()) < 30
 
 
 def test_sizes_and_statistics_of_files(sorted_people: tuple[Any, Path]) -> None:
