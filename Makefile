@@ -1,7 +1,7 @@
 # Each target works alone on a fresh clone, and is quick when there is nothing to do.
 #   make PYTHON=/path/to/python3    another interpreter than Debian's, if PL/Python embeds another
 
-.PHONY: setup demo test test-full coverage lint generate docs links dist bench clean
+.PHONY: setup demo spark test test-full coverage lint generate docs links dist bench clean
 
 # .venv with the command kanon.
 setup:
@@ -13,6 +13,13 @@ demo:
 	@scripts/debian-packages
 	@scripts/environment
 	@.venv/bin/kanon demo
+
+# The same on a small cluster of Spark: a master and two workers on this machine; then its tests.
+spark:
+	@scripts/debian-packages spark
+	@scripts/environment dev spark
+	@.venv/bin/python -m kanon_db.interfaces.spark_demo
+	@.venv/bin/pytest tests/spark
 
 # A worker for each core, each with a cluster of its own.
 workers = -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder

@@ -65,6 +65,7 @@ FIRST = (
     "kanon_db/",
     "tests/unit/",
     "tests/property/",
+    "tests/spark/",
     "tests/attacks/test_hostile_names.py",
     "tests/integration/test_interrupted.py",
     "tests/golden/test_suppression.py",
@@ -86,6 +87,19 @@ def pytest_configure(config: pytest.Config) -> None:
         compileall.compile_dir(PACKAGE, quiet=1)
         accounts = map(host.find_account, ("postgres", host.OWN_ACCOUNT))
         _hand_compiled_code_to(next(filter(None, accounts), None))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Let one worker run all tests of Spark, which share a cluster; others go by their files."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            scope = super()._split_scope(nodeid)
+            return "tests/spark" if scope.startswith("tests/spark/") else scope
+
+    return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -46,6 +46,24 @@ def measure_exposure(
     l: str = "1",
     by: str = "value",
 ) -> Row:
+    """Run the statement of :func:`exposure_statement`, whose parameters these are.
+
+    Returns
+    -------
+    mapping
+    """
+    statement, bound = exposure_statement(privacy, profile, *values, l=l, by=by)
+    with fixed_labels(session):
+        return fetch_one(session, statement, *bound)
+
+
+def exposure_statement(
+    privacy: PrivacySpecification,
+    profile: str,
+    *values: Sequence[str | None],
+    l: str = "1",
+    by: str = "value",
+) -> tuple[str, list[str | Sequence[str | None]]]:
     """Count the pairs of a group (bucket or equivalence class) and a value above its threshold.
 
     Each distinct (value, count, size) is judged once. Thresholds are fractions written as
@@ -66,10 +84,12 @@ def measure_exposure(
 
     Returns
     -------
-    mapping
-        ``above`` and ``not_diverse``: the numbers of pairs above the threshold and above 1/l;
-        ``ratio`` and ``frequency``: the largest ones; ``values``: how many distinct values;
-        ``records``: how many there are, and ``unbounded``: of how many the threshold is 1.
+    statement : str
+        Its one row has ``above`` and ``not_diverse``: the numbers of pairs above the threshold and
+        above 1/l; ``ratio`` and ``frequency``: the largest ones; ``values``: how many distinct
+        values; ``records``: how many there are, and ``unbounded``: of how many the threshold is 1.
+    bound : list
+        What it has bound.
     """
     labels = list(privacy.values)
     own = [_capped(threshold, privacy) for threshold in privacy.values.values()]
@@ -93,7 +113,7 @@ def measure_exposure(
         " own AS (SELECT * FROM unnest($1::text[], $2::text[]::numeric[], $3::text[]::numeric[])"
         "  AS o (label, numerator, denominator)),"
         " compared AS ("
-        "  SELECT j.label, j.is_null, j.buckets, j.count, j.count / j.size AS frequency,"
+        "  SELECT j.label, j.is_null, j.buckets, j.count, j.count / j.size::float8 AS frequency,"
         "  j.count * $4::int8 > j.size AS not_diverse,"
         f"  CASE {' '.join(f'{when} {rule.above}' for when, rule in cases)} END AS above,"
         f"  CASE {' '.join(f'{when} {rule.ratio}' for when, rule in cases)} END AS ratio,"
@@ -108,16 +128,13 @@ def measure_exposure(
         " (count(DISTINCT label) + (count(*) FILTER (WHERE is_null) > 0)::int4)::int8 AS values"
         " FROM compared"
     )
-    with fixed_labels(session):
-        return fetch_one(
-            session,
-            statement,
-            labels,
-            [str(threshold.numerator) for threshold in own],
-            [str(threshold.denominator) for threshold in own],
-            l,
-            *values,
-        )
+    return statement, [
+        labels,
+        [str(threshold.numerator) for threshold in own],
+        [str(threshold.denominator) for threshold in own],
+        l,
+        *values,
+    ]
 
 
 def check_exposure(group: str, exposure: Row) -> Check:

@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from kanon_db.algorithms.ground.arrays import CodeArray
@@ -70,6 +69,10 @@ class Job(Generic[Request]):
     def pulse(self, seconds: float = inf) -> Pulse:
         """Return the session's heartbeat, with a time limit that starts now."""
         return Pulse(seconds, self.session.heartbeat, self.session.done)
+
+    def limit(self, seconds: float) -> None:
+        """Say that the search has a time limit, from now on."""
+        self.session.limit(seconds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,32 +182,6 @@ class Target:
     def pulse(self) -> Pulse:
         """Return the session's heartbeat."""
         return Pulse(heartbeat=self.session.heartbeat, on_done=self.session.done)
-
-
-def run_method(
-    methods: ModuleType, job: Job[Any], data: Any, pulse: Pulse | None = None, method: str = ""
-) -> Found:
-    """Call the function of the method that is asked for.
-
-    Parameters
-    ----------
-    methods : module
-        It has a function named like each method: ``method(data, request, pulse) -> Found``.
-    data : object
-        What the methods of this kind search in.
-    pulse : Pulse, optional
-        Given if the kind has one time limit for all of its methods.
-    method : str
-        The method to call instead of the request's.
-    """
-    request, pulse = job.request, pulse or job.pulse()
-    has_limit = "time_limit" in request.options_of_method
-    seconds = min(pulse.seconds_left, request.options.time_limit if has_limit else inf)
-    if seconds < inf:
-        job.session.limit(seconds)
-    search = getattr(methods, method or request.method)
-    found: Found = search(data, request, pulse)
-    return found
 
 
 class Kind(ABC):

@@ -49,7 +49,7 @@ def check_name(session: Session, name: str, suffixes: Sequence[str], *, replace:
     """
     if session.fetch("SELECT 1 FROM kanon.publication WHERE name = $1::text", name):
         if not replace:
-            raise _exists(name)
+            raise already_there(name)
         _require_publisher(session, name)
     rows = session.fetch(
         "SELECT c.relname::text AS name FROM pg_class AS c"
@@ -181,7 +181,7 @@ def _in_words(session: Session, name: str) -> Iterator[None]:
         yield
     except DatabaseError as error:
         if error.sqlstate == DuplicateError.sqlstate:
-            raise _exists(name) from None
+            raise already_there(name) from None
         if error.sqlstate == DUPLICATE_TABLE:
             raise _is_taken(name) from None
         if error.sqlstate == INSUFFICIENT_PRIVILEGE:
@@ -230,7 +230,8 @@ def _require_publisher(session: Session, name: str) -> None:
         )
 
 
-def _exists(name: str) -> DuplicateError:
+def already_there(name: str) -> DuplicateError:
+    """Say that a publication of this name exists."""
     return DuplicateError(
         "a publication of this name exists",
         detail=f'name "{name}"',

@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from kanon_db.algorithms.ground.proof import Proof
 from kanon_db.catalog.entries import Publication, Source, published_schema
 from kanon_db.catalog.errands import run_errand
 from kanon_db.catalog.sources import open_source, require_unchanged
+from kanon_db.publications.cautions import warn_of_gap, warn_of_unused_options
 from kanon_db.publications.entities import read_entities
 from kanon_db.publications.entity_hashes import can_be_hashed, stage_published
 from kanon_db.publications.forecast import Forecast
@@ -191,7 +191,7 @@ def stage(
     kind.require_shown(source)
     kind.prepare(request, source)
     accepted = accepted_risks(request.accept, kind.risks(request))
-    _warn_of_unused_options(session, request)
+    warn_of_unused_options(session, request)
     entity = [] if source.entity is None else [source.entity]
     published = kind.chosen(request, source, types)
     arrival = [source.arrival] if source.arrival and source.arrival not in published else []
@@ -212,7 +212,7 @@ def stage(
     job = Job(session, request, source, types, staging, snapshot, room, entities)
     session.phase("searching")
     found = kind.search(job)
-    _warn_of_gap(session, found.proof)
+    warn_of_gap(session, found.proof)
     session.phase("writing")
     written = kind.write(job, found)
     known = None
@@ -254,25 +254,10 @@ def _readers(session: Session, request: PublishRequest, schema: str) -> tuple[Se
     return check_readers(session, request.readers, schema), False
 
 
-def _warn_of_unused_options(session: Session, request: PublishRequest) -> None:
-    for option in request.unused_options:
-        session.warn(
-            f"the option {option.name} has no effect: it belongs to {' and '.join(option.methods)}"
-        )
-
-
 def _warn_of_texts(session: Session, columns: Sequence[ColumnType]) -> None:
     others = [column.name for column in columns if column.is_others]
     if others:
         session.warn(
             f"published as texts, since their types do not belong to a superuser:"
             f" {', '.join(others)}; questions about < and > need an enumeration's order"
-        )
-
-
-def _warn_of_gap(session: Session, proof: Proof | None) -> None:
-    if proof is not None and not proof.is_optimal:
-        session.warn(
-            "time ran out: what is published is not proven optimal; the optimum may lose up to"
-            f" {proof.gap:.2%} less"
         )

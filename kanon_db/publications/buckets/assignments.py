@@ -17,7 +17,8 @@ from kanon_db.algorithms.ground.proof import Proof
 from kanon_db.publications.buckets import methods
 from kanon_db.publications.buckets.methods import SensitiveValues
 from kanon_db.publications.buckets.request import BucketRequest
-from kanon_db.publications.kind import Found, Job, run_method
+from kanon_db.publications.kind import Found, Job
+from kanon_db.publications.searching import run_method
 from kanon_db.randomness import SecureRandom
 from kanon_db.transfer.few_values import CodedColumn
 from kanon_db.transfer.values import distinct_values, read_codes

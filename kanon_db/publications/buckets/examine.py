@@ -16,9 +16,10 @@ import numpy as np
 from kanon_db.algorithms.bucketization.specification import PrivacySpecification
 from kanon_db.algorithms.ground.arrays import AnyIntArray
 from kanon_db.publications.buckets.bitmaps import count_bitmap_differences
+from kanon_db.publications.buckets.findings import Counted, Findings
 from kanon_db.publications.buckets.regression import check_composition
 from kanon_db.publications.buckets.tables import BucketTables
-from kanon_db.publications.exposure import check_exposure, measure_exposure, report_unbounded
+from kanon_db.publications.exposure import measure_exposure
 from kanon_db.publications.relations import check_relations
 from kanon_db.publications.results import Check, Examination
 from kanon_db.session import Session
@@ -65,7 +66,6 @@ def examine_buckets(
     session.step("checking the sizes of buckets")
     qit = _count_qit(session, tables)
     sat, profile = _count_sat(session, tables)
-    sizes = sat.of_sizes
     privacy = PrivacySpecification.parse(json.dumps(parameters["privacy"]))
     session.step("checking the values of buckets")
     exposure = measure_exposure(
@@ -80,34 +80,9 @@ def examine_buckets(
     )
     session.step("checking the bitmaps")
     differing = count_bitmap_differences(session, tables, whole=all_bitmaps)
-    loss = sum(n * (size - 1) ** 2 for size, n in sizes.items())
-    checks = [
-        relations,
-        Check(
-            "every record is published once",
-            f"{records} records",
-            f"{qit.records} in QIT, {sat.records} in SAT",
-            holds=qit.records == sat.records == records,
-        ),
-        *(
-            Check(
-                f"{table}: every bucket has the size that follows from its number",
-                f"{tables.n_buckets} buckets, 0 differ",
-                f"{found.differing} differ, {found.unreadable} rows without a bucket or a count",
-                holds=found.differing == found.unreadable == 0,
-            )
-            for table, found in (("QIT", qit), ("SAT", sat))
-        ),
-        Check(
-            "SAT counts each value of a bucket once",
-            "0 rows violate it",
-            f"{sat.repeated} violate it",
-            holds=sat.repeated == 0,
-        ),
-        check_exposure("bucket", exposure),
-    ]
+    further = []
     if tables.with_bitmaps:
-        checks.append(
+        further.append(
             Check(
                 f"bitmaps repeat QIT and SAT ({'all' if all_bitmaps else 'sampled'} buckets)",
                 "0 values of a bucket differ",
@@ -116,55 +91,9 @@ def examine_buckets(
             )
         )
     if tables.spectrum is not None:
-        checks.append(check_composition(session, tables))
-    if "l" in parameters:
-        checks.append(
-            Check(
-                "l-diversity: frequency in bucket <= 1/l",
-                f"l = {parameters['l']}",
-                f"{exposure['not_diverse']} pairs exceed it, largest frequency"
-                f" {exposure['frequency']:.6g}",
-                holds=exposure["not_diverse"] == 0,
-            )
-        )
-    else:
-        checks.append(
-            Check(
-                "no bucket exceeds the largest size allowed",
-                f"at most {parameters['max_bucket_size']} records",
-                f"largest has {max(sizes, default=0)}",
-                holds=max(sizes, default=0) <= parameters["max_bucket_size"],
-            )
-        )
-    certain = profile.certain
-    checks.append(
-        Check(
-            "people whose sensitive value is certain, in buckets of one value",
-            "thresholds of 1 allow them",
-            f"{certain} people",
-            holds=True,
-        )
-    )
-    if "l" in parameters:
-        unbounded = 0.0
-    else:
-        unbounded = exposure["unbounded"] / max(exposure["records"], 1)
-        checks.append(report_unbounded(exposure))
-    return Examination(
-        checks,
-        {
-            "records": sat.records,
-            "certain_records": certain,
-            "unbounded_share": unbounded,
-            "sensitive_values": exposure["values"],
-            "buckets": sum(sizes.values()),
-            **{f"buckets_of_size_{size}": n for size, n in sizes.items()},
-            "loss": loss,
-            "msbs": loss / (sat.records - 1) if sat.records > 1 else 0.0,
-            "largest_frequency": exposure["frequency"],
-            "largest_frequency_ratio": exposure["ratio"],
-        },
-    )
+        further.append(check_composition(session, tables))
+    found = Findings(qit.counted, sat.counted, sat.repeated, profile.certain, exposure)
+    return found.judged(tables.n_buckets, parameters, records, relations, further)
 
 
 _PAIR = np.dtype([("bucket", ">i4"), ("count", ">i4")])
@@ -206,20 +135,15 @@ class _Buckets:
         self.repeated += int((seen > 1).sum())
 
     @property
-    def records(self) -> int:
-        """Number of records in all buckets."""
-        return int(self._sizes.sum())
-
-    @property
-    def differing(self) -> int:
-        """Number of buckets whose size does not follow from their number."""
-        return int((self._sizes != self._expected).sum())
-
-    @property
-    def of_sizes(self) -> dict[int, int]:
-        """Number of buckets of each size."""
+    def counted(self) -> Counted:
+        """What was counted."""
         sizes, counts = np.unique(self._sizes[1:], return_counts=True)
-        return {int(size): int(n) for size, n in zip(sizes, counts, strict=True) if size}
+        return Counted(
+            records=int(self._sizes.sum()),
+            differing=int((self._sizes != self._expected).sum()),
+            unreadable=self.unreadable,
+            of_sizes={int(size): int(n) for size, n in zip(sizes, counts, strict=True) if size},
+        )
 
 
 class _Profile:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
-from kanon_db.algorithms.bucketization.specification import (
-    PrivacySpecification,
-    check_eligible,
-)
+from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
+from kanon_db.algorithms.bucketization.specification import PrivacySpecification
 from kanon_db.algorithms.ground.arrays import CodeArray
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.catalog.sources import require_sensitive
@@ -29,6 +28,7 @@ from kanon_db.publications.buckets.evaluation import evaluate_buckets
 from kanon_db.publications.buckets.examine import examine_buckets
 from kanon_db.publications.buckets.methods import SensitiveValues
 from kanon_db.publications.buckets.notes import bucket_notes
+from kanon_db.publications.buckets.protection import Protection
 from kanon_db.publications.buckets.regression import write_composition
 from kanon_db.publications.buckets.request import BucketRequest
 from kanon_db.publications.buckets.tables import (
@@ -41,7 +41,6 @@ from kanon_db.publications.buckets.tables import (
 )
 from kanon_db.publications.buckets.thresholds import published_thresholds
 from kanon_db.publications.buckets.writing import number_buckets, write_qit, write_sat
-from kanon_db.publications.exposure import share_unbounded
 from kanon_db.publications.kind import (
     Found,
     Job,
@@ -77,16 +76,14 @@ class _Assignment:
     values : DistinctValues
     codes : ndarray of int32, shape (n_records,)
         Of the sensitive attribute.
-    l : int or None
-    unbounded : float
+    protection : Protection
     """
 
     assigned: Assigned
     columns: Mapping[str, CodedColumn]
     values: DistinctValues
     codes: CodeArray
-    l: int | None
-    unbounded: float
+    protection: Protection
 
 
 class Buckets(Kind):
@@ -143,15 +140,11 @@ class Buckets(Kind):
         """Find a bucket setting, and the bucket of each record."""
         request = job.request
         columns, values, codes = _read(job)
-        check_eligible(request.privacy, values.labels, values.counts)
-        privacy = request.privacy.thresholds(values.labels, values.counts)
-        unbounded = share_unbounded(privacy, values.counts)
-        is_diverse = request.method == "anatomy" or request.assignment == "m_invariant"
-        l = privacy.corresponding_l() if is_diverse else None
+        protection = Protection.of(request, values.labels, values.counts)
         assign = getattr(assignments, request.assignment)
-        data = SensitiveValues(values.counts, privacy, values.labels)
+        data = SensitiveValues(values.counts, protection.privacy, values.labels)
         found: Found = assign(job, data, codes, columns)
-        result = _Assignment(found.result, columns, values, codes, l, unbounded)
+        result = _Assignment(found.result, columns, values, codes, protection)
         return replace(found, result=result)
 
     def write(self, job: Job[BucketRequest], found: Found) -> Written:
@@ -186,14 +179,9 @@ class Buckets(Kind):
             one.drop()
         session.step("gathering statistics")
         staging.analyze(QIT, SAT)
-        l = assignment.l
-        unbounded = assignment.unbounded if l is None else 0.0
-        if unbounded:
-            session.warn(f"the threshold is 1 for {unbounded:.1%} of the records: no bound")
-        if certain:
-            session.warn(f"the value of {certain} people is certain: their buckets have no other")
+        l = assignment.protection.l
         return Written(
-            _guarantee(job.request, l, certain, unbounded),
+            assignment.protection.guarantee(job.request, certain, session),
             layout=layout,
             parameters={} if l is None else {"l": l},
             metrics={} if cells is None else {"cells": cells},
@@ -215,7 +203,10 @@ class Buckets(Kind):
         columns, values, codes = _read(found.job)
         drawn = found.drawn
         assigned = Assigned(drawn.setting, drawn.slots, signed=drawn.signed)
-        result = _Assignment(assigned, columns, values, codes, int(old.parameters["l"]), 0.0)
+        l = int(old.parameters["l"])
+        privacy = FPrimePrivacy((Fraction(1, l),) * len(values.labels))
+        protection = Protection(privacy, l, 0.0)
+        result = _Assignment(assigned, columns, values, codes, protection)
         return Renewed(
             found.job, Found(result), found.n_stay, found.n_new, found.n_left_out, found.n_waiting
         )
@@ -319,32 +310,3 @@ def _read(job: Job[Any]) -> tuple[dict[str, CodedColumn], DistinctValues, CodeAr
         return columns, found.values, found.codes.astype(np.int32)
     values = distinct_values(snapshot, sensitive)
     return columns, values, read_codes(snapshot, [values])[:, 0]
-
-
-_NOT_COVERED: Final = "; what correlations with other columns tell is not covered"
-
-
-def _guarantee(request: BucketRequest, l: int | None, certain: int, unbounded: float) -> str:
-    if l is not None:
-        over_time = ""
-        if request.assignment == "m_invariant":
-            over_time = (
-                ", also from all its states together while people come and go (unless values"
-                " change, or new people had to wait)"
-            )
-        return (
-            f"{l}-diversity: no person's sensitive value can be inferred with a probability"
-            f" above 1/{l}{over_time}{_NOT_COVERED}"
-        )
-    guarantee = (
-        "F'-privacy: no person's sensitive value can be inferred with a probability above the"
-        f" threshold of that value ({request.privacy.describe()})"
-    )
-    if request.assignment == "local":
-        guarantee += ", by readers who do not know how records were put into buckets"
-    guarantee += _NOT_COVERED
-    if unbounded:
-        guarantee += f"; the threshold is 1 for {unbounded:.1%} of the records"
-    if certain:
-        guarantee += f"; the value of {certain} people is certain"
-    return guarantee

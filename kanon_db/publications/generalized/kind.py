@@ -21,7 +21,7 @@ from kanon_db.publications.generalized import methods
 from kanon_db.publications.generalized.constraints import ClassConstraints
 from kanon_db.publications.generalized.examine import examine_generalized, measure_thresholds
 from kanon_db.publications.generalized.request import GeneralizedRequest
-from kanon_db.publications.kind import Found, Job, Written, run_method
+from kanon_db.publications.kind import Found, Job, Written
 from kanon_db.publications.partition import Classes
 from kanon_db.publications.results import Check
 from kanon_db.publications.rows.attack import Bounds
@@ -30,6 +30,7 @@ from kanon_db.publications.rows.entities import CountedRows, counted_layout, cou
 from kanon_db.publications.rows.needs import bytes_of_cells, bytes_of_texts
 from kanon_db.publications.rows.recoding import RecodedRows, loss_metrics
 from kanon_db.publications.rows.view import RowKind
+from kanon_db.publications.searching import run_method
 from kanon_db.session import Session
 from kanon_db.transfer.columns import ColumnType
 from kanon_db.transfer.room import Needs

@@ -13,13 +13,14 @@ from kanon_db.algorithms.suppression import LEFT_OVER, PatternSet, Suppression, 
 from kanon_db.catalog.entries import Source
 from kanon_db.counting.layout import RowView
 from kanon_db.metrics.suppression import usefulness_loss
-from kanon_db.publications.kind import Found, Job, Written, run_method
+from kanon_db.publications.kind import Found, Job, Written
 from kanon_db.publications.rows.cell_table import CellColumn, CellTable
 from kanon_db.publications.rows.entities import CountedRows, counted_layout, counted_parameters
 from kanon_db.publications.rows.needs import bytes_of_texts
 from kanon_db.publications.rows.shown_rows import SourceColumns
 from kanon_db.publications.rows.view import RowKind, check_k, layout_of
 from kanon_db.publications.rows.writing import finish_rows, write_row_view
+from kanon_db.publications.searching import run_method
 from kanon_db.publications.suppressed import methods
 from kanon_db.publications.suppressed.examine import examine_suppressed
 from kanon_db.publications.suppressed.methods import CodedRows

@@ -1,0 +1,87 @@
+"""What ``make spark`` shows: buckets on a small cluster of Spark, verified, and their counts."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from kanon_db import spark
+from kanon_db.errors import KanonError
+from kanon_db.interfaces import console
+from kanon_db.interfaces.demo import FAIR_PRIVACY, write_fair
+from kanon_db.spark.environment import spark_session
+from kanon_db.spark.standalone import StandaloneCluster
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SENSITIVE: Final = "affairs"
+_QUESTIONS: Final = (
+    "age > 40 AND affairs = '0.0'",
+    "religious >= 3 AND children = 0 AND affairs = '0.0'",
+    "rate_marriage <= 2 AND affairs <> '0.0'",
+)
+
+
+def main() -> None:
+    """Run the demo in a folder that is removed afterwards."""
+    with tempfile.TemporaryDirectory(prefix="kanon-demo-") as folder:
+        click.echo("Starting a cluster of Spark: a master and two workers on 127.0.0.1 ...")
+        with StandaloneCluster(workers=2, memory="1g") as cluster:
+            settings = {"spark__executor__memory": "800m", "spark__sql__shuffle__partitions": "2"}
+            with spark_session(cluster.master, **settings) as session:
+                _show(session, Path(folder))
+
+
+def _show(session: SparkSession, folder: Path) -> None:
+    source, target = folder / "fair.parquet", folder / "published" / "fair_b"
+    quasi_identifiers = _write(source, folder / "fair.csv")
+    click.echo(f"\nPublishing {source.name} as buckets ...")
+    found = spark.publish_buckets(
+        session, source, str(target), quasi_identifiers=quasi_identifiers, sensitive=_SENSITIVE,
+        privacy=json.loads(FAIR_PRIVACY), assignment="random", source_name="fair",
+        on_warning=console.print_warning,
+    )  # fmt: skip
+    console.print_fields({"guarantee": found.guarantee, "records": found.records, **found.metrics})
+    click.echo(f"Published and verified in {found.seconds:.1f} seconds. Its files alone say:\n")
+    checks = spark.verify(session, str(target))
+    console.print_table(
+        ["check", "bound", "measured", "holds"],
+        [[check.check, check.bound, check.measured, check.holds] for check in checks],
+    )
+    click.echo("\nCounts from the published files, beside the truth:\n")
+    console.print_table(["condition", "estimate", "truth"], _answers(session, source, target))
+
+
+def _write(source: Path, csv: Path) -> list[str]:
+    """Write the demo's people to Parquet, and return their quasi-identifiers."""
+    from pyarrow import csv as arrow_csv
+    from pyarrow import parquet, string
+
+    columns = write_fair(csv)
+    as_text = arrow_csv.ConvertOptions(column_types={_SENSITIVE: string()})
+    parquet.write_table(arrow_csv.read_csv(csv, convert_options=as_text), source)
+    return [column for column in columns if column != _SENSITIVE]
+
+
+def _answers(session: SparkSession, source: Path, target: Path) -> list[list[object]]:
+    """Count with weights, as anybody can, and count in the source."""
+    weighted = spark.weighted_view(session, str(target))
+    people = session.read.parquet(str(source))
+    rows: list[list[object]] = []
+    for condition in _QUESTIONS:
+        (found,) = weighted.where(condition).selectExpr("sum(weight) AS n").collect()
+        rows.append([condition, round(found["n"] or 0), people.where(condition).count()])
+    return rows
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KanonError as error:
+        console.print_error(error, as_json=False)
+        raise SystemExit(1) from None

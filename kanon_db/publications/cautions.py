@@ -1,0 +1,32 @@
+"""What publishers are warned of, whatever publishes."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from kanon_db.algorithms.ground.proof import Proof
+from kanon_db.publications.request import PublishRequest
+
+
+class Warns(Protocol):
+    """What can warn a caller; a session does."""
+
+    def warn(self, message: str) -> None:
+        """Warn the caller of something that does not stop the operation."""
+
+
+def warn_of_unused_options(session: Warns, request: PublishRequest) -> None:
+    """Warn of options that belong to other methods."""
+    for option in request.unused_options:
+        session.warn(
+            f"the option {option.name} has no effect: it belongs to {' and '.join(option.methods)}"
+        )
+
+
+def warn_of_gap(session: Warns, proof: Proof | None) -> None:
+    """Warn that the time of an exact method ran out."""
+    if proof is not None and not proof.is_optimal:
+        session.warn(
+            "time ran out: what is published is not proven optimal; the optimum may lose up to"
+            f" {proof.gap:.2%} less"
+        )

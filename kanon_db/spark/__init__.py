@@ -1,0 +1,97 @@
+"""The same publications on Spark: from Parquet, or PostgreSQL, to Parquet with a manifest.
+
+It needs the extra ``spark`` and Java; nothing of these is imported before it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from kanon_db.spark.source import PostgresTable
+
+if TYPE_CHECKING:
+    import os
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from kanon_db.publications.results import Check, Metric, Published
+    from kanon_db.session.progress import Watcher
+
+__all__ = ["PostgresTable", "metrics", "publish_buckets", "releases", "verify", "weighted_view"]
+
+
+def publish_buckets(
+    session: SparkSession,
+    source: str | os.PathLike[str] | DataFrame | PostgresTable,
+    target: str,
+    *,
+    source_name: str | None = None,
+    on_progress: Watcher | None = None,
+    on_warning: Callable[[str], None] | None = None,
+    **given: Any,
+) -> Published:
+    """Publish microdata as buckets under F'-privacy.
+
+    Parameters
+    ----------
+    session : SparkSession
+    source : str, PathLike, DataFrame or PostgresTable
+        A path of Parquet, whatever else Spark can read, or a table over JDBC.
+    target : str
+        A folder for this publication alone; its last part is the publication's name.
+    source_name : str, optional
+        What the ledger calls the source, which a data frame needs: the same for all that is
+        about the same people. By default its path.
+    on_progress : callable, optional
+        Called with a :class:`~kanon_db.session.progress.Progress` for each step.
+    on_warning : callable, optional
+        Called with the text of each warning, in place of Python's own warnings.
+    **given
+        The roles of columns, as of `register_source` (``quasi_identifiers``, ``sensitive``,
+        ``identifiers``, ``attributes``, ``insensitive``, ``entity``), and the parameters of
+        `publish_buckets` (``privacy``, ``method``, ``max_bucket_size``, ``assignment``,
+        ``options``, ``accept``, ``replace``, ``dry_run``).
+
+    Raises
+    ------
+    KanonError
+        As in PostgreSQL, and `ServerError` where Spark or Java is missing, or Spark fails.
+    """
+    from kanon_db.spark.pipeline import publish
+
+    return publish(
+        session, "buckets", source, target, given, source_name=source_name,
+        on_progress=on_progress, on_warning=on_warning,
+    )  # fmt: skip
+
+
+def verify(session: SparkSession, target: str) -> list[Check]:
+    """Check a publication, using only its published files; see :mod:`.examination`."""
+    from kanon_db.spark.examination import verify
+
+    return verify(session, target)
+
+
+def metrics(session: SparkSession, target: str) -> list[Metric]:
+    """Measure a publication from its published files; see :mod:`.examination`."""
+    from kanon_db.spark.examination import metrics
+
+    return metrics(session, target)
+
+
+def releases(session: SparkSession, folder: str) -> list[Mapping[str, Any]]:
+    """Return the ledger of a folder of publications; see :mod:`.ledger`."""
+    from kanon_db.spark.environment import own_session
+    from kanon_db.spark.files import Folder
+    from kanon_db.spark.ledger import Ledger
+
+    own = own_session(session)
+    return Ledger(own, Folder(own, folder)).releases()
+
+
+def weighted_view(session: SparkSession, target: str) -> DataFrame:
+    """Return a bucketization as one table, in which ``sum(weight)`` counts; see :mod:`.buckets`."""
+    from kanon_db.spark.buckets.view import weighted_view
+
+    return weighted_view(session, target)

@@ -1,0 +1,1 @@
+"""Buckets of records on many machines."""

@@ -1,0 +1,54 @@
+"""Records of people that nobody is, as Parquet and as rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROLES: dict[str, Any] = {"quasi_identifiers": ["age", "sex", "zip"], "sensitive": "disease"}
+THETA = {"theta": 3, "base": 0.02}
+ASKED: dict[str, Any] = {**ROLES, "privacy": THETA, "assignment": "random"}
+
+
+def table(n: int, seed: int = 7) -> Any:
+    """Return an Arrow table; NULL is a sensitive value, and a quasi-identifier."""
+    import pyarrow as pa
+
+    random = np.random.default_rng(seed)
+    diseases = [None, *(f"disease {i}" for i in range(1, 12))]
+    zips = [None, *range(100)]
+    return pa.table(
+        {
+            "id": pa.array(np.arange(n)),
+            "age": pa.array(random.integers(18, 90, n).astype(np.int32)),
+            "sex": pa.array(np.array(["f", "m"])[random.integers(0, 2, n)]),
+            "zip": pa.array([zips[i] for i in random.integers(0, 101, n)], pa.int64()),
+            "disease": pa.array(
+                [diseases[i] for i in np.minimum(random.geometric(0.2, n) - 1, 11)]
+            ),
+        }
+    )
+
+
+def write(folder: Path, n: int, *, files: int = 1, seed: int = 7) -> str:
+    """Write a table to Parquet files in a folder, and return its path."""
+    import pyarrow.parquet as pq
+
+    whole = table(n, seed)
+    size = -(-n // files) or 1
+    for i in range(files):
+        pq.write_table(whole.slice(i * size, size), folder / f"{i}.parquet")
+    return str(folder)
+
+
+def read(folder: Path, suffix: str) -> Any:
+    """Read the rows of a published table in the order of its files, without Spark."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    (release,) = folder.glob("release-*")
+    return pa.concat_tables(
+        pq.read_table(file) for file in sorted((release / suffix).glob("part-*"))
+    )
