@@ -145,7 +145,19 @@ def test_both_ways_agree(parties: Parties) -> None:
             )
             kanon.drop("people")
     for method in ("anatomy", "two_size"):
-        assert found["sql", method] == found["python", method]
+        assert rounded(found["sql", method]) == rounded(found["python", method])
+
+
+def rounded(found: Any) -> Any:
+    """Leave out the last digits, which depend on how linear algebra divides its work."""
+    match found:
+        case float():
+            return round(found, 9)
+        case dict():
+            return {key: rounded(part) for key, part in found.items()}
+        case list() | tuple():
+            return [rounded(part) for part in found]
+    return found
 
 
 @pytest.mark.parametrize("method", ["anatomy", "two_size"])

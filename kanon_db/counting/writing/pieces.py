@@ -65,11 +65,8 @@ class PieceWriter(CellWriter):
             raise TypeError("there is no table of classes")
         self._classes: ClassTable = layout.classes
         self._pieces: list[Select] = []
-        match self.weighed:  # a listed column that is summed itself
-            case ex.Column(name=name) if name in self._spread:
-                self._own_sum: str | None = name
-            case _:
-                self._own_sum = None
+        name = self.weighed.name if isinstance(self.weighed, ex.Column) else None
+        self._own_sum = name if name in self._spread else None  # listed, and summed itself
         n_listed = len(self._spread) + len(self._arranged.apart)
         self._most_listed = MOST_LISTED // max(n_listed, 1)
         n_leaves = len(set(leaves(condition_of(request.query, request.aggregate))))
