@@ -39,6 +39,7 @@ SPEED = {
     "answer_times": "Answers from 1,000,000 rows",
     "calls": "What a call of a SQL function costs",
     "generalization": "Generalization: loss and speed beside other tools",
+    "peers": "Other tools, side by side",
     "optimal_generalization": "Generalization: the optimum",
     "generalization_figures": "Generalization: the paper's figures",
     "freeform": "Freeform generalization",

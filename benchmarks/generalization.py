@@ -1,16 +1,13 @@
 """Loss and time of the heuristics of generalization, beside those of other tools.
 
 Run from the root of the repository: ``python -m benchmarks.generalization``. The data are looked
-for in ``data/`` of the folder named by KANON_SHARED, or of ``../shared``. Other tools are installed
-into a temporary environment, where that is possible.
+for in ``data/`` of the folder named by KANON_SHARED, or of ``../shared``. ``benchmarks.peers`` runs
+other tools on them.
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +22,7 @@ from kanon_db.algorithms.generalization.mondrian import mondrian
 from kanon_db.algorithms.generalization.refine import refine
 from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
-from kanon_db.metrics.generalization import GeneralizationMetrics, measure
+from kanon_db.metrics.generalization import measure
 
 DATA = Path(os.environ.get("KANON_SHARED", Path(__file__).resolve().parents[2] / "shared"), "data")
 KS = (5, 10, 50)
@@ -84,7 +81,7 @@ def main() -> str:
         k_member(small, 5, random=np.random.default_rng(0))
         for cut in ("strict", "relaxed"):
             mondrian(small, 5, cut=cut)  # type: ignore[arg-type]
-    return "\n".join([_losses(tables), _peers(tables["adult"]), _speed(tables)])
+    return "\n".join([_losses(tables), _speed(tables)])
 
 
 def read(name: str) -> Microdata:
@@ -160,79 +157,6 @@ def _losses(tables: dict[str, Microdata]) -> str:
             rows,
         )
     )
-
-
-def _peers(adult: Microdata) -> str:
-    """Run the other tools that pip can install, on the same machine in the same minutes."""
-    rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        python = Path(folder, "env", "bin", "python")
-        installed = all(
-            subprocess.run(command, capture_output=True, check=False).returncode == 0
-            for command in (
-                [sys.executable, "-m", "venv", python.parents[1]],
-                [python, "-m", "pip", "install", "-q", "anonypy==0.2.1", "anjana==1.2.3"],
-            )
-        )
-        if not installed:
-            return "Other tools: anonypy and anjana could not be installed here.\n"
-        for peer in ("anonypy", "anjana"):
-            for k in KS:
-                output = Path(folder, "classes.npy")
-                script = Path(__file__).with_name("generalization_peers.py")
-                answer = subprocess.run(
-                    [python, script, peer, str(k), DATA, output],
-                    capture_output=True, text=True, check=False,
-                )  # fmt: skip
-                if answer.returncode:
-                    rows.append([peer, k, "failed", "", "", "", ""])
-                    continue
-                theirs = measure(adult, np.load(output))
-                seconds = float(answer.stdout.split()[-1])
-                for method in (_mondrian, _greedy_search):
-                    ours, taken = _timed(method, adult, k)
-                    rows.append(
-                        _compared(
-                            peer,
-                            k,
-                            theirs,
-                            seconds,
-                            method.__name__.lstrip("_"),
-                            ours,
-                            taken,
-                            adult,
-                        )
-                    )
-    return "Adult, other tools in the same run:\n\n" + table(
-        [
-            "tool",
-            "k",
-            "its GCP",
-            "suppressed",
-            "seconds",
-            "ours",
-            "GCP",
-            "seconds",
-            "times as fast",
-        ],
-        rows,
-    )
-
-
-def _compared(
-    peer: str,
-    k: int,
-    theirs: GeneralizationMetrics,
-    seconds: float,
-    method: str,
-    ours: np.ndarray,
-    taken: float,
-    adult: Microdata,
-) -> list[object]:
-    return [
-        peer, k, f"{theirs.gcp:.4f}", theirs.n_suppressed, f"{seconds:.2f}", method,
-        f"{measure(adult, ours).gcp:.4f}", f"{taken:.3f}", f"{seconds / taken:.0f}",
-    ]  # fmt: skip
 
 
 def _speed(tables: dict[str, Microdata]) -> str:
