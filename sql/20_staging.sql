@@ -96,8 +96,11 @@ BEGIN
         EXECUTE format('CREATE VIEW %s AS %s', _view,
                        kanon.weighted_join(given -> 'layout', _tables[1], _tables[2]));
     ELSE
-        EXECUTE format('CREATE MATERIALIZED VIEW %s AS SELECT * FROM %s WITH NO DATA', _view,
-                       _tables[1]);
+        -- Neither ever changes again, so there is nothing to vacuum. A worker that looks after all
+        -- has a lock for half a minute, and whoever takes the publication's place waits for it.
+        EXECUTE format('ALTER TABLE %s SET (autovacuum_enabled = off)', _tables[1]);
+        EXECUTE format('CREATE MATERIALIZED VIEW %s WITH (autovacuum_enabled = off)'
+                       ' AS SELECT * FROM %s WITH NO DATA', _view, _tables[1]);
         -- Its rows are visible to transactions with an older snapshot, unlike those of a table.
         EXECUTE format('REFRESH MATERIALIZED VIEW %s', _view);
     END IF;

@@ -118,6 +118,17 @@ def test_view(kanon: Functions | Package, parties: Parties) -> None:
     assert all(holds for *_, holds in kanon.verify("people"))
 
 
+def test_autovacuum_leaves_published_rows_alone(parties: Parties) -> None:
+    """They never change, and whoever takes their place would wait for it."""
+    Functions(parties.publisher).suppress("data.people", "people", k=3, replace=True)
+    for relation in ("people", "people_row"):
+        options = value(
+            parties.admin,
+            f"SELECT reloptions FROM pg_class WHERE oid = 'published.{relation}'::regclass",
+        )
+        assert options == ["autovacuum_enabled=off"]
+
+
 def test_other_columns_are_unchanged(kanon: Functions | Package, parties: Parties) -> None:
     kanon.suppress("data.people", "people", k=20)
     found = fetch(parties.analyst, "SELECT number, sick FROM published.people ORDER BY number")

@@ -29,10 +29,12 @@ def test_rows_are_sorted_by_class_and_then_by_the_others(bases: list[int]) -> No
     rows = NumberedRows.of(["a", "b"], ["c", "d"], bases, packed(columns, bases))
     assert rows is not None
     counted = Counter(zip(*(column.tolist() for column in columns[:2]), strict=True))
-    assert [tuple(row) for row in rows.of_classes.tolist()] == sorted(counted)
+    assert list(zip(*(numbers.tolist() for numbers in rows.of_classes), strict=True)) == sorted(
+        counted
+    )
     assert rows.sizes.tolist() == [counted[each] for each in sorted(counted)]
-    shown = np.repeat(rows.of_classes, rows.sizes, axis=0)
-    found = np.column_stack([shown, *rows.of_rows]).tolist()
+    shown = [np.repeat(numbers, rows.sizes) for numbers in rows.of_classes]
+    found = np.column_stack([*shown, *rows.of_rows]).tolist()
     assert found == sorted(np.column_stack(columns).tolist())
 
 
