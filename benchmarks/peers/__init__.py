@@ -91,6 +91,7 @@ def _tasks(folder: Path) -> Iterator[tuple[str, dict[str, Any], Saved]]:
     path = folder / "adult.npz"
     adult = write(path, columns)
     given = {"table": str(path), "hierarchies": str(DATA / "hierarchies"), "l": None}
+    given |= {"block_size": None}
     for k in (5, 10, 50):
         yield "adult, 30,162 x 7", given | {"k": k}, adult
     yield "adult, 30,162 x 7", given | {"k": 10, "l": 3}, adult
@@ -100,7 +101,11 @@ def _tasks(folder: Path) -> Iterator[tuple[str, dict[str, Any], Saved]]:
     }
     path = folder / "million.npz"
     saved = write(path, million)
-    yield "adult, columns shuffled, 1,000,000 x 7", given | {"table": str(path), "k": 10}, saved
+    yield (
+        "adult, columns shuffled, 1,000,000 x 7",
+        given | {"table": str(path), "k": 10, "block_size": 5_000},
+        saved,
+    )
 
 
 def _compared(

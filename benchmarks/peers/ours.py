@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.peers.tables import Saved, read
+from kanon_db.algorithms.generalization.enforce import enforce
 from kanon_db.algorithms.generalization.greedy_search import greedy_search
 from kanon_db.algorithms.generalization.mondrian import mondrian
 from kanon_db.algorithms.generalization.refine import refine
@@ -38,16 +39,19 @@ def main() -> None:
 
 def _searched(saved: Saved, task: dict[str, Any]) -> np.ndarray:
     microdata: Microdata = saved.microdata
-    constraint = None
+    k, constraint = task["k"], None
     if task["l"]:
         constraint = Constraint(saved.sensitive, int(saved.sensitive.max()) + 1, l=task["l"])
     if task["tool"] == "Mondrian":
-        return mondrian(microdata, task["k"], constraint=constraint).class_of_record
-    classes = greedy_search(microdata, task["k"], constraint=constraint).class_of_record
-    if task["tool"] == "Greedy Search":
+        classes = mondrian(microdata, k, workers=2).class_of_record
+    else:
+        classes = greedy_search(microdata, k, block_size=task["block_size"]).class_of_record
+    if constraint is not None:
+        classes = enforce(microdata, classes, k, constraint).class_of_record
+    if task["tool"] != "Greedy Search, refined":
         return classes
     return refine(
-        microdata, classes, task["k"], random=np.random.default_rng(1), effort=10**9,
+        microdata, classes, k, random=np.random.default_rng(1), effort=10**9,
         constraint=constraint, pulse=Pulse(task["seconds"]), workers=2,
     ).class_of_record  # fmt: skip
 
