@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kanon_db.algorithms.bucketization import FPrimePrivacy, cuts, multi_size, two_size
-from kanon_db.algorithms.bucketization import cells as cells_assignment
-from kanon_db.algorithms.bucketization.cells import CellAssignment, _Cutter, _Room, assign_in_cells
-from kanon_db.algorithms.bucketization.cuts import Cut, best_cut
+from kanon_db.algorithms.bucketization import FPrimePrivacy, cell_cuts, cuts, multi_size, two_size
+from kanon_db.algorithms.bucketization.cell_cuts import Cutter, Room
+from kanon_db.algorithms.bucketization.cells import CellAssignment, allot_cells, assign_in_cells
+from kanon_db.algorithms.bucketization.cut_tree import Cut
+from kanon_db.algorithms.bucketization.cuts import best_cut
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
-from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.randomness import SecureRandom
 from tests.attacks.posterior import tail
 from tests.profiles import examples
@@ -85,12 +86,57 @@ def test_the_order_of_the_source_decides_nothing(
 
     def cells(data: tuple[CodeArray, CodeArray, FPrimePrivacy]) -> CodeArray:
         with pytest.MonkeyPatch.context() as patch:  # declined or not, but always the same
-            patch.setattr(_Cutter, "_declines", lambda *given: given[-1] % 2 == 0)
+            patch.setattr(Cutter, "_declines", lambda *given: given[-1] % 2 == 0)
             return assign(data).cell_of_record
 
     whole, shuffled = cells(data), cells((qi_codes[order], codes[order], privacy))
     pairs = set(zip(whole[order].tolist(), shuffled.tolist(), strict=True))
     assert len(pairs) == len(set(whole.tolist())) == len(set(shuffled.tolist()))
+
+
+@given(records(), st.integers(1, 40))
+@settings(max_examples=examples(60))
+def test_a_histogram_is_cut_as_its_records_are(
+    data: tuple[CodeArray, CodeArray, FPrimePrivacy], most: int
+) -> None:
+    """Rows with weights, from which records on many machines are assigned: same cells, same loss.
+
+    The cuts tell the cell of each record, and the allotment gives each cell the same buckets. Of
+    large cells only every so-many-th record is looked at, here of more than `most`.
+    """
+    qi_codes, codes, privacy = data
+    rows, weights = np.unique(np.column_stack([qi_codes, codes]), axis=0, return_counts=True)
+    with pytest.MonkeyPatch.context() as patch:  # declined or not, but always the same
+        patch.setattr(Cutter, "_declines", lambda *given: given[-1] % 2 == 0)
+        patch.setattr(cuts, "_MOST_LOOKED_AT", most)
+        found = assign(data)
+        cutter = Cutter(
+            rows[:, :-1], rows[:, -1], privacy.tightened, 120, SecureRandom(), 1, UNLIMITED, weights
+        )
+        cells = cutter.cells()
+    cell_of_record = cutter.tree().cell_of(qi_codes)
+    assert cell_of_record.tolist() == found.cell_of_record.tolist()
+    assert tuple(cell.factor for cell in cells) == found.tightening
+    m = len(privacy.thresholds)
+    setting, allotment = allot_cells(
+        cells, lambda counts, thresholds: two_size(counts, thresholds, 120), m
+    )
+    assert setting.pairs == found.setting.pairs
+    groups = cell_of_record.astype(np.int64) * m + codes
+    order = np.argsort(groups, kind="stable")
+    ranks = np.empty(codes.size, dtype=np.int64)
+    starts = np.searchsorted(groups[order], groups[order])
+    ranks[order] = np.arange(codes.size) - starts
+    buckets = allotment.bucket_of(groups, ranks)
+    sizes = np.bincount(buckets)
+    assert sizes.tolist() == np.repeat(setting.sizes, setting.counts).tolist()
+    for cell in range(len(cells)):
+        contents = []
+        for of in (buckets, found.bucket_of_record):
+            inside = cell_of_record == cell
+            pairs = np.unique(np.column_stack([of[inside], codes[inside]]), axis=0, return_counts=1)
+            contents.append((*pairs[0].tolist(), *pairs[1].tolist()))
+        assert contents[0] == contents[1]
 
 
 @given(records(), st.data())
@@ -100,7 +146,7 @@ def test_a_swap_changes_the_slack_of_a_cut_by_one_at_most(
 ) -> None:
     """What bounds how much a declined cut can tell."""
     _, codes, privacy = data
-    room = _Room(privacy, draw.draw(st.sampled_from([10, 50, 120])))
+    room = Room(privacy, draw.draw(st.sampled_from([10, 50, 120])))
     side = np.arange(codes.size) < draw.draw(st.integers(1, codes.size))
     first, second = (draw.draw(st.integers(0, codes.size - 1)) for _ in range(2))
     swapped = codes.copy()
@@ -118,7 +164,7 @@ def test_where_there_is_room_a_setting_is_found(
 ) -> None:
     _, codes, privacy = data
     counts = np.bincount(codes, minlength=len(privacy.thresholds))
-    if _Room(privacy, largest).holds(counts):
+    if Room(privacy, largest).holds(counts):
         for search in (two_size, multi_size):
             assert search(counts, privacy, largest).n_records == codes.size
 
@@ -129,11 +175,11 @@ def test_a_cut_that_is_sure_can_be_made_whatever_lies_where(
     data: tuple[CodeArray, CodeArray, FPrimePrivacy], draw: st.DataObject
 ) -> None:
     _, codes, privacy = data
-    m, room = len(privacy.thresholds), _Room(privacy, 120)
+    m, room = len(privacy.thresholds), Room(privacy, 120)
     n = draw.draw(st.integers(1, codes.size))
     cell = np.bincount(codes, minlength=m)
     side = np.bincount(codes[:n], minlength=m)
-    if room.slack(side, cell) >= cells_assignment._NOT_AT_RISK:
+    if room.slack(side, cell) >= cell_cuts._NOT_AT_RISK:
         others = np.random.default_rng(0).permutation(codes)[:n]
         assert room.holds(np.bincount(others, minlength=m))
 
@@ -191,16 +237,16 @@ def test_a_cut_of_many_attributes_does_not_take_seconds(monkeypatch: pytest.Monk
 
 def test_each_cut_that_is_looked_for_can_be_canceled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not only each cell: dozens of cuts of one cell may be declined."""
-    monkeypatch.setattr(_Cutter, "_declines", lambda *_: True)
+    monkeypatch.setattr(Cutter, "_declines", lambda *_: True)
     events = []
 
-    def looked_for(codes: CodeArray, records: IntArray, least: int) -> Cut | None:
+    def looked_for(codes: CodeArray, records: IntArray, least: int, _weights: None) -> Cut | None:
         events.append("look")
         return best_cut(codes, records, least)
 
-    monkeypatch.setattr(cells_assignment, "best_cut", looked_for)
+    monkeypatch.setattr(cell_cuts, "best_cut", looked_for)
     codes = np.random.default_rng(0).integers(0, 3, 1000).astype(np.int32)
-    cutter = _Cutter(
+    cutter = Cutter(
         np.arange(1000, dtype=np.int32)[:, np.newaxis], codes,
         FPrimePrivacy((Fraction(1, 2),) * 3).tightened, 10, SecureRandom(), 1,
         Pulse(heartbeat=lambda: events.append("beat")),
@@ -222,9 +268,9 @@ def test_cells_of_records_that_have_nothing_in_common_lose_little() -> None:
 
 @pytest.mark.parametrize(("factor", "slack"), [("3/2", 0), ("3/2", 3), ("9/8", 1)])
 def test_cuts_are_declined_as_often_as_the_proof_says(factor: str, slack: int) -> None:
-    cutter = _Cutter(
+    cutter = Cutter(
         np.zeros((1, 1), np.int32), np.zeros(1, np.int32),
-        FPrimePrivacy((Fraction(1),)).tightened, 1, SecureRandom(), 1, cells_assignment.UNLIMITED,
+        FPrimePrivacy((Fraction(1),)).tightened, 1, SecureRandom(), 1, UNLIMITED,
     )  # fmt: skip
     n, chance = 20_000, float(Fraction(factor) ** -(slack + 1))
     declined = sum(cutter._declines(Fraction(factor), slack) for _ in range(n))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
-from kanon_db.algorithms.bucketization.cuts import best_cut
+from kanon_db.algorithms.bucketization.assignment import Allotment, partition_records, round_robin
+from kanon_db.algorithms.bucketization.cell_cuts import Cell, Cutter, Tightened, fewest_of_cell
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.random_assignment import Permuter, assign_randomly
 from kanon_db.algorithms.bucketization.setting import BucketSetting
@@ -19,20 +20,6 @@ from kanon_db.algorithms.ground.sort_keys import sort_keys
 
 Search: TypeAlias = Callable[[IntArray, FPrimePrivacy], BucketSetting]
 """Finds a bucket setting from the number of records of each value, and their thresholds."""
-
-Tightened: TypeAlias = Callable[[Fraction], FPrimePrivacy]
-"""Returns the thresholds for a factor by which the odds of a guess may have been raised."""
-
-_FACTORS: Final = tuple(map(Fraction, ("3/2", "5/4", "9/8", "17/16")))
-"""A large factor declines fewer cuts that have slack; the first one that can be used is taken."""
-
-_MOST_CELLS: Final = 1500
-"""One in so many records is the least on either side of a cut: each cell costs a search."""
-
-_MOST_UNEVEN: Final = 10
-"""One in so many records of a cell must lie on either side of a cut that is not sure."""
-
-_NOT_AT_RISK: Final = 2**60
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +103,7 @@ def assign_in_cells(
 
     Cells are cut in two, from the whole table on, by :func:`.best_cut`, which sees
     quasi-identifiers alone. A cell *can be cut* if both sides can be put into buckets under its
-    thresholds, as :class:`_Room` tells from their histograms. There are two ways to allow a cut:
+    thresholds, as :class:`.Room` tells from their histograms. There are two ways to allow a cut:
 
     1. Both sides could be put into buckets *whatever* records of the cell lie there. That follows
        from the cell's own histogram.
@@ -164,176 +151,124 @@ def assign_in_cells(
     >>> found.setting.pairs, len(found.tightening)
     (((2, 200),), 4)
     """
-    least = max(least, sa_codes.size // _MOST_CELLS)
     # Neighbors lie next to each other in memory from here on.
     order = np.argsort(sort_keys(list(qi_codes.T)), kind="stable")
     qi_codes, sa_codes = qi_codes[order], sa_codes[order]
-    cutter = _Cutter(qi_codes, sa_codes, tightened, max_bucket_size, random, least, pulse)
+    least = fewest_of_cell(sa_codes.size, least)
+    cutter = Cutter(qi_codes, sa_codes, tightened, max_bucket_size, random, least, pulse)
     bucket_of_record = np.empty(sa_codes.size, dtype=np.int32)
     cell_of_record = np.empty(sa_codes.size, dtype=np.int32)
     tightening: list[Fraction] = []
     n_buckets = 0
     for cell in cutter.cells():
         pulse.beat()
-        values, codes, counts = np.unique(
-            sa_codes[cell.records], return_inverse=True, return_counts=True
-        )
-        thresholds = cell.room.privacy
-        if values.size < len(thresholds.thresholds):
-            thresholds = FPrimePrivacy(tuple(thresholds.thresholds[i] for i in values))
-        setting = search(counts, thresholds)
+        own = SettledCell.of(cell, search)
+        place = np.cumsum(cell.counts > 0, dtype=np.int32) - np.int32(1)
         bucket_of_record[order[cell.records]] = n_buckets + assign_randomly(
-            codes.astype(np.int32),
-            counts,
-            thresholds.occurrence_limits(setting.sizes),
-            setting,
-            random,
+            place[sa_codes[cell.records]], own.counts, own.limits, own.setting, random
         )
-        n_buckets += setting.n_buckets
+        n_buckets += own.setting.n_buckets
         cell_of_record[order[cell.records]] = len(tightening)
         tightening.append(cell.factor)
     sizes = np.bincount(bucket_of_record, minlength=n_buckets)
-    number = np.empty(n_buckets, dtype=np.int32)
-    number[np.argsort(sizes, kind="stable")] = np.arange(n_buckets, dtype=np.int32)
     return CellAssignment(
-        number[bucket_of_record],
+        numbers_by_size(sizes)[bucket_of_record],
         BucketSetting(*np.unique(sizes, return_counts=True)),
         cell_of_record,
         tuple(tightening),
     )
 
 
-class _Room:
-    """How many records of each value surely find a place in a cell, whatever the others are.
+@dataclass(frozen=True, eq=False)
+class SettledCell:
+    """The buckets of a cell.
 
-    Dealt round robin, value by value, to B buckets, n records make buckets of floor(n / B) or
-    ceil(n / B), and no bucket gets more than ceil(o / B) of the o records of a value. So B times
-    the limit of the smaller size has room, [GB] Lemma 2.
+    Attributes
+    ----------
+    values : ndarray of int64, shape (m',)
+        The sensitive values that it has.
+    counts : ndarray of int64, shape (m',)
+        Records of each.
+    limits : ndarray of int64, shape (m', q)
+        Most occurrences of each in a bucket of each size.
+    setting : BucketSetting
     """
 
-    def __init__(self, privacy: FPrimePrivacy, max_bucket_size: int) -> None:
-        self.privacy = privacy
-        self._max_bucket_size = max_bucket_size
-        self._limits: dict[int, IntArray] = {}
-
-    def of(self, n_records: int) -> IntArray:
-        """Return the room for each value, of shape (choices of B, m)."""
-        fewest = -(-n_records // self._max_bucket_size)
-        choices = {fewest, fewest + 1, fewest + 2, fewest * 5 // 4, fewest * 3 // 2, fewest * 2}
-        return np.array([self._in(b, n_records) for b in sorted(choices) if b <= n_records])
-
-    def holds(self, counts: IntArray) -> bool:
-        """Tell whether a cell with these counts can be put into buckets."""
-        return bool((counts <= self.of(int(counts.sum()))).all(axis=1).any())
-
-    def slack(self, side: IntArray, cell: IntArray) -> int:
-        """Tell how many records of any value that is at risk a side of a cell could hold more.
-
-        Negative if the side cannot be put into buckets; above every count if it always can.
-        """
-        n_records = int(side.sum())
-        room = self.of(n_records)
-        at_risk = np.minimum(cell, n_records) > room
-        slack: IntArray = np.where(at_risk, room - side, _NOT_AT_RISK).min(axis=1)
-        return int(slack.max())
-
-    def _in(self, n_buckets: int, n_records: int) -> IntArray:
-        size = n_records // n_buckets
-        if size not in self._limits:
-            self._limits[size] = self.privacy.occurrence_limits([size])[:, 0]
-        limits = self._limits[size]
-        # A threshold of 1 allows a bucket of either size to hold nothing else.
-        return np.where(limits == size, n_records, limits * n_buckets)
-
-
-@dataclass(frozen=True, eq=False)
-class _Cell:
-    """Some records in the order of their quasi-identifiers, and the thresholds that hold here."""
-
-    records: IntArray
+    values: IntArray
     counts: IntArray
-    factor: Fraction
-    room: _Room
+    limits: IntArray
+    setting: BucketSetting
+
+    @classmethod
+    def of(cls, cell: Cell, search: Search) -> SettledCell:
+        """Find the setting of a cell."""
+        values = np.flatnonzero(cell.counts)
+        counts, thresholds = cell.counts[values], cell.room.privacy
+        if values.size < len(thresholds.thresholds):
+            thresholds = FPrimePrivacy(tuple(thresholds.thresholds[i] for i in values))
+        setting = search(counts, thresholds)
+        return cls(values, counts, thresholds.occurrence_limits(setting.sizes), setting)
 
 
-class _Cutter:
-    """Cuts a table, whose records are in the order of their quasi-identifiers, into cells."""
+def allot_cells(
+    cells: Sequence[Cell], search: Search, n_values: int, *, pulse: Pulse = UNLIMITED
+) -> tuple[BucketSetting, Allotment]:
+    """Say to which bucket each record of each cell goes, by its rank.
 
-    def __init__(
-        self,
-        qi_codes: CodeArray,
-        sa_codes: CodeArray,
-        tightened: Tightened,
-        max_bucket_size: int,
-        random: Permuter,
-        least: int,
-        pulse: Pulse,
-    ) -> None:
-        self._qi_codes = qi_codes
-        self._sa_codes = sa_codes
-        self._tightened = tightened
-        self._max_bucket_size = max_bucket_size
-        self._random = random
-        self._pulse = pulse
-        self._least = least
-        self._rooms: dict[Fraction, _Room] = {}
+    Parameters
+    ----------
+    cells : sequence of Cell
+        At least one.
+    search : callable
+        As for :func:`assign_in_cells`.
+    n_values : int
+        m.
+    pulse : Pulse
 
-    def cells(self) -> list[_Cell]:
-        """Return the cells that are not cut any more."""
-        records = np.arange(self._sa_codes.size)
-        waiting = [self._cell(records, Fraction(1))] if records.size else []
-        done = []
-        while waiting:
-            self._pulse.beat()
-            cell = waiting.pop()
-            cell, sides = self._cut(cell)
-            if sides:
-                waiting += sides
-            else:
-                done.append(cell)
-        return done
+    Returns
+    -------
+    setting : BucketSetting
+        Of all cells; buckets are numbered by size, from 0.
+    allotment : Allotment
+        Its values are ``cell * n_values + value``; ranks are those among the records of a value
+        in its cell. Whoever draws them uniformly assigns records as :func:`assign_in_cells` does.
 
-    def _cell(self, records: IntArray, factor: Fraction) -> _Cell:
-        room = self._room(factor)
-        counts = np.bincount(self._sa_codes[records], minlength=len(room.privacy.thresholds))
-        return _Cell(records, counts, factor, room)
-
-    def _room(self, factor: Fraction) -> _Room:
-        if factor not in self._rooms:
-            self._rooms[factor] = _Room(self._tightened(factor), self._max_bucket_size)
-        return self._rooms[factor]
-
-    def _cut(self, cell: _Cell) -> tuple[_Cell, list[_Cell]]:
-        """Return a cell, tightened by as much as cuts were declined, and its sides if it is cut."""
-        least = self._least
-        while cut := best_cut(self._qi_codes, cell.records, least):
-            self._pulse.beat()
-            is_lower = cut.holds(self._qi_codes, cell.records)
-            sides = [self._cell(cell.records[side], cell.factor) for side in (is_lower, ~is_lower)]
-            slack = min(cell.room.slack(side.counts, cell.counts) for side in sides)
-            if slack >= _NOT_AT_RISK:
-                return cell, sides
-            smaller = min(side.records.size for side in sides)
-            is_even = smaller * _MOST_UNEVEN >= cell.records.size
-            factor = self._usable_factor(cell) if is_even else None
-            if factor is not None:
-                if slack >= 0 and not self._declines(factor, slack):
-                    return cell, sides
-                cell = self._cell(cell.records, cell.factor * factor)
-            # The next cut is more even: what lies on its smaller side has more room.
-            least = max(least, smaller) * 4 // 3 + 1
-        return cell, []
-
-    def _usable_factor(self, cell: _Cell) -> Fraction | None:
-        """Return the first factor by which the thresholds of a cell can be tightened."""
-        for factor in _FACTORS:
-            if self._room(cell.factor * factor).holds(cell.counts):
-                return factor
-        return None
-
-    def _declines(self, factor: Fraction, slack: int) -> bool:
-        """Draw, with the probability factor^-(slack + 1), exactly."""
-        return all(
-            self._random.permutation(factor.numerator)[0] < factor.denominator
-            for _ in range(slack + 1)
+    Raises
+    ------
+    IneligibleError, InfeasibleError
+        As ``search``.
+    """
+    settled = []
+    for cell in cells:
+        pulse.beat()
+        settled.append(SettledCell.of(cell, search))
+    firsts = np.cumsum([0, *(own.setting.n_buckets for own in settled)])
+    sizes = np.concatenate([np.repeat(own.setting.sizes, own.setting.counts) for own in settled])
+    numbers = numbers_by_size(sizes)
+    allotments = []
+    for number, (own, first) in enumerate(zip(settled, firsts[:-1].tolist(), strict=True)):
+        allotment = round_robin(partition_records(own.counts, own.limits, own.setting), own.setting)
+        # The buckets of one size in a cell follow each other in the whole table, too.
+        allotments.append(
+            replace(
+                allotment,
+                value=number * n_values + own.values[allotment.value],
+                first_bucket=numbers[first + allotment.first_bucket].astype(np.int64),
+            )
         )
+    return (
+        BucketSetting(*np.unique(sizes, return_counts=True)),
+        Allotment(
+            *(
+                np.concatenate([getattr(allotment, field.name) for allotment in allotments])
+                for field in fields(Allotment)
+            )
+        ),
+    )
+
+
+def numbers_by_size(sizes: IntArray) -> CodeArray:
+    """Return the number of each bucket by size, from 0; those of one size stay in their order."""
+    numbers = np.empty(sizes.size, dtype=np.int32)
+    numbers[np.argsort(sizes, kind="stable")] = np.arange(sizes.size, dtype=np.int32)
+    return numbers

@@ -1,40 +1,20 @@
-"""Cuts that divide records into two sets of similar quasi-identifiers."""
+"""The cut that divides records into two sets of the most similar quasi-identifiers."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numba
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import BoolArray, CodeArray, IntArray
+from kanon_db.algorithms.bucketization.cut_tree import Cut
+from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
 
 _MOST_LOOKED_AT = 2**15
 _MOST_COMPARED = 2**23  # records times attributes squared: some dozen milliseconds of work
 
 
-@dataclass(frozen=True)
-class Cut:
-    """A condition ``code <= last`` on one attribute.
-
-    Attributes
-    ----------
-    attribute : int
-        Its position.
-    last : int
-        The last code on the lower side.
-    """
-
-    attribute: int
-    last: int
-
-    def holds(self, codes: CodeArray, records: IntArray) -> BoolArray:
-        """Tell which of these records, given codes of shape (n_records, n_qi), lie below."""
-        lower: BoolArray = codes[records, self.attribute] <= self.last
-        return lower
-
-
-def best_cut(codes: CodeArray, records: IntArray, least: int) -> Cut | None:
+def best_cut(
+    codes: CodeArray, records: IntArray, least: int, weights: IntArray | None = None
+) -> Cut | None:
     """Find the cut that reduces the disagreement of all attributes most.
 
     Parameters
@@ -46,6 +26,8 @@ def best_cut(codes: CodeArray, records: IntArray, least: int) -> Cut | None:
         or 2^23 / n_qi² if that is less, only every so-many-th is looked at.
     least : int
         Fewest of the records on either side, at least 1.
+    weights : ndarray of int64, shape (n_records,), optional
+        How many records each one stands for; the cut is that of these.
 
     Returns
     -------
@@ -69,8 +51,14 @@ def best_cut(codes: CodeArray, records: IntArray, least: int) -> Cut | None:
     Cut(attribute=0, last=1)
     """
     most = min(_MOST_LOOKED_AT, max(1, _MOST_COMPARED // codes.shape[1] ** 2))
-    stride = -(-records.size // most)
-    looked_at = codes[records[::stride]]
+    if weights is None:
+        stride = -(-records.size // most)
+        looked_at = codes[records[::stride]]
+    else:
+        ends = np.cumsum(weights[records])
+        stride = -(-int(ends[-1]) // most)
+        among = np.searchsorted(ends, np.arange(0, ends[-1], stride), side="right")
+        looked_at = codes[records[among]]
     # Codes are few in a small set, however many there are in the table.
     kept = {
         a: np.unique(column, return_inverse=True)
