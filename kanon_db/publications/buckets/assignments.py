@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.random_assignment import assign_randomly
 from kanon_db.algorithms.bucketization.setting import BucketSetting
-from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
-from kanon_db.algorithms.ground.proof import Proof
+from kanon_db.algorithms.ground.arrays import CodeArray
 from kanon_db.publications.buckets import methods
+from kanon_db.publications.buckets.cell_search import CellSearch
 from kanon_db.publications.buckets.methods import SensitiveValues
 from kanon_db.publications.buckets.request import BucketRequest
 from kanon_db.publications.kind import Found, Job
@@ -73,37 +71,15 @@ def cells(
     """Draw records into buckets, inside cells of similar records."""
     from kanon_db.algorithms.bucketization.cells import assign_in_cells  # a compiler
 
-    request, proofs = job.request, []
-    pulse = job.pulse(request.options.time_limit if request.method == "optimal" else float("inf"))
-
-    def search(counts: IntArray, privacy: FPrimePrivacy) -> BucketSetting:
-        found = run_method(methods, job, SensitiveValues(counts, privacy), pulse)
-        proofs.append(found.proof)
-        setting: BucketSetting = found.result.setting
-        return setting
-
-    is_anatomy = request.method == "anatomy"  # which knows l only, and has sizes of its own
-
-    def tightened(factor: Fraction) -> FPrimePrivacy:
-        privacy = data.privacy.tightened(factor)
-        return privacy.diverse() if is_anatomy else privacy
-
+    search = CellSearch(job, data)
     qi_codes = _quasi_identifiers(job, columns)
     job.session.step("assigning records to buckets in cells")
     found = assign_in_cells(
-        qi_codes, codes, tightened, codes.size if is_anatomy else request.max_bucket_size, search,
-        SecureRandom(), pulse=pulse,
+        qi_codes, codes, search.tightened, search.max_bucket_size, search.setting, SecureRandom(),
+        pulse=search.pulse,
     )  # fmt: skip
-    known = [proof for proof in proofs if proof is not None]
-    return Found(
-        Assigned(found.setting, found.bucket_of_record, len(found.tightening)),
-        Proof(
-            sum((proof.objective for proof in known), Fraction(0)),
-            sum((proof.lower_bound for proof in known), Fraction(0)),
-        )
-        if known
-        else None,
-    )
+    assigned = Assigned(found.setting, found.bucket_of_record, len(found.tightening))
+    return Found(assigned, search.proof)
 
 
 def local(
