@@ -1,22 +1,22 @@
-"""Dealing records to buckets, each by its rank among the records of its value.
+"""Dealing records to buckets, each by its rank among the records of its value in its cell.
 
-The rank of a record needs no machine to see all of them. Records are sent to parts by the upper
-bits of their random keys, so that the parts follow each other in the order of keys. How many
-records of each value are in each part is counted first; their sums say with which rank a value
-begins in a part, and sorting each part does the rest.
-
-With cells, what is dealt apart is the value within its cell; here that is a *group*.
+The rank of a record needs no machine to see all of them. Cells are divided into slices by the upper
+bits of random keys, so that the slices of a cell follow each other in the order of keys. How many
+records of each value are in each slice is counted first; their sums say with which rank a value
+begins in a slice, and sorting each slice does the rest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from kanon_db.algorithms.bucketization.assignment import Allotment
 from kanon_db.algorithms.ground.arrays import AnyIntArray, IntArray
+from kanon_db.spark.buckets.values import CODE
 from kanon_db.spark.chance import RANK
 from kanon_db.spark.environment import in_own_words, through_arrow
 from kanon_db.spark.snapshot import RECORD
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
-GROUP: Final = "code"
 BUCKET: Final = "bucket"
-_PART: Final = "part"
+SLICE: Final = "slice"
+PART: Final = "part"
 
 _RECORDS_OF_PART: Final = 2**19
 _MOST_COUNTS: Final = 2**23
-"""Of groups in parts: 64 MB on each machine."""
+"""Of values in slices: 64 MB on each machine."""
 
 
-def n_parts(n_records: int, n_groups: int = 1) -> int:
+def n_parts(n_records: int, n_values: int = 1) -> int:
     """Choose a number of parts, a power of two, so that neither parts nor counts are too large."""
     wanted = 1 << max(0, (n_records - 1).bit_length() - _RECORDS_OF_PART.bit_length() + 1)
-    possible = 1 << max(0, (_MOST_COUNTS // max(1, n_groups)).bit_length() - 1)
+    possible = 1 << max(0, (_MOST_COUNTS // max(1, n_values)).bit_length() - 1)
     return min(wanted, possible)
 
 
@@ -51,40 +51,117 @@ def part_of(key: str, parts: int) -> Column:
     return (f.shiftright(f.col(key), 64 - bits) + f.lit(parts // 2)).cast("int")
 
 
+@dataclass(frozen=True, eq=False)
+class Slices:
+    """How cells are divided among the machines.
+
+    Attributes
+    ----------
+    first : ndarray of int64, shape (n_cells,)
+        The number of each cell's first slice.
+    n_slices : ndarray of int64, shape (n_cells,)
+        A power of two for each cell.
+    part : ndarray of int32, shape (sum of n_slices,)
+        What is sorted together: a slice of a large cell, or some small cells.
+    """
+
+    first: IntArray
+    n_slices: IntArray
+    part: AnyIntArray
+
+    @classmethod
+    def of(cls, records_of_cells: AnyIntArray, n_values: int) -> Slices:
+        """Divide cells, given how many records each has."""
+        records = records_of_cells.tolist()
+        n_records = sum(records)
+        fewer = n_parts(n_records) // n_parts(n_records, n_values)  # where values are many
+        n_slices = np.array([max(1, n_parts(n) // fewer) for n in records], dtype=np.int64)
+        part: list[int] = []
+        last, filled = -1, _RECORDS_OF_PART
+        for n, of_cell in zip(records, n_slices.tolist(), strict=True):
+            if of_cell > 1 or filled + n > _RECORDS_OF_PART:
+                part += range(last + 1, last + 1 + of_cell)
+                last += of_cell
+                filled = n if of_cell == 1 else _RECORDS_OF_PART
+            else:
+                part.append(last)
+                filled += n
+        return cls(np.cumsum(n_slices) - n_slices, n_slices, np.array(part, dtype=np.int32))
+
+    @property
+    def cell(self) -> IntArray:
+        """The cell of each slice."""
+        return np.repeat(np.arange(self.first.size), self.n_slices)
+
+    def of_keys(self, cells: AnyIntArray, keys: IntArray) -> IntArray:
+        """Find the slices of records, given their cells and random keys."""
+        bits = np.frexp(self.n_slices[cells].astype(np.float64))[1] - 1
+        # Shifted twice, since a shift by 64 bits is not defined.
+        upper = (keys.view(np.uint64) ^ np.uint64(1 << 63)) >> np.uint64(1)
+        found: IntArray = self.first[cells] + (upper >> (63 - bits).astype(np.uint64)).astype(
+            np.int64
+        )
+        return found
+
+
 def dealt(
-    records: DataFrame, n_records: int, n_groups: int, allotment: Allotment, numbers: AnyIntArray
+    records: DataFrame, slices: Slices, n_values: int, allotment: Allotment, numbers: AnyIntArray
 ) -> DataFrame:
     """Add to each record the number of its bucket.
 
     Parameters
     ----------
     records : DataFrame
-        With ``record``, ``rank_key`` and the group, ``code``, from files.
-    n_records, n_groups : int
+        With ``record``, ``rank_key``, ``code`` (of the value), ``slice`` and ``part``, from files.
+    slices : Slices
+    n_values : int
     allotment : Allotment
-        Its values are groups.
+        Its values are ``cell * n_values + code``.
     numbers : ndarray of int32, shape (n_buckets,)
         The published number of each bucket.
     """
     from pyspark.sql import functions as f
     from pyspark.sql.types import IntegerType, StructType
 
-    parts = n_parts(n_records, n_groups)
-    parted = records.withColumn(_PART, part_of(RANK, parts))
-    with in_own_words("records could not be counted"):
-        counted = parted.groupBy(_PART, GROUP).agg(f.count("*").alias("n")).toArrow()
-    counts = np.zeros((parts, n_groups), dtype=np.int64)
-    counts[counted.column(_PART).to_numpy(), counted.column(GROUP).to_numpy()] = counted.column(
-        "n"
-    ).to_numpy()
-    before = np.cumsum(counts, axis=0) - counts
     context: Any = records.sparkSession.sparkContext
-    known = context.broadcast((before, allotment, numbers))
-    ordered = parted.repartitionById(parts, f.col(_PART)).sortWithinPartitions(
-        _PART, GROUP, RANK, RECORD
+    before = _records_before(records, slices, n_values)
+    known = context.broadcast((slices.cell, n_values, *before, allotment, numbers))
+    n_partitions = int(slices.part.max(initial=0)) + 1
+    ordered = records.repartitionById(n_partitions, f.col(PART)).sortWithinPartitions(
+        SLICE, CODE, RANK, RECORD
     )
     schema = StructType([*ordered.schema.fields]).add(BUCKET, IntegerType(), nullable=False)
-    return through_arrow(ordered, dealing(known), schema).drop(_PART, RANK, RECORD)
+    return through_arrow(ordered, dealing(known), schema).drop(SLICE, PART, RANK, RECORD)
+
+
+def _records_before(
+    records: DataFrame, slices: Slices, n_values: int
+) -> tuple[AnyIntArray, IntArray]:
+    """Count how many records of each value come before each slice in its cell.
+
+    Returns
+    -------
+    row : ndarray of int64, shape (n_slices,)
+        Where the counts of a slice are; those of a cell's only slice are in row 0.
+    before : ndarray of int64, shape (n_rows, n_values)
+    """
+    from pyspark.sql import functions as f
+
+    row = np.zeros(slices.part.size, dtype=np.int64)
+    divided = np.flatnonzero((slices.n_slices > 1)[slices.cell])
+    row[divided] = np.arange(1, divided.size + 1)
+    counts = np.zeros((divided.size + 1, n_values), dtype=np.int64)
+    if divided.size:
+        with in_own_words("records could not be counted"):
+            found = records.groupBy(SLICE, CODE).agg(f.count("*").alias("n")).toArrow()
+        of, code, n = (found.column(name).to_numpy() for name in (SLICE, CODE, "n"))
+        is_divided = row[of] > 0
+        counts[row[of[is_divided]], code[is_divided]] = n[is_divided]
+    before = np.cumsum(counts, axis=0) - counts
+    # Each cell begins anew.
+    first = row[slices.first[slices.cell]]
+    before[row[divided]] -= before[first[divided]]
+    return row, before
 
 
 def dealing(known: Any) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -93,24 +170,26 @@ def dealing(known: Any) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Reco
     Parameters
     ----------
     known : Broadcast
-        Of how many records of each group come before each part, the allotment, and the numbers.
+        Of the cells of slices, the number of values, how many records come before each slice, the
+        allotment, and the numbers.
     """
 
     def deal(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        before, allotment, numbers = known.value
+        cell, n_values, row, before, allotment, numbers = known.value
         last, seen = None, 0
         for batch in batches:
             if not batch.num_rows:
                 continue
-            part, group = (batch.column(name).to_numpy() for name in (_PART, GROUP))
-            run = part.astype(np.int64) * before.shape[1] + group
+            own, code = (batch.column(name).to_numpy() for name in (SLICE, CODE))
+            run = own.astype(np.int64) * n_values + code
             position = positions(run)
             if run[0] == last:
                 position[run == last] += seen
             last, seen = run[-1], int(position[-1]) + 1
-            bucket = numbers[allotment.bucket_of(group, before[part, group] + position)]
+            rank = before[row[own], code] + position
+            bucket = numbers[allotment.bucket_of(cell[own] * n_values + code, rank)]
             yield pa.RecordBatch.from_arrays(
                 [*batch.columns, pa.array(bucket.astype(np.int32))], [*batch.schema.names, BUCKET]
             )

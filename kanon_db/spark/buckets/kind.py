@@ -47,8 +47,9 @@ class Buckets(SparkKind):
     def make(self, job: SparkJob) -> Made:
         """Find a bucket setting, and the bucket of each record; write QIT and SAT."""
         values = numbered_values(job, str(job.source.sensitive))
-        protection = Protection.of(job.request, values.labels, values.counts)
-        data = SensitiveValues(values.counts, protection.privacy, values.labels)
+        labels = values.labels()
+        protection = Protection.of(job.request, labels, values.counts)
+        data = SensitiveValues(values.counts, protection.privacy, labels)
         found: Found = getattr(assignments, job.request.assignment)(job, data, values)
         return Made(found, self._write(job, found.result, values, protection))
 

@@ -16,8 +16,12 @@ from kanon_db.spark.labels import label
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from kanon_db.transfer.columns import ColumnType
+
 VALUE: Final = "value"
 CODE: Final = "code"
+RECORDS: Final = "records"
+BEFORE: Final = "before"
 
 _MOST: Final = 2**22
 """Values whose texts and counts the driver can well keep."""
@@ -29,25 +33,52 @@ class NumberedValues:
 
     Attributes
     ----------
+    column : str
+        The column of the snapshot.
     frame : DataFrame
-        ``code`` (from 0) and ``value``, from files.
-    labels : list of (str or None)
-        Their texts; None for NULL.
+        ``code`` (from 0), ``value``, ``records``, and ``before`` (records of lower values), from
+        files.
+    type : ColumnType
     counts : ndarray of int64, shape (n_values,)
         Records of each.
     """
 
+    column: str
     frame: DataFrame
-    labels: list[str | None]
+    type: ColumnType
     counts: IntArray
 
-    def coded(self, records: DataFrame, column: str) -> DataFrame:
-        """Put the codes of a column in its place."""
+    def labels(self) -> list[str | None]:
+        """Return their texts in the order of their codes; None for NULL."""
         from pyspark.sql import functions as f
 
-        values = f.broadcast(self.frame.select(CODE, f.col(VALUE).alias("known")))
-        same = f.col(column).eqNullSafe(f.col("known"))
-        return records.join(values, same).drop(column, "known")
+        with in_own_words("values could not be read"):
+            found = (
+                self.frame.select(CODE, label(f.col(VALUE), self.type).alias("label"))
+                .orderBy(CODE)
+                .toArrow()
+            )
+        texts: list[str | None] = found.column("label").to_pylist()
+        return texts
+
+    def coded(self, records: DataFrame, name: str = CODE, number: str = CODE) -> DataFrame:
+        """Add the codes of the column, or another number of its values, to the snapshot's records.
+
+        Parameters
+        ----------
+        records : DataFrame
+        name : str
+            Of the column that is added.
+        number : str
+            ``code`` or ``before``.
+        """
+        from pyspark.sql import functions as f
+
+        known = f.broadcast(
+            self.frame.select(f.col(number).alias(name), f.col(VALUE).alias("known"))
+        )
+        same = f.col(self.column).eqNullSafe(f.col("known"))
+        return records.join(known, same).drop("known")
 
 
 def numbered_values(job: SparkJob, name: str) -> NumberedValues:
@@ -66,10 +97,14 @@ def numbered_values(job: SparkJob, name: str) -> NumberedValues:
     folder = job.staging.scratch(f"values-{column}")
     with in_own_words("values could not be counted"):
         counted = job.snapshot.frame.groupBy(f.col(column).alias(VALUE)).agg(
-            f.count("*").alias("records")
+            f.count("*").alias(RECORDS)
         )
-        place = f.row_number().over(Window.orderBy(f.col(VALUE).asc_nulls_last()))
-        counted.select((place - 1).alias(CODE), VALUE, "records").write.parquet(folder.path)
+        ordered = Window.orderBy(f.col(VALUE).asc_nulls_last())
+        whole = f.sum(RECORDS).over(ordered.rowsBetween(Window.unboundedPreceding, 0))
+        counted.select(
+            (f.row_number().over(ordered) - 1).alias(CODE), VALUE, RECORDS,
+            (whole - f.col(RECORDS)).alias(BEFORE),
+        ).write.parquet(folder.path)  # fmt: skip
         frame = job.session.read.parquet(folder.path)
         n_values = frame.count()
     if n_values > _MOST:
@@ -79,13 +114,6 @@ def numbered_values(job: SparkJob, name: str) -> NumberedValues:
             hint="coarsen it, or give it another role",
         )
     with in_own_words("values could not be read"):
-        found = (
-            frame.select(CODE, label(f.col(VALUE), job.types[name]).alias("label"), "records")
-            .orderBy(CODE)
-            .toArrow()
-        )
-    return NumberedValues(
-        frame.select(CODE, VALUE),
-        found.column("label").to_pylist(),
-        found.column("records").to_numpy().astype(np.int64),
-    )
+        found = frame.select(CODE, RECORDS).orderBy(CODE).toArrow()
+    counts = found.column(RECORDS).to_numpy().astype(np.int64)
+    return NumberedValues(column, frame, job.types[name], counts)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kanon_db.publications.buckets.tables import QIT, SAT
-from kanon_db.spark.buckets.dealing import BUCKET, GROUP, n_parts, part_of
+from kanon_db.spark.buckets.dealing import BUCKET, n_parts, part_of
 from kanon_db.spark.buckets.values import CODE, VALUE, NumberedValues
 from kanon_db.spark.chance import ORDER
 from kanon_db.spark.environment import in_own_words
@@ -44,9 +44,9 @@ def write_sat(
 
     folder = job.staging.tables / folder_of(SAT)
     with in_own_words("the sensitive table could not be written"):
-        counted = assigned.groupBy(BUCKET, GROUP).agg(f.count("*").cast("int").alias("n"))
+        counted = assigned.groupBy(BUCKET, CODE).agg(f.count("*").cast("int").alias("n"))
         rows = (
-            counted.join(f.broadcast(values.frame), counted[GROUP] == values.frame[CODE])
+            counted.join(f.broadcast(values.frame), counted[CODE] == values.frame[CODE])
             .select(
                 values.frame[CODE].alias("place"),
                 f.col(BUCKET).alias(layout["bucket_id"]),
