@@ -134,9 +134,7 @@ def dealt(
     return through_arrow(ordered, dealing(known), schema).drop(SLICE, PART, RANK, RECORD)
 
 
-def _records_before(
-    records: DataFrame, slices: Slices, n_values: int
-) -> tuple[AnyIntArray, IntArray]:
+def _records_before(records: DataFrame, slices: Slices, n_values: int) -> tuple[IntArray, IntArray]:
     """Count how many records of each value come before each slice in its cell.
 
     Returns
@@ -147,16 +145,33 @@ def _records_before(
     """
     from pyspark.sql import functions as f
 
+    nothing = np.zeros(0, dtype=np.int64)
+    of, code, n = nothing, nothing, nothing
+    if (slices.n_slices > 1).any():
+        with in_own_words("records could not be counted"):
+            found = records.groupBy(SLICE, CODE).agg(f.count("*").alias("n")).toArrow()
+        of, code, n = (found.column(name).to_numpy() for name in (SLICE, CODE, "n"))
+    return begun(slices, n_values, of, code, n)
+
+
+def begun(
+    slices: Slices, n_values: int, of: AnyIntArray, code: AnyIntArray, n: AnyIntArray
+) -> tuple[IntArray, IntArray]:
+    """Work out how many records of each value come before each slice; see above.
+
+    Parameters
+    ----------
+    slices : Slices
+    n_values : int
+    of, code, n : ndarray of int
+        How many records of which value are in which slice; of divided cells at least.
+    """
     row = np.zeros(slices.part.size, dtype=np.int64)
     divided = np.flatnonzero((slices.n_slices > 1)[slices.cell])
     row[divided] = np.arange(1, divided.size + 1)
     counts = np.zeros((divided.size + 1, n_values), dtype=np.int64)
-    if divided.size:
-        with in_own_words("records could not be counted"):
-            found = records.groupBy(SLICE, CODE).agg(f.count("*").alias("n")).toArrow()
-        of, code, n = (found.column(name).to_numpy() for name in (SLICE, CODE, "n"))
-        is_divided = row[of] > 0
-        counts[row[of[is_divided]], code[is_divided]] = n[is_divided]
+    counted = row[of] > 0
+    counts[row[of[counted]], code[counted]] = n[counted]
     before = np.cumsum(counts, axis=0) - counts
     # Each cell begins anew.
     first = row[slices.first[slices.cell]]
