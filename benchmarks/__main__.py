@@ -1,8 +1,8 @@
 """Run benchmarks: ``python -m benchmarks [--write] [NAME …]``.
 
 Without a name, all that are about speed and loss run; with ``--write`` their results replace the
-sections of these names in docs/benchmarks.md, where those of models go, too, which take an hour and
-need their names. Faults, load, hostile input and
+sections of these names in docs/benchmarks.md, where those of models and of Spark go, too, which
+take long and need their names. Faults, load, hostile input and
 meaning, which take long or disturb the machine that they run on, need their names; their results go
 to docs/reliability.md, those of calibration, which needs half an hour, to docs/estimation.md, and
 those of the questions of analysts to docs/questions.md.
@@ -54,6 +54,7 @@ MODELS = {
     "model_adaptive": "Models under attacks that know of the noise",
     "model_speed": "Models: accuracy, time, and what they tell about people",
 }
+SPARK = {"spark": "Buckets on Spark"}
 RELIABILITY = {
     "faults": "Faults",
     "load": "Load",
@@ -62,7 +63,7 @@ RELIABILITY = {
 }
 ESTIMATION = {"calibration": "How honest the errors are"}
 QUESTIONS = {"questions": "Forty questions, and their answers"}
-SECTIONS = SPEED | MODELS | RELIABILITY | ESTIMATION | QUESTIONS
+SECTIONS = SPEED | MODELS | SPARK | RELIABILITY | ESTIMATION | QUESTIONS
 
 
 def main() -> None:

@@ -64,6 +64,11 @@ class Watch:
         """The most during the block above that before it."""
         return self._most - self._before
 
+    @property
+    def most(self) -> float:
+        """The most during the block."""
+        return self._most
+
     def __enter__(self) -> Self:
         self._before = self._most = self._look()
         self._sampler.start()

@@ -39,7 +39,9 @@ class StandaloneCluster:
     master : str
         What sessions connect to, such as ``spark://127.0.0.1:35731``.
     workers : list of Popen
-        The processes of the workers.
+        The processes of the workers; killing the group of one ends its executors, too.
+    folder : Path
+        Where they write.
     """
 
     def __init__(self, workers: int = 2, *, cores: int = 1, memory: str = "2g") -> None:
@@ -50,8 +52,8 @@ class StandaloneCluster:
         self.master = ""
 
     def __enter__(self) -> Self:
-        self._folder = tempfile.TemporaryDirectory(prefix="kanon-spark-")
-        self._home = Path(self._folder.name)
+        self._temporary = tempfile.TemporaryDirectory(prefix="kanon-spark-")
+        self.folder = Path(self._temporary.name)
         self._masters: list[subprocess.Popen[bytes]] = []
         try:
             process, log = self._start("master", "master.Master")
@@ -75,7 +77,7 @@ class StandaloneCluster:
     def add_worker(self) -> subprocess.Popen[bytes]:
         """Start another worker, and wait until the master knows it."""
         name = f"worker-{len(self.workers)}"
-        work = ["--work-dir", str(self._home / name), *self._limits, self.master]
+        work = ["--work-dir", str(self.folder / name), *self._limits, self.master]
         process, log = self._start(name, "worker.Worker", *work)
         self.workers.append(process)
         self._wait(process, log, re.compile(_REGISTERED))
@@ -92,14 +94,14 @@ class StandaloneCluster:
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-        self._folder.cleanup()
+        self._temporary.cleanup()
 
     def _start(self, name: str, role: str, *arguments: str) -> tuple[subprocess.Popen[bytes], Path]:
         import pyspark
 
         home = Path(pyspark.__file__).parent
-        log = self._home / f"{name}.log"
-        local = self._home / f"{name}-local"
+        log = self.folder / f"{name}.log"
+        local = self.folder / f"{name}-local"
         local.mkdir(mode=0o700)
         environment = {
             **os.environ,

@@ -1,0 +1,77 @@
+"""A driver of its own: publishes cells on a cluster, says each step, and what was run again.
+
+``python -m tests.spark.faulty MASTER SOURCE TARGET [FOLDER]``: with a folder, shuffle files in it
+are deleted once while records are dealt, by the first task that deals some.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from kanon_db import spark
+from kanon_db.spark.buckets import dealing
+from kanon_db.spark.environment import spark_session
+from tests.spark import data
+
+ASKED: dict[str, Any] = {
+    "quasi_identifiers": ["age", "sex", "zip", "id"], "sensitive": "disease",
+    "privacy": data.THETA, "max_bucket_size": 30,
+}  # fmt: skip
+SETTINGS = {
+    "spark__driver__memory": "700m",
+    "spark__executor__memory": "600m",
+    "spark__sql__shuffle__partitions": "4",
+    "spark__sql__adaptive__coalescePartitions__enabled": "false",
+    "spark__network__timeout": "30s",
+    "spark__executor__heartbeatInterval": "5s",
+    "spark__ui__retainedStages": "100000",
+}
+
+
+def deleting(folder: str, deal: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Deal as before, but delete shuffle files first, once."""
+
+    def wrapped(known: Any) -> Any:
+        dealing_of = deal(known)
+
+        def deal_and_delete(batches: Iterator[Any]) -> Iterator[Any]:
+            try:
+                os.close(os.open(folder + "/deleted", os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                pass
+            else:
+                for file in Path(folder).rglob("shuffle_*"):
+                    file.unlink(missing_ok=True)
+            yield from dealing_of(batches)
+
+        return deal_and_delete
+
+    return wrapped
+
+
+def main(master: str, source: str, target: str, folder: str = "") -> None:
+    """Publish, and say ``again N`` at the end: how many stages were run again."""
+    dealing._RECORDS_OF_PART = 512  # type: ignore[misc]  # several parts, as of a large table
+    if folder:
+        dealing.dealing = deleting(folder, dealing.dealing)
+    with spark_session(master, **SETTINGS) as session:
+        session.sparkContext.setLogLevel("OFF")
+        spark.publish_buckets(
+            session, source, target, on_warning=str,
+            on_progress=lambda said: print(said.step, flush=True), **ASKED,
+        )  # fmt: skip
+        context: Any = session.sparkContext._jsc.sc()  # type: ignore[attr-defined]
+        stages = context.statusStore().stageList(
+            None, False, False, session.sparkContext._gateway.new_array(  # type: ignore[union-attr]
+                session._jvm.double, 0), None  # type: ignore[union-attr]
+        )  # fmt: skip
+        again = sum(stages.apply(i).attemptId() > 0 for i in range(stages.size()))
+        print(f"again {again}", flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
