@@ -2,7 +2,7 @@
 
 Without a name, all that are about speed and loss run; with ``--write`` their results replace the
 sections of these names in docs/benchmarks.md, where those of models and of Spark go, too, which
-take long and need their names. Faults, load, hostile input and
+take long and need their names. Faults, also those on Spark, load, hostile input and
 meaning, which take long or disturb the machine that they run on, need their names; their results go
 to docs/reliability.md, those of calibration, which needs half an hour, to docs/estimation.md, and
 those of the questions of analysts to docs/questions.md.
@@ -58,6 +58,7 @@ SPARK = {"spark": "Buckets on Spark"}
 RELIABILITY = {
     "faults": "Faults",
     "load": "Load",
+    "spark_faults": "Faults on Spark",
     "hostile_input": "Hostile input",
     "meaning": "Certain bounds",
 }

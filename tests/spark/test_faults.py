@@ -56,7 +56,8 @@ def run(
         for line in driver.stdout:
             said = line.strip()
             at(said)
-        assert driver.wait() == 0
+        if driver.wait():
+            raise ChildProcessError("the driver has failed")
     finally:
         if driver.poll() is None:
             os.killpg(driver.pid, signal.SIGKILL)

@@ -53,12 +53,8 @@ class NumberedValues:
         from pyspark.sql import functions as f
 
         with in_own_words("values could not be read"):
-            found = (
-                self.frame.select(CODE, label(f.col(VALUE), self.type).alias("label"))
-                .orderBy(CODE)
-                .toArrow()
-            )
-        texts: list[str | None] = found.column("label").to_pylist()
+            found = self.frame.select(CODE, label(f.col(VALUE), self.type).alias("label")).toArrow()
+        texts: list[str | None] = found.sort_by(CODE).column("label").to_pylist()
         return texts
 
     def coded(self, records: DataFrame, name: str = CODE, number: str = CODE) -> DataFrame:
@@ -106,14 +102,12 @@ def numbered_values(job: SparkJob, name: str) -> NumberedValues:
             (whole - f.col(RECORDS)).alias(BEFORE),
         ).write.parquet(folder.path)  # fmt: skip
         frame = job.session.read.parquet(folder.path)
-        n_values = frame.count()
-    if n_values > _MOST:
+        found = frame.select(CODE, RECORDS).where(f.col(CODE) <= _MOST).toArrow()
+    if found.num_rows > _MOST:
         raise InfeasibleError(
             "a column has too many distinct values for one machine",
-            detail=f'column "{name}": {n_values:,} values, of which {_MOST:,} are allowed',
+            detail=f'column "{name}": more than {_MOST:,} values',
             hint="coarsen it, or give it another role",
         )
-    with in_own_words("values could not be read"):
-        found = frame.select(CODE, RECORDS).orderBy(CODE).toArrow()
-    counts = found.column(RECORDS).to_numpy().astype(np.int64)
+    counts = found.sort_by(CODE).column(RECORDS).to_numpy().astype(np.int64)
     return NumberedValues(column, frame, job.types[name], counts)
