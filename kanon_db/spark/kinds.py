@@ -10,6 +10,7 @@ from kanon_db.spark.kind import SparkKind
 
 ROOMS: Final = {
     "buckets": "kanon_db.spark.buckets.kind",
+    "generalized": "kanon_db.spark.generalized.kind",
 }
 """The module of each kind; its ``KIND`` is a :class:`SparkKind`."""
 

@@ -238,7 +238,7 @@ def _check_closeness(
         f" judged AS (SELECT sum({distance}) AS moved, size * whole * {scale} AS most FROM sums"
         "  GROUP BY class, size, whole, v)"
         " SELECT count(*) FILTER (WHERE moved * $2::numeric > most * $1::numeric) AS below,"
-        " max((moved / most)::float8) AS least FROM judged",
+        " max(moved::float8 / most::float8) AS least FROM judged",
         str(constraints.t.numerator),
         str(constraints.t.denominator),
     )
