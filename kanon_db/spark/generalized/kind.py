@@ -22,7 +22,6 @@ from kanon_db.publications.kind import Found, Written
 from kanon_db.publications.results import Check, Examination
 from kanon_db.publications.rows.recoding import loss_metrics
 from kanon_db.publications.rows.view import require_k, weights_of
-from kanon_db.spark.buckets.values import NumberedValues, numbered_values
 from kanon_db.spark.environment import through_arrow
 from kanon_db.spark.generalized.exposure import VALUES, classed_values, measure_thresholds
 from kanon_db.spark.generalized.searching import PartSearch, searching
@@ -38,6 +37,7 @@ from kanon_db.spark.rows.layout import (
 )
 from kanon_db.spark.rows.losses import measure_rows
 from kanon_db.spark.rows.recoded import covered, passed_on, recoded_schema
+from kanon_db.spark.rows.values import Values, read_values
 from kanon_db.spark.rows.writing import compare_with_source, keep, write_rows
 from kanon_db.spark.tables import Tables
 from kanon_db.transfer.columns import ColumnType
@@ -74,7 +74,7 @@ class Generalized(SparkKind):
         require_room(columns, 2 * together // request.k)
         sensitive = None
         if request.constraints is not None:
-            sensitive = numbered_values(job, str(job.source.sensitive))
+            sensitive = read_values(job, str(job.source.sensitive))
         constraint = _constraint(request, sensitive)
         records = coded_records(job, columns, sensitive)
         tree = parts.cut_into_parts(job, records, attributes, request.k, constraint)
@@ -137,7 +137,7 @@ class Generalized(SparkKind):
 KIND: Final[Any] = Generalized()
 
 
-def _constraint(request: GeneralizedRequest, sensitive: NumberedValues | None) -> Constraint | None:
+def _constraint(request: GeneralizedRequest, sensitive: Values | None) -> Constraint | None:
     """Apply the constraints to the table, without its records.
 
     Raises

@@ -14,7 +14,8 @@ import numpy as np
 from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray
 from kanon_db.algorithms.recoding.cells import Ranges, Sets
 from kanon_db.spark.labels import label
-from kanon_db.spark.rows.columns import QuasiIdentifier, number
+from kanon_db.spark.rows.columns import QuasiIdentifier
+from kanon_db.spark.rows.values import number
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,16 +12,16 @@ import numpy as np
 from kanon_db.algorithms.ground.arrays import FloatArray
 from kanon_db.algorithms.recoding.microdata import Attribute
 from kanon_db.errors import InvalidParameterError, KanonError, SchemaMismatchError
-from kanon_db.spark.buckets.values import CODE, VALUE, NumberedValues, numbered_values
 from kanon_db.spark.chance import ORDER, RANK
 from kanon_db.spark.environment import in_own_words
 from kanon_db.spark.kind import SparkJob
+from kanon_db.spark.rows.values import Values, coded, number, read_values
 from kanon_db.spark.snapshot import RECORD
 from kanon_db.transfer.columns import ColumnType
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
 
 SENSITIVE: Final = "s"
@@ -44,7 +44,7 @@ class QuasiIdentifier:
         What the snapshot calls it.
     type : DataType
         Spark's.
-    values : NumberedValues
+    values : Values
     numbers : ndarray of float64, shape (n_values,), or None
         Of its values, NaN of NULL; None if it has no ranges.
     """
@@ -52,7 +52,7 @@ class QuasiIdentifier:
     column: ColumnType
     source: str
     type: DataType
-    values: NumberedValues
+    values: Values
     numbers: FloatArray | None
 
     @property
@@ -85,22 +85,7 @@ class QuasiIdentifier:
 
         if self.range_type is None:
             return pa.array(self.values.labels, pa.string())
-        with in_own_words("values could not be read"):
-            found = self.values.frame.orderBy(CODE).select(VALUE).toArrow()
-        return pa.concat_arrays(found.column(VALUE).chunks)
-
-
-def number(value: Column, column: ColumnType) -> Column | None:
-    """Return a value as a float, times in seconds; None for types without numbers."""
-    from pyspark.sql import functions as f
-
-    if column.type_category == "N":
-        return value.cast("double")
-    if column.type_name == "date":
-        return f.unix_date(value).cast("double") * 86400.0
-    if column.type_name.startswith("timestamp"):
-        return value.cast("timestamp").cast("double")
-    return None
+        return self.values.array
 
 
 def read_quasi_identifiers(job: SparkJob, *, with_ranges: bool) -> tuple[QuasiIdentifier, ...]:
@@ -122,10 +107,8 @@ def read_quasi_identifiers(job: SparkJob, *, with_ranges: bool) -> tuple[QuasiId
     found = []
     for name in job.source.quasi_identifiers:
         source, column = job.snapshot.column(name), job.types[name]
-        values = numbered_values(job, name)
-        numbers = None
-        if not job.source.is_categorical(name):
-            numbers = _numbers(values, column)
+        values = read_values(job, name)
+        numbers = None if job.source.is_categorical(name) else _finite(values)
         read = QuasiIdentifier(
             column, source, job.snapshot.frame.schema[source].dataType, values, numbers
         )
@@ -169,7 +152,7 @@ def attributes_of(
 def coded_records(
     job: SparkJob,
     columns: Sequence[QuasiIdentifier],
-    sensitive: NumberedValues | None = None,
+    sensitive: Values | None = None,
 ) -> DataFrame:
     """Write records with the codes of their quasi-identifiers, and all that is published of them.
 
@@ -177,28 +160,24 @@ def coded_records(
     ----------
     job : SparkJob
     columns : sequence of QuasiIdentifier
-    sensitive : NumberedValues, optional
+    sensitive : Values, optional
         Adds :data:`SENSITIVE`.
 
     Returns
     -------
     DataFrame
-        From files: ``record``, ``rank_key``, ``order_key``, codes by :func:`code_of`, and the
-        other columns as the snapshot has them.
+        From files: ``record``, ``rank_key``, ``order_key``, the other columns as the snapshot has
+        them, and codes by :func:`code_of`.
     """
     job.voice.step("numbering quasi-identifiers")
-    frame = job.snapshot.frame
-    others = [job.snapshot.column(name) for name in other_columns(job)]
+    codes = [(c.source, c.values, code_of(place)) for place, c in enumerate(columns)]
     if sensitive is not None:
-        frame = frame.withColumn("kanon_s", frame[job.snapshot.column(str(job.source.sensitive))])
-        frame = sensitive.coded(frame, "kanon_s").withColumnRenamed(CODE, SENSITIVE)
-        others.append(SENSITIVE)
-    for place, column in enumerate(columns):
-        frame = column.values.coded(frame, column.source).withColumnRenamed(CODE, code_of(place))
-    codes = [code_of(place) for place in range(len(columns))]
+        codes.append((job.snapshot.column(str(job.source.sensitive)), sensitive, SENSITIVE))
+    others = [job.snapshot.column(name) for name in other_columns(job)]
     folder = job.staging.scratch("coded")
     with in_own_words("quasi-identifiers could not be numbered"):
-        frame.select(RECORD, RANK, ORDER, *codes, *others).write.parquet(folder.path)
+        numbered = coded(job.snapshot.frame, codes, [RECORD, RANK, ORDER, *others])
+        numbered.write.parquet(folder.path)
         return job.session.read.parquet(folder.path)
 
 
@@ -208,18 +187,12 @@ def other_columns(job: SparkJob) -> list[str]:
     return [name for name in job.source.published if name not in known]
 
 
-def _numbers(values: NumberedValues, column: ColumnType) -> FloatArray | None:
-    """Return each value as a number, NaN of NULL; None without, or with an infinite one."""
-    from pyspark.sql import functions as f
-
-    expression = number(f.col(VALUE), column)
-    if expression is None:
+def _finite(values: Values) -> FloatArray | None:
+    """Return the numbers of values; None without, or with an infinite one."""
+    if values.numbers is None:
         return None
-    with in_own_words("values could not be read"):
-        found = values.frame.select(CODE, expression.alias("number")).orderBy(CODE).toArrow()
-    numbers = found.column("number").to_numpy().astype(np.float64)
     known = np.array([label is not None for label in values.labels], dtype=np.bool_)
-    return numbers if np.isfinite(numbers[known]).all() else None
+    return values.numbers if np.isfinite(values.numbers[known]).all() else None
 
 
 def _bounds(job: SparkJob, column: QuasiIdentifier) -> list[float]:
