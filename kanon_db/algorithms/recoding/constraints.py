@@ -290,7 +290,7 @@ class Constraint:
         """
         n_records = int(self.totals.sum())
         if n_records and not self.holds(self.totals[np.newaxis])[0]:
-            raise _ineligible(n_records, "", np.count_nonzero(self.totals))
+            raise _ineligible(n_records, "", int(np.count_nonzero(self.totals)))
 
 
 def _ineligible(n_records: int, entities: str, n_values: int) -> IneligibleError:

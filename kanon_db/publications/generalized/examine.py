@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from kanon_db.catalog.entries import Publication
 from kanon_db.counting.layout import Quotes, RowView
@@ -13,15 +13,9 @@ from kanon_db.publications.generalized.constraints import ClassConstraints
 from kanon_db.publications.results import Check, Examination
 from kanon_db.publications.rows.class_sizes import ClassSizes
 from kanon_db.session import Row, Session
+from kanon_db.session.protocol import Fetching
 
 _ROUNDING = 1e-9  # allowed in an entropy, for its logarithms
-
-
-class Fetching(Protocol):
-    """Whatever runs statements."""
-
-    def fetch(self, statement: str, /, *values: str) -> list[Row]:
-        """Run a statement, and return its rows."""
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,7 @@ def read_values(job: SparkJob, name: str) -> Values:
             detail=f'column "{name}": more than {_MOST:,}',
             hint="coarsen it, or give it another role",
         )
-    found = found.take(pc.sort_indices(found.column("value"), null_placement="at_end"))
+    found = found.take(pc.sort_indices(found.column("value")))
     chunks = found.column("value").chunks
     return Values(
         pa.concat_arrays(chunks) if chunks else pa.array([], found.schema.field("value").type),
