@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from kanon_db.algorithms.freeform import check_partition_size
@@ -81,7 +82,11 @@ class Freeform(SparkKind):
         schema.add(HOLDS, BooleanType())
         job.voice.step(f"matching records: {request.method}")
         search = SegmentSearch(
-            attributes, [column.ends() for column in columns], request, passed, schema.names
+            attributes,
+            [column.ends() for column in columns],
+            replace(request, weights=None),
+            passed,
+            schema.names,
         )
         context: Any = job.session.sparkContext
         recoded = keep(job, through_arrow(divided, matching(context.broadcast(search)), schema))

@@ -84,7 +84,8 @@ class Generalized(SparkKind):
         passed = passed_on(job)
         schema = recoded_schema(records, passed, columns)
         search = PartSearch(
-            attributes, [column.ends() for column in columns], request, method, constraint,
+            attributes, [column.ends() for column in columns],
+            replace(request, weights=None, constraints=None), method, constraint,
             _seconds(job, n_parts), passed, schema.names,
         )  # fmt: skip
         context: Any = job.session.sparkContext

@@ -34,6 +34,7 @@ class PartSearch:
     ends : list of pa.Array
         What the cells of each quasi-identifier are made of.
     request : GeneralizedRequest
+        Without what the attributes and the constraint say.
     method : str
     constraint : Constraint or None
         Without records.
