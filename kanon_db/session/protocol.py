@@ -25,6 +25,13 @@ SETTINGS: Final = {
 """Settings for every statement. The functions in `sql/` have the same ones as SET clauses."""
 
 
+class Fetching(Protocol):
+    """Whatever runs statements with texts as their values: a session, or tables in files."""
+
+    def fetch(self, statement: str, /, *values: str) -> list[Row]:
+        """Run a statement, and return its rows."""
+
+
 class Session(Protocol):
     """One open transaction of one role.
 

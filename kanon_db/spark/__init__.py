@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from kanon_db.publications.results import Check, Metric, Published
     from kanon_db.session.progress import Watcher
 
-__all__ = ["PostgresTable", "metrics", "publish_buckets", "releases", "verify", "weighted_view"]
+__all__ = [
+    "PostgresTable", "metrics", "publish_buckets", "publish_freeform", "publish_generalized",
+    "publish_suppressed", "releases", "verify", "weighted_view",
+]  # fmt: skip
 
 
 def publish_buckets(
@@ -62,6 +65,107 @@ def publish_buckets(
 
     return publish(
         session, "buckets", source, target, given, source_name=source_name,
+        on_progress=on_progress, on_warning=on_warning,
+    )  # fmt: skip
+
+
+def publish_generalized(
+    session: SparkSession,
+    source: str | os.PathLike[str] | DataFrame | PostgresTable,
+    target: str,
+    *,
+    source_name: str | None = None,
+    on_progress: Watcher | None = None,
+    on_warning: Callable[[str], None] | None = None,
+    **given: Any,
+) -> Published:
+    """Publish microdata as rows with ranges and sets that at least k rows share.
+
+    Parameters
+    ----------
+    session, source, target, source_name, on_progress, on_warning
+        As of :func:`publish_buckets`.
+    **given
+        The roles of columns, and the parameters of `publish_generalized`
+        (``k``, ``method``, ``weights``, ``options``, ``constraints``, ``max_suppressed``,
+        ``refine``, ``accept``, ``replace``, ``dry_run``).
+
+    Raises
+    ------
+    KanonError
+        As :func:`publish_buckets`.
+    """
+    from kanon_db.spark.pipeline import publish
+
+    return publish(
+        session, "generalized", source, target, given, source_name=source_name,
+        on_progress=on_progress, on_warning=on_warning,
+    )  # fmt: skip
+
+
+def publish_suppressed(
+    session: SparkSession,
+    source: str | os.PathLike[str] | DataFrame | PostgresTable,
+    target: str,
+    *,
+    source_name: str | None = None,
+    on_progress: Watcher | None = None,
+    on_warning: Callable[[str], None] | None = None,
+    **given: Any,
+) -> Published:
+    """Publish microdata with suppressed cells: at least k rows share what they keep.
+
+    Parameters
+    ----------
+    session, source, target, source_name, on_progress, on_warning
+        As of :func:`publish_buckets`.
+    **given
+        The roles of columns, and the parameters of `publish_suppressed`
+        (``k``, ``patterns``, ``method``, ``rules``, ``weights``, ``options``, ``accept``,
+        ``replace``, ``dry_run``).
+
+    Raises
+    ------
+    KanonError
+        As :func:`publish_buckets`.
+    """
+    from kanon_db.spark.pipeline import publish
+
+    return publish(
+        session, "suppressed", source, target, given, source_name=source_name,
+        on_progress=on_progress, on_warning=on_warning,
+    )  # fmt: skip
+
+
+def publish_freeform(
+    session: SparkSession,
+    source: str | os.PathLike[str] | DataFrame | PostgresTable,
+    target: str,
+    *,
+    source_name: str | None = None,
+    on_progress: Watcher | None = None,
+    on_warning: Callable[[str], None] | None = None,
+    **given: Any,
+) -> Published:
+    """Publish microdata as rows of which each matches k originals, and each original k rows.
+
+    Parameters
+    ----------
+    session, source, target, source_name, on_progress, on_warning
+        As of :func:`publish_buckets`.
+    **given
+        The roles of columns, and the parameters of `publish_freeform`
+        (``k``, ``method``, ``weights``, ``options``, ``accept``, ``replace``, ``dry_run``).
+
+    Raises
+    ------
+    KanonError
+        As :func:`publish_buckets`.
+    """
+    from kanon_db.spark.pipeline import publish
+
+    return publish(
+        session, "freeform", source, target, given, source_name=source_name,
         on_progress=on_progress, on_warning=on_warning,
     )  # fmt: skip
 

@@ -10,6 +10,9 @@ from kanon_db.spark.kind import SparkKind
 
 ROOMS: Final = {
     "buckets": "kanon_db.spark.buckets.kind",
+    "generalized": "kanon_db.spark.generalized.kind",
+    "suppressed": "kanon_db.spark.suppressed.kind",
+    "freeform": "kanon_db.spark.freeform.kind",
 }
 """The module of each kind; its ``KIND`` is a :class:`SparkKind`."""
 

@@ -104,7 +104,9 @@ class Manifest:
                 )
                 for suffix, table in found.pop("tables").items()
             }
-            _require_inside([release, *tables, *(f.name for t in tables.values() for f in t.files)])
+            suffixes = filter(None, tables)
+            names = (file.name for table in tables.values() for file in table.files)
+            _require_inside([release, *suffixes, *names])
             return cls(Publication(**found), release, tables, published_at)
         except (ValueError, TypeError, KeyError, AttributeError):
             raise VerificationError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -52,3 +54,34 @@ def read(folder: Path, suffix: str) -> Any:
     return pa.concat_tables(
         pq.read_table(file) for file in sorted((release / suffix).glob("part-*"))
     )
+
+
+ROWS: dict[str, Any] = {
+    "quasi_identifiers": ["age", "born", "pay", "city"],
+    "sensitive": "disease",
+    "insensitive": ["id"],
+}
+"""The roles of :func:`mixed`; the number of each person is published, so that tests can follow."""
+
+
+def mixed(n: int, seed: int = 3) -> Any:
+    """Return an Arrow table with NULLs, whole numbers, dates, decimals and texts."""
+    import pyarrow as pa
+
+    random = np.random.default_rng(seed)
+    day = date(1950, 1, 1)
+    ages = [None if one == 25 else int(one) for one in random.integers(18, 60, n)]
+    born = [day + timedelta(days=int(i)) for i in random.integers(0, 200, n)]
+    cities = [None, "Ulm", "Köln", "New York", 'a "quoted" one']
+    diseases = [None, *(f"disease {i}" for i in range(1, 6))]
+    return pa.table(
+        {
+            "id": pa.array(np.arange(n)),
+            "age": pa.array(ages, pa.int32()),
+            "born": pa.array(born),
+            "pay": pa.array([Decimal(int(i)) / 2 for i in random.integers(0, 50, n)],
+                            pa.decimal128(6, 1)),
+            "city": pa.array([cities[i] for i in random.integers(0, 5, n)]),
+            "disease": pa.array([diseases[i] for i in random.integers(0, 6, n)]),
+        }
+    )  # fmt: skip

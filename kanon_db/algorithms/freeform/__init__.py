@@ -7,7 +7,13 @@ from kanon_db.algorithms.freeform.improvement import improved_matches
 from kanon_db.algorithms.freeform.k_concealment import Concealment, k_concealment
 from kanon_db.algorithms.freeform.min_cost_flow import min_cost_flow
 from kanon_db.algorithms.freeform.optimal import OptimalFreeform, optimal
-from kanon_db.algorithms.freeform.partitions import PARTITION_SIZE, Method, partitioned
+from kanon_db.algorithms.freeform.partitions import (
+    PARTITION_SIZE,
+    Method,
+    check_partition_size,
+    partitioned,
+    segment_starts,
+)
 from kanon_db.algorithms.freeform.result import Freeform, cells
 from kanon_db.algorithms.freeform.ring import ring
 from kanon_db.algorithms.freeform.sort_greedy import sort_greedy
@@ -19,8 +25,27 @@ from kanon_db.algorithms.freeform.verification import (
 )
 
 __all__ = [
-    "PARTITION_SIZE", "Assignments", "Concealment", "Freeform", "MatchingChecks", "Method",
-    "OptimalFreeform", "cells", "draw_assignments", "greedy", "hungarian", "improved_matches",
-    "k_concealment", "least_coverage", "min_cost_flow", "optimal", "partitioned", "ring",
-    "sort_greedy", "symmetric", "verify_matching",
-]  # fmt: skip
+    "PARTITION_SIZE",
+    "Assignments",
+    "Concealment",
+    "Freeform",
+    "MatchingChecks",
+    "Method",
+    "OptimalFreeform",
+    "cells",
+    "check_partition_size",
+    "draw_assignments",
+    "greedy",
+    "hungarian",
+    "improved_matches",
+    "k_concealment",
+    "least_coverage",
+    "min_cost_flow",
+    "optimal",
+    "partitioned",
+    "ring",
+    "segment_starts",
+    "sort_greedy",
+    "symmetric",
+    "verify_matching",
+]

@@ -104,8 +104,34 @@ def partitions(values: AnyIntArray, partition_size: int) -> list[IntArray]:
     order = lexicographic_order(values)
     if not order.size:
         return []
-    n_pairs, n_parts = order.size // 2, max(order.size // (partition_size + partition_size % 2), 1)
-    return np.split(order, 2 * (np.arange(1, n_parts) * n_pairs // n_parts))
+    return np.split(order, segment_starts(order.size, partition_size)[1:])
+
+
+def segment_starts(n_records: int, partition_size: int) -> IntArray:
+    """Return where the segments of so many sorted records begin; see :func:`partitions`.
+
+    Examples
+    --------
+    >>> segment_starts(11, 4)
+    array([0, 4])
+    """
+    n_pairs, n_parts = n_records // 2, max(n_records // (partition_size + partition_size % 2), 1)
+    starts: IntArray = 2 * (np.arange(n_parts) * n_pairs // n_parts)
+    return starts
+
+
+def check_partition_size(partition_size: int, k: int) -> None:
+    """Refuse segments in which no record could have k matches.
+
+    Raises
+    ------
+    InvalidParameterError
+    """
+    if partition_size < k:
+        raise InvalidParameterError(
+            "partition_size must not be less than k",
+            detail=f"partition_size = {partition_size}, k = {k}",
+        )
 
 
 def partitioned(
@@ -162,11 +188,7 @@ def partitioned(
     [[0, 2], [1, 3], [2, 0], [3, 1]]
     """
     check_k(k, microdata.n_records)
-    if partition_size < k:
-        raise InvalidParameterError(
-            "partition_size must not be less than k",
-            detail=f"partition_size = {partition_size}, k = {k}",
-        )
+    check_partition_size(partition_size, k)
     if workers < 1:
         raise InvalidParameterError("workers must be at least 1", detail=f"workers = {workers}")
     ncp = Ncp.of(microdata)

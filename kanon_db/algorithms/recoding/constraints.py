@@ -278,12 +278,28 @@ class Constraint:
             entities = ""
             if self.entities is not None:
                 entities = f" of {np.unique(self.entities).size:,} entities"
-            raise IneligibleError(
-                "no equivalence classes can satisfy the constraint on the sensitive attribute",
-                detail=f"even a single class of all {self.codes.size:,} records{entities}, with "
-                f"{np.unique(self.codes).size:,} distinct sensitive values, does not satisfy it",
-                hint="weaken the constraint",
-            )
+            raise _ineligible(self.codes.size, entities, np.unique(self.codes).size)
+
+    def check_totals(self) -> None:
+        """Refuse a constraint that no classes of the whole table can fulfil, by its counts.
+
+        Raises
+        ------
+        IneligibleError
+            If not even one class of all records fulfils it.
+        """
+        n_records = int(self.totals.sum())
+        if n_records and not self.holds(self.totals[np.newaxis])[0]:
+            raise _ineligible(n_records, "", int(np.count_nonzero(self.totals)))
+
+
+def _ineligible(n_records: int, entities: str, n_values: int) -> IneligibleError:
+    return IneligibleError(
+        "no equivalence classes can satisfy the constraint on the sensitive attribute",
+        detail=f"even a single class of all {n_records:,} records{entities}, with "
+        f"{n_values:,} distinct sensitive values, does not satisfy it",
+        hint="weaken the constraint",
+    )
 
 
 def _check(message: str, is_so: bool) -> None:

@@ -143,15 +143,25 @@ def greedy(
         of_types = EntitiesOfTypes.of(types.type_of_record, entities)
     pattern_of_type = greedy_on_types(types, patterns, k, entities=of_types, pulse=pulse)
     n_left_over = int(types.counts[pattern_of_type == LEFT_OVER].sum())
+    check_left_over(patterns, k, n_left_over, types.n_records)
+    return Suppression(patterns, pattern_of_type[types.type_of_record])
+
+
+def check_left_over(patterns: PatternSet, k: int, n_left_over: int, n_records: int) -> None:
+    """Refuse left-over records where no pattern suppresses every cell.
+
+    Raises
+    ------
+    InfeasibleError
+    """
     if n_left_over and not patterns.suppresses_fully:
         raise InfeasibleError(
             "some records fit none of the patterns",
-            detail=f"{n_left_over:,} of {types.n_records:,} records are left over with k = {k} and "
+            detail=f"{n_left_over:,} of {n_records:,} records are left over with k = {k} and "
             f"{len(patterns):,} patterns, none of which suppresses every cell",
             hint="allow the pattern that suppresses every cell, or others with more stars, lower "
             "k, or try the method optimal",
         )
-    return Suppression(patterns, pattern_of_type[types.type_of_record])
 
 
 def checked_types(codes: npt.ArrayLike, patterns: PatternSet, k: int) -> RowTypes:

@@ -7,6 +7,8 @@ afterwards, a digest of the rows shows whether the view is still the one that wa
 
 from __future__ import annotations
 
+from typing import Final
+
 from kanon_db.catalog.entries import Publication
 from kanon_db.counting.layout import RowView
 from kanon_db.publications.results import Check, Examination
@@ -37,6 +39,23 @@ def examine_freeform(
     Examination
         Metrics: ``records``, and ``distinct_rows``, the number of distinct combinations of cells.
     """
+    same = check_digest(session, view, publication.layout["digest"], SAME_ROWS)
+    return judge(publication, counted, same)
+
+
+SAME_ROWS: Final = "the rows are those whose matches were checked when they were published"
+
+
+def judge(publication: Publication, counted: ClassSizes, same: Check) -> Examination:
+    """Judge what was counted; see :func:`examine_freeform`.
+
+    Parameters
+    ----------
+    publication : Publication
+    counted : ClassSizes
+    same : Check
+        Whether the rows are those that were published.
+    """
     n_rows = int(counted.sizes.sum())
     return Examination(
         [
@@ -46,12 +65,7 @@ def examine_freeform(
                 f"{n_rows} records",
                 holds=n_rows == publication.records,
             ),
-            check_digest(
-                session,
-                view,
-                publication.layout["digest"],
-                "the rows are those whose matches were checked when they were published",
-            ),
+            same,
         ],
         {"records": n_rows, "distinct_rows": counted.sizes.size},
     )

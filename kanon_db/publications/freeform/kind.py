@@ -21,6 +21,7 @@ from kanon_db.counting.layout import RECODED_SUFFIXES
 from kanon_db.metrics.freeform import measure
 from kanon_db.publications.freeform import methods
 from kanon_db.publications.freeform.examine import check_cells, examine_freeform
+from kanon_db.publications.freeform.promises import check_graph, guarantee
 from kanon_db.publications.freeform.request import FreeformRequest
 from kanon_db.publications.kind import Found, Job, Written
 from kanon_db.publications.results import Check
@@ -105,7 +106,7 @@ class Freeform(RowKind):
             else _check_graph(job, rows, drawn, cells),
         ]
         written = Written(
-            _guarantee(request),
+            guarantee(request),
             layout={"digest": digest_rows(session, rows.view)},
             checks=checks,
             metrics=loss_metrics(job.source, measure(rows.microdata, cells)),
@@ -116,22 +117,6 @@ class Freeform(RowKind):
 KIND: Final = Freeform()
 
 
-def _guarantee(request: FreeformRequest) -> str:
-    k = request.k
-    if request.method == "k_concealment":
-        return (
-            f"{k}-concealment, which is weaker than k-anonymity: each record may be any of at least"
-            f" {k} published ones, but not with the same probability: readers who know the method"
-            " may be certain"
-        )
-    guarantee = (
-        f"k-anonymity with k = {k} by freeform generalization: each published record covers {k}"
-        f" originals, each original is covered {k} times, and each of these is its own with"
-        f" probability 1/{k}"
-    )
-    return guarantee + "; matches are mutual" * request.options.symmetric
-
-
 def _check_graph(
     job: Job[FreeformRequest], rows: RecodedRows, drawn: Assignments, cells: Sequence[Ranges | Sets]
 ) -> Check:
@@ -140,13 +125,10 @@ def _check_graph(
     for number, cell_of_original in enumerate(drawn.cell_of_original):
         edges[cell_of_original, number] = np.arange(cell_of_original.size)
     graph = verify_matching(edges, rows.microdata, job.request.k, cells, pulse=job.pulse())
-    return Check(
-        "k-anonymity: every record has k matches on both sides",
-        f"k = {job.request.k}",
-        f"at least {graph.least_originals} and {graph.least_published}"
-        f", {graph.n_outside} matches outside their cells",
+    return check_graph(
+        job.request.k, graph.least_originals, graph.least_published, graph.n_outside,
         holds=graph.holds,
-    )
+    )  # fmt: skip
 
 
 def _check_concealment(

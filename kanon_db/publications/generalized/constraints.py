@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, Protocol, Self
 
 import numpy as np
 
@@ -25,6 +25,18 @@ _HINT: Final = (
     'write {"l": 3}, {"entropy_l": 2.5}, {"t": 0.2, "distance": "ordered"} or an F\'-privacy'
     ' specification such as {"default": 0.3}; they combine'
 )
+
+
+class CountedValues(Protocol):
+    """The sensitive values of a table."""
+
+    @property
+    def labels(self) -> Sequence[str | None]:
+        """Their texts."""
+
+    @property
+    def counts(self) -> IntArray:
+        """How many records have each."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +103,7 @@ class ClassConstraints:
         """Whether they compare distributions of records, which are not those of entities."""
         return self.entropy_l is not None or self.depends_on_frequencies
 
-    def of(self, values: DistinctValues, codes: CodeArray) -> Constraint:
+    def of(self, values: CountedValues, codes: CodeArray) -> Constraint:
         """Apply them to a table.
 
         Raises

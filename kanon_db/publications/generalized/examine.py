@@ -2,23 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kanon_db.catalog.entries import Publication
-from kanon_db.counting.layout import RowView
+from kanon_db.counting.layout import Quotes, RowView
 from kanon_db.publications.exposure import check_exposure, measure_exposure, report_unbounded
 from kanon_db.publications.generalized.constraints import ClassConstraints
 from kanon_db.publications.results import Check, Examination
 from kanon_db.publications.rows.class_sizes import ClassSizes
-from kanon_db.session import Row, Session, fetch_one
+from kanon_db.session import Row, Session
+from kanon_db.session.protocol import Fetching
 
 _ROUNDING = 1e-9  # allowed in an entropy, for its logarithms
 
 
+@dataclass(frozen=True)
+class ValuesOfClasses:
+    """Where the sensitive values of the rows of each class can be read, as SQL.
+
+    Attributes
+    ----------
+    rows : str
+        A relation with the published rows.
+    cells : str
+        Its columns by which classes are told apart, with commas between them.
+    value : str
+        Its column with the sensitive values.
+    number : str
+        What tells classes apart in one column.
+    place : str
+        The place of a value among all of them, in their order.
+    """
+
+    rows: str
+    cells: str
+    value: str
+    number: str
+    place: str
+
+    @property
+    def counted(self) -> str:
+        """How often each value occurs in each class."""
+        return (
+            f"SELECT {self.number} AS class, {self.value} AS value, count(*) AS n,"
+            f" sum(count(*)) OVER (PARTITION BY {self.cells}) AS size"
+            f" FROM {self.rows} GROUP BY {self.cells}, {self.value}"
+        )
+
+
+def counted_classes(session: Quotes, view: RowView, sensitive: str) -> ValuesOfClasses:
+    """Read the values of a view."""
+    cells, value = ", ".join(view.quasi_identifiers), session.identifier(sensitive)
+    return ValuesOfClasses(
+        view.view, cells, value,
+        f"dense_rank() OVER (ORDER BY {cells})", f"dense_rank() OVER (ORDER BY {value})",
+    )  # fmt: skip
+
+
 def examine_generalized(
     session: Session, view: RowView, publication: Publication, counted: ClassSizes
+) -> Examination:
+    """Check what a generalized publication promises, and measure it; see :func:`judge`."""
+    constraints, found = published_constraints(publication), None
+    if constraints is not None:
+        if publication.parameters.get("counts_entities"):  # thresholds are for shares of them
+            constraints = replace(constraints, privacy=None)
+        values = counted_classes(session, view, str(publication.layout["sensitive"]))
+        exposure = measure_thresholds(session, values, constraints)
+        found = check_constraints(session, values, constraints, exposure)
+    return judge(publication, counted, found or [])
+
+
+def published_constraints(publication: Publication) -> ClassConstraints | None:
+    """Read the constraints of a publication."""
+    given = publication.parameters.get("constraints")
+    return None if given is None else ClassConstraints.parse(given)
+
+
+def judge(
+    publication: Publication, counted: ClassSizes, of_constraints: Sequence[Check]
 ) -> Examination:
     """Check what a generalized publication promises, and measure it.
 
@@ -27,12 +91,10 @@ def examine_generalized(
 
     Parameters
     ----------
-    session : Session
-        The session of any role that may read the publication.
-    view : RowView
     publication : Publication
         Its entry in the catalog, with what the publisher asked for.
     counted : ClassSizes
+    of_constraints : sequence of Check
 
     Returns
     -------
@@ -59,12 +121,7 @@ def examine_generalized(
             holds=below == 0,
         ),
     ]
-    if parameters.get("constraints") is not None:
-        constraints = ClassConstraints.parse(parameters["constraints"])
-        if parameters.get("counts_entities"):  # thresholds are for shares of them, not of rows
-            constraints = replace(constraints, privacy=None)
-        sensitive = str(publication.layout["sensitive"])
-        checks += _check_constraints(session, view, constraints, sensitive)
+    checks += of_constraints
     metrics = {
         "records": n_rows,
         "suppressed_records": suppressed,
@@ -79,7 +136,7 @@ def examine_generalized(
 
 
 def measure_thresholds(
-    session: Session, view: RowView, constraints: ClassConstraints, sensitive: str
+    session: Session, values: ValuesOfClasses, constraints: ClassConstraints
 ) -> Row | None:
     """Compare the frequencies in each class with the thresholds; None where there are none.
 
@@ -87,40 +144,43 @@ def measure_thresholds(
     """
     if constraints.privacy is None:
         return None
-    return measure_exposure(
-        session,
-        constraints.privacy,
-        "SELECT value, n::numeric AS count, size::numeric AS size, count(*) AS buckets"
-        f" FROM ({_counted(session, view, sensitive)}) AS c GROUP BY 1, 2, 3",
-    )
+    return measure_exposure(session, constraints.privacy, profile_of(values))
 
 
-def _counted(session: Session, view: RowView, sensitive: str) -> str:
-    """Write how often each value occurs in each class."""
-    cells, value = ", ".join(view.quasi_identifiers), session.identifier(sensitive)
+def profile_of(values: ValuesOfClasses) -> str:
+    """Write in how many classes of a size a value occurs how often."""
     return (
-        f"SELECT dense_rank() OVER (ORDER BY {cells}) AS class, {value} AS value,"
-        f" count(*) AS n, sum(count(*)) OVER (PARTITION BY {cells}) AS size"
-        f" FROM {view.view} GROUP BY {cells}, {value}"
+        "SELECT value, n::numeric AS count, size::numeric AS size, count(*) AS buckets"
+        f" FROM ({values.counted}) AS c GROUP BY 1, 2, 3"
     )
 
 
-def _check_constraints(
-    session: Session, view: RowView, constraints: ClassConstraints, sensitive: str
+def check_constraints(
+    session: Fetching,
+    values: ValuesOfClasses,
+    constraints: ClassConstraints,
+    exposure: Row | None,
 ) -> list[Check]:
-    counted = _counted(session, view, sensitive)
-    checks = []
+    """Check the constraints in each class.
+
+    Parameters
+    ----------
+    session : Fetching
+    values : ValuesOfClasses
+    constraints : ClassConstraints
+    exposure : mapping or None
+        As :func:`measure_thresholds` has found it.
+    """
+    counted, checks = values.counted, []
     if constraints.l is not None:
-        row = fetch_one(
-            session,
+        (row,) = session.fetch(
             f"SELECT count(*) FILTER (WHERE l < $1::int8) AS below, min(l) AS least FROM"
             f" (SELECT count(*) AS l FROM ({counted}) AS c GROUP BY class) AS d",
             str(constraints.l),
         )
         checks.append(_check("distinct l-diversity", "l", constraints.l, row, "least"))
     if constraints.entropy_l is not None:
-        row = fetch_one(
-            session,
+        (row,) = session.fetch(
             "SELECT count(*) FILTER (WHERE h < ln($1::float8) - $2::float8) AS below,"
             " exp(min(h)) AS least FROM (SELECT -sum(n / size * ln((n / size)::float8)) AS h"
             f" FROM ({counted}) AS c GROUP BY class) AS d",
@@ -131,8 +191,7 @@ def _check_constraints(
             _check("entropy l-diversity", "l", float(constraints.entropy_l), row, "least")
         )
     if constraints.t is not None:
-        checks.append(_check_closeness(session, view, constraints, sensitive))
-    exposure = measure_thresholds(session, view, constraints, sensitive)
+        checks.append(_check_closeness(session, values, constraints))
     if exposure is not None:
         checks += [check_exposure("class", exposure), report_unbounded(exposure)]
     return [*checks, _UNINFORMED]
@@ -147,7 +206,7 @@ _UNINFORMED: Final = Check(
 
 
 def _check_closeness(
-    session: Session, view: RowView, constraints: ClassConstraints, sensitive: str
+    session: Fetching, values: ValuesOfClasses, constraints: ClassConstraints
 ) -> Check:
     """Compare the distribution in each class with that in the whole view, exactly.
 
@@ -155,14 +214,12 @@ def _check_closeness(
     sums of |n S - N s|, or of the absolute values of its running totals, divided by s S.
     """
     assert constraints.t is not None  # noqa: S101  # for the type checker
-    cells, value = ", ".join(view.quasi_identifiers), session.identifier(sensitive)
     distance = "abs(d)" if constraints.distance == "equal" else "abs(running)"
     # The equal distance is half of the sum; the ordered one divides by its v - 1 steps.
     scale = "2" if constraints.distance == "equal" else "greatest(v - 1, 1)"
-    row = fetch_one(
-        session,
-        f"WITH records AS (SELECT dense_rank() OVER (ORDER BY {cells}) AS class,"
-        f" dense_rank() OVER (ORDER BY {value}) AS position FROM {view.view}),"
+    (row,) = session.fetch(
+        f"WITH records AS (SELECT {values.number} AS class, {values.place} AS position"
+        f" FROM {values.rows}),"
         " total AS (SELECT position, count(*)::numeric AS n, sum(count(*)) OVER () AS whole,"
         "  count(*) OVER () AS v FROM records GROUP BY position),"
         " sizes AS (SELECT class, count(*)::numeric AS size FROM records GROUP BY class),"
@@ -175,7 +232,7 @@ def _check_closeness(
         f" judged AS (SELECT sum({distance}) AS moved, size * whole * {scale} AS most FROM sums"
         "  GROUP BY class, size, whole, v)"
         " SELECT count(*) FILTER (WHERE moved * $2::numeric > most * $1::numeric) AS below,"
-        " max((moved / most)::float8) AS least FROM judged",
+        " max(moved::float8 / most::float8) AS least FROM judged",
         str(constraints.t.numerator),
         str(constraints.t.denominator),
     )

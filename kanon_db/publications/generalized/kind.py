@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from kanon_db.algorithms.generalization import enforce, one_of_each, recommend, refine, suppress
+from kanon_db.algorithms.generalization import recommend
 from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.algorithms.ground.threads import n_cores
 from kanon_db.algorithms.recoding import Constraint, cells_of_classes
@@ -18,8 +18,14 @@ from kanon_db.counting.layout import RECODED_SUFFIXES
 from kanon_db.errors import InvalidParameterError
 from kanon_db.metrics.generalization import measure
 from kanon_db.publications.generalized import methods
-from kanon_db.publications.generalized.constraints import ClassConstraints
-from kanon_db.publications.generalized.examine import examine_generalized, measure_thresholds
+from kanon_db.publications.generalized.classes import find_classes
+from kanon_db.publications.generalized.examine import (
+    counted_classes,
+    examine_generalized,
+    measure_thresholds,
+    published_constraints,
+)
+from kanon_db.publications.generalized.promises import guarantee
 from kanon_db.publications.generalized.request import GeneralizedRequest
 from kanon_db.publications.kind import Found, Job, Written
 from kanon_db.publications.partition import Classes
@@ -90,37 +96,18 @@ class Generalized(RowKind):
             )
         job, method = _chosen(job, microdata.n_records)
         pulse = job.pulse(request.options.time_limit)
-        session.step(f"searching classes: {method}")
-        searched, place = microdata, None
-        if job.entities is not None:
-            searched, place = one_of_each(microdata, job.entities.codes)
-        found = run_method(methods, job, searched, pulse, method)
-        classes: IntArray = found.result if place is None else found.result[place]
-        # What is optimal for fewer records need not be so for all of them.
-        proof = found.proof if place is None else None
-        if constraint is not None:
-            session.step("enforcing the constraints")
-            classes = enforce(
-                microdata, classes, request.k, constraint, pulse=pulse
-            ).class_of_record
-        if request.refine and method != "optimal":
-            session.step("refining the classes")
-            classes = refine(
-                microdata, classes, request.k,
-                random=methods.new_random(), constraint=constraint, pulse=pulse,
-                workers=n_cores(),
-            ).class_of_record  # fmt: skip
-        if request.max_suppressed:
-            session.step("suppressing records")
-            classes = suppress(
-                microdata, classes, request.k, request.max_suppressed,
-                constraint=constraint, pulse=pulse,
-            ).class_of_record  # fmt: skip
-        return Found((rows, classes), proof, method)
+        found = find_classes(
+            microdata, request, constraint, pulse,
+            method=method,
+            search=lambda data: run_method(methods, job, data, pulse, method),
+            entities=None if job.entities is None else job.entities.codes,
+            workers=n_cores(), on_step=session.step,
+        )  # fmt: skip
+        return Found((rows, found.result), found.proof, method)
 
     def write(self, job: Job[GeneralizedRequest], found: Found) -> Written:
         """Write cells and rows; check that each original value lies within its cell."""
-        request = job.request
+        request, session = job.request, job.session
         rows: RecodedRows
         classes: IntArray
         rows, classes = found.result
@@ -129,15 +116,12 @@ class Generalized(RowKind):
         dense = np.append(np.cumsum(is_class) - 1, -1)[classes]
         table = rows.write(cells_of_classes(rows.microdata, dense), dense)
         outside = rows.count_outside(table, dense)
-        times = "times" if job.entities is None else "times, for as many different people"
-        guarantee = (
-            f"{request.k}-anonymity: every combination of generalized quasi-identifiers occurs at"
-            f" least {request.k} {times}"
-        )
+        exposure = None
         if request.constraints is not None:
-            guarantee += _guarantee_of_constraints(job, rows, request.constraints)
-        if measured.n_suppressed:
-            guarantee += f"; {measured.n_suppressed} records are left out"
+            exposure = measure_thresholds(
+                session, counted_classes(session, rows.view, str(job.source.sensitive)),
+                request.constraints,
+            )  # fmt: skip
         inside = Check(
             "every original value lies within its cell",
             "0 records outside",
@@ -145,7 +129,13 @@ class Generalized(RowKind):
             holds=outside == 0,
         )
         written = Written(
-            guarantee,
+            guarantee(
+                request,
+                measured.n_suppressed,
+                exposure,
+                session.warn,
+                with_entities=job.entities is not None,
+            ),
             checks=[inside, *_count_entities(job, rows, table, dense)],
             metrics=loss_metrics(job.source, measured, gcp_ob=measured.ob_gcp),
             parameters={"suppressed": measured.n_suppressed, **counted_parameters(job)},
@@ -170,41 +160,19 @@ class Generalized(RowKind):
 
     def bounds(self, publication: Publication, sensitive: DistinctValues) -> Bounds:
         """Return what the constraints allow."""
-        constraints = _published_constraints(publication)
+        constraints = published_constraints(publication)
         return Bounds() if constraints is None else constraints.bounds(sensitive)
 
     def partition(self, session: Session, schema: str, publication: Publication) -> Classes | None:
         """Read the view, with what the constraints promise."""
         found = super().partition(session, schema, publication)
-        constraints = _published_constraints(publication)
+        constraints = published_constraints(publication)
         if found is None or constraints is None:
             return found
         return replace(found, least=constraints.least_values, thresholds=constraints.thresholds)
 
 
 KIND: Final = Generalized()
-
-
-def _published_constraints(publication: Publication) -> ClassConstraints | None:
-    given = publication.parameters.get("constraints")
-    return None if given is None else ClassConstraints.parse(given)
-
-
-def _guarantee_of_constraints(
-    job: Job[GeneralizedRequest], rows: RecodedRows, constraints: ClassConstraints
-) -> str:
-    """Say what holds in each class, for whom, and where it says nothing, as the view shows it."""
-    counting = ", counting people," if job.entities is not None and constraints.privacy else ","
-    guarantee = (
-        f", with {constraints} in each{counting} which bounds inferences by readers who do not know"
-        " how classes were formed"
-    )
-    exposure = measure_thresholds(job.session, rows.view, constraints, str(job.source.sensitive))
-    if exposure is not None and exposure["unbounded"]:
-        share = exposure["unbounded"] / exposure["records"]
-        job.session.warn(f"the threshold is 1 for {share:.1%} of the records: no bound")
-        guarantee += f"; the threshold is 1 for {share:.1%} of the records"
-    return guarantee
 
 
 def _constraint(job: Job[GeneralizedRequest]) -> Constraint | None:

@@ -35,7 +35,11 @@ def check_digest(session: Session, view: RowView, digest: str, promise: str) -> 
     promise : str
         What the check is called.
     """
-    same = digest_rows(session, view) == digest
+    return same_digest(promise, same=digest_rows(session, view) == digest)
+
+
+def same_digest(promise: str, *, same: bool) -> Check:
+    """Say whether rows have the digest that they had."""
     return Check(
         promise,
         "the same digest",

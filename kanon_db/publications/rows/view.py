@@ -191,13 +191,23 @@ def check_k(job: Job[Any], k: int) -> None:
     ------
     TooFewError
     """
-    what, number = "records", job.snapshot.n_records
-    if job.entities is not None:
-        what, number = "entities", job.entities.number
+    if job.entities is None:
+        require_k(job.source, k, job.snapshot.n_records)
+    else:
+        require_k(job.source, k, job.entities.number, "entities")
+
+
+def require_k(source: Source, k: int, number: int, what: str = "records") -> None:
+    """Refuse a k that is larger than a number of records or entities.
+
+    Raises
+    ------
+    TooFewError
+    """
     if k > number:
         raise TooFewError(
             f"k must not exceed the number of {what}",
-            detail=f"{job.source.relation}: k = {k}, n_{what} = {number}",
+            detail=f"{source.relation}: k = {k}, n_{what} = {number}",
             hint=f"lower k to {number} or less, or publish more {what}"
             if number > 1
             else "nobody can be hidden in this table: it needs at least two people",

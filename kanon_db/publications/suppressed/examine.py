@@ -13,11 +13,11 @@ from kanon_db.catalog.entries import Publication
 from kanon_db.counting.layout import RowView
 from kanon_db.publications.results import Check, Examination
 from kanon_db.publications.rows.class_sizes import ClassSizes
-from kanon_db.session import Session
+from kanon_db.session.protocol import Fetching
 
 
 def examine_suppressed(
-    session: Session,
+    session: Fetching,
     view: RowView,
     publication: Publication,
     counted: ClassSizes,
@@ -26,8 +26,8 @@ def examine_suppressed(
 
     Parameters
     ----------
-    session : Session
-        The session of any role that may read the publication.
+    session : Fetching
+        Such as the session of any role that may read the publication.
     view : RowView
     publication : Publication
         Its entry in the catalog, with what the publisher asked for.
@@ -131,7 +131,9 @@ class _PatternProfile:
     below: int
 
 
-def _profile(session: Session, view: RowView, k: int, counted: ClassSizes) -> list[_PatternProfile]:
+def _profile(
+    session: Fetching, view: RowView, k: int, counted: ClassSizes
+) -> list[_PatternProfile]:
     """Describe the rows of each pattern."""
     # Unlike IS NULL, num_nulls() distinguishes a NULL from a row of NULLs.
     shown = " + ".join(

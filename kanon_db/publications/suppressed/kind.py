@@ -24,7 +24,8 @@ from kanon_db.publications.searching import run_method
 from kanon_db.publications.suppressed import methods
 from kanon_db.publications.suppressed.examine import examine_suppressed
 from kanon_db.publications.suppressed.methods import CodedRows
-from kanon_db.publications.suppressed.patterns import allowed_patterns
+from kanon_db.publications.suppressed.patterns import allowed_patterns, recorded_patterns
+from kanon_db.publications.suppressed.promises import guarantee
 from kanon_db.publications.suppressed.request import SuppressedRequest
 from kanon_db.session import Session
 from kanon_db.transfer.columns import ColumnType
@@ -111,27 +112,13 @@ class Suppressed(RowKind):
         layout = finish_rows(job, view, layout, read.shown(named, cell_of_record))
         cells.drop(session)
         read.drop()
-        times = "times" if job.entities is None else "times, for as many different people"
-        guarantee = (
-            f"{request.k}-anonymity by suppression: every combination of kept quasi-identifiers"
-            f" occurs at least {request.k} {times}"
-        )
-        if suppression.n_left_over:
-            guarantee += f"; {suppression.n_left_over} left-over records are "
-            guarantee += (
-                "suppressed fully, and whoever knows the quasi-identifiers can tell whose they are"
-                if with_all
-                else "left out"
-            )
-        is_any = request.patterns is None and request.rules is None
         return Written(
-            guarantee,
+            guarantee(request, suppression.n_left_over, with_entities=job.entities is not None),
             layout={**layout, **counted_layout(job, view)},
             checks=checks,
             metrics=metrics,
             parameters={
-                "patterns": None if is_any else list(data.patterns.texts),
-                "left_over": request.options.left_over,
+                **recorded_patterns(request, data.patterns),
                 "suppressed": pattern.size - published.size,
                 **counted_parameters(job),
             },

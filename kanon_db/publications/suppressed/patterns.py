@@ -13,6 +13,7 @@ from kanon_db.algorithms.suppression import PatternSet, all_patterns, expand_rul
 from kanon_db.catalog.entries import Source
 from kanon_db.catalog.sources import open_source
 from kanon_db.publications.rows.view import weights_of
+from kanon_db.publications.suppressed.request import SuppressedRequest
 from kanon_db.session import Session
 
 
@@ -84,3 +85,12 @@ def allowed_patterns(
     if rules is not None:
         return expand_rules(rules, source.quasi_identifiers, costs)
     return all_patterns(n_columns, costs)
+
+
+def recorded_patterns(request: SuppressedRequest, patterns: PatternSet) -> dict[str, Any]:
+    """Return what the catalog keeps of the patterns: none where any is allowed."""
+    is_any = request.patterns is None and request.rules is None
+    return {
+        "patterns": None if is_any else list(patterns.texts),
+        "left_over": request.options.left_over,
+    }

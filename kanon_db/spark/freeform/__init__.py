@@ -1,0 +1,1 @@
+"""Freeform rows of records on many machines."""

@@ -1,0 +1,221 @@
+"""Segments of the sorted records, and the search for matches in each, where its records are.
+
+Segments are those of one machine: the records are sorted by all quasi-identifiers, those with the
+fewest values first, and cut where :func:`~kanon_db.algorithms.freeform.segment_starts` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from kanon_db.algorithms.freeform import draw_assignments, segment_starts
+from kanon_db.algorithms.freeform.result import cells as cells_of_matches
+from kanon_db.algorithms.freeform.verification import verify_matching
+from kanon_db.algorithms.ground.pulse import UNLIMITED
+from kanon_db.algorithms.recoding import Microdata
+from kanon_db.algorithms.recoding.microdata import Attribute
+from kanon_db.publications.freeform import methods
+from kanon_db.publications.freeform.request import FreeformRequest
+from kanon_db.randomness import SecureRandom
+from kanon_db.spark.environment import in_own_words, through_arrow
+from kanon_db.spark.kind import SparkJob
+from kanon_db.spark.rows.cells import cell_array
+from kanon_db.spark.rows.columns import code_of
+from kanon_db.spark.rows.parts import Batches, codes_in
+from kanon_db.spark.snapshot import RECORD
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+_RECORDS_OF_TASK: Final = 2**16
+_CHUNK: Final = "chunk"
+_PLACE: Final = "place"
+_SEGMENT: Final = "segment"
+
+ORIGINALS: Final = "originals"
+PUBLISHED: Final = "published"
+OUTSIDE: Final = "outside"
+HOLDS: Final = "holds"
+COUNTED: Final = (ORIGINALS, PUBLISHED, OUTSIDE)
+"""What was counted of the graph of a record's segment."""
+
+
+def in_segments(
+    job: SparkJob, records: DataFrame, attributes: Sequence[Attribute], partition_size: int
+) -> tuple[DataFrame, int]:
+    """Sort records, and send the segments to partitions, in order; return how many there are.
+
+    Parameters
+    ----------
+    job : SparkJob
+    records : DataFrame
+        As :func:`.coded_records` returns them.
+    attributes : sequence of Attribute
+    partition_size : int
+        Least number of records of a segment.
+    """
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import IntegerType, LongType, StructType
+
+    job.voice.step("sorting records")
+    by_size = sorted(range(len(attributes)), key=lambda place: attributes[place].n_values)
+    ordered = records.orderBy(*(code_of(place) for place in by_size), RECORD)
+    schema = StructType([*records.schema.fields])
+    schema.add(_CHUNK, IntegerType(), nullable=False).add(_PLACE, LongType(), nullable=False)
+    folder = job.staging.scratch("sorted")
+    with in_own_words("records could not be sorted"):
+        through_arrow(ordered, placing, schema).write.parquet(folder.path)
+        placed = job.session.read.parquet(folder.path)
+        counts = dict(map(tuple, placed.groupBy(_CHUNK).count().collect()))
+    before = np.zeros(max(counts, default=0) + 1, dtype=np.int64)
+    for chunk, count in counts.items():
+        before[chunk + 1 :] += count
+    starts = segment_starts(job.snapshot.n_records, partition_size)
+    n_tasks = min(
+        starts.size,
+        max(
+            -(-job.snapshot.n_records // _RECORDS_OF_TASK),
+            int(job.session.sparkContext.defaultParallelism),
+        ),
+    )
+    context: Any = job.session.sparkContext
+    known = context.broadcast((before, starts))
+    schema = StructType([*placed.schema.fields]).add(_SEGMENT, IntegerType(), nullable=False)
+    numbered = through_arrow(placed, numbering(known), schema)
+    task = (f.col(_SEGMENT) * f.lit(n_tasks).cast("long") / starts.size).cast("int")
+    sent = numbered.repartitionById(n_tasks, task).sortWithinPartitions(_SEGMENT, _CHUNK, _PLACE)
+    return sent, int(starts.size)
+
+
+def placing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Add the number of a partition, and the place of each record in it."""
+    import pyarrow as pa
+    from pyspark import TaskContext
+
+    chunk, place = TaskContext.get().partitionId(), 0  # type: ignore[union-attr]
+    for batch in batches:
+        n = batch.num_rows
+        added = [np.full(n, chunk, dtype=np.int32), np.arange(place, place + n)]
+        place += n
+        yield pa.RecordBatch.from_arrays(
+            [*batch.columns, *map(pa.array, added)], [*batch.schema.names, _CHUNK, _PLACE]
+        )
+
+
+def numbering(known: Any) -> Batches:
+    """Return the function that adds the number of its segment to each record.
+
+    Parameters
+    ----------
+    known : Broadcast
+        Of how many records come before each chunk, and of where segments start.
+    """
+
+    def number(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        before, starts = known.value
+        for batch in batches:
+            chunk, place = (batch.column(name).to_numpy() for name in (_CHUNK, _PLACE))
+            segment = np.searchsorted(starts, before[chunk] + place, side="right") - 1
+            yield pa.RecordBatch.from_arrays(
+                [*batch.columns, pa.array(segment.astype(np.int32))],
+                [*batch.schema.names, _SEGMENT],
+            )
+
+    return number
+
+
+@dataclass(frozen=True, eq=False)
+class SegmentSearch:
+    """What each machine knows of the whole table.
+
+    Attributes
+    ----------
+    attributes : tuple of Attribute
+    ends : list of pa.Array
+        What the cells of each quasi-identifier are made of.
+    request : FreeformRequest
+    passed : list of str
+        Columns that are passed on.
+    names : list of str
+        Columns of the result.
+    """
+
+    attributes: tuple[Attribute, ...]
+    ends: list[pa.Array]
+    request: FreeformRequest
+    passed: list[str]
+    names: list[str]
+
+    def run(self, segment: pa.Table) -> pa.RecordBatch:
+        """Match the records of a segment; give each the cells of one of its matches.
+
+        Which one is drawn from the operating system's source, where the work is done. A task that
+        runs again draws again; only what one attempt has drawn is kept.
+        """
+        import pyarrow as pa
+
+        codes = codes_in(segment, [code_of(place) for place in range(len(self.attributes))])
+        data, k, n = Microdata(codes, self.attributes), self.request.k, segment.num_rows
+        matches = getattr(methods, self.request.method)(data, self.request, UNLIMITED).result
+        cells = cells_of_matches(data, matches)
+        drawn = draw_assignments(matches, SecureRandom())
+        edges = np.empty((n, k), dtype=np.int32)
+        for number, cell_of_original in enumerate(drawn.cell_of_original):
+            edges[cell_of_original, number] = np.arange(n)
+        graph = verify_matching(edges, data, k, cells)
+        shown = [
+            cell_array(its_cells, attribute.numbers, ends, drawn.cells)
+            for its_cells, attribute, ends in zip(cells, self.attributes, self.ends, strict=True)
+        ]
+        passed = [pa.concat_arrays(segment.column(name).chunks) for name in self.passed]
+        counts = [graph.least_originals, graph.least_published, graph.n_outside]
+        counted = [pa.array(np.full(n, count, dtype=np.int64)) for count in counts]
+        flags = [pa.array(np.full(n, flag)) for flag in (False, graph.holds)]
+        return pa.RecordBatch.from_arrays(
+            [*passed, *shown, flags[0], *counted, flags[1]], self.names
+        )
+
+
+def matching(known: Any) -> Batches:
+    """Return the function that searches one segment after the other.
+
+    Parameters
+    ----------
+    known : Broadcast
+        Of :class:`SegmentSearch`.
+    """
+
+    def match(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for segment in runs(batches, _SEGMENT):
+            yield known.value.run(segment)
+
+    return match
+
+
+def runs(batches: Iterator[pa.RecordBatch], name: str) -> Iterator[pa.Table]:
+    """Take sorted records together whose numbers are the same."""
+    import pyarrow as pa
+
+    kept: list[pa.RecordBatch] = []
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        numbers = batch.column(name).to_numpy()
+        ends = [*np.flatnonzero(np.diff(numbers)) + 1, numbers.size]
+        start = 0
+        for end in ends:
+            piece = batch.slice(start, int(end) - start)
+            if kept and kept[-1].column(name)[0] != piece.column(name)[0]:
+                yield pa.Table.from_batches(kept)
+                kept = []
+            kept.append(piece)
+            start = int(end)
+    if kept:
+        yield pa.Table.from_batches(kept)

@@ -1,0 +1,1 @@
+"""Generalized rows of records on many machines."""

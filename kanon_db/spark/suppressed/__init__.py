@@ -1,0 +1,1 @@
+"""Rows with suppressed cells, of records on many machines."""

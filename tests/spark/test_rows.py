@@ -1,0 +1,304 @@
+"""Rows that are published on Spark: what one machine would publish, and what they promise."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kanon_db import spark as on_spark
+from kanon_db.algorithms import suppression
+from kanon_db.algorithms.generalization import mondrian
+from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
+from kanon_db.errors import (
+    IneligibleError,
+    InvalidParameterError,
+    RiskError,
+    SchemaMismatchError,
+    TooFewError,
+    VerificationError,
+)
+from kanon_db.metrics.generalization import measure
+from kanon_db.spark.generalized import kind as generalized_kind
+from kanon_db.spark.rows import parts
+from kanon_db.spark.suppressed import types
+from tests.spark import data
+
+N = 1_500
+NAMES = data.ROWS["quasi_identifiers"]
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    pq = pytest.importorskip("pyarrow.parquet")
+    folder = tmp_path_factory.mktemp("mixed")
+    table = data.mixed(N)
+    for i in range(2):
+        pq.write_table(table.slice(i * N // 2, N // 2), folder / f"{i}.parquet")
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def source() -> list[dict[str, Any]]:
+    """The records by their numbers."""
+    return list(data.mixed(N).to_pylist())
+
+
+@pytest.fixture
+def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few records make a part, as if the table were large."""
+    monkeypatch.setattr(parts, "RECORDS_OF_PART", 300)
+
+
+def microdata(rows: list[dict[str, Any]]) -> Microdata:
+    """Number values as one machine does: in their order, NULL last."""
+    codes, attributes = [], []
+    for name in NAMES:
+        column = [row[name] for row in rows]
+        known = sorted({value for value in column if value is not None})
+        place = {value: i for i, value in enumerate(known)} | {None: len(known)}
+        n_values = len(known) + (None in column)
+        codes.append([place[value] for value in column])
+        if name == "city":
+            attributes.append(Attribute(n_values))
+            continue
+        numbers = [86400.0 * one.toordinal() if name == "born" else float(one) for one in known]
+        array = np.array(numbers + [np.nan] * (None in column))
+        attributes.append(
+            Attribute(n_values, numbers=array, lower=numbers[0], upper=numbers[-1])
+        )  # fmt: skip
+    return Microdata(np.array(codes).T, tuple(attributes))
+
+
+def cells(row: dict[str, Any]) -> tuple[Any, ...]:
+    """Return what a published row shows of its quasi-identifiers, so that it can be compared."""
+    return tuple(
+        tuple(cell.values()) if isinstance(cell := row[name], dict)
+        else tuple(cell) if isinstance(cell, list)
+        else cell
+        for name in NAMES
+    )  # fmt: skip
+
+
+def covers(cell: Any, value: Any) -> bool:
+    """Whether a range or a set holds a value."""
+    if isinstance(cell, list):
+        return value in cell
+    if cell is None:
+        return value is None
+    if cell["lower"] is None:
+        return cell["upper"] is None
+    return value is not None and bool(cell["lower"] <= value <= cell["upper"])
+
+
+def require_own_cells(found: list[dict[str, Any]], source: list[dict[str, Any]]) -> None:
+    """Require that rows have the other columns of their records, and cells that cover them."""
+    for row in found:
+        record = source[row["id"]]
+        assert row["disease"] == record["disease"]
+        assert all(covers(row[name], record[name]) for name in NAMES)
+
+
+def holding(spark: Any, target: Path) -> Iterator[str]:
+    for check in on_spark.verify(spark, str(target)):
+        assert check.holds, check
+        yield check.check
+
+
+@pytest.mark.usefixtures("in_parts")
+def test_mondrian_has_the_classes_of_one_machine(
+    spark: Any, mixed: str, source: list[dict[str, Any]], target: Path
+) -> None:
+    made = on_spark.publish_generalized(
+        spark, mixed, str(target), **data.ROWS, k=4, method="mondrian", refine=False
+    )
+    found = data.read(target, "rows").to_pylist()
+    assert sorted(row["id"] for row in found) == list(range(N))
+    assert list(found[0]) == ["id", *NAMES, "disease"]
+    require_own_cells(found, source)
+    assert made.metrics["parts"] > 4
+    table = microdata(source)
+    classes = mondrian(table, 4).class_of_record
+    # Different classes may show the same cells.
+    own = {row["id"]: cells(row) for row in found}
+    of_class = defaultdict(set)
+    for record, number in enumerate(classes.tolist()):
+        of_class[number].add(own[record])
+    assert all(len(shown) == 1 for shown in of_class.values())
+    assert min(Counter(own.values()).values()) >= 4
+    lost = measure(table, classes)
+    for name, value in (("gcp", lost.gcp), ("gcp_ob", lost.ob_gcp)):
+        assert made.metrics[name] == pytest.approx(value, rel=1e-12)
+    assert "k-anonymity: every combination of cells occurs k times" in list(holding(spark, target))
+    layout = json.loads((target / "manifest.json").read_text())["layout"]
+    assert [cell.get("range_type") for cell in layout["quasi_identifiers"]] == [
+        "int4range", "daterange", "numrange", None,
+    ]  # fmt: skip
+
+
+@pytest.mark.usefixtures("in_parts")
+def test_constraints_hold_in_each_class(
+    spark: Any, mixed: str, source: list[dict[str, Any]], target: Path
+) -> None:
+    constraints = {"l": 3, "entropy_l": 2, "t": 0.6, "distance": "ordered", "default": 0.6}
+    made = on_spark.publish_generalized(
+        spark, mixed, str(target), **data.ROWS, k=5, method="greedy_search", refine=False,
+        constraints=constraints,
+    )  # fmt: skip
+    assert made.metrics["parts"] > 1
+    found = data.read(target, "rows").to_pylist()
+    require_own_cells(found, source)
+    values = defaultdict(list)
+    for row in found:
+        values[cells(row)].append(row["disease"])
+    for one in values.values():
+        assert len(one) >= 5
+        assert len(set(one)) >= 3
+        assert max(Counter(one).values()) <= 0.6 * len(one)
+    checks = set(holding(spark, target))
+    assert "t-closeness (ordered distance) of every class" in checks
+    assert "entropy l-diversity of every class" in checks
+
+
+@pytest.mark.usefixtures("in_parts")
+def test_refined_and_suppressed_by_parts(
+    spark: Any, mixed: str, source: list[dict[str, Any]], target: Path
+) -> None:
+    made = on_spark.publish_generalized(
+        spark, mixed, str(target), **data.ROWS, k=5, max_suppressed=0.02,
+        options={"time_limit": 2},
+    )  # fmt: skip
+    found = data.read(target, "rows").to_pylist()
+    require_own_cells(found, source)
+    assert len({row["id"] for row in found}) == len(found)
+    assert len(found) + made.metrics["suppressed_records"] == N
+    assert made.metrics["suppressed_records"] <= 0.02 * N
+    assert min(Counter(map(cells, found)).values()) >= 5
+    assert list(holding(spark, target))
+
+
+def test_patterns_are_those_of_one_machine(
+    spark: Any, mixed: str, source: list[dict[str, Any]], target: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Whether the driver or Spark tries them, and fewer than k records are left out."""
+    monkeypatch.setattr(types, "MOST_TYPES", 700)
+    made = on_spark.publish_suppressed(spark, mixed, str(target), **data.ROWS, k=7)
+    found = data.read(target, "rows").to_pylist()
+    table = microdata(source)
+    wanted = suppression.greedy(table.codes, suppression.all_patterns(4), 7)
+    numbers = wanted.pattern_of_record.tolist()
+    texts = wanted.patterns.texts
+    assert {row["id"]: row["pattern"] for row in found} == {
+        record: texts[number] for record, number in enumerate(numbers) if number >= 0
+    }
+    assert len(found) + made.metrics["suppressed_records"] == N
+    assert made.metrics["suppressed_records"] == numbers.count(-1) < 7
+    for row in found:
+        for name, mark in zip(NAMES, row["pattern"], strict=True):
+            assert row[name] == (source[row["id"]][name] if mark == "." else None)
+    assert min(Counter((*cells(row), row["pattern"]) for row in found).values()) >= 7
+    assert list(holding(spark, target))
+
+
+def test_left_over_records_join_others(spark: Any, mixed: str, target: Path) -> None:
+    asked: dict[str, Any] = {**data.ROWS, "k": 400, "quasi_identifiers": ["city", "age"]}
+    with pytest.raises(RiskError, match="left_over_records"):
+        on_spark.publish_suppressed(
+            spark, mixed, str(target), **asked, options={"left_over": "publish"}
+        )
+    asked["patterns"] = [".*", "**"]
+    made = on_spark.publish_suppressed(
+        spark, mixed, str(target), **asked, options={"left_over": "join"}
+    )
+    found = data.read(target, "rows").to_pylist()
+    assert sorted(row["id"] for row in found) == list(range(N))
+    assert made.metrics["suppressed_records"] == 0
+    shown = Counter((row["city"], row["pattern"]) for row in found)
+    assert min(shown.values()) >= 400
+    assert list(holding(spark, target))
+
+
+def test_freeform_covers_k_on_both_sides(
+    spark: Any, mixed: str, source: list[dict[str, Any]], target: Path
+) -> None:
+    made = on_spark.publish_freeform(
+        spark, mixed, str(target), **data.ROWS, k=3,
+        options={"partition_size": 200, "refine": False},
+    )  # fmt: skip
+    assert made.metrics["segments"] == N // 200
+    found = data.read(target, "rows").to_pylist()
+    assert sorted(row["id"] for row in found) == list(range(N))
+    require_own_cells(found, source)
+    of_records = Counter()
+    for row in found[:200]:
+        covered = [
+            record["id"] for record in source
+            if all(covers(row[name], record[name]) for name in NAMES)
+        ]  # fmt: skip
+        assert len(covered) >= 3
+        of_records.update(covered)
+    assert list(holding(spark, target))
+    assert 0 < made.metrics["gcp"] < 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked", "error", "match"),
+    [
+        ("generalized", {"k": 5, "method": "optimal"}, InvalidParameterError, "not made on Spark"),
+        ("generalized", {"k": 5, "method": "split_carry"}, InvalidParameterError, "not made on"),
+        ("suppressed", {"k": 5, "method": "optimal"}, InvalidParameterError, "not made on Spark"),
+        ("freeform", {"k": 5, "method": "optimal"}, InvalidParameterError, "not made on Spark"),
+        ("freeform", {"k": 5, "options": {"partition_size": 4}}, InvalidParameterError, "less"),
+        ("generalized", {"k": 5, "attributes": {"age": {"round": 5}}}, InvalidParameterError,
+         "not coarsened on Spark"),
+        ("generalized", {"k": 5_000, "method": "mondrian"}, TooFewError, "must not exceed"),
+        ("generalized", {"k": 5, "constraints": {"l": 50}}, IneligibleError, "no equivalence"),
+        ("generalized", {"k": 5, "attributes": {"born": {"lower": "soon"}}}, InvalidParameterError,
+         "no value of its column"),
+    ],
+)  # fmt: skip
+def test_refusals(
+    spark: Any, mixed: str, target: Path, kind: str, asked: dict[str, Any], error: Any, match: str
+) -> None:
+    publish = getattr(on_spark, f"publish_{kind}")
+    with pytest.raises(error, match=match):
+        publish(spark, mixed, str(target), **data.ROWS, **asked)
+    assert not target.parent.exists() or not list(target.parent.iterdir())
+
+
+def test_inexact_numbers_in_sets(spark: Any, mixed: str, target: Path) -> None:
+    frame = spark.read.parquet(mixed)
+    frame = frame.withColumn("pay", frame["pay"].cast("double"))
+    with pytest.raises(SchemaMismatchError, match="inexact numbers in sets"):
+        on_spark.publish_generalized(
+            spark, frame, str(target), source_name="s", **data.ROWS, k=5, method="mondrian",
+            attributes={"pay": {"kind": "categorical"}},
+        )  # fmt: skip
+
+
+def test_a_wrong_cell_leaves_nothing(
+    spark: Any, mixed: str, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A release with a bug in it, here another cell for one record, is not published."""
+    from pyspark.sql import functions as f
+
+    keep = generalized_kind.keep
+
+    def with_a_bug(job: Any, recoded: Any) -> Any:
+        wrong = f.struct(f.lit(1).alias("lower"), f.lit(2).alias("upper"))
+        return keep(job, recoded.withColumn(
+            "q0", f.when(f.col("record") == 0, wrong).otherwise(f.col("q0"))
+        ))  # fmt: skip
+
+    monkeypatch.setattr(generalized_kind, "keep", with_a_bug)
+    with pytest.raises(VerificationError, match="nothing was published"):
+        on_spark.publish_generalized(
+            spark, mixed, str(target), **data.ROWS, k=4, method="mondrian", refine=False
+        )
+    assert list(target.parent.iterdir()) == []
