@@ -284,7 +284,7 @@ $function$;
 COMMENT ON FUNCTION kanon.owner_end_release IS 'notes in the ledger that a publication is gone';
 
 CREATE OR REPLACE FUNCTION kanon.name_elsewhere(label text) RETURNS text
-LANGUAGE plpgsql IMMUTABLE
+LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
 AS $function$
 BEGIN

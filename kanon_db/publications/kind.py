@@ -193,8 +193,7 @@ class Kind(ABC):
     """Suffixes of those that readers may not read."""
 
     told: Sequence[str] = ()
-    """Suffixes of the tables from which all other relations can be written; empty if there are
-    none."""
+    """Suffixes of the tables from which all other relations can be written, if there are any."""
 
     counts_entities: bool = False
     """Whether it counts entities where several records are about one; otherwise it gets none."""
@@ -313,12 +312,7 @@ class Kind(ABC):
         Returns
         -------
         mapping
-            The publication's layout, with what it keeps of these relations.
-
-        Raises
-        ------
-        InvalidParameterError
-            Where a kind cannot be loaded.
+            The layout, with what it keeps of them.
         """
         raise InvalidParameterError(
             "publications of this kind cannot be loaded", detail=f"kind {publication.kind}"

@@ -111,7 +111,7 @@ def test_replacing_and_combining(
     reasons = "SELECT parameters->'accept' FROM kanon.publications WHERE name = $1"
     assert value(parties.publisher, reasons, "again") == accepted
     assert value(parties.publisher, reasons, "others") == {}
-    with pytest.raises(InvalidParameterError, match="publicaton"):
+    with pytest.raises(InvalidParameterError, match="not known"):
         load(publicaton="x")
     with pytest.raises(InvalidParameterError, match="label"):
         load(publication="x", source_name="a\nb")

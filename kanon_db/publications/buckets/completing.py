@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from kanon_db.algorithms.bucketization.setting import BucketSetting
-from kanon_db.algorithms.ground.arrays import CodeArray
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
+from kanon_db.errors import VerificationError
 from kanon_db.publications.buckets.bitmaps import most_values, write_bitmaps
 from kanon_db.publications.buckets.regression import write_composition
 from kanon_db.publications.buckets.tables import QIT, SAT, BucketTables
@@ -54,7 +55,8 @@ def completed(
     named = Relation(staging.schema, staging.name + QIT)
     qit = take_snapshot(session, named, [*quasi_identifiers, str(layout["bucket_id"])], room)
     bucket_ids = read_integers(qit, f"s.{tables.bucket_id}").astype(np.int32)
-    values, codes = _sensitive(session, staging, layout, types, bucket_ids, room)
+    _require_sizes(tables, bucket_ids)
+    values, codes = _sensitive(session, staging, tables, layout, types, bucket_ids, room)
     order = SecureRandom().permutation(qit.n_records)
     columns = read_few_values(
         qit, [types[name] for name in quasi_identifiers], most_values(qit.n_records)
@@ -74,9 +76,32 @@ def completed(
     return layout
 
 
+def _require_sizes(
+    tables: BucketTables, bucket_ids: AnyIntArray, counts: AnyIntArray | None = None
+) -> None:
+    """Refuse a table whose buckets do not have the sizes that follow from their numbers.
+
+    Raises
+    ------
+    VerificationError
+    """
+    expected = np.repeat(tables.sizes, tables.buckets_of_sizes)
+    are_known = bucket_ids.size > 0 and bucket_ids.min() >= 1 and bucket_ids.max() <= tables.n_buckets
+    if are_known and (counts is None or counts.min() >= 1):
+        found = np.bincount(bucket_ids, counts, tables.n_buckets + 1)[1:]
+        if np.array_equal(found, expected):
+            return
+    raise VerificationError(
+        "buckets do not have the sizes that follow from their numbers",
+        detail="QIT" if counts is None else "SAT",
+        hint="the tables are not those that were published: publish again",
+    )
+
+
 def _sensitive(
     session: Session,
     staging: Staging,
+    tables: BucketTables,
     layout: Mapping[str, Any],
     types: Mapping[str, ColumnType],
     bucket_ids: CodeArray,
@@ -91,6 +116,7 @@ def _sensitive(
         read_integers(sat, f"s.{session.identifier(name)}") for name in (names[0], names[2])
     )
     sat.drop()
+    _require_sizes(tables, buckets, counts)
     order = np.argsort(buckets, kind="stable")
     found = np.empty(bucket_ids.size, dtype=np.int32)
     found[np.argsort(bucket_ids, kind="stable")] = np.repeat(codes[order], counts[order])
