@@ -56,6 +56,22 @@ $function$;
 COMMENT ON FUNCTION kanon.kept_grants IS
     'who may read each relation of a publication, where what takes its place is to keep that';
 
+CREATE OR REPLACE FUNCTION kanon.source_elsewhere(label text) RETURNS kanon.source
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    IF label IS NULL OR octet_length(label) NOT BETWEEN 1 AND 1000 OR label ~ '[[:cntrl:]]' THEN
+        RAISE EXCEPTION USING MESSAGE = 'a source elsewhere cannot have this label', ERRCODE = '42602';
+    END IF;
+    -- No schema has an empty name.
+    RETURN jsonb_populate_record(NULL::kanon.source, jsonb_build_object(
+        'schema_name', '', 'relation_name', label));
+END
+$function$;
+COMMENT ON FUNCTION kanon.source_elsewhere IS
+    'the source of a publication that was made elsewhere: a label that people gave it';
+
 CREATE OR REPLACE FUNCTION kanon.owner_publish(caller oid, given jsonb) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -73,14 +89,18 @@ BEGIN
        OR EXISTS (SELECT FROM unnest(_suffixes) AS s WHERE octet_length(_name || s) > 63) THEN
         RAISE EXCEPTION USING MESSAGE = 'a publication cannot have this name', ERRCODE = '42602';
     END IF;
-    -- From here to the end of the transaction the source cannot be described anew.
-    SELECT * INTO _source FROM kanon.source AS s WHERE s.source_id = (given ->> 'source_id')::bigint
-    FOR SHARE;
-    IF _source.registered_at IS DISTINCT FROM (given ->> 'registered_at')::timestamptz THEN
-        RAISE EXCEPTION USING ERRCODE = '40001',
-            MESSAGE = 'the source was registered anew while it was being published: publish again';
+    IF given ? 'label' THEN
+        _source := kanon.source_elsewhere(given ->> 'label');
+    ELSE
+        -- From here to the end of the transaction the source cannot be described anew.
+        SELECT * INTO _source FROM kanon.source AS s
+        WHERE s.source_id = (given ->> 'source_id')::bigint FOR SHARE;
+        IF _source.registered_at IS DISTINCT FROM (given ->> 'registered_at')::timestamptz THEN
+            RAISE EXCEPTION USING ERRCODE = '40001',
+                MESSAGE = 'the source was registered anew while it was being published: publish again';
+        END IF;
+        PERFORM kanon.require_readable(caller, _source);
     END IF;
-    PERFORM kanon.require_readable(caller, _source);
     _new := kanon.owner_enter(caller, given, _source);
     FOR _staged IN SELECT * FROM kanon.owner_staged(caller, given ->> 'prefix', _suffixes) LOOP
         PERFORM kanon.owner_open(

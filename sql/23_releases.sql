@@ -242,15 +242,19 @@ LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
 AS $function$
 DECLARE
-    _source CONSTANT text := format('%I.%I', publication.source_schema, publication.source_relation);
+    _is_elsewhere CONSTANT boolean := publication.source_schema = '';
+    _source CONSTANT text := CASE WHEN _is_elsewhere THEN publication.source_relation
+        ELSE format('%I.%I', publication.source_schema, publication.source_relation) END;
     _oid    CONSTANT oid := kanon.named(publication.source_schema, publication.source_relation);
     _bases  CONSTANT oid[] := kanon.bases(_oid);
+    _names  CONSTANT text[] := CASE WHEN _is_elsewhere
+        THEN ARRAY[kanon.name_elsewhere(_source)] ELSE kanon.base_names(_bases) END;
 BEGIN
     INSERT INTO kanon.release (publication_id, name, kind, method, source, source_oid, bases,
         base_names, columns, parameters, guarantee, records, digest, released_at, released_by,
         publisher, measured, upto, changes, batches)
     VALUES (publication.publication_id, publication.name, publication.kind, publication.method,
-        _source, _oid, _bases, kanon.base_names(_bases),
+        _source, _oid, _bases, _names,
         coalesce(given -> 'columns', '{}'), publication.parameters, publication.guarantee,
         publication.records, given ->> 'digest', publication.published_at,
         publication.published_by, caller, given -> 'measured', given ->> 'upto',
@@ -279,8 +283,35 @@ END
 $function$;
 COMMENT ON FUNCTION kanon.owner_end_release IS 'notes in the ledger that a publication is gone';
 
+CREATE OR REPLACE FUNCTION kanon.name_elsewhere(label text) RETURNS text
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    RETURN 'elsewhere: ' || label;  -- no relation is written like this
+END
+$function$;
+COMMENT ON FUNCTION kanon.name_elsewhere IS 'the ledger''s name of a source that is elsewhere';
+
 CREATE OR REPLACE FUNCTION kanon.earlier_releases(bases oid[], readers oid[], but bigint)
 RETURNS TABLE (release_id bigint, name text, kind text, ended text, shared text[])
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    RETURN QUERY SELECT * FROM kanon.earlier_named(
+        earlier_releases.bases, kanon.base_names(earlier_releases.bases) || coalesce(
+            -- A source elsewhere is told by its label alone.
+            (SELECT r.base_names FROM kanon.release AS r
+             WHERE r.publication_id = but AND r.bases = '{}'), '{}'), readers, but);
+END
+$function$;
+COMMENT ON FUNCTION kanon.earlier_releases IS
+    'releases about the same people, dropped ones too, that any of these roles could read';
+
+CREATE OR REPLACE FUNCTION kanon.earlier_named(
+    bases oid[], base_names text[], readers oid[], but bigint
+) RETURNS TABLE (release_id bigint, name text, kind text, ended text, shared text[])
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
 AS $function$
@@ -291,7 +322,7 @@ BEGIN
     RETURN QUERY
     SELECT r.release_id, r.name, r.kind, r.ended, array_agg(DISTINCT d.role_name ORDER BY d.role_name)
     FROM kanon.release AS r JOIN kanon.release_reader AS d ON d.release_id = r.release_id
-    WHERE (r.bases && earlier_releases.bases OR r.base_names && kanon.base_names(earlier_releases.bases))
+    WHERE (r.bases && earlier_named.bases OR r.base_names && earlier_named.base_names)
       -- Also by name: a restored ledger, and a role that was made again.
       AND (d.role = ANY (readers) OR d.role_name = ANY (_names))
       AND r.publication_id IS DISTINCT FROM but
@@ -299,8 +330,8 @@ BEGIN
     ORDER BY r.release_id;
 END
 $function$;
-COMMENT ON FUNCTION kanon.earlier_releases IS
-    'releases about the same people, dropped ones too, that any of these roles could read';
+COMMENT ON FUNCTION kanon.earlier_named IS
+    'releases of sources made of these relations, or of these names, that any of these roles could read';
 
 CREATE OR REPLACE FUNCTION kanon.owner_earlier(caller oid, given jsonb) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE
@@ -309,16 +340,25 @@ AS $function$
 DECLARE
     _source   kanon.source;
     _bases    oid[];
+    _names    text[];
     _other    kanon.publication;
     _grantees oid[];
 BEGIN
-    SELECT * INTO _source FROM kanon.source AS s
-    WHERE s.source_id = (given ->> 'source_id')::bigint;
-    PERFORM kanon.require_readable(caller, _source);
-    _bases := kanon.bases(kanon.named(_source.schema_name, _source.relation_name));
+    IF given ->> 'label' IS NOT NULL THEN
+        _source := kanon.source_elsewhere(given ->> 'label');
+        _names := ARRAY[kanon.name_elsewhere(_source.relation_name)];
+        _bases := '{}';
+    ELSE
+        SELECT * INTO _source FROM kanon.source AS s
+        WHERE s.source_id = (given ->> 'source_id')::bigint;
+        PERFORM kanon.require_readable(caller, _source);
+        _bases := kanon.bases(kanon.named(_source.schema_name, _source.relation_name));
+        _names := kanon.base_names(_bases);
+    END IF;
     FOR _other IN
         SELECT p.* FROM kanon.publication AS p
-        JOIN kanon.release AS r ON r.publication_id = p.publication_id AND r.bases && _bases
+        JOIN kanon.release AS r ON r.publication_id = p.publication_id
+            AND (r.bases && _bases OR r.base_names && _names)
     LOOP
         PERFORM kanon.owner_note_readers(_other);
     END LOOP;
@@ -329,7 +369,7 @@ BEGIN
         UNION ALL SELECT 0 WHERE given -> 'readers' ? 'public');
     RETURN (
         SELECT coalesce(jsonb_agg(to_jsonb(e) ORDER BY e.release_id), '[]')
-        FROM kanon.earlier_releases(_bases,
+        FROM kanon.earlier_named(_bases, _names,
             ARRAY(SELECT l.role FROM kanon.login_readers(_grantees, ARRAY[caller]) AS l),
             (given ->> 'publication_id')::bigint) AS e);
 END
@@ -354,6 +394,13 @@ BEGIN
     PERFORM FROM kanon.base AS b WHERE b.relation = ANY (_bases) ORDER BY b.relation FOR UPDATE;
     -- A change, so that a transaction with an older snapshot fails.
     UPDATE kanon.base AS b SET released_at = clock_timestamp() WHERE b.relation = ANY (_bases);
+    IF publication.source_schema = '' THEN
+        IF current_setting('transaction_isolation') <> 'read committed' THEN
+            RAISE EXCEPTION USING ERRCODE = '25001',
+                MESSAGE = 'what was made elsewhere is loaded in a transaction that is READ COMMITTED';
+        END IF;
+        PERFORM pg_advisory_xact_lock(hashtextextended(publication.source_relation, 0));
+    END IF;
     IF EXISTS (
         SELECT FROM kanon.earlier_releases(_bases, readers, publication.publication_id) AS e
         WHERE e.release_id <> ALL (_seen)

@@ -45,6 +45,8 @@ GRANT EXECUTE ON FUNCTION
     kanon.owned(kanon.publication), kanon.relation_kind("char"),
     kanon.require_readable(oid, kanon.source), kanon.weighted_join(jsonb, text, text),
     kanon.base_names(oid[]), kanon.bases(oid), kanon.earlier_releases(oid[], oid[], bigint),
+    kanon.earlier_named(oid[], text[], oid[], bigint), kanon.name_elsewhere(text),
+    kanon.source_elsewhere(text),
     kanon.named(text, text), kanon.granted(kanon.publication), kanon.login_readers(oid[], oid[]),
     kanon.batch(bigint, jsonb), kanon.kept_grants(jsonb), kanon.grants(bigint), kanon.owner_drop_staged(oid, jsonb), kanon.changes(oid[]), kanon.owner_batches(oid, jsonb),
     kanon.owner_refresh_release(kanon.publication, jsonb),

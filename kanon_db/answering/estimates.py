@@ -7,6 +7,7 @@ estimate waits for it.
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass
+from typing import Self
 
 from kanon_db.answering.scope import OpenQuery, open_query
 from kanon_db.answering.ways import BY_BITMAPS, by_bitmaps
@@ -16,7 +17,6 @@ from kanon_db.counting.checking import Formula, Measure, Query
 from kanon_db.counting.ranking import order_warning
 from kanon_db.counting.refusals import refusal
 from kanon_db.session.protocol import Session
-from kanon_db.session.settings import frugal
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,11 @@ class Answer:
 
     query: Query
     groups: list[Group]
+
+    @classmethod
+    def of(cls, opened: OpenQuery) -> Self:
+        """Answer an opened query."""
+        return cls(opened.query, answered(opened)[0])
 
     @property
     def shown(self) -> list[tuple[int, Measure | Formula]]:
@@ -79,7 +84,11 @@ def estimate_count(session: Session, query: str) -> Estimated:
     If every attribute of the query has bitmaps, it counts with these, which takes some milliseconds
     for a million records; joining QIT and SAT takes hundreds. Both give the same numbers.
     """
-    opened = open_query(session, query)
+    return one_count(open_query(session, query))
+
+
+def one_count(opened: OpenQuery) -> Estimated:
+    """Answer an opened query as :func:`estimate_count`."""
     text = opened.text
     cut = text.having is not None or text.order or text.limit is not None or text.offset
     if opened.query.keys or cut:
@@ -105,9 +114,13 @@ def estimate_counts(session: Session, query: str) -> list[AnswerRow]:
     UnsupportedQueryError, NotFoundError
         As :func:`estimate_count`.
     """
-    opened = open_query(session, query)
+    return counts(open_query(session, query))
+
+
+def counts(opened: OpenQuery) -> list[AnswerRow]:
+    """Answer an opened query as :func:`estimate_counts`."""
     _require_one_count(opened.query, "kanon.estimate")
-    return Answer(opened.query, answered(opened)[0]).rows
+    return Answer.of(opened).rows
 
 
 def estimate(session: Session, query: str) -> list[AnswerRow]:
@@ -129,8 +142,7 @@ def answer(session: Session, query: str) -> Answer:
     UnsupportedQueryError, NotFoundError
         As :func:`estimate_count`.
     """
-    opened = open_query(session, query)
-    return Answer(opened.query, answered(opened)[0])
+    return Answer.of(open_query(session, query))
 
 
 def _require_one_count(query: Query, other: str) -> None:
@@ -158,5 +170,5 @@ def before_having(opened: OpenQuery) -> tuple[list[Group], str]:
         return groups, BY_BITMAPS
     from kanon_db.answering.measures import each_measure
 
-    with frugal(opened.session, opened.limits.working):
+    with opened.frugal():
         return each_measure(opened, before_having)

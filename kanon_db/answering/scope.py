@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -81,6 +81,10 @@ class OpenQuery:
         with self._own_words():
             yield from self.session.stream(n, statement, *values)
 
+    def frugal(self) -> AbstractContextManager[None]:
+        """Keep what the statements of the block need within the limits."""
+        return frugal(self.session, self.limits.working)
+
     @contextmanager
     def _own_words(self) -> Iterator[None]:
         try:
@@ -114,8 +118,7 @@ def open_query(session: Session, query: str) -> OpenQuery:
     """
     schema = published_schema(session)
     limits = Limits.of(session)
-    text = parse_query(query, schema, session.heartbeat)
-    check_relations(text)
+    text = read_query(query, schema, session.heartbeat)
     publication = find_publication(session, text.publication.name)
     require_whole(publication)
     shape = kind_named(publication.kind).shape
@@ -127,16 +130,40 @@ def open_query(session: Session, query: str) -> OpenQuery:
         )
     layout = _LAYOUTS[shape](session, schema, publication)
     tables = [_lookup_table(session, written.relation, schema) for written in text.lookups]
-    joined = join(text, layout.columns, tables)
-    checked = check(text, joined.scopes, joined.matches)
-    opened = OpenQuery(session, text, checked, publication, layout, joined.lookups, limits)
+    checked, lookups = checked_query(text, layout, tables)
+    opened = OpenQuery(session, text, checked, publication, layout, lookups, limits)
     _require_readable_constants(opened)
-    with frugal(session, limits.working):
+    with opened.frugal():
         _require_kept_cells(opened)
-        for number, lookup in enumerate(joined.lookups):
+        for number, lookup in enumerate(lookups):
             _require_unique(opened, lookup)
             _require_short(opened, number, lookup)
     return opened
+
+
+def read_query(query: str, schema: str, heartbeat: Callable[[], None]) -> QueryText:
+    """Read a query, and see that it asks about one publication.
+
+    Raises
+    ------
+    UnsupportedQueryError
+    """
+    text = parse_query(query, schema, heartbeat)
+    check_relations(text)
+    return text
+
+
+def checked_query(
+    text: QueryText, layout: BucketLayout | CellLayout, tables: Sequence[LookupTable]
+) -> tuple[Query, tuple[Lookup, ...]]:
+    """Check a query by what is known of the publication and of the lookup tables in its text.
+
+    Raises
+    ------
+    UnsupportedQueryError
+    """
+    joined = join(text, layout.columns, tables)
+    return check(text, joined.scopes, joined.matches), joined.lookups
 
 
 def _published_types(session: Session, publication: Publication, oid: str) -> dict[str, ColumnType]:
@@ -178,13 +205,13 @@ def _bucket_layout(session: Session, schema: str, publication: Publication) -> B
             if name in described["quasi_identifiers"]
         },
         published.column(sat[described["sensitive"]]),
-        _ASSIGNMENTS.get(described.get("assignment", asked), "random"),
+        ASSIGNMENTS.get(described.get("assignment", asked), "random"),
         chosen_estimator(session) == "paper"
         or (tables.spectrum is not None and len(tables.spectrum.eigenvalues) >= MOST_CORRECTED),
     )
 
 
-_ASSIGNMENTS: Final[Mapping[object, Assignment]] = {
+ASSIGNMENTS: Final[Mapping[object, Assignment]] = {
     "random": "random", "cells": "cells", "local": "local", "m_invariant": "random",
 }  # fmt: skip
 

@@ -15,7 +15,7 @@ BY_STATEMENT: Final = "the statement"
 
 def by_bitmaps(opened: OpenQuery) -> list[Group] | None:
     """Answer from the bitmaps of buckets; None if that is not possible."""
-    if not isinstance(opened.layout, BucketLayout):
+    if not isinstance(opened.layout, BucketLayout) or not opened.layout.tables.with_bitmaps:
         return None
     from kanon_db.answering.by_bitmaps import count_with_bitmaps
 

@@ -198,13 +198,25 @@ def _entry(session: Session, name: str) -> Row:
 
 
 def source_of(session: Session, name: str) -> Relation:
-    """Return the relation that a publication was made from, as it was named then."""
+    """Return the relation that a publication was made from, as it was named then.
+
+    Raises
+    ------
+    NotFoundError
+        When it was made elsewhere, and loaded: of its source there is only a label.
+    """
     row = fetch_one(
         session,
         "SELECT source_schema AS schema, source_relation AS name FROM kanon.publication"
         " WHERE name = $1::text",
         name,
     )
+    if not row["schema"]:
+        raise NotFoundError(
+            "the source of the publication is not in this database",
+            detail=f'publication "{name}" was made elsewhere, and loaded',
+            hint="do this where it was made (kanon spark ...), or load it again",
+        )
     return Relation(**row)
 
 

@@ -192,6 +192,9 @@ class Kind(ABC):
     closed: Collection[str] = ()
     """Suffixes of those that readers may not read."""
 
+    told: Sequence[str] = ()
+    """Suffixes of the tables from which all other relations can be written, if there are any."""
+
     counts_entities: bool = False
     """Whether it counts entities where several records are about one; otherwise it gets none."""
     coarsens: bool = False
@@ -296,6 +299,23 @@ class Kind(ABC):
         """
         raise InvalidParameterError(
             "publications of this kind cannot be refreshed", detail=f'publication "{old.name}"'
+        )
+
+    def complete(
+        self,
+        staging: Staging,  # noqa: ARG002
+        publication: Publication,
+        room: Room,  # noqa: ARG002
+    ) -> Mapping[str, Any]:
+        """Write all other relations from the staged tables that are :attr:`told`.
+
+        Returns
+        -------
+        mapping
+            The layout, with what it keeps of them.
+        """
+        raise InvalidParameterError(
+            "publications of this kind cannot be loaded", detail=f"kind {publication.kind}"
         )
 
     def renews(self, publication: Publication) -> bool:  # noqa: ARG002  # batches by default

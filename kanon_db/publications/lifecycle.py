@@ -68,7 +68,7 @@ def check_name(session: Session, name: str, suffixes: Sequence[str], *, replace:
 def enter_publication(
     staging: Staging,
     publication: Publication,
-    source: Source,
+    source: Source | None,
     *,
     metrics: Mapping[str, float],
     suffixes: Sequence[str],
@@ -78,6 +78,19 @@ def enter_publication(
     replace: bool,
 ) -> int:
     """Give staged relations the publication's name, and enter it into the catalog; return its id.
+
+    Parameters
+    ----------
+    staging : Staging
+    publication : Publication
+    source : Source or None
+        None if it is elsewhere; the release then has its ``label``.
+    metrics : mapping of str to float
+        Those that follow from the published relations.
+    suffixes, closed, notes, replace
+        See :meth:`Staging.publish`.
+    release : mapping
+        What the ledger keeps.
 
     Raises
     ------
@@ -89,11 +102,13 @@ def enter_publication(
         When the source was registered anew meanwhile; publishing again may then succeed.
     """
     name = publication.name
+    registered = {}
+    if source is not None:
+        registered = {"source_id": source.source_id, "registered_at": source.registered_at}
     entry: dict[str, Any] = {
+        **registered,
         "kind": publication.kind,
         "method": publication.method,
-        "source_id": source.source_id,
-        "registered_at": source.registered_at,
         "parameters": publication.parameters,
         "layout": publication.layout,
         "records": publication.records,

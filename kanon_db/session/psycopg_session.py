@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
@@ -101,6 +101,23 @@ class PsycopgSession(ReportingSession):
             cursor.execute(statement.encode(), values)
             while rows := cursor.fetchmany(n):
                 yield from rows
+
+    def copy(self, statement: str, blocks: Iterable[bytes]) -> None:
+        """Run ``COPY ... FROM STDIN`` with data that comes in blocks.
+
+        Raises
+        ------
+        DatabaseError
+            As :meth:`fetch`.
+        """
+        with (
+            self.translated_errors(),
+            psycopg.RawCursor(self.connection) as cursor,
+            cursor.copy(statement.encode()) as copy,
+        ):
+            for block in blocks:
+                copy.write(block)
+                self.heartbeat()
 
     @contextmanager
     def translated_errors(self) -> Iterator[None]:

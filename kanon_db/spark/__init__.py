@@ -13,13 +13,14 @@ from kanon_db.spark.source import PostgresTable
 if TYPE_CHECKING:
     import os
 
+    import psycopg
     from pyspark.sql import DataFrame, SparkSession
 
     from kanon_db.publications.results import Check, Metric, Published
     from kanon_db.session.progress import Watcher
 
 __all__ = [
-    "PostgresTable", "metrics", "publish_buckets", "publish_freeform", "publish_generalized",
+    "PostgresTable", "load", "metrics", "publish_buckets", "publish_freeform", "publish_generalized",
     "publish_suppressed", "releases", "verify", "weighted_view",
 ]  # fmt: skip
 
@@ -168,6 +169,50 @@ def publish_freeform(
         session, "freeform", source, target, given, source_name=source_name,
         on_progress=on_progress, on_warning=on_warning,
     )  # fmt: skip
+
+
+def load(
+    session: SparkSession,
+    target: str,
+    connection: str | psycopg.Connection,
+    *,
+    on_progress: Watcher | None = None,
+    on_warning: Callable[[str], None] | None = None,
+    **given: Any,
+) -> Published:
+    """Load a publication into PostgreSQL, where SQL answers from it.
+
+    Workers write the rows, and this machine passes them on to COPY, a block at a time. What follows
+    from them is written there, by the code that publishing uses, and all is verified there before
+    anybody sees it, in one transaction: of a load that fails, nothing is left.
+
+    Parameters
+    ----------
+    session : SparkSession
+    target : str
+        The folder of the publication.
+    connection : str or psycopg.Connection
+        A connection string, or a connection in autocommit mode, of a role that may publish in a
+        database with kanon_db.
+    on_progress, on_warning : callable, optional
+        As of :func:`publish_buckets`.
+    **given
+        ``publication``, ``source_name``, ``readers``, ``accept`` and ``replace``; see
+        :class:`~kanon_db.publications.loading.LoadRequest`.
+
+    Raises
+    ------
+    VerificationError
+        When the files, or the loaded relations, are not those that were published.
+    RiskError
+        When the readers could set it against another publication with the same label of its
+        source, which needs ``accept => {"combined_releases": "..."}``.
+    KanonError
+        For everything else that publishing there would refuse.
+    """
+    from kanon_db.spark.loading import load
+
+    return load(session, target, connection, given, on_progress=on_progress, on_warning=on_warning)
 
 
 def verify(session: SparkSession, target: str) -> list[Check]:

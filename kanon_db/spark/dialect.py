@@ -8,7 +8,7 @@ ANSI rules, under which what overflows is an error.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import sqlglot
 from sqlglot import exp
@@ -43,8 +43,15 @@ q.b > CAST(:p1 AS BIGINT)'
 ARRAY<STRING>)))) AS u(x)"
     >>> spark_sql("SELECT (ARRAY[3, 4])[width_bucket(b, ARRAY[1, 9])] AS size", {})
     'SELECT GET(ARRAY(3, 4), SIZE(FILTER(ARRAY(1, 9), f -> f <= b)) + -1) AS size'
+    >>> spark_sql("SELECT sum(n) FILTER (WHERE a) OVER () FROM x", {"x": "t1"})
+    'SELECT SUM(CASE WHEN a THEN n END) OVER () FROM `t1`'
+    >>> spark_sql("SELECT d.d FROM x AS c CROSS JOIN unnest(c.a) WITH ORDINALITY AS d (d, k)",
+    ...           {"x": "t1"})
+    'SELECT d.d FROM `t1` AS c CROSS JOIN LATERAL (SELECT pos AS k, col AS d FROM \
+(SELECT POSEXPLODE(c.a))) AS d'
     """
     tree = sqlglot.parse_one(statement, read="postgres")
+    _number_elements(tree)
     named = {cte.alias for cte in tree.find_all(exp.CTE)}
     for table in list(tree.find_all(exp.Table)):
         if table.name not in named:
@@ -56,6 +63,68 @@ ARRAY<STRING>)))) AS u(x)"
             if found is not node:
                 node.replace(found)
     return tree.sql(dialect="spark")
+
+
+def _number_elements(tree: Any) -> None:
+    """Unnest arrays with the places of their elements, from 0: only their order is used."""
+    for node in list(tree.find_all(exp.Unnest)):
+        alias = node.args.get("alias")
+        if not node.args.get("offset"):
+            continue
+        if alias is None:  # of the FROM clause's item around it
+            raise TypeError("elements are numbered under a name")
+        *names, place = [column.name for column in alias.columns] + _offset_name(node)
+        first = node.expressions[0]
+        elements = [exp.alias_(exp.column("pos"), place)] + [
+            exp.alias_(
+                exp.column("col") if i == 0 else exp.Anonymous(
+                    this="GET", expressions=[one.copy(), exp.column("pos")]
+                ),
+                name,
+            )
+            for i, (name, one) in enumerate(zip(names, node.expressions, strict=True))
+        ]  # fmt: skip
+        exploded = exp.Select(
+            expressions=[exp.Anonymous(this="POSEXPLODE", expressions=[first.copy()])]
+        ).subquery()
+        inner = exp.Select(expressions=elements).from_(exploded)
+        numbered: exp.Expression = inner.subquery(alias.this.name)
+        if first.find(exp.Column) is not None:  # of what stands before it
+            numbered = exp.Lateral(
+                this=inner.subquery(), alias=exp.TableAlias(this=exp.to_identifier(alias.this.name))
+            )
+        node.replace(numbered)
+
+
+def _offset_name(node: exp.Expression) -> list[str]:
+    offset = node.args["offset"]
+    return [offset.name] if isinstance(offset, exp.Expression) else []
+
+
+def _counted(node: exp.Expression) -> exp.Expression:
+    """Aggregate only some rows: Spark's windows know no FILTER."""
+    aggregate: exp.Expression = node.this.copy()
+    condition = node.expression.this
+    inner = aggregate.this
+    if isinstance(inner, exp.Star):
+        inner = exp.Literal.number(1)
+    aggregate.set("this", exp.Case(ifs=[exp.If(this=condition.copy(), true=inner.copy())]))
+    return aggregate
+
+
+def _window(node: exp.Expression) -> exp.Expression:
+    """Give rows numbers that differ, where they may have any."""
+    if isinstance(node.this, exp.RowNumber) and not node.args.get("order"):
+        return exp.Anonymous(this="MONOTONICALLY_INCREASING_ID")
+    return node
+
+
+def _member(node: exp.Expression) -> exp.Expression:
+    """Compare with any element of an array."""
+    if isinstance(node.expression, exp.Any):
+        array = node.expression.this.unnest()
+        return exp.Anonymous(this="ARRAY_CONTAINS", expressions=[array, node.this])
+    return node
 
 
 def _value(node: exp.Expression) -> exp.Expression:
@@ -96,7 +165,19 @@ def _function(node: exp.Expression) -> exp.Expression:
             for one in given
         ]
         return nulls[0] if len(nulls) == 1 else sum(nulls[1:], start=nulls[0])
+    if name == "jsonb_build_object":
+        return _object(given)
     return node
+
+
+def _object(given: list[exp.Expression]) -> exp.Expression:
+    """Write an object as JSON, whose NULLs are kept."""
+    options = exp.Anonymous(
+        this="MAP",
+        expressions=[exp.Literal.string("ignoreNullFields"), exp.Literal.string("false")],
+    )
+    fields = exp.Anonymous(this="NAMED_STRUCT", expressions=given)
+    return exp.Anonymous(this="TO_JSON", expressions=[fields, options])
 
 
 def _format(node: exp.Expression) -> exp.Expression:
@@ -128,5 +209,8 @@ _TRANSLATIONS: Final = {
     exp.WidthBucket: _place,
     exp.Format: _format,
     exp.Anonymous: _function,
+    exp.Filter: _counted,
+    exp.Window: _window,
+    exp.EQ: _member,
 }
 """In this order."""

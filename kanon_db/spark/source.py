@@ -108,7 +108,7 @@ def open_microdata(
         When two columns have the same name.
     """
     frame = _open(session, source)
-    types = {field.name: _column(field.name, field.dataType) for field in frame.schema.fields}
+    types = {field.name: column_type(field.name, field.dataType) for field in frame.schema.fields}
     if len(types) < len(frame.schema.fields):
         raise SchemaMismatchError(
             "several columns have the same name", detail=label, hint="give each a name of its own"
@@ -193,7 +193,8 @@ _TYPES: Final = {
 _INEXACT: Final = ("real", "double precision")
 
 
-def _column(name: str, type_: DataType) -> ColumnType:
+def column_type(name: str, type_: DataType) -> ColumnType:
+    """Describe a column of Spark, by the type that it has in PostgreSQL."""
     spelt = type_.simpleString()
     if spelt.startswith("decimal("):
         found = ("numeric", "N")

@@ -59,16 +59,17 @@ EXECUTE = {
 OWNERS = {
     "asked", "counted", "counter_name", "members_of", "owner_budget", "owner_classify",
     "owner_close_budgets", "owner_draw", "owner_members", "owner_open_budgets", "python_vote",
-    "base_names", "bases", "batch", "changes", "earlier_releases", "fingerprint", "granted",
+    "base_names", "bases", "batch", "changes", "earlier_named", "earlier_releases", "fingerprint",
+    "granted",
     "grants", "is_publisher", "is_safe_collation", "is_safe_schema", "is_safe_type", "kept_grants",
-    "key_pads", "login_readers", "mark", "named", "owned", "owner_analyze", "owner_batches",
-    "owner_close_type", "owner_create_table", "owner_create_view", "owner_drop",
+    "key_pads", "login_readers", "mark", "name_elsewhere", "named", "owned", "owner_analyze",
+    "owner_batches", "owner_close_type", "owner_create_table", "owner_create_view", "owner_drop",
     "owner_drop_staged", "owner_earlier", "owner_end_release", "owner_enter",
     "owner_forget_entities", "owner_grant", "owner_keep_attacks", "owner_keep_entities",
     "owner_note", "owner_note_readers", "owner_open", "owner_publish", "owner_refresh_release",
     "owner_register", "owner_release", "owner_remove", "owner_require_alone", "owner_staged",
     "owner_unknown", "reached", "readers", "relation_kind", "require_readable", "require_visible",
-    "weighted_join",
+    "source_elsewhere", "weighted_join",
 }  # fmt: skip
 """What the owner of publications does, called by the functions that have its rights."""
 

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray
+from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray
 
 _BUCKETS_AT_ONCE: Final = 20_000
 _NEGLIGIBLE: Final = 1e-9
@@ -70,8 +70,21 @@ def composition(values: CodeArray, buckets: CodeArray, n_values: int) -> Composi
         keys = pairs[start:end] - low * n_values
         counts = np.bincount(keys, minlength=(high - low) * n_values).reshape(-1, n_values)
         together += (counts / np.maximum(counts.sum(axis=1), 1)[:, np.newaxis]).T @ counts
-    numbers = np.bincount(values, minlength=n_values).astype(np.float64)
-    eigenvalues, directions = np.linalg.eigh(together - np.outer(numbers, numbers) / values.size)
+    return decomposed(together, np.bincount(values, minlength=n_values))
+
+
+def decomposed(together: FloatArray, counts: IntArray) -> Composition:
+    """Find the directions from what was added up over the buckets.
+
+    Parameters
+    ----------
+    together : ndarray of float64, shape (n_values, n_values)
+        Of each pair of values, the sum of n_g n_g' / |g| over all buckets.
+    counts : ndarray of int64, shape (n_values,)
+        The records of each value.
+    """
+    numbers, n_records = counts.astype(np.float64), int(counts.sum())
+    eigenvalues, directions = np.linalg.eigh(together - np.outer(numbers, numbers) / n_records)
     kept = eigenvalues > _NEGLIGIBLE * max(float(eigenvalues.max()), _NEGLIGIBLE)
     directions = directions[:, kept]
     # The sign of an eigenvector is arbitrary: the same publication gives the same numbers.
@@ -81,5 +94,5 @@ def composition(values: CodeArray, buckets: CodeArray, n_values: int) -> Composi
         eigenvalues[kept],
         directions,
         (np.diag(numbers) - together) @ directions,
-        directions.T @ numbers / values.size,
+        directions.T @ numbers / n_records,
     )

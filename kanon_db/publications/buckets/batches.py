@@ -10,23 +10,14 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from kanon_db.algorithms.bucketization.setting import BucketSetting
-from kanon_db.algorithms.ground.arrays import CodeArray
 from kanon_db.catalog.entries import Publication
-from kanon_db.publications.buckets.bitmaps import most_values, write_bitmaps
-from kanon_db.publications.buckets.regression import write_composition
+from kanon_db.publications.buckets.completing import completed
 from kanon_db.publications.buckets.tables import QIT, SAT, BucketTables, first_bucket_ids
 from kanon_db.publications.guarantees import of_both
 from kanon_db.publications.kind import Job, Written
 from kanon_db.publications.staging import Staging
-from kanon_db.randomness import SecureRandom
-from kanon_db.transfer.columns import Relation
-from kanon_db.transfer.few_values import read_few_values
 from kanon_db.transfer.room import Room
-from kanon_db.transfer.snapshot import take_snapshot
-from kanon_db.transfer.values import DistinctValues, distinct_values, read_codes, read_integers
 
 
 def extended(job: Job[Any], old: Publication, batch: Written, whole: Staging) -> Written:
@@ -74,29 +65,7 @@ def extended(job: Job[Any], old: Publication, batch: Written, whole: Staging) ->
         f"SELECT {own.format('s')} AS {before.bucket_id}, {values_of} FROM {before.sat} AS s"
         f" UNION ALL SELECT {theirs.format('s')}, {values_of} FROM {now.sat} AS s",
     )
-    whole.create_weighted_view(layout, QIT, SAT)
-    tables = BucketTables.of(session, schema, whole.name, layout)
-    room = Room.of(session)
-    quasi_identifiers = list(map(str, layout["quasi_identifiers"]))
-    qit = take_snapshot(
-        session, Relation(schema, whole.name + QIT), [*quasi_identifiers, layout["bucket_id"]], room
-    )
-    bucket_ids = read_integers(qit, f"s.{tables.bucket_id}").astype(np.int32)
-    values, codes = _sensitive(job, whole, layout, bucket_ids, room)
-    order = SecureRandom().permutation(qit.n_records)
-    columns = read_few_values(
-        qit, [job.types[name] for name in quasi_identifiers], most_values(qit.n_records)
-    )
-    layout["with_bitmaps"] = write_bitmaps(
-        whole, tables, layout, columns, values, codes, bucket_ids, setting, order
-    )
-    layout["spectrum"] = write_composition(
-        whole, tables, values, codes, bucket_ids, is_random=are_random
-    )
-    for one in (values, *(column.values for column in columns.values())):
-        one.drop()
-    qit.drop()
-    whole.analyze(QIT, SAT)
+    layout = completed(session, whole, layout, job.types, Room.of(session))
     return replace(batch, guarantee=of_both(old.guarantee, batch.guarantee), layout=layout)
 
 
@@ -109,23 +78,3 @@ def _numbers(tables: BucketTables, firsts: dict[int, int]) -> str:
     number = f"{{0}}.{tables.bucket_id}"
     place = f"width_bucket({number}, ARRAY[{', '.join(map(str, tables.first_bucket_ids))}])"
     return f"{number} + (ARRAY[{', '.join(shifts)}])[{place}]"
-
-
-def _sensitive(
-    job: Job[Any], whole: Staging, layout: dict[str, Any], bucket_ids: CodeArray, room: Room
-) -> tuple[DistinctValues, CodeArray]:
-    """Give the records of each bucket its values, in any order."""
-    session = job.session
-    names = [str(layout[name]) for name in ("bucket_id", "sensitive", "count")]
-    sat = take_snapshot(session, Relation(job.schema, whole.name + SAT), names, room)
-    values = distinct_values(sat, job.types[str(layout["sensitive"])])
-    codes = read_codes(sat, [values])[:, 0]
-    buckets, counts = (
-        read_integers(sat, f"s.{session.identifier(name)}") for name in (names[0], names[2])
-    )
-    sat.drop()
-    order = np.argsort(buckets, kind="stable")
-    found = np.empty(bucket_ids.size, dtype=np.int32)
-    found[np.argsort(bucket_ids, kind="stable")] = np.repeat(codes[order], counts[order])
-    numbers = np.bincount(found, minlength=len(values.labels)).astype(np.int64)
-    return replace(values, counts=numbers), found

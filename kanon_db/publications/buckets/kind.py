@@ -24,6 +24,7 @@ from kanon_db.publications.buckets.assignments import Assigned
 from kanon_db.publications.buckets.attack import attack_buckets
 from kanon_db.publications.buckets.batches import extended
 from kanon_db.publications.buckets.bitmaps import most_values, write_bitmaps
+from kanon_db.publications.buckets.completing import completed
 from kanon_db.publications.buckets.evaluation import evaluate_buckets
 from kanon_db.publications.buckets.examine import examine_buckets
 from kanon_db.publications.buckets.methods import SensitiveValues
@@ -56,10 +57,10 @@ from kanon_db.publications.staging import Staging
 from kanon_db.publications.usefulness import Usefulness, Workload
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session
-from kanon_db.transfer.columns import ColumnType
+from kanon_db.transfer.columns import ColumnType, Relation, column_types, find_relation
 from kanon_db.transfer.few_values import CodedColumn, most_bytes_read, read_few_values
 from kanon_db.transfer.labels import fixed_labels, label
-from kanon_db.transfer.room import Needs
+from kanon_db.transfer.room import Needs, Room
 from kanon_db.transfer.snapshot import Size
 from kanon_db.transfer.values import DistinctValues, distinct_values, read_codes
 
@@ -99,6 +100,7 @@ class Buckets(Kind):
     """
 
     suffixes = SUFFIXES
+    told = (QIT, SAT)
 
     def digested(self, layout: Mapping[str, Any]) -> Sequence[str]:  # noqa: ARG002
         """Name QIT and SAT."""
@@ -240,6 +242,15 @@ class Buckets(Kind):
     ) -> Written:
         """See :meth:`Kind.extend`: buckets of one size follow each other, the old ones first."""
         return extended(job, old, batch, whole)
+
+    def complete(self, staging: Staging, publication: Publication, room: Room) -> Mapping[str, Any]:
+        """See :func:`completed`."""
+        types = {}
+        for suffix in self.told:
+            named = Relation(staging.schema, staging.name + suffix)
+            _, oid, _ = find_relation(staging.session, named.quoted(staging.session))
+            types.update(column_types(staging.session, oid))
+        return completed(staging.session, staging, publication.layout, types, room)
 
     def examine(
         self, session: Session, publication: Publication, *, is_new: bool = False

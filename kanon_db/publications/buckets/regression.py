@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from kanon_db.algorithms.bucketization.composition import composition
+from kanon_db.algorithms.bucketization.composition import Composition, composition
 from kanon_db.algorithms.ground.arrays import CodeArray
 from kanon_db.counting.layout import SHARES
 from kanon_db.counting.regression import MOST_CORRECTED
@@ -56,13 +56,11 @@ def write_composition(
     """
     n_values, rows = len(values.labels), "[]"
     spectrum: dict[str, list[float]] | None = None
-    if 2 <= n_values <= (MOST_VALUES if is_random else MOST_CORRECTED):
+    if is_composed(n_values, is_random=is_random):
         staging.session.step("finding how the values of buckets go together")
         found = composition(codes, bucket_ids - np.int32(1), n_values)
-        if found.eigenvalues.size:
-            spectrum = {
-                "eigenvalues": found.eigenvalues.tolist(), "expected": found.expected.tolist(),
-            }  # fmt: skip
+        spectrum = spectrum_of(found)
+        if spectrum is not None:
             lines: list[dict[str, Any]] = [
                 {"code": code, "directions": one, "hidden": other}
                 for code, (one, other) in enumerate(
@@ -81,14 +79,35 @@ def write_composition(
     return spectrum
 
 
-def check_composition(session: Session, tables: BucketTables) -> Check:
-    """Check that each value has a number for each direction."""
-    n_directions = 0 if tables.spectrum is None else len(tables.spectrum.eigenvalues)
-    statement = _AMISS.format(tables.composition, tables.directions, tables.hidden)
-    amiss = fetch_one(session, statement, str(n_directions))["n"]
+def is_composed(n_values: int, *, is_random: bool) -> bool:
+    """Whether the composition of buckets is published; see :func:`write_composition`."""
+    return 2 <= n_values <= (MOST_VALUES if is_random else MOST_CORRECTED)
+
+
+def spectrum_of(found: Composition) -> dict[str, list[float]] | None:
+    """Return what the catalog keeps of a composition; None if buckets do not differ."""
+    if not found.eigenvalues.size:
+        return None
+    return {"eigenvalues": found.eigenvalues.tolist(), "expected": found.expected.tolist()}
+
+
+def composition_statement(tables: BucketTables) -> str:
+    """Write the statement that counts the values without $1 numbers in either array."""
+    return _AMISS.format(tables.composition, tables.directions, tables.hidden)
+
+
+def judged_composition(amiss: int) -> Check:
+    """Judge how many values lack a number for some direction."""
     return Check(
         "the composition of buckets has all its directions",
         "0 values differ",
         f"{amiss} values differ",
         holds=amiss == 0,
     )
+
+
+def check_composition(session: Session, tables: BucketTables) -> Check:
+    """Check that each value has a number for each direction."""
+    n_directions = 0 if tables.spectrum is None else len(tables.spectrum.eigenvalues)
+    found = fetch_one(session, composition_statement(tables), str(n_directions))
+    return judged_composition(found["n"])

@@ -150,8 +150,12 @@ def weigh(
     combined = combine(session, source, new, shown, earlier)
     if not combined.refused or RISK in accept:
         return combined, None
+    return combined, _refusal(combined)
+
+
+def _refusal(combined: Combined) -> RiskError:
     readers = list(dict.fromkeys(role for one in combined.refused for role in one.shared))
-    return combined, RiskError(
+    return RiskError(
         f"a known risk is not accepted: {RISK}",
         detail=f"{RISKS[RISK]}: {shortened(readers)} could also read {names_of(combined.refused)}."
         f" {said(combined.findings)}",
@@ -192,6 +196,29 @@ def describe_release(
         "measured": combined.described,
         "seen": combined.seen,
     }
+
+
+def require_alone(earlier: Sequence[Earlier], accept: Mapping[str, str], reason: str) -> Combined:
+    """Refuse a release that can be set against earlier ones where nothing can be measured.
+
+    Parameters
+    ----------
+    earlier : sequence of Earlier
+    accept : mapping of str to str
+    reason : str
+        Why nothing is measured.
+
+    Raises
+    ------
+    RiskError
+    """
+    reasons = {reason: earlier} if earlier else {}
+    combined = Combined(
+        not_measured(reasons), [one.release_id for one in earlier], list(earlier)
+    )  # fmt: skip
+    if earlier and RISK not in accept:
+        raise _refusal(combined)
+    return combined
 
 
 def _partition(session: Session, publication: Publication) -> Partition | Classes | None:

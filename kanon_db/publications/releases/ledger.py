@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from kanon_db.catalog.errands import run_errand
 from kanon_db.session.protocol import Session, fetch_one
@@ -49,13 +50,23 @@ def earlier_releases(
     publication_id : int, optional
         The new release itself, if it is published as a draft.
     """
-    found = run_errand(
-        session,
-        "earlier releases",
-        source_id=source_id,
-        readers=list(readers),
-        publication_id=publication_id,
+    return _earlier(
+        session, source_id=source_id, readers=list(readers), publication_id=publication_id
     )
+
+
+def earlier_releases_elsewhere(
+    session: Session, label: str, readers: Sequence[str]
+) -> list[Earlier]:
+    """List the releases of a source elsewhere that readers could set against a new one.
+
+    Two sources elsewhere are the same if they have the same label.
+    """
+    return _earlier(session, label=label, readers=list(readers))
+
+
+def _earlier(session: Session, **given: Any) -> list[Earlier]:
+    found = run_errand(session, "earlier releases", **given)
     return [
         Earlier(
             one["release_id"], one["name"], one["kind"], one["ended"], tuple(one["shared"])

@@ -13,6 +13,7 @@ from typing import Any
 from kanon_db.algorithms.bucketization.specification import PrivacySpecification
 from kanon_db.catalog.entries import Publication
 from kanon_db.publications.buckets.findings import Counted, Findings
+from kanon_db.publications.buckets.regression import composition_statement, judged_composition
 from kanon_db.publications.buckets.tables import SAT, BucketTables
 from kanon_db.publications.exposure import exposure_statement
 from kanon_db.publications.results import Check, Examination
@@ -48,7 +49,12 @@ def examine_buckets(tables: Tables, publication: Publication, whole: Check) -> E
     findings = Findings(
         qit, sat, repeated, count_certain(tables, names), _exposure(tables, publication, names)
     )
-    return findings.judged(names.n_buckets, parameters, publication.records, whole)
+    further = []
+    if names.spectrum is not None:
+        n_directions = str(len(names.spectrum.eigenvalues))
+        amiss = fetch_one(tables, composition_statement(names), n_directions)["n"]
+        further.append(judged_composition(amiss))
+    return findings.judged(names.n_buckets, parameters, publication.records, whole, further)
 
 
 def count_certain(tables: Tables, names: BucketTables) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kanon_db.catalog.entries import Publication, Source
+from kanon_db.counting.layout import SHARES
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 from kanon_db.publications.buckets.methods import SensitiveValues
 from kanon_db.publications.buckets.protection import Protection
@@ -14,6 +15,7 @@ from kanon_db.publications.kind import Found, Written
 from kanon_db.publications.results import Check, Examination
 from kanon_db.spark.buckets import assignments
 from kanon_db.spark.buckets.assignments import Assigned
+from kanon_db.spark.buckets.composition import write_composition
 from kanon_db.spark.buckets.examine import count_certain, examine_buckets
 from kanon_db.spark.buckets.values import NumberedValues, numbered_values
 from kanon_db.spark.buckets.writing import write_qit, write_sat
@@ -33,7 +35,7 @@ _REFUSED: Final = {
 class Buckets(SparkKind):
     """The kind ``buckets``."""
 
-    suffixes = (QIT, SAT)
+    suffixes = (QIT, SAT, SHARES)
 
     def refuse(self, request: BucketRequest, source: Source) -> None:  # noqa: ARG002
         """Refuse assignments that stay on one machine."""
@@ -77,7 +79,11 @@ class Buckets(SparkKind):
         layout["assignment"] = "random" if is_random else job.request.assignment
         name = job.request.publication
         tables = Tables(job.session, {name + SAT: sat})
-        certain = count_certain(tables, BucketTables.of(tables, SCHEMA, name, layout))
+        names = BucketTables.of(tables, SCHEMA, name, layout)
+        certain = count_certain(tables, names)
+        layout["spectrum"] = write_composition(
+            job, tables, names, values, is_random=layout["assignment"] == "random"
+        )
         tables.drop()
         l = protection.l
         return Written(

@@ -1,0 +1,144 @@
+"""A publication made on Spark, in PostgreSQL: the same, and a failed load leaves no trace."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import kanon_db
+from kanon_db import spark as on_spark
+from kanon_db.errors import (
+    DuplicateError,
+    InvalidParameterError,
+    NotFoundError,
+    RiskError,
+    VerificationError,
+)
+from kanon_db.interfaces.python import Kanon
+from tests.integration.parties import Parties, fetch, parties, value
+from tests.spark import data
+
+__all__ = ["parties"]
+
+
+@pytest.fixture(scope="module")
+def published(spark: Any, people: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A publication that tests only read."""
+    target = tmp_path_factory.mktemp("published") / "people_b"
+    on_spark.publish_buckets(spark, people, str(target), source_name="people", **data.ASKED)
+    return target
+
+
+@pytest.fixture(scope="module")
+def loaded(spark: Any, published: Path, parties: Parties) -> Any:
+    return on_spark.load(spark, str(published), parties.publisher)
+
+
+@pytest.fixture
+def kanon(parties: Parties, loaded: Any) -> Iterator[Kanon]:
+    with kanon_db.connect(f"{parties.dsn} user={parties.publisher.info.user}") as connected:
+        yield connected
+
+
+def test_the_rows_are_the_same(parties: Parties, published: Path, loaded: Any) -> None:
+    assert (loaded.name, loaded.records) == ("people_b", 4_000)
+    for suffix in ("qit", "sat"):
+        files = data.read(published, suffix)
+        names = ", ".join(f'"{name}"' for name in files.column_names)
+        rows = fetch(parties.analyst, f"SELECT {names} FROM published.people_b_{suffix}")
+        assert rows == [tuple(row.values()) for row in files.to_pylist()]
+
+
+def test_it_is_verified_and_measured_there(spark: Any, published: Path, kanon: Kanon) -> None:
+    assert kanon.verify("people_b")["holds"].all()
+    here = {one.metric: one.value for one in on_spark.metrics(spark, str(published))}
+    there = kanon.metrics("people_b")
+    found = dict(zip(there["metric"], there["value"], strict=True))
+    assert {name: found[name] for name in here} == pytest.approx(here)
+    exact = kanon.estimate_count("SELECT count(*) FROM people_b WHERE age < 40")
+    assert exact.lower_bound == exact.estimate == exact.upper_bound
+
+
+def test_what_the_catalog_says(parties: Parties, loaded: Any) -> None:
+    row = fetch(
+        parties.publisher,
+        "SELECT source, guarantee, rows, state FROM kanon.publications WHERE name = 'people_b'",
+    )
+    assert row == [("people", loaded.guarantee, 4_000, "whole")]
+    (release,) = fetch(
+        parties.publisher, "SELECT source, columns FROM kanon.releases WHERE name = 'people_b'"
+    )
+    assert release[0] == "people"
+    assert release[1]["sensitive"] == "disease"
+    note = "SELECT obj_description(to_regclass('published.people_b_qit'))"
+    assert "How to use" in value(parties.analyst, note)
+
+
+@pytest.mark.parametrize("operation", ["attack", "evaluate_counts"])
+def test_what_needs_the_source_is_refused(kanon: Kanon, operation: str) -> None:
+    with pytest.raises(NotFoundError, match="source of the publication is not in this database"):
+        getattr(kanon, operation)("people_b")
+
+
+def test_a_grant_needs_the_source(kanon: Kanon) -> None:
+    with pytest.raises(NotFoundError, match="not in this database"):
+        kanon.grant_publication("people_b", readers=["kanon_publisher"])
+
+
+def test_replacing_and_combining(
+    spark: Any, published: Path, parties: Parties, loaded: Any
+) -> None:
+    def load(**given: Any) -> Any:
+        return on_spark.load(spark, str(published), parties.publisher, **given)
+
+    with pytest.raises(DuplicateError):
+        load()
+    with pytest.raises(RiskError, match="combined_releases") as caught:
+        load(publication="again")
+    assert "people_b" in caught.value.detail
+    accepted = {"combined_releases": "a test of it"}
+    assert load(publication="again", accept=accepted).name == "again"
+    assert load(publication="others", source_name="other people").name == "others"
+    again = load(publication="again", accept=accepted, replace=True)
+    assert again.records == 4_000
+    reasons = "SELECT parameters->'accept' FROM kanon.publications WHERE name = $1"
+    assert value(parties.publisher, reasons, "again") == accepted
+    assert value(parties.publisher, reasons, "others") == {}
+    with pytest.raises(InvalidParameterError, match="not known"):
+        load(publicaton="x")
+    with pytest.raises(InvalidParameterError, match="label"):
+        load(publication="x", source_name="a\nb")
+
+
+def test_failures_leave_no_trace(
+    spark: Any, published: Path, parties: Parties, tmp_path: Path
+) -> None:
+    """Files that say something else than the manifest are found out in PostgreSQL."""
+    target = tmp_path / "people_b"
+    shutil.copytree(published, target)
+    (file,) = target.glob("release-*/sat/part-*")
+    whole = pq.read_table(file)
+    changed = whole.set_column(2, "count", pa.array([9, *whole["count"].to_pylist()[1:]], "int32"))
+    pq.write_table(changed, file)
+    file.with_name(f".{file.name}.crc").unlink()
+    relations = "SELECT count(*) FROM pg_class WHERE relnamespace = 'published'::regnamespace"
+    before = value(parties.admin, relations)
+    with pytest.raises(VerificationError, match="changed"):
+        on_spark.load(spark, str(target), parties.publisher, publication="changed")
+    manifest = json.loads((target / "manifest.json").read_text())
+    manifest["tables"]["_sat"]["files"][0]["size"] = file.stat().st_size
+    (target / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(VerificationError):
+        on_spark.load(
+            spark, str(target), parties.publisher, publication="changed", source_name="changed"
+        )
+    assert value(parties.admin, relations) == before
+    assert fetch(parties.admin, "SELECT FROM kanon.publication WHERE name = 'changed'") == []
+    assert fetch(parties.admin, "SELECT FROM kanon.release WHERE name = 'changed'") == []
