@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from kanon_db.session.progress import Watcher
 
 __all__ = [
-    "PostgresTable", "load", "metrics", "publish_buckets", "publish_freeform", "publish_generalized",
-    "publish_suppressed", "releases", "verify", "weighted_view",
+    "PostgresTable", "load", "metrics", "publish_buckets", "publish_freeform",
+    "publish_generalized", "publish_suppressed", "releases", "verify", "weighted_view",
 ]  # fmt: skip
 
 

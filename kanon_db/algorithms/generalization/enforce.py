@@ -13,7 +13,8 @@ from kanon_db.algorithms.generalization.result import Generalization
 from kanon_db.algorithms.ground.arrays import BoolArray, CodeArray, IntArray, Integer
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.recoding.class_summaries import ClassSummaries, union_loss
-from kanon_db.algorithms.recoding.constraints import Constraint, Rules, counts_hold, members_hold
+from kanon_db.algorithms.recoding.constraint_rules import Rules, counts_hold, members_hold
+from kanon_db.algorithms.recoding.constraints import Constraint
 from kanon_db.algorithms.recoding.microdata import Microdata
 from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.algorithms.recoding.packed_records import PackedRecords, bits_loss

@@ -24,7 +24,8 @@ from kanon_db.algorithms.recoding.class_summaries import (
     move,
     summarize,
 )
-from kanon_db.algorithms.recoding.constraints import NO_RULES, Constraint, Rules, holds_after
+from kanon_db.algorithms.recoding.constraint_rules import NO_RULES, Rules, holds_after
+from kanon_db.algorithms.recoding.constraints import Constraint
 from kanon_db.algorithms.recoding.microdata import Microdata
 from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.algorithms.recoding.packed_records import PackedRecords

@@ -21,7 +21,8 @@ from kanon_db.algorithms.recoding.class_summaries import (
     move,
     summarize,
 )
-from kanon_db.algorithms.recoding.constraints import NO_RULES, Constraint, Rules, holds_after
+from kanon_db.algorithms.recoding.constraint_rules import NO_RULES, Rules, holds_after
+from kanon_db.algorithms.recoding.constraints import Constraint
 from kanon_db.algorithms.recoding.cooling import (
     Schedule,
     random_bits,

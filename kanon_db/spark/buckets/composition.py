@@ -38,7 +38,7 @@ def write_composition(
     dict or None
         The spectrum, as the manifest keeps it; None if there is none. The table then has no rows.
     """
-    spectrum, found, n_values = None, None, len(values.labels)
+    spectrum, found, n_values = None, None, len(values.counts)
     if is_composed(n_values, is_random=is_random):
         job.voice.step("finding how the values of buckets go together")
         found = decomposed(_together(tables, names, values), values.counts)
@@ -91,7 +91,7 @@ def _together(tables: Tables, names: BucketTables, values: NumberedValues) -> Fl
         )
     finally:
         coded.drop()
-    found = np.zeros((len(values.labels), len(values.labels)))
+    found = np.zeros((len(values.counts), len(values.counts)))
     for row in sorted(rows, key=lambda row: int(row["size"])):
         found[row["one"], row["other"]] += row["n"] / row["size"]
     return found
