@@ -235,22 +235,11 @@ class Constraint:
             entities = ""
             if self.entities is not None:
                 entities = f" of {np.unique(self.entities).size:,} entities"
-            raise _ineligible(self.codes.size, entities, np.unique(self.codes).size)
-
-    def check_totals(self) -> None:
-        """Refuse a constraint that no classes of the whole table can fulfil, by its counts.
-
-        Raises
-        ------
-        IneligibleError
-            If not even one class of all records fulfils it.
-        """
-        n_records = int(self.totals.sum())
-        if n_records and not self.holds(self.totals[np.newaxis])[0]:
-            raise _ineligible(n_records, "", int(np.count_nonzero(self.totals)))
+            raise ineligible(self.codes.size, entities, np.unique(self.codes).size)
 
 
-def _ineligible(n_records: int, entities: str, n_values: int) -> IneligibleError:
+def ineligible(n_records: int, entities: str, n_values: int) -> IneligibleError:
+    """Return the error for a constraint that one class of all records violates."""
     return IneligibleError(
         "no equivalence classes can satisfy the constraint on the sensitive attribute",
         detail=f"even a single class of all {n_records:,} records{entities}, with "

@@ -10,6 +10,7 @@ import numpy as np
 
 from kanon_db.algorithms.generalization import recommend
 from kanon_db.algorithms.recoding import Constraint
+from kanon_db.algorithms.recoding.constraints import ineligible
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.publications.generalized.examine import (
     check_constraints,
@@ -75,7 +76,7 @@ class Generalized(SparkKind):
         sensitive = None
         if request.constraints is not None:
             sensitive = read_values(job, str(job.source.sensitive))
-        constraint = _constraint(request, sensitive)
+        constraint = _constraint(job, sensitive)
         records = coded_records(job, columns, sensitive)
         tree = parts.cut_into_parts(job, records, attributes, request.k, constraint)
         request, method = _chosen(job, max(tree.sizes[node] for node in tree.leaves))
@@ -138,7 +139,7 @@ class Generalized(SparkKind):
 KIND: Final[Any] = Generalized()
 
 
-def _constraint(request: GeneralizedRequest, sensitive: Values | None) -> Constraint | None:
+def _constraint(job: SparkJob, sensitive: Values | None) -> Constraint | None:
     """Apply the constraints to the table, without its records.
 
     Raises
@@ -146,11 +147,12 @@ def _constraint(request: GeneralizedRequest, sensitive: Values | None) -> Constr
     IneligibleError
         When no classes at all can satisfy them.
     """
-    if request.constraints is None or sensitive is None:
+    if sensitive is None:
         return None
-    found = request.constraints.of(sensitive, np.empty(0, dtype=np.int32))
+    found: Constraint = job.request.constraints.of(sensitive, np.empty(0, dtype=np.int32))
     found = replace(found, totals=sensitive.counts)
-    found.check_totals()
+    if not found.holds(found.totals[np.newaxis])[0]:
+        raise ineligible(job.snapshot.n_records, "", len(sensitive.labels))
     return found
 
 
