@@ -86,7 +86,9 @@ def _require_sizes(
     VerificationError
     """
     expected = np.repeat(tables.sizes, tables.buckets_of_sizes)
-    are_known = bucket_ids.size > 0 and bucket_ids.min() >= 1 and bucket_ids.max() <= tables.n_buckets
+    are_known = (
+        bucket_ids.size > 0 and bucket_ids.min() >= 1 and bucket_ids.max() <= tables.n_buckets
+    )
     if are_known and (counts is None or counts.min() >= 1):
         found = np.bincount(bucket_ids, counts, tables.n_buckets + 1)[1:]
         if np.array_equal(found, expected):
