@@ -16,13 +16,26 @@ if TYPE_CHECKING:
     import psycopg
     from pyspark.sql import DataFrame, SparkSession
 
+    from kanon_db.answering.estimates import AnswerRow
+    from kanon_db.counting.answers import Estimated
     from kanon_db.publications.results import Check, Metric, Published
     from kanon_db.session.progress import Watcher
 
 __all__ = [
-    "PostgresTable", "load", "metrics", "publish_buckets", "publish_freeform",
-    "publish_generalized", "publish_suppressed", "releases", "verify", "weighted_view",
-]  # fmt: skip
+    "PostgresTable",
+    "estimate",
+    "estimate_count",
+    "estimate_counts",
+    "load",
+    "metrics",
+    "publish_buckets",
+    "publish_freeform",
+    "publish_generalized",
+    "publish_suppressed",
+    "releases",
+    "verify",
+    "weighted_view",
+]
 
 
 def publish_buckets(
@@ -237,6 +250,62 @@ def releases(session: SparkSession, folder: str) -> list[Mapping[str, Any]]:
 
     own = own_session(session)
     return Ledger(own, Folder(own, folder)).releases()
+
+
+def estimate(
+    session: SparkSession,
+    target: str,
+    query: str,
+    *,
+    estimator: str = "published",
+    on_warning: Callable[[str], None] | None = None,
+) -> list[AnswerRow]:
+    """Answer a query with any aggregates from a publication, with errors and bounds.
+
+    Parameters
+    ----------
+    session : SparkSession
+    target : str
+        The folder of the publication.
+    query : str
+        As of `kanon.estimate`: ``SELECT ... FROM people_b WHERE ...``, by the publication's name.
+    estimator : {"published", "paper"}
+        As the setting ``kanon.estimator`` in PostgreSQL.
+    on_warning : callable, optional
+        As of :func:`publish_buckets`.
+
+    Returns
+    -------
+    list of AnswerRow
+        One for each group and aggregate.
+
+    Raises
+    ------
+    UnsupportedQueryError
+        As in PostgreSQL; and for what Spark would calculate in another way, and lookup tables. The
+        hint then says to load the publication into PostgreSQL.
+    NotFoundError, VerificationError
+        When there is no such publication, or its files are not those that were published.
+    """
+    from kanon_db.spark.asking import estimate
+
+    return estimate(session, target, query, estimator=estimator, on_warning=on_warning)
+
+
+def estimate_count(session: SparkSession, target: str, query: str, **given: Any) -> Estimated:
+    """Answer a COUNT query without groups; see :func:`estimate`."""
+    from kanon_db.spark.asking import estimate_count
+
+    return estimate_count(session, target, query, **given)
+
+
+def estimate_counts(
+    session: SparkSession, target: str, query: str, **given: Any
+) -> list[AnswerRow]:
+    """Answer a COUNT query with GROUP BY; see :func:`estimate`."""
+    from kanon_db.spark.asking import estimate_counts
+
+    return estimate_counts(session, target, query, **given)
 
 
 def weighted_view(session: SparkSession, target: str) -> DataFrame:

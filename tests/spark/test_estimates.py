@@ -1,0 +1,142 @@
+"""One publication on both sides: made on Spark, loaded into PostgreSQL; answers are the same."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kanon_db
+from kanon_db import spark as on_spark
+from kanon_db.errors import (
+    InvalidParameterError,
+    KanonError,
+    NotFoundError,
+    UnsupportedQueryError,
+)
+from kanon_db.interfaces.python import Kanon
+from tests.integration.parties import Parties, parties
+from tests.spark import data
+
+__all__ = ["parties"]
+
+QUESTIONS = [
+    "SELECT count(*) FROM people_b",
+    "SELECT count(*) FROM people_b WHERE age < 40 AND sex = 'f'",
+    "SELECT count(*) FROM people_b WHERE age < 40 AND disease = 'disease 1'",
+    "SELECT count(*) FROM people_b WHERE sex = 'f' AND disease IS NULL",
+    "SELECT count(*) FROM people_b WHERE age < 30 OR disease = 'disease 2'",
+    "SELECT count(*) FROM people_b WHERE zip IS NULL AND disease IN ('disease 1', 'disease 3')",
+    "SELECT count(*) FROM people_b WHERE age IN (20, 30, 40) AND disease LIKE 'disease 1%'",
+    "SELECT count(*) FROM people_b WHERE age * 2 > 90.5 AND disease <> 'disease 1'",
+    (
+        "SELECT count(*) FROM people_b WHERE CASE WHEN sex = 'f' THEN disease = 'disease 1'"
+        " ELSE disease = 'disease 2' END"
+    ),
+    (
+        "SELECT sex, count(*), sum(age), avg(age) FROM people_b WHERE disease = 'disease 1'"
+        " GROUP BY sex"
+    ),
+    "SELECT zip, disease, count(*) FROM people_b WHERE zip < 5 GROUP BY zip, disease",
+    (
+        "SELECT sex, count(*) AS n FROM people_b WHERE disease <> 'disease 1' GROUP BY sex"
+        " HAVING count(*) > 10 ORDER BY n DESC LIMIT 1"
+    ),
+    "SELECT count(DISTINCT zip) FROM people_b WHERE disease = 'disease 1'",
+    (
+        "SELECT sum(age) FROM people_b WHERE (age > 50 AND disease = 'disease 1')"
+        " OR (age < 30 AND disease = 'disease 2')"
+    ),
+]
+
+REFUSED = [
+    ("SELECT count(*) FROM people_b WHERE disease < 'disease 2'", "order"),
+    ("SELECT count(*) FROM people_b WHERE age / 10 = 3", "means something else"),
+    ("SELECT count(*) FROM people_b JOIN data.zips AS z ON z.zip = people_b.zip", "lookup"),
+    ("SELECT age FROM people_b", ""),
+]
+
+
+@pytest.fixture(scope="module")
+def published(spark: Any, people: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A publication that tests only read."""
+    target = tmp_path_factory.mktemp("published") / "people_b"
+    on_spark.publish_buckets(spark, people, str(target), source_name="people", **data.ASKED)
+    return target
+
+
+@pytest.fixture(scope="module")
+def kanon(spark: Any, published: Path, parties: Parties) -> Iterator[Kanon]:
+    dsn = f"{parties.dsn} user={parties.publisher.info.user}"
+    on_spark.load(spark, str(published), dsn)
+    with kanon_db.connect(dsn) as connected:
+        yield connected
+
+
+def number(found: Any) -> float:
+    return math.nan if found is None else float(found)
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_both_sides_answer_alike(spark: Any, published: Path, kanon: Kanon, question: str) -> None:
+    here = on_spark.estimate(spark, str(published), question)
+    there = kanon.perform("estimate", {"query": question})
+    assert len(here) == len(there)
+    wanted = {(row.group_key, row.aggregate): row for row in there.itertuples()}
+    for row in here:
+        other = wanted[row.group_key, row.aggregate]
+        for name in ("estimate", "std_error", "lower_bound", "upper_bound"):
+            assert number(getattr(row, name)) == pytest.approx(
+                number(getattr(other, name)), rel=1e-9, abs=1e-9, nan_ok=True
+            ), name
+
+
+def test_verification_and_metrics_are_the_same(spark: Any, published: Path, kanon: Kanon) -> None:
+    there = kanon.verify("people_b").set_index("check")
+    for check in on_spark.verify(spark, str(published)):
+        assert check.holds
+        if check.check in there.index:
+            assert there.loc[check.check, "holds"]
+            assert there.loc[check.check, "measured"] == check.measured
+    composed = "the composition of buckets has all its directions"
+    assert composed in {check.check for check in on_spark.verify(spark, str(published))}
+    measured = kanon.metrics("people_b").set_index("metric")["value"]
+    for metric in on_spark.metrics(spark, str(published)):
+        assert measured[metric.metric] == pytest.approx(metric.value)
+
+
+@pytest.mark.parametrize(("question", "text"), REFUSED)
+def test_what_would_mean_something_else_is_refused(
+    spark: Any, published: Path, question: str, text: str
+) -> None:
+    with pytest.raises(UnsupportedQueryError) as caught:
+        on_spark.estimate(spark, str(published), question)
+    assert text in f"{caught.value.message} {caught.value.detail}"
+
+
+def test_other_ways_to_ask(spark: Any, published: Path) -> None:
+    question = "SELECT count(*) FROM people_b WHERE age < 40"
+    found = on_spark.estimate_count(spark, str(published), question)
+    ages = data.table(4_000)["age"].to_pylist()
+    assert found.estimate == sum(age < 40 for age in ages) == found.lower_bound
+    by_sex = on_spark.estimate_counts(
+        spark, str(published), "SELECT sex, count(*) FROM people_b GROUP BY sex"
+    )
+    assert [row.group_key for row in by_sex] == ['{"sex": "f"}', '{"sex": "m"}']
+    with pytest.raises(UnsupportedQueryError, match="estimate_counts"):
+        on_spark.estimate_count(
+            spark, str(published), "SELECT sex, count(*) FROM people_b GROUP BY sex"
+        )
+    with pytest.raises(NotFoundError, match="another publication"):
+        on_spark.estimate(spark, str(published), "SELECT count(*) FROM people_c")
+    with pytest.raises(InvalidParameterError):
+        on_spark.estimate(spark, str(published), question, estimator="mine")
+
+
+def test_arithmetic_that_fails_is_refused(spark: Any, published: Path) -> None:
+    question = "SELECT count(*) FROM people_b WHERE 1 / CAST(age - age AS double precision) > 0"
+    with pytest.raises(KanonError, match="arithmetic"):
+        on_spark.estimate(spark, str(published), question)
