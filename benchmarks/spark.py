@@ -46,8 +46,8 @@ def main() -> str:
                     for workers, one in zip(WORKERS, found, strict=True)
                 ]
     return (
-        "Rows of seven quasi-identifiers and a sensitive attribute with 50 values (theta 4), as"
-        " Parquet, published with `two_size` on a standalone cluster, on this machine. Each worker"
+        "Rows of seven quasi-identifiers and a sensitive attribute with 50 values (theta 4,"
+        " base 0.02), as Parquet, published with `two_size` on a standalone cluster here. Each worker"
         f" has one core to itself and {MEMORY}; the driver shares the two cores. A small table is"
         " published first, so that programs are loaded. *Copying* sends the same rows through one"
         " shuffle to files, in the same session: the floor. Memory is the most that the driver's"
@@ -127,11 +127,10 @@ def measured(workers: int, target: Path, source: Path, case: str) -> Any:
             said, _ = driver.communicate()
     if driver.returncode:
         raise SystemExit("the driver has failed")
-    return {
-        **json.loads(said.splitlines()[-1]),
-        "driver": of_driver.most,
-        "workers": of_workers.most,
-    }
+    found = json.loads(said.splitlines()[-1])
+    found |= {"driver": of_driver.most, "workers": of_workers.most}
+    print(workers, "workers:", found, file=sys.stderr)
+    return found
 
 
 def memory(processes: list[int]) -> float:

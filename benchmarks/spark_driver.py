@@ -46,7 +46,7 @@ def publish(session: Any, source: Any, target: str, case: str, steps: Any = None
     """Publish with an assignment."""
     return spark.publish_buckets(
         session, source, target, quasi_identifiers=QUASI_IDENTIFIERS, sensitive="occupation",
-        privacy={"theta": 4, "base": 0.01}, assignment=case, on_warning=str,
+        privacy={"theta": 4, "base": 0.02}, assignment=case, on_warning=str,
         source_name=target,  # so that no release is of the same people
         accept={"uninformed_reader": "a benchmark"} if case == "local" else {},
         on_progress=lambda said: _keep(steps, said.title),

@@ -26,8 +26,6 @@ SETTINGS = {
     "spark__executor__memory": "600m",
     "spark__sql__shuffle__partitions": "4",
     "spark__sql__adaptive__coalescePartitions__enabled": "false",
-    "spark__network__timeout": "30s",
-    "spark__executor__heartbeatInterval": "5s",
     "spark__ui__retainedStages": "100000",
 }
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -127,17 +127,27 @@ def small_disk(folder: Path, size: int) -> Iterator[None]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-def test_a_full_target(spark: Any, people: str, tmp_path: Path) -> None:
-    """Whether there is no room for what was read, or for what is published, nothing remains."""
-    target = tmp_path / "disk" / "people_b"
-    for size in (100 << 10, 300 << 10):
-        with small_disk(tmp_path / "disk", size):
-            seen: list[str] = []
-            with pytest.raises(ServerError, match="Spark has failed") as caught:
-                on_spark.publish_buckets(
-                    spark, people, str(target), on_progress=lambda said: seen.append(said.step),
-                    **data.ASKED,
-                )  # fmt: skip
-            assert "disease" not in str(caught.value)
-            assert list(target.parent.iterdir()) == []
-        (tmp_path / "disk").rmdir()
+@pytest.mark.parametrize(
+    "moment", ["reading the source", "writing the sensitive table", "publishing"]
+)
+def test_a_full_target(spark: Any, people: str, tmp_path: Path, moment: str) -> None:
+    """Whatever there is no room for any more, nothing remains."""
+    disk = tmp_path / "disk"
+
+    def fill(said: Any) -> None:
+        if said.step == moment:
+            with suppress(OSError), (disk / "filler").open("ab", buffering=0) as file:
+                while file.write(bytes(4096)):
+                    pass
+
+    with small_disk(disk, 8 << 20):
+        with pytest.raises(ServerError, match="Spark has failed") as caught:
+            on_spark.publish_buckets(
+                spark, people, str(disk / "folder" / "people_b"), on_progress=fill, **data.ASKED
+            )
+        assert "disease" not in str(caught.value)
+        assert [path for path in disk.rglob("*") if path.is_file()] == [disk / "filler"]
+        assert sorted(path.name for path in disk.rglob("*") if path.is_dir()) in (
+            ["folder"],
+            ["folder", "releases"],
+        )

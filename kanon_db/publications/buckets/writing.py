@@ -19,14 +19,11 @@ from kanon_db.transfer.values import DistinctValues
 
 def number_buckets(setting: BucketSetting, random: SecureRandom) -> CodeArray:
     """Return the published number of each bucket; numbers are random within each size."""
-    return np.concatenate(
-        [
-            np.int32(first) + random.permutation(n_buckets).astype(np.int32)
-            for first, n_buckets in zip(
-                first_bucket_ids(setting), setting.counts.tolist(), strict=True
-            )
-        ]
-    )
+    numbers = np.empty(setting.n_buckets, dtype=np.int32)
+    for first, n_buckets in zip(first_bucket_ids(setting), setting.counts.tolist(), strict=True):
+        own = slice(first - 1, first - 1 + n_buckets)
+        numbers[own] = first + random.permutation(n_buckets)
+    return numbers
 
 
 def write_qit(
