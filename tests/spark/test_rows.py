@@ -224,7 +224,7 @@ def test_left_over_records_join_others(spark: Any, mixed: str, target: Path) -> 
     assert list(holding(spark, target))
 
 
-def test_freeform_covers_k_on_both_sides(
+def test_freeform_rows_cover_k_records(
     spark: Any, mixed: str, source: list[dict[str, Any]], target: Path
 ) -> None:
     made = on_spark.publish_freeform(
@@ -235,14 +235,12 @@ def test_freeform_covers_k_on_both_sides(
     found = data.read(target, "rows").to_pylist()
     assert sorted(row["id"] for row in found) == list(range(N))
     require_own_cells(found, source)
-    of_records = Counter()
     for row in found[:200]:
         covered = [
             record["id"] for record in source
             if all(covers(row[name], record[name]) for name in NAMES)
         ]  # fmt: skip
         assert len(covered) >= 3
-        of_records.update(covered)
     assert list(holding(spark, target))
     assert 0 < made.metrics["gcp"] < 1
 
