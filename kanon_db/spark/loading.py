@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from kanon_db.declaration import read_request
 from kanon_db.publications.examination import changed
+from kanon_db.publications.loaded import LoadRequest
 from kanon_db.publications.loading import (
     Elsewhere,
     LoadedTable,
-    LoadRequest,
     load_publication,
     require_told,
 )
