@@ -121,7 +121,9 @@ def load_publication(
     require_checks(examined.checks)
     session.phase("publishing")
     earlier = earlier_releases_elsewhere(session, label, roles)
-    combined = require_alone(earlier, request.accept, "their source is not in this database")
+    combined = require_alone(
+        session, earlier, request.accept, "their source is not in this database"
+    )
     if not combined.refused and RISK not in given.parameters.get("accept", {}):
         accepted.pop(RISK, None)
     entered = replace(staged, name=given.name)
