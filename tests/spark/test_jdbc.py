@@ -82,10 +82,15 @@ def test_publishing_from_postgresql(
     assert "user=" not in release["source"]
 
 
-def test_what_cannot_be_read(spark: Any, url: str, parties: Parties, target: Path) -> None:
+def test_what_cannot_be_read(
+    spark: Any, url: str, census: list[dict[str, Any]], parties: Parties, target: Path
+) -> None:
     quoted = "a value that nobody may see"
-    fetch(parties.publisher, f"CREATE VIEW data.broken AS SELECT '{quoted}'::int4 / id AS age,"
-          " sex, zip, disease FROM data.census")  # fmt: skip
+    fetch(
+        parties.publisher,
+        f"CREATE VIEW data.broken AS SELECT (sex || '{quoted}')::int4 AS age, sex, zip, disease"
+        " FROM data.census",
+    )
     for table in ("data.nothing", "data.broken"):
         with pytest.raises(ServerError) as caught:
             on_spark.publish_buckets(
