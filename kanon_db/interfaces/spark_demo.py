@@ -53,8 +53,9 @@ def _show(session: SparkSession, folder: Path) -> None:
         ["check", "bound", "measured", "holds"],
         [[check.check, check.bound, check.measured, check.holds] for check in checks],
     )
-    click.echo("\nCounts from the published files, beside the truth:\n")
-    console.print_table(["condition", "estimate", "truth"], _answers(session, source, target))
+    click.echo("\nCounts from the published files, with their errors, beside the truth:\n")
+    columns = ["condition", "estimate", "error", "at least", "at most", "truth"]
+    console.print_table(columns, _answers(session, source, target))
 
 
 def _write(source: Path, csv: Path) -> list[str]:
@@ -69,13 +70,18 @@ def _write(source: Path, csv: Path) -> list[str]:
 
 
 def _answers(session: SparkSession, source: Path, target: Path) -> list[list[object]]:
-    """Count with weights, as anybody can, and count in the source."""
-    weighted = spark.weighted_view(session, str(target))
+    """Estimate counts from the files, and count in the source."""
     people = session.read.parquet(str(source))
     rows: list[list[object]] = []
     for condition in _QUESTIONS:
-        (found,) = weighted.where(condition).selectExpr("sum(weight) AS n").collect()
-        rows.append([condition, round(found["n"] or 0), people.where(condition).count()])
+        question = f"SELECT count(*) FROM {target.name} WHERE {condition}"
+        found = spark.estimate_count(session, str(target), question)
+        rows.append(
+            [
+                condition, round(found.estimate or 0), round(found.std_error or 0),
+                found.lower_bound, found.upper_bound, people.where(condition).count(),
+            ]
+        )  # fmt: skip
     return rows
 
 

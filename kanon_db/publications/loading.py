@@ -16,17 +16,15 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kanon_db.catalog.entries import Publication, published_schema
-from kanon_db.catalog.names import PUBLICATION
-from kanon_db.declaration import FLAG, NAMES, TEXT, parameter
 from kanon_db.errors import InvalidParameterError, VerificationError
 from kanon_db.publications.lifecycle import check_name, enter_publication
+from kanon_db.publications.loaded import LoadRequest
 from kanon_db.publications.notes import ShownNames
 from kanon_db.publications.readers import check_readers
 from kanon_db.publications.registry import kind_named
 from kanon_db.publications.releases.combining import RISK, require_alone
 from kanon_db.publications.releases.ledger import digest, earlier_releases_elsewhere
 from kanon_db.publications.results import Published, require_checks
-from kanon_db.publications.risks import ACCEPTED
 from kanon_db.publications.staging import Staging
 from kanon_db.session.psycopg_session import PsycopgSession
 from kanon_db.session.settings import roomy
@@ -35,29 +33,6 @@ from kanon_db.transfer.room import Room
 PHASES: Final = ("reading the files", "writing", "verifying", "publishing")
 
 _LONGEST_LABEL: Final = 1000
-
-
-@dataclass(frozen=True, kw_only=True)
-class LoadRequest:
-    """How a publication is to be loaded."""
-
-    publication: str | None = parameter(
-        PUBLICATION, "Name of the publication here; by default as it is called there.",
-        default=None, metavar="NAME",
-    )  # fmt: skip
-    source_name: str | None = parameter(
-        TEXT, "What the catalog calls the source: the same for all that is about the same people.",
-        default=None,
-    )  # fmt: skip
-    readers: tuple[str, ...] | None = parameter(
-        NAMES, "Roles that may read it; kanon_analyst by default.", default=None
-    )
-    accept: Mapping[str, str] = parameter(
-        ACCEPTED, "Known risks that are accepted here, each with a reason.", default="{}"
-    )
-    replace: bool = parameter(
-        FLAG, "Replace the publication if it exists, in the same transaction.", default=False
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +121,9 @@ def load_publication(
     require_checks(examined.checks)
     session.phase("publishing")
     earlier = earlier_releases_elsewhere(session, label, roles)
-    combined = require_alone(earlier, request.accept, "their source is not in this database")
+    combined = require_alone(
+        session, earlier, request.accept, "their source is not in this database"
+    )
     if not combined.refused and RISK not in given.parameters.get("accept", {}):
         accepted.pop(RISK, None)
     entered = replace(staged, name=given.name)

@@ -18,14 +18,16 @@ if TYPE_CHECKING:
 
     from kanon_db.answering.estimates import AnswerRow
     from kanon_db.counting.answers import Estimated
-    from kanon_db.publications.results import Check, Metric, Published
+    from kanon_db.publications.results import Attack, Check, CountAccuracy, Metric, Published
     from kanon_db.session.progress import Watcher
 
 __all__ = [
     "PostgresTable",
+    "attack",
     "estimate",
     "estimate_count",
     "estimate_counts",
+    "evaluate_counts",
     "load",
     "metrics",
     "publish_buckets",
@@ -306,6 +308,74 @@ def estimate_counts(
     from kanon_db.spark.asking import estimate_counts
 
     return estimate_counts(session, target, query, **given)
+
+
+def attack(
+    session: SparkSession,
+    target: str,
+    source: str | os.PathLike[str] | DataFrame | PostgresTable,
+    *,
+    on_progress: Watcher | None = None,
+    on_warning: Callable[[str], None] | None = None,
+) -> list[Attack]:
+    """Play known attacks against buckets; the source scores the guesses.
+
+    They are played on the driver, with codes of all records: of more than five million, they are
+    refused. As in PostgreSQL, learners then learn from a random sample of the buckets, which
+    ``on_warning`` hears.
+
+    Parameters
+    ----------
+    session : SparkSession
+    target : str
+        The folder of the publication.
+    source : str, PathLike, DataFrame or PostgresTable
+        What it was made from.
+    on_progress, on_warning : callable, optional
+        As of :func:`publish_buckets`.
+
+    Raises
+    ------
+    NotFoundError, SchemaMismatchError
+        When the source has no such columns any more.
+    VerificationError
+        When the files are not those that were published.
+    InfeasibleError
+        When there are too many records.
+    """
+    from kanon_db.spark.playing import attack
+
+    return attack(session, target, source, on_progress=on_progress, on_warning=on_warning)
+
+
+def evaluate_counts(
+    session: SparkSession,
+    target: str,
+    source: str | os.PathLike[str] | DataFrame | PostgresTable,
+    *,
+    on_progress: Watcher | None = None,
+    on_warning: Callable[[str], None] | None = None,
+    **given: Any,
+) -> list[CountAccuracy]:
+    """Compare answers of buckets to random count queries with the source, on the driver.
+
+    Parameters
+    ----------
+    session, target, source, on_progress, on_warning
+        As of :func:`attack`.
+    **given
+        ``queries``, ``dimensionality``, ``selectivity`` and ``seed`` of `evaluate_counts`.
+
+    Raises
+    ------
+    KanonError
+        As :func:`attack`.
+    """
+    from kanon_db.spark.playing import evaluate_counts
+
+    return evaluate_counts(
+        session, target, source, given, on_progress=on_progress, on_warning=on_warning
+    )
 
 
 def weighted_view(session: SparkSession, target: str) -> DataFrame:

@@ -107,7 +107,7 @@ def open_microdata(
     SchemaMismatchError
         When two columns have the same name.
     """
-    frame = _open(session, source)
+    frame = open_frame(session, source)
     types = {field.name: column_type(field.name, field.dataType) for field in frame.schema.fields}
     if len(types) < len(frame.schema.fields):
         raise SchemaMismatchError(
@@ -158,7 +158,13 @@ def require_comparable(microdata: Microdata, columns: Sequence[str]) -> None:
         )
 
 
-def _open(session: SparkSession, source: Any) -> DataFrame:
+def open_frame(session: SparkSession, source: Any) -> DataFrame:
+    """Open a source, without reading its records.
+
+    Raises
+    ------
+    NotFoundError, ServerError
+    """
     if isinstance(source, PostgresTable):
         reader = session.read.format("jdbc").options(
             url=source.url, dbtable=source.table, driver="org.postgresql.Driver", fetchsize="10000"

@@ -98,6 +98,7 @@ def test_replacing_and_combining(
     def load(**given: Any) -> Any:
         return on_spark.load(spark, str(published), parties.publisher, **given)
 
+    fetch(parties.admin, "DELETE FROM kanon.setting WHERE name = 'combined_releases'")
     with pytest.raises(DuplicateError):
         load()
     with pytest.raises(RiskError, match="combined_releases") as caught:

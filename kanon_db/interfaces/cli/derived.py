@@ -110,7 +110,8 @@ def _print_registered(given: Mapping[str, Any], found: int) -> None:
     click.echo(f"Registered {given['source']} as source {found}.")
 
 
-def _print_published(given: Mapping[str, Any], found: Any) -> None:
+def print_published(given: Mapping[str, Any], found: Any) -> None:
+    """Print what was published, for people."""
     console.print_fields(
         {
             "publication": found.name,
@@ -178,7 +179,7 @@ def _print_dropped(given: Mapping[str, Any], _found: None) -> None:
 
 _PRINTED: Final[Mapping[str, Callable[[Mapping[str, Any], Any], None]]] = {
     "register": _print_registered,
-    "publish": _print_published,
+    "publish": print_published,
     "refresh": _print_refreshed,
     "classify": _print_classified,
     "grant": _print_granted,

@@ -10,6 +10,7 @@ from kanon_db.interfaces.cli.base import Group
 from kanon_db.interfaces.cli.derived import derived_command
 from kanon_db.interfaces.cli.loading import load
 from kanon_db.interfaces.cli.local import local
+from kanon_db.interfaces.cli.spark import spark
 from kanon_db.operations import operations
 
 
@@ -49,6 +50,7 @@ for command in (
     others.demo,
     advice.recommend,
     reporting.report,
+    spark,
 ):
     main.add_command(command)
 add_operations(main)

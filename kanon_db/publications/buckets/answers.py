@@ -43,7 +43,7 @@ def answer_from_buckets(
     answers = np.zeros(len(queries))
     for at, asked in enumerate(queries):
         pulse.beat()
-        query = with_unknown(asked, target)
+        query = with_unknown(asked, pulse)
         matching = np.ones(n_records, dtype=np.bool_)
         for a, codes in query.quasi_identifiers.items():
             matching &= codes[read.codes[:, a]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol, Self
 
 import numpy as np
 
@@ -35,7 +35,6 @@ from kanon_db.publications.results import Attack
 from kanon_db.transfer.columns import Relation
 from kanon_db.transfer.snapshot import Snapshot, take_snapshot
 from kanon_db.transfer.values import (
-    DistinctValues,
     distinct_values,
     read_codes,
     read_integers,
@@ -47,8 +46,19 @@ MOST_CANDIDATES: Final = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class _Published:
-    """What the attacker knows."""
+class Published:
+    """What the attacker knows.
+
+    Attributes
+    ----------
+    codes : ndarray of int32, shape (n_records, n_qi)
+        Of the QIT, by the order of each column's values, NULL last.
+    buckets : ndarray of int64, shape (n_records,)
+        From 0.
+    values : BucketValues
+    bounds : ndarray of float64, shape (n_values,)
+        The threshold of each sensitive value.
+    """
 
     codes: CodeArray
     buckets: IntArray
@@ -57,13 +67,42 @@ class _Published:
 
 
 @dataclass(frozen=True, eq=False)
-class _Source:
+class SourceKnown:
     """What only the source tells; `tuples` number the quasi-identifiers of the QIT's records."""
 
     codes: CodeArray
     values: IntArray
     tuples: IntArray
     truth: Truth
+
+    @classmethod
+    def of(cls, published: Published, codes: CodeArray, values: IntArray) -> Self:
+        """Set the source's records against the QIT.
+
+        Parameters
+        ----------
+        published : Published
+        codes : ndarray of int32, shape (n_source, n_qi)
+            By the published values; -1 for others.
+        values : ndarray of int64, shape (n_source,)
+            The code of the sensitive value, likewise.
+        """
+        is_published = (codes >= 0).all(axis=1)
+        codes, values = codes[is_published], values[is_published]
+        tuples, n_tuples = _tuples(np.concatenate([published.codes, codes]))
+        n_published = len(published.codes)
+        truth = Truth.of(tuples[n_published:], values, n_tuples, published.bounds.size)
+        return cls(codes, values, tuples[:n_published], truth)
+
+
+class Listener(Protocol):
+    """Who hears of an attack; a session does."""
+
+    def step(self, name: str) -> None:
+        """Hear what is done next."""
+
+    def tell(self, message: str) -> None:
+        """Hear what is worth knowing."""
 
 
 def attack_buckets(target: Target) -> list[Attack]:
@@ -75,15 +114,22 @@ def attack_buckets(target: Target) -> list[Attack]:
         See ``docs/attacks.md``. The learners play against a random sample of the buckets if all
         of them would be too many.
     """
-    published, source = _read(target)
+    return play_attacks(target.session, target.pulse(), *_read(target))
+
+
+def play_attacks(
+    listener: Listener, pulse: Pulse, published: Published, source: SourceKnown
+) -> list[Attack]:
+    """Play all attacks with what was read; see :func:`attack_buckets`."""
     return [
         Attack(name, found.bound, found.base_rate, found.rate, found.people)
-        for name, found in _play(target, published, source)
+        for name, found in _play(listener, pulse, published, source)
     ]
 
 
-def _play(target: Target, published: _Published, source: _Source) -> Iterator[tuple[str, Achieved]]:
-    session, pulse = target.session, target.pulse()
+def _play(
+    session: Listener, pulse: Pulse, published: Published, source: SourceKnown
+) -> Iterator[tuple[str, Achieved]]:
     random = np.random.default_rng(secrets.randbits(128))
     codes, buckets, values, bounds = (
         published.codes, published.buckets, published.values, published.bounds,
@@ -145,7 +191,7 @@ def _play(target: Target, published: _Published, source: _Source) -> Iterator[tu
     yield "homogeneity", Achieved(buckets.size, certain / buckets.size, base, unbounded)
 
 
-def _most_frequent(published: _Published, tuples: IntArray, pulse: Pulse) -> Guesses:
+def _most_frequent(published: Published, tuples: IntArray, pulse: Pulse) -> Guesses:
     """Guess the most frequent protected value in the buckets of everybody's possible records."""
     buckets, values, bounds = published.buckets, published.values, published.bounds
     order = np.argsort(tuples, kind="stable")
@@ -188,7 +234,7 @@ def _numbered(buckets: IntArray) -> IntArray:
     return numbers
 
 
-def _read(target: Target) -> tuple[_Published, _Source]:
+def _read(target: Target) -> tuple[Published, SourceKnown]:
     """Read the publication, and the source by the codes of the published values."""
     session, layout, types = target.session, target.publication.layout, target.types
     names, bucket_id = layout["quasi_identifiers"], layout["bucket_id"]
@@ -206,9 +252,8 @@ def _read(target: Target) -> tuple[_Published, _Source]:
         for name in (bucket_id, layout["count"])
     )
     sat.drop()
-    order = np.lexsort((sat_codes, sat_buckets))
-    values = BucketValues(sat_buckets[order] - 1, sat_codes[order], counts[order])
-    bounds = _bounds(target.publication, sensitive, values)
+    values = values_of(sat_buckets - 1, sat_codes, counts)
+    bounds = bounds_of(target.publication, sensitive.labels, values)
 
     source = take_snapshot(
         session, target.source.relation, [*names, layout["sensitive"]], target.room
@@ -218,14 +263,8 @@ def _read(target: Target) -> tuple[_Published, _Source]:
     source.drop()
     for column in (*columns, sensitive):
         column.drop()
-    is_published = (source_codes >= 0).all(axis=1)
-    source_codes, its_values = source_codes[is_published], its_values[is_published]
-    tuples, n_tuples = _tuples(np.concatenate([codes, source_codes]))
-    truth = Truth.of(tuples[len(codes) :], its_values, n_tuples, bounds.size)
-    return (
-        _Published(codes, buckets, values, bounds),
-        _Source(source_codes, its_values, tuples[: len(codes)], truth),
-    )
+    published = Published(codes, buckets, values, bounds)
+    return published, SourceKnown.of(published, source_codes, its_values)
 
 
 def _snapshot(target: Target, suffix: str, columns: list[str]) -> Snapshot:
@@ -240,10 +279,16 @@ def _tuples(codes: CodeArray) -> tuple[IntArray, int]:
     return numbers.astype(np.int64), distinct.size
 
 
-def _bounds(
-    publication: Publication, sensitive: DistinctValues, values: BucketValues
+def values_of(buckets: IntArray, codes: IntArray, counts: IntArray) -> BucketValues:
+    """Put the rows of the SAT in order; buckets count from 0."""
+    order = np.lexsort((codes, buckets))
+    return BucketValues(buckets[order], codes[order], counts[order])
+
+
+def bounds_of(
+    publication: Publication, labels: list[str | None], values: BucketValues
 ) -> FloatArray:
     """Return the threshold of each value, as verified from the published relations."""
-    counts = np.bincount(values.value, values.count, len(sensitive.labels)).astype(np.int64)
-    thresholds = published_thresholds(publication.parameters, sensitive.labels, counts)
+    counts = np.bincount(values.value, values.count, len(labels)).astype(np.int64)
+    thresholds = published_thresholds(publication.parameters, labels, counts)
     return np.array([float(threshold) for threshold in thresholds])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray
+from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray
+from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.counting.layout import QIT
 from kanon_db.metrics.count_errors import CountErrors, estimated_counts, exact_counts
 from kanon_db.metrics.workload import CountQuery, random_queries
@@ -51,36 +52,86 @@ def evaluate_buckets(target: Target, workload: Workload) -> list[CountAccuracy]:
     )
     values = [distinct_values(snapshot, types[column]) for column in columns]
     sensitive = distinct_values(snapshot, types[sensitive_column])
-    pulse = target.pulse()
-    session.phase("drawing the queries")
+
+    def count(chosen: Sequence[CountQuery]) -> IntArray:
+        codes = read_codes(snapshot, values), read_codes(snapshot, [sensitive])[:, 0]
+        found = exact_counts(*codes, chosen, pulse=target.pulse())
+        snapshot.drop()
+        return found
+
+    def estimate(chosen: Sequence[CountQuery]) -> FloatArray:
+        found = estimate_counts(read_buckets(target, values, sensitive), chosen, target.pulse())
+        for column in (*values, sensitive):
+            column.drop()
+        return found
+
+    return compare_counts(
+        workload,
+        [len(column.labels) for column in values],
+        len(sensitive.labels),
+        Compared(session.phase, snapshot.hold, count, estimate),
+        target.pulse(),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """The two sides that queries are asked of.
+
+    Attributes
+    ----------
+    phase : callable
+        Hears what is done next.
+    hold : callable
+        Refuses what needs too much memory, given bytes and what for.
+    count : callable
+        Counts in the source.
+    estimate : callable
+        Estimates from the publication.
+    """
+
+    phase: Callable[[str], None]
+    hold: Callable[[float, str], None]
+    count: Callable[[Sequence[CountQuery]], IntArray]
+    estimate: Callable[[Sequence[CountQuery]], FloatArray]
+
+
+def compare_counts(
+    workload: Workload, n_values: Sequence[int], n_sensitive: int, compared: Compared, pulse: Pulse
+) -> list[CountAccuracy]:
+    """Draw random queries, and compare the answers of both sides.
+
+    Parameters
+    ----------
+    workload : Workload
+    n_values : sequence of int
+        The number of values of each quasi-identifier in the source.
+    n_sensitive : int
+        The same of the sensitive attribute.
+    compared : Compared
+    pulse : Pulse
+    """
+    compared.phase("drawing the queries")
     queries, dimensionality = workload.queries, workload.dimensionality
-    n_values = sorted((len(column.labels) for column in values), reverse=True)
-    n_conditions = max(dimensionality or [len(values)], default=0)
+    largest = sorted(n_values, reverse=True)
+    n_conditions = max(dimensionality or [len(largest)], default=0)
     # A byte for each value of a condition, twice: the publication's may be others.
-    n_bytes = sum(n_values[: max(n_conditions, 0)]) + len(sensitive.labels)
-    snapshot.hold(2 * queries * n_bytes, f"{queries:,} queries of {n_bytes:,} values")
+    n_bytes = sum(largest[: max(n_conditions, 0)]) + n_sensitive
+    compared.hold(2 * queries * n_bytes, f"{queries:,} queries of {n_bytes:,} values")
     seed = secrets.randbits(128) if workload.seed is None else workload.seed
     chosen = random_queries(
         queries,
-        [len(column.labels) for column in values],
-        len(sensitive.labels),
+        n_values,
+        n_sensitive,
         np.random.default_rng(seed),
-        dimensionality=dimensionality or range(1, len(values) + 1),
+        dimensionality=dimensionality or range(1, len(n_values) + 1),
         selectivity=workload.selectivity,
         pulse=pulse,
     )
-    session.phase("counting in the source")
-    actual = exact_counts(
-        read_codes(snapshot, values),
-        read_codes(snapshot, [sensitive])[:, 0],
-        chosen,
-        pulse=pulse,
-    )
-    snapshot.drop()
-    session.phase("estimating from the publication")
-    errors = CountErrors(actual, _estimates(target, values, sensitive, chosen))
-    for column in (*values, sensitive):
-        column.drop()
+    compared.phase("counting in the source")
+    actual = compared.count(chosen)
+    compared.phase("estimating from the publication")
+    errors = CountErrors(actual, compared.estimate(chosen))
     expected = np.array([query.selectivity for query in chosen])
     return [
         *(_accuracy(s, errors.select(expected == s)) for s in sorted(set(workload.selectivity))),
@@ -132,22 +183,16 @@ def read_buckets(
     return CodedBuckets(bucket_of_record, codes, sat_buckets - np.int32(1), its_values, sat_counts)
 
 
-def _estimates(
-    target: Target,
-    values: Sequence[DistinctValues],
-    sensitive: DistinctValues,
-    queries: Sequence[CountQuery],
-) -> FloatArray:
-    """Estimate from QIT and SAT, whose values get the same codes as in the source."""
-    read = read_buckets(target, values, sensitive)
+def estimate_counts(read: CodedBuckets, queries: Sequence[CountQuery], pulse: Pulse) -> FloatArray:
+    """Estimate from QIT and SAT, whose values have the same codes as in the source."""
     return estimated_counts(
         read.bucket_of_record,
         read.codes,
         read.buckets,
         read.values,
         read.counts,
-        [with_unknown(query, target) for query in queries],
-        pulse=target.pulse(),
+        [with_unknown(query, pulse) for query in queries],
+        pulse=pulse,
     )
 
 
@@ -157,9 +202,9 @@ def _known(codes: CodeArray, columns: Sequence[DistinctValues]) -> CodeArray:
     return np.where(codes < 0, n_values, codes)
 
 
-def with_unknown(query: CountQuery, target: Target) -> CountQuery:
+def with_unknown(query: CountQuery, pulse: Pulse) -> CountQuery:
     """Add the code of values that the source no longer has, which no query asks for."""
-    target.session.heartbeat()
+    pulse.beat()
     return CountQuery(
         {a: np.append(codes, False) for a, codes in query.quasi_identifiers.items()},
         np.append(query.sensitive, False),

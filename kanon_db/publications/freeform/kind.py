@@ -16,7 +16,7 @@ from kanon_db.algorithms.freeform import (
 from kanon_db.algorithms.freeform.result import cells as cells_of_matches
 from kanon_db.algorithms.ground.arrays import CodeArray
 from kanon_db.algorithms.recoding import Ranges, Sets
-from kanon_db.catalog.entries import Source
+from kanon_db.catalog.entries import Publication, Source
 from kanon_db.counting.layout import RECODED_SUFFIXES
 from kanon_db.metrics.freeform import measure
 from kanon_db.publications.freeform import methods
@@ -61,6 +61,10 @@ class Freeform(RowKind):
         record = 650 + 40 * request.k
         memory = 170e6 + record * size.n_records + bytes_of_texts(size)
         return Needs(memory, 1.7 * bytes_of_cells(source, types, request.k, size))
+
+    def matches(self, publication: Publication) -> int:
+        """Return k: a cell covers as many originals."""
+        return int(publication.parameters["k"])
 
     def search(self, job: Job[FreeformRequest]) -> Found:
         """Find the matches."""

@@ -140,13 +140,8 @@ def weigh(
     Where an administrator has set ``combined_releases`` to ``warn``, nothing is measured: the
     publisher is warned.
     """
-    if earlier and RISK not in accept and only_warns(session):
-        session.warn(
-            "the same readers can read other publications of this source"
-            f" ({names_of(earlier)}), or could: combined, they can reveal more about a person than"
-            " the bound of each allows"
-        )
-        return Combined(seen=[one.release_id for one in earlier]), None
+    if (warned := _warned(session, earlier, accept)) is not None:
+        return warned, None
     combined = combine(session, source, new, shown, earlier)
     if not combined.refused or RISK in accept:
         return combined, None
@@ -198,11 +193,28 @@ def describe_release(
     }
 
 
-def require_alone(earlier: Sequence[Earlier], accept: Mapping[str, str], reason: str) -> Combined:
+def _warned(
+    session: Session, earlier: Sequence[Earlier], accept: Mapping[str, str]
+) -> Combined | None:
+    """Warn of earlier releases, where an administrator has accepted the risk for all publishers."""
+    if not earlier or RISK in accept or not only_warns(session):
+        return None
+    session.warn(
+        "the same readers can read other publications of this source"
+        f" ({names_of(earlier)}), or could: combined, they can reveal more about a person than"
+        " the bound of each allows"
+    )
+    return Combined(seen=[one.release_id for one in earlier])
+
+
+def require_alone(
+    session: Session, earlier: Sequence[Earlier], accept: Mapping[str, str], reason: str
+) -> Combined:
     """Refuse a release that can be set against earlier ones where nothing can be measured.
 
     Parameters
     ----------
+    session : Session
     earlier : sequence of Earlier
     accept : mapping of str to str
     reason : str
@@ -212,6 +224,8 @@ def require_alone(earlier: Sequence[Earlier], accept: Mapping[str, str], reason:
     ------
     RiskError
     """
+    if (warned := _warned(session, earlier, accept)) is not None:
+        return warned
     reasons = {reason: earlier} if earlier else {}
     combined = Combined(
         not_measured(reasons), [one.release_id for one in earlier], list(earlier)

@@ -13,7 +13,15 @@ from typing import Any, Final
 
 from kanon_db.catalog.entries import Publication, Source, published_schema
 from kanon_db.catalog.names import free_column_name
-from kanon_db.counting.layout import ANYTHING, CLASSED_SUFFIXES, CLASSES, ROWS, Quotes, RowView
+from kanon_db.counting.layout import (
+    ANYTHING,
+    CLASSED_SUFFIXES,
+    CLASSES,
+    ROWS,
+    SHARES,
+    Quotes,
+    RowView,
+)
 from kanon_db.declaration import unknown
 from kanon_db.errors import TooFewError
 from kanon_db.metrics.workload import CountQuery
@@ -27,6 +35,7 @@ from kanon_db.publications.rows.answers import answer_from_rows
 from kanon_db.publications.rows.attack import Bounds, attack_rows, read_rows
 from kanon_db.publications.rows.class_sizes import ClassSizes
 from kanon_db.publications.rows.classes import number_again
+from kanon_db.publications.rows.completing import completed
 from kanon_db.publications.rows.digest import check_digest, digest_rows
 from kanon_db.publications.rows.notes import row_notes
 from kanon_db.publications.rows.shares import check_shares
@@ -39,6 +48,7 @@ from kanon_db.transfer.columns import (
     ColumnType,
     Relation,
 )
+from kanon_db.transfer.room import Room
 from kanon_db.transfer.values import DistinctValues
 
 AT_ONCE: Final = "at_once"
@@ -50,6 +60,7 @@ class RowKind(Kind):
 
     suffixes: Sequence[str] = CLASSED_SUFFIXES
     closed = (ROWS,)
+    told = (ROWS,)
     examine_rows: Callable[[Session, RowView, Publication, ClassSizes], Examination]
     """Checks what the kind promises of its rows, and measures them, using only the view; given how
     many rows have each combination of cells."""
@@ -131,6 +142,17 @@ class RowKind(Kind):
             batch, guarantee=of_both(old.guarantee, batch.guarantee), layout=layout,
             parameters=parameters,
         )  # fmt: skip
+
+    def complete(self, staging: Staging, publication: Publication, room: Room) -> Mapping[str, Any]:
+        """See :func:`.completed`."""
+        return completed(
+            staging, publication, room, with_shares=SHARES in self.suffixes,
+            matches=self.matches(publication),
+        )  # fmt: skip
+
+    def matches(self, publication: Publication) -> int | None:  # noqa: ARG002
+        """Return how many originals each cell covers, if it is not all of a class."""
+        return None
 
     def partition(
         self,

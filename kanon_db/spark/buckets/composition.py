@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -74,12 +75,11 @@ def _together(tables: Tables, names: BucketTables, values: NumberedValues) -> Fl
     coded = Tables(
         tables.session,
         {
-            "sat": values.coded(
+            "sat": replace(values, column="v").coded(
                 tables.select(
                     f"SELECT s.{names.bucket_id} AS id, s.{names.sensitive} AS v,"
                     f" s.{names.count}::int8 AS n FROM {names.sat} AS s"
-                ),
-                "v",
+                )
             )
         },
     )
