@@ -11,6 +11,7 @@ from kanon_db import spark
 from kanon_db.spark.environment import spark_session
 
 QUASI_IDENTIFIERS = ["age", "sex", "region", "education", "marital", "hours", "race"]
+PRIVACY = {"theta": 4, "base": 0.02}
 SETTINGS = {
     "spark__driver__memory": "2g",
     "spark__executor__memory": "2500m",
@@ -46,7 +47,7 @@ def publish(session: Any, source: Any, target: str, case: str, steps: Any = None
     """Publish with an assignment."""
     return spark.publish_buckets(
         session, source, target, quasi_identifiers=QUASI_IDENTIFIERS, sensitive="occupation",
-        privacy={"theta": 4, "base": 0.02}, assignment=case, on_warning=str,
+        privacy=PRIVACY, assignment=case, on_warning=str,
         source_name=target,  # so that no release is of the same people
         accept={"uninformed_reader": "a benchmark"} if case == "local" else {},
         on_progress=lambda said: _keep(steps, said.title),

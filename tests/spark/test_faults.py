@@ -51,17 +51,17 @@ def run(
         text=True, stdout=subprocess.PIPE, start_new_session=True, cwd=Path(__file__).parents[2],
     )  # fmt: skip
     said = ""
-    try:
-        assert driver.stdout is not None
-        for line in driver.stdout:
-            said = line.strip()
-            at(said)
-        if driver.wait():
-            raise ChildProcessError("the driver has failed")
-    finally:
-        if driver.poll() is None:
-            os.killpg(driver.pid, signal.SIGKILL)
-            driver.wait()
+    with driver:
+        try:
+            assert driver.stdout is not None
+            for line in driver.stdout:
+                said = line.strip()
+                at(said)
+            if driver.wait():
+                raise ChildProcessError("the driver has failed")
+        finally:
+            if driver.poll() is None:
+                os.killpg(driver.pid, signal.SIGKILL)
     return int(said.removeprefix("again "))
 
 
