@@ -40,7 +40,7 @@ from kanon_db.spark.rows.writing import (
     write_rows,
 )
 from kanon_db.spark.snapshot import RECORD
-from kanon_db.spark.suppressed.types import GIVEN, NUMBER, ChosenPatterns, choose_patterns, texts
+from kanon_db.spark.suppressed.types import GIVEN, NUMBER, ChosenPatterns, choose_patterns
 from kanon_db.spark.tables import Tables
 
 if TYPE_CHECKING:
@@ -123,8 +123,10 @@ def _recoded(
         givers = found.where(f.col(GIVEN) > 0).withColumn("place", place)
         going = givers.where(f.col("place") <= f.col(GIVEN)).select(f.col(RECORD).alias("going"))
         found = found.join(going, f.col(RECORD) == f.col("going"), "left").withColumn(
-            NUMBER,
-            f.when(f.col("going").isNotNull(), f.lit(chosen.joined)).otherwise(f.col(NUMBER)),
+            PATTERN,
+            f.when(f.col("going").isNotNull(), f.lit(patterns.texts[chosen.joined])).otherwise(
+                f.col(PATTERN)
+            ),
         )
     left_out = f.lit(False)
     if job.request.options.left_over != "publish":
@@ -132,7 +134,7 @@ def _recoded(
     passed = [RECORD, ORDER, *(job.snapshot.column(name) for name in other_columns(job)), *codes]
     marked = found.select(
         *passed,
-        texts(patterns.texts, f.col(NUMBER)).alias(PATTERN),
+        PATTERN,
         left_out.alias(LEFT_OUT),
     )
     context: Any = job.session.sparkContext

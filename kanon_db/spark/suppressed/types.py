@@ -7,7 +7,7 @@ GROUP BY for each. Those that are left are chosen for on the driver.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,6 +30,7 @@ from kanon_db.spark.environment import in_own_words, through_arrow
 from kanon_db.spark.kind import SparkJob
 from kanon_db.spark.rows.columns import code_of
 from kanon_db.spark.rows.parts import Batches, codes_in
+from kanon_db.spark.rows.writing import PATTERN
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,7 +59,7 @@ class ChosenPatterns:
     Attributes
     ----------
     types : DataFrame
-        The codes of each, ``number`` and ``given``; from files, or following from them.
+        The codes of each, ``number``, ``pattern`` (its text) and ``given``.
     joined : int
         The place of the pattern of the records that were left over; -1 if they did not join others.
     n_left_over : int
@@ -123,7 +124,7 @@ def choose_patterns(job: SparkJob, records: DataFrame, patterns: PatternSet) -> 
         number, given, joined = _joined(job, codes, counts, Suppression(patterns, number))
         n_left = 0
     ids = left.column(TYPE).to_numpy()
-    return ChosenPatterns(_with_numbers(types, ids, number, given), joined, n_left)
+    return ChosenPatterns(_with_numbers(types, patterns, ids, number, given), joined, n_left)
 
 
 def _tried(
@@ -165,14 +166,18 @@ def _joined(
     return np.where(is_left, joined, before), given, joined
 
 
-def _with_numbers(types: DataFrame, ids: IntArray, number: IntArray, given: IntArray) -> DataFrame:
+def _with_numbers(
+    types: DataFrame, patterns: PatternSet, ids: IntArray, number: IntArray, given: IntArray
+) -> DataFrame:
     """Add what the driver has found to the types that it was asked for."""
-    from pyspark.sql.types import LongType, StructType
+    from pyspark.sql.types import LongType, StringType, StructType
 
     context: Any = types.sparkSession.sparkContext
     order = np.argsort(ids)
-    known = context.broadcast((ids[order], number[order].astype(np.int32), given[order]))
-    schema = StructType([*types.schema.fields]).add(GIVEN, LongType(), nullable=False)
+    texts = [*patterns.texts, "*" * patterns.n_columns]  # the last one is that of -1
+    known = context.broadcast((ids[order], number[order].astype(np.int32), given[order], texts))
+    schema = StructType([*types.schema.fields])
+    schema.add(PATTERN, StringType(), nullable=False).add(GIVEN, LongType(), nullable=False)
     return through_arrow(types, looking_up(known), schema).drop(TYPE, _COUNT)
 
 
@@ -182,13 +187,14 @@ def looking_up(known: Any) -> Batches:
     Parameters
     ----------
     known : Broadcast
-        Of the types, in order, their patterns, and how many records they give.
+        Of the types, in order, their patterns, how many records they give, and all patterns' texts.
     """
 
     def look_up(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        ids, number, given = known.value
+        ids, number, given, texts = known.value
+        named = pa.array(texts)
         for batch in batches:
             own = batch.column(TYPE).to_numpy()
             place = np.minimum(np.searchsorted(ids, own), max(ids.size - 1, 0))
@@ -204,17 +210,9 @@ def looking_up(known: Any) -> Batches:
                 pa.array(found) if name == NUMBER else column
                 for name, column in zip(batch.schema.names, batch.columns, strict=True)
             ]
+            text = named.take(pa.array(found % len(texts)))
             yield pa.RecordBatch.from_arrays(
-                [*columns, pa.array(gives)], [*batch.schema.names, GIVEN]
+                [*columns, text, pa.array(gives)], [*batch.schema.names, PATTERN, GIVEN]
             )
 
     return look_up
-
-
-def texts(patterns: Sequence[str], number: Any) -> Any:
-    """Return the text of a pattern by its place; of what is left over, all stars."""
-    from pyspark.sql import functions as f
-
-    everything = "*" * len(patterns[0])
-    known = f.array(*map(f.lit, [everything, *patterns]))
-    return f.element_at(known, number + 2)
