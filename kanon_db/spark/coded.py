@@ -61,7 +61,7 @@ class Numbered:
         import pyarrow.compute as pc
 
         distinct = pc.unique(column)
-        return cls(distinct.take(pc.sort_indices(distinct, null_placement="at_end")))
+        return cls(distinct.take(pc.sort_indices(distinct)))  # NULL last
 
     def __len__(self) -> int:
         return len(self.values)

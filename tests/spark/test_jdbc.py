@@ -42,10 +42,16 @@ def serve(server: socket.socket, unix: str) -> None:
             client, _ = server.accept()
         except OSError:
             return  # the test is over
-        inner = socket.socket(socket.AF_UNIX)
+        threading.Thread(target=connect, args=(client, unix), daemon=True).start()
+
+
+def connect(client: socket.socket, unix: str) -> None:
+    with client, socket.socket(socket.AF_UNIX) as inner:
         inner.connect(unix)
-        for one, other in ((client, inner), (inner, client)):
-            threading.Thread(target=pass_on, args=(one, other), daemon=True).start()
+        back = threading.Thread(target=pass_on, args=(inner, client), daemon=True)
+        back.start()
+        pass_on(client, inner)
+        back.join()
 
 
 def pass_on(one: socket.socket, other: socket.socket) -> None:
