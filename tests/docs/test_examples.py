@@ -25,6 +25,8 @@ from tests.acceptance.commands import kanon
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+RUN = [page for page in PAGES if page.name != "spark.md"]
+"""Those that need no more than a database; that of Spark runs in ``tests/spark/test_page.py``."""
 
 
 def _blocks(page: Path, language: str) -> list[str]:
@@ -149,7 +151,7 @@ def test_a_report_on_ones_own_file_takes_eight_commands() -> None:
     assert any(line.startswith("kanon recommend") for line in needed)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
 def test_console_examples_run(page: Path, database: str, fair_csv: Path) -> None:
     for words, shown in _commands(page):
         if words[0] == "psql":
@@ -185,7 +187,7 @@ def private_cluster() -> Iterator[Path]:
     shutil.rmtree(root, ignore_errors=True)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
 def test_python_examples_run(
     page: Path, database: str, fair_csv: Path, capsys: pytest.CaptureFixture[str],
     private_cluster: Path, monkeypatch: pytest.MonkeyPatch,
