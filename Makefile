@@ -19,7 +19,7 @@ spark:
 	@scripts/debian-packages spark
 	@scripts/environment dev spark
 	@.venv/bin/python -m kanon_db.interfaces.spark_demo
-	@.venv/bin/pytest tests/spark
+	@KANON_SPARK=all .venv/bin/pytest tests/spark
 
 # A worker for each core, each with a cluster of its own.
 workers = -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder

@@ -8,10 +8,13 @@
     The path of Parquet files with some thousand records.
 ``target`` (test)
     A folder that does not exist yet, in one of its own.
+
+``make spark`` runs all of them, ``make test`` those of :data:`SHORT`.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,18 @@ import pytest
 from kanon_db.spark.environment import spark_session, why_unavailable
 from kanon_db.spark.standalone import StandaloneCluster
 from tests.spark import data
+
+SHORT = ("test_publishing.py", "test_staging.py", "test_attacks.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out what takes minutes, unless it was asked for."""
+    if os.environ.get("KANON_SPARK") == "all":
+        return
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.parent == here and item.path.name not in SHORT:
+            item.add_marker(pytest.mark.skip(reason="make spark runs it: it takes minutes"))
 
 
 @pytest.fixture(scope="session")
