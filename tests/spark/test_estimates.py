@@ -82,7 +82,7 @@ def number(found: Any) -> float:
 
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_both_sides_answer_alike(spark: Any, published: Path, kanon: Kanon, question: str) -> None:
-    here = on_spark.estimate(spark, str(published), question)
+    here = on_spark.estimate(spark, str(published), question, on_warning=lambda _: None)
     there = kanon.perform("estimate", {"query": question})
     assert len(here) == len(there)
     wanted = {(row.group_key, row.aggregate): row for row in there.itertuples()}
