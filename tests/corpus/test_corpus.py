@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kanon_db.answering import estimates
+from kanon_db.answering import estimates, measures
 from kanon_db.errors import KanonError
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.corpus.oracle import expected_counts
@@ -74,7 +74,8 @@ def test_answered(
     wanted = json.loads(expected)
     assert_alike(found, wanted)
     # The same from the statement over QIT and SAT, whatever bitmaps there are.
-    monkeypatch.setattr(estimates, "count_with_bitmaps", lambda _: None)
+    monkeypatch.setattr(estimates, "by_bitmaps", lambda _: None)
+    monkeypatch.setattr(measures, "by_bitmaps", lambda _: None)
     session = PsycopgSession(parties.analyst)
     with session.transaction():
         answer = estimates.answer(session, query)
