@@ -122,7 +122,9 @@ def _counted(
             (1, f"r.{table.number}"),
         )
         value = f"n.{cell.column.sql}"
-        witnesses = f"n.{its_classes}" if matches is None else f"n.{table.records} / {matches}"
+        witnesses = f"n.{its_classes}"
+        if matches is not None:  # not a whole number
+            witnesses = f"n.{table.records} / {matches}::float8"
         shown = {"members": "c.cell"}
         if cell.kind == "range":
             shown = dict(zip(("low", "high"), ends_of(cell, "c.cell"), strict=True))
