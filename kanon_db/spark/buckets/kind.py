@@ -74,7 +74,7 @@ class Buckets(SparkKind):
         job.voice.step("writing the quasi-identifier table")
         write_qit(job, frame, layout)
         job.voice.step("writing the sensitive table")
-        sat = write_sat(job, frame, values, layout)
+        sat = write_sat(job, frame, values, layout, setting.n_buckets)
         is_random = job.request.assignment == "random" or assigned.cells == 1
         layout["assignment"] = "random" if is_random else job.request.assignment
         name = job.request.publication

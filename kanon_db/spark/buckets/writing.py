@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kanon_db.publications.buckets.tables import QIT, SAT
 from kanon_db.spark.buckets.dealing import BUCKET, n_parts, part_of
-from kanon_db.spark.buckets.values import CODE, VALUE, NumberedValues
+from kanon_db.spark.buckets.values import BEFORE, CODE, RECORDS, VALUE, NumberedValues
 from kanon_db.spark.chance import ORDER
 from kanon_db.spark.environment import in_own_words
 from kanon_db.spark.kind import SparkJob
@@ -37,24 +37,33 @@ def write_qit(job: SparkJob, assigned: DataFrame, layout: Mapping[str, Any]) -> 
 
 
 def write_sat(
-    job: SparkJob, assigned: DataFrame, values: NumberedValues, layout: Mapping[str, Any]
+    job: SparkJob,
+    assigned: DataFrame,
+    values: NumberedValues,
+    layout: Mapping[str, Any],
+    n_buckets: int,
 ) -> DataFrame:
     """Write how often each sensitive value occurs in each bucket, by value and bucket."""
     from pyspark.sql import functions as f
 
     folder = job.staging.tables / folder_of(SAT)
+    known = f.broadcast(values.frame.withColumnRenamed(CODE, "place"))
+    # Files ascend with value and bucket, and have about as many rows each.
+    parts = n_parts(job.snapshot.n_records)
+    share = f.col(RECORDS) * (f.col(BUCKET) - 1).cast("double") / n_buckets
+    file = ((f.col(BEFORE) + share) * parts / max(1, job.snapshot.n_records)).cast("int")
+    in_turn = f.shiftleft(f.col("place").cast("long"), 31) + f.col(BUCKET)
     with in_own_words("the sensitive table could not be written"):
         counted = assigned.groupBy(BUCKET, CODE).agg(f.count("*").cast("int").alias("n"))
         rows = (
-            counted.join(f.broadcast(values.frame), counted[CODE] == values.frame[CODE])
+            counted.join(known, counted[CODE] == f.col("place"))
+            .repartitionById(parts, file)
+            .sortWithinPartitions(in_turn)
             .select(
-                values.frame[CODE].alias("place"),
                 f.col(BUCKET).alias(layout["bucket_id"]),
                 f.col(VALUE).alias(layout["sensitive"]),
                 f.col("n").alias(layout["count"]),
             )
-            .orderBy("place", f.col("`" + layout["bucket_id"] + "`"))
-            .drop("place")
         )
         write_table(rows, folder)
         return job.session.read.parquet(folder.path)
