@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import html
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -99,6 +98,8 @@ class Shown:
 
 def _html(value: Any) -> str:
     """Write a value as HTML: of names and values a table, and of rows another one."""
+    import html  # for which a session's first estimate would wait
+
     if isinstance(value, dict):
         rows = "".join(
             f'<tr><th style="text-align: left">{html.escape(name)}</th>'
