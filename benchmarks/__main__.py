@@ -32,6 +32,7 @@ SPEED = {
     "round_trip": "The round trip of buckets, step by step",
     "round_trip_rows": "The round trip of rows, step by step",
     "bucket_curves": "How buckets grow",
+    "scale": "Ten times as many rows",
     "row_publication": "Publishing rows through SQL",
     "forecast": "What publishing needs, as foretold",
     "counting": "Answering counts",

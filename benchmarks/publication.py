@@ -14,7 +14,7 @@ from benchmarks.harness import peak_memory, private_server, seconds, table
 
 N_RECORDS = 1_000_000
 PRIVACY = '{"theta": 8, "base": 0.02}'
-_OCCUPATIONS = (3721, 9, 4030, 3992, 989, 1350, 1966, 3212, 143, 4038, 644, 3584, 912, 1572)
+OCCUPATIONS = (3721, 9, 4030, 3992, 989, 1350, 1966, 3212, 143, 4038, 644, 3584, 912, 1572)
 
 _QUERIES = (
     "age BETWEEN 30 AND 40 AND occupation = 'occupation 12'",
@@ -34,8 +34,8 @@ def main() -> str:
 
 def make_census(dsn: str) -> None:
     """Make and register the table."""
-    total, reached, cases = sum(_OCCUPATIONS), 0, []
-    for number, count in enumerate(_OCCUPATIONS, start=1):
+    total, reached, cases = sum(OCCUPATIONS), 0, []
+    for number, count in enumerate(OCCUPATIONS, start=1):
         reached += count
         cases.append(f"WHEN u < {reached / total} THEN 'occupation {number}'")
     with psycopg.connect(dsn, autocommit=True) as connection:
