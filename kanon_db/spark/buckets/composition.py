@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from kanon_db.algorithms.bucketization.composition import Composition, decomposed
 from kanon_db.counting.layout import SHARES, BucketTables
 from kanon_db.publications.buckets.regression import is_composed, spectrum_of
+from kanon_db.spark.buckets.dealing import n_parts
 from kanon_db.spark.buckets.values import CODE, VALUE, NumberedValues
-from kanon_db.spark.environment import in_own_words
+from kanon_db.spark.environment import in_own_words, through_arrow
 from kanon_db.spark.kind import SparkJob
 from kanon_db.spark.tables import Tables, folder_of, write_table
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from kanon_db.algorithms.ground.arrays import FloatArray
+
+_ID: Final = "id"
+_SIZE: Final = "size"
+_PAIR: Final = "pair"
+_N: Final = "n"
+_COLUMNS: Final = (_ID, _SIZE, CODE, _N)
+
+_BUCKETS_AT_ONCE: Final = 4096
+"""Of which the counts of all values are held in memory."""
 
 
 def write_composition(
@@ -72,29 +85,74 @@ def _together(tables: Tables, names: BucketTables, values: NumberedValues) -> Fl
 
     Whole numbers of the buckets of each size are added up, so that no order rounds anything.
     """
-    coded = Tables(
-        tables.session,
-        {
-            "sat": replace(values, column="v").coded(
-                tables.select(
-                    f"SELECT s.{names.bucket_id} AS id, s.{names.sensitive} AS v,"
-                    f" s.{names.count}::int8 AS n FROM {names.sat} AS s"
-                )
-            )
-        },
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import IntegerType, LongType, StructType
+
+    n_values = len(values.counts)
+    shown = tables.select(
+        f"SELECT s.{names.bucket_id} AS {_ID}, s.{names.sensitive} AS v,"
+        f" {names.size(f's.{names.bucket_id}')}::int8 AS {_SIZE}, s.{names.count}::int8 AS {_N}"
+        f" FROM {names.sat} AS s"
     )
-    try:
-        rows = coded.fetch(
-            "SELECT p.size, p.one, p.other, sum(p.n)::int8 AS n FROM (SELECT"
-            f" {names.size('a.id')} AS size, a.{CODE} AS one, b.{CODE} AS other, a.n * b.n AS n"
-            " FROM sat AS a JOIN sat AS b ON a.id = b.id) AS p GROUP BY p.size, p.one, p.other"
-        )
-    finally:
-        coded.drop()
-    found = np.zeros((len(values.counts), len(values.counts)))
-    for row in sorted(rows, key=lambda row: int(row["size"])):
-        found[row["one"], row["other"]] += row["n"] / row["size"]
-    return found
+    sent = (
+        replace(values, column="v")
+        .coded(shown)
+        .repartition(n_parts(int(values.counts.sum())), _ID)
+        .select(_ID, _SIZE, CODE, _N)
+    )
+    schema = StructType().add(_SIZE, LongType()).add(_PAIR, IntegerType()).add(_N, LongType())
+    with in_own_words("the values of buckets could not be compared"):
+        pairs = through_arrow(sent, multiplying(n_values), schema)
+        rows = pairs.groupBy(_SIZE, _PAIR).agg(f.sum(_N).alias(_N)).toArrow().sort_by(_SIZE)
+    found = np.zeros(n_values * n_values)
+    size, pair, n = (rows.column(name).to_numpy() for name in (_SIZE, _PAIR, _N))
+    for one in np.unique(size):
+        of_size = size == one
+        found[pair[of_size]] += n[of_size] / one
+    return found.reshape(n_values, n_values)
+
+
+def multiplying(n_values: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function that adds up the products of counts, of whole buckets.
+
+    Parameters
+    ----------
+    n_values : int
+        m; a pair of values is ``m * one + other``.
+    """
+
+    def multiply(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        part = [
+            np.stack([batch.column(name).to_numpy().astype(np.int64) for name in _COLUMNS])
+            for batch in batches
+        ]
+        if not part:
+            return
+        ids, size, code, n = np.concatenate(part, axis=1)
+        for one in np.unique(size):
+            of_size = np.flatnonzero(size == one)
+            bucket = np.unique(ids[of_size], return_inverse=True)[1]
+            of_size = of_size[np.argsort(bucket, kind="stable")]
+            bucket = np.sort(bucket)
+            total = np.zeros((n_values, n_values))
+            for first in range(0, int(bucket[-1]) + 1, _BUCKETS_AT_ONCE):
+                rows = slice(*np.searchsorted(bucket, (first, first + _BUCKETS_AT_ONCE)))
+                counts = np.zeros((_BUCKETS_AT_ONCE, n_values))
+                counts[bucket[rows] - first, code[of_size[rows]]] = n[of_size[rows]]
+                total += counts.T @ counts  # whole numbers below 2**53: exact
+            pairs = np.flatnonzero(total)
+            yield pa.RecordBatch.from_arrays(
+                [
+                    pa.array(np.full(pairs.size, one)),
+                    pa.array(pairs.astype(np.int32)),
+                    pa.array(total.ravel()[pairs].astype(np.int64)),
+                ],
+                [_SIZE, _PAIR, _N],
+            )
+
+    return multiply
 
 
 def _unquoted(name: str) -> str:
