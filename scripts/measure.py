@@ -21,7 +21,8 @@ ORDER = (
     "errors", "algorithms.ground", "randomness", "algorithms.bucketization",
     "algorithms.suppression", "algorithms.recoding", "algorithms.models", "algorithms", "metrics",
     "session", "declaration", "counting", "transfer", "catalog", "publications", "answering",
-    "advice", "reporting", "operations", "spark", "cluster", "installation", "interfaces",
+    "advice", "reporting", "operations", "wording", "spark", "cluster", "installation",
+    "interfaces",
 )  # fmt: skip
 """Rooms from the ground up; a module imports from its own room and from rooms below."""
 

@@ -30,8 +30,8 @@ from rich.text import Text
 from kanon_db.declaration.shown import cell as cell
 from kanon_db.declaration.shown import plain as plain
 from kanon_db.errors import KanonError
-from kanon_db.interfaces.wording import for_shell
 from kanon_db.session.progress import Progress, Watcher
+from kanon_db.wording import for_shell
 
 PIPE_WIDTH = 160
 """Width to use when the output is not a terminal; otherwise rich folds tables at 80 columns."""

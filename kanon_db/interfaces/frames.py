@@ -18,8 +18,9 @@ from kanon_db.cluster.local import LocalCluster, default_directory
 from kanon_db.errors import InvalidParameterError
 from kanon_db.installation.install import install
 from kanon_db.interfaces.notebooks import Result
-from kanon_db.interfaces.python import Kanon, explained
+from kanon_db.interfaces.python import Kanon
 from kanon_db.session.psycopg_session import PsycopgSession, open_connection
+from kanon_db.wording import explained
 
 RowKind = Literal["generalized", "freeform", "suppressed"]
 

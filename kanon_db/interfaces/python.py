@@ -15,33 +15,19 @@ import pandas as pd
 from kanon_db.answering import estimates
 from kanon_db.declaration import RELATION, Operation
 from kanon_db.declaration.shown import UNITS
-from kanon_db.errors import KanonError, PermissionDeniedError, ServerError
+from kanon_db.errors import PermissionDeniedError, ServerError
 from kanon_db.interfaces.hierarchy_files import with_files
 from kanon_db.interfaces.notebooks import Result
 from kanon_db.interfaces.python_methods import Methods
-from kanon_db.interfaces.wording import for_python
 from kanon_db.operations import operations
 from kanon_db.session.progress import Watcher
 from kanon_db.session.protocol import fetch_one
 from kanon_db.session.psycopg_session import Listener, PsycopgSession, open_connection
 from kanon_db.transfer.load import Found, LoadReport, Reading, load_csv
+from kanon_db.wording import explained
 
 _ANSWER: Final = ("estimate", "std_error", "lower_bound", "upper_bound")
 _NUMBERS: Final = ("bigint", "integer", "double precision")
-
-
-@contextmanager
-def explained() -> Iterator[None]:
-    """Show, where nobody catches an error of the block, also its detail and its hint."""
-    try:
-        yield
-    except KanonError as error:
-        if not hasattr(error, "__notes__"):  # a call within another one has explained it
-            if error.detail:
-                error.add_note(f"detail: {error.detail}")
-            if error.hint:
-                error.add_note(f"hint: {for_python(error.hint)}")
-        raise
 
 
 @explained()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kanon_db.spark.source import PostgresTable
+from kanon_db.wording import explained
 
 if TYPE_CHECKING:
     import os
@@ -40,6 +41,7 @@ __all__ = [
 ]
 
 
+@explained()
 def publish_buckets(
     session: SparkSession,
     source: str | os.PathLike[str] | DataFrame | PostgresTable,
@@ -85,6 +87,7 @@ def publish_buckets(
     )  # fmt: skip
 
 
+@explained()
 def publish_generalized(
     session: SparkSession,
     source: str | os.PathLike[str] | DataFrame | PostgresTable,
@@ -119,6 +122,7 @@ def publish_generalized(
     )  # fmt: skip
 
 
+@explained()
 def publish_suppressed(
     session: SparkSession,
     source: str | os.PathLike[str] | DataFrame | PostgresTable,
@@ -153,6 +157,7 @@ def publish_suppressed(
     )  # fmt: skip
 
 
+@explained()
 def publish_freeform(
     session: SparkSession,
     source: str | os.PathLike[str] | DataFrame | PostgresTable,
@@ -186,6 +191,7 @@ def publish_freeform(
     )  # fmt: skip
 
 
+@explained()
 def load(
     session: SparkSession,
     target: str,
@@ -230,6 +236,7 @@ def load(
     return load(session, target, connection, given, on_progress=on_progress, on_warning=on_warning)
 
 
+@explained()
 def verify(session: SparkSession, target: str) -> list[Check]:
     """Check a publication, using only its published files; see :mod:`.examination`."""
     from kanon_db.spark.examination import verify
@@ -237,6 +244,7 @@ def verify(session: SparkSession, target: str) -> list[Check]:
     return verify(session, target)
 
 
+@explained()
 def metrics(session: SparkSession, target: str) -> list[Metric]:
     """Measure a publication from its published files; see :mod:`.examination`."""
     from kanon_db.spark.examination import metrics
@@ -244,6 +252,7 @@ def metrics(session: SparkSession, target: str) -> list[Metric]:
     return metrics(session, target)
 
 
+@explained()
 def releases(session: SparkSession, folder: str) -> list[Mapping[str, Any]]:
     """Return the ledger of a folder of publications; see :mod:`.ledger`."""
     from kanon_db.spark.environment import own_session
@@ -254,6 +263,7 @@ def releases(session: SparkSession, folder: str) -> list[Mapping[str, Any]]:
     return Ledger(own, Folder(own, folder)).releases()
 
 
+@explained()
 def estimate(
     session: SparkSession,
     target: str,
@@ -294,6 +304,7 @@ def estimate(
     return estimate(session, target, query, estimator=estimator, on_warning=on_warning)
 
 
+@explained()
 def estimate_count(session: SparkSession, target: str, query: str, **given: Any) -> Estimated:
     """Answer a COUNT query without groups; see :func:`estimate`."""
     from kanon_db.spark.asking import estimate_count
@@ -301,6 +312,7 @@ def estimate_count(session: SparkSession, target: str, query: str, **given: Any)
     return estimate_count(session, target, query, **given)
 
 
+@explained()
 def estimate_counts(
     session: SparkSession, target: str, query: str, **given: Any
 ) -> list[AnswerRow]:
@@ -310,6 +322,7 @@ def estimate_counts(
     return estimate_counts(session, target, query, **given)
 
 
+@explained()
 def attack(
     session: SparkSession,
     target: str,
@@ -348,6 +361,7 @@ def attack(
     return attack(session, target, source, on_progress=on_progress, on_warning=on_warning)
 
 
+@explained()
 def evaluate_counts(
     session: SparkSession,
     target: str,
@@ -378,6 +392,7 @@ def evaluate_counts(
     )
 
 
+@explained()
 def weighted_view(session: SparkSession, target: str) -> DataFrame:
     """Return a bucketization as one table, in which ``sum(weight)`` counts; see :mod:`.buckets`."""
     from kanon_db.spark.buckets.view import weighted_view

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kanon_db.errors import IneligibleError, InUseError, RiskError
-from kanon_db.interfaces.wording import for_shell
+from kanon_db.wording import for_shell
 from tests.integration.parties import (
     Functions,
     Package,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kanon_db.interfaces.wording import for_python, for_shell
+from kanon_db.wording import for_python, for_shell
 
 PACKAGE = Path(__file__).parents[2] / "kanon_db"
 COMMANDS_ONLY = ("cluster", "installation", "cli", "demo.py", "psycopg_session.py")

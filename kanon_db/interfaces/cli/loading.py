@@ -9,7 +9,7 @@ import click
 
 from kanon_db.interfaces import console
 from kanon_db.interfaces.cli.base import Command, connected, database_options
-from kanon_db.interfaces.wording import for_shell
+from kanon_db.wording import for_shell
 
 if TYPE_CHECKING:
     from kanon_db.transfer.load import Found

@@ -9,8 +9,11 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
+from kanon_db.errors import KanonError
 from kanon_db.operations import operations
 
 _VALUE: Final = r"'(?:[^']|'')*'|\.\.\.|[\w.]*\w"
@@ -57,6 +60,20 @@ def for_python(text: str) -> str:
     'types={"zip": "text"} or readers=["alice", "bob"]'
     """
     return _ARGUMENT.sub(_keyword, text.replace(_PUBLICATIONS, "kanon.publications()"))
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Show, where nobody catches an error of the block, also its detail and its hint."""
+    try:
+        yield
+    except KanonError as error:
+        if not hasattr(error, "__notes__"):  # a call within another one has explained it
+            if error.detail:
+                error.add_note(f"detail: {error.detail}")
+            if error.hint:
+                error.add_note(f"hint: {for_python(error.hint)}")
+        raise
 
 
 def _option(found: re.Match[str]) -> str:
