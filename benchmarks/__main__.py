@@ -55,7 +55,11 @@ MODELS = {
     "model_adaptive": "Models under attacks that know of the noise",
     "model_speed": "Models: accuracy, time, and what they tell about people",
 }
-SPARK = {"spark": "Buckets on Spark"}
+SPARK = {
+    "spark": "Publishing on Spark",
+    "spark_fragments": "Mondrian on Spark, beside fragments",
+    "spark_loss": "Publishing on Spark: what parts cost",
+}
 RELIABILITY = {
     "faults": "Faults",
     "load": "Load",

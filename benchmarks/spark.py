@@ -1,25 +1,33 @@
-"""Publishing buckets on Spark: time and shuffled bytes a row, memory, one worker beside two.
+"""Publishing on Spark: time and shuffled bytes a row, memory, one worker beside two.
 
-``python -m benchmarks --write spark``. ``KANON_SPARK_ROWS`` has numbers of rows (by default
-``1000000``), and ``KANON_SPARK_CASES`` the cases (by default ``random cells``). Each worker has one
-core of this machine to itself, and the driver shares both.
+``python -m benchmarks --write spark``. ``KANON_SPARK_RUNS`` has the runs, each a case, a number of
+rows, and with how many workers, such as ``random:10000000:1,2 mondrian:50000000:2``. Cases are the
+assignments of buckets, and ``mondrian``.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 
-from benchmarks.census_like import OCC_SHARES
-from benchmarks.harness import Watch, table
-from benchmarks.spark_driver import PRIVACY
+from benchmarks.harness import table
+from benchmarks.spark_cluster import (
+    QUASI_IDENTIFIERS,
+    SENSITIVE,
+    WORKER_MEMORY,
+    measured,
+    rows,
+    source_of,
+)
+from benchmarks.spark_driver import PRIVACY, K
 from kanon_db.algorithms.bucketization import PrivacySpecification
 from kanon_db.algorithms.bucketization.cell_cuts import Cutter, fewest_of_cell
 from kanon_db.algorithms.bucketization.local_assignment import assign_locally
@@ -27,45 +35,68 @@ from kanon_db.algorithms.ground.pulse import UNLIMITED
 from kanon_db.algorithms.ground.sort_keys import sort_keys
 from kanon_db.randomness import SecureRandom
 from kanon_db.spark.buckets.gathering import RECORDS_OF_PART
-from kanon_db.spark.standalone import StandaloneCluster
 
-ROWS: Final = [int(n) for n in os.environ.get("KANON_SPARK_ROWS", "1000000").split()]
-CASES: Final = os.environ.get("KANON_SPARK_CASES", "random cells").split()
-WORKERS: Final = (1, 2)
-MEMORY: Final = "4g"
+RUNS: Final = os.environ.get(
+    "KANON_SPARK_RUNS", "random:1000000:1,2 cells:1000000:1,2 mondrian:1000000:1,2"
+)
 LOCAL_ROWS: Final = (1_000_000,)
-_ROWS_OF_FILE: Final = 1_000_000
+_LEAST_SHARE: Final = 0.01
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is measured."""
+
+    case: str
+    n: int
+    workers: tuple[int, ...]
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """Read a run such as ``cells:1000000:1,2``."""
+        case, n, workers = text.split(":")
+        return cls(case, int(n), tuple(map(int, workers.split(","))))
 
 
 def main() -> str:
     """Return the results as Markdown."""
-    lines = []
-    with tempfile.TemporaryDirectory(prefix="kanon-bench-spark-") as folder:
-        for n in ROWS:
-            source = Path(folder, f"source-{n}")
-            write(source, n)
-            for case in CASES:
-                targets = [Path(folder, f"{case}-{n}-{workers}") for workers in WORKERS]
-                found = [
-                    measured(workers, target, source, case)
-                    for workers, target in zip(WORKERS, targets, strict=True)
-                ]
-                lines += [
-                    line(n, case, workers, one, found[0])
-                    for workers, one in zip(WORKERS, found, strict=True)
-                ]
+    runs = [Run.read(text) for text in RUNS.split()]
+    found: dict[Run, dict[int, Any]] = {}
+    with tempfile.TemporaryDirectory(prefix="kanon-bench-spark-") as name:
+        folder = Path(name)
+        for n, of_size in groupby(sorted(runs, key=lambda run: run.n), key=lambda run: run.n):
+            with source_of(folder, n) as source:
+                for run in of_size:
+                    found[run] = {
+                        workers: measured(workers, folder / "run", source, run.case)
+                        for workers in run.workers
+                    }
     return (
-        "Rows of seven quasi-identifiers and a sensitive attribute with 50 values (theta 4,"
-        " base 0.02), as Parquet, published with `two_size` on a standalone cluster here. Each"
-        f" worker has one core to itself and {MEMORY}; the driver shares these. A small table is"
-        " published first, so that programs are loaded. *Copying* sends the same rows through one"
-        " shuffle to files, in the same session: the floor. Memory is the most that the driver's"
-        " two processes, and all processes of all workers, had at once.\n\n"
+        "Rows of seven quasi-identifiers and a sensitive attribute with 50 values, as Parquet, on a"
+        f" standalone cluster here. Each worker has one core to itself and {WORKER_MEMORY}; the"
+        " driver shares these. `random` and `cells` are buckets by `two_size` (theta 4, base 0.02),"
+        f" `mondrian` generalized rows (k = {K}, not refined). A small table is published first, so"
+        " that programs are loaded. *Copying* sends the same rows through one shuffle to files, in"
+        " the same session: the floor. *Speed-up* is the time of one worker over that of these."
+        " Memory is the most that the driver's two processes, and all processes of all workers, had"
+        " at once. The loss of buckets is that of the setting, a row; of generalized rows, the GCP."
+        "\n\n"
         + table(
-            ["rows", "assignment", "workers", "seconds", "microseconds a row", "over copying",
-             "one worker over these", "shuffled bytes a row", "of copying", "driver",
-             "workers' memory", "cells", "loss a row"],
-            lines,
+            ["rows", "case", "workers", "seconds", "microseconds a row", "over copying",
+             "speed-up", "shuffled bytes a row", "of copying", "driver",
+             "workers' memory", "cells or parts", "loss"],
+            [
+                line(run, workers, one, of_workers.get(1))
+                for run, of_workers in found.items() for workers, one in of_workers.items()
+            ],
+        )
+        + "\nWhere the time of the largest run of each case goes; steps that take less than"
+        f" {_LEAST_SHARE:.0%} are in the last line of each:\n\n"
+        + table(
+            ["case", "rows", "workers", "step", "seconds", "share"],
+            [line for case in dict.fromkeys(run.case for run in runs)
+             for line in steps(max((run for run in runs if run.case == case), key=lambda r: r.n),
+                               found)],
         )
         + "\nThe assignment `local` gathers records in parts of the table. Its loss there, beside"
         " that of the whole table (the same algorithms, on one machine, without Spark):\n\n"
@@ -76,11 +107,46 @@ def main() -> str:
     )  # fmt: skip
 
 
+def line(run: Run, workers: int, found: Any, of_one: Any) -> list[str]:
+    """Format what was measured."""
+    n, seconds = run.n, found["seconds"]
+    return [
+        f"{n:,}",
+        run.case,
+        str(workers),
+        f"{seconds:.1f}",
+        f"{seconds / n * 1e6:.1f}",
+        f"{seconds / found['copying']:.1f}",
+        "" if of_one is None else f"{of_one['seconds'] / seconds:.2f}",
+        f"{found['shuffled'] / n:.0f}",
+        f"{found['shuffled_by_copying'] / n:.0f}",
+        f"{found['driver'] / 2**30:.1f} GB",
+        f"{found['workers'] / 2**30:.1f} GB",
+        "" if found["parts"] is None else f"{found['parts']:,.0f}",
+        f"{found['gcp']:.4f}" if "gcp" in found else f"{found['msbs']:.3f}",
+    ]
+
+
+def steps(run: Run, found: dict[Run, dict[int, Any]]) -> list[list[str]]:
+    """Say what share of a run each step took."""
+    workers, one = max(found[run].items(), key=lambda item: item[0])
+    taken: Counter[str] = Counter()
+    for step, seconds in one["steps"]:
+        large = seconds >= _LEAST_SHARE * one["seconds"]
+        taken[step.partition(": ")[2] or step if large else "others"] += seconds
+    others = taken.pop("others", 0)
+    return [
+        [run.case, f"{run.n:,}", str(workers), step, f"{seconds:.1f}",
+         f"{seconds / one['seconds']:.0%}"]
+        for step, seconds in [*taken.items(), ("others", others)]
+    ]  # fmt: skip
+
+
 def in_parts(n: int) -> list[str]:
     """Gather the similar records of a table, of its parts and as a whole."""
     columns = rows(np.random.default_rng(1), n)
-    codes = columns.pop("occupation").astype(np.int32)
-    qi_codes = np.column_stack(list(columns.values())).astype(np.int32)
+    codes = columns[SENSITIVE].astype(np.int32)
+    qi_codes = np.column_stack([columns[name] for name in QUASI_IDENTIFIERS]).astype(np.int32)
     counts = np.bincount(codes)
     given = PrivacySpecification.parse(json.dumps(PRIVACY))
     privacy = given.thresholds([str(i) for i in range(counts.size)], counts)
@@ -99,98 +165,3 @@ def in_parts(n: int) -> list[str]:
     ]
     found, whole = (loss / (n - 1) for loss in losses)
     return [f"{n:,}", str(len(parts)), f"{found:.4f}", f"{whole:.4f}", f"{found / whole:.4f}"]
-
-
-def line(n: int, case: str, workers: int, found: Any, of_one: Any) -> list[str]:
-    """Format what was measured."""
-    seconds = found["seconds"]
-    return [
-        f"{n:,}",
-        case,
-        str(workers),
-        f"{seconds:.1f}",
-        f"{seconds / n * 1e6:.1f}",
-        f"{seconds / found['copying']:.1f}",
-        f"{of_one['seconds'] / seconds:.2f}",
-        f"{found['shuffled'] / n:.0f}",
-        f"{found['shuffled_by_copying'] / n:.0f}",
-        f"{found['driver'] / 2**30:.1f} GB",
-        f"{found['workers'] / 2**30:.1f} GB",
-        str(found["cells"] or ""),
-        f"{found['msbs']:.3f}",
-    ]
-
-
-def write(folder: Path, n: int) -> None:
-    """Write rows whose columns depend on each other."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    folder.mkdir()
-    random = np.random.default_rng(1)
-    for i, start in enumerate(range(0, n, _ROWS_OF_FILE)):
-        columns = rows(random, min(_ROWS_OF_FILE, n - start))
-        pq.write_table(
-            pa.table({name: pa.array(values.astype(np.int32)) for name, values in columns.items()}),
-            folder / f"{i:05}.parquet",
-        )
-
-
-def rows(random: np.random.Generator, size: int) -> dict[str, Any]:
-    """Draw columns that depend on each other."""
-    occupation = random.choice(OCC_SHARES.size, size, p=OCC_SHARES)
-    education = (occupation // 4 + random.binomial(8, 0.4, size)) % 16
-    age = 17 + np.minimum(random.gamma(4, 7, size) + education // 2, 73).astype(np.int32)
-    return {
-        "age": age,
-        "sex": random.integers(0, 2, size) | (occupation % 7 == 0),
-        "region": np.minimum(random.geometric(0.08, size), 50),
-        "education": education,
-        "marital": (age > 25 + random.integers(0, 20, size)) + random.integers(0, 3, size),
-        "hours": np.clip(random.normal(40, 12, size) + occupation % 5, 1, 99),
-        "race": np.minimum(random.geometric(0.7, size), 5),
-        "occupation": occupation,
-    }
-
-
-def measured(workers: int, target: Path, source: Path, case: str) -> Any:
-    """Publish in a driver of its own, on new workers."""
-    with StandaloneCluster(workers=0, cores=1, memory=MEMORY) as cluster:
-        cores = sorted(os.sched_getaffinity(0))
-        for i in range(workers):
-            os.sched_setaffinity(0, {cores[i % len(cores)]})  # which the worker inherits
-            cluster.add_worker()
-        os.sched_setaffinity(0, set(cores))
-        driver = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.spark_driver", cluster.master, source, target, case],
-            stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1],
-        )  # fmt: skip
-        of_driver = Watch(lambda: memory([driver.pid]), every=0.2)
-        of_workers = Watch(lambda: memory([one.pid for one in cluster.workers]), every=0.2)
-        with of_driver, of_workers:
-            said, _ = driver.communicate()
-    if driver.returncode:
-        raise SystemExit("the driver has failed")
-    found = json.loads(said.splitlines()[-1])
-    found |= {"driver": of_driver.most, "workers": of_workers.most}
-    print(workers, "workers:", found, file=sys.stderr)
-    return found
-
-
-def memory(processes: list[int]) -> float:
-    """Return the bytes that processes and all that they have started have in memory."""
-    below: dict[int, list[int]] = {}
-    pages: dict[int, int] = {}
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            fields = (path / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        below.setdefault(int(fields[1]), []).append(int(path.name))
-        pages[int(path.name)] = int(fields[21])
-    total, waiting = 0, list(processes)
-    while waiting:
-        process = waiting.pop()
-        total += pages.get(process, 0)
-        waiting += below.get(process, [])
-    return float(total * os.sysconf("SC_PAGE_SIZE"))

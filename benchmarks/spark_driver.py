@@ -1,62 +1,88 @@
-"""The driver of :mod:`benchmarks.spark`: publishes, and says what it took as a line of JSON."""
+"""The driver of the benchmarks of Spark: runs a case, and says what it took as a line of JSON.
+
+A case is an assignment of buckets, ``mondrian``, or one of :data:`benchmarks.spark_fragments.CUTS`.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
 import time
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
+from benchmarks.spark_cluster import QUASI_IDENTIFIERS, SENSITIVE
+from benchmarks.spark_fragments import CUTS, judged, publish
 from kanon_db import spark
 from kanon_db.spark.environment import spark_session
 
-QUASI_IDENTIFIERS = ["age", "sex", "region", "education", "marital", "hours", "race"]
-PRIVACY = {"theta": 4, "base": 0.02}
-SETTINGS = {
+PRIVACY: Final = {"theta": 4, "base": 0.02}
+K: Final = 10
+SETTINGS: Final = {
     "spark__driver__memory": "2g",
     "spark__executor__memory": "2500m",
-    "spark__sql__shuffle__partitions": "8",
     "spark__ui__retainedStages": "100000",
 }
+_FEWEST_PARTITIONS: Final = 8
+_ROWS_OF_PARTITION: Final = 1_000_000
 
 
-def main(master: str, source: str, target: str, case: str) -> None:
-    """Publish the first rows, copy all of them, and publish them."""
-    with spark_session(master, **SETTINGS) as session:
+def main(master: str, source: str, folder: str, case: str, judge: str = "") -> None:
+    """Make something small first, then copy all rows, and then do what is measured."""
+    import pyarrow.parquet as pq
+
+    n = sum(pq.read_metadata(file).num_rows for file in Path(source).iterdir())
+    partitions = max(_FEWEST_PARTITIONS, n // _ROWS_OF_PARTITION)
+    settings = SETTINGS | {"spark__sql__shuffle__partitions": str(partitions)}
+    with spark_session(master, **settings) as session:
         frame = session.read.parquet(source)
-        publish(session, frame.limit(20_000), target + "-small", case)
+        run(session, frame.limit(20_000), f"{folder}/small", case, [])
         started, before = time.perf_counter(), shuffled(session)
-        frame.repartition(8, "age", "hours", "region").write.parquet(target + "-copy")
+        frame.repartition(partitions, "age", "hours", "region").write.parquet(f"{folder}/copy")
         copying, after = time.perf_counter() - started, shuffled(session)
         steps: list[tuple[str, float]] = []
         started = time.perf_counter()
-        found = publish(session, source, target, case, steps)
+        found = run(session, source, f"{folder}/target", case, steps)
         ended = time.perf_counter()
-        print(json.dumps({
+        told = {
             "seconds": ended - started, "copying": copying, "shuffled": shuffled(session) - after,
-            "shuffled_by_copying": after - before, "cells": found.metrics.get("cells"),
-            "msbs": float(found.metrics["msbs"]),
+            "shuffled_by_copying": after - before,
             "steps": [
-                (title, round(end - begin, 1)) for (title, begin), (_, end)
+                (step, round(end - begin, 1)) for (step, begin), (_, end)
                 in zip(steps, [*steps[1:], ("", ended)], strict=True)
             ],
-        }))  # fmt: skip
+        }  # fmt: skip
+        if judge:
+            published = f"{folder}/target" + ("" if case in CUTS else "/release-*/rows")
+            found |= judged(session, published, source, K)
+        print(json.dumps(told | found))
 
 
-def publish(session: Any, source: Any, target: str, case: str, steps: Any = None) -> Any:
-    """Publish with an assignment."""
-    return spark.publish_buckets(
-        session, source, target, quasi_identifiers=QUASI_IDENTIFIERS, sensitive="occupation",
-        privacy=PRIVACY, assignment=case, on_warning=str,
-        source_name=target,  # so that no release is of the same people
-        accept={"uninformed_reader": "a benchmark"} if case == "local" else {},
-        on_progress=lambda said: _keep(steps, said.title),
-    )  # fmt: skip
+def run(session: Any, source: Any, target: str, case: str, steps: list[tuple[str, float]]) -> Any:
+    """Make what is measured; return its losses, and how many cells or parts it has."""
 
+    def step(said: str) -> None:
+        if not steps or steps[-1][0] != said:
+            steps.append((said, time.perf_counter()))
 
-def _keep(steps: Any, title: str) -> None:
-    if steps is not None and (not steps or steps[-1][0] != title):
-        steps.append((title, time.perf_counter()))
+    if case in CUTS:
+        frame = session.read.parquet(source) if isinstance(source, str) else source
+        return publish(session, frame, target, case, K, step)
+    common: dict[str, Any] = {
+        "quasi_identifiers": QUASI_IDENTIFIERS, "sensitive": SENSITIVE, "on_warning": str,
+        "source_name": target,  # so that no release is of the same people
+        "on_progress": lambda said: step(said.title),
+    }  # fmt: skip
+    if case == "mondrian":
+        found = spark.publish_generalized(
+            session, source, target, k=K, method="mondrian", refine=False, **common
+        ).metrics
+        return {"gcp": float(found["gcp"]), "parts": found["parts"]}
+    found = spark.publish_buckets(
+        session, source, target, privacy=PRIVACY, assignment=case,
+        accept={"uninformed_reader": "a benchmark"} if case == "local" else {}, **common
+    ).metrics  # fmt: skip
+    return {"msbs": float(found["msbs"]), "parts": found.get("cells")}
 
 
 def shuffled(session: Any) -> int:
