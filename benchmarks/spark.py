@@ -77,13 +77,14 @@ def main() -> str:
         " driver shares these. `random` and `cells` are buckets by `two_size` (theta 4, base 0.02),"
         f" `mondrian` generalized rows (k = {K}, not refined). A small table is published first, so"
         " that programs are loaded. *Copying* sends the same rows through one shuffle to files, in"
-        " the same session: the floor. *Speed-up* is the time of one worker over that of these."
+        " the same session: the floor. *Speed-up* is the time of one worker over that of these;"
+        " that of copying is what the machine allows."
         " Memory is the most that the driver's two processes, and all processes of all workers, had"
         " at once. The loss of buckets is that of the setting, a row; of generalized rows, the GCP."
         "\n\n"
         + table(
             ["rows", "case", "workers", "seconds", "microseconds a row", "over copying",
-             "speed-up", "shuffled bytes a row", "of copying", "driver",
+             "speed-up", "of copying", "shuffled bytes a row", "of copying", "driver",
              "workers' memory", "cells or parts", "loss"],
             [
                 line(run, workers, one, of_workers.get(1))
@@ -118,6 +119,7 @@ def line(run: Run, workers: int, found: Any, of_one: Any) -> list[str]:
         f"{seconds / n * 1e6:.1f}",
         f"{seconds / found['copying']:.1f}",
         "" if of_one is None else f"{of_one['seconds'] / seconds:.2f}",
+        "" if of_one is None else f"{of_one['copying'] / found['copying']:.2f}",
         f"{found['shuffled'] / n:.0f}",
         f"{found['shuffled_by_copying'] / n:.0f}",
         f"{found['driver'] / 2**30:.1f} GB",
