@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import Protocol
 
 from kanon_db.catalog.entries import (
     find_publication,
@@ -18,6 +19,16 @@ from kanon_db.publications.registry import kind_named
 from kanon_db.publications.results import Attack
 from kanon_db.session import Session, fetch_one
 from kanon_db.transfer.room import Room
+
+
+class Listener(Protocol):
+    """Who hears of an attack; a session does."""
+
+    def step(self, name: str) -> None:
+        """Hear what is done next."""
+
+    def tell(self, message: str) -> None:
+        """Hear what is worth knowing."""
 
 
 def attack(session: Session, name: str) -> list[Attack]:

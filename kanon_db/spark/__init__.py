@@ -331,11 +331,11 @@ def attack(
     on_progress: Watcher | None = None,
     on_warning: Callable[[str], None] | None = None,
 ) -> list[Attack]:
-    """Play known attacks against buckets; the source scores the guesses.
+    """Play known attacks against a publication; the source scores the guesses.
 
     They are played on the driver, with codes of all records: of more than five million, they are
-    refused. As in PostgreSQL, learners then learn from a random sample of the buckets, which
-    ``on_warning`` hears.
+    refused. As in PostgreSQL, learners learn from a random sample of large buckets, and a random
+    sample of people is looked up in rows, which ``on_warning`` hears.
 
     Parameters
     ----------
@@ -371,7 +371,7 @@ def evaluate_counts(
     on_warning: Callable[[str], None] | None = None,
     **given: Any,
 ) -> list[CountAccuracy]:
-    """Compare answers of buckets to random count queries with the source, on the driver.
+    """Compare a publication's answers to random count queries with the source, on the driver.
 
     Parameters
     ----------

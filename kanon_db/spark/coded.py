@@ -19,7 +19,8 @@ from kanon_db.spark.labels import label
 from kanon_db.spark.source import column_type
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
 
 MOST_RECORDS: Final = 5_000_000
 """That are read onto the driver, whose memory must hold them."""
@@ -120,7 +121,10 @@ def read_columns(
             label(frame[_quoted(name)], column_type(name, types[name])).alias(f"label_{i}")
             for i, name in enumerate(labelled)
         ]
-        own = [frame[_quoted(name)].alias(f"c{i}") for i, name in enumerate(columns)]
+        own = [
+            _one_zero(frame[_quoted(name)], types[name]).alias(f"c{i}")
+            for i, name in enumerate(columns)
+        ]
         table = frame.select(*own, *texts).toArrow()
     found = {name: table[f"label_{i}"] for i, name in enumerate(labelled)}
     return ReadColumns(table.select(range(len(columns))).rename_columns(list(columns)), found)
@@ -133,16 +137,38 @@ def require_same_types(published: DataFrame, source: DataFrame, columns: Sequenc
     ------
     SchemaMismatchError
     """
-    one, other = (
-        {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+    from pyspark.sql.types import ArrayType, StructType
+
+    shown, own = (
+        {field.name: field.dataType for field in frame.schema.fields}
         for frame in (published, source)
     )
     for column in columns:
-        if column in other and one.get(column) != other[column]:
+        type_ = shown.get(column)
+        if isinstance(type_, ArrayType):
+            continue  # a set has texts, whatever the type is
+        if isinstance(type_, StructType):
+            type_ = type_.fields[0].dataType  # of both ends
+        if column in own and type_ != own[column]:
             raise SchemaMismatchError(
                 "the source's columns have changed since it was published",
                 detail=f'column "{column}" has another type',
             )
+
+
+def codes_of(columns: Sequence[Numbered], read: ReadColumns, names: Sequence[str]) -> CodeArray:
+    """Return the codes of the values of some columns, shape (n, m)."""
+    pairs = zip(columns, names, strict=True)
+    return np.stack([column.codes(read.table[name]) for column, name in pairs], axis=1)
+
+
+def _one_zero(value: Column, type_: DataType) -> Column:
+    """Make -0.0 what it is equal to."""
+    from pyspark.sql import functions as f
+
+    if type_.typeName() not in ("float", "double"):
+        return value
+    return f.when(value == 0, f.lit(0).cast(type_)).otherwise(value)
 
 
 def _quoted(name: str) -> str:

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.publications.kind import Found, Written
-from kanon_db.publications.results import Examination
+from kanon_db.publications.results import Attack, CountAccuracy, Examination
+from kanon_db.publications.usefulness import Workload
+from kanon_db.spark.reading import TableSession
 from kanon_db.spark.snapshot import Snapshot
 from kanon_db.spark.staging import Staging
 from kanon_db.spark.tables import Tables
@@ -23,7 +25,7 @@ from kanon_db.spark.voice import Voice
 from kanon_db.transfer.columns import ColumnType
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +78,33 @@ class Made:
     written: Written
 
 
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """A verified publication in files, with what it was made from.
+
+    Attributes
+    ----------
+    listener : TableSession
+        Its tables are those of the publication.
+    publication : Publication
+    source : DataFrame
+        Scores what attackers guess, and answers what is asked of the publication.
+    """
+
+    listener: TableSession
+    publication: Publication
+    source: DataFrame
+
+    @property
+    def pulse(self) -> Pulse:
+        """The driver's heartbeat."""
+        return Pulse(heartbeat=self.listener.heartbeat, on_done=self.listener.done)
+
+    def table(self, suffix: str) -> DataFrame:
+        """Return a published table."""
+        return self.listener.tables.frames[self.publication.name + suffix]
+
+
 class SparkKind(ABC):
     """The steps that are particular to a kind."""
 
@@ -110,3 +139,11 @@ class SparkKind(ABC):
         whole : Check
             Whether the files are those that the manifest names.
         """
+
+    @abstractmethod
+    def attack(self, opened: Opened) -> list[Attack]:
+        """Play known attacks on the driver, as PostgreSQL plays them."""
+
+    @abstractmethod
+    def evaluate(self, opened: Opened, workload: Workload) -> list[CountAccuracy]:
+        """Answer random count queries on the driver, and compare the answers with the source."""

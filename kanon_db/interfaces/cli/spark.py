@@ -271,7 +271,7 @@ def attack(
     conf: Sequence[str],
     as_json: bool,
 ) -> None:
-    """Play known attacks against buckets; the source scores them."""
+    """Play known attacks against a publication; the source scores them."""
     from kanon_db import spark as on_spark
 
     with _opened(master, conf, as_json=as_json) as (session, heard):
@@ -294,7 +294,7 @@ def evaluate_command() -> click.Command:
         as_json: bool,
         **given: Any,
     ) -> None:
-        """Compare answers of buckets to random count queries with the source."""
+        """Compare answers of a publication to random count queries with the source."""
         from kanon_db import spark as on_spark
 
         known = {key: value for key, value in given.items() if value not in (None, [], ())}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.algorithms.ground.sort_keys import sort_keys
 from kanon_db.catalog.entries import Publication
 from kanon_db.counting.layout import SUFFIXES
+from kanon_db.publications.attacks import Listener
 from kanon_db.publications.buckets.thresholds import published_thresholds
 from kanon_db.publications.kind import Target
 from kanon_db.publications.results import Attack
@@ -93,16 +94,6 @@ class SourceKnown:
         n_published = len(published.codes)
         truth = Truth.of(tuples[n_published:], values, n_tuples, published.bounds.size)
         return cls(codes, values, tuples[:n_published], truth)
-
-
-class Listener(Protocol):
-    """Who hears of an attack; a session does."""
-
-    def step(self, name: str) -> None:
-        """Hear what is done next."""
-
-    def tell(self, message: str) -> None:
-        """Hear what is worth knowing."""
 
 
 def attack_buckets(target: Target) -> list[Attack]:

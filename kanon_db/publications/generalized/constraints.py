@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
-from typing import Any, Final, Literal, Protocol, Self
+from typing import Any, Final, Literal, Self
 
 import numpy as np
 
@@ -16,8 +16,7 @@ from kanon_db.algorithms.ground.exact import exact_number
 from kanon_db.algorithms.recoding.constraints import Constraint
 from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.exposure import share_unbounded
-from kanon_db.publications.rows.attack import Bounds
-from kanon_db.transfer.values import DistinctValues
+from kanon_db.publications.rows.attack import Bounds, CountedValues
 
 _MOST_L: Final = 2**31 - 1
 _OWN: Final = ("l", "entropy_l", "t", "distance")
@@ -25,18 +24,6 @@ _HINT: Final = (
     'write {"l": 3}, {"entropy_l": 2.5}, {"t": 0.2, "distance": "ordered"} or an F\'-privacy'
     ' specification such as {"default": 0.3}; they combine'
 )
-
-
-class CountedValues(Protocol):
-    """The sensitive values of a table."""
-
-    @property
-    def labels(self) -> Sequence[str | None]:
-        """Their texts."""
-
-    @property
-    def counts(self) -> IntArray:
-        """How many records have each."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +112,7 @@ class ClassConstraints:
             f_prime=f_prime,
         )
 
-    def bounds(self, values: DistinctValues) -> Bounds:
+    def bounds(self, values: CountedValues) -> Bounds:
         """Return what they allow to infer from a class, by the published values.
 
         Distinct and entropy l-diversity bound no frequency in a class, but no value is certain.

@@ -30,7 +30,7 @@ from kanon_db.publications.generalized.request import GeneralizedRequest
 from kanon_db.publications.kind import Found, Job, Written
 from kanon_db.publications.partition import Classes
 from kanon_db.publications.results import Check
-from kanon_db.publications.rows.attack import Bounds
+from kanon_db.publications.rows.attack import Bounds, CountedValues
 from kanon_db.publications.rows.cell_table import CellTable
 from kanon_db.publications.rows.entities import CountedRows, counted_layout, counted_parameters
 from kanon_db.publications.rows.needs import bytes_of_cells, bytes_of_texts
@@ -41,7 +41,7 @@ from kanon_db.session import Session
 from kanon_db.transfer.columns import ColumnType
 from kanon_db.transfer.room import Needs
 from kanon_db.transfer.snapshot import Size
-from kanon_db.transfer.values import DistinctValues, distinct_values, read_codes
+from kanon_db.transfer.values import distinct_values, read_codes
 
 
 class Generalized(RowKind):
@@ -158,7 +158,7 @@ class Generalized(RowKind):
             )
         return request
 
-    def bounds(self, publication: Publication, sensitive: DistinctValues) -> Bounds:
+    def bounds(self, publication: Publication, sensitive: CountedValues) -> Bounds:
         """Return what the constraints allow."""
         constraints = published_constraints(publication)
         return Bounds() if constraints is None else constraints.bounds(sensitive)

@@ -15,8 +15,7 @@ from kanon_db.algorithms.releases.fitting import Fits, fits_of
 from kanon_db.catalog.entries import Source
 from kanon_db.errors import InfeasibleError, SchemaMismatchError
 from kanon_db.publications.partition import Classes
-from kanon_db.publications.rows.attack import classes_of_rows
-from kanon_db.publications.rows.published_cells import read_cells
+from kanon_db.publications.rows.published_cells import classes_of_rows, read_cells
 from kanon_db.session.protocol import Session
 from kanon_db.transfer.columns import column_types, find_relation
 from kanon_db.transfer.labels import fixed_labels

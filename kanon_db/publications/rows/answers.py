@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from kanon_db.algorithms.ground.arrays import FloatArray
+from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.catalog.entries import Publication
 from kanon_db.counting.layout import RARITY
 from kanon_db.metrics.row_counts import column_losses, row_counts
 from kanon_db.metrics.workload import CountQuery
 from kanon_db.publications.kind import Target
-from kanon_db.publications.rows.attack import classes_of_rows
-from kanon_db.publications.rows.published_cells import read_cells
+from kanon_db.publications.rows.published_cells import RowCodes, classes_of_rows, read_cells
 from kanon_db.publications.usefulness import Usefulness
 from kanon_db.transfer.columns import Relation, column_types, find_relation
 from kanon_db.transfer.snapshot import take_snapshot
@@ -47,14 +49,44 @@ def answer_from_rows(
     if sensitive is not None:
         values = read_known_codes(view, [sensitive])[:, 0].astype(np.int64)
     view.drop()
-    _, first = classes_of_rows(numbers)
-    left_out = target.publication.left_out
-    answers = row_counts(
-        cells, numbers, numbers[first], values, queries,
-        matches=None if shares_cells else int(target.publication.parameters["k"]),
-        n_left_out=left_out, pulse=target.pulse(),
-        rarity=RARITY if pattern else 1.0,
-        coarse=[bool(cell.get("is_coarse")) for cell in layout["quasi_identifiers"]],
+    answers = estimate_counts(
+        target.publication, RowCodes(cells, numbers, values), queries, target.pulse(),
+        shares_cells=shares_cells,
     )  # fmt: skip
     n_codes = [len(column.labels) for column in columns]
-    return Usefulness(answers, column_losses(cells, numbers, n_codes, left_out))
+    losses = column_losses(cells, numbers, n_codes, target.publication.left_out)
+    return Usefulness(answers, losses)
+
+
+def estimate_counts(
+    publication: Publication,
+    read: RowCodes,
+    queries: Sequence[CountQuery],
+    pulse: Pulse,
+    *,
+    shares_cells: bool,
+) -> FloatArray:
+    """Answer queries from rows whose values have the same codes as in the source.
+
+    Parameters
+    ----------
+    publication : Publication
+    read : RowCodes
+    queries : sequence of CountQuery
+    pulse : Pulse
+    shares_cells : bool
+        As of :func:`answer_from_rows`.
+
+    Returns
+    -------
+    ndarray of float64, shape (n_queries,)
+    """
+    layout = publication.layout
+    _, first = classes_of_rows(read.numbers)
+    return row_counts(
+        read.cells, read.numbers, read.numbers[first], read.values, queries,
+        matches=None if shares_cells else int(publication.parameters["k"]),
+        n_left_out=publication.left_out, pulse=pulse,
+        rarity=RARITY if layout.get("pattern") else 1.0,
+        coarse=[bool(cell.get("is_coarse")) for cell in layout["quasi_identifiers"]],
+    )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol, Self
 
 import numpy as np
 
@@ -21,19 +21,32 @@ from kanon_db.algorithms.attacks import (
 )
 from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray
 from kanon_db.algorithms.ground.pulse import Pulse
-from kanon_db.algorithms.ground.sort_keys import sort_keys
+from kanon_db.catalog.entries import Publication
+from kanon_db.publications.attacks import Listener
 from kanon_db.publications.kind import Target
 from kanon_db.publications.results import Attack
-from kanon_db.publications.rows.published_cells import read_cells
+from kanon_db.publications.rows.published_cells import RowCodes, classes_of_rows, read_cells
 from kanon_db.transfer.columns import Relation, column_types, find_relation
 from kanon_db.transfer.snapshot import take_snapshot
-from kanon_db.transfer.values import DistinctValues, distinct_values, read_codes, read_known_codes
+from kanon_db.transfer.values import distinct_values, read_codes, read_known_codes
 
 MOST_COMPARISONS: Final = 1_000_000_000
 """Of a person with a class, or of a row with a person."""
 
 MOST_PEOPLE: Final = 10_000
 """How many people or rows are looked up one by one."""
+
+
+class CountedValues(Protocol):
+    """The sensitive values of a table."""
+
+    @property
+    def labels(self) -> Sequence[str | None]:
+        """Their texts."""
+
+    @property
+    def counts(self) -> IntArray:
+        """How many records have each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,14 +67,52 @@ class Bounds:
 
 @dataclass(frozen=True, eq=False)
 class AttackedRows:
-    """Rows and source by the same codes; without a sensitive attribute all values are 0."""
+    """Rows and source by the same codes; without a sensitive attribute all values are 0.
+
+    Attributes
+    ----------
+    rows : PublishedRows
+    class_of_row, values_of_rows : ndarray of int64, shape (n_rows,)
+        The class of each row, and the code of its sensitive value.
+    codes : ndarray of int32, shape (n_people, n_qi)
+        Of the source.
+    values : ndarray of int64, shape (n_people,)
+        The codes of its sensitive values; -1 of one that no row has.
+    sensitive : CountedValues or None
+        Of the rows.
+    """
 
     rows: PublishedRows
     class_of_row: IntArray
     values_of_rows: IntArray
     codes: CodeArray
     values: IntArray
-    sensitive: DistinctValues | None
+    sensitive: CountedValues | None
+
+    @classmethod
+    def of(
+        cls,
+        read: RowCodes,
+        codes: CodeArray,
+        values: IntArray,
+        n_codes: Sequence[int],
+        sensitive: CountedValues | None,
+    ) -> Self:
+        """Gather rows into classes, and set the source against them.
+
+        Parameters
+        ----------
+        read : RowCodes
+        codes, values, sensitive
+            As attributes.
+        n_codes : sequence of int
+            The number of values of each quasi-identifier in the source.
+        """
+        class_of_row, first = classes_of_rows(read.numbers)
+        covering = Covering(read.cells, read.numbers[first], n_codes)
+        n_values = 1 if sensitive is None else len(sensitive.labels)
+        rows = PublishedRows.of(covering, class_of_row, read.values, n_values)
+        return cls(rows, class_of_row, read.values, codes, values, sensitive)
 
 
 def read_rows(target: Target) -> AttackedRows:
@@ -81,14 +132,11 @@ def read_rows(target: Target) -> AttackedRows:
     cells, numbers = read_cells(
         view, column_types(session, oid), layout["quasi_identifiers"], columns, pattern
     )
-    class_of_row, first = classes_of_rows(numbers)
-    covering = Covering(cells, numbers[first], [len(column.labels) for column in columns])
-    sensitive, n_values = None, 1
+    sensitive = None
     of_rows = np.zeros(view.n_records, dtype=np.int64)
     values = np.zeros(source.n_records, dtype=np.int64)
     if sensitive_name is not None:
         sensitive = distinct_values(view, target.types[sensitive_name])
-        n_values = len(sensitive.labels)
         of_rows = read_codes(view, [sensitive])[:, 0].astype(np.int64)
         values = read_known_codes(source, [sensitive])[:, 0].astype(np.int64)
         sensitive.drop()
@@ -96,22 +144,29 @@ def read_rows(target: Target) -> AttackedRows:
         column.drop()
     source.drop()
     view.drop()
-    rows = PublishedRows.of(covering, class_of_row, of_rows, n_values)
-    return AttackedRows(rows, class_of_row, of_rows, codes, values, sensitive)
+    n_codes = [len(column.labels) for column in columns]
+    return AttackedRows.of(RowCodes(cells, numbers, of_rows), codes, values, n_codes, sensitive)
 
 
-def attack_rows(
-    target: Target, attacked: AttackedRows, bounds: Bounds, *, k: int, shares_cells: bool
+def play_attacks(
+    listener: Listener,
+    pulse: Pulse,
+    publication: Publication,
+    attacked: AttackedRows,
+    bounds: Bounds,
+    *,
+    shares_cells: bool,
 ) -> list[Attack]:
     """Play all attacks on published rows.
 
     Parameters
     ----------
-    target : Target
+    listener : Listener
+    pulse : Pulse
+    publication : Publication
+        Its k says how many rows a person may have at least, or how many people a row.
     attacked : AttackedRows
     bounds : Bounds
-    k : int
-        How many rows a person may have at least, or how many people a row.
     shares_cells : bool
         Whether the rows with the same cells are a class; otherwise, the rows that may be a person's
         take its place.
@@ -123,14 +178,22 @@ def attack_rows(
     """
     return [
         Attack(name, found.bound, found.base_rate, found.rate, found.people)
-        for name, found in _play(target, attacked, bounds, k, shares_cells)
+        for name, found in _play(
+            listener, pulse, publication, attacked, bounds, shares_cells=shares_cells
+        )
     ]
 
 
 def _play(
-    target: Target, attacked: AttackedRows, bounds: Bounds, k: int, shares_cells: bool
+    session: Listener,
+    pulse: Pulse,
+    publication: Publication,
+    attacked: AttackedRows,
+    bounds: Bounds,
+    *,
+    shares_cells: bool,
 ) -> Iterator[tuple[str, Achieved]]:
-    session, pulse, rows = target.session, target.pulse(), attacked.rows
+    rows, k = attacked.rows, int(publication.parameters["k"])
     random = np.random.default_rng(secrets.randbits(128))
     n_people, n_rows = attacked.values.size, attacked.class_of_row.size
     has_values = attacked.sensitive is not None
@@ -152,7 +215,7 @@ def _play(
         found = guess_people(rows, attacked.codes, attacked.values, drawn, half, protected, pulse)
         linked = _linked(found.n_rows, n_rows, k)
         # Of k entities' rows, most may be of one.
-        counts_entities = target.publication.parameters.get("counts_entities")
+        counts_entities = publication.parameters.get("counts_entities")
         yield f"{prefix}linking a row", replace(linked, bound=None) if counts_entities else linked
         if not has_values:
             continue
@@ -167,7 +230,7 @@ def _play(
             in_rows = drawn.size, float((found.n_values == 1).mean())
             certain = in_classes if shares_cells else in_rows
             yield "homogeneity", Achieved(*certain, float(rows.n_values == 1), bounds.certain)
-    if all(cell["cell"] == "value" for cell in target.publication.layout["quasi_identifiers"]):
+    if all(cell["cell"] == "value" for cell in publication.layout["quasi_identifiers"]):
         return
     session.step("attacking: tight cells")
     yield "downcoding", _downcoded(attacked, k, random, pulse)
@@ -206,10 +269,3 @@ def _downcoded(
         attacked.rows.covering, classes, attacked.values_of_rows[drawn],
         np.maximum(attacked.rows.rows, k), attacked.codes, attacked.values, pulse,
     )  # fmt: skip
-
-
-def classes_of_rows(numbers: CodeArray) -> tuple[IntArray, IntArray]:
-    """Return the number of each row's class, which has the same cells, and a row of each class."""
-    columns: Sequence[CodeArray] = [numbers[:, a] for a in range(numbers.shape[1])]
-    _, first, classes = np.unique(sort_keys(columns), return_index=True, return_inverse=True)
-    return classes.astype(np.int64), first

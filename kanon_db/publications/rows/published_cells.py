@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray
+from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray
+from kanon_db.algorithms.ground.sort_keys import sort_keys
 from kanon_db.algorithms.recoding.cells import Ranges, Sets
 from kanon_db.counting.layout import ANYTHING
 from kanon_db.errors import SchemaMismatchError
@@ -25,6 +27,32 @@ from kanon_db.transfer.values import (
 )
 
 _CLOSED, _NULL, _ANYTHING = 1, 2, 3  # kinds of ranges; of any other kind, the upper end is open
+
+
+@dataclass(frozen=True, eq=False)
+class RowCodes:
+    """Published rows as codes.
+
+    Attributes
+    ----------
+    cells : list of Ranges or Sets
+        The distinct cells of each quasi-identifier, by the codes of the source's values.
+    numbers : ndarray of int32, shape (n_rows, n_qi)
+        Which of them each row has.
+    values : ndarray of int64, shape (n_rows,)
+        The code of each row's sensitive value; 0 without a sensitive attribute.
+    """
+
+    cells: Sequence[Ranges | Sets]
+    numbers: CodeArray
+    values: IntArray
+
+
+def classes_of_rows(numbers: CodeArray) -> tuple[IntArray, IntArray]:
+    """Return the number of each row's class, which has the same cells, and a row of each class."""
+    columns: Sequence[CodeArray] = [numbers[:, a] for a in range(numbers.shape[1])]
+    _, first, classes = np.unique(sort_keys(columns), return_index=True, return_inverse=True)
+    return classes.astype(np.int64), first
 
 
 def read_cells(
@@ -62,7 +90,7 @@ def read_cells(
     for position, (cell, column) in enumerate(zip(described, columns, strict=True)):
         if cell["cell"] == "value":
             codes = read_known_codes(view, [column])[:, 0]
-            cells.append(_single_values(len(column.labels)))
+            cells.append(single_values(len(column.labels)))
             # Not coded: only a row of people who are gone; it covers no code.
             numbers[:, position] = np.where(codes < 0, len(column.labels) + 1, codes)
             for name in pattern:
@@ -81,7 +109,7 @@ def read_cells(
     return cells, numbers
 
 
-def _single_values(n_codes: int) -> Ranges:
+def single_values(n_codes: int) -> Ranges:
     """Cells of each single value, of all together, and of none."""
     low = np.append(np.arange(n_codes), [0, n_codes]).astype(np.int32)
     high = np.append(np.arange(n_codes), [n_codes - 1, -1]).astype(np.int32)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Final
 
+from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.catalog.entries import Publication, Source, published_schema
 from kanon_db.catalog.names import free_column_name
 from kanon_db.counting.layout import (
@@ -25,6 +26,7 @@ from kanon_db.counting.layout import (
 from kanon_db.declaration import unknown
 from kanon_db.errors import TooFewError
 from kanon_db.metrics.workload import CountQuery
+from kanon_db.publications.attacks import Listener
 from kanon_db.publications.guarantees import of_both
 from kanon_db.publications.kind import Job, Kind, Target, Written
 from kanon_db.publications.notes import Note
@@ -32,7 +34,13 @@ from kanon_db.publications.partition import Classes
 from kanon_db.publications.relations import check_relations
 from kanon_db.publications.results import Attack, Check, Examination
 from kanon_db.publications.rows.answers import answer_from_rows
-from kanon_db.publications.rows.attack import Bounds, attack_rows, read_rows
+from kanon_db.publications.rows.attack import (
+    AttackedRows,
+    Bounds,
+    CountedValues,
+    play_attacks,
+    read_rows,
+)
 from kanon_db.publications.rows.class_sizes import ClassSizes
 from kanon_db.publications.rows.classes import number_again
 from kanon_db.publications.rows.completing import completed
@@ -178,7 +186,7 @@ class RowKind(Kind):
         """See :func:`.row_notes`."""
         return row_notes(publication, quotes)
 
-    def bounds(self, publication: Publication, sensitive: DistinctValues) -> Bounds:  # noqa: ARG002
+    def bounds(self, publication: Publication, sensitive: CountedValues) -> Bounds:  # noqa: ARG002
         """Return what the guarantee says about sensitive values; k-anonymity says nothing."""
         return Bounds()
 
@@ -193,16 +201,18 @@ class RowKind(Kind):
         return answer_from_rows(target, columns, sensitive, queries, shares_cells=self.shares_cells)
 
     def attack(self, target: Target) -> Sequence[Attack]:
-        """See :func:`.attack_rows`."""
-        attacked = read_rows(target)
-        return attack_rows(
-            target,
-            attacked,
-            Bounds()
-            if attacked.sensitive is None
-            else self.bounds(target.publication, attacked.sensitive),
-            k=int(target.publication.parameters["k"]),
-            shares_cells=self.shares_cells,
+        """See :meth:`play`."""
+        return self.play(target.session, target.pulse(), target.publication, read_rows(target))
+
+    def play(
+        self, listener: Listener, pulse: Pulse, publication: Publication, attacked: AttackedRows
+    ) -> list[Attack]:
+        """Play all attacks with what was read; see :func:`.play_attacks`."""
+        bounds = Bounds()
+        if attacked.sensitive is not None:
+            bounds = self.bounds(publication, attacked.sensitive)
+        return play_attacks(
+            listener, pulse, publication, attacked, bounds, shares_cells=self.shares_cells
         )
 
 

@@ -12,15 +12,16 @@ from kanon_db.publications.buckets.protection import Protection
 from kanon_db.publications.buckets.request import BucketRequest
 from kanon_db.publications.buckets.tables import QIT, SAT, BucketTables, layout_of
 from kanon_db.publications.kind import Found, Written
-from kanon_db.publications.results import Check, Examination
-from kanon_db.spark.buckets import assignments
+from kanon_db.publications.results import Attack, Check, CountAccuracy, Examination
+from kanon_db.publications.usefulness import Workload
+from kanon_db.spark.buckets import assignments, playing
 from kanon_db.spark.buckets.assignments import Assigned
 from kanon_db.spark.buckets.composition import write_composition
 from kanon_db.spark.buckets.examine import count_certain, examine_buckets
 from kanon_db.spark.buckets.values import NumberedValues, numbered_values
 from kanon_db.spark.buckets.writing import write_qit, write_sat
 from kanon_db.spark.environment import in_own_words
-from kanon_db.spark.kind import Made, SparkJob, SparkKind
+from kanon_db.spark.kind import Made, Opened, SparkJob, SparkKind
 from kanon_db.spark.tables import SCHEMA, Tables
 
 _MOST_BUCKETS: Final = 2**28
@@ -96,6 +97,14 @@ class Buckets(SparkKind):
     def examine(self, tables: Tables, publication: Publication, whole: Check) -> Examination:
         """See :func:`examine_buckets`."""
         return examine_buckets(tables, publication, whole)
+
+    def attack(self, opened: Opened) -> list[Attack]:
+        """See :func:`.playing.attack`."""
+        return playing.attack(opened)
+
+    def evaluate(self, opened: Opened, workload: Workload) -> list[CountAccuracy]:
+        """See :func:`.playing.evaluate`."""
+        return playing.evaluate(opened, workload)
 
 
 KIND: Final[Any] = Buckets()

@@ -24,10 +24,11 @@ from kanon_db.spark.freeform.segments import (
     in_segments,
     matching,
 )
-from kanon_db.spark.kind import Made, SparkJob, SparkKind
+from kanon_db.spark.kind import Made, SparkJob
 from kanon_db.spark.ledger import digest
 from kanon_db.spark.rows.columns import attributes_of, coded_records, read_quasi_identifiers
 from kanon_db.spark.rows.examine import check_columns, class_sizes, rows_of, view_of
+from kanon_db.spark.rows.kind import SparkRows
 from kanon_db.spark.rows.layout import (
     recoded_layout,
     refuse_coarsened,
@@ -51,10 +52,8 @@ _REFUSED: Final = {
 """Methods that stay on one machine: why, and what to do instead."""
 
 
-class Freeform(SparkKind):
+class Freeform(SparkRows):
     """The kind ``freeform``."""
-
-    suffixes = ("",)
 
     def refuse(self, request: FreeformRequest, source: Source) -> None:
         """Refuse methods that stay on one machine, and coarsened columns."""

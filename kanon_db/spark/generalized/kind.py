@@ -26,10 +26,11 @@ from kanon_db.publications.rows.view import require_k, weights_of
 from kanon_db.spark.environment import through_arrow
 from kanon_db.spark.generalized.exposure import VALUES, classed_values, measure_thresholds
 from kanon_db.spark.generalized.searching import PartSearch, searching
-from kanon_db.spark.kind import Made, SparkJob, SparkKind
+from kanon_db.spark.kind import Made, SparkJob
 from kanon_db.spark.rows import parts
 from kanon_db.spark.rows.columns import attributes_of, coded_records, read_quasi_identifiers
 from kanon_db.spark.rows.examine import check_columns, class_sizes, rows_of, view_of
+from kanon_db.spark.rows.kind import SparkRows
 from kanon_db.spark.rows.layout import (
     recoded_layout,
     refuse_coarsened,
@@ -54,10 +55,8 @@ _REFUSED: Final = {
 """Methods that stay on one machine: why, and what to do instead."""
 
 
-class Generalized(SparkKind):
+class Generalized(SparkRows):
     """The kind ``generalized``."""
-
-    suffixes = ("",)
 
     def refuse(self, request: GeneralizedRequest, source: Source) -> None:
         """Refuse methods that stay on one machine, and coarsened columns."""

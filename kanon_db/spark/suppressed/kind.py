@@ -19,7 +19,7 @@ from kanon_db.publications.suppressed.promises import guarantee
 from kanon_db.publications.suppressed.request import SuppressedRequest
 from kanon_db.spark.chance import ORDER, RANK
 from kanon_db.spark.environment import in_own_words, through_arrow
-from kanon_db.spark.kind import Made, SparkJob, SparkKind
+from kanon_db.spark.kind import Made, SparkJob
 from kanon_db.spark.rows.cells import cell_of
 from kanon_db.spark.rows.columns import (
     QuasiIdentifier,
@@ -29,6 +29,7 @@ from kanon_db.spark.rows.columns import (
     read_quasi_identifiers,
 )
 from kanon_db.spark.rows.examine import check_columns, class_sizes, rows_of, view_of
+from kanon_db.spark.rows.kind import SparkRows
 from kanon_db.spark.rows.layout import refuse_method
 from kanon_db.spark.rows.values import number
 from kanon_db.spark.rows.writing import (
@@ -48,10 +49,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-class Suppressed(SparkKind):
+class Suppressed(SparkRows):
     """The kind ``suppressed``."""
-
-    suffixes = ("",)
 
     def refuse(self, request: SuppressedRequest, source: Source) -> None:  # noqa: ARG002
         """Refuse the optimum."""
