@@ -82,6 +82,27 @@ def test_from_parquet_to_answers(tmp_path: Path, module_database: str) -> None:
     assert json.loads(compared["stdout"])["accuracy"][-1]["n_queries"] == 50
 
 
+def test_rows_are_attacked_and_evaluated(tmp_path: Path) -> None:
+    if reason := why_unavailable():
+        pytest.skip(f"Spark cannot be run here: {reason}")
+    people = tmp_path / "people"
+    people.mkdir()
+    data.write(people, 400)
+    target = str(tmp_path / "published" / "people_s")
+    source = ["--source", str(people)]
+    published, played, compared = run(
+        ["publish", "suppressed", *source, "--target", target, "--quasi-identifiers", "age,sex",
+         "--sensitive", "disease", "--k", "5", "--json"],
+        ["attack", target, *source, "--json"],
+        ["evaluate-counts", target, *source, "--queries", "50", "--seed", "1", "--json"],
+    )  # fmt: skip
+    assert published["returncode"] == 0, published
+    attacks = {one["attack"]: one for one in json.loads(played["stdout"])["attacks"]}
+    assert attacks["linking a row"]["people"] == 400
+    assert attacks["linking a row"]["rate"] <= attacks["linking a row"]["bound"] == 1 / 5
+    assert json.loads(compared["stdout"])["accuracy"][-1]["n_queries"] == 50
+
+
 def test_without_java_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
