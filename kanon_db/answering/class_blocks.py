@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from kanon_db.answering.opened import OpenQuery
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.layout import CellLayout, ClassTable
 from kanon_db.errors import UnsupportedQueryError
@@ -14,6 +13,7 @@ from kanon_db.publications.examination import changed
 
 if TYPE_CHECKING:
     from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
+    from kanon_db.answering.opened import OpenQuery
     from kanon_db.counting.pieces import Pieces
     from kanon_db.counting.read_pieces import ReadPieces
 

@@ -1,8 +1,8 @@
 """Answering queries from files: read, checked and written as in PostgreSQL, run by Spark.
 
-What is asked of published tables is the very statement that PostgreSQL runs, translated; what
-follows from its numbers is calculated by the same code. There are no bitmaps here, which give the
-same numbers faster.
+What is asked of QIT and SAT is the very statement that PostgreSQL runs, translated; what follows
+from its numbers is calculated by the same code. There are no bitmaps here, which give the same
+numbers faster. Rows are counted by their cells; see `kanon_db.spark.answering`.
 """
 
 from __future__ import annotations

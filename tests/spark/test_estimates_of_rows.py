@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,10 +16,11 @@ import pytest
 
 import kanon_db
 from kanon_db import spark as on_spark
-from kanon_db.errors import UnsupportedQueryError
+from kanon_db.errors import UnsupportedQueryError, VerificationError
 from kanon_db.interfaces.python import Kanon
 from tests.integration.parties import Parties, parties
 from tests.spark import data
+from tests.spark.test_command import run
 
 __all__ = ["parties"]
 
@@ -192,3 +194,92 @@ def test_refusals_say_what_to_do(both: Both, question: str, hint: str) -> None:
     with pytest.raises(UnsupportedQueryError) as caught:
         both.here(question)
     assert hint in f"{caught.value.detail} {caught.value.hint}"
+
+
+NAMES = ['quote"d', "back`tick", "attribute", "low0", "Mixed", "mixed", "n", "d"]
+"""Quoted, differing in case only, and as statements and frames call columns of their own."""
+
+
+def odd(n: int) -> Any:
+    """Return an Arrow table whose columns have odd names."""
+    import pyarrow as pa
+
+    random = np.random.default_rng(2)
+    columns: dict[str, Any] = {}
+    for place, name in enumerate(NAMES):
+        numbers = random.integers(0, 8, n).astype(np.int32)
+        columns[name] = pa.array(numbers if place % 2 else [f"x{i % 3}" for i in numbers])
+    return pa.table(columns | {"disease": [f"d{i}" for i in random.integers(0, 3, n)]})
+
+
+def test_names_are_only_names(spark: Any, parties: Parties, tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    source, target = tmp_path / "odd.parquet", tmp_path / "published" / "Odd"
+    pq.write_table(odd(80), source)
+    on_spark.publish_generalized(
+        spark, source, str(target), quasi_identifiers=NAMES[:5], sensitive="disease", k=4,
+        insensitive=NAMES[5:], source_name="odd", on_warning=lambda _: None,
+    )  # fmt: skip
+    dsn = f"{parties.dsn} user={parties.publisher.info.user}"
+    on_spark.load(spark, str(target), dsn, on_warning=lambda _: None)
+    asked = [
+        'SELECT "quote""d", count(*) FROM "Odd" WHERE "back`tick" > 3 GROUP BY "quote""d"',
+        'SELECT sum(low0), avg(d) FROM "Odd" WHERE "Mixed" = \'x1\' OR mixed < 4',
+        "SELECT n, count(*) AS attribute FROM \"Odd\" WHERE attribute = 'x0' GROUP BY n",
+        f'SELECT count(*) FROM "Odd" WHERE low0 IN ({", ".join(map(str, range(9_000)))})',
+    ]
+    with kanon_db.connect(dsn) as connected:
+        both = Both(spark, target, connected)
+        for question in asked:
+            here, wanted = both.here(question), both.there(question)
+            assert {(row.group_key, row.aggregate) for row in here} == set(wanted)
+            for row in here:
+                other = wanted[row.group_key, row.aggregate]
+                assert row.estimate == pytest.approx(other.estimate, rel=1e-9)
+                assert (row.lower_bound, row.upper_bound) == pytest.approx(
+                    (other.lower_bound, other.upper_bound), rel=1e-9
+                )
+
+
+def test_files_that_have_changed_are_not_asked(spark: Any, tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    source, target = tmp_path / "odd.parquet", tmp_path / "published" / "odd"
+    pq.write_table(odd(40), source)
+    on_spark.publish_suppressed(
+        spark, source, str(target), quasi_identifiers=["n"], sensitive="disease", k=4,
+        on_warning=lambda _: None,
+    )  # fmt: skip
+    question = "SELECT count(*) FROM odd WHERE n = 'x1'"
+    assert on_spark.estimate_count(spark, str(target), question).upper_bound <= 40
+    (file, *_) = sorted(target.glob("release-*/rows/part-*"))
+    pq.write_table(pq.read_table(file).slice(1), file)
+    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+    with pytest.raises(VerificationError, match="changed"):
+        on_spark.estimate(spark, str(target), question)
+    # Nor those of another number of rows that the manifest was made to name.
+    manifest = json.loads((target / "manifest.json").read_text())
+    for described in manifest["tables"][""]["files"]:
+        if described["name"] == file.name:
+            described["size"] = file.stat().st_size
+    (target / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(VerificationError, match="changed"):
+        on_spark.estimate(spark, str(target), question)
+
+
+def test_rows_are_asked_from_a_shell(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    source, target = tmp_path / "odd.parquet", str(tmp_path / "published" / "odd")
+    pq.write_table(odd(40), source)
+    roles = ["--quasi-identifiers", "n", "--sensitive", "disease"]
+    published, counted, refused = run(
+        ["publish", "generalized", "--source", str(source), "--target", target, "--k", "4", *roles],
+        ["estimate", target, "SELECT count(*) FROM odd WHERE n = 'x1'", "--json"],
+        ["estimate", target, "SELECT min(n) FROM odd", "--json"],
+    )
+    assert published["returncode"] == 0, published
+    (row,) = json.loads(counted["stdout"])["rows"]
+    assert row["lower_bound"] <= row["estimate"] <= row["upper_bound"]
+    assert refused["returncode"] == 1
