@@ -79,10 +79,13 @@ class Regions:
         n_true = np.concatenate([[0], np.cumsum(self._is_true)])
         inside = n_true[last + 1] - n_true[first]
         size = np.array([float(h - l) for l, h in zip(lows, highs, strict=True)])
-        length = np.array([
-            self._length(low, high, int(one), int(other))
-            for low, high, one, other in zip(lows, highs, first, last, strict=True)
-        ])  # fmt: skip
+        before = self._before()
+        ends = ((lows, first.tolist()), (highs, last.tolist()))
+        from_, upto = (
+            [self._length_upto(before, *pair) for pair in zip(places, regions, strict=True)]
+            for places, regions in ends
+        )
+        length = np.array([float(b - a) for a, b in zip(from_, upto, strict=True)])
         is_whole = inside == last + 1 - first
         part = np.where(size > 0, length / np.where(size > 0, size, 1), is_whole)
         return part, is_whole, inside > 0
@@ -129,15 +132,21 @@ class Regions:
         found: Flags = _OPERATORS[sign](region, at)
         return found
 
-    def _length(self, low: Any, high: Any, first: int, last: int) -> float:
-        """Add up what is covered between the points that lie in a range."""
-        total = 0.0
-        for region in range(first + first % 2, last + 1, 2):
-            if self._is_true[region]:
-                start = max(low, self._points[region // 2 - 1]) if region > first else low
-                end = self._points[region // 2] if region < last else high
-                total += float(Fraction(end) - Fraction(start))
-        return total
+    def _before(self) -> list[Fraction]:
+        """Add up what is covered before each region, from the first point on."""
+        found = [Fraction(0)]
+        for region in range(2 * len(self._points)):
+            is_inside = region > 0 and region % 2 == 0 and self._is_true[region]
+            ends = self._points[region // 2 - 1 : region // 2 + 1] if is_inside else [0, 0]
+            found.append(found[-1] + Fraction(ends[1]) - Fraction(ends[0]))
+        return found
+
+    def _length_upto(self, before: Sequence[Fraction], place: Any, region: int) -> Fraction:
+        """Add up what is covered from the first point to a place in a region."""
+        if region % 2 or not self._is_true[region]:
+            return before[region]
+        start = self._points[max(region // 2 - 1, 0)] if self._points else 0
+        return before[region] + Fraction(place) - Fraction(start)
 
     def _whole_upto(self, region: IntArray, number: IntArray, *, below: bool = False) -> IntArray:
         """Count the whole numbers that are covered, up to each number.

@@ -61,7 +61,9 @@ def find_shares(
              for name, alias in zip(quasi_identifiers, aliases, strict=True)]  # fmt: skip
     own = f.col(aliases[quasi_identifiers.index(cell.column.name)])
     with in_own_words("the cells of the rows could not be counted"):
-        classes = rows.select(*named).groupBy(*aliases).agg(f.count("*").alias("n"))
+        classes = rows.select(*named, f.lit(1).alias("n"))
+        if matches is None:
+            classes = rows.select(*named).groupBy(*aliases).agg(f.count("*").alias("n"))
         counted = (
             classes.select(*by_cell(own), "n")
             .groupBy(*by_cell.names)

@@ -69,9 +69,8 @@ class CellColumns:
 def cell_keys(cell: Cell, place: int, table: Any) -> tuple[list[Key], IntArray]:
     """Return the distinct cells of a column of ranges or sets, and the number of each row's."""
     if cell.kind == "set":
-        texts = table[f"set{place}"].combine_chunks().dictionary_encode()
-        keys = [tuple(json.loads(text)) for text in texts.dictionary.to_pylist()]
-        return keys, texts.indices.to_numpy().astype(np.int64)
+        texts, codes = _coded(table[f"set{place}"])
+        return [tuple(json.loads(text or "[null]")) for text in texts.to_pylist()], codes
     coded = [_coded(table[f"{part}{place}"]) for part in ("low", "high", "null")]
     number = np.zeros(table.num_rows, dtype=np.int64)
     for values, codes in coded:
@@ -189,7 +188,9 @@ def is_wide(rows: DataFrame, cell: Cell, most: int) -> bool:
 
     column = f.col(quoted(cell.column.name))
     low, high = column[LOWER], column[UPPER]
-    width = f.datediff(high, low) if cell.column.type.name == "date" else high - low
+    width = high.cast("bigint") - low.cast("bigint")
+    if cell.column.type.name == "date":
+        width = f.datediff(high, low)
     with in_own_words("the widths of cells could not be found"):
         (row,) = rows.select(
             f.max(width).alias("width"),
