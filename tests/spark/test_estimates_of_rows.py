@@ -196,7 +196,7 @@ def test_refusals_say_what_to_do(both: Both, question: str, hint: str) -> None:
     assert hint in f"{caught.value.detail} {caught.value.hint}"
 
 
-NAMES = ['quote"d', "back`tick", "attribute", "low0", "Mixed", "mixed", "n", "d"]
+NAMES = ['quote"d', "back`tick", "attribute", "low0", "Mixed", "mixed", "n", "a.b"]
 """Quoted, differing in case only, and as statements and frames call columns of their own."""
 
 
@@ -225,7 +225,7 @@ def test_names_are_only_names(spark: Any, parties: Parties, tmp_path: Path) -> N
     on_spark.load(spark, str(target), dsn, on_warning=lambda _: None)
     asked = [
         'SELECT "quote""d", count(*) FROM "Odd" WHERE "back`tick" > 3 GROUP BY "quote""d"',
-        'SELECT sum(low0), avg(d) FROM "Odd" WHERE "Mixed" = \'x1\' OR mixed < 4',
+        'SELECT sum(low0), avg("a.b") FROM "Odd" WHERE "Mixed" = \'x1\' OR mixed < 4',
         "SELECT n, count(*) AS attribute FROM \"Odd\" WHERE attribute = 'x0' GROUP BY n",
         f'SELECT count(*) FROM "Odd" WHERE low0 IN ({", ".join(map(str, range(9_000)))})',
     ]
