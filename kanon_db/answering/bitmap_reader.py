@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kanon_db.answering.scope import OpenQuery
+from kanon_db.answering.opened import OpenQuery
 from kanon_db.answering.slices import Slice, Slices
 from kanon_db.counting.answers import Estimated, Group
 from kanon_db.counting.bitmaps import Truth, evaluate, in_buckets, numbered

@@ -8,7 +8,7 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 from kanon_db.answering.bitmap_reader import MOST_WORK, SUM_WORK, BitmapReader, NoRoomError
-from kanon_db.answering.scope import OpenQuery
+from kanon_db.answering.opened import OpenQuery
 from kanon_db.answering.slices import Slice, Slices
 from kanon_db.counting.answers import NOTHING, Estimated, Group
 from kanon_db.counting.bitmaps import (

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Final, Self
 
 from kanon_db.answering.by_classes import OfCells, count_cells_with_classes
-from kanon_db.answering.scope import OpenQuery
+from kanon_db.answering.opened import OpenQuery
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.answers import Estimated, known_as
 from kanon_db.counting.cell_sums import CellSums, Ends, Listed, Ranges

@@ -11,10 +11,9 @@ from typing import Final
 
 from kanon_db.answering.by_classes import sure_cells_with_classes
 from kanon_db.answering.cell_counts import CellCounts
+from kanon_db.answering.opened import OpenQuery
 from kanon_db.answering.quantiles import MOST_CHEAP, Search, below
-from kanon_db.answering.scope import OpenQuery
 from kanon_db.answering.value_counts import ValueCounts
-from kanon_db.answering.wide import is_wide
 from kanon_db.counting.answers import Estimated, Group, known_as
 from kanon_db.counting.checking import Key, Measure, Query
 from kanon_db.counting.distinct import apart_ranges, apart_sets, count_distinct
@@ -183,7 +182,7 @@ def _is_listed(opened: OpenQuery, operand: Expression) -> bool:
         return True
     cells = [layout.cells[name] for name in attributes(operand)]
     return not any(
-        cell.kind == "range" and (not cell.is_discrete or is_wide(opened, layout, cell))
+        cell.kind == "range" and (not cell.is_discrete or opened.is_wide(layout, cell))
         for cell in cells
     )
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass
 from typing import Self
 
-from kanon_db.answering.scope import OpenQuery, open_query
+from kanon_db.answering.opened import OpenQuery
+from kanon_db.answering.scope import open_query
 from kanon_db.answering.ways import BY_BITMAPS, by_bitmaps
 from kanon_db.counting.answers import Estimated, Group, in_order, within_limit
 from kanon_db.counting.calculated import with_calculated

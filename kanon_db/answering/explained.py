@@ -9,7 +9,8 @@ from typing import Final
 from kanon_db.answering.derived import counts_of, is_derived
 from kanon_db.answering.estimates import answered
 from kanon_db.answering.estimator import describe_estimator
-from kanon_db.answering.scope import OpenQuery, open_query
+from kanon_db.answering.opened import OpenQuery
+from kanon_db.answering.scope import open_query
 from kanon_db.counting.checking import Measure
 from kanon_db.counting.expressions import Column, Expression
 from kanon_db.counting.layout import BucketLayout

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from kanon_db.answering.by_classes import Answers, count_with_classes
 from kanon_db.answering.derived import derived, is_derived
-from kanon_db.answering.scope import OpenQuery
+from kanon_db.answering.opened import OpenQuery
 from kanon_db.answering.ways import BY_BITMAPS, BY_CLASSES, BY_STATEMENT, by_bitmaps
 from kanon_db.answering.wide import refuse_wide_groups
 from kanon_db.counting.answers import NOTHING, Estimated, Group, known_as

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from kanon_db.answering.scope import OpenQuery
+from kanon_db.answering.opened import OpenQuery
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.answers import NOTHING, Estimated
 from kanon_db.counting.checking import Measure, Query

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from kanon_db.answering.estimator import chosen_estimator
 from kanon_db.answering.limits import Limits
+from kanon_db.answering.opened import OpenQuery
 from kanon_db.answering.published_types import PublishedTypes, plain_column
 from kanon_db.catalog.entries import Publication, find_publication, published_schema
 from kanon_db.catalog.owners import require_harmless
@@ -30,14 +29,11 @@ from kanon_db.counting.types import CATEGORIES
 from kanon_db.errors import DatabaseError, NotFoundError, PermissionDeniedError
 from kanon_db.publications.examination import require_whole
 from kanon_db.publications.registry import kind_named
-from kanon_db.session.protocol import Row, Session, Value, fetch_one
+from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.session.server_errors import (
     DATA_EXCEPTION_CLASS,
     INSUFFICIENT_PRIVILEGE,
-    UNDEFINED_FUNCTION,
-    withheld,
 )
-from kanon_db.session.settings import frugal
 from kanon_db.transfer.columns import ColumnType, Relation, column_types
 from kanon_db.transfer.snapshot import MOST_BYTES
 
@@ -48,62 +44,6 @@ WHERE n.nspname = $1::text AND c.relname = $2::text
   AND has_schema_privilege(n.oid, 'USAGE')
   AND (has_table_privilege(c.oid, 'SELECT') OR has_any_column_privilege(c.oid, 'SELECT'))
 """
-
-
-@dataclass(frozen=True)
-class OpenQuery:
-    """A query that can be answered, with everything that its names refer to."""
-
-    session: Session
-    text: QueryText
-    query: Query
-    publication: Publication
-    layout: BucketLayout | CellLayout
-    lookups: tuple[Lookup, ...]
-    limits: Limits
-
-    def fetch(self, statement: str, *values: Value) -> list[Row]:
-        """Run a statement of this query; if it fails because of the data, say so in our own words.
-
-        Raises
-        ------
-        UnsupportedQueryError
-            When its arithmetic fails on a value, or an operator does not exist for its types.
-        DatabaseError
-            For anything else. If there is a lookup table, without the server's message, since the
-            table's owner decides what its policies raise.
-        """
-        with self._own_words():
-            return self.session.fetch(statement, *values)
-
-    def stream(self, n: int, statement: str, *values: Value) -> Iterator[Row]:
-        """Run a statement as :meth:`fetch`, and keep only `n` of its rows at a time."""
-        with self._own_words():
-            yield from self.session.stream(n, statement, *values)
-
-    def frugal(self) -> AbstractContextManager[None]:
-        """Keep what the statements of the block need within the limits."""
-        return frugal(self.session, self.limits.working)
-
-    @contextmanager
-    def _own_words(self) -> Iterator[None]:
-        try:
-            yield
-        except DatabaseError as error:
-            if error.sqlstate.startswith(DATA_EXCEPTION_CLASS):
-                raise refusal(
-                    "the query's arithmetic fails on some value",
-                    hint="exclude such values with CASE or another condition",
-                    detail=f"SQLSTATE {error.sqlstate}, as for a division by zero",
-                ) from None
-            if error.sqlstate == UNDEFINED_FUNCTION:
-                raise refusal(
-                    "the query compares values whose types cannot be compared",
-                    hint="compare values of the same kind",
-                ) from None
-            if self.lookups:
-                raise withheld(error.sqlstate) from None
-            raise
 
 
 def open_query(session: Session, query: str) -> OpenQuery:

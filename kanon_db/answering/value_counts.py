@@ -9,7 +9,7 @@ from itertools import accumulate
 from math import sqrt
 from typing import TYPE_CHECKING, Self
 
-from kanon_db.answering.scope import OpenQuery
+from kanon_db.answering.opened import OpenQuery
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.answers import Estimated, known_as
 from kanon_db.counting.layout import CellLayout

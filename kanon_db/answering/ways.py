@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kanon_db.answering.scope import OpenQuery
+from kanon_db.answering.opened import OpenQuery
 from kanon_db.counting.answers import Group
 from kanon_db.counting.layout import BucketLayout
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -169,8 +169,53 @@ class Moments:
     is_wild: Flags
 
 
-class ReadPieces:
+class PieceReader(Protocol):
     """The pieces of one answer.
+
+    Attributes
+    ----------
+    cells, lists, sizes : dict
+        By the number of the column: what is known of its distinct cells, the values that they may
+        stand for if these are listed, and how many cells there are.
+    n_values : dict of int to int
+        How many values a column has that combinations are made of.
+    """
+
+    cells: dict[int, Cells]
+    lists: dict[int, Listing]
+    sizes: dict[int, int]
+    n_values: dict[int, int]
+
+    def outcomes(self, name: str) -> Truths:
+        """Return what each cell of a column tells of a condition."""
+
+    def tried_values(self, name: str, place: int) -> TriedValues:
+        """Return what the values of a column of which the ends are known tell of a condition."""
+
+    def tried(self, name: str, places: Sequence[int]) -> Truths:
+        """Return what each combination of values tells of a condition."""
+
+    def ends(self, name: str) -> tuple[IntArray, IntArray, IntArray, IntArray, Flags, Flags]:
+        """Return the places of the lower and upper ends of two columns' cells on their axis."""
+
+    def key(self, name: str, places: Sequence[int]) -> tuple[IntArray, list[str]]:
+        """Return the number of each combination's group value, and the values as JSON."""
+
+    def numbers(self, name: str, places: Sequence[int]) -> FloatArray:
+        """Return the number of each combination of values; NaN where there is none."""
+
+    def moments(self) -> Moments:
+        """Return what is summed of each cell of a column."""
+
+
+def is_unknown(read: PieceReader, marked: Sequence[int]) -> bool:
+    """Whether more than half of a column's cells are suppressed."""
+    of = [read.cells[place] for place in marked]
+    return any(one.n[one.hidden].sum() > one.n.sum() / 2 for one in of)
+
+
+class ReadPieces:
+    """:class:`PieceReader` of what a statement has found.
 
     Parameters
     ----------
@@ -268,11 +313,6 @@ class ReadPieces:
         read = self._read("moments", _MOMENTS)
         x, xx, least, most = (_numbers(read[name]) for name in ("x", "xx", "least", "most"))
         return Moments(x, xx, least, most, read["is_wild"])
-
-    def is_unknown(self, marked: Sequence[int]) -> bool:
-        """Whether more than half of a column's cells are suppressed."""
-        of = [self.cells[place] for place in marked]
-        return any(one.n[one.hidden].sum() > one.n.sum() / 2 for one in of)
 
     def _require(self, n: int, places: Sequence[int]) -> None:
         if n != np.prod([self.n_values[place] for place in places], dtype=np.int64):

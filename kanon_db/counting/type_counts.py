@@ -20,7 +20,7 @@ from kanon_db.counting.pieces import Unit
 from kanon_db.counting.read_pieces import (
     Flags,
     NotReadError,
-    ReadPieces,
+    PieceReader,
     TriedValues,
     Truths,
 )
@@ -109,7 +109,7 @@ class Rows:
 class Evaluator:
     """Finds how likely records of types are counted."""
 
-    def __init__(self, read: ReadPieces, heartbeat: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, read: PieceReader, heartbeat: Callable[[], None] = lambda: None) -> None:
         self._read, self._heartbeat = read, heartbeat
         self._outcomes: dict[str, Truths] = {}
         self._of_values: dict[str, TriedValues] = {}

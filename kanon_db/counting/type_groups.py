@@ -11,7 +11,7 @@ import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.counting.pieces import Pieces, Summed
-from kanon_db.counting.read_pieces import Flags, ReadPieces
+from kanon_db.counting.read_pieces import Flags, PieceReader
 from kanon_db.counting.type_counts import Codes, Evaluator, Rows
 
 _WHOLE: Final = 0.999999999
@@ -83,7 +83,7 @@ class TypeCounter:
     Parameters
     ----------
     pieces : Pieces
-    read : ReadPieces
+    read : PieceReader
     heartbeat : callable, optional
 
     Attributes
@@ -95,7 +95,7 @@ class TypeCounter:
     """
 
     def __init__(
-        self, pieces: Pieces, read: ReadPieces, heartbeat: Callable[[], None] = lambda: None
+        self, pieces: Pieces, read: PieceReader, heartbeat: Callable[[], None] = lambda: None
     ) -> None:
         self._pieces, self._read = pieces, read
         self._evaluator = Evaluator(read, heartbeat)

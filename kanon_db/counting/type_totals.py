@@ -15,7 +15,7 @@ import numpy as np
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.counting.answers import NOTHING, Estimated
 from kanon_db.counting.pieces import Pieces
-from kanon_db.counting.read_pieces import ReadPieces
+from kanon_db.counting.read_pieces import PieceReader, is_unknown
 from kanon_db.counting.type_groups import Counted, Moments
 
 
@@ -79,7 +79,7 @@ class Totals:
     Parameters
     ----------
     pieces : Pieces
-    read : ReadPieces
+    read : PieceReader
     n_groups : int
     left_out : int
         Records without a row, of which nothing is known.
@@ -91,7 +91,7 @@ class Totals:
     def __init__(
         self,
         pieces: Pieces,
-        read: ReadPieces,
+        read: PieceReader,
         n_groups: int,
         left_out: int,
         room: int,
@@ -99,7 +99,7 @@ class Totals:
         is_average: bool,
     ) -> None:
         self._together = pieces.together
-        self._is_unknown = read.is_unknown(pieces.marked)
+        self._is_unknown = is_unknown(read, pieces.marked)
         self._has_keys, self._is_summed = bool(pieces.keys), pieces.summed is not None
         self._is_sure = pieces.unit.condition is None and not pieces.keys
         self._left_out, self._is_average = left_out, is_average

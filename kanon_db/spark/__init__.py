@@ -294,7 +294,8 @@ def estimate(
     Raises
     ------
     UnsupportedQueryError
-        As in PostgreSQL; and for what Spark would calculate in another way, and lookup tables. The
+        As in PostgreSQL; for what Spark would calculate in another way, and lookup tables; and of
+        rows, for MIN, MAX, percentiles, COUNT(DISTINCT), and too many combinations of cells. The
         hint then says to load the publication into PostgreSQL.
     NotFoundError, VerificationError
         When there is no such publication, or its files are not those that were published.

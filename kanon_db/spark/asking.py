@@ -1,45 +1,38 @@
 """Answering queries from files: read, checked and written as in PostgreSQL, run by Spark.
 
-What is asked of published tables is the very statement that PostgreSQL runs, translated; what
-follows from its numbers is calculated by the same code. There are no bitmaps here, which give the
-same numbers faster.
+What is asked of QIT and SAT is the very statement that PostgreSQL runs, translated; what follows
+from its numbers is calculated by the same code. There are no bitmaps here, which give the same
+numbers faster. Rows are counted by their cells; see `kanon_db.spark.answering`.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
-from decimal import Decimal
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
 from kanon_db.answering.estimates import Answer, AnswerRow, counts, one_count
 from kanon_db.answering.estimator import Estimator
 from kanon_db.answering.limits import Limits
+from kanon_db.answering.opened import OpenQuery
 from kanon_db.answering.published_types import PublishedTypes
-from kanon_db.answering.scope import (
-    ASSIGNMENTS,
-    OpenQuery,
-    checked_query,
-    read_query,
-)
+from kanon_db.answering.scope import ASSIGNMENTS, checked_query, read_query
 from kanon_db.catalog.entries import Publication
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.answers import Estimated
-from kanon_db.counting.layout import QIT, SAT, BucketLayout, BucketTables
+from kanon_db.counting.layout import QIT, SAT, BucketLayout, BucketTables, CellLayout
 from kanon_db.counting.refusals import refusal
 from kanon_db.counting.regression import MOST_CORRECTED
 from kanon_db.declaration import unknown
-from kanon_db.errors import NotFoundError, ServerError
+from kanon_db.errors import NotFoundError
 from kanon_db.publications.examination import changed
 from kanon_db.publications.registry import kind_named
-from kanon_db.session.protocol import Row, Value
+from kanon_db.spark.answering.rows import cell_layout, row_query, unordered
 from kanon_db.spark.environment import own_session, require_spark
 from kanon_db.spark.examination import check_files
 from kanon_db.spark.files import Folder
 from kanon_db.spark.manifest import Manifest
+from kanon_db.spark.query import IN_POSTGRESQL, SparkQuery
 from kanon_db.spark.reading import TableSession
 from kanon_db.spark.source import column_type
 from kanon_db.spark.tables import SCHEMA, opened
@@ -51,51 +44,6 @@ _MEMORY: Final = 200 << 20
 """What an answer may take on the driver, as in PostgreSQL."""
 
 _T = TypeVar("_T")
-
-_IN_POSTGRESQL: Final = "load the publication into PostgreSQL (kanon spark load), and ask there"
-
-
-class SparkQuery(OpenQuery):
-    """A query of a publication in files."""
-
-    def frugal(self) -> AbstractContextManager[None]:
-        """Leave memory to Spark's own settings."""
-        return nullcontext()
-
-    def fetch(self, statement: str, *values: Value) -> list[Row]:
-        """Run a statement of this query; keys of groups are written as PostgreSQL does."""
-        with self._own_words():
-            rows = self.session.fetch(statement, *values)
-        return [
-            {**row, "group_key": _group_key(row["group_key"])} if "group_key" in row else row
-            for row in rows
-        ]
-
-    @contextmanager
-    def _own_words(self) -> Iterator[None]:
-        try:
-            yield
-        except ServerError as error:
-            what = error.detail.partition(".")[0]
-            if what in _ARITHMETIC:
-                raise refusal(
-                    "the query's arithmetic fails on some value",
-                    hint="exclude such values with CASE or another condition",
-                    detail=what,
-                ) from None
-            if what.isupper() and what not in _FAILED:
-                raise refusal(
-                    "the query cannot be answered on Spark", hint=_IN_POSTGRESQL, detail=what
-                ) from None
-            raise
-
-
-_ARITHMETIC: Final = (
-    "DIVIDE_BY_ZERO", "ARITHMETIC_OVERFLOW", "BINARY_ARITHMETIC_OVERFLOW", "CAST_OVERFLOW",
-    "NUMERIC_VALUE_OUT_OF_RANGE", "DECIMAL_PRECISION_EXCEEDS_MAX_PRECISION",
-)  # fmt: skip
-_FAILED: Final = ("FAILED_READ_FILE", "INTERNAL_ERROR", "CONNECT", "JOB_CANCELLED")
-"""Conditions of Spark that say nothing about the query."""
 
 
 def estimate_count(session: SparkSession, target: str, query: str, **given: Any) -> Estimated:
@@ -142,25 +90,30 @@ def _asked(
             detail=f'"{text.publication.name}", and not "{publication.name}" in {folder}',
         )
     if text.lookups:
-        raise refusal("lookup tables are joined in PostgreSQL only", hint=_IN_POSTGRESQL)
+        raise refusal("lookup tables are joined in PostgreSQL only", hint=IN_POSTGRESQL)
     if not check_files(folder / manifest.release, manifest).holds:
         raise changed(publication)
     shape = kind_named(publication.kind).shape
-    if shape != "buckets":
+    if shape not in ("buckets", "rows"):
         raise refusal(
             "publications of this kind answer no counts on Spark",
             detail=f"kind {publication.kind}",
-            hint=_IN_POSTGRESQL,
+            hint=IN_POSTGRESQL,
         )
+    is_paper = estimator == "paper"
     with opened(own, folder, manifest) as tables:
         reading = TableSession(tables, on_warning=on_warning)
-        layout = _bucket_layout(reading, publication, is_paper=estimator == "paper")
-        checked, lookups = checked_query(text, layout, [])
-        limits = Limits(_MEMORY)
-        asked = SparkQuery(reading, text, checked, publication, layout, lookups, limits)
+        if shape == "rows":
+            layout: BucketLayout | CellLayout = cell_layout(reading, publication, is_paper=is_paper)
+        else:
+            layout = _bucket_layout(reading, publication, is_paper=is_paper)
+        checked, _ = checked_query(text, layout, [])
         for part in (*checked.evaluated, *checked.selected):
             _require_same_meaning(part)
+        asked = SparkQuery(reading, text, checked, publication, layout, (), Limits(_MEMORY))
         _require_dates_as_keys(asked)
+        if isinstance(layout, CellLayout):
+            asked = row_query(asked, layout, (folder / manifest.release).path)
         return answered(asked)
 
 
@@ -176,7 +129,7 @@ def _bucket_layout(
         for suffix in (QIT, SAT)
         for field in reading.tables.frames[publication.name + suffix].schema.fields
     }
-    columns = {name: _unordered(column) for name, column in columns.items()}
+    columns = {name: unordered(column) for name, column in columns.items()}
     n_directions = 0 if tables.spectrum is None else len(tables.spectrum.eigenvalues)
     return BucketLayout(
         tables,
@@ -185,13 +138,6 @@ def _bucket_layout(
         ASSIGNMENTS.get(described.get("assignment"), "random"),
         is_paper or n_directions >= MOST_CORRECTED,
     )
-
-
-def _unordered(column: ex.Column) -> ex.Column:
-    """Take the order from texts: Spark's is by bytes, and PostgreSQL's by a collation."""
-    if column.type.category != "text":
-        return column
-    return replace(column, type=replace(column.type, is_ordered=False))
 
 
 # -- what means the same in both --------------------------------------------------------------
@@ -227,7 +173,7 @@ def _require_same_meaning(expression: ex.Expression | None) -> None:
         if not isinstance(part, _SAME) or not _means_the_same(part):
             raise refusal(
                 "a part of the query means something else on Spark, or is not known there",
-                hint=_IN_POSTGRESQL,
+                hint=IN_POSTGRESQL,
                 detail=type(part).__name__,
             )
 
@@ -263,15 +209,4 @@ def _require_dates_as_keys(query: OpenQuery) -> None:
     """Refuse groups of points in time, which JSON has in several spellings."""
     for key in query.query.keys:
         if any(column.type.name.startswith("timestamp") for column in ex.columns(key.expression)):
-            raise refusal("GROUP BY accepts no points in time on Spark", hint=_IN_POSTGRESQL)
-
-
-def _group_key(text: str) -> str:
-    """Write a group's key as jsonb does."""
-    found = json.loads(text, parse_float=Decimal, parse_int=Decimal)
-    items = sorted(found.items(), key=lambda item: (len(item[0].encode()), item[0].encode()))
-    return "{" + ", ".join(f"{_plain(name)}: {_plain(value)}" for name, value in items) + "}"
-
-
-def _plain(value: Any) -> str:
-    return f"{value:f}" if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
+            raise refusal("GROUP BY accepts no points in time on Spark", hint=IN_POSTGRESQL)

@@ -7,8 +7,8 @@ ANSI rules, under which what overflows is an error.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 import sqlglot
 from sqlglot import exp
@@ -16,8 +16,11 @@ from sqlglot import exp
 _LARGEST: Final = 38
 """Digits that Spark's decimals have."""
 
+Bound: TypeAlias = str | Sequence[str | None] | None
+"""A text, or an array of texts."""
 
-def spark_sql(statement: str, relations: Mapping[str, str]) -> str:
+
+def spark_sql(statement: str, relations: Mapping[str, str], values: Sequence[Bound] = ()) -> str:
     """Translate a statement.
 
     Parameters
@@ -26,6 +29,8 @@ def spark_sql(statement: str, relations: Mapping[str, str]) -> str:
         Its values are ``$1 … $n``; in the result, ``:p1 … :pn``. Arrays are bound as JSON.
     relations : mapping of str to str
         What Spark calls the relations that the statement may read, by their names.
+    values : sequence
+        What ``$1 … $n`` are: only how many digits those have that are cast to numeric matters.
 
     Raises
     ------
@@ -43,6 +48,8 @@ q.b > CAST(:p1 AS BIGINT)'
 ARRAY<STRING>)))) AS u(x)"
     >>> spark_sql("SELECT (ARRAY[3, 4])[width_bucket(b, ARRAY[1, 9])] AS size", {})
     'SELECT GET(ARRAY(3, 4), SIZE(FILTER(ARRAY(1, 9), f -> f <= b)) + -1) AS size'
+    >>> spark_sql("SELECT a > $1::text::numeric FROM x", {"x": "t1"}, ["10.25"])
+    'SELECT a > CAST(CAST(:p1 AS STRING) AS DECIMAL(4, 2)) FROM `t1`'
     >>> spark_sql("SELECT sum(n) FILTER (WHERE a) OVER () FROM x", {"x": "t1"})
     'SELECT SUM(CASE WHEN a THEN n END) OVER () FROM `t1`'
     >>> spark_sql("SELECT d.d FROM x AS c CROSS JOIN unnest(c.a) WITH ORDINALITY AS d (d, k)",
@@ -52,6 +59,7 @@ ARRAY<STRING>)))) AS u(x)"
     """
     tree = sqlglot.parse_one(statement, read="postgres")
     _number_elements(tree)
+    _size_decimals(tree, values)
     named = {cte.alias for cte in tree.find_all(exp.CTE)}
     for table in list(tree.find_all(exp.Table)):
         if table.name not in named:
@@ -63,6 +71,26 @@ ARRAY<STRING>)))) AS u(x)"
             if found is not node:
                 node.replace(found)
     return tree.sql(dialect="spark")
+
+
+def _size_decimals(tree: Any, values: Sequence[Bound]) -> None:
+    """Give decimals that values are cast to the digits that these have, unless they are whole."""
+    for node in tree.find_all(exp.Cast):
+        given = node.this
+        while isinstance(given, exp.Cast | exp.Paren):
+            given = given.this
+        decimals = [one for one in node.to.find_all(exp.DataType) if one.this == exp.DType.DECIMAL]
+        if not (values and decimals and isinstance(given, exp.Parameter)):
+            continue
+        value = values[int(given.name) - 1]
+        texts = [value] if value is None or isinstance(value, str) else value
+        parts = [text.lstrip("-").partition(".") for text in texts if text is not None]
+        scale = max((len(part[2]) for part in parts), default=0)
+        if not scale:
+            continue
+        digits = max(len(part[0]) for part in parts) + scale
+        sized = exp.DataType.build(f"DECIMAL({min(digits, _LARGEST)}, {scale})", dialect="spark")
+        decimals[-1].replace(sized)
 
 
 def _number_elements(tree: Any) -> None:

@@ -132,7 +132,7 @@ def _loaded_table(frame: DataFrame, ranges: Mapping[str, str]) -> LoadedTable:
                     hint="cast it in the source, for example to string, and publish again",
                 )
             types[name] = found.type_name
-        columns.append(column.alias(name))
+        columns.append(column.alias(f"c{len(columns)}"))  # Arrow's functions take no odd names
     shown = frame.select(*columns)
     return LoadedTable(types, lambda: _csv(shown))
 

@@ -53,7 +53,7 @@ class Tables:
 
     def select(self, statement: str, *values: str | Sequence[str | None] | None) -> DataFrame:
         """Return the rows of a statement as a data frame; see :meth:`fetch`."""
-        text = spark_sql(statement, self._views)
+        text = spark_sql(statement, self._views, values)
         bound = {
             f"p{i}": value if value is None or isinstance(value, str) else json.dumps(list(value))
             for i, value in enumerate(values, start=1)

@@ -32,6 +32,7 @@ QUESTIONS = [
     "SELECT count(*) FROM people_b WHERE zip IS NULL AND disease IN ('disease 1', 'disease 3')",
     "SELECT count(*) FROM people_b WHERE age IN (20, 30, 40) AND disease LIKE 'disease 1%'",
     "SELECT count(*) FROM people_b WHERE age * 2 > 90.5 AND disease <> 'disease 1'",
+    "SELECT count(*) FROM people_b WHERE age > 39.5 AND zip IN (3.0, 4.5, 7.25)",
     (
         "SELECT count(*) FROM people_b WHERE CASE WHEN sex = 'f' THEN disease = 'disease 1'"
         " ELSE disease = 'disease 2' END"

@@ -17,7 +17,7 @@ import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.algorithms.recoding import Sets
-from kanon_db.algorithms.recoding.cell_shares import axis_of_ranges, shares_of_sets
+from kanon_db.algorithms.recoding.known_shares import MOST_CELLS, KnownRanges, KnownSets
 from kanon_db.counting.layout import SHARES, Cell, RowView
 from kanon_db.counting.layout import Shares as WhatIsKnown
 from kanon_db.counting.writing.cell_values import is_endless
@@ -29,12 +29,6 @@ from kanon_db.publications.staging import Staging
 from kanon_db.session import Row, Session, fetch_one
 from kanon_db.session.settings import grouping_by_hash
 from kanon_db.transfer.columns import int4_bytes, with_numbers
-
-MOST_CELLS: Final = 50_000
-"""Distinct cells of a column, and values in its sets: with more, all values are as likely."""
-
-_LARGEST: Final = 2.0**51
-"""Half a number below a whole one is as exact up to there; beyond, all values are as likely."""
 
 _TABLE: Final = (
     "SELECT * FROM json_to_recordset($1::text::json) AS r (attribute text, cell text,"
@@ -165,59 +159,45 @@ def _of_sets(
     members = [list(row["members"]) for row in rows]
     codes: dict[str | None, int] = {}
     total = [codes.setdefault(value, len(codes)) for values in members for value in values]
-    if not rows or len(total) > MOST_CELLS:
-        return "of_each", []
-    ends: IntArray = np.cumsum([len(values) for values in members])
+    ends: IntArray = np.cumsum([len(values) for values in members], dtype=np.int64)
     cells = Sets(np.array(total, dtype=np.int32), ends)
-    records = _column(rows, "records").astype(np.int64)
-    witnesses = np.minimum(_column(rows, "witnesses"), records / cells.sizes) * cell.is_tight
-    shares = shares_of_sets(cells, records, witnesses)
+    records, witnesses = _column(rows, "records").astype(np.int64), _column(rows, "witnesses")
+    found = KnownSets.of(cells, records, witnesses, is_tight=cell.is_tight)
+    if found is None:
+        return "of_each", []
     return "of_each", [
-        {"cell": row["cell"], "shares": shares[end - size : end].tolist(), "known": known}
+        {"cell": row["cell"], "shares": found.shares[end - size : end].tolist(), "known": known}
         for row, end, size, known in zip(
-            rows,
-            ends.tolist(),
-            cells.sizes.tolist(),
-            (witnesses * cells.sizes / records).tolist(),
-            strict=True,
+            rows, ends.tolist(), cells.sizes.tolist(), found.known.tolist(), strict=True
         )
     ]
 
 
 def _of_ranges(session: Session, cell: Cell, rows: Sequence[Row]) -> tuple[WhatIsKnown, list[Line]]:
-    if not rows:
+    low, high = (_column(rows, name) for name in ("low", "high"))
+    records, witnesses = _column(rows, "records").astype(np.int64), _column(rows, "witnesses")
+    found = KnownRanges.of(
+        low, high, records, witnesses, is_tight=cell.is_tight, is_discrete=cell.is_discrete
+    )
+    if found is None:
         return "of_parts", []
-    low, high = _column(rows, "low"), _column(rows, "high")
-    if max(np.abs(low).max(), np.abs(high).max()) > _LARGEST:
-        return "of_parts", []
-    records = _column(rows, "records").astype(np.int64)
-    witnesses = np.minimum(_column(rows, "witnesses"), records / 2) * cell.is_tight
-    is_whole = cell.is_discrete
-    if (
-        cell.is_tight
-        and not is_whole
-        and (low == np.floor(low)).all()
-        and (high == np.floor(high)).all()
-    ):
-        # Whole numbers of another type: what lies between them does not occur.
-        is_whole, low, high = True, low - 0.5, high + 0.5
-    axis = axis_of_ranges(low, high, records, witnesses, is_whole=is_whole)
-    first, last = axis.parts_of(low, high)
     value = value_at(cell.column.type, "p")
     points = session.fetch(
         f"SELECT array_agg(({value})::text ORDER BY i) AS points"
         " FROM unnest($1::text[]::float8[]) WITH ORDINALITY AS u (p, i)",
-        list(map(repr, axis.middles.tolist())),
+        list(map(repr, found.axis.middles.tolist())),
     )
-    lines: list[Line] = [{"shares": axis.shares.tolist(), "points": list(points[0]["points"])}]
+    lines: list[Line] = [
+        {"shares": found.axis.shares.tolist(), "points": list(points[0]["points"])}
+    ]
     lines += [
         {"cell": row["cell"], "first": one, "last": other, "own": own, "known": 2 * own}
         for row, one, other, own in zip(
             rows,
-            (1 + first).tolist(),
-            (1 + last).tolist(),
-            (witnesses / records).tolist(),
+            (1 + found.first).tolist(),
+            (1 + found.last).tolist(),
+            found.own.tolist(),
             strict=True,
         )
     ]
-    return ("of_each" if axis.is_each and cell.is_discrete else "of_parts"), lines
+    return ("of_each" if found.is_each else "of_parts"), lines

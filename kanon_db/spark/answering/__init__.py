@@ -1,0 +1,1 @@
+"""Answering questions about published rows: counted by Spark, calculated on the driver."""

@@ -1,0 +1,285 @@
+"""Rows on both sides: made on Spark, loaded into PostgreSQL; answers are the same."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kanon_db
+from kanon_db import spark as on_spark
+from kanon_db.errors import UnsupportedQueryError, VerificationError
+from kanon_db.interfaces.python import Kanon
+from tests.integration.parties import Parties, parties
+from tests.spark import data
+from tests.spark.test_command import run
+
+__all__ = ["parties"]
+
+N = 500
+CELLS = {
+    "generalized": ["age", "born", "pay", "city", "member", "Seen at", "height"],
+    "freeform": ["age", "born", "pay", "city", "member", "Seen at", "height"],
+    "suppressed": ["age", "born", "city", "member"],
+}
+PUBLISH = {
+    "generalized": on_spark.publish_generalized,
+    "freeform": on_spark.publish_freeform,
+    "suppressed": on_spark.publish_suppressed,
+}
+
+QUESTIONS = [
+    "SELECT count(*) FROM people",
+    "SELECT count(*) FROM people WHERE age BETWEEN 30 AND 39.5 AND disease = 'disease 1'",
+    "SELECT count(*) FROM people WHERE age IN (20, 30, 40) OR city = 'Ulm'",
+    "SELECT count(*) FROM people WHERE age IS NULL AND city IS NOT NULL",
+    "SELECT count(*) FROM people WHERE city IN ('Ulm', 'New York') AND member",
+    "SELECT count(*) FROM people WHERE city LIKE '%ö%' AND NOT member",
+    "SELECT count(*) FROM people WHERE born >= '1950-02-01' AND born < '1950-03-15'",
+    (
+        "SELECT count(*) FROM people WHERE EXTRACT(month FROM born) IN (2, 3)"
+        " AND disease <> 'disease 1'"
+    ),
+    "SELECT count(*) FROM people WHERE age * 2 > 75.5 AND member IS TRUE",
+    "SELECT count(*) FROM people WHERE disease LIKE 'disease _' AND born = '1950-01-20'",
+    "SELECT count(*) FROM people WHERE (age < 30 AND city = 'Ulm') OR (age > 50 AND member)",
+    "SELECT disease, count(*) FROM people WHERE age < 40 GROUP BY disease",
+    "SELECT city, count(*), sum(age), avg(age) FROM people GROUP BY city",
+    "SELECT member, city, count(*) FROM people WHERE age >= 25 GROUP BY member, city",
+    "SELECT born, count(*) FROM people WHERE disease = 'disease 2' GROUP BY born",
+    "SELECT sum(age), avg(age), count(age) FROM people WHERE disease = 'disease 1'",
+    "SELECT avg(age * 2 + 1) FROM people WHERE city = 'Ulm'",
+    "SELECT sum(pay), avg(pay) FROM people WHERE age < 40",
+    "SELECT count(*) FROM people WHERE height > 1.7 AND pay >= 3",
+    "SELECT avg(height) FROM people WHERE member",
+    "SELECT count(*) FROM people WHERE \"Seen at\" < '2024-01-05 12:00:00'",
+    (
+        "SELECT count(*) FILTER (WHERE age < 30) AS young, count(*) FILTER (WHERE member),"
+        " count(*) FILTER (WHERE age < 30) * 100.0 / count(*) AS percent FROM people"
+    ),
+    (
+        "SELECT city, count(*) AS n FROM people WHERE age < 50 GROUP BY city"
+        " HAVING count(*) > 10 ORDER BY n DESC LIMIT 2"
+    ),
+    (
+        "SELECT CASE WHEN born < '1950-02-01' THEN 1 WHEN member THEN 2 END AS n, count(*)"
+        " FROM people WHERE disease IS NOT NULL GROUP BY 1"
+    ),
+    "SELECT count(*) FROM people WHERE COALESCE(age, 0) < 30 AND age IS DISTINCT FROM 25",
+    "SELECT count(*) FROM people WHERE CASE WHEN member THEN city = 'Ulm' ELSE age < 30 END",
+]
+"""Asked of each kind."""
+
+
+def persons(n: int, seed: int = 5) -> Any:
+    """Return an Arrow table with NULLs, numbers, dates, points in time, texts and booleans."""
+    import pyarrow as pa
+
+    random = np.random.default_rng(seed)
+    members = [None, True, False]
+    start = datetime(2024, 1, 1)  # without a time zone
+    seen = [start + timedelta(minutes=int(i)) for i in random.integers(0, 20_000, n)]
+    return (
+        data.mixed(n)
+        .append_column("member", pa.array([members[i] for i in random.integers(0, 3, n)]))
+        .append_column("Seen at", pa.array(seen, pa.timestamp("us")))
+        .append_column("height", pa.array(np.round(random.normal(1.7, 0.1, n), 3)))
+    )
+
+
+@dataclass(frozen=True)
+class Both:
+    """A publication on both sides."""
+
+    spark: Any
+    target: Path
+    kanon: Kanon
+
+    def here(self, question: str, **given: Any) -> list[Any]:
+        asked = question.replace("FROM people", f"FROM {self.target.name}")
+        return on_spark.estimate(
+            self.spark, str(self.target), asked, on_warning=lambda _: None, **given
+        )
+
+    def there(self, question: str) -> dict[tuple[str, str], Any]:
+        asked = question.replace("FROM people", f"FROM {self.target.name}")
+        found = self.kanon.perform("estimate", {"query": asked})
+        return {(row.group_key, row.aggregate): row for row in found.itertuples()}
+
+
+@pytest.fixture(scope="module", params=list(CELLS))
+def both(
+    request: pytest.FixtureRequest,
+    spark: Any,
+    parties: Parties,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Both]:
+    import pyarrow.parquet as pq
+
+    kind = request.param
+    folder = tmp_path_factory.mktemp("rows")
+    source, target = folder / "people.parquet", folder / "published" / f"people_{kind[0]}"
+    pq.write_table(persons(N), source)
+    names = CELLS[kind]
+    others = [n for n in ("pay", "member", "Seen at", "height") if n not in names]
+    PUBLISH[kind](
+        spark, source, str(target), quasi_identifiers=names, sensitive="disease", k=5,
+        insensitive=["id", *others], source_name=f"people {kind}",
+    )  # fmt: skip
+    dsn = f"{parties.dsn} user={parties.publisher.info.user}"
+    on_spark.load(spark, str(target), dsn)
+    with kanon_db.connect(dsn) as connected:
+        yield Both(spark, target, connected)
+
+
+def number(found: Any) -> float:
+    return math.nan if found is None else float(found)
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_both_sides_answer_alike(both: Both, question: str) -> None:
+    here, wanted = both.here(question), both.there(question)
+    assert {(row.group_key, row.aggregate) for row in here} == set(wanted)
+    for row in here:
+        other = wanted[row.group_key, row.aggregate]
+        for name in ("estimate", "lower_bound", "upper_bound"):
+            assert number(getattr(row, name)) == pytest.approx(
+                number(getattr(other, name)), rel=1e-9, abs=1e-9, nan_ok=True
+            ), (name, row, other)
+        # An error is the root of variances of which some are differences of equal numbers: where
+        # these are zero but for rounding (1e-16), their roots are not (1e-8 for each record).
+        assert number(row.std_error) == pytest.approx(
+            number(other.std_error), rel=1e-6, abs=1e-8 * N, nan_ok=True
+        ), (row, other)
+
+
+def test_bounds_hold_in_the_source(both: Both) -> None:
+    people = persons(N).to_pylist()
+    for question, is_met in (
+        ("age < 40 AND member", lambda p: p["age"] is not None and p["age"] < 40 and p["member"]),
+        ("city = 'Ulm' OR disease IS NULL", lambda p: p["city"] == "Ulm" or p["disease"] is None),
+        ("born < '1950-03-01'", lambda p: p["born"] < date(1950, 3, 1)),
+        ("pay >= 10.25", lambda p: p["pay"] >= Decimal("10.25")),
+    ):
+        (found,) = both.here(f"SELECT count(*) FROM people WHERE {question}")
+        true = sum(bool(is_met(person)) for person in people)
+        assert found.lower_bound <= true <= found.upper_bound, question
+        assert found.lower_bound <= found.estimate <= found.upper_bound, question
+
+
+REFUSED = [
+    ("SELECT min(age) FROM people", "kanon spark load"),
+    ("SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY age) FROM people", "kanon spark load"),
+    ("SELECT count(*) FROM people WHERE age / 10 = 3", "kanon spark load"),
+    ("SELECT count(*) FROM people WHERE city < 'Ulm'", "compare with = or IN"),
+    ("SELECT count(*) FROM people WHERE name = 'Ada'", "its columns are"),
+    ("SELECT count(*) FROM people JOIN data.zips AS z ON z.zip = people.age", "kanon spark load"),
+    (
+        "SELECT count(*) FROM people WHERE 1 / CAST(age - age AS double precision) > 0",
+        "exclude such values",
+    ),
+]
+
+
+@pytest.mark.parametrize(("question", "hint"), REFUSED)
+def test_refusals_say_what_to_do(both: Both, question: str, hint: str) -> None:
+    with pytest.raises(UnsupportedQueryError) as caught:
+        both.here(question)
+    assert hint in f"{caught.value.detail} {caught.value.hint}"
+
+
+NAMES = ['quote"d', "back`tick", "attribute", "low0", "Mixed", "mixed", "n", "a.b"]
+"""Quoted, differing in case only, and as statements and frames call columns of their own."""
+
+
+def odd(n: int) -> Any:
+    """Return an Arrow table whose columns have odd names."""
+    import pyarrow as pa
+
+    random = np.random.default_rng(2)
+    columns: dict[str, Any] = {}
+    for place, name in enumerate(NAMES):
+        numbers = random.integers(0, 8, n).astype(np.int32)
+        columns[name] = pa.array(numbers if place % 2 else [f"x{i % 3}" for i in numbers])
+    return pa.table(columns | {"disease": [f"d{i}" for i in random.integers(0, 3, n)]})
+
+
+def test_names_are_only_names(spark: Any, parties: Parties, tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    source, target = tmp_path / "odd.parquet", tmp_path / "published" / "Odd"
+    pq.write_table(odd(80), source)
+    on_spark.publish_generalized(
+        spark, source, str(target), quasi_identifiers=NAMES[:5], sensitive="disease", k=4,
+        insensitive=NAMES[5:], source_name="odd", on_warning=lambda _: None,
+    )  # fmt: skip
+    dsn = f"{parties.dsn} user={parties.publisher.info.user}"
+    on_spark.load(spark, str(target), dsn, on_warning=lambda _: None)
+    asked = [
+        'SELECT "quote""d", count(*) FROM "Odd" WHERE "back`tick" > 3 GROUP BY "quote""d"',
+        'SELECT sum(low0), avg("a.b") FROM "Odd" WHERE "Mixed" = \'x1\' OR mixed < 4',
+        "SELECT n, count(*) AS attribute FROM \"Odd\" WHERE attribute = 'x0' GROUP BY n",
+        f'SELECT count(*) FROM "Odd" WHERE low0 IN ({", ".join(map(str, range(9_000)))})',
+    ]
+    with kanon_db.connect(dsn) as connected:
+        both = Both(spark, target, connected)
+        for question in asked:
+            here, wanted = both.here(question), both.there(question)
+            assert {(row.group_key, row.aggregate) for row in here} == set(wanted)
+            for row in here:
+                other = wanted[row.group_key, row.aggregate]
+                assert row.estimate == pytest.approx(other.estimate, rel=1e-9)
+                assert (row.lower_bound, row.upper_bound) == pytest.approx(
+                    (other.lower_bound, other.upper_bound), rel=1e-9
+                )
+
+
+def test_files_that_have_changed_are_not_asked(spark: Any, tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    source, target = tmp_path / "odd.parquet", tmp_path / "published" / "odd"
+    pq.write_table(odd(40), source)
+    on_spark.publish_suppressed(
+        spark, source, str(target), quasi_identifiers=["n"], sensitive="disease", k=4,
+        on_warning=lambda _: None,
+    )  # fmt: skip
+    question = "SELECT count(*) FROM odd WHERE n = 'x1'"
+    assert on_spark.estimate_count(spark, str(target), question).upper_bound <= 40
+    (file, *_) = sorted(target.glob("release-*/rows/part-*"))
+    pq.write_table(pq.read_table(file).slice(1), file)
+    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+    with pytest.raises(VerificationError, match="changed"):
+        on_spark.estimate(spark, str(target), question)
+    # Nor those of another number of rows that the manifest was made to name.
+    manifest = json.loads((target / "manifest.json").read_text())
+    for described in manifest["tables"][""]["files"]:
+        if described["name"] == file.name:
+            described["size"] = file.stat().st_size
+    (target / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(VerificationError, match="changed"):
+        on_spark.estimate(spark, str(target), question)
+
+
+def test_rows_are_asked_from_a_shell(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    source, target = tmp_path / "odd.parquet", str(tmp_path / "published" / "odd")
+    pq.write_table(odd(40), source)
+    roles = ["--quasi-identifiers", "n", "--sensitive", "disease"]
+    published, counted, refused = run(
+        ["publish", "generalized", "--source", str(source), "--target", target, "--k", "4", *roles],
+        ["estimate", target, "SELECT count(*) FROM odd WHERE n = 'x1'", "--json"],
+        ["estimate", target, "SELECT min(n) FROM odd", "--json"],
+    )
+    assert published["returncode"] == 0, published
+    (row,) = json.loads(counted["stdout"])["rows"]
+    assert row["lower_bound"] <= row["estimate"] <= row["upper_bound"]
+    assert refused["returncode"] == 1
