@@ -62,15 +62,19 @@ def main() -> str:
     """Return the results as Markdown."""
     runs = [Run.read(text) for text in RUNS.split()]
     found: dict[Run, dict[int, Any]] = {}
+    failed: list[str] = []
     with tempfile.TemporaryDirectory(prefix="kanon-bench-spark-") as name:
         folder = Path(name)
         for n, of_size in groupby(sorted(runs, key=lambda run: run.n), key=lambda run: run.n):
             with source_of(folder, n) as source:
                 for run in of_size:
-                    found[run] = {
-                        workers: measured(workers, folder / "run", source, run.case)
-                        for workers in run.workers
-                    }
+                    for workers in run.workers:
+                        try:
+                            one = measured(workers, folder / "run", source, run.case)
+                        except ChildProcessError:  # what was measured before must not be lost
+                            failed.append(f"{run.case}, {n:,} rows, {workers} workers")
+                        else:
+                            found.setdefault(run, {})[workers] = one
     return (
         "Rows of seven quasi-identifiers and a sensitive attribute with 50 values, as Parquet, on a"
         f" standalone cluster here. Each worker has one core to itself and {WORKER_MEMORY}; the"
@@ -81,7 +85,8 @@ def main() -> str:
         " that of copying is what the machine allows."
         " Memory is the most that the driver's two processes, and all processes of all workers, had"
         " at once. The loss of buckets is that of the setting, a row; of generalized rows, the GCP."
-        "\n\n"
+        + "".join(f" This failed: {what}." for what in failed)
+        + "\n\n"
         + table(
             ["rows", "case", "workers", "seconds", "microseconds a row", "over copying",
              "speed-up", "of copying", "shuffled bytes a row", "of copying", "driver",
@@ -95,8 +100,8 @@ def main() -> str:
         f" {_LEAST_SHARE:.0%} are in the last line of each:\n\n"
         + table(
             ["case", "rows", "workers", "step", "seconds", "share"],
-            [line for case in dict.fromkeys(run.case for run in runs)
-             for line in steps(max((run for run in runs if run.case == case), key=lambda r: r.n),
+            [line for case in dict.fromkeys(run.case for run in found)
+             for line in steps(max((run for run in found if run.case == case), key=lambda r: r.n),
                                found)],
         )
         + "\nThe assignment `local` gathers records in parts of the table. Its loss there, beside"

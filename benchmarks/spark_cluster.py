@@ -82,6 +82,11 @@ def measured(workers: int, folder: Path, source: Path, case: str, *, judge: bool
     judge : bool
         Whether the published rows are measured afterwards; see :mod:`benchmarks.spark_fragments`.
 
+    Raises
+    ------
+    ChildProcessError
+        When the driver has failed.
+
     Returns
     -------
     dict
@@ -113,7 +118,7 @@ def _driven(cluster: StandaloneCluster, workers: int, arguments: list[Any]) -> d
     with of_driver, of_workers:
         said, _ = driver.communicate()
     if driver.returncode:
-        raise SystemExit("the driver has failed")
+        raise ChildProcessError("the driver has failed")
     found: dict[str, Any] = json.loads(said.splitlines()[-1])
     return found | {"driver": of_driver.most, "workers": of_workers.most}
 

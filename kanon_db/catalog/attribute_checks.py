@@ -33,7 +33,23 @@ def check_attribute(session: Session, column: ColumnType, described: Mapping[str
     InvalidParameterError
         When a bound cannot be read as the column's type, or bounds are in another order.
     """
-    where = f'attributes of column "{column.name}"'
+    require_fitting(column, described)
+    where = _where(column)
+    if "hierarchy" in described:
+        _check_values(session, column, list(described["hierarchy"]), where)
+    _check_bounds(session, column, described, ("lower", "upper"), where)
+    _check_bounds(session, column, described, ("bottom", "top"), where)
+
+
+def require_fitting(column: ColumnType, described: Mapping[str, Any]) -> None:
+    """Refuse a description of values that a column of this type cannot have.
+
+    Raises
+    ------
+    SchemaMismatchError, InvalidParameterError
+        As :func:`check_attribute`, without its bounds.
+    """
+    where = _where(column)
     is_numeric = column.type_category in _NUMERIC_CATEGORIES
     if not is_numeric and (
         described.get("kind") == "numeric" or {"lower", "upper"} & described.keys()
@@ -50,12 +66,12 @@ def check_attribute(session: Session, column: ColumnType, described: Mapping[str
             detail=f"{where}: its type is {column.type_name}",
             hint=f"leave out {' and '.join(coarse)}",
         )
-    if "hierarchy" in described:
-        _check_values(session, column, list(described["hierarchy"]), where)
     if "round" in described:
         _check_round(column, described["round"], where)
-    _check_bounds(session, column, described, ("lower", "upper"), where)
-    _check_bounds(session, column, described, ("bottom", "top"), where)
+
+
+def _where(column: ColumnType) -> str:
+    return f'attributes of column "{column.name}"'
 
 
 def _check_round(column: ColumnType, given: str | float, where: str) -> None:

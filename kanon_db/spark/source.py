@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from kanon_db.catalog.attribute_checks import require_fitting
 from kanon_db.catalog.entries import Source
 from kanon_db.catalog.roles import check_roles
 from kanon_db.errors import InvalidParameterError, NotFoundError, SchemaMismatchError
@@ -119,12 +120,13 @@ def open_microdata(
         tuple(roles.insensitive), roles.entity,
     )  # fmt: skip
     check_roles(described)
-    for column in described.attributes:
+    for column, attribute in described.attributes.items():
         if column not in described.quasi_identifiers:
             raise InvalidParameterError(
                 "attributes can only describe quasi-identifiers",
                 detail=f'"{column}" is not one of {", ".join(described.quasi_identifiers)}',
             )
+        require_fitting(types[column], attribute)
     return Microdata(frame, described, types)
 
 

@@ -272,6 +272,10 @@ def test_freeform_rows_cover_k_records(
         ("generalized", {"k": 5, "constraints": {"l": 50}}, IneligibleError, "no equivalence"),
         ("generalized", {"k": 5, "attributes": {"born": {"lower": "soon"}}}, InvalidParameterError,
          "no value of its column"),
+        ("generalized", {"k": 5, "attributes": {"age": {"lower": 70, "upper": 10}}},
+         InvalidParameterError, "lower must not exceed upper"),
+        ("suppressed", {"k": 5, "attributes": {"city": {"kind": "numeric"}}}, SchemaMismatchError,
+         "only columns of numbers"),
     ],
 )  # fmt: skip
 def test_refusals(

@@ -201,7 +201,7 @@ def _bounds(job: SparkJob, column: QuasiIdentifier) -> list[float]:
     Raises
     ------
     InvalidParameterError
-        When a bound is no value of the column's type.
+        When a bound is no value of the column's type, or they are in another order.
     """
     from pyspark.sql import functions as f
 
@@ -222,4 +222,8 @@ def _bounds(job: SparkJob, column: QuasiIdentifier) -> list[float]:
                 detail=f'column "{column.name}" of type {column.column.type_name}',
             ) from None
         found.append(float(row["bound"]))
+    if found[0] > found[1]:
+        raise InvalidParameterError(
+            "lower must not exceed upper", detail=f'attributes of column "{column.name}"'
+        )
     return found
