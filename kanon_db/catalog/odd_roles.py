@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from kanon_db.catalog.entries import Source
@@ -49,7 +49,6 @@ def warn_of_roles(session: Session, source: Source) -> None:
             " that are to be published as they are as insensitive"
         )
     shown_by_buckets = [] if source.sensitive is None else source.quasi_identifiers
-    named = [column for column in source.insensitive if looks_identifying(column)]
     recurring = _readable_identifiers(session, source) if source.entity is None else []
     columns = [*shown_by_buckets, *source.insensitive, *recurring]
     shares = _shares_of_unique(session, source, columns)
@@ -63,13 +62,9 @@ def warn_of_roles(session: Session, source: Source) -> None:
                 " this one finds a person's row, and reads all the others; make it an identifier,"
                 " leave it without a role, or publish generalized rows instead"
             )
+    named = warn_of_names(session.warn, source.insensitive)
     for column in source.insensitive:
-        if column in named:
-            session.warn(
-                f'insensitive column "{column}" has a name like a column that identifies people,'
-                " and will be published as it is; if it does, register it as an identifier"
-            )
-        elif column in unique:
+        if column in unique and column not in named:
             session.warn(
                 f'insensitive column "{column}" is nearly unique ({unique[column]:.0%} of its'
                 f" values {once}), and will be published as it is: whoever knows somebody's"
@@ -82,6 +77,23 @@ def warn_of_roles(session: Session, source: Source) -> None:
                 " once): if several records are about the same person, k of them pass for k people,"
                 " unless the column that says whom a record is about is registered as the entity"
             )
+
+
+def warn_of_names(warn: Callable[[str], None], insensitive: Sequence[str]) -> list[str]:
+    """Warn of columns that are published as they are, and are called like what identifies people.
+
+    Returns
+    -------
+    list of str
+        These columns.
+    """
+    named = [column for column in insensitive if looks_identifying(column)]
+    for column in named:
+        warn(
+            f'insensitive column "{column}" has a name like a column that identifies people,'
+            " and will be published as it is; if it does, register it as an identifier"
+        )
+    return named
 
 
 def looks_identifying(column: str) -> bool:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from kanon_db.catalog.entries import Publication
+from kanon_db.catalog.odd_roles import warn_of_names
 from kanon_db.declaration import parameters_of, read_request, unknown
 from kanon_db.operations import RegisterRequest
 from kanon_db.publications import KINDS
@@ -143,6 +144,8 @@ class _Run:
         accepted = self._accepted()
         warn_of_unused_options(self.voice, self.request)
         columns = self._columns()
+        insensitive = self.microdata.source.insensitive
+        warn_of_names(self.voice.warn, [name for name in columns if name in insensitive])
         snapshot = self._read(staging, columns)
         self.voice.phase("searching")
         job = SparkJob(

@@ -287,6 +287,16 @@ def test_refusals(
     assert not target.parent.exists() or not list(target.parent.iterdir())
 
 
+def test_a_name_that_identifies_is_warned_of(spark: Any, mixed: str, target: Path) -> None:
+    frame = spark.read.parquet(mixed).withColumnRenamed("id", "e_mail")
+    heard: list[str] = []
+    on_spark.publish_suppressed(
+        spark, frame, str(target), source_name="s", on_warning=heard.append, k=5,
+        **{**data.ROWS, "insensitive": ["e_mail"]},
+    )  # fmt: skip
+    assert any('"e_mail" has a name like a column that identifies people' in one for one in heard)
+
+
 def test_inexact_numbers_in_sets(spark: Any, mixed: str, target: Path) -> None:
     frame = spark.read.parquet(mixed)
     frame = frame.withColumn("pay", frame["pay"].cast("double"))
