@@ -116,9 +116,12 @@ def _ranges(layout: Mapping[str, Any]) -> dict[str, str]:
 
 def _loaded_table(frame: DataFrame, ranges: Mapping[str, str]) -> LoadedTable:
     """Describe a table as PostgreSQL is going to have it."""
-    types, columns = {}, []
+    from pyspark.sql import functions as f
+
+    types: dict[str, str] = {}
+    columns: list[Column] = []
     for field in frame.schema.fields:
-        name, column = field.name, frame[_quoted(field.name)]
+        name, column = field.name, f.col(_quoted(field.name))
         if name in ranges:
             types[name], column = ranges[name], _as_range(column, field.dataType)
         elif field.dataType.simpleString() == "array<string>":

@@ -60,7 +60,7 @@ def measure_rows(
     sums = []
     for column, attribute in zip(columns, attributes, strict=True):
         extent = attribute.upper - attribute.lower
-        of_cell = losses(column, rows[named(column.name)], extent)
+        of_cell = losses(column, f.col(named(column.name)), extent)
         sums += [f.coalesce(f.sum(loss.cast("double")), f.lit(0.0)) for loss in of_cell]
     with in_own_words("the loss could not be measured"):
         (row,) = rows.agg(*(one.alias(f"l{i}") for i, one in enumerate(sums))).collect()
