@@ -82,7 +82,7 @@ def cells(job: SparkJob, data: SensitiveValues, values: NumberedValues) -> Found
     numbers = number_buckets(setting, SecureRandom())
     job.voice.step("assigning records to buckets in cells")
     slices = Slices.of(np.array([cell.n_records for cell in found.cells]), m)
-    frame = dealt(found.placed(slices), slices, m, allotment, numbers)
+    frame = dealt(found.placed(job, slices), slices, m, allotment, numbers)
     return Found(Assigned(setting, frame, len(found.cells)), search.proof)
 
 

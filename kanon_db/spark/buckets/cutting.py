@@ -14,7 +14,7 @@ from kanon_db.randomness import SecureRandom
 from kanon_db.spark.buckets.dealing import PART, SLICE, Slices
 from kanon_db.spark.buckets.histogram import QuasiIdentifiers
 from kanon_db.spark.chance import RANK
-from kanon_db.spark.environment import through_arrow
+from kanon_db.spark.environment import in_own_words, through_arrow
 from kanon_db.spark.kind import SparkJob
 
 if TYPE_CHECKING:
@@ -46,9 +46,15 @@ class CutRecords:
     names: list[str]
     tree: CutTree
 
-    def placed(self, slices: Slices) -> DataFrame:
-        """Put the slice and the part of each record in place of quasi-identifiers' codes."""
-        return self._located(slices).drop(*self.names)
+    def placed(self, job: SparkJob, slices: Slices) -> DataFrame:
+        """Put the slice and the part of each record in place of quasi-identifiers' codes.
+
+        Records are read more than once afterwards, and kept in files.
+        """
+        folder = job.staging.scratch("placed")
+        with in_own_words("records could not be put into cells"):
+            self._located(slices).drop(*self.names).write.parquet(folder.path)
+            return job.session.read.parquet(folder.path)
 
     def in_cells(self) -> DataFrame:
         """Add the cell of each record."""
@@ -88,6 +94,7 @@ def cut(
     from kanon_db.algorithms.bucketization.cell_cuts import Cutter, fewest_of_cell  # a compiler
 
     quasi_identifiers = QuasiIdentifiers.of(job)
+    coded = quasi_identifiers.coded(job, coded)
     found = quasi_identifiers.histogram(job, coded, n_values)
     job.voice.step("cutting the table into cells")
     cutter = Cutter(
@@ -97,7 +104,7 @@ def cut(
     cells = cutter.cells()
     return CutRecords(
         cells,
-        quasi_identifiers.coded(coded),
+        coded,
         quasi_identifiers.names,
         found.in_codes(cutter.tree()),
     )

@@ -11,25 +11,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from kanon_db.algorithms.bucketization.cut_tree import CutTree
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
 from kanon_db.algorithms.ground.sort_keys import sort_keys
-from kanon_db.spark.buckets.values import BEFORE, CODE, RECORDS, NumberedValues, numbered_values
-from kanon_db.spark.environment import in_own_words
+from kanon_db.spark.buckets.combinations import (
+    CHOICES,
+    MOST_BITS,
+    count_combinations,
+    grouping,
+    groups_of,
+)
+from kanon_db.spark.buckets.values import CODE, RECORDS, NumberedValues, numbered_values
+from kanon_db.spark.environment import in_own_words, through_arrow
 from kanon_db.spark.kind import SparkJob
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 _MOST_NUMBERS: Final = 2**25
 """Of the histogram: its rows times its columns; some hundred megabytes, and a few seconds."""
-
-_MOST_BITS: Final = 12
-"""Of the number of a group: the finest groups have one in 4,096 of the records."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,9 +87,15 @@ class QuasiIdentifiers:
         """The columns of codes in :meth:`coded`."""
         return [f"q{i}" for i in range(len(self.values))]
 
-    def coded(self, records: DataFrame) -> DataFrame:
-        """Add the codes of all quasi-identifiers."""
-        return self._numbered(records, CODE, self.names)
+    def coded(self, job: SparkJob, records: DataFrame) -> DataFrame:
+        """Add the codes of all quasi-identifiers, and keep the records in files."""
+        job.voice.step("numbering quasi-identifiers")
+        for name, values in zip(self.names, self.values, strict=True):
+            records = values.coded(records, name)
+        folder = job.staging.scratch("numbered")
+        with in_own_words("quasi-identifiers could not be numbered"):
+            records.write.parquet(folder.path)
+            return job.session.read.parquet(folder.path)
 
     def histogram(self, job: SparkJob, coded: DataFrame, n_values: int) -> Histogram:
         """Count the records with their codes and that of their value.
@@ -94,7 +104,7 @@ class QuasiIdentifiers:
         ----------
         job : SparkJob
         coded : DataFrame
-            With ``code``.
+            With ``code``, and the codes of all quasi-identifiers.
         n_values : int
             Of the sensitive attribute.
         """
@@ -102,17 +112,16 @@ class QuasiIdentifiers:
 
         job.voice.step("counting combinations of quasi-identifiers")
         bits = self._bits(job.snapshot.n_records, coded, n_values)
-        if bits is None:
-            counted = self.coded(coded)
-            columns: list[Column] = [f.col(name) for name in self.names]
-            last_codes: list[CodeArray | None] = [None for _ in self.values]
-        else:
-            counted = self._numbered(coded, BEFORE, self._places)
-            columns = self._groups(job.snapshot.n_records, bits)
-            last_codes = [_last_codes(one.counts, bits) for one in self.values]
-        keys = [column.alias(name) for column, name in zip(columns, self.names, strict=True)]
+        counted = coded.select(*self.names, CODE)
+        last_codes: list[CodeArray | None] = [None for _ in self.values]
+        if bits is not None:
+            groups = [groups_of(one.counts, bits) for one in self.values]
+            last_codes = [_last_codes(own, bits) for own in groups]
+            context: Any = job.session.sparkContext
+            known = context.broadcast((self.names, groups))
+            counted = through_arrow(counted, grouping(known), counted.schema)
         with in_own_words("combinations of quasi-identifiers could not be counted"):
-            found = counted.groupBy(*keys, CODE).agg(f.count("*").alias(RECORDS)).toArrow()
+            found = counted.groupBy(*self.names, CODE).agg(f.count("*").alias(RECORDS)).toArrow()
         qi_codes = np.column_stack(
             [found.column(name).to_numpy().astype(np.int32) for name in self.names]
         )
@@ -129,7 +138,6 @@ class QuasiIdentifiers:
 
         It follows from the quasi-identifiers, and from how many sensitive values there are.
         """
-        from pyspark.sql import functions as f
 
         def fits(combinations: float) -> bool:
             rows = min(n_records, combinations * n_values)
@@ -137,35 +145,12 @@ class QuasiIdentifiers:
 
         if fits(float(np.prod([float(one.counts.size) for one in self.values]))):
             return None
-        placed = self.coded(self._numbered(coded, BEFORE, self._places))
-        choices: list[int | None] = [None, *range(_MOST_BITS, 0, -1)]
-        counts = []
-        for bits in choices:
-            columns = map(f.col, self.names) if bits is None else self._groups(n_records, bits)
-            counts.append(f.approx_count_distinct(f.xxhash64(*columns)).alias(f"n{bits}"))
-        with in_own_words("combinations of quasi-identifiers could not be counted"):
-            (found,) = placed.agg(*counts).collect()
-        return next((bits for bits, n in zip(choices, found, strict=True) if fits(n)), 0)
-
-    @property
-    def _places(self) -> list[str]:
-        """Columns that say how many records have a lower value."""
-        return [f"p{i}" for i in range(len(self.values))]
-
-    def _numbered(self, records: DataFrame, number: str, names: Sequence[str]) -> DataFrame:
-        for name, values in zip(names, self.values, strict=True):
-            records = values.coded(records, name, number)
-        return records
-
-    def _groups(self, n_records: int, bits: int) -> list[Column]:
-        from pyspark.sql import functions as f
-
-        return [f.expr(f"int({place} * {1 << bits}L div {n_records}L)") for place in self._places]
+        finest = [groups_of(one.counts, MOST_BITS) for one in self.values]
+        counts = count_combinations(coded, self.names, finest)
+        return next((bits for bits, n in zip(CHOICES, counts, strict=True) if fits(n)), 0)
 
 
-def _last_codes(counts: IntArray, bits: int) -> CodeArray:
+def _last_codes(groups: CodeArray, bits: int) -> CodeArray:
     """Return, for each group, the last code that is in it or in one before it."""
-    before = np.cumsum(counts) - counts
-    groups = (before << bits) // max(1, int(counts.sum()))
     found = np.searchsorted(groups, np.arange(1 << bits), side="right") - 1
     return found.astype(np.int32)
