@@ -294,9 +294,8 @@ def estimate(
     Raises
     ------
     UnsupportedQueryError
-        As in PostgreSQL; for what Spark would calculate in another way, and lookup tables; and of
-        rows, for MIN, MAX, percentiles, COUNT(DISTINCT), and too many combinations of cells. The
-        hint then says to load the publication into PostgreSQL.
+        As in PostgreSQL; and, with the hint to load the publication there, for what is calculated
+        otherwise or too large on Spark (docs/spark.md).
     NotFoundError, VerificationError
         When there is no such publication, or its files are not those that were published.
     """
