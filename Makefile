@@ -1,7 +1,7 @@
 # Each target works alone on a fresh clone, and is quick when there is nothing to do.
 #   make PYTHON=/path/to/python3    another interpreter than Debian's, if PL/Python embeds another
 
-.PHONY: setup demo spark test test-full coverage lint generate docs links dist bench clean
+.PHONY: setup demo spark test test-long test-full coverage lint generate docs links dist bench clean
 
 # .venv with the command kanon.
 setup:
@@ -27,11 +27,17 @@ workers = -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 test:
 	@scripts/debian-packages
 	@scripts/environment dev
-	@.venv/bin/pytest $(workers)
+	@.venv/bin/pytest $(workers) -m "not long"
 
-# The same tests, with many more random examples.
+# The modules that take long. The tests are all of these and those of `make test`.
+test-long:
+	@scripts/debian-packages
+	@scripts/environment dev
+	@.venv/bin/pytest $(workers) -m long
+
+# All tests, with many more random examples.
 test-full:
-	@KANON_EXAMPLES=full $(MAKE) --no-print-directory test
+	@KANON_EXAMPLES=full $(MAKE) --no-print-directory test test-long
 
 # Lines and branches that the tests reach outside the server.
 coverage:

@@ -81,6 +81,18 @@ FIRST = (
 longest modules, since one at the end would leave the other workers idle."""
 
 
+LONG = (
+    "tests/attacks/test_hostile_names.py",
+    "tests/corpus/",
+    "tests/integration/test_battery.py",
+    "tests/integration/test_interrupted.py",
+    "tests/integration/test_local.py",
+    "tests/meaning/",
+)
+"""What `make test` leaves to `make test-long`: modules that take long, since they try what others
+try in a few ways in hundreds."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Before any worker starts, make room for compiled code that every process can use."""
     if not hasattr(config, "workerinput"):
@@ -121,8 +133,12 @@ def _hand_compiled_code_to(account: pwd.struct_passwd | None) -> None:
             os.chown(path, account.pw_uid, account.pw_gid)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests of `FIRST` first, in its order."""
+    """Mark the tests of `LONG`, and put those of `FIRST` first, in its order."""
+    for item in items:
+        if item.nodeid.startswith(LONG):
+            item.add_marker(pytest.mark.long)
     items.sort(
         key=lambda item: next(
             (place for place, start in enumerate(FIRST) if item.nodeid.startswith(start)),
