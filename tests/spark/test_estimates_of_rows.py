@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -146,6 +146,11 @@ def number(found: Any) -> float:
 
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_both_sides_answer_alike(both: Both, question: str) -> None:
+    require_alike(both, question)
+
+
+def require_alike(both: Both, question: str) -> None:
+    """Compare the answers of both sides."""
     here, wanted = both.here(question), both.there(question)
     assert {(row.group_key, row.aggregate) for row in here} == set(wanted)
     for row in here:
@@ -153,12 +158,12 @@ def test_both_sides_answer_alike(both: Both, question: str) -> None:
         for name in ("estimate", "lower_bound", "upper_bound"):
             assert number(getattr(row, name)) == pytest.approx(
                 number(getattr(other, name)), rel=1e-9, abs=1e-9, nan_ok=True
-            ), (name, row, other)
+            ), (question, name, row, other)
         # An error is the root of variances of which some are differences of equal numbers: where
         # these are zero but for rounding (1e-16), their roots are not (1e-8 for each record).
         assert number(row.std_error) == pytest.approx(
             number(other.std_error), rel=1e-6, abs=1e-8 * N, nan_ok=True
-        ), (row, other)
+        ), (question, row, other)
 
 
 def test_bounds_hold_in_the_source(both: Both) -> None:
@@ -232,14 +237,54 @@ def test_names_are_only_names(spark: Any, parties: Parties, tmp_path: Path) -> N
     with kanon_db.connect(dsn) as connected:
         both = Both(spark, target, connected)
         for question in asked:
-            here, wanted = both.here(question), both.there(question)
-            assert {(row.group_key, row.aggregate) for row in here} == set(wanted)
-            for row in here:
-                other = wanted[row.group_key, row.aggregate]
-                assert row.estimate == pytest.approx(other.estimate, rel=1e-9)
-                assert (row.lower_bound, row.upper_bound) == pytest.approx(
-                    (other.lower_bound, other.upper_bound), rel=1e-9
-                )
+            require_alike(both, question)
+
+
+WIDE = [
+    "SELECT avg(income), sum(income) FROM wide WHERE score < 0.5",
+    "SELECT count(*) FROM wide WHERE income * 2 > 50001 AND income < 40000.5",
+    "SELECT count(*) FROM wide WHERE income > level",
+    "SELECT count(*) FROM wide WHERE EXTRACT(month FROM at) = 3 AND NOT small IN (1, 3)",
+    "SELECT count(*) FROM wide WHERE at >= '2024-02-01 06:30:00+00' OR at IS NULL",
+    "SELECT avg(level), count(level) FROM wide WHERE level BETWEEN 100.125 AND 5000.0625",
+    "SELECT sum(score), count(*) FROM wide WHERE score > 0.25",
+    "SELECT small, count(*), avg(large) FROM wide WHERE income < 30000 GROUP BY small",
+    "SELECT count(*) FROM wide WHERE large > 5000000000 AND large <> 6000000000",
+]
+
+
+@pytest.mark.parametrize("kind", ["generalized", "freeform"])
+def test_wide_ranges_of_all_types(spark: Any, parties: Parties, tmp_path: Path, kind: str) -> None:
+    """Ranges of too many values to list them, and those of real numbers and points in time."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    n, random = 150, np.random.default_rng(8)
+    start = datetime(2024, 1, 1, tzinfo=UTC)
+    times = [None if i < 5_000 else start + timedelta(minutes=int(i))
+             for i in random.integers(0, 150_000, n)]  # fmt: skip
+    columns = {
+        "income": pa.array(random.integers(0, 60_000, n).astype(np.int32)),
+        "large": pa.array(random.integers(0, 10_000_000_000, n)),
+        "small": pa.array(random.integers(0, 5, n).astype(np.int16)),
+        "level": pa.array([Decimal(int(i)) / 16 for i in random.integers(0, 160_000, n)],
+                          pa.decimal128(20, 4)),
+        "score": pa.array(random.random(n).astype(np.float32)),
+        "at": pa.array(times, pa.timestamp("us", "UTC")),
+    }  # fmt: skip
+    table = pa.table(columns | {"disease": [f"d{i}" for i in random.integers(0, 3, n)]})
+    source, target = tmp_path / "wide.parquet", tmp_path / "published" / f"wide_{kind[0]}"
+    pq.write_table(table, source)
+    PUBLISH[kind](
+        spark, source, str(target), quasi_identifiers=list(columns), sensitive="disease", k=5,
+        source_name=f"wide {kind}", on_warning=lambda _: None,
+    )  # fmt: skip
+    dsn = f"{parties.dsn} user={parties.publisher.info.user}"
+    on_spark.load(spark, str(target), dsn, on_warning=lambda _: None)
+    with kanon_db.connect(dsn) as connected:
+        both = Both(spark, target, connected)
+        for question in WIDE:
+            require_alike(both, question.replace("FROM wide", f"FROM {target.name}"))
 
 
 def test_files_that_have_changed_are_not_asked(spark: Any, tmp_path: Path) -> None:
