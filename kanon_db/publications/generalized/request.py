@@ -62,7 +62,7 @@ class GeneralizedOptions:
     )  # fmt: skip
     left_over: Literal["least_increase", "least_result"] = parameter(
         choice(
-            "rule for left-over records",
+            "left-over rule",
             least_increase="the class whose loss grows least",
             least_result="the class whose loss is least afterwards",
         ),

@@ -73,7 +73,7 @@ class SuppressedOptions:
     )  # fmt: skip
     left_over: Literal["withhold", "join", "publish"] = parameter(
         choice(
-            "rule for left-over records",
+            "left-over rule",
             withhold="leaves them out, and counts them",
             join="suppresses more of some other records, so that at least k are alike",
             publish="suppresses them completely and publishes their other columns, although anyone"
