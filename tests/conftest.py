@@ -82,15 +82,17 @@ longest modules, since one at the end would leave the other workers idle."""
 
 
 LONG = (
-    "tests/attacks/test_hostile_names.py",
+    "tests/attacks/",
     "tests/corpus/",
     "tests/integration/test_battery.py",
     "tests/integration/test_interrupted.py",
     "tests/integration/test_local.py",
+    "tests/integration/test_recommend.py",
     "tests/meaning/",
+    "tests/spark/",
 )
-"""What `make test` leaves to `make test-long`: modules that take long, since they try what others
-try in a few ways in hundreds."""
+"""What `make test` leaves to `make test-long`: attacks, what other modules try in a few ways and
+these in hundreds, and Spark, which takes a minute to begin with."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
