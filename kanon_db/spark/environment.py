@@ -66,7 +66,7 @@ def require_spark() -> None:
 
 @contextmanager
 def spark_session(master: str, **settings: str) -> Iterator[SparkSession]:
-    """Open a session on a cluster, and end it with the block.
+    """Open a session on a cluster, and end it with the block; or take the one that is open.
 
     Parameters
     ----------
@@ -97,12 +97,14 @@ def spark_session(master: str, **settings: str) -> Iterator[SparkSession]:
     given = {name.replace("__", "."): value for name, value in settings.items()}
     for name, value in {**defaults, **given}.items():
         builder = builder.config(name, value)
+    is_another = SparkSession.getActiveSession() is not None  # whoever opened it ends it
     with in_own_words("the session could not be opened"), quiet():
         session = builder.getOrCreate()
     try:
         yield session
     finally:
-        session.stop()
+        if not is_another:
+            session.stop()
 
 
 def own_session(session: SparkSession) -> SparkSession:

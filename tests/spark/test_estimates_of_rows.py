@@ -243,7 +243,6 @@ def test_names_are_only_names(spark: Any, parties: Parties, tmp_path: Path) -> N
 WIDE = [
     "SELECT avg(income), sum(income) FROM wide WHERE score < 0.5",
     "SELECT count(*) FROM wide WHERE income * 2 > 50001 AND income < 40000.5",
-    "SELECT count(*) FROM wide WHERE income > level",
     "SELECT count(*) FROM wide WHERE EXTRACT(month FROM at) = 3 AND NOT small IN (1, 3)",
     "SELECT count(*) FROM wide WHERE at >= '2024-02-01 06:30:00+00' OR at IS NULL",
     "SELECT avg(level), count(level) FROM wide WHERE level BETWEEN 100.125 AND 5000.0625",
@@ -285,6 +284,8 @@ def test_wide_ranges_of_all_types(spark: Any, parties: Parties, tmp_path: Path, 
         both = Both(spark, target, connected)
         for question in WIDE:
             require_alike(both, question.replace("FROM wide", f"FROM {target.name}"))
+        with pytest.raises(UnsupportedQueryError):  # too many combinations to try
+            both.here(f"SELECT count(*) FROM {target.name} WHERE income > level")
 
 
 def test_files_that_have_changed_are_not_asked(spark: Any, tmp_path: Path) -> None:

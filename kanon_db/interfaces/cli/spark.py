@@ -134,11 +134,9 @@ def publish_command(kind: str) -> click.Command:
         from kanon_db.spark.pipeline import publish
 
         known = {key: value for key, value in given.items() if value not in (None, [], ())}
+        people = _source(source, table)
         with _opened(master, conf, as_json=as_json) as (session, heard):
-            found = publish(
-                session, kind, _source(source, table), target, known, source_name=source_name,
-                **heard,
-            )  # fmt: skip
+            found = publish(session, kind, people, target, known, source_name=source_name, **heard)
         if as_json:
             console.print_json(found)
         else:
@@ -274,8 +272,9 @@ def attack(
     """Play known attacks against a publication; the source scores them."""
     from kanon_db import spark as on_spark
 
+    people = _source(source, table)
     with _opened(master, conf, as_json=as_json) as (session, heard):
-        found = on_spark.attack(session, target, _source(source, table), **heard)
+        found = on_spark.attack(session, target, people, **heard)
     _print_rows("attacks", [asdict(one) for one in found], as_json=as_json)
 
 
@@ -298,10 +297,9 @@ def evaluate_command() -> click.Command:
         from kanon_db import spark as on_spark
 
         known = {key: value for key, value in given.items() if value not in (None, [], ())}
+        people = _source(source, table)
         with _opened(master, conf, as_json=as_json) as (session, heard):
-            found = on_spark.evaluate_counts(
-                session, target, _source(source, table), **known, **heard
-            )
+            found = on_spark.evaluate_counts(session, target, people, **known, **heard)
         _print_rows("accuracy", [asdict(one) for one in found], as_json=as_json)
 
     command = click.command("evaluate-counts", cls=Command)(run)
