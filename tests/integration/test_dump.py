@@ -62,7 +62,9 @@ def test_estimates_do_not_need_the_microdata(database, new_database, new_role, c
             for check in connection.execute("SELECT * FROM kanon.verify(%s)", [name]).fetchall()
         ]
         rows = connection.execute("SELECT count(ward) FROM published.people_p").fetchone()
-    assert answers == {name: astuple(estimate) for name, estimate in estimates.items()}
+    for name, estimate in estimates.items():
+        # The server may add up in another order, which changes the last digits.
+        assert answers[name] == pytest.approx(astuple(estimate), rel=1e-12), name
     assert all(holds for *_, holds in checks)
     assert rows == (400,)
     # An installation on the new server takes the restored one over.
