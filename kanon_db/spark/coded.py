@@ -16,6 +16,7 @@ from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
 from kanon_db.errors import InfeasibleError, NotFoundError, SchemaMismatchError
 from kanon_db.spark.environment import in_own_words
 from kanon_db.spark.labels import label
+from kanon_db.spark.names import quoted
 from kanon_db.spark.source import column_type
 
 if TYPE_CHECKING:
@@ -118,11 +119,11 @@ def read_columns(
                 hint="publish a part of the source, such as a region, and try it on that",
             )
         texts = [
-            label(frame[_quoted(name)], column_type(name, types[name])).alias(f"label_{i}")
+            label(frame[quoted(name)], column_type(name, types[name])).alias(f"label_{i}")
             for i, name in enumerate(labelled)
         ]
         own = [
-            _one_zero(frame[_quoted(name)], types[name]).alias(f"c{i}")
+            _one_zero(frame[quoted(name)], types[name]).alias(f"c{i}")
             for i, name in enumerate(columns)
         ]
         table = frame.select(*own, *texts).toArrow()
@@ -169,7 +170,3 @@ def _one_zero(value: Column, type_: DataType) -> Column:
     if type_.typeName() not in ("float", "double"):
         return value
     return f.when(value == 0, f.lit(0).cast(type_)).otherwise(value)
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

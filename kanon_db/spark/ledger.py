@@ -17,6 +17,7 @@ from kanon_db.declaration.shown import plain
 from kanon_db.errors import InvalidNameError
 from kanon_db.spark.environment import in_own_words
 from kanon_db.spark.files import Folder
+from kanon_db.spark.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -141,7 +142,7 @@ def digest(frames: Sequence[DataFrame]) -> str:
 
     found = []
     for frame in frames:
-        columns = [f.col("`" + name.replace("`", "``") + "`") for name in frame.columns]
+        columns = [f.col(quoted(name)) for name in frame.columns]
         hashes = (f.xxhash64(*columns), f.xxhash64(f.lit(1), *columns))
         sums = [f.sum(one.cast("decimal(38,0)")).alias(f"h{i}") for i, one in enumerate(hashes)]
         (row,) = frame.agg(f.count("*").alias("n"), *sums).collect()

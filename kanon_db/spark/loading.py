@@ -28,6 +28,7 @@ from kanon_db.spark.files import Folder
 from kanon_db.spark.kinds import spark_kind
 from kanon_db.spark.labels import label
 from kanon_db.spark.manifest import Manifest
+from kanon_db.spark.names import quoted
 from kanon_db.spark.source import column_type
 from kanon_db.spark.tables import folder_of, opened, read_table
 
@@ -121,7 +122,7 @@ def _loaded_table(frame: DataFrame, ranges: Mapping[str, str]) -> LoadedTable:
     types: dict[str, str] = {}
     columns: list[Column] = []
     for field in frame.schema.fields:
-        name, column = field.name, f.col(_quoted(field.name))
+        name, column = field.name, f.col(quoted(field.name))
         if name in ranges:
             types[name], column = ranges[name], _as_range(column, field.dataType)
         elif field.dataType.simpleString() == "array<string>":
@@ -159,10 +160,6 @@ def _as_array(cell: Column) -> Column:
 
     texts = f.array_join(f.transform(cell, element), ",")
     return f.concat(f.lit("{"), texts, f.lit("}"))
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _csv(frame: DataFrame) -> Iterator[bytes]:

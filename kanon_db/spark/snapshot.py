@@ -10,6 +10,7 @@ from kanon_db.errors import SchemaMismatchError
 from kanon_db.spark.chance import ORDER, RANK, drawn
 from kanon_db.spark.environment import in_own_words
 from kanon_db.spark.files import Folder
+from kanon_db.spark.names import quoted
 from kanon_db.spark.source import Microdata, PostgresTable
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def take_snapshot(
     names = tuple(dict.fromkeys(columns))
     read = [f.monotonically_increasing_id().alias(RECORD)]
     for i, name in enumerate(names):
-        column = f.col("`" + name.replace("`", "``") + "`")
+        column = f.col(quoted(name))
         if microdata.types[name].type_name == "text":
             column = column.cast(StringType())  # without a collation of its own
         read.append(column.alias(f"c{i}"))

@@ -16,8 +16,9 @@ from kanon_db.algorithms.recoding.known_shares import MOST_CELLS, KnownRanges, K
 from kanon_db.counting.layout import Cell
 from kanon_db.spark.answering.cells import ANYTHING, CellShares
 from kanon_db.spark.answering.places import coordinate, nearest
-from kanon_db.spark.answering.types import CellColumns, cell_keys, quoted
+from kanon_db.spark.answering.types import CellColumns, cell_keys
 from kanon_db.spark.environment import in_own_words
+from kanon_db.spark.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -15,6 +15,7 @@ from kanon_db.counting.refusals import refusal
 from kanon_db.spark.answering.cells import CellShares, ColumnCells, Key
 from kanon_db.spark.answering.places import places
 from kanon_db.spark.environment import in_own_words
+from kanon_db.spark.names import quoted
 from kanon_db.spark.rows.cells import LOWER, UPPER
 
 if TYPE_CHECKING:
@@ -206,8 +207,3 @@ def is_known(rows: DataFrame, pattern: str, mark: int) -> bool:
     kept = f.substring(f.col(quoted(pattern)), mark, 1) != f.lit("*")
     with in_own_words("suppressed cells could not be counted"):
         return bool(rows.where(kept).limit(1).count())
-
-
-def quoted(name: str) -> str:
-    """Quote a column's name as Spark does."""
-    return "`" + name.replace("`", "``") + "`"

@@ -64,6 +64,11 @@ def count_combinations(
         Its columns of codes.
     finest : sequence of ndarray of int32
         The groups of :data:`MOST_BITS` of each column's values.
+
+    Returns
+    -------
+    list of float
+        Of each choice; exact where they are fewer than 1,024.
     """
     from pyspark.sql.types import IntegerType, LongType, StructType
 

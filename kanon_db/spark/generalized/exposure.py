@@ -11,7 +11,7 @@ from kanon_db.publications.generalized.constraints import ClassConstraints
 from kanon_db.publications.generalized.examine import ValuesOfClasses, profile_of
 from kanon_db.session.protocol import Row
 from kanon_db.spark.labels import label
-from kanon_db.spark.rows.writing import named
+from kanon_db.spark.names import quoted
 from kanon_db.spark.tables import Tables, fetch_one
 from kanon_db.transfer.columns import ColumnType
 
@@ -30,11 +30,13 @@ def classed_values(
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    value = f.col(named(sensitive.name))
+    value = f.col(quoted(sensitive.name))
     known = rows.select(value.alias("known")).distinct()
     order = Window.orderBy(f.col("known").asc_nulls_last())
     known = known.withColumn("place", f.row_number().over(order))
-    shown = rows.select(f.struct(*map(named, quasi_identifiers)).alias("cells"), value.alias("own"))
+    shown = rows.select(
+        f.struct(*map(quoted, quasi_identifiers)).alias("cells"), value.alias("own")
+    )
     joined = shown.join(f.broadcast(known), f.col("own").eqNullSafe(f.col("known")))
     tables = Tables(
         session,

@@ -11,9 +11,9 @@ import numpy as np
 from kanon_db.algorithms.ground.arrays import FloatArray
 from kanon_db.algorithms.recoding.microdata import Attribute
 from kanon_db.spark.environment import in_own_words
+from kanon_db.spark.names import quoted
 from kanon_db.spark.rows.cells import losses
 from kanon_db.spark.rows.columns import QuasiIdentifier
-from kanon_db.spark.rows.writing import named
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -60,7 +60,7 @@ def measure_rows(
     sums = []
     for column, attribute in zip(columns, attributes, strict=True):
         extent = attribute.upper - attribute.lower
-        of_cell = losses(column, f.col(named(column.name)), extent)
+        of_cell = losses(column, f.col(quoted(column.name)), extent)
         sums += [f.coalesce(f.sum(loss.cast("double")), f.lit(0.0)) for loss in of_cell]
     with in_own_words("the loss could not be measured"):
         (row,) = rows.agg(*(one.alias(f"l{i}") for i, one in enumerate(sums))).collect()

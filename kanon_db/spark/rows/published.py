@@ -28,8 +28,8 @@ from kanon_db.spark.coded import (
     require_same_types,
 )
 from kanon_db.spark.kind import Opened
+from kanon_db.spark.names import quoted
 from kanon_db.spark.rows.cells import LOWER, UPPER
-from kanon_db.spark.rows.writing import named
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -195,7 +195,7 @@ def _flat(rows: DataFrame, layout: Mapping[str, Any]) -> tuple[DataFrame, list[s
 
     shown: dict[str, Column] = {}
     for place, cell in enumerate(layout["quasi_identifiers"]):
-        own = rows[named(str(cell["name"]))]
+        own = rows[quoted(str(cell["name"]))]
         match cell["cell"]:
             case "range":
                 shown |= {_part(place, end): own[end] for end in (LOWER, UPPER)}
@@ -205,7 +205,7 @@ def _flat(rows: DataFrame, layout: Mapping[str, Any]) -> tuple[DataFrame, list[s
             case _:
                 shown[_part(place, "value")] = own
     if layout.get("pattern"):
-        shown[_PATTERN] = rows[named(str(layout["pattern"]))]
+        shown[_PATTERN] = rows[quoted(str(layout["pattern"]))]
     if layout["sensitive"] is not None:
-        shown[_SENSITIVE] = rows[named(str(layout["sensitive"]))]
+        shown[_SENSITIVE] = rows[quoted(str(layout["sensitive"]))]
     return rows.select(*(column.alias(name) for name, column in shown.items())), list(shown)

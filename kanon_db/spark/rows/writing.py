@@ -25,11 +25,6 @@ LEFT_OUT: Final = "left_out"
 PATTERN: Final = "pattern"
 
 
-def named(name: str) -> str:
-    """Quote the name of a column for Spark."""
-    return "`" + name.replace("`", "``") + "`"
-
-
 def keep(job: SparkJob, recoded: DataFrame) -> DataFrame:
     """Write recoded records to files, once: what follows reads the same ones again."""
     folder = job.staging.scratch("recoded")

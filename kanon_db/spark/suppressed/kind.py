@@ -20,6 +20,7 @@ from kanon_db.publications.suppressed.request import SuppressedRequest
 from kanon_db.spark.chance import ORDER, RANK
 from kanon_db.spark.environment import in_own_words, through_arrow
 from kanon_db.spark.kind import Made, SparkJob
+from kanon_db.spark.names import quoted
 from kanon_db.spark.rows.cells import cell_of
 from kanon_db.spark.rows.columns import (
     QuasiIdentifier,
@@ -37,7 +38,6 @@ from kanon_db.spark.rows.writing import (
     PATTERN,
     compare_with_source,
     keep,
-    named,
     write_rows,
 )
 from kanon_db.spark.snapshot import RECORD
@@ -195,7 +195,7 @@ def _inside(columns: Sequence[QuasiIdentifier]) -> Column:
 def _cost(rows: DataFrame, pattern: str, patterns: PatternSet) -> float:
     """Add up the weights of the suppressed cells of published rows."""
     with in_own_words("patterns could not be counted"):
-        counted = rows.groupBy(named(pattern)).count().collect()
+        counted = rows.groupBy(quoted(pattern)).count().collect()
     costs = dict(zip(patterns.texts, patterns.costs.tolist(), strict=True))
     return float(Fraction(sum(costs[text] * n for text, n in counted), patterns.cost_unit))
 
