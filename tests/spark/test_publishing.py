@@ -22,6 +22,7 @@ from kanon_db.errors import (
     SchemaMismatchError,
     VerificationError,
 )
+from kanon_db.spark.environment import spark_session
 from tests.spark import data
 
 
@@ -204,3 +205,10 @@ def test_other_files_are_left_alone(spark: Any, people: str, target: Path) -> No
         on_spark.publish_buckets(spark, people, str(target), **data.ASKED)
     assert (target / "letters").read_text() == "mine"
     assert sorted(path.name for path in target.parent.iterdir()) == ["people_b"]
+
+
+def test_an_open_session_stays_open(spark: Any, spark_cluster: Any) -> None:
+    """Whoever opened it ends it."""
+    with spark_session(spark_cluster.master) as again:
+        assert again.range(2).count() == 2
+    assert spark.range(3).count() == 3
