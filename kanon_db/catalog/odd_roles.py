@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from kanon_db.catalog.entries import Source
@@ -22,7 +22,7 @@ incomes have 24 % to 48 % of unique values, and all other columns at most 6 %.
 _MOST_RECURRING: Final = 0.1
 """From this share of recurring values on, an identifier may say whom several records are about."""
 
-_MOST_RECORDS: Final = 1_000_000
+MOST_RECORDS: Final = 1_000_000
 """As many are looked at, so that registering never takes long."""
 
 _STOPPED: Final = ("40", "57")
@@ -52,48 +52,70 @@ def warn_of_roles(session: Session, source: Source) -> None:
     recurring = _readable_identifiers(session, source) if source.entity is None else []
     columns = [*shown_by_buckets, *source.insensitive, *recurring]
     shares = _shares_of_unique(session, source, columns)
-    unique = {column: share for column, share in shares.items() if share >= _MOST_UNIQUE}
     once = "occur once" if source.entity is None else "are of one entity"
+    warn_of_values(session.warn, shares, shown_by_buckets, source.insensitive, once)
+    warn_of_recurring(session.warn, {name: shares[name] for name in recurring if name in shares})
+
+
+def warn_of_values(
+    warn: Callable[[str], None],
+    shares: Mapping[str, float],
+    shown_by_buckets: Sequence[str],
+    insensitive: Sequence[str],
+    once: str = "occur once",
+) -> None:
+    """Warn of columns that are called like what identifies people, or are nearly unique.
+
+    Parameters
+    ----------
+    warn : callable
+    shares : mapping of str to float
+        Which share of a column's values is of one person; see :data:`_MOST_UNIQUE`.
+    shown_by_buckets : sequence of str
+        The quasi-identifiers that are, or could be, published as they are.
+    insensitive : sequence of str
+    once : str
+        How the share was counted, as a verb.
+    """
+    unique = {column: share for column, share in shares.items() if share >= _MOST_UNIQUE}
     for column in shown_by_buckets:
         if column in unique:
-            session.warn(
+            warn(
                 f'quasi-identifier "{column}" is nearly unique ({unique[column]:.0%} of its values'
                 f" {once}): buckets show quasi-identifiers as they are, so that whoever knows"
                 " this one finds a person's row, and reads all the others; make it an identifier,"
                 " leave it without a role, or publish generalized rows instead"
             )
-    named = warn_of_names(session.warn, source.insensitive)
-    for column in source.insensitive:
-        if column in unique and column not in named:
-            session.warn(
+    for column in insensitive:
+        if looks_identifying(column):
+            warn(
+                f'insensitive column "{column}" has a name like a column that identifies people,'
+                " and will be published as it is; if it does, register it as an identifier"
+            )
+        elif column in unique:
+            warn(
                 f'insensitive column "{column}" is nearly unique ({unique[column]:.0%} of its'
                 f" values {once}), and will be published as it is: whoever knows somebody's"
                 " value finds that person's row; make it an identifier or a quasi-identifier"
             )
-    for column in recurring:
-        if column in shares and 1 - shares[column] >= _MOST_RECURRING:
-            session.warn(
-                f'identifier "{column}" has recurring values ({shares[column]:.0%} of them occur'
+
+
+def warn_of_recurring(warn: Callable[[str], None], shares: Mapping[str, float]) -> None:
+    """Warn of identifiers whose values recur, so that several records may be about one person.
+
+    Parameters
+    ----------
+    warn : callable
+    shares : mapping of str to float
+        Which share of the values of an identifier occur once.
+    """
+    for column, share in shares.items():
+        if 1 - share >= _MOST_RECURRING:
+            warn(
+                f'identifier "{column}" has recurring values ({share:.0%} of them occur'
                 " once): if several records are about the same person, k of them pass for k people,"
                 " unless the column that says whom a record is about is registered as the entity"
             )
-
-
-def warn_of_names(warn: Callable[[str], None], insensitive: Sequence[str]) -> list[str]:
-    """Warn of columns that are published as they are, and are called like what identifies people.
-
-    Returns
-    -------
-    list of str
-        These columns.
-    """
-    named = [column for column in insensitive if looks_identifying(column)]
-    for column in named:
-        warn(
-            f'insensitive column "{column}" has a name like a column that identifies people,'
-            " and will be published as it is; if it does, register it as an identifier"
-        )
-    return named
 
 
 def looks_identifying(column: str) -> bool:
@@ -149,7 +171,7 @@ def _shares_of_unique(session: Session, source: Source, columns: Sequence[str]) 
             found = fetch_one(  # the source, which may be a view, is read once
                 session,
                 f"WITH taken AS MATERIALIZED (SELECT {taken}"
-                f" FROM {source.relation.quoted(session)} LIMIT {_MOST_RECORDS})"
+                f" FROM {source.relation.quoted(session)} LIMIT {MOST_RECORDS})"
                 f" SELECT ARRAY[{shares}] AS shares",
             )
     except DatabaseError as error:

@@ -31,7 +31,10 @@ _SETTINGS: Final = {
     "spark.sql.files.ignoreCorruptFiles": "false",  # which would lose rows
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.files.maxRecordsPerFile": "0",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "32768",
+    # A limit of bytes is compared with the size of a batch after each record, which takes longer
+    # than to send it to Python.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
 }
 """Of the session in which publications are made and read."""
 

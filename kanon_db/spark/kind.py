@@ -111,6 +111,9 @@ class SparkKind(ABC):
     suffixes: Sequence[str]
     """Of the tables that are published; each is written to its folder in the staged tables."""
 
+    shows_values: bool = False
+    """Whether quasi-identifiers are published as they are."""
+
     def refuse(self, request: Any, source: Source) -> None:  # noqa: B027  # nothing by default
         """Refuse what must stay on one machine, with the reason and what to do instead.
 

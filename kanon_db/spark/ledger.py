@@ -20,7 +20,7 @@ from kanon_db.spark.files import Folder
 from kanon_db.spark.names import quoted
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 LEDGER: Final = "releases"
 
@@ -144,10 +144,32 @@ def digest(frames: Sequence[DataFrame]) -> str:
     for frame in frames:
         columns = [f.col(quoted(name)) for name in frame.columns]
         hashes = (f.xxhash64(*columns), f.xxhash64(f.lit(1), *columns))
-        sums = [f.sum(one.cast("decimal(38,0)")).alias(f"h{i}") for i, one in enumerate(hashes)]
-        (row,) = frame.agg(f.count("*").alias("n"), *sums).collect()
-        found.append(f"{row['n']}:{row['h0'] or 0}:{row['h1'] or 0}")
+        sums = [f.sum(part) for one in hashes for part in _parts(one)]
+        (row,) = frame.agg(f.count("*"), *sums).collect()
+        n, *of_parts = (one or 0 for one in row)
+        found.append(":".join(map(str, [n, _whole(of_parts[:3]), _whole(of_parts[3:])])))
     return " ".join(found)
+
+
+_PART_BITS: Final = 22
+"""The sums of so many bits of hashes are whole numbers of 64 bits, which are added fast."""
+
+
+def _parts(number: Column) -> list[Column]:
+    """Divide a number of 64 bits into three, whose sums stay below 2**63 for 2**41 rows."""
+    from pyspark.sql import functions as f
+
+    lower = f.lit(2**_PART_BITS - 1)
+    return [
+        f.shiftright(number, 2 * _PART_BITS),
+        f.shiftright(number, _PART_BITS).bitwiseAND(lower),
+        number.bitwiseAND(lower),
+    ]
+
+
+def _whole(parts: Sequence[int]) -> int:
+    """Return the sum of numbers from those of their three parts."""
+    return sum(part << _PART_BITS * place for place, part in enumerate(reversed(parts)))
 
 
 def _file(release: str) -> str:

@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from kanon_db.catalog.entries import Publication
-from kanon_db.catalog.odd_roles import warn_of_names
 from kanon_db.declaration import parameters_of, read_request, unknown
 from kanon_db.operations import RegisterRequest
 from kanon_db.publications import KINDS
@@ -33,6 +32,7 @@ from kanon_db.spark.kind import Made, SparkJob, SparkKind
 from kanon_db.spark.kinds import spark_kind
 from kanon_db.spark.ledger import Ledger, Release, digest, parameters_text
 from kanon_db.spark.manifest import Manifest, Table, release_named
+from kanon_db.spark.odd_roles import warn_of_roles
 from kanon_db.spark.snapshot import Snapshot, take_snapshot
 from kanon_db.spark.source import ROLES, Microdata, label_of, open_microdata, require_comparable
 from kanon_db.spark.staging import Staging, staged
@@ -144,9 +144,10 @@ class _Run:
         accepted = self._accepted()
         warn_of_unused_options(self.voice, self.request)
         columns = self._columns()
-        insensitive = self.microdata.source.insensitive
-        warn_of_names(self.voice.warn, [name for name in columns if name in insensitive])
         snapshot = self._read(staging, columns)
+        source = self.microdata.source
+        shown = source.quasi_identifiers if self.kind.shows_values else ()
+        warn_of_roles(self.voice, self.microdata, snapshot, shown)
         self.voice.phase("searching")
         job = SparkJob(
             self.session, self.voice, self.request, self.microdata.source, self.microdata.types,

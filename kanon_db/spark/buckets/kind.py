@@ -37,6 +37,7 @@ class Buckets(SparkKind):
     """The kind ``buckets``."""
 
     suffixes = (QIT, SAT, SHARES)
+    shows_values = True
 
     def refuse(self, request: BucketRequest, source: Source) -> None:  # noqa: ARG002
         """Refuse assignments that stay on one machine."""

@@ -180,7 +180,16 @@ class _Pieces:
             dense[keys[inside] - total * i] = numbers[inside]
             yield node, np.split(dense, np.cumsum(self.sizes)[:-1])
 
-    def keys(self, batch: pa.RecordBatch) -> IntArray:
+    def tally(self, batch: pa.RecordBatch) -> tuple[IntArray, IntArray]:
+        """Return the keys that records have, and how many have each."""
+        keys, n_keys = self._keys(batch), int(self.nodes.size * self.sizes.sum())
+        if n_keys > max(keys.size, 1):
+            return np.unique(keys, return_counts=True)
+        counts = np.bincount(keys, minlength=n_keys)
+        found = np.flatnonzero(counts)
+        return found, counts[found]
+
+    def _keys(self, batch: pa.RecordBatch) -> IntArray:
         """Return a number for each record of a counted part and each of its codes."""
         codes = codes_in(batch, self.columns)
         nodes = self.tree.nodes_of(codes)
@@ -207,7 +216,7 @@ def counting(known: Any) -> Batches:
 
         keys, counts = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
         for batch in batches:
-            found, n = np.unique(known.value.keys(batch), return_counts=True)
+            found, n = known.value.tally(batch)
             keys.append(found)
             counts.append(n)
         found, place = np.unique(np.concatenate(keys), return_inverse=True)
