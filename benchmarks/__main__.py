@@ -31,7 +31,7 @@ SPEED = {
     "publication": "Publishing buckets, and answering from them",
     "round_trip": "The round trip of buckets, step by step",
     "round_trip_rows": "The round trip of rows, step by step",
-    "bucket_curves": "How buckets grow",
+    "curves": "How publications grow",
     "scale": "Ten times as many rows",
     "row_publication": "Publishing rows through SQL",
     "forecast": "What publishing needs, as foretold",
