@@ -94,6 +94,7 @@ def measure(
 
     Examples
     --------
+    >>> from kanon_db.algorithms.recoding.microdata import Attribute
     >>> age = Attribute(3, numbers=np.array([20.0, 30.0, 60.0]), lower=20, upper=60)
     >>> table = Microdata([[0, 0], [1, 1], [2, 0], [2, 0]], (age, Attribute(3)))
     >>> measured = measure(table, [0, 0, 1, 1])

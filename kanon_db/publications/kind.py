@@ -203,6 +203,10 @@ class Kind(ABC):
     not_compared: str = ""
     """Why releases without a partition are not set against others, if there is more to say."""
 
+    def made(self, layout: Mapping[str, Any]) -> Sequence[str]:  # noqa: ARG002
+        """Name the suffixes of the relations that a publication has; all, unless they differ."""
+        return self.suffixes
+
     def digested(self, layout: Mapping[str, Any]) -> Sequence[str]:  # noqa: ARG002
         """Name the suffixes of those from which all others follow: the ledger keeps a checksum."""
         return ("",)
