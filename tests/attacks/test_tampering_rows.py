@@ -52,8 +52,10 @@ ROWS: dict[str, tuple[str, str]] = {
 # What is done to rows and cells that are in two tables.
 OF_TWO: dict[str, tuple[str, str]] = {
     "a row has other cells": (
-        "UPDATE $rows SET number = (SELECT number FROM $cells WHERE pattern = '..') WHERE number IN"
-        " (SELECT number FROM $cells WHERE pattern = '**')",
+        (
+            "UPDATE $rows SET number = (SELECT number FROM $cells WHERE pattern = '..')"
+            " WHERE number IN (SELECT number FROM $cells WHERE pattern = '**')"
+        ),
         NUMBERS,
     ),
     "a row has no cells": (

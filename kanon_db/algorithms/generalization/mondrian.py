@@ -89,7 +89,7 @@ def mondrian(
     positions = np.concatenate([of_codes.values[:n, j] for j, n in enumerate(n_values)])
     table = _Table(of_codes.units, offsets, positions)
     state = _Parts(
-        np.ascontiguousarray(microdata.codes.T),
+        microdata.codes.T.copy(),  # of one attribute, anything else would be no copy
         np.arange(n_records, dtype=np.int32),
         np.empty(n_records, dtype=np.int64),
         np.zeros((n_records // max(k, 1) + 2, 2), dtype=np.int64),
