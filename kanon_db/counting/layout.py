@@ -20,8 +20,7 @@ ANYTHING: Final = "*"
 ROWS: Final = "_row"
 CELLS: Final = "_cel"
 ROW_SUFFIXES: Final = ("", ROWS, CELLS)
-"""Suffixes of the materialized view, and of the tables that it is made from: its rows, each with
-the number of its cells, and the cells."""
+"""Suffixes of the materialized view, and of the tables of its rows and of their cells."""
 
 SHARES: Final = "_est"
 """Suffix of a table that the estimator reads: how often each value occurs in a cell, or how the
@@ -246,26 +245,22 @@ class Cell:
 class RowView:
     """The published relations of generalized, freeform or suppressed rows; names are quoted.
 
-    The view is made from a table with a row for each of its own. Rows have the same cells as many
-    others, so that these are in a table of their own, once, with a number. Rows that came with
-    their cells, from elsewhere or in batches, have them in the table of rows. Readers have no right
-    on either; a dump needs them, since it refreshes a materialized view where it is restored.
+    The view is made from a table of its rows, each with a number, and one of the cells with these
+    numbers. Rows that came with their cells, from elsewhere or in batches, have them themselves.
+    Readers have no right on either; a dump, which refreshes the view where it is restored, needs it.
 
     Attributes
     ----------
-    view, rows, shares : str
-        The materialized view, the table of its rows, and that of the shares of values in cells, if
-        the kind has one.
+    view, rows, shares, cells : str
+        The materialized view, the table of its rows, that of the shares of values in cells, if the
+        kind has one, and that of the cells, if there is a `number`.
     quasi_identifiers : tuple of str
     pattern : str or None
         The column that marks suppressed cells.
     columns : tuple of str
         All columns, in their order and not quoted.
-    cells : str
-        The table of cells, if there is a `number`.
     number : str or None
-        The column of both tables with the number of a row's cells; None if rows have their cells
-        themselves.
+        The column of both tables with the number of a row's cells.
     """
 
     view: str
@@ -295,11 +290,6 @@ class RowView:
             cells=cells,
             number=None if number is None else quotes.identifier(number),
         )
-
-    @property
-    def tables(self) -> list[str]:
-        """The tables that the view is made from."""
-        return [self.rows] if self.number is None else [self.rows, self.cells]
 
 
 @dataclass(frozen=True, slots=True)

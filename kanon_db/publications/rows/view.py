@@ -341,13 +341,14 @@ FROM pg_attribute WHERE attrelid = to_regclass($1::text) AND attnum > 0 AND NOT 
 def check_row_view(session: Session, view: RowView, *, with_shares: bool = False) -> list[Check]:
     """Check in the server's catalogs that the relations are those that were published."""
     columns = fetch_one(session, _COLUMNS, view.view)["columns"]
+    tables = [view.rows] if view.number is None else [view.rows, view.cells]
     differing = len(set(columns).symmetric_difference(view.columns))
     return [
         check_relations(
             session,
             "the materialized view reads only the table of its rows",
             view.view,
-            [*view.tables, view.shares] if with_shares else view.tables,
+            [*tables, view.shares] if with_shares else tables,
             materialized=True,
         ),
         Check(
