@@ -247,13 +247,12 @@ class RowView:
 
     The view is made from a table of its rows, each with a number, and one of the cells with these
     numbers. Rows that came with their cells, from elsewhere or in batches, have them themselves.
-    Readers have no right on either; a dump, which refreshes the view where it is restored, needs it.
+    Readers have no right on either; a dump needs them, since restoring it refreshes the view.
 
     Attributes
     ----------
     view, rows, shares, cells : str
-        The materialized view, the table of its rows, that of the shares of values in cells, if the
-        kind has one, and that of the cells, if there is a `number`.
+        The view, and the tables of its rows, of the shares of values in cells, and of the cells.
     quasi_identifiers : tuple of str
     pattern : str or None
         The column that marks suppressed cells.
