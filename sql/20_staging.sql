@@ -87,6 +87,8 @@ DECLARE
     _tables CONSTANT text[] := ARRAY(
         SELECT s.name FROM kanon.owner_staged(caller, given ->> 'prefix',
             ARRAY(SELECT jsonb_array_elements_text(given -> 'tables'))) AS s);
+    _table  text;
+    _query  text;
 BEGIN
     IF cardinality(_tables) <> jsonb_array_length(given -> 'tables') THEN
         RAISE EXCEPTION USING MESSAGE = 'a view is made of tables that the caller staged',
@@ -96,11 +98,22 @@ BEGIN
         EXECUTE format('CREATE VIEW %s AS %s', _view,
                        kanon.weighted_join(given -> 'layout', _tables[1], _tables[2]));
     ELSE
-        -- Neither ever changes again, so there is nothing to vacuum. A worker that looks after all
-        -- has a lock for half a minute, and whoever takes the publication's place waits for it.
-        EXECUTE format('ALTER TABLE %s SET (autovacuum_enabled = off)', _tables[1]);
+        _query := format('SELECT * FROM %s', _tables[1]);
+        IF given ? 'number' THEN
+            _query := format(
+                'SELECT %s FROM %s JOIN %s USING (%I)',
+                (SELECT string_agg(format('%I', name), ', ' ORDER BY position)
+                 FROM jsonb_array_elements_text(given -> 'columns')
+                      WITH ORDINALITY AS c (name, position)),
+                _tables[1], _tables[2], given ->> 'number');
+        END IF;
+        -- None ever changes again, so there is nothing to vacuum. A worker that looks after all has
+        -- a lock for half a minute, and whoever takes the publication's place waits for it.
+        FOREACH _table IN ARRAY _tables LOOP
+            EXECUTE format('ALTER TABLE %s SET (autovacuum_enabled = off)', _table);
+        END LOOP;
         EXECUTE format('CREATE MATERIALIZED VIEW %s WITH (autovacuum_enabled = off)'
-                       ' AS SELECT * FROM %s WITH NO DATA', _view, _tables[1]);
+                       ' AS %s WITH NO DATA', _view, _query);
         -- Its rows are visible to transactions with an older snapshot, unlike those of a table.
         EXECUTE format('REFRESH MATERIALIZED VIEW %s', _view);
     END IF;
@@ -176,12 +189,15 @@ LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
 AS $function$
 DECLARE
+    _columns CONSTANT text := (
+        SELECT format('(%s)', string_agg(format('%I', name), ', '))
+        FROM jsonb_array_elements_text(given -> 'columns') AS c (name) HAVING count(*) > 0);
     _table text;
 BEGIN
     FOR _table IN SELECT s.name FROM kanon.owner_staged(caller, given ->> 'prefix',
         ARRAY(SELECT jsonb_array_elements_text(given -> 'suffixes'))) AS s
     LOOP
-        EXECUTE format('ANALYZE %s', _table);
+        EXECUTE format('ANALYZE %s %s', _table, _columns);
     END LOOP;
     RETURN NULL;
 END

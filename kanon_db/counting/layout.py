@@ -18,8 +18,9 @@ ANYTHING: Final = "*"
 """The label of anything, NULL too."""
 
 ROWS: Final = "_row"
-ROW_SUFFIXES: Final = ("", ROWS)
-"""Suffixes of the materialized view, and of the table that it is made from."""
+CELLS: Final = "_cel"
+ROW_SUFFIXES: Final = ("", ROWS, CELLS)
+"""Suffixes of the materialized view, and of the tables of its rows and of their cells."""
 
 SHARES: Final = "_est"
 """Suffix of a table that the estimator reads: how often each value occurs in a cell, or how the
@@ -244,19 +245,21 @@ class Cell:
 class RowView:
     """The published relations of generalized, freeform or suppressed rows; names are quoted.
 
-    The table has the same rows and columns as the view. Readers have no right on it; a dump needs
-    it, since it refreshes a materialized view where it is restored.
+    The view is made from a table of its rows, each with a number, and one of the cells with these
+    numbers. Rows that came with their cells, from elsewhere or in batches, have them themselves.
+    Readers have no right on either; a dump needs them, since restoring it refreshes the view.
 
     Attributes
     ----------
-    view, rows, shares : str
-        The materialized view, the table that it is made from, and that of the shares of values in
-        cells, if the kind has one.
+    view, rows, shares, cells : str
+        The view, and the tables of its rows, of the shares of values in cells, and of the cells.
     quasi_identifiers : tuple of str
     pattern : str or None
         The column that marks suppressed cells.
     columns : tuple of str
         All columns, in their order and not quoted.
+    number : str or None
+        The column of both tables with the number of a row's cells.
     """
 
     view: str
@@ -265,15 +268,17 @@ class RowView:
     quasi_identifiers: tuple[str, ...]
     pattern: str | None
     columns: tuple[str, ...]
+    cells: str = ""
+    number: str | None = None
 
     @classmethod
     def of(cls, quotes: Quotes, schema: str, name: str, layout: Mapping[str, Any]) -> Self:
         """Read a publication's layout as the catalog holds it."""
-        view, rows, shares = (
+        view, rows, cells, shares = (
             quotes.identifier(schema, name + suffix) for suffix in (*ROW_SUFFIXES, SHARES)
         )
         quasi_identifiers = [cell["name"] for cell in layout["quasi_identifiers"]]
-        pattern = layout.get("pattern")
+        pattern, number = layout.get("pattern"), layout.get("number")
         return cls(
             view=view,
             rows=rows,
@@ -281,6 +286,8 @@ class RowView:
             quasi_identifiers=tuple(map(quotes.identifier, quasi_identifiers)),
             pattern=None if pattern is None else quotes.identifier(pattern),
             columns=tuple(layout["columns"]),
+            cells=cells,
+            number=None if number is None else quotes.identifier(number),
         )
 
 

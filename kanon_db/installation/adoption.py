@@ -198,7 +198,8 @@ def _definitions(session: PsycopgSession, schema: str, found: Any) -> list[str]:
         return [definition, definition.partition(_GUARD)[0]]
     view = RowView.of(session, schema, found["name"], layout)
     columns = ", ".join(session.identifier(column) for column in view.columns)
-    return [f"SELECT {columns} FROM {view.rows}"]
+    joined = "" if view.number is None else f" JOIN {view.cells} USING ({view.number})"
+    return [f"SELECT {columns} FROM {view.rows}{joined}"]
 
 
 def _weighted_join(session: PsycopgSession, layout: str, tables: BucketTables) -> str:

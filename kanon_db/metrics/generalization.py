@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
-from kanon_db.algorithms.ground.distinct import distinct
-from kanon_db.algorithms.ground.sort_keys import stable_order
-from kanon_db.algorithms.recoding.cells import cells_of_classes
-from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
+from kanon_db.algorithms.recoding.cells import Ranges, Sets, cells_of_classes
+from kanon_db.algorithms.recoding.microdata import Microdata
 from kanon_db.errors import InvalidParameterError
 from kanon_db.metrics.freeform import cell_ncp
 
@@ -62,7 +61,11 @@ class GeneralizationMetrics:
     loss_by_attribute: FloatArray
 
 
-def measure(microdata: Microdata, class_of_record: npt.ArrayLike) -> GeneralizationMetrics:
+def measure(
+    microdata: Microdata,
+    class_of_record: npt.ArrayLike,
+    cells: Sequence[Ranges | Sets] | None = None,
+) -> GeneralizationMetrics:
     """Measure a generalized table.
 
     Parameters
@@ -70,6 +73,8 @@ def measure(microdata: Microdata, class_of_record: npt.ArrayLike) -> Generalizat
     microdata : Microdata
     class_of_record : array_like of int, shape (n_records,)
         Equivalence class of each record, numbered from 0; -1 for a suppressed one.
+    cells : sequence of Ranges or Sets, optional
+        What :func:`.cells_of_classes` has found, if it was asked.
 
     Returns
     -------
@@ -89,6 +94,7 @@ def measure(microdata: Microdata, class_of_record: npt.ArrayLike) -> Generalizat
 
     Examples
     --------
+    >>> from kanon_db.algorithms.recoding.microdata import Attribute
     >>> age = Attribute(3, numbers=np.array([20.0, 30.0, 60.0]), lower=20, upper=60)
     >>> table = Microdata([[0, 0], [1, 1], [2, 0], [2, 0]], (age, Attribute(3)))
     >>> measured = measure(table, [0, 0, 1, 1])
@@ -108,7 +114,7 @@ def measure(microdata: Microdata, class_of_record: npt.ArrayLike) -> Generalizat
 
     # Loss of all cells of each attribute.
     ncp, ob_ncp, binary = (
-        sizes[1:] @ of_classes + n_suppressed for of_classes in class_ncp(microdata, classes)
+        sizes[1:] @ of_classes + n_suppressed for of_classes in class_ncp(microdata, classes, cells)
     )
     return GeneralizationMetrics(
         n_records,
@@ -125,7 +131,9 @@ def measure(microdata: Microdata, class_of_record: npt.ArrayLike) -> Generalizat
     )
 
 
-def class_ncp(microdata: Microdata, class_of_record: IntArray) -> FloatArray:
+def class_ncp(
+    microdata: Microdata, class_of_record: IntArray, cells: Sequence[Ranges | Sets] | None = None
+) -> FloatArray:
     """Find the normalized certainty penalty of each class in each attribute. Lower is better.
 
     Parameters
@@ -133,6 +141,8 @@ def class_ncp(microdata: Microdata, class_of_record: IntArray) -> FloatArray:
     microdata : Microdata
     class_of_record : ndarray of int64, shape (n_records,)
         Equivalence class of each record, numbered from 0; -1 for a suppressed one.
+    cells : sequence of Ranges or Sets, optional
+        What :func:`.cells_of_classes` has found, if it was asked.
 
     Returns
     -------
@@ -149,47 +159,19 @@ def class_ncp(microdata: Microdata, class_of_record: IntArray) -> FloatArray:
     A numeric class loses (max - min) / (U - L), and 1 if it holds NULL and numbers. NULL is one of
     the values of a categorical attribute.
     """
-    n_classes = int(class_of_record.max(initial=-1)) + 1
-    order = stable_order(class_of_record + 1)
-    order = order[np.count_nonzero(class_of_record < 0) :]
-    ordered = class_of_record[order]
-    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
-    result = np.zeros((3, n_classes, len(microdata.attributes)))
-    for j, attribute in enumerate(microdata.attributes if starts.size else ()):
-        codes = microdata.codes[order, j].astype(np.int64)
-        if attribute.numbers is None:
-            keys = distinct(ordered * attribute.n_values + codes)
-            counts = np.bincount(keys // attribute.n_values, minlength=n_classes)
-            result[:, :, j] = _set_loss(counts, attribute.n_values)
-        elif attribute.taxonomy is not None:
-            covered = cells_of_classes(
-                Microdata(codes[:, np.newaxis], (attribute,)),
-                np.repeat(np.arange(starts.size), np.diff(starts, append=codes.size)),
-            )
-            result[:, ordered[starts], j] = cell_ncp(attribute, covered[0])
-        else:
-            ends = attribute.numbers if attribute.ends is None else attribute.ends
-            loss = _range_loss(attribute, attribute.numbers[codes], ends[codes], starts)
-            result[:, ordered[starts], j] = loss
+    sizes = np.bincount(class_of_record + 1, minlength=1)[1:]
+    present = np.flatnonzero(sizes)
+    if cells is None:
+        dense = np.append(np.cumsum(sizes > 0) - 1, -1)[class_of_record]
+        cells = cells_of_classes(microdata, dense)
+    result = np.zeros((3, sizes.size, len(microdata.attributes)))
+    for j, (attribute, its_cells) in enumerate(zip(microdata.attributes, cells, strict=True)):
+        result[:, present, j] = (
+            _set_loss(its_cells.sizes, attribute.n_values)
+            if isinstance(its_cells, Sets)
+            else cell_ncp(attribute, its_cells)
+        )
     return result
-
-
-def _range_loss(
-    attribute: Attribute, numbers: FloatArray, ends: FloatArray, starts: IntArray
-) -> FloatArray:
-    """NCP of classes of numbers that lie one after the other."""
-    is_null = np.isnan(numbers)
-    low = np.minimum.reduceat(np.where(is_null, np.inf, numbers), starts)
-    high = np.maximum.reduceat(np.where(is_null, -np.inf, ends), starts)
-    n_null = np.add.reduceat(is_null.astype(np.int64), starts)
-    sizes = np.diff(starts, append=numbers.size)
-    span = attribute.upper - attribute.lower
-    known = n_null < sizes
-    loss = np.zeros(starts.size)
-    if span > 0:
-        loss[known] = (high[known] - low[known]) / span
-    loss[known & (n_null > 0)] = 1.0
-    return loss
 
 
 def _set_loss(counts: IntArray, n: int) -> FloatArray:

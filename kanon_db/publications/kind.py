@@ -194,7 +194,6 @@ class Kind(ABC):
 
     told: Sequence[str] = ()
     """Suffixes of the tables from which all other relations can be written, if there are any."""
-
     counts_entities: bool = False
     """Whether it counts entities where several records are about one; otherwise it gets none."""
     coarsens: bool = False
@@ -202,6 +201,10 @@ class Kind(ABC):
 
     not_compared: str = ""
     """Why releases without a partition are not set against others, if there is more to say."""
+
+    def made(self, layout: Mapping[str, Any]) -> Sequence[str]:  # noqa: ARG002  # all by default
+        """Name the suffixes of the relations that a publication has."""
+        return self.suffixes
 
     def digested(self, layout: Mapping[str, Any]) -> Sequence[str]:  # noqa: ARG002
         """Name the suffixes of those from which all others follow: the ledger keeps a checksum."""

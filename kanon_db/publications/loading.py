@@ -133,7 +133,7 @@ def load_publication(
         entered,
         None,
         metrics=examined.metrics,
-        suffixes=kind.suffixes,
+        suffixes=kind.made(entered.layout),
         closed=kind.closed,
         notes=kind.notes(entered, ShownNames(session)),
         release={

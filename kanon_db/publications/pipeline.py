@@ -127,7 +127,7 @@ def _publish(
         entered,
         source,
         metrics=staged.metrics,
-        suffixes=kind.suffixes,
+        suffixes=kind.made(entered.layout),
         closed=kind.closed,
         notes=kind.notes(entered, ShownNames(session)),
         release={

@@ -152,7 +152,7 @@ def refresh(
     release = describe_release(session, source, made.published, digested, combined)
     new = replace(new, name=name)
     publication_id = enter_publication(
-        staging, new, source, metrics=examined.metrics, suffixes=kind.suffixes,
+        staging, new, source, metrics=examined.metrics, suffixes=kind.made(new.layout),
         closed=kind.closed, notes=kind.notes(new, ShownNames(session)),
         release={
             **release, "upto": made.upto, "refreshes": state["publication_id"],

@@ -85,9 +85,22 @@ class Staging:
         """Create the materialized view of all rows of the table with this suffix."""
         self._run("create view", tables=[rows])
 
-    def analyze(self, *suffixes: str) -> None:
-        """Gather the planner's statistics."""
-        self._run("analyze", suffixes=suffixes)
+    def materialize_join(self, rows: str, cells: str, number: str, columns: Sequence[str]) -> None:
+        """Create the materialized view of two tables, which are joined by a column of both.
+
+        Parameters
+        ----------
+        rows, cells : str
+            The ends of the tables' names. No other column is in both.
+        number : str
+        columns : sequence of str
+            Those of the view.
+        """
+        self._run("create view", tables=[rows, cells], number=number, columns=list(columns))
+
+    def analyze(self, *suffixes: str, columns: Sequence[str] = ()) -> None:
+        """Gather the planner's statistics, of all columns or of some."""
+        self._run("analyze", suffixes=suffixes, columns=columns)
 
     def drop(self, suffixes: Sequence[str]) -> None:
         """Drop the relations with these suffixes; what depends on others comes first."""

@@ -7,13 +7,22 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from tests.integration.parties import WHOLE, Functions, Parties, create_table, fetch, make_whole
+from tests.integration.parties import (
+    WHOLE,
+    Functions,
+    Parties,
+    create_table,
+    fetch,
+    keep_cells_with_rows,
+    make_whole,
+)
 
 VIEW = "the materialized view reads only the table of its rows"
 COLUMNS = "the view has the published columns, and no identifier"
 RECORDS = "every record is published once, or left out"
 PATTERNS = "every row matches one of the patterns"
 SHOWN = "every suppressed cell is NULL"
+NUMBERS = "the numbers of the cells are those of the rows"
 K_ANONYMITY = "k-anonymity: every combination of kept cells occurs k times"
 
 ONE = "WHERE ctid = (SELECT min(ctid) FROM $rows WHERE pattern = '{}')"
@@ -38,6 +47,31 @@ ROWS: dict[str, tuple[str, str]] = {
     "a pattern is lost": (f"UPDATE $rows SET pattern = NULL {ONE.format('..')}", PATTERNS),
     "a pattern is cut": (f"UPDATE $rows SET pattern = '.' {ONE.format('..')}", PATTERNS),
     "a pattern is no pattern": (f"UPDATE $rows SET pattern = '.?' {ONE.format('..')}", PATTERNS),
+}
+
+# What is done to rows and cells that are in two tables.
+OF_TWO: dict[str, tuple[str, str]] = {
+    "a row has other cells": (
+        (
+            "UPDATE $rows SET number = (SELECT number FROM $cells WHERE pattern = '..')"
+            " WHERE number IN (SELECT number FROM $cells WHERE pattern = '**')"
+        ),
+        NUMBERS,
+    ),
+    "a row has no cells": (
+        "UPDATE $rows SET number = NULL WHERE ctid = (SELECT min(ctid) FROM $rows)",
+        RECORDS,
+    ),
+    "a row is removed": ("DELETE FROM $rows WHERE ctid = (SELECT min(ctid) FROM $rows)", RECORDS),
+    "cells change": ("UPDATE $cells SET age = 99 WHERE pattern = '..'", NUMBERS),
+    "cells are removed": ("DELETE FROM $cells WHERE pattern = '..'", RECORDS),
+    "cells are there twice": (
+        "INSERT INTO $cells SELECT * FROM $cells WHERE pattern = '..'",
+        RECORDS,
+    ),
+    "suppressed cells are shown": ("UPDATE $cells SET town = 'x' WHERE pattern = '.*'", SHOWN),
+    "a mark disappears": ("UPDATE $cells SET pattern = '..' WHERE pattern = '.*'", NUMBERS),
+    "the cells hide some": ("ALTER TABLE $cells ENABLE ROW LEVEL SECURITY", VIEW),
 }
 
 DROP = "DROP MATERIALIZED VIEW $view"
@@ -96,7 +130,10 @@ def owner(parties: Parties) -> Iterator[psycopg.Connection]:
 
 def tamper(owner: psycopg.Connection, statements: str) -> list[str]:
     """Run the statements; the checks that fail then."""
-    names = {"$rows": "published.people_row", "$view": "published.people"}
+    names = {
+        "$rows": "published.people_row", "$cells": "published.people_cel",
+        "$view": "published.people",
+    }  # fmt: skip
     for name, filled in names.items():
         statements = statements.replace(name, filled)
     for statement in statements.split("; "):
@@ -112,17 +149,31 @@ def test_untouched(owner: psycopg.Connection) -> None:
 @pytest.mark.parametrize("case", ROWS)
 def test_rows(owner: psycopg.Connection, case: str) -> None:
     statement, check = ROWS[case]
+    keep_cells_with_rows(owner, "people")
     assert check in tamper(owner, f"{statement}; REFRESH MATERIALIZED VIEW $view")
+
+
+@pytest.mark.parametrize("case", OF_TWO)
+def test_rows_and_cells(owner: psycopg.Connection, case: str) -> None:
+    statement, check = OF_TWO[case]
+    assert check in tamper(owner, f"{statement}; REFRESH MATERIALIZED VIEW $view")
+
+
+def test_rows_that_have_their_cells_hold(owner: psycopg.Connection) -> None:
+    keep_cells_with_rows(owner, "people")
+    assert tamper(owner, "REFRESH MATERIALIZED VIEW $view") == []
 
 
 @pytest.mark.parametrize("case", RELATIONS)
 def test_relations(owner: psycopg.Connection, case: str) -> None:
     statements, check = RELATIONS[case]
+    keep_cells_with_rows(owner, "people")
     assert check in tamper(owner, statements)
 
 
 def test_nothing_foreign_is_read(parties: Parties, owner: psycopg.Connection) -> None:
     """What stands in the view's place is not run when somebody verifies."""
+    keep_cells_with_rows(owner, "people")
     fetch(owner, "CREATE TABLE data.seen (n int)")
     fetch(
         owner,

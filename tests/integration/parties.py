@@ -125,6 +125,24 @@ def make_whole(admin: Connection, name: str, relations: Sequence[str]) -> None:
             fetch(admin, f"GRANT SELECT ON {relation} TO kanon_analyst, kanon_publisher")
 
 
+def keep_cells_with_rows(admin: Connection, name: str) -> None:
+    """Let rows have their cells themselves, as those that came from elsewhere or in batches."""
+    view, rows, cells = (f"published.{name}{suffix}" for suffix in ("", "_row", "_cel"))
+    fetch(admin, f"CREATE TABLE published.kept AS TABLE {view}")
+    fetch(admin, f"DROP MATERIALIZED VIEW {view}")
+    fetch(admin, f"DROP TABLE {rows}, {cells}")
+    fetch(admin, f"ALTER TABLE published.kept RENAME TO {name}_row")
+    fetch(admin, f"CREATE MATERIALIZED VIEW {view} AS SELECT * FROM {rows}")
+    fetch(
+        admin,
+        "UPDATE kanon.publication SET layout = layout - 'number', relations ="
+        " array_remove(relations, $1::text) WHERE name = $2::text",
+        f"{name}_cel",
+        name,
+    )
+    make_whole(admin, name, [view, rows])
+
+
 def enter_by_hand(
     admin: Connection,
     name: str,

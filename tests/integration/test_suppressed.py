@@ -124,7 +124,7 @@ def test_autovacuum_leaves_published_rows_alone(
 ) -> None:
     """They never change, and whoever takes their place would wait for it."""
     kanon.suppress("data.people", "people", k=3)
-    for relation in ("people", "people_row"):
+    for relation in ("people", "people_row", "people_cel"):
         options = value(
             parties.admin,
             f"SELECT reloptions FROM pg_class WHERE oid = 'published.{relation}'::regclass",

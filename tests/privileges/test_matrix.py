@@ -309,6 +309,7 @@ def test_readers(
             **{f"restricted{suffix}": [one] for suffix in ("", "_qit", "_sat", "_bit")},
             "rows": [one],
             "rows_row": [],
+            "rows_cel": [],
         }.items():
             grants = fetch(
                 published.admin,

@@ -8,7 +8,7 @@ import numba
 import numpy as np
 
 from kanon_db.algorithms.generalization.result import Generalization
-from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, Integer
+from kanon_db.algorithms.ground.arrays import BoolArray, CodeArray, IntArray, Integer
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.ground.threads import in_threads
 from kanon_db.algorithms.recoding.microdata import Microdata, check_k
@@ -18,7 +18,6 @@ from kanon_db.errors import InvalidParameterError
 Cut = Literal["strict", "relaxed"]
 
 _VALUES_PER_CALL = 2**20  # looked at between two heartbeats: some milliseconds
-_BEYOND = 2**31
 _FEWEST_IN_THREADS = 100_000  # records
 
 
@@ -86,15 +85,16 @@ def mondrian(
     n_records = microdata.n_records
     n_values = np.array([attribute.n_values for attribute in microdata.attributes])
     offsets = np.cumsum(n_values) - n_values
-    ncp = Ncp.of(microdata)
-    positions = np.zeros(int(n_values.sum()), dtype=np.int64)
-    for j in range(n_values.size):
-        positions[offsets[j] + microdata.codes[:, j]] = ncp.values[:, j]
-    table = _Table(microdata.codes, ncp.units, offsets, positions)
+    of_codes = Ncp.of(microdata.every_code())
+    positions = np.concatenate([of_codes.values[:n, j] for j, n in enumerate(n_values)])
+    table = _Table(of_codes.units, offsets, positions)
     state = _Parts(
-        np.arange(n_records),
+        microdata.codes.T.copy(),  # of one attribute, anything else would be no copy
+        np.arange(n_records, dtype=np.int32),
         np.empty(n_records, dtype=np.int64),
         np.zeros((n_records // max(k, 1) + 2, 2), dtype=np.int64),
+        np.empty(n_records, dtype=np.int32),
+        np.empty(n_records, dtype=np.bool_),
     )
 
     def run(part: tuple[int, int], pulse: Pulse) -> int:
@@ -148,39 +148,46 @@ def _cut_all(
 
 
 class _Table(NamedTuple):
-    """The records as compiled code reads them.
+    """The attributes as compiled code reads them.
 
     Parameters
     ----------
-    codes : ndarray of int32, shape (n_records, m)
     units : Units
     offsets : ndarray of int64, shape (m,)
         Where the codes of each attribute begin among those of all.
-    positions : ndarray of int64
+    positions : ndarray of int32
         Position in units of each code of a numeric attribute.
     """
 
-    codes: CodeArray
     units: Units
     offsets: IntArray
-    positions: IntArray
+    positions: CodeArray
 
 
 class _Parts(NamedTuple):
     """Into which parts the records have been cut.
 
+    Codes move with their records, so that those of a part lie side by side.
+
     Parameters
     ----------
-    order : ndarray of int64, shape (n_records,)
-        Records, part by part.
+    codes : ndarray of int32, shape (m, n_records)
+    order : ndarray of int32, shape (n_records,)
+        Records, part by part, as their codes are.
     class_of_record : ndarray of int64, shape (n_records,)
     stack : ndarray of int64, shape (n, 2)
         Parts still to be cut: where each begins and ends in ``order``.
+    upper : ndarray of int32, shape (n_records,)
+    is_lower : ndarray of bool, shape (n_records,)
+        Room for cutting a part, in the places of its own records.
     """
 
-    order: IntArray
+    codes: CodeArray
+    order: CodeArray
     class_of_record: IntArray
     stack: IntArray
+    upper: CodeArray
+    is_lower: BoolArray
 
 
 class _Spread(NamedTuple):
@@ -223,55 +230,74 @@ def _cut(
         n_parts -= 1
         number += 1
         start, end = parts.stack[n_parts]
-        part = parts.order[start:end]
+        size = end - start
         n_lower: Integer = 0
-        if part.size >= 2 * k:
-            _measure(table, part, spread, number)
-            n_looked_at += part.size * table.offsets.size
+        if size >= 2 * k:
+            _measure(table, parts.codes[:, start:end], spread, number)
+            n_looked_at += size * table.offsets.size
             while n_lower == 0 and width.max() > 0:
                 widest = np.argmax(width)
-                n_lower = _cut_at_median(
-                    table.codes[:, widest], part, low[widest], high[widest], k, is_relaxed
-                )
-                n_looked_at += 2 * part.size
+                n_lower = _find_lower(
+                    parts.codes[widest, start:end], parts.is_lower[start:end],
+                    low[widest], high[widest], k, is_relaxed,
+                )  # fmt: skip
+                n_looked_at += size
                 width[widest] = 0
         if n_lower:
+            for j in range(table.offsets.size):
+                _put_lower_first(parts, parts.codes[j], start, end)
+            _put_lower_first(parts, parts.order, start, end)
+            n_looked_at += size * table.offsets.size
             # The lower side is to be cut next.
             parts.stack[n_parts] = start + n_lower, end
             parts.stack[n_parts + 1] = start, start + n_lower
             n_parts += 2
         else:
-            parts.class_of_record[part] = n_classes
+            parts.class_of_record[parts.order[start:end]] = n_classes
             n_classes += 1
     return n_parts, n_classes
 
 
 @numba.njit(cache=True, nogil=True)
-def _measure(table: _Table, part: IntArray, spread: _Spread, number: Integer) -> None:
-    """Find how far a part spreads; it has the ``number`` by which its codes are marked as seen."""
-    units, width = table.units, spread.width
-    spread.low[:], spread.high[:], width[:] = _BEYOND, -1, -units.step
-    for record in part:
-        row = table.codes[record]
-        for j in range(row.size):
-            spread.low[j] = min(spread.low[j], row[j])
-            spread.high[j] = max(spread.high[j], row[j])
-            if not units.numeric[j] and spread.seen_in[table.offsets[j] + row[j]] != number:
-                spread.seen_in[table.offsets[j] + row[j]] = number
-                width[j] += units.step[j]
-    for j in range(width.size):
-        if units.numeric[j]:
-            span = table.positions[table.offsets[j] + spread.high[j]]
-            span -= table.positions[table.offsets[j] + spread.low[j]]
-            width[j] = min(span, units.whole[j])
+def _put_lower_first(parts: _Parts, values: CodeArray, start: Integer, end: Integer) -> None:
+    """Put what the records of the lower side have first; both sides stay in their order."""
+    n_lower, n_upper = start, start
+    for i in range(start, end):
+        # Without a branch, which would be guessed wrong every other time.
+        value, is_lower = values[i], np.int64(parts.is_lower[i])
+        parts.upper[n_upper] = value
+        values[n_lower] = value
+        n_lower += is_lower
+        n_upper += 1 - is_lower
+    values[n_lower:end] = parts.upper[start:n_upper]
 
 
 @numba.njit(cache=True, nogil=True)
-def _cut_at_median(
-    column: CodeArray, part: IntArray, low: Integer, high: Integer, k: Integer, is_relaxed: bool
+def _measure(table: _Table, codes: CodeArray, spread: _Spread, number: Integer) -> None:
+    """Find how far a part spreads; it has the ``number`` by which its codes are marked as seen."""
+    units, width = table.units, spread.width
+    for j in range(width.size):
+        offset = table.offsets[j]
+        spread.low[j], spread.high[j] = codes[j].min(), codes[j].max()
+        if units.numeric[j]:
+            span = np.int64(table.positions[offset + spread.high[j]])
+            span -= table.positions[offset + spread.low[j]]
+            width[j] = min(span, units.whole[j])
+            continue
+        n_values = 0
+        for code in codes[j]:
+            if spread.seen_in[offset + code] != number:
+                spread.seen_in[offset + code] = number
+                n_values += 1
+        width[j] = units.step[j] * (n_values - 1)
+
+
+@numba.njit(cache=True, nogil=True)
+def _find_lower(
+    codes: CodeArray, is_lower: BoolArray, low: Integer, high: Integer, k: Integer, is_relaxed: bool
 ) -> Integer:
-    """Put the lower side of a part first, and count its records; 0: no allowed cut."""
-    size = part.size
+    """Find the lower side of a part, and count its records; 0: no allowed cut."""
+    size = codes.size
     half = (size + 1) // 2
     median: Integer
     n_below: Integer
@@ -279,15 +305,15 @@ def _cut_at_median(
     n_taken: Integer
     if high - low < 4 * size:
         counts = np.zeros(high - low + 1, dtype=np.int64)
-        for record in part:
-            counts[column[record] - low] += 1
+        for code in codes:
+            counts[code - low] += 1
         median, n_below = low, 0
         while n_below + counts[median - low] < half:
             n_below += int(counts[median - low])
             median += 1
         n_median = int(counts[median - low])
     else:
-        ordered = np.sort(column[part])
+        ordered = np.sort(codes)
         median = np.int64(ordered[half - 1])
         n_below = np.searchsorted(ordered, median)
         n_median = np.searchsorted(ordered, median, side="right") - n_below
@@ -302,19 +328,8 @@ def _cut_at_median(
     n_lower = n_below + n_taken
     if n_lower < k or size - n_lower < k:
         return 0
-    upper = np.empty(size - n_lower, dtype=np.int64)
-    next_lower, next_upper = 0, 0
     for i in range(size):
-        record = part[i]
-        is_lower = column[record] < median
-        if column[record] == median and n_taken > 0:
-            n_taken -= 1
-            is_lower = True
-        if is_lower:
-            part[next_lower] = record
-            next_lower += 1
-        else:
-            upper[next_upper] = record
-            next_upper += 1
-    part[n_lower:] = upper
+        takes = codes[i] == median and n_taken > 0
+        n_taken -= int(takes)
+        is_lower[i] = codes[i] < median or takes
     return n_lower

@@ -171,9 +171,11 @@ def _ranges(attribute: Attribute, codes: CodeArray, starts: IntArray) -> Ranges:
     if not starts.size:
         return Ranges(codes, codes, np.zeros(0, dtype=np.bool_))
     assert attribute.numbers is not None  # noqa: S101  # for the type checker
-    is_null = np.isnan(attribute.numbers)[codes]
     # NULL's code is the last one: it is the smallest where there is no number.
     low = np.minimum.reduceat(codes, starts)
+    if not np.isnan(attribute.numbers).any():
+        return Ranges(low, np.maximum.reduceat(codes, starts), np.zeros(starts.size, np.bool_))
+    is_null = np.isnan(attribute.numbers)[codes]
     high = np.maximum.reduceat(np.where(is_null, np.int32(-1), codes), starts)
     with_null = np.logical_or.reduceat(is_null, starts)
     return Ranges(low, np.maximum(low, high), with_null & (high >= 0))

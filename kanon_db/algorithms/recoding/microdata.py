@@ -93,6 +93,12 @@ class Microdata:
         """Number of records."""
         return int(self.codes.shape[0])
 
+    def every_code(self) -> Microdata:
+        """Make a table in which record i has the code i in each attribute, or else its last one."""
+        n_values = np.array([attribute.n_values for attribute in self.attributes])
+        codes = np.minimum(np.arange(n_values.max())[:, np.newaxis], n_values - 1)
+        return Microdata(codes, self.attributes)
+
 
 def check_k(k: int, n_records: int) -> None:
     """Refuse a number of records that no class, or not even one class, can have.

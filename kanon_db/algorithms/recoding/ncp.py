@@ -86,7 +86,8 @@ class Ncp:
         -------
         Ncp
         """
-        exact = ExactLoss.of(microdata, "ncp")
+        # Of each code, once: many records have it.
+        exact = ExactLoss.of(microdata.every_code(), "ncp")
         n_values = np.array([attribute.n_values for attribute in microdata.attributes])
         whole = np.where(
             exact.numeric, exact.whole, exact.of_count[np.arange(n_values.size), n_values]
@@ -94,14 +95,15 @@ class Ncp:
         divisor = max(-(-int(whole.sum()) // _MAX_UNITS), 1)
         whole = whole // divisor
         step = np.where(exact.numeric, 0, whole // np.maximum(n_values - 1, 1))
-        values = exact.values
+        values = microdata.codes.copy()
         for j in np.flatnonzero(exact.numeric):
-            is_null = values[:, j] == NULL
-            values[:, j] = np.where(is_null, 2 * whole[j], values[:, j] // divisor)
+            position = exact.values[:, j]
+            position = np.where(position == NULL, 2 * whole[j], position // divisor)
+            values[:, j] = position.astype(np.int32)[values[:, j]]
         unit = exact.unit * divisor
         weights = [simplest_fraction(attribute.weight) for attribute in microdata.attributes]
         return cls(
-            np.ascontiguousarray(values, dtype=np.int32),
+            values,
             exact.numeric,
             whole,
             step,

@@ -94,9 +94,9 @@ class Freeform(RowKind):
             drawn = Assignments(own[np.newaxis], 0)
         else:
             drawn = draw_assignments(matches, SecureRandom(), pulse=job.pulse())
-        table = rows.write(cells, drawn.cells)
+        table, outside = rows.write(cells, drawn.cells)
         session.step("checking each original value")
-        outside = sum(rows.count_outside(table, numbers) for numbers in drawn.cell_of_original)
+        outside += sum(rows.count_outside(table, numbers) for numbers in drawn.cell_of_original)
         checks = [
             check_cells(session, rows.view, table),
             Check(

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from kanon_db.algorithms.generalization import recommend
-from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.ground.arrays import AnyIntArray, IntArray
 from kanon_db.algorithms.ground.threads import n_cores
 from kanon_db.algorithms.recoding import Constraint, cells_of_classes
 from kanon_db.catalog.entries import Publication, Source
@@ -111,11 +111,11 @@ class Generalized(RowKind):
         rows: RecodedRows
         classes: IntArray
         rows, classes = found.result
-        measured = measure(rows.microdata, classes)
         is_class = np.bincount(classes + 1, minlength=1)[1:] > 0
-        dense = np.append(np.cumsum(is_class) - 1, -1)[classes]
-        table = rows.write(cells_of_classes(rows.microdata, dense), dense)
-        outside = rows.count_outside(table, dense)
+        dense = np.append(np.cumsum(is_class) - 1, -1)[classes].astype(np.int32)
+        cells = cells_of_classes(rows.microdata, dense)
+        measured = measure(rows.microdata, classes, cells)
+        table, outside = rows.write(cells, dense)
         exposure = None
         if request.constraints is not None:
             exposure = measure_thresholds(
@@ -207,7 +207,7 @@ def _constraint(job: Job[GeneralizedRequest]) -> Constraint | None:
 
 
 def _count_entities(
-    job: Job[GeneralizedRequest], rows: RecodedRows, table: CellTable, classes: IntArray
+    job: Job[GeneralizedRequest], rows: RecodedRows, table: CellTable, classes: AnyIntArray
 ) -> list[Check]:
     """Check what is promised about entities, which the view does not show."""
     if job.entities is None:

@@ -1,8 +1,7 @@
-"""Combinations of cells as a temporary table, in an order that tells nothing."""
+"""The table of combinations of cells, in an order that tells nothing."""
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
@@ -10,6 +9,9 @@ from typing import Self
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
+from kanon_db.catalog.names import free_column_name
+from kanon_db.counting.layout import CELLS, RowView
+from kanon_db.publications.staging import Staging
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session
 from kanon_db.session.settings import roomy
@@ -51,28 +53,33 @@ class CellColumn:
 
 @dataclass(frozen=True, eq=False)
 class CellTable:
-    """A temporary table of combinations of cells, in a random order; names are quoted.
+    """The table of combinations of cells, in a random order; names are quoted.
 
     Neither its numbers nor its order tell where the records are from which a combination was made.
 
     Attributes
     ----------
     table, number : str
+    name : str
+        The column `number`, not quoted.
     columns : mapping of str to CellColumn
         By the quoted names of the table's columns.
     """
 
     table: str
     number: str
+    name: str
     columns: Mapping[str, CellColumn]
     _numbers: CodeArray
 
     @classmethod
-    def write(cls, session: Session, columns: Mapping[str, CellColumn]) -> Self:
+    def write(cls, staging: Staging, view: RowView, columns: Mapping[str, CellColumn]) -> Self:
         """Write the combinations of cells."""
-        suffix = secrets.token_hex(8)
-        table = session.identifier("pg_temp", f"kanon_cells_{suffix}")
-        number = session.identifier(f"kanon_cell_{suffix}")
+        session, name = staging.session, free_column_name("number", view.columns)
+        table, number = (
+            session.identifier(staging.schema, staging.name + CELLS),
+            session.identifier(name),
+        )
         n_combinations = next(iter(columns.values())).of_combination.size
         order = SecureRandom().permutation(n_combinations)
         bound = [number_bytes(column.of_combination[order] + 1) for column in columns.values()]
@@ -90,21 +97,26 @@ class CellTable:
             for i, (column, its_number) in enumerate(zip(columns.values(), numbers, strict=True))
         )
         with roomy(session):
-            session.fetch(
-                f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS"
-                f" SELECT c.i AS {number}, {named} FROM {numbered} AS c {joins}",
+            staging.fill_table(
+                CELLS,
+                f"SELECT c.i AS {number}, {named} FROM {numbered} AS c {joins}",
                 *(numbers for numbers, _ in bound),
                 str(n_combinations),
             )
         # Otherwise the planner does not know that each number has one row, and sorts for a join.
-        session.fetch(f"ANALYZE {table} ({number})")
-        return cls(table, number, columns, inverse_permutation(order))
+        staging.analyze(CELLS, columns=[name])
+        return cls(table, number, name, columns, inverse_permutation(order))
+
+    @property
+    def n_combinations(self) -> int:
+        """How many there are."""
+        return self._numbers.size
 
     def numbers_of(self, combinations: AnyIntArray) -> CodeArray:
         """Return the numbers of combinations; of -1, a number that the table does not have."""
         return np.append(self._numbers, np.int32(self._numbers.size))[combinations]
 
     def drop(self, session: Session) -> None:
-        """Remove the table, and those of the columns, before the transaction ends."""
-        tables = {self.table, *(column.table for column in self.columns.values())}
+        """Remove the tables of the columns before the transaction ends."""
+        tables = {column.table for column in self.columns.values()}
         session.fetch(f"DROP TABLE {', '.join(sorted(tables))}")

@@ -199,7 +199,7 @@ def number_again(
     name, described = publication.name, publication.layout
     table = ClassTable.of(session, schema, name, described["classes"])
     numbering = Numbering(session, view, table, described)
-    rows = numbering.read(sorted(table.columns))
+    rows = numbering.read(sorted(table.columns), publication.records)
     differing = 1 if rows is None else 0
     if rows is not None and (table.columns or table.ends):
         differing = _count_differences(session, table, rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from kanon_db.catalog.entries import Publication
-from kanon_db.counting.layout import CLASSES, ROWS, SHARES, Quotes
+from kanon_db.counting.layout import CELLS, CLASSES, ROWS, SHARES, Quotes
 from kanon_db.publications.notes import MADE_FOR_US, Note, counting
 
 _USE: Mapping[str, str] = {
@@ -35,6 +35,7 @@ def row_notes(publication: Publication, quotes: Quotes) -> Mapping[str, Note]:
     return {
         "": Note(" ".join(use), dict(_columns(publication, quotes))),
         ROWS: Note(MADE_FOR_US),
+        CELLS: Note(MADE_FOR_US),
         SHARES: Note(MADE_FOR_US),
         CLASSES: Note(MADE_FOR_US),
     }

@@ -234,13 +234,15 @@ class Numbering:
         )
         return Special(int(row["hidden"]), int(row["null"]))
 
-    def read(self, numbered: Sequence[str]) -> NumberedRows | None:
+    def read(self, numbered: Sequence[str], n_rows: int) -> NumberedRows | None:
         """Read the numbers of all rows of the view; None where a cell has none.
 
         Parameters
         ----------
         numbered : sequence of str
             The columns whose cells have numbers.
+        n_rows : int
+            About how many rows there are.
         """
         session, table = self.session, self.table
         cells = [name for name in self._places if name in numbered or name in table.ends]
@@ -272,7 +274,6 @@ class Numbering:
             for digit, base in zip(digits[start + 1 : end], bases[start + 1 : end], strict=True):
                 number = f"({number})::int8 * {base} + {digit}"
             sent.append(f"int8send({number})")
-        n_rows = fetch_one(session, f"SELECT count(*) AS n FROM {self.view.view}")["n"]
         packed = [np.empty((0, len(groups)), dtype=np.int64)]
         for part in parts_of(session, self.view.view, n_rows, "v"):
             row = fetch_one(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -16,7 +17,7 @@ from kanon_db.publications.rows.cell_table import CellTable
 from kanon_db.publications.rows.cells import GeneralizedColumn, microdata_of, write_cells
 from kanon_db.publications.rows.shown_rows import SourceColumns
 from kanon_db.publications.rows.view import check_k, layout_of, weights_of
-from kanon_db.publications.rows.writing import finish_rows, write_row_view
+from kanon_db.publications.rows.writing import Covering, finish_rows, write_row_view
 from kanon_db.session import fetch_one
 from kanon_db.session.settings import roomy
 from kanon_db.transfer.columns import int4_bytes, with_numbers
@@ -92,7 +93,9 @@ class RecodedRows:
             Needs(n_sets * n_values / 8, 0), f"{n_sets:,} sets of {n_values:,} values", hint
         )
 
-    def write(self, cells: Sequence[Ranges | Sets], cell_of_record: AnyIntArray) -> CellTable:
+    def write(
+        self, cells: Sequence[Ranges | Sets], cell_of_record: AnyIntArray
+    ) -> tuple[CellTable, int]:
         """Write the rows in random order, each with the other columns of a record and its cells.
 
         Parameters
@@ -101,25 +104,44 @@ class RecodedRows:
             The cells of each quasi-identifier.
         cell_of_record : ndarray of int, shape (n_records,)
             The number of each record's cells; -1 for a record that is left out.
+
+        Returns
+        -------
+        table : CellTable
+        n_outside : int
+            Records with an original value that is not in its cell: they are not written.
         """
-        table = write_cells(self._job.session, self.view, self._columns, cells)
-        write_row_view(self._job, self.view, table, cell_of_record)
-        return table
+        table = write_cells(self._job.staging, self.view, self._columns, cells)
+        with fixed_labels(self._job.session):
+            n_outside = write_row_view(
+                self._job, self.view, table, cell_of_record, self._covering(table)
+            )
+        return table, n_outside
 
     def count_outside(self, table: CellTable, cell_of_record: AnyIntArray) -> int:
         """Count the records with an original value that is not in the cell of this number."""
         session, snapshot = self._job.session, self._job.snapshot
-        named = zip(self._columns, self.view.quasi_identifiers, strict=True)
-        inside = " AND ".join(column.covers(name) for column, name in named)
+        covering = self._covering(table)
         numbered, (its_cell,) = with_numbers(session, snapshot.table, (1, f"r.{snapshot.record}"))
         with fixed_labels(session), roomy(session):
             row = fetch_one(
                 session,
-                f"SELECT count(*) AS n FROM {numbered} AS s JOIN {table.table} AS c"
-                f" ON c.{table.number} = s.{its_cell} WHERE NOT ({inside})",
+                f"SELECT count(*) AS n FROM {numbered} AS s JOIN {covering.cells} AS c"
+                f" ON c.{table.number} = s.{its_cell} WHERE NOT ({covering.inside})",
                 int4_bytes(table.numbers_of(cell_of_record)),
             )
         return int(row["n"])
+
+    def _covering(self, table: CellTable) -> Covering:
+        suffix, shown, inside = secrets.token_hex(8), list[str](), list[str]()
+        named = zip(self._columns, self.view.quasi_identifiers, strict=True)
+        for place, (column, name) in enumerate(named):
+            low, high = (f"kanon_{end}_{place}_{suffix}" for end in ("low", "high"))
+            shown += (f"{sql} AS {end}" for sql, end in column.ends(name, low, high))
+            inside.append(column.covers(name, low, high))
+        # What comes first is found first in a row.
+        cells = f"(SELECT {', '.join([*shown, 'c.*'])} FROM {table.table} AS c OFFSET 0)"
+        return Covering(cells, " AND ".join(inside))
 
     def finish(
         self,
@@ -141,7 +163,7 @@ class RecodedRows:
         cells = {column.values.column.name: column.published(session) for column in self._columns}
         named = dict(zip(cells, table.columns.values(), strict=True))
         layout = finish_rows(
-            self._job, self.view, {**self.layout, **written.layout},
+            self._job, self.view, table, {**self.layout, **written.layout},
             self._read.shown(named, cell_of_record), cells, matches,
         )  # fmt: skip
         for column in self._columns:

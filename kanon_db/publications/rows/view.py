@@ -16,6 +16,7 @@ from kanon_db.catalog.entries import Publication, Source, published_schema
 from kanon_db.catalog.names import free_column_name
 from kanon_db.counting.layout import (
     ANYTHING,
+    CELLS,
     CLASSED_SUFFIXES,
     CLASSES,
     ROWS,
@@ -67,7 +68,7 @@ class RowKind(Kind):
     """A kind that publishes all columns whose role allows it, in a materialized view."""
 
     suffixes: Sequence[str] = CLASSED_SUFFIXES
-    closed = (ROWS,)
+    closed = (ROWS, CELLS)
     told = (ROWS,)
     examine_rows: Callable[[Session, RowView, Publication, ClassSizes], Examination]
     """Checks what the kind promises of its rows, and measures them, using only the view; given how
@@ -78,6 +79,11 @@ class RowKind(Kind):
     def prepare(self, request: Any, source: Source) -> None:
         """Refuse weights of columns that are not quasi-identifiers."""
         weights_of(source, request.weights)
+
+    def made(self, layout: Mapping[str, Any]) -> Sequence[str]:
+        """Leave out the table of cells where rows have their cells themselves."""
+        has_numbers = layout.get("number") is not None
+        return [suffix for suffix in self.suffixes if suffix != CELLS or has_numbers]
 
     def digested(self, layout: Mapping[str, Any]) -> Sequence[str]:
         """Name the numbers of the rows, from which these follow if all columns have them."""
@@ -129,13 +135,12 @@ class RowKind(Kind):
         )
         columns = ", ".join(session.identifier(column) for column in now.columns)
         whole.fill_table(
-            ROWS, f"SELECT {columns} FROM {before.rows} UNION ALL SELECT {columns} FROM {now.rows}"
+            ROWS, f"SELECT {columns} FROM {before.view} UNION ALL SELECT {columns} FROM {now.view}"
         )
         session.step("materializing the view")
         whole.materialize(ROWS)
         view = RowView.of(session, job.schema, whole.name, batch.layout)
-        layout = dict(batch.layout)
-        del layout[AT_ONCE]
+        layout = {key: kept for key, kept in batch.layout.items() if key not in (AT_ONCE, "number")}
         rows = ShownRows.of_view(session, job.schema, whole.name, layout, job.room)
         layout = write_for_estimator(
             whole, view, layout, rows, batch.cells if "shares" in layout else None, batch.matches
@@ -336,13 +341,14 @@ FROM pg_attribute WHERE attrelid = to_regclass($1::text) AND attnum > 0 AND NOT 
 def check_row_view(session: Session, view: RowView, *, with_shares: bool = False) -> list[Check]:
     """Check in the server's catalogs that the relations are those that were published."""
     columns = fetch_one(session, _COLUMNS, view.view)["columns"]
+    tables = [view.rows] if view.number is None else [view.rows, view.cells]
     differing = len(set(columns).symmetric_difference(view.columns))
     return [
         check_relations(
             session,
             "the materialized view reads only the table of its rows",
             view.view,
-            [view.rows, view.shares] if with_shares else [view.rows],
+            [*tables, view.shares] if with_shares else tables,
             materialized=True,
         ),
         Check(

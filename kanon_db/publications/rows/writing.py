@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from kanon_db.algorithms.ground.arrays import AnyIntArray
-from kanon_db.counting.layout import ROWS, Cell, RowView
+from kanon_db.counting.layout import CELLS, ROWS, Cell, RowView
 from kanon_db.publications.kind import Job
 from kanon_db.publications.rows.cell_table import CellTable
 from kanon_db.publications.rows.classes import write_classes
@@ -14,14 +17,38 @@ from kanon_db.publications.rows.shares import write_shares
 from kanon_db.publications.rows.shown_rows import ShownRows
 from kanon_db.publications.staging import Staging
 from kanon_db.randomness import SecureRandom
+from kanon_db.session import fetch_one
 from kanon_db.session.settings import roomy
 from kanon_db.transfer.columns import inverse_permutation, number_bytes, with_numbers
 
 
+@dataclass(frozen=True)
+class Covering:
+    """How to see that the original values of a record lie within its cells.
+
+    Attributes
+    ----------
+    cells : str
+        SQL for the table of cells, with what `inside` needs.
+    inside : str
+        A condition on a record ``s`` and its cells ``c``.
+    """
+
+    cells: str
+    inside: str
+
+
 def write_row_view(
-    job: Job[Any], view: RowView, cells: CellTable, combination_of_record: AnyIntArray
-) -> None:
+    job: Job[Any],
+    view: RowView,
+    cells: CellTable,
+    combination_of_record: AnyIntArray,
+    covering: Covering | None = None,
+) -> int:
     """Write the published rows in a random order, and materialize the view.
+
+    Rows are written with the numbers of their cells, a fraction as wide as with the cells. To join
+    them in the view, the server may read either table first: both are in a random order.
 
     Parameters
     ----------
@@ -29,6 +56,13 @@ def write_row_view(
     combination_of_record : ndarray of int, shape (n_records,)
         The cells with which the other columns of each record are published; -1 for a record that is
         left out.
+    covering : Covering, optional
+        Rows are only written where it holds.
+
+    Returns
+    -------
+    int
+        How many were not written because it does not.
     """
     session, snapshot = job.session, job.snapshot
     session.step("writing the published rows")
@@ -42,28 +76,28 @@ def write_row_view(
     numbered, (its_cells, place) = with_numbers(
         session, snapshot.table, (1, index), (2, index), widths=(width, place_width)
     )
-    # Sorted before cells are joined to them, rows are a fraction as wide. Whichever side the server
-    # reads first, the order of either is random.
-    shuffled = (
-        f"(SELECT {', '.join(f's.{name}' for name in (*others, its_cells))} FROM {numbered} AS s"
-        f" ORDER BY s.{place} OFFSET 0)"
-    )
-    columns = ", ".join(f"{'c' if name in cells.columns else 's'}.{name}" for name in names)
+    shown = [f"s.{its_cells} AS {cells.number}", *(f"s.{name}" for name in others)]
+    kept = f"WHERE s.{its_cells} < {cells.n_combinations}"
+    if covering is not None:
+        joined = f"JOIN {covering.cells} AS c ON c.{cells.number} = s.{its_cells}"
+        kept = f"{joined} WHERE {covering.inside}"
     with roomy(session):
         job.staging.fill_table(
             ROWS,
-            f"SELECT {columns} FROM {shuffled} AS s"
-            f" JOIN {cells.table} AS c ON c.{cells.number} = s.{its_cells}",
+            f"SELECT {', '.join(shown)} FROM {numbered} AS s {kept} ORDER BY s.{place}",
             numbers,
             places,
         )
-    session.step("materializing the view")
-    job.staging.materialize(ROWS)
+        session.step("materializing the view")
+        job.staging.materialize_join(ROWS, CELLS, cells.name, view.columns)
+    row = fetch_one(session, f"SELECT count(*) AS n FROM {view.rows}")
+    return int(np.count_nonzero(combination_of_record >= 0)) - int(row["n"])
 
 
 def finish_rows(
     job: Job[Any],
     view: RowView,
+    table: CellTable,
     layout: Mapping[str, Any],
     rows: ShownRows,
     cells: Mapping[str, Cell] | None = None,
@@ -76,6 +110,8 @@ def finish_rows(
     job : Job
     view : RowView
         Already materialized.
+    table : CellTable
+        From which it was.
     layout : mapping
     rows : ShownRows
         Those of the view.
@@ -88,7 +124,8 @@ def finish_rows(
     dict
         The layout, with what it keeps of these relations.
     """
-    found = write_for_estimator(job.staging, view, layout, rows, cells, matches)
+    numbered = {**layout, "number": table.name}
+    found = write_for_estimator(job.staging, view, numbered, rows, cells, matches)
     job.session.step("gathering statistics")
     job.staging.analyze("")
     missed = job.source.without_role

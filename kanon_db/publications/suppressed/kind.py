@@ -21,13 +21,13 @@ from kanon_db.publications.rows.shown_rows import SourceColumns
 from kanon_db.publications.rows.view import RowKind, check_k, layout_of
 from kanon_db.publications.rows.writing import finish_rows, write_row_view
 from kanon_db.publications.searching import run_method
+from kanon_db.publications.staging import Staging
 from kanon_db.publications.suppressed import methods
 from kanon_db.publications.suppressed.examine import examine_suppressed
 from kanon_db.publications.suppressed.methods import CodedRows
 from kanon_db.publications.suppressed.patterns import allowed_patterns, recorded_patterns
 from kanon_db.publications.suppressed.promises import guarantee
 from kanon_db.publications.suppressed.request import SuppressedRequest
-from kanon_db.session import Session
 from kanon_db.transfer.columns import ColumnType
 from kanon_db.transfer.room import Needs
 from kanon_db.transfer.snapshot import Size
@@ -96,7 +96,7 @@ class Suppressed(RowKind):
         with_all = request.options.left_over == "publish"
         published = np.flatnonzero((pattern != LEFT_OVER) | with_all)
         codes, shown = data.codes[published], Suppression(data.patterns, pattern[published])
-        cells, class_of_row = _write_cells(session, view, values, codes, shown)
+        cells, class_of_row = _write_cells(job.staging, view, values, codes, shown)
         cell_of_record = np.full_like(pattern, -1)
         cell_of_record[published] = class_of_row
         write_row_view(job, view, cells, cell_of_record)
@@ -109,7 +109,7 @@ class Suppressed(RowKind):
             checks = counted.check(request.k)
             counted.drop()
         named = dict(zip(source.quasi_identifiers, cells.columns.values(), strict=False))
-        layout = finish_rows(job, view, layout, read.shown(named, cell_of_record))
+        layout = finish_rows(job, view, cells, layout, read.shown(named, cell_of_record))
         cells.drop(session)
         read.drop()
         return Written(
@@ -146,7 +146,7 @@ def _loss(
 
 
 def _write_cells(
-    session: Session,
+    staging: Staging,
     view: RowView,
     values: Sequence[DistinctValues],
     codes: CodeArray,
@@ -166,6 +166,7 @@ def _write_cells(
     cells : CellTable
     class_of_row : ndarray of int64, shape (n,)
     """
+    session = staging.session
     session.step("writing the classes")
     patterns = suppression.patterns
     # Left-over records exist only where the last pattern suppresses everything.
@@ -190,4 +191,4 @@ def _write_cells(
         )
     }
     columns[str(view.pattern)] = CellColumn(texts, "number", "cell", len(patterns), pattern[member])
-    return CellTable.write(session, columns), class_of_row
+    return CellTable.write(staging, view, columns), class_of_row

@@ -304,3 +304,12 @@ def test_a_cancel_ends_the_threads_of_mondrian(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(StoppedError):
         mondrian(random_table(200_000, [50, 40]), 2, workers=2, pulse=Pulse(heartbeat=stop))
     assert threading.active_count() == n_before
+
+
+def test_mondrian_leaves_the_codes_of_its_caller_as_they_are() -> None:
+    """Of one attribute, too, whose transposed codes are contiguous."""
+    codes = np.arange(40, dtype=np.int32)[::-1].reshape(-1, 1) % 7
+    age = Attribute(7, numbers=np.arange(7.0), lower=0, upper=6)
+    table = Microdata(codes.copy(), (age,))
+    mondrian(table, 2)
+    assert (table.codes == codes).all()
