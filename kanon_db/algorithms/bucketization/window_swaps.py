@@ -76,7 +76,6 @@ def find_swaps(
             for a in range(n_qi):
                 own_codes[j, a] = codes[record, a]
         n_listed = 0
-        inside[:] = 0
         for j in range(n):
             for e in range(ends[own_buckets[j]], ends[own_buckets[j] + 1]):
                 i = values[e]
@@ -84,11 +83,14 @@ def find_swaps(
                     place[i] = n_listed
                     listed[n_listed] = i
                     n_listed += 1
-                inside[j, place[i]] = shares[e]
-        for k in range(n_listed):
-            place[listed[k]] = -1
         width = -(-n_listed // _LANES) * _LANES
         listed[n_listed:width] = 0  # any value: none of the buckets has a share of it there
+        inside[:n, :width] = 0
+        for j in range(n):
+            for e in range(ends[own_buckets[j]], ends[own_buckets[j] + 1]):
+                inside[j, place[values[e]]] = shares[e]
+        for k in range(n_listed):
+            place[listed[k]] = -1
         for j in range(n):
             find_cells(marginals, own_codes[j], cells)
             row = said[j]
