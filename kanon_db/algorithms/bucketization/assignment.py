@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from kanon_db.algorithms.bucketization.setting import BucketSetting, record_counts
 from kanon_db.algorithms.bucketization.transportation import Transport, in_shares, transport
-from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
 
@@ -203,16 +203,37 @@ class Allotment:
 
     def runs(self) -> Iterator[IntArray]:
         """Give the buckets of all records, value by value, each in the order of ranks."""
-        for first, n, start, n_buckets in zip(
-            self.first_bucket.tolist(),
-            self.n_records.tolist(),
-            self.start.tolist(),
-            self.n_buckets.tolist(),
-            strict=True,
-        ):
-            for done in range(0, n, _RUN):  # so that none takes more memory than the buckets
-                steps = np.arange(start + done, start + min(done + _RUN, n))
-                yield first + steps % n_buckets
+        ends = np.cumsum(self.n_records)
+        n_records = int(ends[-1]) if ends.size else 0
+        for start in range(0, n_records, _RUN):  # so that none takes much more memory
+            end = min(start + _RUN, n_records)
+            first, last = np.searchsorted(ends, [start, end - 1], side="right").tolist()
+            numbers = np.arange(first, last + 1)
+            begin = ends[numbers] - self.n_records[numbers]
+            inside = np.minimum(ends[numbers], end) - np.maximum(begin, start)
+            entry = np.repeat(numbers, inside)
+            steps = np.arange(start, end) + (self.start - ends + self.n_records)[entry]
+            yield self.first_bucket[entry] + steps % self.n_buckets[entry]
+
+    def dealt_to(self, order: AnyIntArray) -> CodeArray:
+        """Deal the buckets to records.
+
+        Parameters
+        ----------
+        order : ndarray of int, shape (n_records,)
+            The records, value by value, each in the order of ranks.
+
+        Returns
+        -------
+        ndarray of int32, shape (n_records,)
+            The bucket of each record.
+        """
+        buckets = np.empty(order.size, dtype=np.int32)
+        dealt = 0
+        for run in self.runs():
+            buckets[order[dealt : dealt + run.size]] = run
+            dealt += run.size
+        return buckets
 
 
 def round_robin(partition: npt.ArrayLike, setting: BucketSetting) -> Allotment:

@@ -12,11 +12,11 @@ import numpy as np
 from kanon_db.algorithms.bucketization.assignment import Allotment, partition_records, round_robin
 from kanon_db.algorithms.bucketization.cell_cuts import Cell, Cutter, Tightened, fewest_of_cell
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
-from kanon_db.algorithms.bucketization.random_assignment import Permuter, assign_randomly
+from kanon_db.algorithms.bucketization.random_assignment import Permuter
 from kanon_db.algorithms.bucketization.setting import BucketSetting
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
-from kanon_db.algorithms.ground.sort_keys import sort_keys
+from kanon_db.algorithms.ground.sort_keys import sort_keys, stable_order
 
 Search: TypeAlias = Callable[[IntArray, FPrimePrivacy], BucketSetting]
 """Finds a bucket setting from the number of records of each value, and their thresholds."""
@@ -151,31 +151,32 @@ def assign_in_cells(
     >>> found.setting.pairs, len(found.tightening)
     (((2, 200),), 4)
     """
-    # Neighbors lie next to each other in memory from here on.
-    order = np.argsort(sort_keys(list(qi_codes.T)), kind="stable")
+    # Neighbors lie next to each other in memory from here on; which of equal ones is first decides
+    # nothing.
+    order = np.argsort(sort_keys(list(qi_codes.T)))
+    pulse.beat()
     qi_codes, sa_codes = qi_codes[order], sa_codes[order]
     least = fewest_of_cell(sa_codes.size, least)
     cutter = Cutter(qi_codes, sa_codes, tightened, max_bucket_size, random, least, pulse)
-    bucket_of_record = np.empty(sa_codes.size, dtype=np.int32)
-    cell_of_record = np.empty(sa_codes.size, dtype=np.int32)
-    tightening: list[Fraction] = []
-    n_buckets = 0
-    for cell in cutter.cells():
-        pulse.beat()
-        own = SettledCell.of(cell, search)
-        place = np.cumsum(cell.counts > 0, dtype=np.int32) - np.int32(1)
-        bucket_of_record[order[cell.records]] = n_buckets + assign_randomly(
-            place[sa_codes[cell.records]], own.counts, own.limits, own.setting, random
-        )
-        n_buckets += own.setting.n_buckets
-        cell_of_record[order[cell.records]] = len(tightening)
-        tightening.append(cell.factor)
-    sizes = np.bincount(bucket_of_record, minlength=n_buckets)
+    cells = cutter.cells()
+    n_values = len(tightened(Fraction(1)).thresholds)
+    setting, allotment = allot_cells(cells, search, n_values, pulse=pulse)
+    groups = np.empty(sa_codes.size, dtype=np.int32)
+    for number, cell in enumerate(cells):
+        groups[cell.records] = number
+    cell_of_record = np.empty_like(groups)
+    cell_of_record[order] = groups
+    groups = groups.astype(np.int64) * n_values + sa_codes
+    # Records of the same value in the same cell come in random order.
+    shuffled = random.permutation(sa_codes.size)
+    pulse.beat()
+    shuffled = shuffled[stable_order(groups[shuffled])]
+    pulse.beat()
     return CellAssignment(
-        numbers_by_size(sizes)[bucket_of_record],
-        BucketSetting(*np.unique(sizes, return_counts=True)),
+        allotment.dealt_to(order[shuffled]),
+        setting,
         cell_of_record,
-        tuple(tightening),
+        tuple(cell.factor for cell in cells),
     )
 
 
@@ -218,7 +219,6 @@ def allot_cells(
     Parameters
     ----------
     cells : sequence of Cell
-        At least one.
     search : callable
         As for :func:`assign_in_cells`.
     n_values : int
@@ -243,6 +243,8 @@ def allot_cells(
         pulse.beat()
         settled.append(SettledCell.of(cell, search))
     firsts = np.cumsum([0, *(own.setting.n_buckets for own in settled)])
+    if not settled:
+        return BucketSetting.of([], []), round_robin(np.zeros((0, 0)), BucketSetting.of([], []))
     sizes = np.concatenate([np.repeat(own.setting.sizes, own.setting.counts) for own in settled])
     numbers = numbers_by_size(sizes)
     allotments = []

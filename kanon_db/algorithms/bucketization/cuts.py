@@ -53,33 +53,57 @@ def best_cut(
     most = min(_MOST_LOOKED_AT, max(1, _MOST_COMPARED // codes.shape[1] ** 2))
     if weights is None:
         stride = -(-records.size // most)
-        looked_at = codes[records[::stride]]
+        among = np.ascontiguousarray(records[::stride])
     else:
         ends = np.cumsum(weights[records])
         stride = -(-int(ends[-1]) // most)
-        among = np.searchsorted(ends, np.arange(0, ends[-1], stride), side="right")
-        looked_at = codes[records[among]]
+        among = records[np.searchsorted(ends, np.arange(0, ends[-1], stride), side="right")]
+    looked_at, n_codes = _looked_at(codes, among)
     # Codes are few in a small set, however many there are in the table.
-    kept = {
-        a: np.unique(column, return_inverse=True)
-        for a, column in enumerate(looked_at.T)
-        if column.max() >= 2 * column.size
-    }
-    for a, (_, positions) in kept.items():
-        looked_at[:, a] = positions
-    attribute, last = _best_cut(looked_at, looked_at.max(axis=0) + 1, max(1, least // stride))
+    kept = {}
+    for a in np.flatnonzero(n_codes > 2 * among.size).tolist():
+        kept[a], looked_at[:, a] = np.unique(looked_at[:, a], return_inverse=True)
+        n_codes[a] = kept[a].size
+    attribute, last = _best_cut(looked_at, n_codes, max(1, least // stride))
     if attribute < 0:
         return None
-    return Cut(attribute, int(kept[attribute][0][last]) if attribute in kept else last)
+    return Cut(attribute, int(kept[attribute][last]) if attribute in kept else last)
 
 
 @numba.njit(cache=True, nogil=True)
-def _best_cut(codes: CodeArray, n_codes: CodeArray, least: int) -> tuple[int, int]:
+def _looked_at(codes: CodeArray, records: IntArray) -> tuple[CodeArray, IntArray]:
+    """Return the codes of some records, and how many codes of each attribute there are at most."""
+    n_qi = codes.shape[1]
+    looked_at = np.empty((records.size, n_qi), dtype=codes.dtype)
+    n_codes = np.zeros(n_qi, dtype=np.int64)
+    for i in range(records.size):
+        record = records[i]
+        for a in range(n_qi):
+            looked_at[i, a] = codes[record, a]
+    for a in range(n_qi):
+        largest = looked_at[0, a]
+        for i in range(records.size):
+            largest = max(largest, looked_at[i, a])
+        n_codes[a] = largest + 1
+    return looked_at, n_codes
+
+
+@numba.njit(cache=True, nogil=True)
+def _best_cut(codes: CodeArray, n_codes: IntArray, least: int) -> tuple[int, int]:
     n, n_qi = codes.shape
-    totals = np.zeros((n_qi, n_codes.max()), dtype=np.int64)
+    first = np.zeros(n_qi + 1, dtype=np.int64)  # where the codes of each attribute begin
+    first[1:] = np.cumsum(n_codes)
+    totals = np.zeros(first[n_qi], dtype=np.int64)
+    cells = np.empty((n, n_qi), dtype=np.int32)
     for i in range(n):
         for a in range(n_qi):
-            totals[a, codes[i, a]] += 1
+            cells[i, a] = first[a] + codes[i, a]
+            totals[cells[i, a]] += 1
+    together = np.zeros(n, dtype=np.int64)  # how many have each code of a record, in sum
+    for i in range(n):
+        for a in range(n_qi):
+            together[i] += totals[cells[i, a]]
+    squares = (totals**2).sum()
     best = 0.0
     best_attribute = -1
     best_last = -1
@@ -87,34 +111,34 @@ def _best_cut(codes: CodeArray, n_codes: CodeArray, least: int) -> tuple[int, in
     for attribute in range(n_qi):
         if n_codes[attribute] == 1:
             continue
-        # Counting sort: the records of code c end at ends[c].
+        # Counting sort: the records of code c end at ends[c + 1].
         ends = np.zeros(n_codes[attribute] + 1, dtype=np.int64)
-        ends[1:] = np.cumsum(totals[attribute, : n_codes[attribute]])
+        ends[1:] = np.cumsum(totals[first[attribute] : first[attribute + 1]])
         place = ends[:-1].copy()
         for i in range(n):
             code = codes[i, attribute]
             order[place[code]] = i
             place[code] += 1
-        # The sides' sums of squared counts; they are whole, and exact below 2^53.
+        # The sides' sums of squared counts. Where c of all t records with a code are below, one
+        # more adds 2 c + 1 to the one, and takes 2 (t - c) - 1 from the other.
         lower = np.zeros_like(totals)
-        lower_squares = np.zeros(n_qi)
-        upper_squares = np.zeros(n_qi)
-        for a in range(n_qi):
-            upper_squares[a] = (totals[a].astype(np.float64) ** 2).sum()
-        whole = upper_squares.sum() / n
+        lower_squares = 0
+        upper_squares = squares
         for code in range(n_codes[attribute] - 1):
             if ends[code + 1] == ends[code]:
                 continue
-            for i in order[ends[code] : ends[code + 1]]:
+            for k in range(ends[code], ends[code + 1]):
+                i = order[k]
+                there = 0
                 for a in range(n_qi):
-                    there = lower[a, codes[i, a]]
-                    lower_squares[a] += 2 * there + 1
-                    upper_squares[a] -= 2 * (totals[a, codes[i, a]] - there) - 1
-                    lower[a, codes[i, a]] = there + 1
+                    there += lower[cells[i, a]]
+                    lower[cells[i, a]] += 1
+                lower_squares += 2 * there + n_qi
+                upper_squares -= 2 * (together[i] - there) - n_qi
             n_lower = ends[code + 1]
             if n_lower < least or n - n_lower < least:
                 continue
-            fall = lower_squares.sum() / n_lower + upper_squares.sum() / (n - n_lower) - whole
+            fall = lower_squares / n_lower + upper_squares / (n - n_lower) - squares / n
             if fall > best * (1 + 1e-12):
                 best = fall
                 best_attribute = attribute

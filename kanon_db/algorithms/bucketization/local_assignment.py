@@ -67,7 +67,7 @@ def assign_locally(
     max_bucket_size : int
         M', the most records in a bucket, in [1, 5000].
     random : Permuter
-        Source of randomness, asked for at most some eighty permutations of the records.
+        Source of randomness, asked for at most some forty permutations of the records.
     pulse : Pulse
         Beaten every few dozen milliseconds of work, sorts of all records excepted; what it raises
         ends the assignment.

@@ -3,78 +3,26 @@
 from __future__ import annotations
 
 from itertools import combinations
-from typing import NamedTuple
+from typing import Final
 
-import numba
 import numpy as np
 
+from kanon_db.algorithms.bucketization.marginals import Marginals, Shares, add_errors
 from kanon_db.algorithms.bucketization.random_assignment import Permuter
-from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray, Integer
+from kanon_db.algorithms.bucketization.window_swaps import find_swaps, make_swaps
+from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
 from kanon_db.algorithms.ground.pulse import Pulse
-from kanon_db.algorithms.ground.sort_keys import sort_keys
+from kanon_db.algorithms.ground.sort_keys import sort_keys, stable_order
+from kanon_db.algorithms.ground.threads import Threads
 
-_LEAST_RECORDS = 100  # fewer records of a cell could be moved for the sake of one of them
-_MAX_MARGINALS = 36  # as many as 8 quasi-identifiers have: more take time and add little
-_MAX_ERRORS = 2**23  # errors held at once: 64 MB
-_PROPOSALS_PER_BLOCK = 2**14  # some ten milliseconds of work
-_MOST_PASSES = 40
-
-
-class Marginals(NamedTuple):
-    """Errors of all estimates on one or two quasi-identifiers and the sensitive attribute.
-
-    Parameters
-    ----------
-    codes : ndarray of int32, shape (n_records, n_qi)
-        Quasi-identifiers, similar values joined where they are too many to tell all apart.
-    pairs : ndarray of int64, shape (t, 2)
-        The two quasi-identifiers of each marginal, the same twice if it has one.
-    widths : ndarray of int64, shape (t,)
-        Number of codes of the second quasi-identifier; 0 if there is none.
-    first_cell : ndarray of int64, shape (t,)
-        Where the cells of each marginal begin.
-    weights : ndarray of float64, shape (n_cells,)
-        Weight of a squared error in the objective: 0 for cells of fewer than 100 records.
-    errors : ndarray of float64, shape (n_cells, m)
-        Records of each cell and sensitive value, less their estimate from the buckets.
-    """
-
-    codes: CodeArray
-    pairs: IntArray
-    widths: IntArray
-    first_cell: IntArray
-    weights: FloatArray
-    errors: FloatArray
-
-    @property
-    def objective(self) -> float:
-        """Weighted sum of the squared errors."""
-        return float(self.weights @ np.square(self.errors).sum(axis=1))
-
-
-class Shares(NamedTuple):
-    """Share of each sensitive value in each bucket; values of a bucket follow each other.
-
-    Parameters
-    ----------
-    ends : ndarray of int64, shape (n_buckets + 1,)
-        Entries of bucket g are those from ``ends[g]`` up to, not including, ``ends[g + 1]``.
-    values : ndarray of int64, shape (e,)
-    shares : ndarray of float64, shape (e,)
-    """
-
-    ends: IntArray
-    values: IntArray
-    shares: FloatArray
-
-    @classmethod
-    def of(cls, buckets: IntArray, sa_codes: CodeArray, n_values: int) -> Shares:
-        """Find the shares in buckets that are numbered without gaps."""
-        sizes = np.bincount(buckets)
-        keys, counts = np.unique(buckets * n_values + sa_codes, return_counts=True)
-        owners = keys // n_values
-        ends = np.searchsorted(owners, np.arange(sizes.size + 1)).astype(np.int64)
-        return cls(ends, keys % n_values, counts / sizes[owners])
+_LEAST_RECORDS: Final = 100  # fewer records of a cell could be moved for the sake of one of them
+_MAX_MARGINALS: Final = 36  # as many as 8 quasi-identifiers have: more take time and add little
+_MAX_ERRORS: Final = 2**23  # errors held at once: 64 MB
+_WINDOW: Final = 64  # records among which each one looks for a partner
+_LEAST_WINDOW: Final = 8  # the same, where buckets have many values
+_VALUES_OF_WINDOW: Final = 256  # more of them make the window smaller
+_WINDOWS_PER_BLOCK: Final = 64  # a few milliseconds of work; the next ones see what it changed
+_MOST_PASSES: Final = 40
 
 
 def refine(
@@ -100,13 +48,13 @@ def refine(
     n_values : int
         Number of sensitive values.
     random : Permuter
-        Source of randomness: two permutations for each pass.
+        Source of randomness: one permutation for each pass.
     n_terms : int
         How much work to do: terms of the objective that proposals may look at, roughly. It is
-        rounded to whole passes, at least one and at most 40; each proposes two swaps for each
-        record, and costs two sorts besides.
+        rounded to whole passes, at least one and at most 40; each looks for a partner of each
+        record, and costs a sort besides.
     pulse : Pulse
-        Beaten every few dozen milliseconds of work; what that raises ends the refinement.
+        Beaten every few milliseconds of work, sorts excepted; what that raises ends the refinement.
 
     Returns
     -------
@@ -127,39 +75,60 @@ def refine(
     these quasi-identifiers, too. A swap moves two rows of E by p_g - p_h for each marginal in which
     its records differ; it is made if and only if that lowers the objective.
 
-    Half of the proposals are neighbors in a sort by value and quasi-identifiers, which begins with
-    another quasi-identifier in each pass: such swaps disturb few marginals. The other half are
-    random. Equal records never differ in how likely they are to be swapped, so which of them ends
-    up where stays a matter of chance.
+    In each pass, the records of a value are put in random order, in every other pass in that of a
+    sort by their quasi-identifiers, which begins with another one each time: swaps of neighbors
+    there disturb few marginals. Among 64 that follow each other, each record looks for the partner
+    with which a swap is estimated to gain most (:func:`.find_swaps`). Half of a block of these
+    windows is looked at by another thread, while nothing is changed; then the swaps are made, one
+    by one, as far as they gain (:func:`.make_swaps`). So the result does not depend on the threads.
+    Equal records never differ in how likely they are to be swapped, so which of them ends up where
+    stays a matter of chance.
 
     Beyond 36 marginals, those of two quasi-identifiers are left out. Where there would be more
     than 8 million errors, neighboring codes are joined.
     """
     marginals = _marginals(qi_codes, n_values)
-    n_qi = qi_codes.shape[1]
     shares = Shares.of(buckets, sa_codes, n_values)
-    # Each proposal looks at two cells of each marginal, for each value in either bucket.
-    terms_per_pass = 8 * marginals.widths.size * int(np.diff(shares.ends)[buckets].sum())
-    n_passes = min(max(1, n_terms // max(1, terms_per_pass)), _MOST_PASSES)
-    for start in range(0, sa_codes.size, _PROPOSALS_PER_BLOCK):
-        pulse.beat()
-        _add_errors(start, start + _PROPOSALS_PER_BLOCK, sa_codes, buckets, shares, marginals)
-    for number in range(n_passes if n_qi and sa_codes.size else 0):
-        pulse.beat()
-        shuffled = random.permutation(sa_codes.size).astype(np.int64, copy=False)
-        by_value = shuffled[np.argsort(sa_codes[shuffled], kind="stable")]
-        pulse.beat()
-        shuffled = random.permutation(sa_codes.size).astype(np.int64, copy=False)
-        attributes = np.roll(np.arange(n_qi), -number).tolist()
-        keys = sort_keys([sa_codes, *(qi_codes[:, a] for a in attributes)])
-        similar = shuffled[np.argsort(keys[shuffled], kind="stable")]
-        lag = 1 + number % 3
-        for first, second in ((by_value[:-1], by_value[1:]), (similar[:-lag], similar[lag:])):
-            for start in range(0, first.size, _PROPOSALS_PER_BLOCK):
+    counts = add_errors(buckets, sa_codes, shares, marginals, pulse)
+    is_weighted = counts >= _LEAST_RECORDS
+    marginals.weights[is_weighted] = counts[is_weighted] ** -0.5
+    n_qi, n = qi_codes.shape[1], sa_codes.size
+    if not n_qi or not n:
+        return marginals
+    values_of_bucket = shares.values.size // (shares.ends.size - 1)
+    window = max(_LEAST_WINDOW, min(_WINDOW, _VALUES_OF_WINDOW // values_of_bucket))
+    if n_values <= _VALUES_OF_WINDOW:
+        window = _WINDOW
+    terms_per_pass = n * (len(marginals.pairs) + window) * min(n_values, _VALUES_OF_WINDOW)
+    n_passes = min(max(1, n_terms // terms_per_pass), _MOST_PASSES)
+    with Threads(1) as threads:
+        for number in range(n_passes):
+            order = _order(number, qi_codes, sa_codes, random, pulse)
+            for start in range(0, n, _WINDOWS_PER_BLOCK * window):
                 pulse.beat()
-                block = slice(start, start + _PROPOSALS_PER_BLOCK)
-                _swap(first[block], second[block], sa_codes, buckets, shares, marginals)
+                records = order[start : start + _WINDOWS_PER_BLOCK * window]
+                partners = np.empty_like(records)
+                middle = _WINDOWS_PER_BLOCK // 2 * window
+                given = sa_codes, buckets, shares, marginals, window
+                other = threads.start(find_swaps, records[middle:], partners[middle:], *given)
+                find_swaps(records[:middle], partners[:middle], *given)
+                other.result()
+                make_swaps(records, partners, buckets, shares, marginals)
     return marginals
+
+
+def _order(
+    number: int, qi_codes: CodeArray, sa_codes: CodeArray, random: Permuter, pulse: Pulse
+) -> IntArray:
+    """Return the order of records in a pass: by value, in every other one by similarity, too."""
+    pulse.beat()
+    shuffled = random.permutation(sa_codes.size).astype(np.int64, copy=False)
+    pulse.beat()
+    if number % 2 == 0:
+        return shuffled[stable_order(sa_codes[shuffled])]
+    attributes = np.roll(np.arange(qi_codes.shape[1]), -(number // 2)).tolist()
+    keys = sort_keys([sa_codes, *(qi_codes[:, a] for a in attributes)])
+    return shuffled[np.argsort(keys[shuffled], kind="stable")]
 
 
 def _marginals(qi_codes: CodeArray, n_values: int) -> Marginals:
@@ -170,7 +139,7 @@ def _marginals(qi_codes: CodeArray, n_values: int) -> Marginals:
     couples = sorted(combinations(range(n_qi), 2), key=lambda pair: (pair[1] - pair[0], pair))
     chosen = singles + couples[: max(0, _MAX_MARGINALS - n_qi)]
     n_codes = qi_codes.max(axis=0, initial=0).astype(np.int64) + 1
-    most = int(n_codes.max(initial=1))
+    most = largest = int(n_codes.max(initial=1))
 
     def cells(limit: int) -> list[int]:
         kept = np.minimum(n_codes, limit).tolist()
@@ -179,108 +148,11 @@ def _marginals(qi_codes: CodeArray, n_values: int) -> Marginals:
     while most > 1 and sum(cells(most)) * n_values > _MAX_ERRORS:
         most = (most + 1) // 2
     kept = np.minimum(n_codes, most)
-    codes = (qi_codes * kept // n_codes).astype(np.int32)
+    codes = qi_codes if most == largest else qi_codes * kept // n_codes
     n_cells = cells(most)
     pairs = np.array(chosen, dtype=np.int64).reshape(-1, 2)
     widths = np.array([kept[b] if a != b else 0 for a, b in chosen], dtype=np.int64)
     first_cell = np.cumsum([0, *n_cells])[:-1].astype(np.int64)
-    counts = np.zeros(sum(n_cells), dtype=np.int64)
-    for (a, b), width, first, size in zip(chosen, widths, first_cell, n_cells, strict=True):
-        cell = codes[:, a] * width + codes[:, b] if width else codes[:, a]
-        counts[first : first + size] = np.bincount(cell, minlength=size)
-    weights = np.where(counts < _LEAST_RECORDS, 0, 1 / np.sqrt(np.maximum(counts, 1)))
-    errors = np.zeros((counts.size, n_values))
-    return Marginals(codes, pairs, widths, first_cell, weights, errors)
-
-
-@numba.njit(cache=True, nogil=True)
-def _cell(marginals: Marginals, record: int, t: int) -> Integer:
-    """Find the cell of marginal t that a record is in."""
-    codes, (a, b), width = marginals.codes, marginals.pairs[t], marginals.widths[t]
-    cell: Integer = marginals.first_cell[t] + codes[record, a] * max(1, width)
-    if width:
-        cell += codes[record, b]
-    return cell
-
-
-@numba.njit(cache=True, nogil=True)
-def _add_errors(
-    start: int,
-    end: int,
-    sa_codes: CodeArray,
-    buckets: IntArray,
-    shares: Shares,
-    marginals: Marginals,
-) -> None:
-    """Add what some of the records contribute to the errors."""
-    errors = marginals.errors
-    for record in range(start, min(end, sa_codes.size)):
-        g = buckets[record]
-        for t in range(marginals.widths.size):
-            v = _cell(marginals, record, t)
-            errors[v, sa_codes[record]] += 1
-            for k in range(shares.ends[g], shares.ends[g + 1]):
-                errors[v, shares.values[k]] -= shares.shares[k]
-
-
-@numba.njit(cache=True, nogil=True)
-def _swap(
-    first: IntArray,
-    second: IntArray,
-    sa_codes: CodeArray,
-    buckets: IntArray,
-    shares_of_buckets: Shares,
-    marginals: Marginals,
-) -> None:
-    """Make those of the proposed swaps that lower the objective."""
-    ends, values, shares = shares_of_buckets
-    codes, pairs, widths, _, weights, errors = marginals
-    dense = np.zeros(errors.shape[1])  # p_g - p_h, for the values listed
-    listed = np.empty(errors.shape[1], dtype=np.int64)
-    cells = np.empty((2, widths.size), dtype=np.int64)
-    for proposal in range(first.size):
-        r, x = first[proposal], second[proposal]
-        g, h = buckets[r], buckets[x]
-        if g == h or sa_codes[r] != sa_codes[x]:
-            continue
-        n_listed = 0
-        for k in range(ends[g], ends[g + 1]):
-            dense[values[k]] = shares[k]
-            listed[n_listed] = values[k]
-            n_listed += 1
-        for k in range(ends[h], ends[h + 1]):
-            i = values[k]
-            if dense[i] == 0.0:
-                listed[n_listed] = i
-                n_listed += 1
-            dense[i] -= shares[k]
-        norm = 0.0
-        for k in range(n_listed):
-            norm += dense[listed[k]] ** 2
-        if norm > 0.0:
-            n_cells = 0
-            gain = 0.0
-            for t in range(widths.size):
-                a, b = pairs[t]
-                if codes[r, a] == codes[x, a] and codes[r, b] == codes[x, b]:
-                    continue
-                v, y = _cell(marginals, r, t), _cell(marginals, x, t)
-                # Record r takes the shares p_h instead of p_g: row v gains p_g - p_h, row y loses.
-                with_v, with_y = 0.0, 0.0
-                for k in range(n_listed):
-                    i = listed[k]
-                    with_v += errors[v, i] * dense[i]
-                    with_y += errors[y, i] * dense[i]
-                gain -= weights[v] * (norm + 2 * with_v) + weights[y] * (norm - 2 * with_y)
-                cells[0, n_cells], cells[1, n_cells] = v, y
-                n_cells += 1
-            # A swap that only rounding makes look better would go to and fro.
-            if gain > 1e-9:
-                buckets[r], buckets[x] = h, g
-                for c in range(n_cells):
-                    for k in range(n_listed):
-                        i = listed[k]
-                        errors[cells[0, c], i] += dense[i]
-                        errors[cells[1, c], i] -= dense[i]
-        for k in range(n_listed):
-            dense[listed[k]] = 0.0
+    weights = np.zeros(sum(n_cells))
+    errors = np.zeros((weights.size, n_values))
+    return Marginals(codes.astype(np.int32), pairs, widths, first_cell, weights, errors)

@@ -50,7 +50,8 @@ class FPrimePrivacy:
     thresholds: tuple[Fraction, ...]
 
     def __post_init__(self) -> None:
-        outside = sum(not 0 < threshold <= 1 for threshold in self.thresholds)
+        # With cells, there are thousands of these; whole numbers are compared ten times as fast.
+        outside = sum(not 0 < t.numerator <= t.denominator for t in self.thresholds)
         if outside:
             raise InvalidParameterError(
                 "a privacy threshold must lie in (0, 1]",
@@ -135,8 +136,7 @@ class FPrimePrivacy:
         -----
         **Source:** [GB] Section 5.
         """
-        # The largest threshold attains the minimum.
-        return int(-(-1 // max(self.thresholds, default=Fraction(1))))
+        return min((-(-t.denominator // t.numerator) for t in self.thresholds), default=1)
 
     def corresponding_l(self) -> int:
         """Smallest l whose l-diversity implies this F'-privacy: ceil(1 / min_i f'_i).
@@ -150,7 +150,7 @@ class FPrimePrivacy:
         -----
         **Source:** [GB] Remark 1.
         """
-        return int(-(-1 // min(self.thresholds, default=Fraction(1))))
+        return max((-(-t.denominator // t.numerator) for t in self.thresholds), default=1)
 
     def ineligible(self, counts: npt.ArrayLike) -> BoolArray:
         """Tell which values are more frequent in the whole table than their threshold.

@@ -63,9 +63,4 @@ def assign_randomly(
     order = random.permutation(codes.size)
     narrow = codes.astype(np.min_scalar_type(counts.size))  # numpy sorts 16 bits by their digits
     order = order[np.argsort(narrow[order], kind="stable")]
-    buckets = np.empty(codes.size, dtype=np.int32)
-    dealt = 0
-    for run in allotment.runs():
-        buckets[order[dealt : dealt + run.size]] = run
-        dealt += run.size
-    return buckets
+    return allotment.dealt_to(order)

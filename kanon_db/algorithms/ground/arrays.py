@@ -27,6 +27,9 @@ WordArray: TypeAlias = npt.NDArray[np.uint64]
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 
+SingleArray: TypeAlias = npt.NDArray[np.float32]
+"""Estimates that exact numbers are compared with before anything depends on them."""
+
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 Integer: TypeAlias = int | np.integer
