@@ -98,6 +98,17 @@ class OpenQuery:
 
         return WrittenColumn(self, request, layout, name)
 
+    def value_sums(self, request: Request, layout: CellLayout, most: int) -> list[Row]:
+        """Count the records with each value of what is summed, and between which these are.
+
+        The rows, `most` of them, are those of
+        :meth:`~kanon_db.counting.writing.cell_sums.SpreadSumWriter.sums`.
+        """
+        from kanon_db.counting.writing.cell_sums import SpreadSumWriter
+
+        written = SpreadSumWriter(request, layout).sums(most)
+        return self.fetch(written.text, *written.bound)
+
     def rungs(
         self, aggregate: Aggregate, above: str | None = None, below: str | None = None
     ) -> list[Row]:

@@ -9,19 +9,29 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
 from kanon_db.counting import expressions as ex
-from kanon_db.counting.read_pieces import Flags
+from kanon_db.counting.read_pieces import Flags, NotReadError
+from kanon_db.counting.type_counts import combinations, distinct
+from kanon_db.counting.writing.cell_values import is_vague
+from kanon_db.counting.writing.pieces import MOST_COMBINED
 from kanon_db.counting.writing.rungs import MOST_RUNGS
+from kanon_db.counting.writing.spread import most_listed
 from kanon_db.session.protocol import Row
 from kanon_db.spark.answering.cells import ColumnCells, Key
 from kanon_db.spark.answering.outcomes import Tried, outcomes
 from kanon_db.spark.answering.places import Place, text_of
 from kanon_db.spark.answering.trying import SparkTries
 from kanon_db.spark.query import only_in_postgresql, read_or_refused
+
+if TYPE_CHECKING:
+    from kanon_db.spark.answering.types import CountedTypes
+
+_MOST_ROWS: Final = 5_000_000
+"""Combinations of values of all types."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,6 +199,42 @@ class Rungs:
         listed = own.listed(with_shares=False)
         x = tries.values(operand, {own.cell.column.name: listed.values}, type_)
         return cls.of((x[value] for value in np.unique(listed.value).tolist()), type_)
+
+    @classmethod
+    def of_columns(
+        cls,
+        counted: CountedTypes,
+        names: Sequence[str],
+        operand: ex.Expression,
+        type_: ex.Type,
+        tries: SparkTries,
+    ) -> Self:
+        """List the values of an expression on the columns that types are told apart by.
+
+        Raises
+        ------
+        NotReadError
+            If there are too many of them, or one is not finite.
+        """
+        import pyarrow as pa
+
+        columns = counted.columns
+        most = most_listed(own.cell for own in columns.values() if is_vague(own.cell))
+        listed = {place: own.listed(most, with_shares=False) for place, own in columns.items()}
+        lists = {place: one.listing(columns[place].n.size) for place, one in listed.items()}
+        n_rows = np.ones(counted.n.size)
+        for place, listing in lists.items():
+            n_rows = n_rows * listing.lengths[counted.codes[place]]
+        if n_rows.sum() > _MOST_ROWS:
+            raise NotReadError
+        rows = combinations(lists, counted.codes, counted.n.size)
+        values = {place: lists[place].value[at] for place, at in rows.at.items()}
+        first, _ = distinct(list(values.values()), [len(one.values) for one in listed.values()])
+        if first.size > MOST_COMBINED:
+            raise NotReadError
+        given = {name: listed[place].values.take(pa.array(values[place][first]))
+                 for place, name in enumerate(names)}  # fmt: skip
+        return cls.of(tries.values(operand, given, type_), type_)
 
     def between(self, above: str | None, below: str | None) -> list[Row]:
         """Return those between two, both included: of too many, some at equal distances."""

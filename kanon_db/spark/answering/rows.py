@@ -89,19 +89,30 @@ class SparkRowQuery(SparkQuery):
         self, aggregate: ex.Aggregate, above: str | None = None, below: str | None = None
     ) -> list[Row]:
         """List the values that an aggregate's operand may have, in their order."""
+        operand, type_, layout = aggregate.operand, aggregate.type, self.layout
+        if operand is None or type_ is None or not isinstance(layout, CellLayout):
+            raise TypeError("the values of an operand are asked for")
+        if (operand, type_) not in self.ladders:
+            with read_or_refused():
+                self.ladders[operand, type_] = self._rungs(layout, operand, type_)
+        return self.ladders[operand, type_].between(above, below)
+
+    def _rungs(self, layout: CellLayout, operand: ex.Expression, type_: ex.Type) -> Rungs:
         from kanon_db.spark.answering.columns import Rungs
 
-        operand, type_, layout = aggregate.operand, aggregate.type, self.layout
-        names = sorted(ex.attributes(operand))
-        if operand is None or type_ is None or not isinstance(layout, CellLayout) or len(names) > 1:
-            raise only_in_postgresql()
-        if (operand, type_) not in self.ladders:
-            known = [one for one in self.counted if names[0] in one]
-            mentioned = known[0] if known else (names[0],)
-            own = self._counted(layout, mentioned).columns[mentioned.index(names[0])]
-            with read_or_refused():
-                self.ladders[operand, type_] = Rungs.of_column(own, operand, type_, self._tries)
-        return self.ladders[operand, type_].between(above, below)
+        names = tuple(name for name in layout.cells if name in ex.attributes(operand))
+        if len(names) > 1:
+            counted = self._counted(layout, names)
+            return Rungs.of_columns(counted, names, operand, type_, self._tries)
+        known = next((one for one in self.counted if names[0] in one), names)
+        own = self._counted(layout, known).columns[known.index(names[0])]
+        return Rungs.of_column(own, operand, type_, self._tries)
+
+    def value_sums(self, request: Request, layout: CellLayout, most: int) -> list[Row]:
+        """Count the records with each value of what is summed, and between which these are."""
+        from kanon_db.spark.answering.sums import value_sums
+
+        return value_sums(self, request, layout, most)
 
     def _counted(self, layout: CellLayout, names: tuple[str, ...]) -> CountedTypes:
         """Count the types of records that some columns tell apart."""
