@@ -139,7 +139,7 @@ def _of_cells(
     )
     there = np.flatnonzero(possible.any(axis=1))
     names = [key.name for key in request.query.keys]
-    groups = [_group_key(names, counter.values(group)[1]) for group in there.tolist()]
+    groups = [key_of_values(names, counter.values(group)[1]) for group in there.tolist()]
     return OfCells(
         groups, expected[there], sure[there], possible[there], unknown[there],
         is_unknown(read, pieces.marked), pieces.together,
@@ -202,7 +202,7 @@ def _answered(opened: OpenQuery, request: Request, layout: CellLayout) -> Answer
         raise opened.limits.too_many()
     for number, estimated in totals.answers(again()).items():
         ranks, values = counter.values(number)
-        key = _group_key(names, values)
+        key = key_of_values(names, values)
         room -= len(key.encode())
         if room < 0:
             raise opened.limits.too_many()
@@ -210,7 +210,7 @@ def _answered(opened: OpenQuery, request: Request, layout: CellLayout) -> Answer
     return found
 
 
-def _group_key(names: Sequence[str], values: Sequence[str]) -> str:
+def key_of_values(names: Sequence[str], values: Sequence[str]) -> str:
     """Write an object as the server writes a jsonb: by the lengths of names, and their bytes."""
     by_name = dict(zip(names, values, strict=True))
     ordered = sorted(by_name, key=lambda name: (len(name.encode()), name.encode()))

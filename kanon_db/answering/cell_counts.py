@@ -13,9 +13,9 @@ from kanon_db.counting import expressions as ex
 from kanon_db.counting.answers import Estimated, known_as
 from kanon_db.counting.cell_sums import CellSums, Ends, Listed, Ranges
 from kanon_db.counting.checking import Measure, Query
-from kanon_db.counting.layout import Cell, CellLayout
+from kanon_db.counting.layout import CellLayout
 from kanon_db.counting.sides import chosen_by, parts_of
-from kanon_db.counting.writing.cell_sums import CellSumWriter, NumberedCellWriter
+from kanon_db.counting.writing.cell_sums import CellSumWriter
 from kanon_db.counting.writing.writer import Request
 
 if TYPE_CHECKING:
@@ -117,13 +117,8 @@ class CellCounts:
 
         request, most = Request(counted, count, opened.lookups), opened.limits.n_answers
         numbered = count_cells_with_classes(opened, request, split.column, _MOST_SUMS)
-        kind = CellSumWriter if numbered is None else NumberedCellWriter
-
-        def writer() -> CellSumWriter:
-            return kind(request, layout, split.column)
-
         if numbered is None:
-            own = writer()
+            own = CellSumWriter(request, layout, split.column)
             written = own.sums(most + 1)
             rows = opened.fetch(written.text, *written.bound)
             n_cells = len({(row["cell_key"], row["suppressed"]) for row in rows})
@@ -138,9 +133,15 @@ class CellCounts:
         is_range = split.is_plain and cell.kind == "range" and cell.mark is None
         n_listed = _MOST_LISTED // max(n_cells, 1)
         listed = None if is_range else min(max(n_listed, _FEWEST_LISTED), _MOST_OF_A_CELL)
-        written = writer().values(operand, split.on_column, aggregate.type.name, listed)
-        values = opened.fetch(written.text, *written.bound)
-        below: Below = Listed.of(values) if listed else _ranges(opened, layout, cell, values)
+        column = opened.column(request, layout, split.column)
+        values = column.values(
+            operand, split.on_column, aggregate.type, listed, is_numbered=numbered is not None
+        )
+        below: Below
+        if listed:
+            below = Listed.of(values)
+        else:
+            below = Ranges(values, column.axis(), is_discrete=cell.is_discrete)
         sums = _gathered(rows, groups, values) if numbered is None else _in_order(numbered, values)
         left_out = opened.publication.left_out
         try:
@@ -214,14 +215,3 @@ def _in_order(counted: OfCells, values: Sequence[Row]) -> CellSums:
         counted.expected[:, at], counted.sure[:, at], counted.possible[:, at],
         counted.unknown[:, at],
     )  # fmt: skip
-
-
-def _ranges(opened: OpenQuery, layout: CellLayout, cell: Cell, values: Sequence[Row]) -> Ranges:
-    axis = None
-    if cell.shares is not None:
-        (axis,) = opened.fetch(
-            f"SELECT s.points, s.shares FROM {layout.view.shares} AS s"
-            " WHERE s.attribute = $1::text AND s.cell IS NULL",
-            cell.column.name,
-        )
-    return Ranges(values, axis, is_discrete=cell.is_discrete)

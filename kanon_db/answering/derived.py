@@ -30,7 +30,6 @@ from kanon_db.counting.layout import BucketLayout, CellLayout
 from kanon_db.counting.refusals import refusal
 from kanon_db.counting.sides import chosen_by
 from kanon_db.counting.writing.exact import is_plain
-from kanon_db.counting.writing.sure_cells import NumberedSureCellWriter, SureCellWriter
 from kanon_db.counting.writing.writer import Request
 from kanon_db.errors import UnsupportedQueryError
 
@@ -163,11 +162,7 @@ def _apart(opened: OpenQuery, aggregate: Aggregate, operand: Expression) -> int:
     )
     most = opened.limits.n_answers
     numbers = sure_cells_with_classes(opened, request, operand.name, most)
-    if numbers is None:
-        written = SureCellWriter(request, layout).sure_cells(operand.name, most)
-    else:
-        written = NumberedSureCellWriter(request, layout).numbered_cells(operand.name, numbers)
-    rows = opened.fetch(written.text, *written.bound)
+    rows = opened.column(request, layout, operand.name).sure_cells(numbers, most)
     if layout.cells[operand.name].kind == "set":
         return apart_sets([json.loads(row["elements"]) for row in rows])
     return apart_ranges(
@@ -198,7 +193,7 @@ def _unlisted(opened: OpenQuery, operand: Expression) -> int:
     ]
     if not tests:
         return layout.left_out
-    (row,) = opened.fetch(
+    (row,) = opened.fetch_plain(
         f"SELECT count(*) AS n FROM {layout.view.view} AS c WHERE {' OR '.join(tests)}"
     )
     return int(row["n"]) + layout.left_out

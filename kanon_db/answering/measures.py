@@ -12,7 +12,7 @@ from kanon_db.answering.ways import BY_BITMAPS, BY_CLASSES, BY_STATEMENT, by_bit
 from kanon_db.answering.wide import refuse_wide_groups
 from kanon_db.counting.answers import NOTHING, Estimated, Group, known_as
 from kanon_db.counting.checking import Measure
-from kanon_db.counting.expressions import Aggregate
+from kanon_db.counting.expressions import DERIVED, Aggregate
 from kanon_db.counting.layout import CellLayout
 from kanon_db.counting.writing.statements import statement
 from kanon_db.counting.writing.writer import Request
@@ -110,8 +110,10 @@ def _rows(opened: OpenQuery, aggregate: Aggregate, n_asked: int) -> tuple[Answer
     if names:
         size = "sum(octet_length(a.group_key)) OVER (ROWS UNBOUNDED PRECEDING)"
         text = f"SELECT a.*, {size} <= {limits.text} AS fits FROM (\n{text}\n) AS a"
+    # Of these, only what is published as it is has a statement.
+    fetch = opened.fetch_plain if aggregate.function in DERIVED else opened.fetch
     found: Answers = {}
-    for row in opened.fetch(text, *written.bound):
+    for row in fetch(text, *written.bound):
         if names and (len(found) == most or not row["fits"]):
             raise limits.too_many()
         answer = (row["estimate"], row["std_error"], row["lower_bound"], row["upper_bound"])

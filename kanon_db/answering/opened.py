@@ -20,7 +20,8 @@ from kanon_db.session.server_errors import DATA_EXCEPTION_CLASS, UNDEFINED_FUNCT
 from kanon_db.session.settings import frugal
 
 if TYPE_CHECKING:
-    from kanon_db.answering.known_types import KnownTypes
+    from kanon_db.answering.known_types import KnownColumn, KnownTypes
+    from kanon_db.counting.expressions import Aggregate
     from kanon_db.counting.pieces import Pieces
     from kanon_db.counting.writing.writer import Request
 
@@ -50,6 +51,10 @@ class OpenQuery:
         """
         with self._own_words():
             return self.session.fetch(statement, *values)
+
+    def fetch_plain(self, statement: str, *values: Value) -> list[Row]:
+        """Run a statement that reads no ranges and no sets; see :meth:`fetch`."""
+        return self.fetch(statement, *values)
 
     def stream(self, n: int, statement: str, *values: Value) -> Iterator[Row]:
         """Run a statement as :meth:`fetch`, and keep only `n` of its rows at a time."""
@@ -86,6 +91,37 @@ class OpenQuery:
             *bound,
         )
         return bool(row["wide"])
+
+    def column(self, request: Request, layout: CellLayout, name: str) -> KnownColumn:
+        """Find what is known of the cells of a column, in the types that a request tells apart."""
+        from kanon_db.answering.written_column import WrittenColumn
+
+        return WrittenColumn(self, request, layout, name)
+
+    def value_sums(self, request: Request, layout: CellLayout, most: int) -> list[Row]:
+        """Count the records with each value of what is summed, and between which these are.
+
+        The rows, `most` of them, are those of
+        :meth:`~kanon_db.counting.writing.cell_sums.SpreadSumWriter.sums`.
+        """
+        from kanon_db.counting.writing.cell_sums import SpreadSumWriter
+
+        written = SpreadSumWriter(request, layout).sums(most)
+        return self.fetch(written.text, *written.bound)
+
+    def rungs(
+        self, aggregate: Aggregate, above: str | None = None, below: str | None = None
+    ) -> list[Row]:
+        """List the values that an aggregate's operand may have, in their order.
+
+        The rows are those of :func:`kanon_db.counting.writing.rungs.rungs`.
+        """
+        from kanon_db.counting.writing.rungs import rungs
+        from kanon_db.counting.writing.writer import Request
+
+        request = Request(self.query, aggregate, self.lookups)
+        written = rungs(request, self.layout, above, below)
+        return self.fetch(written.text, *written.bound)
 
     @contextmanager
     def _own_words(self) -> Iterator[None]:

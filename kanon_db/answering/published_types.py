@@ -55,7 +55,8 @@ class PublishedTypes:
             return replace(column, type=Type("text", "label", labels=labels))
         if described.get("is_ordered") is False:
             category: Category = column.type.category if "type" in described else "label"
-            return replace(column, type=replace(column.type, category=category, is_ordered=False))
+            type_ = replace(column.type, category=category, is_ordered=False, has_equality=False)
+            return replace(column, type=type_)
         return column
 
     def cell(
@@ -110,10 +111,11 @@ class PublishedTypes:
         if name == "bpchar":
             is_fit = isinstance(length, int) and 0 < length <= _LONGEST
             cast = f"::character({length})" if is_fit else "::bpchar"
-            return Type(name, "text", is_ordered=is_ordered), cast
+            return Type(name, "text", is_ordered=is_ordered, has_equality=is_ordered), cast
         if name in ("text", "character varying", None) or not isinstance(name, str):
             category: Category = "text" if name or is_ordered else "label"
-            return Type("text", category, is_ordered=is_ordered), self._collation(described)
+            type_ = Type("text", category, is_ordered=is_ordered, has_equality=is_ordered)
+            return type_, self._collation(described)
         if name in CATEGORIES:
             own = CATEGORIES[name]
             return Type(name, own, has_constant_input=own != "moment"), f"::{name}"

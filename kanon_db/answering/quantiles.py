@@ -15,8 +15,6 @@ from kanon_db.counting.layout import BucketLayout
 from kanon_db.counting.quantiles import Quantile, Sides, answer, between
 from kanon_db.counting.sides import chosen_by
 from kanon_db.counting.writing.cell_values import is_vague
-from kanon_db.counting.writing.rungs import rungs
-from kanon_db.counting.writing.writer import Request
 
 MOST_COUNTS: Final = 120
 """The most counts that one aggregate is made from: after these, bounds are as they were found."""
@@ -342,10 +340,7 @@ class Search:
     def _ladder(self, above: str | None, below_: str | None) -> Ladder:
         """Read the values between two."""
         if (above, below_) not in self._ladders:
-            opened = self._opened
-            request = Request(opened.query, self._aggregate, opened.lookups)
-            written = rungs(request, opened.layout, above, below_)
-            rows = opened.fetch(written.text, *written.bound)
+            rows = self._opened.rungs(self._aggregate, above, below_)
             self._ladders[above, below_] = Ladder(
                 [row["rung"] for row in rows],
                 [float(row["place"]) for row in rows],

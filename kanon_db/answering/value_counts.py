@@ -84,9 +84,8 @@ class ValueCounts:
         if not isinstance(layout, CellLayout):
             return None
         summed = replace(aggregate, function="sum", share=None)
-        writer = SpreadSumWriter(Request(opened.query, summed, opened.lookups), layout)
-        written = writer.sums(most + 1)
-        rows: Sequence[Row] = opened.fetch(written.text, *written.bound)
+        request = Request(opened.query, summed, opened.lookups)
+        rows: Sequence[Row] = opened.value_sums(request, layout, most + 1)
         if len(rows) > most:
             return None
         by_group: dict[str, list[Row]] = {}
@@ -95,7 +94,8 @@ class ValueCounts:
         left_out = opened.publication.left_out
         return cls(
             {key: _Group(own) for key, own in by_group.items()},
-            writer.together(), left_out, opened.publication.records - left_out,
+            SpreadSumWriter(request, layout).together(),
+            left_out, opened.publication.records - left_out,
         )  # fmt: skip
 
     def count(self, operator: ex.ComparisonOperator, number: str) -> dict[str, Estimated]:

@@ -99,7 +99,7 @@ def apart_sets(sets: Iterable[Sequence[str]]) -> int:
     2
     """
     n, used = 0, set[str]()
-    for elements in sorted(sets, key=len):
+    for elements in sorted(sets, key=lambda one: (len(one), one)):
         if used.isdisjoint(elements):
             n += 1
             used.update(elements)

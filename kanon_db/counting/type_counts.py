@@ -19,6 +19,7 @@ from kanon_db.counting import expressions as ex
 from kanon_db.counting.pieces import Unit
 from kanon_db.counting.read_pieces import (
     Flags,
+    Listing,
     NotReadError,
     PieceReader,
     TriedValues,
@@ -145,26 +146,7 @@ class Evaluator:
 
     def rows(self, spread: Sequence[int], codes: Codes, n_types: int) -> Rows:
         """List the combinations of values of some types."""
-        each = np.arange(n_types)
-        if not spread:
-            return Rows(each, np.ones(n_types), {}, each)
-        type_, w = each, np.ones(n_types)
-        at: dict[int, IntArray] = {}
-        total = np.ones(n_types, dtype=np.int64)
-        for place in spread:  # each row so far once for each value of the next column
-            listing, cell = self._read.lists[place], codes[place]
-            length = listing.lengths[cell]
-            total = total * length
-            start = listing.starts[cell]
-            if at:
-                length, start = length[type_], start[type_]
-            ends = np.cumsum(length)
-            at = {other: np.repeat(numbers, length) for other, numbers in at.items()}
-            at[place] = np.arange(ends[-1] if ends.size else 0)
-            at[place] += np.repeat(start - (ends - length), length)
-            type_, w = np.repeat(type_, length), np.repeat(w, length)
-            w *= listing.w.take(at[place])
-        return Rows(type_, w, at, np.cumsum(total) - total)
+        return combinations({place: self._read.lists[place] for place in spread}, codes, n_types)
 
     def truths(self, unit: Unit, codes: Codes, rows: Rows, also_open: Sequence[int] = ()) -> Truths:
         """Find how likely a condition holds in each row.
@@ -289,6 +271,38 @@ class Evaluator:
                 )
             )
         return Truths.joined(found).at(of_type)
+
+
+def combinations(lists: Mapping[int, Listing], codes: Codes, n_types: int) -> Rows:
+    """List the combinations of the values that the cells of types may stand for.
+
+    Parameters
+    ----------
+    lists : mapping of int to Listing
+        By the number of the column.
+    codes : mapping of int to ndarray of int64, shape (n_types,)
+    n_types : int
+    """
+    each = np.arange(n_types)
+    if not lists:
+        return Rows(each, np.ones(n_types), {}, each)
+    type_, w = each, np.ones(n_types)
+    at: dict[int, IntArray] = {}
+    total = np.ones(n_types, dtype=np.int64)
+    for place, listing in lists.items():  # each row so far once for each value of the next column
+        cell = codes[place]
+        length = listing.lengths[cell]
+        total = total * length
+        start = listing.starts[cell]
+        if at:
+            length, start = length[type_], start[type_]
+        ends = np.cumsum(length)
+        at = {other: np.repeat(numbers, length) for other, numbers in at.items()}
+        at[place] = np.arange(ends[-1] if ends.size else 0)
+        at[place] += np.repeat(start - (ends - length), length)
+        type_, w = np.repeat(type_, length), np.repeat(w, length)
+        w *= listing.w.take(at[place])
+    return Rows(type_, w, at, np.cumsum(total) - total)
 
 
 def distinct(codes: Sequence[IntArray], sizes: Sequence[int]) -> tuple[IntArray, IntArray]:

@@ -77,6 +77,29 @@ class Counted:
         )  # fmt: skip
 
 
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """The values that the records of types may have, and between which they are, in groups.
+
+    Attributes
+    ----------
+    group, x, expected : ndarray, shape (n_values,)
+        How many records are expected to have a value, and to count.
+    of_group, least, most, surely, n : ndarray, shape (n_pairs,)
+        Of each pair of a type and a group that may have records: between which values these are,
+        NaN where it could be anything, whether they surely count, and how many they are.
+    """
+
+    group: IntArray
+    x: FloatArray
+    expected: FloatArray
+    of_group: IntArray
+    least: FloatArray
+    most: FloatArray
+    surely: Flags
+    n: FloatArray
+
+
 class TypeCounter:
     """Counts types of records in the groups of one request.
 
@@ -136,9 +159,37 @@ class TypeCounter:
             found = self._counted(some, n[chunk])
             yield replace(found, type_=found.type_ + chunk.start)
 
-    def _counted(self, codes: Codes, n: FloatArray) -> Counted:
+    def spread(self, codes: Codes, n: FloatArray) -> Iterator[Spread]:
+        """List the values of what is summed; see :meth:`counted`."""
+        summed = self._pieces.summed
+        if summed is None or summed.moments is not None:
+            raise TypeError("the values of what is summed are listed")
+        for chunk in self._evaluator.chunks(self._pieces.unit, codes, n.size):
+            some = {place: numbers[chunk] for place, numbers in codes.items()}
+            rows, group, t, possible, together, surely = self._likely(some, n[chunk].size)
+            x, _, least, most, is_wild = self._measured(summed, some, rows)
+            type_ = together.first(rows.type_)
+            ends = [
+                joined(np.where(possible & ~np.isnan(own), own, without))
+                for joined, own, without in (
+                    (together.least, least, np.inf), (together.most, most, -np.inf)
+                )
+            ]  # fmt: skip
+            is_open = together.any(is_wild & possible) | ~np.isfinite(ends[0])
+            low, high = (np.where(is_open, np.nan, end) for end in ends)
+            there, shown = together.any(possible), possible & ~np.isnan(x)
+            own_group, own_n = together.first(group), n[chunk][type_]
+            yield Spread(
+                group[shown], x[shown], (n[chunk][rows.type_] * t)[shown],
+                own_group[there], low[there], high[there], surely[there], own_n[there],
+            )  # fmt: skip
+
+    def _likely(
+        self, codes: Codes, n_types: int
+    ) -> tuple[Rows, IntArray, FloatArray, Flags, _Together, Flags]:
+        """Find how likely each row counts, in which group, and which pairs surely do."""
         unit = self._pieces.unit
-        rows = self._evaluator.rows(unit.spread, codes, n.size)
+        rows = self._evaluator.rows(unit.spread, codes, n_types)
         truths = self._evaluator.truths(unit, codes, rows, self._open_keys)
         group = np.zeros(rows.type_.size, dtype=np.int64)
         for ranks, texts, places in zip(self._ranks, self.texts, self._pieces.keys, strict=True):
@@ -150,6 +201,10 @@ class TypeCounter:
         possible = np.broadcast_to(truths.possibly, t.shape)
         if self._ranks:
             surely = surely & (together.add(rows.w) > _WHOLE)
+        return rows, group, t, possible, together, surely
+
+    def _counted(self, codes: Codes, n: FloatArray) -> Counted:
+        rows, group, t, possible, together, surely = self._likely(codes, n.size)
         moments = None
         if self._pieces.summed is not None:
             x, xx, least, most, is_wild = self._measured(self._pieces.summed, codes, rows)

@@ -31,6 +31,8 @@ class Type:
         All values of an enumeration, in their order.
     is_ordered : bool
         Whether ``<`` and ``>`` mean on the publication what they mean on the source.
+    has_equality : bool
+        Whether values are equal on the publication where they are on the source, and only there.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Type:
     has_constant_input: bool = True
     labels: tuple[str, ...] = ()
     is_ordered: bool = True
+    has_equality: bool = True
 
 
 CATEGORIES: Final[Mapping[str, Category]] = {

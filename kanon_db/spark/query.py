@@ -9,11 +9,36 @@ from decimal import Decimal
 from typing import Any, Final
 
 from kanon_db.answering.opened import OpenQuery
+from kanon_db.counting.read_pieces import NotReadError
 from kanon_db.counting.refusals import refusal
-from kanon_db.errors import ServerError
+from kanon_db.errors import ServerError, UnsupportedQueryError
 from kanon_db.session.protocol import Row, Value
 
 IN_POSTGRESQL: Final = "load the publication into PostgreSQL (kanon spark load), and ask there"
+
+
+def only_in_postgresql() -> UnsupportedQueryError:
+    """Make the refusal of what takes PostgreSQL's ranges, or more memory than the driver has."""
+    return refusal(
+        "this is answered by a statement over ranges and sets, which Spark cannot run",
+        hint=IN_POSTGRESQL,
+        detail="rows are asked here where conditions and groups have few enough values to try them"
+        " one by one",
+    )
+
+
+@contextmanager
+def read_or_refused() -> Iterator[None]:
+    """Refuse what has too many values.
+
+    Raises
+    ------
+    UnsupportedQueryError
+    """
+    try:
+        yield
+    except NotReadError:
+        raise only_in_postgresql() from None
 
 
 class SparkQuery(OpenQuery):

@@ -185,7 +185,7 @@ class Measures:
             return ex.Aggregate("count", self._binder.value(aggregate.operand)[0], condition)
         if aggregate.function == "distinct":
             operand, of = self._binder.value(aggregate.operand)
-            if not of.is_ordered:
+            if not of.has_equality:
                 raise refusal(
                     "which values of a column are equal is not published",
                     hint="count groups of its texts, with GROUP BY",

@@ -76,7 +76,7 @@ def cast_type(type_: ex.Type, to: str) -> ex.Type:
         or (kinds == ("label", "text") and type_.labels)
         or {type_.name, to} == {INTEGER.name, BOOLEAN.name}
     ):
-        return replace(target, is_ordered=type_.is_ordered)
+        return replace(target, is_ordered=type_.is_ordered, has_equality=type_.has_equality)
     what, hint = _NEVER.get(
         kinds,
         (

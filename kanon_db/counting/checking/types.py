@@ -54,12 +54,16 @@ def result_type(one: Type, other: Type) -> Type:
 
 def common_type(types: Sequence[Type]) -> Type | None:
     """Return the type that PostgreSQL compares values of these types as; None if it does not."""
-    first, is_ordered = types[0], all(type_.is_ordered for type_ in types)
+    first = replace(
+        types[0],
+        is_ordered=all(type_.is_ordered for type_ in types),
+        has_equality=all(type_.has_equality for type_ in types),
+    )
     if all(
         (type_.name, type_.category, type_.labels) == (first.name, first.category, first.labels)
         for type_ in types
     ):
-        return replace(first, is_ordered=is_ordered)
+        return first
     if any(type_.operator_schema is not None for type_ in types):
         return None
     categories = {type_.category for type_ in types}
@@ -67,7 +71,7 @@ def common_type(types: Sequence[Type]) -> Type | None:
         return max(types, key=lambda type_: _RANKS.index(type_.name))
     if categories == {"moment"}:
         return max(types, key=lambda type_: _MOMENT_RANKS.index(type_.name))
-    return replace(first, is_ordered=is_ordered) if categories == {"text"} else None
+    return first if categories == {"text"} else None
 
 
 def misfit(

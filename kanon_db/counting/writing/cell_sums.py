@@ -246,6 +246,10 @@ class SpreadSumWriter(CellWriter):
         return Statement(f"{self.steps.write()}\nLIMIT {most}", self.constants.bound)
 
 
+class NumberedSpreadWriter(SpreadSumWriter, PieceWriter):
+    """Writes what their cells tell, where these have numbers."""
+
+
 def _group_key(writer: CellWriter) -> str:
     """Write a group's values as JSON."""
     named = ", ".join(

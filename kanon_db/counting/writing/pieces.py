@@ -65,12 +65,15 @@ class PieceWriter(CellWriter):
             raise TypeError("there is no table of classes")
         self._classes: ClassTable = layout.classes
         self._pieces: list[Select] = []
-        name = self.weighed.name if isinstance(self.weighed, ex.Column) else None
-        self._own_sum = name if name in self._spread else None  # listed, and summed itself
         n_listed = len(self._spread) + len(self._arranged.apart)
         self._most_listed = MOST_LISTED // max(n_listed, 1)
         n_leaves = len(set(leaves(condition_of(request.query, request.aggregate))))
         self._most_combined = MOST_COMBINED * _FULL // max(n_leaves, _FULL)
+
+    @property
+    def _own_sum(self) -> str | None:
+        name = self.weighed.name if isinstance(self.weighed, ex.Column) else None
+        return name if name in self._spread else None  # listed, and summed itself
 
     def pieces(self) -> Pieces:
         """Write them all."""
@@ -193,9 +196,8 @@ class PieceWriter(CellWriter):
         self.steps.add(
             f"domain{place}", "The values.", Select(value, [f"listed{place}"], ["nth = 1"])
         )
-        fields = [
-            "int4send(d.i::int4)", "int4send(d.j::int4)", "float8send(d.w)", flag("d.is_open")
-        ]  # fmt: skip
+        fields = [*(f"int4send(d.{number}::int4)" for number in "ij"), "float8send(d.w)"]
+        fields.append(flag("d.is_open"))
         if name == self._own_sum:
             fields += [number("d.least"), number("d.most")]
         is_whole = f"(SELECT count(*) FROM every{place}) <= {self._most_listed}"

@@ -45,6 +45,11 @@ class TypeWriter(Writer):
         summed = summed_attribute(request.query, request.aggregate, layout)
         self._summed = None if summed in self._spread else summed
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that types are told apart by, in the order of their numbers."""
+        return tuple(self._places)
+
     def _cell(self, name: str) -> Cell:
         return self._layout.cells[name]
 

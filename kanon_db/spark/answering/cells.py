@@ -15,7 +15,7 @@ import numpy as np
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.counting.layout import Cell
 from kanon_db.counting.layout import Shares as WhatIsKnown
-from kanon_db.counting.read_pieces import Flags, NotReadError
+from kanon_db.counting.read_pieces import Flags, Listing, NotReadError
 from kanon_db.counting.writing.cell_values import MOST_VALUES
 from kanon_db.spark.answering.places import (
     Place,
@@ -266,6 +266,14 @@ class Listed:
     least: FloatArray
     most: FloatArray
     are_values: bool
+
+    def listing(self, n_cells: int) -> Listing:
+        """Return where the values of each cell are."""
+        lengths = np.bincount(self.cell, minlength=n_cells)
+        return Listing(
+            np.cumsum(lengths) - lengths, lengths, self.value, self.w, self.is_open, self.least,
+            self.most,
+        )  # fmt: skip
 
     def extremes(self, numbers: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the least and the greatest that each stands for, given the numbers of values."""

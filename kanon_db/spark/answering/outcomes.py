@@ -25,7 +25,14 @@ Tried = Callable[[Any], tuple[Flags, Flags]]
 """Says for which values of an Arrow array a condition is true, and for which false."""
 
 
-def outcomes(leaf: ex.Expression, own: ColumnCells, tried: Tried, rarity: float) -> Truths:
+def outcomes(
+    leaf: ex.Expression,
+    own: ColumnCells,
+    tried: Tried,
+    rarity: float,
+    *,
+    is_tabled: bool = True,
+) -> Truths:
     """Find what each cell tells.
 
     Parameters
@@ -36,9 +43,12 @@ def outcomes(leaf: ex.Expression, own: ColumnCells, tried: Tried, rarity: float)
     tried : callable
     rarity : float
         See :class:`~kanon_db.counting.layout.CellLayout`.
+    is_tabled : bool
+        Whether all values of wide ranges are tried, as :mod:`kanon_db.counting.writing.tabled`
+        does, or only those that are listed.
     """
     if own.cell.kind == "range":
-        return _of_ranges(leaf, own, tried)
+        return _of_ranges(leaf, own, tried, is_tabled=is_tabled)
     listed = own.listed()
     found = _of_listed(listed, *tried(listed.values), own.n.size)
     if own.hidden.any():
@@ -72,7 +82,7 @@ def _of_listed(listed: Listed, true: Flags, false: Flags, n_cells: int) -> Truth
     return Truths(t, f, st, pt, sf, pf)
 
 
-def _of_ranges(leaf: ex.Expression, own: ColumnCells, tried: Tried) -> Truths:
+def _of_ranges(leaf: ex.Expression, own: ColumnCells, tried: Tried, *, is_tabled: bool) -> Truths:
     type_, shares = own.cell.column.type, own.shares
     regions = Regions(leaf, type_) if can_cover(own.cell, leaf) else None
     inside = np.array(
@@ -91,7 +101,7 @@ def _of_ranges(leaf: ex.Expression, own: ColumnCells, tried: Tried) -> Truths:
         part, is_whole, some = regions.shares(lows, highs, is_discrete=own.cell.is_discrete)
         likely = Truths(part, 1 - part, is_whole, some, ~some, ~is_whole)
     else:
-        likely = _tried(leaf, own, inside, tried)
+        likely = _tried(leaf, own, inside, tried, is_tabled=is_tabled)
     if shares is not None:
         keys = [own.keys[i] for i in inside]
         likely = _shared(likely, shares, keys, (true[1:], false[1:]))
@@ -114,10 +124,12 @@ def _of_no_value(own: ColumnCells, *, is_true: bool, is_false: bool) -> Truths:
     return found
 
 
-def _tried(leaf: ex.Expression, own: ColumnCells, inside: IntArray, tried: Tried) -> Truths:
+def _tried(
+    leaf: ex.Expression, own: ColumnCells, inside: IntArray, tried: Tried, *, is_tabled: bool
+) -> Truths:
     """Try all values that any range has, or if they are too many, those that are listed."""
     keys = [own.keys[i] for i in inside]
-    if own.cell.is_discrete and not may_fail(leaf):
+    if is_tabled and own.cell.is_discrete and not may_fail(leaf):
         low, high = (np.array([key[end] for key in keys], dtype=np.int64) for end in (0, 1))
         first, n, n_of = int(low.min()), int(high.max() - low.min()) + 1, high - low + 1
         if n <= min(int(np.minimum(n_of, MOST_VALUES).sum()), MOST_TABLED):

@@ -13,6 +13,8 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from fractions import Fraction
 from typing import Any, Final, TypeAlias
 
+import numpy as np
+
 from kanon_db.counting.expressions import Type
 
 Place: TypeAlias = Any
@@ -105,6 +107,13 @@ def place_of(text: str, type_: Type, column: Type) -> Any:
         days = Fraction(micros, _DAY) - _DAYS
         return int(days) if days.denominator == 1 else days
     return micros - _OFFSETS[column.name]
+
+
+def text_of(place: Place, type_: Type) -> str:
+    """Write a number as PostgreSQL does: the shortest text of one of floating point."""
+    if isinstance(place, float):
+        return str(np.float32(place)) if type_.name == "real" else repr(place)
+    return f"{place:f}" if isinstance(place, Decimal) else str(place)
 
 
 def coordinate(place: Place, type_: Type) -> float:

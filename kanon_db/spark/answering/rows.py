@@ -19,12 +19,12 @@ from kanon_db.counting.refusals import refusal
 from kanon_db.counting.types import type_in_range
 from kanon_db.counting.writing.cell_values import is_vague
 from kanon_db.counting.writing.spread import MOST_GROUPED
-from kanon_db.errors import UnsupportedQueryError
+from kanon_db.counting.writing.types_of_records import TypeWriter
 from kanon_db.publications.examination import changed
 from kanon_db.publications.registry import kind_named
 from kanon_db.publications.rows.view import RowKind
 from kanon_db.spark.answering.cells import CellShares
-from kanon_db.spark.query import IN_POSTGRESQL, SparkQuery
+from kanon_db.spark.query import SparkQuery, only_in_postgresql, read_or_refused
 from kanon_db.spark.reading import TableSession
 from kanon_db.spark.rows.examine import rows_of, view_of
 from kanon_db.spark.source import column_type
@@ -37,11 +37,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
-    from kanon_db.answering.known_types import KnownTypes
+    from kanon_db.answering.known_types import KnownColumn, KnownTypes
     from kanon_db.counting.pieces import Pieces
     from kanon_db.counting.writing.writer import Request
     from kanon_db.session.protocol import Row, Value
+    from kanon_db.spark.answering.columns import Rungs
     from kanon_db.spark.answering.pieces import FoundPieces
+    from kanon_db.spark.answering.trying import SparkTries
     from kanon_db.spark.answering.types import CountedTypes
 
 _NUMBERED: Final = ("attribute", "number", "records", "hidden", "codes")
@@ -58,29 +60,80 @@ class SparkRowQuery(SparkQuery):
         Of the columns that it mentions.
     counted : dict
         What was counted for its other aggregates, by the columns.
+    ladders : dict
+        The values of each expression of which a percentile was asked.
     """
 
     rows: DataFrame
     shares: Mapping[str, CellShares | None]
     counted: dict[tuple[str, ...], CountedTypes] = field(default_factory=dict)
+    ladders: dict[tuple[ex.Expression, ex.Type], Rungs] = field(default_factory=dict)
 
     def known_types(self, request: Request, layout: CellLayout, pieces: Pieces) -> KnownTypes:
         """Count the types of records, and calculate what their cells tell."""
         from kanon_db.spark.answering.pieces import FoundPieces
-        from kanon_db.spark.answering.trying import SparkTries
+
+        counted = self._counted(layout, tuple(pieces.places))
+        found = FoundPieces(pieces, request, layout, counted.columns, self._tries)
+        return _Known(found, counted)
+
+    def column(self, request: Request, layout: CellLayout, name: str) -> KnownColumn:
+        """Find what is known of the cells of a column, in the types that a request tells apart."""
+        from kanon_db.spark.answering.columns import CountedColumn
+
+        names = TypeWriter(request, layout, (name,)).columns
+        own = self._counted(layout, names).columns[names.index(name)]
+        return CountedColumn(own, self._tries, layout.rarity)
+
+    def rungs(
+        self, aggregate: ex.Aggregate, above: str | None = None, below: str | None = None
+    ) -> list[Row]:
+        """List the values that an aggregate's operand may have, in their order."""
+        operand, type_, layout = aggregate.operand, aggregate.type, self.layout
+        if operand is None or type_ is None or not isinstance(layout, CellLayout):
+            raise TypeError("the values of an operand are asked for")
+        if (operand, type_) not in self.ladders:
+            with read_or_refused():
+                self.ladders[operand, type_] = self._rungs(layout, operand, type_)
+        return self.ladders[operand, type_].between(above, below)
+
+    def _rungs(self, layout: CellLayout, operand: ex.Expression, type_: ex.Type) -> Rungs:
+        from kanon_db.spark.answering.columns import Rungs
+
+        names = tuple(name for name in layout.cells if name in ex.attributes(operand))
+        if len(names) > 1:
+            counted = self._counted(layout, names)
+            return Rungs.of_columns(counted, names, operand, type_, self._tries)
+        known = next((one for one in self.counted if names[0] in one), names)
+        own = self._counted(layout, known).columns[known.index(names[0])]
+        return Rungs.of_column(own, operand, type_, self._tries)
+
+    def value_sums(self, request: Request, layout: CellLayout, most: int) -> list[Row]:
+        """Count the records with each value of what is summed, and between which these are."""
+        from kanon_db.spark.answering.sums import value_sums
+
+        return value_sums(self, request, layout, most)
+
+    def _counted(self, layout: CellLayout, names: tuple[str, ...]) -> CountedTypes:
+        """Count the types of records that some columns tell apart."""
         from kanon_db.spark.answering.types import CountedTypes
 
-        pattern = self.publication.layout.get("pattern")
-        mentioned = tuple(pieces.places)
-        if mentioned not in self.counted:
-            self.counted[mentioned] = CountedTypes.of(
-                self.rows, layout.cells, pieces.places, pattern, self.shares
+        if names not in self.counted:
+            numbered = {name: place for place, name in enumerate(names)}
+            pattern = self.publication.layout.get("pattern")
+            self.counted[names] = CountedTypes.of(
+                self.rows, layout.cells, numbered, pattern, self.shares
             )
-        counted = self.counted[mentioned]
+        counted = self.counted[names]
         if counted.n.sum() != layout.n_rows:
             raise changed(self.publication)
-        tries = SparkTries(self.rows.sparkSession, self._own_words)
-        return _Known(FoundPieces(pieces, request, layout, counted.columns, tries), counted)
+        return counted
+
+    @property
+    def _tries(self) -> SparkTries:
+        from kanon_db.spark.answering.trying import SparkTries
+
+        return SparkTries(self.rows.sparkSession, self._own_words)
 
     def is_wide(self, layout: CellLayout, cell: Cell) -> bool:  # noqa: ARG002
         """Whether a cell of a column of discrete ranges has too many values, or says nothing."""
@@ -90,7 +143,11 @@ class SparkRowQuery(SparkQuery):
 
     def fetch(self, statement: str, *values: Value) -> list[Row]:  # noqa: ARG002
         """Refuse statements over cells, which are written with PostgreSQL's ranges."""
-        raise _only_in_postgresql()
+        raise only_in_postgresql()
+
+    def fetch_plain(self, statement: str, *values: Value) -> list[Row]:
+        """Run a statement that reads no ranges and no sets."""
+        return super().fetch(statement, *values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,15 +160,6 @@ class _Known:
     def all(self) -> Iterator[tuple[dict[int, IntArray], FloatArray]]:
         """Return all types."""
         return self._counted.all()
-
-
-def _only_in_postgresql() -> UnsupportedQueryError:
-    return refusal(
-        "this is answered by a statement over ranges and sets, which Spark cannot run",
-        hint=IN_POSTGRESQL,
-        detail="rows answer COUNT, SUM and AVG here, where conditions and groups have few enough"
-        " values to try one by one",
-    )
 
 
 def cell_layout(session: TableSession, publication: Publication, *, is_paper: bool) -> CellLayout:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final
@@ -12,6 +13,7 @@ from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.read_pieces import Flags, NotReadError
 from kanon_db.counting.writing.sql import Constants, write
+from kanon_db.spark.answering.places import Place, places
 from kanon_db.spark.environment import in_own_words, quiet
 from kanon_db.spark.query import value_of_key
 from kanon_db.spark.tables import Tables
@@ -57,6 +59,26 @@ class SparkTries:
         if not np.isfinite(numbers[is_known]).all():
             raise NotReadError
         return numbers
+
+    def values(
+        self, expression: ex.Expression, values: Mapping[str, Any], type_: ex.Type
+    ) -> list[Place | None]:
+        """Return the values of an expression, a number, as they are.
+
+        Raises
+        ------
+        NotReadError
+            If one is not finite.
+        """
+        if isinstance(expression, ex.Column):
+            found = places(values[expression.name], type_)
+        else:
+            # Decimals have the digits that they were calculated with: a cast would drop these.
+            sql = "({})" if type_.category == "numeric" else f"({{}})::{type_.name}"
+            found = self._tried(expression, values, {"x": sql})["x"].to_pylist()
+        if any(isinstance(x, float) and not math.isfinite(x) for x in found):
+            raise NotReadError
+        return found
 
     def keys(
         self, expression: ex.Expression, values: Mapping[str, Any]
