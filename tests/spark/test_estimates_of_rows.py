@@ -110,10 +110,10 @@ QUESTIONS = [
     "SELECT min(age * age), max(pay * 2.5) FROM people WHERE age BETWEEN 30 AND 45 AND pay <> 7.5",
     "SELECT min(COALESCE(age, 99)), max(NULLIF(age, 59)) FROM people WHERE city <> 'New York'",
     "SELECT born, min(EXTRACT(day FROM born)) FROM people WHERE NOT member GROUP BY born",
-    "SELECT min(age - pay), max(EXTRACT(day FROM born) + age) FROM people WHERE city = 'Ulm'",
+    "SELECT min(age - pay), max(pay + age * 2) FROM people WHERE city = 'Ulm'",
     (
         "SELECT percentile_cont(0.4) WITHIN GROUP (ORDER BY age), max(age) FROM people"
-        " WHERE age > EXTRACT(day FROM born) + 20 OR (age < 30 AND member)"
+        " WHERE age > pay * 2 + 10 OR (age < 30 AND member)"
     ),
     (
         "SELECT CASE WHEN born < '1950-04-01' THEN 'old' END, member, min(EXTRACT(day FROM born)),"
@@ -121,7 +121,7 @@ QUESTIONS = [
         " WHERE disease <> 'disease 1' GROUP BY 1, 2"
     ),
     (
-        "SELECT count(DISTINCT age + EXTRACT(month FROM born)),"
+        "SELECT count(DISTINCT CASE WHEN age < 40 THEN EXTRACT(month FROM born) END),"
         " count(DISTINCT CASE WHEN member THEN city ELSE disease END) FROM people"
     ),
 ]
@@ -295,6 +295,15 @@ WIDE = [
     "SELECT avg(level), count(level) FROM wide WHERE level BETWEEN 100.125 AND 5000.0625",
     "SELECT sum(score), count(*) FROM wide WHERE score > 0.25",
     "SELECT small, count(*), avg(large) FROM wide WHERE income < 30000 GROUP BY small",
+    "SELECT min(income), max(large), min(score), max(level), count(DISTINCT income) FROM wide",
+    (
+        "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY level), count(DISTINCT at),"
+        " percentile_disc(0.3) WITHIN GROUP (ORDER BY large) FROM wide WHERE score < 0.5"
+    ),
+    (
+        "SELECT small, max(income * 2), percentile_cont(0.9) WITHIN GROUP (ORDER BY score)"
+        " FROM wide WHERE income > 10000 GROUP BY small"
+    ),
     "SELECT count(*) FROM wide WHERE large > 5000000000 AND large <> 6000000000",
 ]
 

@@ -28,6 +28,8 @@ _OFFSETS: Final = {
     "timestamp without time zone": _DAYS * _DAY, "timestamp with time zone": 0,
 }  # fmt: skip
 _EXACT: Final = Context(prec=80)
+_QUOTIENT: Final = Decimal(1).scaleb(-20)
+"""How PostgreSQL rounds the quotient of such small numbers."""
 
 
 def places(array: Any, type_: Type) -> list[Place | None]:
@@ -139,6 +141,7 @@ def between(low: Place, high: Place, part: Fraction, type_: Type) -> Place:
     if type_.name in _OFFSETS:
         return round(low + (int(high) - int(low)) * float(part))
     at = _EXACT.divide(Decimal(part.numerator), Decimal(part.denominator))
+    at = at.quantize(_QUOTIENT, ROUND_HALF_UP, _EXACT).normalize(_EXACT)
     found = _EXACT.fma(_EXACT.subtract(Decimal(high), Decimal(low)), at, Decimal(low))
     if type_.name == "numeric":
         return found
