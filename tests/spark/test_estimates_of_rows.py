@@ -181,7 +181,7 @@ def both(
     others = [n for n in ("pay", "member", "Seen at", "height") if n not in names]
     PUBLISH[kind](
         spark, source, str(target), quasi_identifiers=names, sensitive="disease", k=5,
-        insensitive=["id", *others], source_name=f"people {kind}",
+        insensitive=["id", *others], source_name=f"people {kind}", on_warning=lambda _: None,
     )  # fmt: skip
     dsn = f"{parties.dsn} user={parties.publisher.info.user}"
     on_spark.load(spark, str(target), dsn)
