@@ -180,7 +180,7 @@ class _Pieces:
             dense[keys[inside] - total * i] = numbers[inside]
             yield node, np.split(dense, np.cumsum(self.sizes)[:-1])
 
-    def tally(self, batch: pa.RecordBatch) -> tuple[IntArray, IntArray]:
+    def occurring(self, batch: pa.RecordBatch) -> tuple[IntArray, IntArray]:
         """Return the keys that records have, and how many have each."""
         keys, n_keys = self._keys(batch), int(self.nodes.size * self.sizes.sum())
         if n_keys > max(keys.size, 1):
@@ -216,7 +216,7 @@ def counting(known: Any) -> Batches:
 
         keys, counts = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
         for batch in batches:
-            found, n = known.value.tally(batch)
+            found, n = known.value.occurring(batch)
             keys.append(found)
             counts.append(n)
         found, place = np.unique(np.concatenate(keys), return_inverse=True)
