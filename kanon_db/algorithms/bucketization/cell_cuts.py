@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, TypeAlias
@@ -15,6 +15,7 @@ from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.random_assignment import Permuter
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
 from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.ground.threads import in_threads, n_cores
 
 Tightened: TypeAlias = Callable[[Fraction], FPrimePrivacy]
 """Returns the thresholds for a factor by which the odds of a guess may have been raised."""
@@ -27,6 +28,9 @@ _MOST_CELLS: Final = 1500
 
 _MOST_UNEVEN: Final = 10
 """One in so many records of a cell must lie on either side of a cut that is not sure."""
+
+_FEWEST_IN_THREADS: Final = 2**15
+"""Records whose cells are looked at by two threads."""
 
 _NOT_AT_RISK: Final = 2**60
 
@@ -149,15 +153,17 @@ class Cutter:
         waiting = [(self._grown(), self._cell(records, Fraction(1)))] if records.size else []
         done: dict[int, Cell] = {}
         while waiting:
-            self._pulse.beat()
-            place, cell = waiting.pop()
-            cell, cut, sides = self._cut(cell)
-            if cut is None:
-                done[place] = cell
-            else:
-                self._found[place] = cut
-                self._sides[place] = (self._grown(), self._grown())
-                waiting += zip(self._sides[place], sides, strict=True)
+            cuts = self._best_cuts([cell for _, cell in waiting])
+            level, waiting = zip(waiting, cuts, strict=True), []
+            for (place, cell), first in level:
+                self._pulse.beat()
+                tightened, cut, sides = self._cut(cell, first)
+                if cut is None:
+                    done[place] = tightened
+                else:
+                    self._found[place] = cut
+                    self._sides[place] = (self._grown(), self._grown())
+                    waiting += zip(self._sides[place], sides, strict=True)
         self._numbers = {place: number for number, place in enumerate(done)}
         return list(done.values())
 
@@ -187,11 +193,27 @@ class Cutter:
             self._rooms[factor] = Room(self._tightened(factor), self._max_bucket_size)
         return self._rooms[factor]
 
-    def _cut(self, cell: Cell) -> tuple[Cell, Cut | None, list[Cell]]:
+    def _best_cuts(self, cells: Sequence[Cell]) -> list[Cut | None]:
+        """Return the first cut of each cell that is looked at, if any."""
+
+        def of(some: Sequence[Cell], pulse: Pulse) -> list[Cut | None]:
+            cuts = []
+            for cell in some:
+                pulse.beat()
+                cuts.append(best_cut(self._qi_codes, cell.records, self._least, self._weights))
+            return cuts
+
+        if sum(cell.records.size for cell in cells) < _FEWEST_IN_THREADS:
+            return of(cells, self._pulse)
+        cuts: list[Cut | None] = [None] * len(cells)
+        halves = cells[::2], cells[1::2]
+        cuts[::2], cuts[1::2] = in_threads(of, halves, n_cores(), self._pulse.of_part())
+        return cuts
+
+    def _cut(self, cell: Cell, cut: Cut | None) -> tuple[Cell, Cut | None, list[Cell]]:
         """Return a cell, tightened by as much as cuts were declined; its cut and sides, if any."""
         least = self._least
-        while cut := best_cut(self._qi_codes, cell.records, least, self._weights):
-            self._pulse.beat()
+        while cut is not None:
             is_lower = cut.holds(self._qi_codes, cell.records)
             sides = [self._cell(cell.records[side], cell.factor) for side in (is_lower, ~is_lower)]
             slack = min(cell.room.slack(side.counts, cell.counts) for side in sides)
@@ -206,6 +228,8 @@ class Cutter:
                 cell = self._cell(cell.records, cell.factor * factor)
             # The next cut is more even: what lies on its smaller side has more room.
             least = max(least, smaller) * 4 // 3 + 1
+            self._pulse.beat()
+            cut = best_cut(self._qi_codes, cell.records, least, self._weights)
         return cell, None, []
 
     def _usable_factor(self, cell: Cell) -> Fraction | None:

@@ -188,7 +188,8 @@ def _similar_order(qi_codes: CodeArray, random: Permuter) -> IntArray:
     agreement = [float(np.square(np.bincount(column) / n_records).sum()) for column in qi_codes.T]
     columns = [qi_codes[:, a] for a in np.argsort(np.negative(agreement), kind="stable")]
     keys = sort_keys(columns, reflected=True)
-    return shuffled[np.argsort(keys[shuffled], kind="stable")]
+    # However a sort orders equal keys: that records come to it at random makes their order random.
+    return shuffled[np.argsort(keys[shuffled])]
 
 
 def _reopen(

@@ -128,7 +128,8 @@ def _order(
         return shuffled[stable_order(sa_codes[shuffled])]
     attributes = np.roll(np.arange(qi_codes.shape[1]), -(number // 2)).tolist()
     keys = sort_keys([sa_codes, *(qi_codes[:, a] for a in attributes)])
-    return shuffled[np.argsort(keys[shuffled], kind="stable")]
+    # However a sort orders equal keys: that records come to it at random makes their order random.
+    return shuffled[np.argsort(keys[shuffled])]
 
 
 def _marginals(qi_codes: CodeArray, n_values: int) -> Marginals:

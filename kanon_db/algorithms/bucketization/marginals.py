@@ -98,7 +98,7 @@ def add_errors(
             last = min(end, first + _RECORDS_PER_BLOCK)
             _add(first, last, buckets, sa_codes, shares, parts[half], counts[half])
 
-    in_threads(add, range(len(halves)), n_cores(), pulse)
+    in_threads(add, range(len(halves)), n_cores(), pulse.of_part())
     np.add(marginals.errors, parts[1].errors, out=marginals.errors)
     total: IntArray = counts.sum(axis=0)
     return total

@@ -80,6 +80,10 @@ class Pulse:
         """Return the same heartbeat, over when a share above 0 of this one's time has passed."""
         return self.within(self.seconds * share - (monotonic() - self._start))
 
+    def of_part(self) -> Self:
+        """Return the same heartbeat and limit for a part of a step, which beats when it is done."""
+        return type(self)(self.seconds_left, self._heartbeat)
+
     def watched(self, items: Iterable[_T]) -> Iterator[_T]:
         """Go through items of light work, with a beat every few milliseconds.
 
