@@ -25,8 +25,8 @@ from kanon_db.spark.environment import spark_session, why_unavailable
 from kanon_db.spark.standalone import StandaloneCluster
 from tests.spark import data
 
-FOLLOWED = 'ignore:insensitive column "(id|who)" is nearly unique'
-"""Tests of rows publish who each record is about, to find it again."""
+FOLLOWED = 'ignore:(insensitive column|quasi-identifier) "(id|who)" is nearly unique'
+"""Tests publish who each record is about, to find it again."""
 
 SHORT = ("test_publishing.py", "test_staging.py", "test_attacks.py")
 
