@@ -1,4 +1,4 @@
-"""Roles that are probably mistakes: the same warnings as of registering the table in PostgreSQL."""
+"""Roles that are probably mistakes: what registering in PostgreSQL warns of, where it shows."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def heard(spark: Any, kind: str, source: Any, target: Path, roles: Any, **asked:
     return said
 
 
-def test_the_warnings_of_registering(
+def test_what_registering_warns_of_and_is_published(
     spark: Any, frame: Any, target: Path, parties: Parties
 ) -> None:
     rows = [tuple(row) for row in frame.collect()]
@@ -65,9 +65,13 @@ def test_the_warnings_of_registering(
     dsn = f"{parties.dsn} user={parties.publisher.info.user}"
     with kanon_db.connect(dsn, on_warning=there.append) as kanon:
         kanon.register_source("data.people", **ROLES)
-    here = heard(spark, "buckets", frame, target, ROLES, **PRIVACY)
-    assert here == there
-    assert [text.split('"')[1] for text in here] == ["weight", "code", "e_mail", "person"]
+    of_buckets = heard(spark, "buckets", frame, target, ROLES, **PRIVACY)
+    elsewhere = target.with_name("elsewhere")  # releases side by side would be a risk
+    elsewhere.mkdir()
+    of_rows = heard(spark, "suppressed", frame, elsewhere / "rows", ROLES, k=2)
+    assert [text.split('"')[1] for text in there] == ["weight", "code", "e_mail", "person"]
+    assert of_buckets == [there[0], there[3]], "no insensitive columns are in them"
+    assert of_rows == there[1:], "ranges are of weights"
 
 
 def test_rows_show_ranges(spark: Any, frame: Any, target: Path) -> None:
