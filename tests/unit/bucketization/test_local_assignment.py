@@ -422,7 +422,7 @@ class TestAssignLocally:
         assert caught.value.hint == "lower max_bucket_size to at most 2"
 
     def test_heartbeat_ends_each_step(self) -> None:
-        qi_codes, values = correlated_table(300)
+        qi_codes, values = correlated_table(3_000)
         privacy = FPrimePrivacy((HALF,) * 5)
         for beats in (0, 1, 2, 4, 20):
             with pytest.raises(CanceledError):
