@@ -68,6 +68,31 @@ def grouping_by_hash(session: Session) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def joining_by_hash(session: Session) -> Iterator[None]:
+    """Run the block with joins by hashing, as suits tables that the planner knows nothing of.
+
+    It expects a thousand rows of each, and so many more after each join; it would sort them.
+    """
+    with roomy(session), settings(session, {"enable_mergejoin": "off"}):
+        yield
+
+
+@contextmanager
+def helped(session: Session) -> Iterator[None]:
+    """Run the block with one worker, where the server allows any, that joins what is written.
+
+    Only the session itself writes. A second worker would have to wait for it; with one, it takes
+    half as long. The planner takes handing a row over for more work than that of joining it.
+    """
+    (row,) = session.fetch(
+        "SELECT least(1, current_setting('max_parallel_workers_per_gather')::int4)::text AS n"
+    )
+    few = {"parallel_tuple_cost": "0", "max_parallel_workers_per_gather": row["n"]}
+    with settings(session, few):
+        yield
+
+
 def _set(session: Session, values: Mapping[str, str]) -> None:
     session.fetch(
         "SELECT set_config(name, value, true)"

@@ -14,7 +14,7 @@ from kanon_db.counting.layout import CELLS, RowView
 from kanon_db.publications.staging import Staging
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session
-from kanon_db.session.settings import roomy
+from kanon_db.session.settings import joining_by_hash
 from kanon_db.transfer.columns import inverse_permutation, number_bytes, with_numbers
 from kanon_db.transfer.values import DistinctValues
 
@@ -96,7 +96,7 @@ class CellTable:
             f"LEFT JOIN {column.table} AS p{i} ON p{i}.{column.number} = c.{its_number} - 1"
             for i, (column, its_number) in enumerate(zip(columns.values(), numbers, strict=True))
         )
-        with roomy(session):
+        with joining_by_hash(session):
             staging.fill_table(
                 CELLS,
                 f"SELECT c.i AS {number}, {named} FROM {numbered} AS c {joins}",

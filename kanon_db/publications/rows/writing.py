@@ -18,7 +18,7 @@ from kanon_db.publications.rows.shown_rows import ShownRows
 from kanon_db.publications.staging import Staging
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import fetch_one
-from kanon_db.session.settings import roomy
+from kanon_db.session.settings import helped, roomy
 from kanon_db.transfer.columns import inverse_permutation, number_bytes, with_numbers
 
 
@@ -89,7 +89,8 @@ def write_row_view(
             places,
         )
         session.step("materializing the view")
-        job.staging.materialize_join(ROWS, CELLS, cells.name, view.columns)
+        with helped(session):
+            job.staging.materialize_join(ROWS, CELLS, cells.name, view.columns)
     row = fetch_one(session, f"SELECT count(*) AS n FROM {view.rows}")
     return int(np.count_nonzero(combination_of_record >= 0)) - int(row["n"])
 
