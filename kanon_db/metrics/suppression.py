@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kanon_db.algorithms.ground.arrays import BoolArray, IntArray
-from kanon_db.algorithms.ground.distinct import distinct
+from kanon_db.algorithms.ground.distinct import distinct, numbered
+from kanon_db.algorithms.ground.sort_keys import stable_order
 from kanon_db.errors import InvalidParameterError
 
 
@@ -92,6 +93,7 @@ def usefulness_loss(
     codes: npt.ArrayLike,
     suppressed: npt.ArrayLike,
     numeric: Mapping[int, npt.ArrayLike] | None = None,
+    row_types: IntArray | None = None,
 ) -> float:
     """Average diversity of the original rows behind an output row type: u.
 
@@ -107,6 +109,8 @@ def usefulness_loss(
         Which cells are suppressed.
     numeric : mapping of int to array_like of float, shape (n_records,), optional
         Values of the columns, by position, to be taken as numeric.
+    row_types : ndarray of int64, shape (n_records,), optional
+        The number of each record's output row type, from 0 without gaps, where that is known.
 
     Returns
     -------
@@ -138,9 +142,10 @@ def usefulness_loss(
                 "a numeric column must hold one value for each record",
                 detail=f"column {position}: shape {column.shape}, records: {table.shape[0]}",
             )
-    row_types = _row_types(table, cells)
+    if row_types is None:
+        row_types = _row_types(table, cells)
     n_row_types = int(row_types.max()) + 1
-    order = np.argsort(row_types, kind="stable")
+    order = stable_order(row_types)
     starts = np.searchsorted(row_types[order], np.arange(n_row_types))
     diversity = 0.0
     for position in range(table.shape[1]):
@@ -150,7 +155,7 @@ def usefulness_loss(
             span = float(high.max() - low.min())
             diversity += float((high - low).sum()) / span if span else 0.0
         else:
-            column = _numbered(table[:, position])
+            column = numbered(table[:, position])
             n_values = int(column.max()) + 1
             diversity += distinct(row_types * n_values + column).size / n_values
     return diversity / n_row_types
@@ -171,11 +176,6 @@ def _row_types(table: IntArray, suppressed: BoolArray) -> IntArray:
     """Give each distinct row a number, all suppressed cells of a column being alike."""
     labels = np.zeros(table.shape[0], dtype=np.int64)
     for column, hidden in zip(table.T, suppressed.T, strict=True):
-        seen = np.where(hidden, 0, _numbered(column) + 1)
-        labels = _numbered(labels * (seen.max(initial=0) + 1) + seen)
+        seen = np.where(hidden, 0, numbered(column) + 1)
+        labels = numbered(labels * (seen.max(initial=0) + 1) + seen)
     return labels
-
-
-def _numbered(column: IntArray) -> IntArray:
-    numbers: IntArray = np.unique(column, return_inverse=True)[1]
-    return numbers

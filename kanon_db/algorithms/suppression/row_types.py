@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, IntArray
-from kanon_db.algorithms.ground.distinct import distinct
+from kanon_db.algorithms.ground.distinct import distinct, numbered
 from kanon_db.algorithms.ground.sort_keys import sort_keys
 from kanon_db.errors import InvalidParameterError
 
@@ -67,7 +67,7 @@ class RowTypes:
             )
         dense = np.empty(rows.shape, dtype=np.int64)
         for column in range(rows.shape[1]):
-            dense[:, column] = np.unique(rows[:, column], return_inverse=True)[1]
+            dense[:, column] = numbered(rows[:, column])
         type_of_record = identical_rows(dense)
         counts = np.bincount(type_of_record)
         representatives = np.empty((counts.size, rows.shape[1]), dtype=np.int64)

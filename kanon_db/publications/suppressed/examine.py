@@ -15,6 +15,8 @@ from kanon_db.publications.results import Check, Examination
 from kanon_db.publications.rows.class_sizes import ClassSizes
 from kanon_db.session.protocol import Fetching
 
+_BITS = 62  # of a whole number
+
 
 def examine_suppressed(
     session: Fetching,
@@ -135,15 +137,28 @@ def _profile(
     session: Fetching, view: RowView, k: int, counted: ClassSizes
 ) -> list[_PatternProfile]:
     """Describe the rows of each pattern."""
-    # Unlike IS NULL, num_nulls() distinguishes a NULL from a row of NULLs.
+    # What rows show is looked at once for all with a pattern and NULL in the same columns. Unlike
+    # IS NULL, num_nulls() distinguishes a NULL from a row of NULLs.
+    cells = view.quasi_identifiers
+    masks = [
+        " + ".join(
+            f"num_nulls({cell})::int8 * {1 << bit}"
+            for bit, cell in enumerate(cells[first : first + _BITS])
+        )
+        for first in range(0, len(cells), _BITS)
+    ]
     shown = " + ".join(
-        f"(num_nulls({cell}) = 0 AND substr({view.pattern}, {position}, 1) = '*')::int4"
-        for position, cell in enumerate(view.quasi_identifiers, start=1)
+        f"((nulls_{place // _BITS} & {1 << place % _BITS}) = 0"
+        f" AND substr(pattern, {place + 1}, 1) = '*')::int4"
+        for place in range(len(cells))
     )
+    named = ", ".join(f"{mask} AS nulls_{i}" for i, mask in enumerate(masks))
+    places = ", ".join(str(2 + i) for i in range(len(masks)))
     rows = session.fetch(
-        f"SELECT {view.pattern} AS pattern, count(*) AS records,"
-        f" coalesce(sum({shown}), 0)::int8 AS shown"
-        f" FROM {view.view} GROUP BY {view.pattern}"
+        "SELECT pattern, sum(records)::int8 AS records,"
+        f" coalesce(sum(({shown}) * records), 0)::int8 AS shown"
+        f" FROM (SELECT {view.pattern} AS pattern, {named}, count(*) AS records"
+        f" FROM {view.view} GROUP BY 1, {places}) AS alike GROUP BY pattern"
     )
     sizes_of = {
         pattern: counted.sizes[counted.pattern_of_class == position]

@@ -100,7 +100,7 @@ class Suppressed(RowKind):
         cell_of_record = np.full_like(pattern, -1)
         cell_of_record[published] = class_of_row
         write_row_view(job, view, cells, cell_of_record)
-        metrics = _loss(source, values, codes, shown)
+        metrics = _loss(source, values, codes, shown, class_of_row)
         if request.weights is not None or data.patterns.cost_unit != 1:
             metrics["suppression_cost"] = float(shown.cost)
         checks = []
@@ -133,7 +133,11 @@ def _allowed(request: SuppressedRequest, source: Source) -> PatternSet:
 
 
 def _loss(
-    source: Source, values: Sequence[DistinctValues], codes: CodeArray, suppression: Suppression
+    source: Source,
+    values: Sequence[DistinctValues],
+    codes: CodeArray,
+    suppression: Suppression,
+    class_of_row: IntArray,
 ) -> dict[str, float]:
     numeric = {
         position: numbers[codes[:, position]]
@@ -142,7 +146,8 @@ def _loss(
         and (numbers := read_numbers(column)) is not None
         and not np.isnan(numbers).any()
     }
-    return {"usefulness_loss": usefulness_loss(codes, suppression.suppressed, numeric)}
+    loss = usefulness_loss(codes, suppression.suppressed, numeric, class_of_row)
+    return {"usefulness_loss": loss}
 
 
 def _write_cells(
