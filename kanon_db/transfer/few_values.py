@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import AnyIntArray
 from kanon_db.session.protocol import fetch_one
 from kanon_db.transfer.columns import ColumnType
 from kanon_db.transfer.snapshot import Snapshot
-from kanon_db.transfer.values import DistinctValues, distinct_values, number_values, read_codes
+from kanon_db.transfer.values import (
+    CodedColumn,
+    distinct_values,
+    least_type,
+    number_values,
+    read_codes,
+)
+from kanon_db.transfer.whole_numbers import are_close, read_whole_numbers
 
 _SAMPLE: Final = 10_000
 """Number of records in which we look for columns with too many values."""
@@ -31,21 +36,6 @@ as much again when its buffers grow by doubling."""
 
 _MOST_NAMED: Final = 1 << 27
 """Records whose numbers fit into one value of the server, which may have a gigabyte."""
-
-
-@dataclass(frozen=True, eq=False)
-class CodedColumn:
-    """A column with few values.
-
-    Attributes
-    ----------
-    values : DistinctValues
-    codes : ndarray of unsigned int, shape (n_records,)
-        The code of each record's value, in as few bytes as these take.
-    """
-
-    values: DistinctValues
-    codes: AnyIntArray
 
 
 def read_few_values(
@@ -67,7 +57,9 @@ def read_few_values(
         By name, in the order of `columns`.
     """
     n_values = count_in_sample(snapshot, columns)
-    return _read_few(snapshot, [column for column in columns if n_values[column.name] <= most])
+    few = [column for column in columns if n_values[column.name] <= most]
+    found = _read_few(snapshot, few)
+    return {column.name: found[column.name] for column in few}
 
 
 def read_columns(
@@ -93,21 +85,29 @@ def read_columns(
     InfeasibleError, SchemaMismatchError
         As :func:`distinct_values` and :func:`read_codes`.
     """
-    few = [column for column in columns if n_values[column.name] <= _FEW]
-    found = _read_few(snapshot, few)
+    found = _read_few(
+        snapshot,
+        [
+            column
+            for column in columns
+            if n_values[column.name] <= _FEW or are_close(snapshot, column)
+        ],
+    )
     others = [column for column in columns if column.name not in found]
     values = [distinct_values(snapshot, column) for column in others]
     if values:
         for each, codes in zip(values, read_codes(snapshot, values).T, strict=True):
-            found[each.column.name] = CodedColumn(each, codes.astype(_least_type(each)))
+            found[each.column.name] = CodedColumn(each, codes.astype(least_type(each)))
     return {column.name: found[column.name] for column in columns}
 
 
 def _read_few(snapshot: Snapshot, few: Sequence[ColumnType]) -> dict[str, CodedColumn]:
+    close = [column for column in few if are_close(snapshot, column)]
+    found = read_whole_numbers(snapshot, close)
+    few = [column for column in few if column.name not in found]
     if snapshot.n_records > _MOST_NAMED:
-        return {column.name: _looked_up(snapshot, column) for column in few}
+        return found | {column.name: _looked_up(snapshot, column) for column in few}
     at_once = min(_MOST_GROUPED, max(1, _MOST_GROUPED_BYTES // (8 * snapshot.n_records)))
-    found: dict[str, CodedColumn] = {}
     for start in range(0, len(few), at_once):
         found |= _grouped(snapshot, few[start : start + at_once])
     return found
@@ -162,7 +162,7 @@ def _grouped(snapshot: Snapshot, columns: Sequence[ColumnType]) -> dict[str, Cod
             column,
             f"SELECT value_{i} AS value, records FROM {collected} WHERE grouped_by = {grouped_by}",
         )
-        codes = np.empty(snapshot.n_records, dtype=_least_type(values))
+        codes = np.empty(snapshot.n_records, dtype=least_type(values))
         rows = session.stream(
             1,
             f"SELECT places FROM {collected} WHERE grouped_by = {grouped_by} ORDER BY value_{i}",
@@ -178,8 +178,4 @@ def _looked_up(snapshot: Snapshot, column: ColumnType) -> CodedColumn:
     """Count the values of a column, and then look up that of each record."""
     values = distinct_values(snapshot, column)
     codes = read_codes(snapshot, [values])[:, 0]
-    return CodedColumn(values, codes.astype(_least_type(values)))
-
-
-def _least_type(values: DistinctValues) -> np.dtype[np.unsignedinteger]:
-    return np.dtype(np.min_scalar_type(max(len(values.labels) - 1, 0)))
+    return CodedColumn(values, codes.astype(least_type(values)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os  # not secrets, which loads OpenSSL: a first estimate would wait for it
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -65,7 +65,8 @@ class Snapshot:
 
     Everything is computed from this copy: each SQL statement of a READ COMMITTED transaction sees
     a newer state of the source, and LOCK … IN SHARE MODE would need more rights than SELECT.
-    What replaces the table with a query says so in ``is_table``.
+    What replaces the table with a query says so in ``is_table``. The least and the greatest number
+    of columns of whole numbers are in ``ends``; columns without a number are not.
     """
 
     session: Session
@@ -74,6 +75,7 @@ class Snapshot:
     n_records: int
     room: Room
     is_table: bool = True
+    ends: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     _held: list[float] = field(default_factory=list)
 
     def hold(self, n_bytes: float, what: str) -> None:
@@ -137,7 +139,7 @@ class Snapshot:
             int4_bytes(places),
         )
         self.drop()
-        return Snapshot(session, table, place, int((places >= 0).sum()), self.room)
+        return Snapshot(session, table, place, int((places >= 0).sum()), self.room, ends=self.ends)
 
     def drop(self) -> None:
         """Remove the copy before the transaction ends."""
@@ -230,7 +232,7 @@ def take_snapshot(
         raise room.no_disk(
             f"the copy of {source}", "read fewer rows or columns, through a view"
         ) from None
-    n_records = _count_short(session, source, table)
+    n_records, ends = _survey(session, source, table)
     if n_records > most:
         raise InfeasibleError(
             "the source has too many rows",
@@ -239,25 +241,37 @@ def take_snapshot(
         )
     if n_records == 0:
         raise InfeasibleError("the source has no rows", detail=f"relation {source}")
-    return Snapshot(session, table, record, n_records, room)
+    return Snapshot(session, table, record, n_records, room, ends=ends)
 
 
-def _count_short(session: Session, source: Relation, table: str) -> int:
-    """Count the rows, and refuse texts that are too long: the server keeps lengths beside them."""
+def _survey(
+    session: Session, source: Relation, table: str
+) -> tuple[int, dict[str, tuple[int, int]]]:
+    """Count the rows, refuse texts that are too long, and find the ends of whole numbers.
+
+    One scan finds all of that; the server keeps the lengths of texts beside them.
+    """
     columns = session.fetch(
-        "SELECT attname::text AS name FROM pg_attribute WHERE attrelid = to_regclass($1::text)"
-        " AND attnum > 0 AND atttypid = ANY ('{text,varchar,bpchar}'::regtype[])",
+        "SELECT attname::text AS name, atttypid = ANY ('{text,varchar,bpchar}'::regtype[]) AS text"
+        " FROM pg_attribute WHERE attrelid = to_regclass($1::text) AND attnum > 1"  # the record's
+        " AND atttypid = ANY ('{text,varchar,bpchar,smallint,integer,bigint}'::regtype[])",
         table,
     )
-    lengths = [f"max(octet_length({session.identifier(row['name'])}))" for row in columns]
+    texts = [row["name"] for row in columns if row["text"]]
+    numbers = [row["name"] for row in columns if not row["text"]]
+    names = [session.identifier(name) for name in numbers]
+    lengths = [f"max(octet_length({session.identifier(name)}))" for name in texts]
     found = fetch_one(
         session,
-        f"SELECT count(*) AS n, ARRAY[{', '.join(lengths)}]::int4[] AS longest FROM {table}",
+        f"SELECT count(*) AS n, ARRAY[{', '.join(lengths)}]::int4[] AS longest,"
+        f" ARRAY[{', '.join(f'min({name})' for name in names)}]::int8[] AS least,"
+        f" ARRAY[{', '.join(f'max({name})' for name in names)}]::int8[] AS greatest FROM {table}",
     )
-    for row, longest in zip(columns, found["longest"], strict=True):
+    for name, longest in zip(texts, found["longest"], strict=True):
         if longest is not None and longest > MOST_BYTES:
-            raise too_long(row["name"], source)
-    return int(found["n"])
+            raise too_long(name, source)
+    ends = zip(numbers, found["least"], found["greatest"], strict=True)
+    return int(found["n"]), {name: (low, high) for name, low, high in ends if low is not None}
 
 
 def too_long(column: str, source: object) -> InfeasibleError:

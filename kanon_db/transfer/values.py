@@ -10,9 +10,9 @@ from typing import Final, Literal
 
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from kanon_db.errors import SchemaMismatchError
-from kanon_db.session.protocol import Session, fetch_one
+from kanon_db.session.protocol import Session, Value, fetch_one
 from kanon_db.transfer.columns import ColumnType
 from kanon_db.transfer.labels import fixed_labels, label
 from kanon_db.transfer.snapshot import MOST_BYTES, Snapshot, too_long
@@ -53,6 +53,26 @@ class DistinctValues:
         self.session.fetch(f"DROP TABLE {self.table}")
 
 
+@dataclass(frozen=True, eq=False)
+class CodedColumn:
+    """A column with few values.
+
+    Attributes
+    ----------
+    values : DistinctValues
+    codes : ndarray of unsigned int, shape (n_records,)
+        The code of each record's value, in as few bytes as these take.
+    """
+
+    values: DistinctValues
+    codes: AnyIntArray
+
+
+def least_type(values: DistinctValues) -> np.dtype[np.unsignedinteger]:
+    """Return the type of the fewest bytes that holds the codes of these values."""
+    return np.dtype(np.min_scalar_type(max(len(values.labels) - 1, 0)))
+
+
 def distinct_values(snapshot: Snapshot, column: ColumnType) -> DistinctValues:
     """Count the distinct values of a snapshot's column, and number them in order, NULL last.
 
@@ -70,7 +90,9 @@ def distinct_values(snapshot: Snapshot, column: ColumnType) -> DistinctValues:
     )
 
 
-def number_values(snapshot: Snapshot, column: ColumnType, counted: str) -> DistinctValues:
+def number_values(
+    snapshot: Snapshot, column: ColumnType, counted: str, *bound: Value
+) -> DistinctValues:
     """Give numbers to the values of a column that `counted` selects, with their ``records``.
 
     Raises
@@ -85,7 +107,8 @@ def number_values(snapshot: Snapshot, column: ColumnType, counted: str) -> Disti
         session.fetch(
             f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS"
             " SELECT (row_number() OVER (ORDER BY value))::int4 - 1 AS code, value, records,"
-            f" {label('value')} AS label FROM ({counted}) AS counted"
+            f" {label('value')} AS label FROM ({counted}) AS counted",
+            *bound,
         )
     found = fetch_one(
         session,

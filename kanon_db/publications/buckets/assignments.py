@@ -18,8 +18,7 @@ from kanon_db.publications.buckets.request import BucketRequest
 from kanon_db.publications.kind import Found, Job
 from kanon_db.publications.searching import run_method
 from kanon_db.randomness import SecureRandom
-from kanon_db.transfer.few_values import CodedColumn
-from kanon_db.transfer.values import distinct_values, read_codes
+from kanon_db.transfer.values import CodedColumn, distinct_values, read_codes
 
 if TYPE_CHECKING:
     from kanon_db.publications.buckets.invariance import Signed

@@ -14,8 +14,7 @@ from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
 from kanon_db.publications.buckets.tables import BIT, BucketTables
 from kanon_db.publications.staging import Staging
 from kanon_db.session.protocol import Session, fetch_one
-from kanon_db.transfer.few_values import CodedColumn
-from kanon_db.transfer.values import DistinctValues
+from kanon_db.transfer.values import CodedColumn, DistinctValues
 
 _MOST_BITS_PER_RECORD: Final = 512
 """For all bitmaps together: 64 bytes for each record, about the size of a row of the QIT."""

@@ -58,11 +58,11 @@ from kanon_db.publications.usefulness import Usefulness, Workload
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session
 from kanon_db.transfer.columns import ColumnType, Relation, column_types, find_relation
-from kanon_db.transfer.few_values import CodedColumn, most_bytes_read, read_few_values
+from kanon_db.transfer.few_values import most_bytes_read, read_few_values
 from kanon_db.transfer.labels import fixed_labels, label
 from kanon_db.transfer.room import Needs, Room
 from kanon_db.transfer.snapshot import Size
-from kanon_db.transfer.values import DistinctValues, distinct_values, read_codes
+from kanon_db.transfer.values import CodedColumn, DistinctValues, distinct_values, read_codes
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,10 +20,10 @@ from kanon_db.transfer.columns import (
     find_relation,
     incomparable,
 )
-from kanon_db.transfer.few_values import CodedColumn, count_in_sample, read_columns
+from kanon_db.transfer.few_values import count_in_sample, read_columns
 from kanon_db.transfer.room import Room
 from kanon_db.transfer.snapshot import Snapshot, take_snapshot
-from kanon_db.transfer.values import DistinctValues
+from kanon_db.transfer.values import CodedColumn, DistinctValues
 
 MOST_IN_SAMPLE: Final = 5_000
 """Values in a sample of records: a column that is no quasi-identifier, with more, has no numbers.
