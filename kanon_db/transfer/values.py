@@ -203,7 +203,11 @@ def coalesced_codes(value: str, values: DistinctValues, alias: str) -> str:
 
 
 def read_integers(
-    snapshot: Snapshot, expression: str, joins: str = "", *, kind: Literal["int4", "int8"] = "int4"
+    snapshot: Snapshot,
+    expression: str,
+    joins: str = "",
+    *bound: Value,
+    kind: Literal["int4", "int8"] = "int4",
 ) -> CodeArray | IntArray:
     """Return a whole number for each record of the snapshot ``s``, shape (n_records,)."""
     number = np.dtype(np.int32 if kind == "int4" else np.int64)
@@ -215,6 +219,7 @@ def read_integers(
             # Record and number are sent together, so that nothing depends on the order of rows.
             f"SELECT string_agg(int4send(s.{snapshot.record}) || {kind}send({expression}),"
             f" ''::bytea) AS pairs FROM {snapshot.table} AS s {joins} WHERE {part}",
+            *bound,
         )
         pairs = np.frombuffer(row["pairs"] or b"", dtype=pair)
         numbers[pairs["record"]] = pairs["number"]

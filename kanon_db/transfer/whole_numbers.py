@@ -73,14 +73,14 @@ def _read_together(snapshot: Snapshot, columns: Sequence[ColumnType]) -> dict[st
     session = snapshot.session
     session.step("reading values")
     packed, shift, shifts = "0::int8", 0, []
-    for column in columns:
-        least, _ = snapshot.ends[column.name]
+    below = [str(snapshot.ends[column.name][0] - 1) for column in columns]
+    for i, column in enumerate(columns, start=1):
         name = f"s.{session.identifier(column.name)}"
-        number = f"coalesce({name}::int8 - '{least - 1}'::int8, 0)"
+        number = f"coalesce({name}::int8 - ${i}::int8, 0)"
         packed = f"{packed} | ({number} << {shift})"
         shifts.append(shift)
         shift += _n_bits(snapshot, column)
-    numbers = read_integers(snapshot, packed, kind="int8")
+    numbers = read_integers(snapshot, packed, "", *below, kind="int8")
     return {
         column.name: _coded(
             snapshot, column, numbers >> first & (1 << _n_bits(snapshot, column)) - 1
