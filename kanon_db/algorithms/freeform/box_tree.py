@@ -53,8 +53,7 @@ def take(graph: Graph, cell: Integer) -> None:
     cells, nodes = graph.cells, graph.nodes
     cells.price[cell] = FAR
     node = nodes.price.size // 2 + cell // LEAF
-    while node:
-        _refresh_node(cells, nodes, node)
+    while node and _refresh_node(cells, nodes, node):  # what is above follows from its children
         node //= 2
 
 
@@ -82,13 +81,10 @@ def raise_price(graph: Graph, cell: Integer, price: Integer) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def _refresh_node(cells: Boxes, nodes: Boxes, node: int) -> None:
-    nodes.price[node] = FAR
+def _refresh_node(cells: Boxes, nodes: Boxes, node: int) -> bool:
+    """Compute a node anew; tell whether it changed."""
     n_leaves = nodes.price.size // 2
     if node < n_leaves:
-        enclose(nodes, node, nodes, 2 * node)
-        enclose(nodes, node, nodes, 2 * node + 1)
-        return
+        return enclose(nodes, node, nodes, 2 * node, 2 * node + 2)
     start = (node - n_leaves) * LEAF
-    for cell in range(start, min(start + LEAF, cells.price.size)):
-        enclose(nodes, node, cells, cell)
+    return enclose(nodes, node, cells, start, min(start + LEAF, cells.price.size))

@@ -18,6 +18,8 @@ from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, Integer, Word
 FAR = 2**62
 """More than any weight and price together: the price of a cell that is not available."""
 
+_LARGEST = np.int32(2**31 - 1)
+
 
 class Originals(NamedTuple):
     """The values of the originals, and what attributes cost.
@@ -176,27 +178,42 @@ def take_in(originals: Originals, original: Integer, cells: Boxes, cell: Integer
 
 
 @numba.njit(cache=True, nogil=True)
-def enclose(nodes: Boxes, node: Integer, boxes: Boxes, box: Integer) -> None:
-    """Enlarge a node so that it encloses a box, unless no cell in the box is available.
+def enclose(nodes: Boxes, node: Integer, boxes: Boxes, first: Integer, end: Integer) -> bool:
+    """Make a node the box around those of some boxes in which a cell is available.
 
     Parameters
     ----------
     nodes : Boxes
     node : int
+        Without such a box, its price is :data:`FAR`, and the rest stays as it is.
     boxes : Boxes
-    box : int
+    first, end : int
+        The first of the boxes, and that after the last.
+
+    Returns
+    -------
+    bool
+        Whether the node is another than before.
     """
-    if boxes.price[box] == FAR:
-        return
-    if nodes.price[node] == FAR:
-        nodes.low[node] = boxes.low[box]
-        nodes.high[node] = boxes.high[box]
-        nodes.sets[node] = boxes.sets[box]
-        nodes.price[node] = boxes.price[box]
-    else:
-        for j in range(boxes.low.shape[1]):
-            nodes.low[node, j] = min(nodes.low[node, j], boxes.low[box, j])
-            nodes.high[node, j] = max(nodes.high[node, j], boxes.high[box, j])
-        for word in range(boxes.sets.shape[1]):
-            nodes.sets[node, word] |= boxes.sets[box, word]
-        nodes.price[node] = min(nodes.price[node], boxes.price[box])
+    price = FAR
+    for box in range(first, end):
+        price = min(price, boxes.price[box])
+    is_new = price != nodes.price[node]
+    nodes.price[node] = price
+    if price == FAR:
+        return is_new
+    for j in range(boxes.low.shape[1]):
+        low, high = _LARGEST, np.int32(0)
+        for box in range(first, end):
+            if boxes.price[box] != FAR:
+                low, high = min(low, boxes.low[box, j]), max(high, boxes.high[box, j])
+        is_new |= low != nodes.low[node, j] or high != nodes.high[node, j]
+        nodes.low[node, j], nodes.high[node, j] = low, high
+    for word in range(boxes.sets.shape[1]):
+        members = np.uint64(0)
+        for box in range(first, end):
+            if boxes.price[box] != FAR:
+                members |= boxes.sets[box, word]
+        is_new |= members != nodes.sets[node, word]
+        nodes.sets[node, word] = members
+    return is_new

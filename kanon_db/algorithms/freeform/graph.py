@@ -32,6 +32,8 @@ class Graph(NamedTuple):
     cells : Boxes
     nodes : Boxes
         See :mod:`~kanon_db.algorithms.freeform.box_tree`.
+    largest : int
+        More than any edge weighs.
     """
 
     record: IntArray
@@ -39,6 +41,7 @@ class Graph(NamedTuple):
     originals: Originals
     cells: Boxes
     nodes: Boxes
+    largest: int
 
 
 def build(ncp: Ncp, k: int) -> Graph:
@@ -59,8 +62,10 @@ def build(ncp: Ncp, k: int) -> Graph:
     record = side_by_side(ncp)
     values = ncp.values[record]
     n = record.size
-    numbers = np.ascontiguousarray(values[:, ncp.numeric])
-    bits, n_words = _bits(values[:, ~ncp.numeric])
+    varies = (values != values[:1]).any(axis=0)  # no cell loses anything in the other attributes
+    numeric, categorical = ncp.numeric & varies, ~ncp.numeric & varies
+    numbers = np.ascontiguousarray(values[:, numeric])
+    bits, n_words = _bits(values[:, categorical])
     cells = _no_boxes(n, numbers.shape[1], n_words)
     cells.low[:] = cells.high[:] = numbers
     for column in bits.T:
@@ -70,9 +75,10 @@ def build(ncp: Ncp, k: int) -> Graph:
     return Graph(
         record,
         matches,
-        Originals(numbers, bits, ncp.whole[ncp.numeric], ncp.step[~ncp.numeric]),
+        Originals(numbers, bits, ncp.whole[numeric], ncp.step[categorical]),
         cells,
         _no_boxes(2 * count_leaves(n), numbers.shape[1], n_words),
+        int(ncp.whole[ncp.numeric].sum()) + int(ncp.step[~ncp.numeric].sum()),
     )
 
 
@@ -102,14 +108,14 @@ def _no_boxes(n: int, n_numeric: int, n_words: int) -> Boxes:
 
 
 def _bits(values: CodeArray) -> tuple[CodeArray, int]:
-    """Give each value of each attribute a bit; every attribute begins with a new word."""
+    """Give each value of each attribute a bit; tell how many words there are of all bits."""
     bits = np.empty(values.shape, dtype=np.int32)
-    n_words = 0
+    n_bits = 0
     for j, column in enumerate(values.T):
         codes = np.unique(column, return_inverse=True)[1].reshape(-1)
-        bits[:, j] = codes + 64 * n_words
-        n_words += (int(codes.max(initial=-1)) + 64) // 64
-    return bits, n_words
+        bits[:, j] = codes + n_bits
+        n_bits += int(codes.max(initial=-1)) + 1
+    return bits, -(-n_bits // 64)
 
 
 @numba.njit(cache=True, nogil=True)

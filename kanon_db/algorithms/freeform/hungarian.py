@@ -122,8 +122,7 @@ def assign_at_least_weight(
         np.zeros((n, _N_KNOWN), dtype=np.int64),
         np.full(n, -1, dtype=np.int64),
     )
-    largest = int(graph.originals.whole.sum()) + int(graph.originals.step.sum())
-    increment = max(largest * search.scale // _FIRST_SHARE, 1)
+    increment = max(graph.largest * search.scale // _FIRST_SHARE, 1)
     while True:
         auction.owner[:] = NONE
         auction.waiting[:] = np.arange(n)
