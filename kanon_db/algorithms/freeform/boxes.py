@@ -201,7 +201,7 @@ def enclose(nodes: Boxes, node: Integer, boxes: Boxes, first: Integer, end: Inte
     is_new = price != nodes.price[node]
     nodes.price[node] = price
     if price == FAR:
-        return is_new
+        return bool(is_new)
     for j in range(boxes.low.shape[1]):
         low, high = _LARGEST, np.int32(0)
         for box in range(first, end):
@@ -216,4 +216,4 @@ def enclose(nodes: Boxes, node: Integer, boxes: Boxes, first: Integer, end: Inte
                 members |= boxes.sets[box, word]
         is_new |= members != nodes.sets[node, word]
         nodes.sets[node, word] = members
-    return is_new
+    return bool(is_new)

@@ -8,19 +8,17 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Protocol, Self
 
-from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, FloatArray
 from kanon_db.algorithms.recoding import Microdata, Ranges, Sets
 from kanon_db.catalog.entries import Source
 from kanon_db.counting.layout import RowView
 from kanon_db.publications.kind import Job, Written
+from kanon_db.publications.rows.all_matches import count_outside
 from kanon_db.publications.rows.cell_table import CellTable
 from kanon_db.publications.rows.cells import GeneralizedColumn, microdata_of, write_cells
 from kanon_db.publications.rows.shown_rows import SourceColumns
 from kanon_db.publications.rows.view import check_k, layout_of, weights_of
 from kanon_db.publications.rows.writing import Covering, finish_rows, write_row_view
-from kanon_db.session import fetch_one
-from kanon_db.session.settings import roomy
-from kanon_db.transfer.columns import int4_bytes, with_numbers
 from kanon_db.transfer.labels import fixed_labels
 from kanon_db.transfer.room import Needs
 
@@ -118,19 +116,9 @@ class RecodedRows:
             )
         return table, n_outside
 
-    def count_outside(self, table: CellTable, cell_of_record: AnyIntArray) -> int:
-        """Count the records with an original value that is not in the cell of this number."""
-        session, snapshot = self._job.session, self._job.snapshot
-        covering = self._covering(table)
-        numbered, (its_cell,) = with_numbers(session, snapshot.table, (1, f"r.{snapshot.record}"))
-        with fixed_labels(session), roomy(session):
-            row = fetch_one(
-                session,
-                f"SELECT count(*) AS n FROM {numbered} AS s JOIN {covering.cells} AS c"
-                f" ON c.{table.number} = s.{its_cell} WHERE NOT ({covering.inside})",
-                int4_bytes(table.numbers_of(cell_of_record)),
-            )
-        return int(row["n"])
+    def count_outside(self, table: CellTable, assignments: CodeArray) -> int:
+        """Count the records with an original value outside its cell; see :mod:`.all_matches`."""
+        return count_outside(self._job.snapshot, self._columns, table, assignments)
 
     def _covering(self, table: CellTable) -> Covering:
         suffix, shown, inside = secrets.token_hex(8), list[str](), list[str]()

@@ -1,0 +1,156 @@
+"""Whether originals lie in all the cells that their records match, not only in the published ones.
+
+A record has k matches, so that there are k times as many pairs of an original and its cell as
+records. But few different values occur with few different cells of their column, and whether a
+value lies in a cell is the same for all records. So the server reads again which value each record
+has, and compares the table of cells with what each combination is to have; it says of each value
+and cell that occur together whether the one covers the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
+from kanon_db.algorithms.ground.distinct import distinct
+from kanon_db.publications.rows.cell_table import CellColumn, CellTable
+from kanon_db.publications.rows.cells import GeneralizedColumn
+from kanon_db.session import Session, fetch_one
+from kanon_db.session.settings import roomy
+from kanon_db.transfer.columns import int4_bytes, number_bytes, with_numbers
+from kanon_db.transfer.labels import fixed_labels
+from kanon_db.transfer.snapshot import Snapshot
+from kanon_db.transfer.values import read_known_codes
+
+_MOST_MARKS: Final = 1 << 26
+"""Pairs of a value and a cell that may each have a byte."""
+
+_AT_ONCE: Final = 1 << 20
+"""Pairs that are sent to the server at a time."""
+
+
+def count_outside(
+    snapshot: Snapshot,
+    columns: Sequence[GeneralizedColumn],
+    table: CellTable,
+    assignments: CodeArray,
+) -> int:
+    """Count the records with an original value that is not in the cell of an assignment.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+    columns : sequence of GeneralizedColumn
+        In the order of the table's.
+    table : CellTable
+    assignments : ndarray of int32, shape (k, n_records)
+        The combination of cells of each record, in each assignment.
+
+    Returns
+    -------
+    int
+        Of all assignments together; with the combinations that the table has otherwise.
+    """
+    session = snapshot.session
+    codes = read_known_codes(snapshot, [column.values for column in columns])
+    session.step("checking each original value")
+    is_outside = np.zeros((len(assignments), snapshot.n_records), dtype=np.bool_)
+    for own, column, (name, cells) in zip(codes.T, columns, table.columns.items(), strict=True):
+        is_outside |= own < 0  # not one of the values
+        found = _outside(session, column, name, cells, own, assignments)
+        for number, one in enumerate(assignments) if found.size else ():
+            keys = _keys(own, cells, one, len(column.values.labels))
+            is_outside[number] |= np.isin(keys, found)
+    return int(np.count_nonzero(is_outside)) + _count_differing(session, table)
+
+
+def _count_differing(session: Session, table: CellTable) -> int:
+    """Count the combinations in the table of cells that are not as they are to be."""
+    numbers = table.numbers_of(np.arange(table.n_combinations))
+    bound = []
+    for column in table.columns.values():
+        expected = np.empty(table.n_combinations, dtype=np.int64)
+        expected[numbers] = column.of_combination
+        bound.append(number_bytes(expected))
+    numbered, places = with_numbers(
+        session,
+        table.table,
+        *((i, f"r.{table.number}") for i in range(1, 1 + len(bound))),
+        widths=[width for _, width in bound],
+    )
+    joins, same = "", []
+    for i, ((name, column), place) in enumerate(zip(table.columns.items(), places, strict=True)):
+        joins += f" LEFT JOIN {column.table} AS p{i} ON p{i}.{column.number} = c.{place}"
+        cells = f"c.{name}", f"p{i}.{column.cell}"
+        equal = " OPERATOR(pg_catalog.=) ".join(cells)
+        same.append(f"coalesce({equal}, num_nulls({', '.join(cells)}) = 2)")
+    with roomy(session):
+        row = fetch_one(
+            session,
+            f"SELECT count(*) FILTER (WHERE {' AND '.join(same)}) AS n FROM {numbered} AS c{joins}",
+            *(numbers for numbers, _ in bound),
+        )
+    return table.n_combinations - int(row["n"])
+
+
+def _outside(
+    session: Session,
+    column: GeneralizedColumn,
+    name: str,
+    cells: CellColumn,
+    codes: CodeArray,
+    assignments: CodeArray,
+) -> IntArray:
+    """Return the keys of values and cells that occur together, and do not belong together."""
+    n_values = len(column.values.labels)
+    low, high = (session.identifier(f"kanon_{end}") for end in ("low", "high"))
+    ends = "".join(f", {sql} AS {end}" for sql, end in column.ends(name, low, high))
+    found = [np.zeros(0, dtype=np.int64)]
+    for keys in _occurring(codes, cells, assignments, n_values):
+        numbers, values = np.divmod(keys, n_values)
+        pairs, (number, code) = with_numbers(
+            session, "(SELECT generate_series(0, $3::int4 - 1) AS i)", (1, "r.i"), (2, "r.i")
+        )
+        with fixed_labels(session), roomy(session):
+            row = fetch_one(
+                session,
+                f"SELECT string_agg(int4send(u.i), ''::bytea) AS found FROM {pairs} AS u"
+                f" JOIN (SELECT v.code, v.value AS {name} FROM {column.values.table} AS v) AS s"
+                f" ON s.code = u.{code}"
+                f" JOIN (SELECT c.*{ends} FROM (SELECT p.{cells.number} AS kanon_number,"
+                f" p.{cells.cell} AS {name} FROM {cells.table} AS p) AS c OFFSET 0) AS c"
+                f" ON c.kanon_number = u.{number} WHERE NOT ({column.covers(name, low, high)})",
+                int4_bytes(numbers),
+                int4_bytes(values),
+                str(keys.size),
+            )
+        found.append(keys[np.frombuffer(row["found"] or b"", dtype=">i4")])
+    return np.concatenate(found)
+
+
+def _occurring(
+    codes: CodeArray, cells: CellColumn, assignments: CodeArray, n_values: int
+) -> Iterator[IntArray]:
+    """Return the keys of values and cells that occur together, some at a time."""
+    n_keys = cells.n_cells * n_values
+    if n_keys <= _MOST_MARKS:
+        marks: BoolArray = np.zeros(n_keys, dtype=np.bool_)
+        for one in assignments:
+            keys = _keys(codes, cells, one, n_values)
+            marks[keys[codes >= 0]] = True
+        occurring = np.flatnonzero(marks)
+    else:
+        occurring = np.zeros(0, dtype=np.int64)
+        for one in assignments:
+            keys = distinct(_keys(codes, cells, one, n_values)[codes >= 0])
+            occurring = distinct(np.concatenate([occurring, keys]))
+    for start in range(0, occurring.size, _AT_ONCE):
+        yield occurring[start : start + _AT_ONCE]
+
+
+def _keys(codes: CodeArray, cells: CellColumn, one: AnyIntArray, n_values: int) -> IntArray:
+    keys: IntArray = cells.of_combination[one].astype(np.int64) * n_values + codes
+    return keys
