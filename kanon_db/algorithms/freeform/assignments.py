@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
 import numba
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, Integer
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray, Integer
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
+from kanon_db.algorithms.ground.threads import in_threads
 from kanon_db.errors import InvalidParameterError
 
 _NUMBERS_PER_CALL = 2**18
+_RECORDS_OF_BLOCK = 2**16
 _WORD = 2**64
 
 
@@ -47,7 +50,12 @@ class Assignments:
 
 
 def draw_assignments(
-    matches: CodeArray, random: RandomBytes, *, pulse: Pulse = UNLIMITED
+    matches: CodeArray,
+    random: RandomBytes,
+    *,
+    order: IntArray | None = None,
+    workers: int = 1,
+    pulse: Pulse = UNLIMITED,
 ) -> Assignments:
     """Split a k-regular graph into k disjoint assignments at random, and choose one of them.
 
@@ -66,7 +74,11 @@ def draw_assignments(
     matches : ndarray of int32, shape (n_records, k)
         As in :class:`~kanon_db.algorithms.freeform.result.Freeform`.
     random : RandomBytes
-        Source of randomness.
+        Source of randomness; with several workers, threads must be able to share it.
+    order : ndarray of int64, shape (n_records,), optional
+        All records, those that match one another side by side: then walks stay in fast memory.
+    workers : int
+        Parts of the graph without matches in common, in this order, that are split at a time.
     pulse : Pulse
         Beaten every few milliseconds; what a beat raises ends the work.
 
@@ -96,12 +108,39 @@ def draw_assignments(
     [[0, 1, 2], [2, 0, 1]]
     """
     n, k = matches.shape
-    edges = _cells_of_originals(matches)
-    remaining = edges.copy()
-    for degree in range(k, 1, -1):
-        _draw_one(remaining, degree, random, pulse)
-    assignments = np.ascontiguousarray(remaining.T)
+    if n and (matches.min() < 0 or matches.max() >= n):
+        raise _irregular(n, k)
+    if order is None:
+        return Assignments(_drawn(matches, random, pulse), _uniform(k, random) if n else 0)
+    place = np.empty(n, dtype=np.int32)
+    place[order] = np.arange(n, dtype=np.int32)
+    ordered = place[matches[order]]
+    assignments = np.empty((k, n), dtype=np.int32)
+
+    def run(block: slice, pulse: Pulse) -> None:
+        first = np.int32(block.start)
+        drawn = _drawn(ordered[block] - first, random, pulse) + first
+        assignments[:, order[block]] = order[drawn]
+
+    in_threads(run, _closed_blocks(ordered), workers, pulse)
     return Assignments(assignments, _uniform(k, random) if n else 0)
+
+
+def _closed_blocks(ordered: CodeArray) -> list[slice]:
+    """Divide records into blocks, as small as need be, none with a match in another."""
+    reached = np.maximum.accumulate(ordered.max(axis=1, initial=-1))
+    ends = np.flatnonzero(reached == np.arange(reached.size)) + 1
+    # In a regular graph, originals that only these cells match match only these cells.
+    kept = ends[np.flatnonzero(np.diff(ends // _RECORDS_OF_BLOCK, append=-1))]
+    return [slice(start, end) for start, end in pairwise([0, *kept.tolist()])]
+
+
+def _drawn(matches: CodeArray, random: RandomBytes, pulse: Pulse) -> CodeArray:
+    """Split a graph; return the cell of each original in each assignment, shape (k, n)."""
+    remaining = _cells_of_originals(matches)
+    for degree in range(matches.shape[1], 1, -1):
+        _draw_one(remaining, degree, random, pulse)
+    return np.ascontiguousarray(remaining.T)
 
 
 def as_assignments(rows: AnyIntArray, *, pulse: Pulse = UNLIMITED) -> CodeArray:
@@ -189,21 +228,37 @@ def _split(rows: AnyIntArray, pulse: Pulse) -> CodeArray:
 
 
 def _cells_of_originals(matches: CodeArray) -> CodeArray:
-    """Find the cells that cover each original, shape (n, k)."""
+    """Find the cells that cover each original, ascending, shape (n, k)."""
     n, k = matches.shape
-    flat = matches.ravel()
-    if flat.size and (flat.min() < 0 or flat.max() >= n or (np.bincount(flat) != k).any()):
-        raise InvalidParameterError(
-            "every record must have k matches on both sides",
-            detail=f"n_records = {n}, k = {k}",
-        )
-    by_original = np.argsort(flat, kind="stable")
-    cells: CodeArray = (by_original // max(k, 1)).astype(np.int32).reshape(n, k)
+    cells = np.empty((n, k), dtype=np.int32)
+    if not _is_regular(matches, cells):
+        raise _irregular(n, k)
     if (cells[:, 1:] == cells[:, :-1]).any():
         raise InvalidParameterError(
             "the matches of a record must all be different", detail=f"n_records = {n}, k = {k}"
         )
     return cells
+
+
+def _irregular(n: int, k: int) -> InvalidParameterError:
+    return InvalidParameterError(
+        "every record must have k matches on both sides", detail=f"n_records = {n}, k = {k}"
+    )
+
+
+@numba.njit(cache=True, nogil=True)
+def _is_regular(matches: CodeArray, cells: CodeArray) -> bool:
+    """List the cells of each original, unless one has more or less than k."""
+    n, k = matches.shape
+    found = np.zeros(n, dtype=np.int32)
+    for cell in range(n):
+        for number in range(k):
+            original = matches[cell, number]
+            if original < 0 or original >= n or found[original] == k:
+                return False
+            cells[original, found[original]] = cell
+            found[original] += 1
+    return True
 
 
 def _uniform(k: int, random: RandomBytes) -> int:

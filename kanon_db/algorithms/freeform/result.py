@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
 from kanon_db.algorithms.recoding.cells import Ranges, Sets
 from kanon_db.algorithms.recoding.microdata import Microdata
 
@@ -20,6 +20,8 @@ class Freeform:
     matches : ndarray of int32, shape (n_records, k)
         Row j holds the originals that published record j covers: k different ones. Each column
         is an assignment, in which every original occurs once; the first is the identity.
+    order : ndarray of int64, shape (n_records,), optional
+        All records, those of a partition side by side: they match only one another.
 
     Notes
     -----
@@ -29,6 +31,7 @@ class Freeform:
     """
 
     matches: CodeArray
+    order: IntArray | None = field(default=None, kw_only=True)
 
 
 def cells(microdata: Microdata, matches: AnyIntArray) -> tuple[Ranges | Sets, ...]:

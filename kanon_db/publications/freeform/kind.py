@@ -9,12 +9,12 @@ import numpy as np
 
 from kanon_db.algorithms.freeform import (
     Assignments,
+    Freeform,
     draw_assignments,
     least_coverage,
     verify_matching,
 )
 from kanon_db.algorithms.freeform.result import cells as cells_of_matches
-from kanon_db.algorithms.ground.arrays import CodeArray
 from kanon_db.algorithms.recoding import Ranges, Sets
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.counting.layout import RECODED_SUFFIXES
@@ -36,7 +36,7 @@ from kanon_db.transfer.room import Needs
 from kanon_db.transfer.snapshot import Size
 
 
-class Freeform(RowKind):
+class FreeformRows(RowKind):
     """The kind ``freeform``.
 
     Notes
@@ -83,17 +83,20 @@ class Freeform(RowKind):
         """Write cells and rows; check the graph, and every original value with all its cells."""
         session, request = job.session, job.request
         rows: RecodedRows
-        matches: CodeArray
-        rows, matches = found.result
-        cells = cells_of_matches(rows.microdata, matches)
+        made: Freeform
+        rows, made = found.result
+        cells = cells_of_matches(rows.microdata, made.matches)
         conceals = request.method == "k_concealment"
         session.step("drawing the assignment")
         if conceals:
             # There need not be k disjoint assignments here, so each record keeps its own cells.
-            own = np.arange(matches.shape[0], dtype=np.int32)
+            own = np.arange(rows.microdata.n_records, dtype=np.int32)
             drawn = Assignments(own[np.newaxis], 0)
         else:
-            drawn = draw_assignments(matches, SecureRandom(), pulse=job.pulse())
+            drawn = draw_assignments(
+                made.matches, SecureRandom(), order=made.order,
+                workers=methods.n_workers(request), pulse=job.pulse(),
+            )  # fmt: skip
         table, outside = rows.write(cells, drawn.cells)
         outside += rows.count_outside(table, drawn.cell_of_original)
         checks = [
@@ -117,7 +120,7 @@ class Freeform(RowKind):
         return rows.finish(table, drawn.cells, written, request.k)
 
 
-KIND: Final = Freeform()
+KIND: Final = FreeformRows()
 
 
 def _check_graph(

@@ -19,7 +19,7 @@ def optimal(data: Microdata, request: FreeformRequest, pulse: Pulse) -> Found:
         data, request.k, symmetric=request.options.symmetric,
         pulse=pulse.within(request.options.time_limit),
     )  # fmt: skip
-    return Found(found.matches, found.proof)
+    return Found(found, found.proof)
 
 
 def sort_greedy(data: Microdata, request: FreeformRequest, pulse: Pulse) -> Found:
@@ -51,7 +51,7 @@ def ring(data: Microdata, request: FreeformRequest, pulse: Pulse) -> Found:
 
 def k_concealment(data: Microdata, request: FreeformRequest, pulse: Pulse) -> Found:
     """Find matches that give a weaker guarantee."""
-    return Found(freeform.k_concealment(data, request.k, pulse=pulse).matches)
+    return Found(freeform.Freeform(freeform.k_concealment(data, request.k, pulse=pulse).matches))
 
 
 def _refined(search: Any, data: Microdata, request: FreeformRequest, pulse: Pulse) -> Found:
@@ -70,7 +70,7 @@ def _partitioned(
         workers=n_workers(request),
         pulse=pulse,
     )
-    return Found(found.matches)
+    return Found(found)
 
 
 def partition_size(request: FreeformRequest) -> int:

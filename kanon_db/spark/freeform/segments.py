@@ -163,7 +163,9 @@ class SegmentSearch:
 
         codes = codes_in(segment, [code_of(place) for place in range(len(self.attributes))])
         data, k, n = Microdata(codes, self.attributes), self.request.k, segment.num_rows
-        matches = getattr(methods, self.request.method)(data, self.request, UNLIMITED).result
+        matches = getattr(methods, self.request.method)(
+            data, self.request, UNLIMITED
+        ).result.matches
         cells = cells_of_matches(data, matches)
         drawn = draw_assignments(matches, SecureRandom())
         edges = np.empty((n, k), dtype=np.int32)

@@ -12,6 +12,7 @@ from kanon_db.algorithms.freeform.assignments import (
 )
 from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.errors import InvalidParameterError
+from kanon_db.randomness import SecureRandom
 
 MATCHES = np.array(
     [[0, 4, 6], [1, 0, 3], [2, 3, 1], [3, 5, 0], [4, 6, 2], [5, 1, 4], [6, 2, 5]], dtype=np.int32
@@ -107,3 +108,26 @@ def test_columns_become_assignments() -> None:
     assert sorted(np.sort(named, axis=1).tolist()) == sorted(rows.tolist())
     with pytest.raises(InvalidParameterError, match="itself"):
         as_assignments(np.array([[1, 2], [0, 1], [2, 0]]))
+
+
+def test_parts_of_a_graph_are_split_by_themselves() -> None:
+    """In an order of records in which those that match one another are side by side."""
+    n, k = 200_000, 4
+    order = np.random.default_rng(4).permutation(n)
+    group = np.arange(n).reshape(-1, k)
+    matches = np.empty((n, k), dtype=np.int32)
+    matches[order] = order[np.repeat(group, k, axis=0)]
+    drawn = draw_assignments(matches, SecureRandom(), order=order, workers=2)
+    for cell_of_original in drawn.cell_of_original:
+        assert (np.sort(cell_of_original) == np.arange(n)).all()
+        assert (matches[cell_of_original] == np.arange(n)[:, np.newaxis]).any(axis=1).all()
+    assert (np.diff(np.sort(drawn.cell_of_original, axis=0), axis=0) > 0).all()
+
+
+def test_any_order_will_do() -> None:
+    drawn = draw_assignments(
+        MATCHES, np.random.default_rng(5), order=np.array([4, 0, 6, 3, 1, 5, 2])
+    )
+    for cell_of_original in drawn.cell_of_original:
+        assert sorted(cell_of_original.tolist()) == list(range(7))
+        assert (MATCHES[cell_of_original] == np.arange(7)[:, np.newaxis]).any(axis=1).all()
