@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 MOST_LINES = 400
 ORDER = (
-    "errors", "algorithms.ground", "randomness", "algorithms.bucketization",
+    "errors", "heartbeat", "algorithms.ground", "randomness", "algorithms.bucketization",
     "algorithms.suppression", "algorithms.recoding", "algorithms.models", "algorithms", "metrics",
     "session", "declaration", "counting", "transfer", "catalog", "publications", "answering",
     "advice", "reporting", "operations", "wording", "spark", "cluster", "installation",

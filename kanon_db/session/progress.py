@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from math import ceil, inf
 from typing import Any, Final
 
+from kanon_db.heartbeat import beating
+
 PREFIX: Final = "kanon_db"
 _MAX_BYTES: Final = 63
 """What PostgreSQL keeps of `application_name`."""
@@ -210,12 +212,13 @@ class ReportingSession(ABC):
 
     @contextmanager
     def reporting(self) -> Iterator[None]:
-        """Run an operation, and then give the session the `application_name` that it had.
+        """Run an operation, beating for what sorts, and then restore the `application_name`.
 
         After an error, the server itself restores it, with the rest of the transaction.
         """
         self._begin()
-        yield
+        with beating(self.heartbeat):
+            yield
         self._end()
 
     def plan(self, phases: Sequence[str]) -> None:

@@ -205,6 +205,35 @@ def test_cancelled_while_it_sends(parties: Parties, kind: str) -> None:
         assert value(connection, "SELECT pg_temp.cancelled($1::text)", kind) == "57014"
 
 
+CANCELLED_WHILE_IT_SORTS = """
+CREATE FUNCTION pg_temp.sort() RETURNS text LANGUAGE plpython3u AS $$
+import threading
+import numpy as np
+from kanon_db.algorithms.ground.sorting import order_of
+from kanon_db.errors import DatabaseError
+from kanon_db.session.plpy_session import PlpySession
+keys = np.random.default_rng(1).integers(0, 2**62, 2**24)
+session = PlpySession(plpy)
+try:
+    with session.reporting():
+        for _ in range(1000):
+            order_of(keys)
+except DatabaseError as error:
+    return f"{error.sqlstate}, {threading.active_count()} thread"
+$$
+"""
+
+
+def test_cancelled_while_it_sorts(parties: Parties) -> None:
+    """Sorting a long array, which nobody gave a pulse, ends as soon, and leaves no thread."""
+    with psycopg.connect(parties.dsn, autocommit=True) as connection:
+        kanon = Functions(connection)
+        assert sqlstate_of(lambda: kanon.verify("nothing")) == "42704"
+        fetch(connection, CANCELLED_WHILE_IT_SORTS)
+        fetch(connection, "SET statement_timeout = '1s'")
+        assert value(connection, "SELECT pg_temp.sort()") == "57014, 1 thread"
+
+
 @pytest.mark.parametrize("signal_sent", ["pg_cancel_backend", "pg_terminate_backend"])
 @pytest.mark.parametrize("way", WAYS)
 def test_signals_from_elsewhere(

@@ -7,13 +7,11 @@ from math import inf
 from time import monotonic
 from typing import Final, Self, TypeVar
 
+from kanon_db.heartbeat import no_heartbeat
+
 _T = TypeVar("_T")
 
 _ITEMS_PER_BEAT = 1000
-
-
-def no_heartbeat() -> None:
-    """Do nothing: the default heartbeat."""
 
 
 class Pulse:
