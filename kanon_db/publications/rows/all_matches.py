@@ -117,12 +117,14 @@ def _outside(
         with fixed_labels(session), roomy(session):
             row = fetch_one(
                 session,
-                f"SELECT string_agg(int4send(u.i), ''::bytea) AS found FROM {pairs} AS u"
+                # Pairs are joined first: a condition on values and cells would compare all of them.
+                "SELECT string_agg(int4send(u.i), ''::bytea)"
+                f" FILTER (WHERE NOT ({column.covers(name, low, high)})) AS found FROM {pairs} AS u"
                 f" JOIN (SELECT v.code, v.value AS {name} FROM {column.values.table} AS v) AS s"
                 f" ON s.code = u.{code}"
                 f" JOIN (SELECT c.*{ends} FROM (SELECT p.{cells.number} AS kanon_number,"
                 f" p.{cells.cell} AS {name} FROM {cells.table} AS p) AS c OFFSET 0) AS c"
-                f" ON c.kanon_number = u.{number} WHERE NOT ({column.covers(name, low, high)})",
+                f" ON c.kanon_number = u.{number}",
                 int4_bytes(numbers),
                 int4_bytes(values),
                 str(keys.size),
