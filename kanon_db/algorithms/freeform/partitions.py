@@ -204,4 +204,4 @@ def partitioned(
     matches = np.empty((microdata.n_records, k), dtype=np.int32)
     for part, of_part in zip(parts, found, strict=True):
         matches[part] = part[of_part]
-    return Freeform(matches, order=np.concatenate(parts))
+    return Freeform(matches, order=np.concatenate(parts) if parts else None)
