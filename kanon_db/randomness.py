@@ -7,6 +7,7 @@ import os
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray
+from kanon_db.algorithms.ground.sorting import order_of
 
 
 class SecureRandom:
@@ -27,5 +28,5 @@ class SecureRandom:
         (3e-8 for a million), which would make the order of that one pair predictable.
         """
         keys = np.frombuffer(self.bytes(8 * n), dtype=np.uint64)
-        order = np.argsort(keys)
+        order = order_of(keys)
         return order.astype(np.int32) if n <= np.iinfo(np.int32).max else order

@@ -143,6 +143,49 @@ def test_mondrian_has_the_classes_of_one_machine(
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("constraints", [None, {"l": 3, "default": 0.6}])
+@pytest.mark.usefixtures("in_parts")
+def test_what_parts_leave_is_searched_again(
+    spark: Any, mixed: str, source: list[dict[str, Any]], target: Path,
+    monkeypatch: pytest.MonkeyPatch, constraints: dict[str, Any] | None,
+) -> None:  # fmt: skip
+    """The records of the classes that lose most, of all parts, and no others get other cells."""
+    asked: dict[str, Any] = {**data.ROWS, "k": 5, "method": "greedy_search", "refine": False}
+    asked |= {} if constraints is None else {"constraints": constraints}
+    chosen: list[list[Any]] = []
+    searched_again = generalized_kind.searched_again
+
+    def looked_at(job: Any, recoded: Any, search: Any) -> Any:
+        shown = recoded.withColumnRenamed(job.snapshot.column("id"), "id")
+        chosen.append(shown.select("id", "loss", "class").collect())
+        return searched_again(job, recoded, search)
+
+    monkeypatch.setattr(generalized_kind, "searched_again", looked_at)
+    made = on_spark.publish_generalized(spark, mixed, str(target), **asked)
+    monkeypatch.setattr(generalized_kind, "searched_again", lambda _job, recoded, _search: recoded)
+    once = target.parent / "once"
+    before = on_spark.publish_generalized(
+        spark, mixed, str(once), **asked, accept={"combined_releases": "a test reads both"}
+    )
+    assert made.metrics["parts"] == before.metrics["parts"] > 4
+    assert made.metrics["gcp"] < before.metrics["gcp"]
+    found = data.read(target, "rows").to_pylist()
+    assert sorted(row["id"] for row in found) == list(range(N))
+    require_own_cells(found, source)
+    own = {row["id"]: cells(row) for row in found}
+    other = {row["id"]: cells(row) for row in data.read(once, "rows").to_pylist()}
+    (rows,) = chosen
+    sizes = Counter(row["class"] for row in rows)
+    worst, n_records = set(), 0
+    for loss, number in sorted({(-row["loss"], row["class"]) for row in rows}):
+        n_records += sizes[number]
+        if n_records > 300 or not loss:
+            break
+        worst.add(number)
+    assert all(row["class"] in worst or own[row["id"]] == other[row["id"]] for row in rows)
+    assert any(own[record] != other[record] for record in own)
+
+
 @pytest.mark.usefixtures("in_parts")
 def test_constraints_hold_in_each_class(
     spark: Any, mixed: str, source: list[dict[str, Any]], target: Path

@@ -17,6 +17,7 @@ from kanon_db.algorithms.bucketization.setting import BucketSetting
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.ground.sort_keys import sort_keys, stable_order
+from kanon_db.algorithms.ground.sorting import order_of
 
 Search: TypeAlias = Callable[[IntArray, FPrimePrivacy], BucketSetting]
 """Finds a bucket setting from the number of records of each value, and their thresholds."""
@@ -153,7 +154,7 @@ def assign_in_cells(
     """
     # Neighbors lie next to each other in memory from here on; which of equal ones is first decides
     # nothing.
-    order = np.argsort(sort_keys(list(qi_codes.T)))
+    order = order_of(sort_keys(list(qi_codes.T)))
     pulse.beat()
     qi_codes, sa_codes = qi_codes[order], sa_codes[order]
     least = fewest_of_cell(sa_codes.size, least)

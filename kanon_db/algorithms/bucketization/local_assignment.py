@@ -15,6 +15,7 @@ from kanon_db.algorithms.bucketization.two_size import MAX_BUCKET_SIZE, two_size
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, SmallIntArray
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.ground.sort_keys import sort_keys
+from kanon_db.algorithms.ground.sorting import order_of, taken
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
 _MAX_CELLS = 2**26  # occurrence limits held at once: 128 MB
@@ -189,7 +190,7 @@ def _similar_order(qi_codes: CodeArray, random: Permuter) -> IntArray:
     columns = [qi_codes[:, a] for a in np.argsort(np.negative(agreement), kind="stable")]
     keys = sort_keys(columns, reflected=True)
     # However a sort orders equal keys: that records come to it at random makes their order random.
-    return shuffled[np.argsort(keys[shuffled])]
+    return taken(shuffled, order_of(taken(keys, shuffled)))
 
 
 def _reopen(

@@ -13,6 +13,7 @@ from kanon_db.algorithms.bucketization.window_swaps import find_swaps, make_swap
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
 from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.algorithms.ground.sort_keys import sort_keys, stable_order
+from kanon_db.algorithms.ground.sorting import order_of, taken
 from kanon_db.algorithms.ground.threads import Threads
 
 _LEAST_RECORDS: Final = 100  # fewer records of a cell could be moved for the sake of one of them
@@ -135,7 +136,7 @@ def _order(
     attributes = np.roll(np.arange(qi_codes.shape[1]), -(number // 2)).tolist()
     keys = sort_keys([sa_codes, *(qi_codes[:, a] for a in attributes)])
     # However a sort orders equal keys: that records come to it at random makes their order random.
-    return shuffled[np.argsort(keys[shuffled])]
+    return taken(shuffled, order_of(taken(keys, shuffled)))
 
 
 def _marginals(qi_codes: CodeArray, n_values: int) -> Marginals:

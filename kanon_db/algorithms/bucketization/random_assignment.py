@@ -9,6 +9,7 @@ import numpy as np
 from kanon_db.algorithms.bucketization.assignment import partition_records, round_robin
 from kanon_db.algorithms.bucketization.setting import BucketSetting
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
+from kanon_db.algorithms.ground.sorting import order_of, taken
 
 
 class Permuter(Protocol):
@@ -62,5 +63,5 @@ def assign_randomly(
     # A stable sort by value leaves the records of each value in their random order.
     order = random.permutation(codes.size)
     narrow = codes.astype(np.min_scalar_type(counts.size))  # numpy sorts 16 bits by their digits
-    order = order[np.argsort(narrow[order], kind="stable")]
+    order = taken(order, order_of(taken(narrow, order), stable=True))
     return allotment.dealt_to(order)

@@ -9,6 +9,8 @@ import numpy as np
 from kanon_db.algorithms.freeform.result import Freeform
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
+from kanon_db.algorithms.ground.sort_keys import sort_keys
+from kanon_db.algorithms.ground.sorting import order_of
 from kanon_db.algorithms.ground.threads import in_threads
 from kanon_db.algorithms.recoding.microdata import Microdata, check_k
 from kanon_db.algorithms.recoding.ncp import Ncp
@@ -68,7 +70,7 @@ def lexicographic_order(values: AnyIntArray) -> IntArray:
     """
     n_distinct = [np.unique(column).size for column in values.T]
     by_size = np.argsort(n_distinct, kind="stable")
-    return np.lexsort(values.T[by_size[::-1]])
+    return order_of(sort_keys(list(values.T[by_size])), stable=True)
 
 
 def partitions(values: AnyIntArray, partition_size: int) -> list[IntArray]:

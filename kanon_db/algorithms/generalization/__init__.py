@@ -7,7 +7,7 @@ from kanon_db.algorithms.generalization.initial import initial
 from kanon_db.algorithms.generalization.k_member import k_member
 from kanon_db.algorithms.generalization.mondrian import mondrian
 from kanon_db.algorithms.generalization.optimal import OptimalGeneralization, optimal
-from kanon_db.algorithms.generalization.parts import Cut, CutTree, Domains, best_cut
+from kanon_db.algorithms.generalization.parts import Cut, CutTree, Domains, best_cut, cut_at_gap
 from kanon_db.algorithms.generalization.recommend import Recommendation, recommend
 from kanon_db.algorithms.generalization.refine import refine
 from kanon_db.algorithms.generalization.result import Generalization
@@ -16,6 +16,6 @@ from kanon_db.algorithms.generalization.suppress import suppress
 
 __all__ = [
     "Cut", "CutTree", "Domains", "Generalization", "OptimalGeneralization", "Recommendation",
-    "best_cut", "enforce", "greedy_search", "initial", "k_member", "mondrian", "one_of_each",
-    "optimal", "recommend", "refine", "split_carry", "suppress",
+    "best_cut", "cut_at_gap", "enforce", "greedy_search", "initial", "k_member", "mondrian",
+    "one_of_each", "optimal", "recommend", "refine", "split_carry", "suppress",
 ]  # fmt: skip

@@ -1,9 +1,10 @@
-"""Parts of a table too large for one machine: where Mondrian would cut it, from counts alone."""
+"""Parts of a table too large for one machine, from counts alone: as Mondrian cuts, or at gaps."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Self
 
 import numpy as np
@@ -13,6 +14,9 @@ from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.algorithms.recoding.ncp import Ncp, Units
 
 NO_CUT = -1
+
+_FEWEST = 8
+"""One side of a cut at a gap has at least one record in so many."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +129,25 @@ class Domains:
         ncp = Ncp.of(Microdata(codes.astype(np.int32), tuple(attributes)))
         return cls(ncp.units, [ncp.values[:n, j].astype(np.int64) for j, n in enumerate(n_values)])
 
+    def gaps(self, j: int, there: IntArray) -> IntArray:
+        """Return what a class loses at least that has both of two neighbouring values.
+
+        Parameters
+        ----------
+        j : int
+            The attribute.
+        there : ndarray of int64, shape (n,)
+            Codes of those of its values that occur, ascending.
+
+        Returns
+        -------
+        ndarray of int64, shape (n - 1,)
+        """
+        apart: IntArray = np.full(there.size - 1, self.units.step[j], dtype=np.int64)
+        if self.units.numeric[j]:
+            apart = np.minimum(np.diff(self.positions[j][there]), self.units.whole[j])
+        return apart
+
     def widths(self, counts: Sequence[IntArray]) -> IntArray:
         """Return what a part loses in each attribute.
 
@@ -174,6 +197,48 @@ def best_cut(domains: Domains, counts: Sequence[IntArray], k: int) -> Cut | None
             return Cut(widest, *found)
         widths[widest] = 0
     return None
+
+
+def cut_at_gap(domains: Domains, counts: Sequence[IntArray], k: int) -> Cut | None:
+    """Cut a part between neighbouring values that lie furthest apart, and then near the median.
+
+    Parameters
+    ----------
+    domains : Domains
+    counts : sequence of ndarray of int64, shape (n_values,)
+        As in :func:`best_cut`.
+    k : int
+        Fewest records on either side; there is also at least an eighth of them, so that few cuts
+        make the parts small. Where that is not possible, the cut is that of :func:`best_cut`.
+
+    Notes
+    -----
+    A method that grows classes from records that lie close would build few across such a gap, so
+    that few are missing when each side is searched by itself; the median of an attribute with many
+    values runs through many. How much less is lost: "What parts cost" in docs/benchmarks.md.
+
+    Examples
+    --------
+    >>> age = Attribute(5, numbers=np.array([20.0, 30, 31, 52, 60]), lower=20, upper=60)
+    >>> cut_at_gap(Domains.of([age]), [np.array([1, 1, 1, 1, 1])], 1)
+    Cut(attribute=0, last=2, n_lower=3)
+    >>> sex = Attribute(2)
+    >>> cut_at_gap(Domains.of([age, sex]), [np.array([1, 1, 1, 1, 1]), np.array([4, 1])], 1)
+    Cut(attribute=1, last=0, n_lower=4)
+    """
+    size = int(counts[0].sum())
+    least, found = max(k, -(-size // _FEWEST)), []
+    for j, its_counts in enumerate(counts):
+        there = np.flatnonzero(its_counts)
+        n_lower = np.cumsum(its_counts[there])[:-1]
+        of_smaller, gaps = np.minimum(n_lower, size - n_lower), domains.gaps(j, there)
+        found += [
+            (gaps[i], of_smaller[i], Cut(j, int(there[i]), int(n_lower[i])))
+            for i in np.flatnonzero(of_smaller >= least)
+        ]
+    if not found:
+        return best_cut(domains, counts, k)
+    return max(found, key=itemgetter(0, 1))[2]
 
 
 def _cut_at_median(counts: IntArray, k: int) -> tuple[int, int] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, IntArray
+from kanon_db.algorithms.ground.sorting import order_of, taken
 
 
 def distinct(keys: IntArray) -> IntArray:
@@ -55,13 +56,15 @@ def numbered(keys: AnyIntArray) -> IntArray:
     >>> numbered(np.array([7, 3, 7])), numbered(np.array([2**40, 3, 2**40]))
     (array([1, 0, 1]), array([1, 0, 1]))
     """
-    numbers: IntArray
     least, greatest = int(keys.min(initial=0)), int(keys.max(initial=0))
     if greatest - least > keys.size:
-        numbers = np.unique(keys, return_inverse=True)[1]
+        order = order_of(keys)
+        ordered = taken(keys, order)
+        numbers = np.empty(keys.size, dtype=np.int64)
+        numbers[order] = np.append(0, np.cumsum(ordered[1:] != ordered[:-1]))
         return numbers
     places = keys - least if least else keys
     is_key = np.zeros(greatest - least + 1, dtype=np.bool_)
     is_key[places] = True
-    numbers = (np.cumsum(is_key) - 1)[places]
-    return numbers
+    found: IntArray = (np.cumsum(is_key) - 1)[places]
+    return found

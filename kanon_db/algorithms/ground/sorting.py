@@ -12,15 +12,18 @@ the array, or waits for the interpreter. Shorter arrays are left to numpy, and s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, TypeVar
 
 import numba
 import numpy as np
+import numpy.typing as npt
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, IntArray
 from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.algorithms.ground.threads import in_threads, n_cores
 from kanon_db.heartbeat import beat
+
+_Integer = TypeVar("_Integer", bound=np.integer)
 
 LONG: Final = 1 << 22
 """Numbers that are sorted, or moved, between two heartbeats: some tenths of a second at most."""
@@ -51,10 +54,11 @@ def order_of(numbers: AnyIntArray, *, stable: bool = False) -> IntArray:
     return _order(numbers, Pulse(heartbeat=beat), n_cores(), stable=stable)
 
 
-def taken(values: AnyIntArray, order: AnyIntArray) -> AnyIntArray:
+def taken(values: npt.NDArray[_Integer], order: AnyIntArray) -> npt.NDArray[_Integer]:
     """Return ``values[order]``; what is read from all over a long array takes long, too."""
     if order.size <= LONG:
-        return values[order]
+        found: npt.NDArray[_Integer] = values[order]
+        return found
     found = np.empty(order.size, dtype=values.dtype)
     for start in range(0, order.size, LONG):
         np.take(values, order[start : start + LONG], out=found[start : start + LONG])

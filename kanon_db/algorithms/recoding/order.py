@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import BoolArray, CodeArray, IntArray
+from kanon_db.algorithms.ground.sort_keys import sort_keys
+from kanon_db.algorithms.ground.sorting import order_of
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 
 
@@ -67,7 +69,8 @@ def sort_order(microdata: Microdata) -> IntArray:
     >>> sort_order(Microdata([[2, 1], [0, 1], [1, 0]], (age, sex)))
     array([2, 1, 0])
     """
-    return np.lexsort(microdata.codes.T[attribute_order(microdata)[::-1]])
+    columns = microdata.codes.T[attribute_order(microdata)]
+    return order_of(sort_keys(list(columns)), stable=True)
 
 
 def is_first_of_equal(values: CodeArray) -> BoolArray:

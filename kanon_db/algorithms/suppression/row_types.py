@@ -162,5 +162,4 @@ def identical_rows(codes: IntArray) -> IntArray:
     """
     if not codes.shape[1]:
         return np.zeros(codes.shape[0], dtype=np.int64)
-    labels: IntArray = np.unique(sort_keys(list(codes.T)), return_inverse=True)[1]
-    return labels
+    return numbered(sort_keys(list(codes.T)))

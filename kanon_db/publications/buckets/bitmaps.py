@@ -11,6 +11,7 @@ import numpy as np
 from kanon_db.algorithms.bucketization.setting import BucketSetting
 from kanon_db.algorithms.bucketization.slots import bit_positions
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
+from kanon_db.algorithms.ground.sorting import order_of
 from kanon_db.publications.buckets.tables import BIT, BucketTables
 from kanon_db.publications.staging import Staging
 from kanon_db.session.protocol import Session, fetch_one
@@ -88,7 +89,7 @@ def write_bitmaps(
     if n_values <= budget:
         budget -= n_values
         narrow = codes.astype(np.min_scalar_type(n_values))
-        by_value = narrow.argsort(kind="stable")
+        by_value = order_of(narrow, stable=True)
         _insert(
             session, tables, sensitive, values, narrow, bit_positions(bucket_ids, by_value, setting)
         )

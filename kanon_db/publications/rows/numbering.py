@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
+from kanon_db.algorithms.ground.sorting import order_of, taken
 from kanon_db.counting.layout import ClassTable, RowView
 from kanon_db.counting.read_pieces import ANYTHING, BEGINS
 from kanon_db.counting.writing.cell_values import holds_anything
@@ -75,8 +76,10 @@ class NumberedRows:
         if len(groups) == 1:
             ordered = [np.sort(packed.pop())]  # which is faster than to sort by their order
         else:
-            order = np.lexsort(packed[::-1])
-            ordered = [packed.pop(0)[order] for _ in groups]
+            order = order_of(packed[-1])
+            for digits in packed[-2::-1]:
+                order = taken(order, order_of(taken(digits, order), stable=True))
+            ordered = [taken(packed.pop(0), order) for _ in groups]
         n_rows, n_cells = ordered[0].size, len(cells)
         is_first = np.zeros(n_rows, dtype=np.bool_)
         is_first[:1] = True

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from kanon_db.algorithms.generalization import recommend
 from kanon_db.algorithms.recoding import Constraint
 from kanon_db.algorithms.recoding.constraints import ineligible
+from kanon_db.algorithms.recoding.microdata import Attribute
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.publications.generalized.examine import (
     check_constraints,
@@ -24,11 +26,19 @@ from kanon_db.publications.results import Check, Examination
 from kanon_db.publications.rows.recoding import loss_metrics
 from kanon_db.publications.rows.view import require_k, weights_of
 from kanon_db.spark.environment import through_arrow
+from kanon_db.spark.generalized.again import searched_again
 from kanon_db.spark.generalized.exposure import VALUES, classed_values, measure_thresholds
-from kanon_db.spark.generalized.searching import PartSearch, searching
+from kanon_db.spark.generalized.searching import CLASS, LOSS, PartSearch, searching
 from kanon_db.spark.kind import Made, SparkJob
 from kanon_db.spark.rows import parts
-from kanon_db.spark.rows.columns import attributes_of, coded_records, read_quasi_identifiers
+from kanon_db.spark.rows.columns import (
+    SENSITIVE,
+    QuasiIdentifier,
+    attributes_of,
+    code_of,
+    coded_records,
+    read_quasi_identifiers,
+)
 from kanon_db.spark.rows.examine import check_columns, class_sizes, rows_of, view_of
 from kanon_db.spark.rows.kind import SparkRows
 from kanon_db.spark.rows.layout import (
@@ -43,6 +53,9 @@ from kanon_db.spark.rows.values import Values, read_values
 from kanon_db.spark.rows.writing import compare_with_source, keep, write_rows
 from kanon_db.spark.tables import Tables
 from kanon_db.transfer.columns import ColumnType
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _OTHERS: Final = "use greedy_search or mondrian, or publish in PostgreSQL"
 
@@ -77,19 +90,7 @@ class Generalized(SparkRows):
             sensitive = read_values(job, str(job.source.sensitive))
         constraint = _constraint(job, sensitive)
         records = coded_records(job, columns, sensitive)
-        tree = parts.cut_into_parts(job, records, attributes, request.k, constraint)
-        request, method = _chosen(job, max(tree.sizes[node] for node in tree.leaves))
-        job.voice.step(f"searching classes: {method}")
-        divided, n_parts = parts.parted(records, tree, len(columns))
-        passed = passed_on(job)
-        schema = recoded_schema(records, passed, columns)
-        search = PartSearch(
-            attributes, [column.ends() for column in columns],
-            replace(request, weights=None, constraints=None), method, constraint,
-            _seconds(job, n_parts), passed, schema.names,
-        )  # fmt: skip
-        context: Any = job.session.sparkContext
-        recoded = keep(job, through_arrow(divided, searching(context.broadcast(search)), schema))
+        method, recoded, n_parts = _recoded(job, records, columns, attributes, constraint)
         checks, left_out = compare_with_source(
             job, recoded, covered(columns), "every original value lies within its cell"
         )
@@ -136,6 +137,39 @@ class Generalized(SparkRows):
 
 
 KIND: Final[Any] = Generalized()
+
+
+def _recoded(
+    job: SparkJob,
+    records: DataFrame,
+    columns: Sequence[QuasiIdentifier],
+    attributes: tuple[Attribute, ...],
+    constraint: Constraint | None,
+) -> tuple[str, DataFrame, int]:
+    """Find classes part by part; return the method, records with cells, and the number of parts."""
+    as_mondrian = _chosen(job, parts.RECORDS_OF_PART)[1] == "mondrian"
+    tree = parts.cut_into_parts(
+        job, records, attributes, job.request.k, constraint, as_mondrian=as_mondrian
+    )
+    request, method = _chosen(job, max(tree.sizes[node] for node in tree.leaves))
+    job.voice.step(f"searching classes: {method}")
+    divided, n_parts = parts.parted(records, tree, len(columns))
+    again = n_parts > 1 and not as_mondrian
+    passed = passed_on(job)
+    if again:
+        passed += [code_of(place) for place in range(len(columns))]
+        passed += [] if constraint is None else [SENSITIVE]
+    schema = recoded_schema(records, passed, columns)
+    if again:
+        schema.add(LOSS, "long").add(CLASS, "long")
+    search = PartSearch(
+        attributes, [column.ends() for column in columns],
+        replace(request, weights=None, constraints=None), method, constraint,
+        _seconds(job, n_parts + again), passed, schema.names,
+    )  # fmt: skip
+    context: Any = job.session.sparkContext
+    recoded = keep(job, through_arrow(divided, searching(context.broadcast(search)), schema))
+    return method, searched_again(job, recoded, search) if again else recoded, n_parts
 
 
 def _constraint(job: SparkJob, sensitive: Values | None) -> Constraint | None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.algorithms.recoding import Constraint, Microdata, cells_of_classes
 from kanon_db.algorithms.recoding.microdata import Attribute
+from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.publications.generalized import methods
 from kanon_db.publications.generalized.classes import find_classes
 from kanon_db.publications.generalized.request import GeneralizedRequest
@@ -22,6 +24,12 @@ from kanon_db.spark.snapshot import RECORD
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+LOSS: Final = "loss"
+"""What each record of the class loses, in units; 0 for a record that is left out."""
+
+CLASS: Final = "class"
+"""The number of a class among those of all parts: that of its first record."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +51,8 @@ class PartSearch:
     passed : list of str
         Columns that are passed on.
     names : list of str
-        Columns of the result: those, the cells, and whether a record is left out.
+        Columns of the result: those, the cells, whether a record is left out, and
+        :data:`LOSS` and :data:`CLASS` if classes are searched again.
     """
 
     attributes: tuple[Attribute, ...]
@@ -81,8 +90,21 @@ class PartSearch:
                 cells_of_classes(data, dense), self.attributes, self.ends, strict=True
             )
         ]
-        passed = [pa.concat_arrays(part.column(name).chunks) for name in self.passed]
-        return pa.RecordBatch.from_arrays([*passed, *cells, pa.array(dense < 0)], self.names)
+        columns = [pa.concat_arrays(part.column(name).chunks) for name in self.passed]
+        columns += [*cells, pa.array(dense < 0)]
+        if LOSS in self.names:
+            lost = np.append(Ncp.of(data).of_classes(dense), 0)[dense]
+            number = np.append(_first_records(dense, part.column(RECORD).to_numpy()), 0)[dense]
+            columns += [pa.array(lost), pa.array(number)]
+        return pa.RecordBatch.from_arrays(columns, self.names)
+
+
+def _first_records(classes: IntArray, records: IntArray) -> IntArray:
+    """Return the number of the first record of each class; records ascend."""
+    first = np.zeros(int(classes.max(initial=-1)) + 1, dtype=np.int64)
+    kept = np.flatnonzero(classes >= 0)[::-1]
+    first[classes[kept]] = records[kept]  # what is assigned last remains
+    return first
 
 
 def searching(known: Any) -> Batches:

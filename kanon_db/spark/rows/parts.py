@@ -1,7 +1,8 @@
 """Cutting records into parts, each of which one machine works on; see :mod:`.generalization.parts`.
 
 Where to cut is decided on the driver, level by level, from how many records of each part have each
-value. So parts are those of Mondrian, whatever the method inside them is.
+value. Mondrian's own cuts give the classes that it has on one machine; for other methods, parts are
+cut where few of their classes would lie.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kanon_db.algorithms.generalization import CutTree, Domains, best_cut
+from kanon_db.algorithms.generalization import CutTree, Domains, best_cut, cut_at_gap
 from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.algorithms.recoding import Constraint
 from kanon_db.algorithms.recoding.microdata import Attribute
@@ -38,6 +39,8 @@ def cut_into_parts(
     attributes: Sequence[Attribute],
     k: int,
     constraint: Constraint | None,
+    *,
+    as_mondrian: bool,
 ) -> CutTree:
     """Cut records until parts are small.
 
@@ -52,7 +55,10 @@ def cut_into_parts(
     constraint : Constraint or None
         Has to hold for each part, since classes do not cross them. A cut that would violate it is
         not made.
+    as_mondrian : bool
+        Whether parts are cut as Mondrian would cut them.
     """
+    find_cut = best_cut if as_mondrian else cut_at_gap
     tree = CutTree(job.snapshot.n_records)
     domains = Domains.of(attributes)
     wanted, parents = [0] if tree.sizes[0] > RECORDS_OF_PART else [], {0: 0}
@@ -76,7 +82,7 @@ def cut_into_parts(
                 continue
             if tree.sizes[node] <= RECORDS_OF_PART:
                 continue
-            cut = best_cut(domains, counts[: len(attributes)], 2 * k)
+            cut = find_cut(domains, counts[: len(attributes)], 2 * k)
             if cut is not None:
                 sides = tree.cut(node, cut)
                 parents.update(dict.fromkeys(sides, node))

@@ -25,9 +25,9 @@ LEFT_OUT: Final = "left_out"
 PATTERN: Final = "pattern"
 
 
-def keep(job: SparkJob, recoded: DataFrame) -> DataFrame:
+def keep(job: SparkJob, recoded: DataFrame, name: str = "recoded") -> DataFrame:
     """Write recoded records to files, once: what follows reads the same ones again."""
-    folder = job.staging.scratch("recoded")
+    folder = job.staging.scratch(name)
     with in_own_words("records could not be recoded"):
         recoded.write.parquet(folder.path)
         return job.session.read.parquet(folder.path)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.generalization import CutTree, Domains, best_cut, mondrian
+from kanon_db.algorithms.generalization import CutTree, Domains, best_cut, cut_at_gap, mondrian
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
+from kanon_db.algorithms.recoding.ncp import Ncp
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -52,3 +53,47 @@ def test_a_cut_that_is_undone() -> None:
     tree.undo(0)
     assert tree.leaves == [0]
     assert tree.nodes_of(codes).tolist() == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_gaps_are_the_widest(seed: int) -> None:
+    """No cut that leaves enough on both sides is between values that lie further apart."""
+    random = np.random.default_rng(seed)
+    n, least = 80, 10
+    numbers = np.append(np.sort(random.choice(100, 8, replace=False)).astype(float), np.nan)
+    attributes = (
+        Attribute(9, numbers=numbers, lower=numbers[0], upper=numbers[7], weight=0.5),
+        Attribute(int(random.integers(2, 9))),
+    )
+    codes = np.column_stack([random.integers(0, one.n_values, n) for one in attributes])
+    domains = Domains.of(attributes)
+
+    def crossing(j: int, last: int) -> float:
+        """What a class loses that has the values on either side."""
+        there = np.unique(codes[:, j])
+        place = int(np.flatnonzero(there == last)[0])
+        both = np.zeros((2, 2), dtype=np.int64)
+        both[:, j] = there[place : place + 2]
+        return float(Ncp.of(Microdata(both, attributes)).total([0, 0]))
+
+    allowed = {
+        (j, int(last)): crossing(j, int(last))
+        for j in range(2)
+        for last in np.unique(codes[:, j])
+        if least <= np.count_nonzero(codes[:, j] <= last) <= n - least
+    }
+    counts = [np.bincount(codes[:, j], minlength=one.n_values) for j, one in enumerate(attributes)]
+    cut = cut_at_gap(domains, counts, 3)
+    assert cut is not None
+    assert allowed[cut.attribute, cut.last] == pytest.approx(max(allowed.values()))
+    assert cut.n_lower == np.count_nonzero(codes[:, cut.attribute] <= cut.last)
+
+
+def test_without_a_gap_it_is_the_median() -> None:
+    """Where no cut leaves an eighth of the records, or k of them, on both sides."""
+    age = Attribute(3, numbers=np.array([20.0, 30, 90]), lower=20, upper=90)
+    domains = Domains.of([age])
+    counts = [np.array([2, 97, 1])]
+    assert cut_at_gap(domains, counts, 2) == best_cut(domains, counts, 2)
+    assert cut_at_gap(domains, counts, 3) is None
+    assert cut_at_gap(domains, [np.array([0, 5, 0])], 1) is None
