@@ -38,7 +38,7 @@ from tests.integration.parties import (
 
 PRIVACY = '{"l": 3}'
 SOME = 5_000
-MANY = 20_000
+MANY = 60_000
 """Too many for a small disk."""
 
 INTERRUPTIONS = {

@@ -58,9 +58,9 @@ def count_outside(
     codes = read_known_codes(snapshot, [column.values for column in columns])
     session.step("checking each original value")
     is_outside = np.zeros((len(assignments), snapshot.n_records), dtype=np.bool_)
-    for own, column, (name, cells) in zip(codes.T, columns, table.columns.items(), strict=True):
+    for own, column, cells in zip(codes.T, columns, table.columns.values(), strict=True):
         is_outside |= own < 0  # not one of the values
-        found = _outside(session, column, name, cells, own, assignments)
+        found = _outside(session, column, cells, own, assignments)
         for number, one in enumerate(assignments) if found.size else ():
             keys = _keys(own, cells, one, len(column.values.labels))
             is_outside[number] |= np.isin(keys, found)
@@ -99,14 +99,13 @@ def _count_differing(session: Session, table: CellTable) -> int:
 def _outside(
     session: Session,
     column: GeneralizedColumn,
-    name: str,
     cells: CellColumn,
     codes: CodeArray,
     assignments: CodeArray,
 ) -> IntArray:
     """Return the keys of values and cells that occur together, and do not belong together."""
     n_values = len(column.values.labels)
-    low, high = (session.identifier(f"kanon_{end}") for end in ("low", "high"))
+    name, low, high = "shown", "low", "high"  # a column's own name could be one of the others
     ends = "".join(f", {sql} AS {end}" for sql, end in column.ends(name, low, high))
     found = [np.zeros(0, dtype=np.int64)]
     for keys in _occurring(codes, cells, assignments, n_values):
@@ -122,9 +121,9 @@ def _outside(
                 f" FILTER (WHERE NOT ({column.covers(name, low, high)})) AS found FROM {pairs} AS u"
                 f" JOIN (SELECT v.code, v.value AS {name} FROM {column.values.table} AS v) AS s"
                 f" ON s.code = u.{code}"
-                f" JOIN (SELECT c.*{ends} FROM (SELECT p.{cells.number} AS kanon_number,"
+                f" JOIN (SELECT c.*{ends} FROM (SELECT p.{cells.number} AS number,"
                 f" p.{cells.cell} AS {name} FROM {cells.table} AS p) AS c OFFSET 0) AS c"
-                f" ON c.kanon_number = u.{number}",
+                f" ON c.number = u.{number}",
                 int4_bytes(numbers),
                 int4_bytes(values),
                 str(keys.size),
