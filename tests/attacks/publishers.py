@@ -194,15 +194,15 @@ def along_a_graph(people: People, method: str, k: int) -> tuple[Publish, CodeArr
     """
     allowed = {"allow_weaker": True} if method == "k_concealment" else {}
     request = _request("freeform", method=method, k=k, options=allowed)
-    matches = getattr(freeform_methods, method)(microdata_of(people), request, UNLIMITED).result
+    found = getattr(freeform_methods, method)(microdata_of(people), request, UNLIMITED).result
 
     def publish(table: Table, random: Any) -> Hashable:
-        row_of_person = draw_assignments(matches, random).cells
+        row_of_person = draw_assignments(found.matches, random, order=found.order).cells
         values = np.empty(len(table), dtype=np.int64)
         values[row_of_person] = table
         return tuple(values.tolist())
 
-    return publish, matches
+    return publish, found.matches
 
 
 class KnownSplit(Outcomes):
