@@ -86,7 +86,7 @@ def _cost(dsn: str) -> str:
         rows.append([title, f"{taken:.0f} s", f"{memory:.0f} MB"])
     return (
         "All attacks on 1,000,000 records of 8 columns; the memory is the peak of the backend,"
-        " including shared buffers of 512 MB:\n\n"
+        " including shared buffers of 128 MB:\n\n"
         + table(["publication", "time", "peak memory"], rows)
     )
 

@@ -100,7 +100,7 @@ def main() -> str:
         f"{N_RECORDS:,} records, 8 columns, {os.cpu_count()} cores; medians of {RUNS} runs, of"
         f" local buckets one run. The ratio is to `CREATE TABLE … AS SELECT … ORDER BY random()`"
         f" of the same table ({_floors(floors)}; before: {_floors(BEFORE)}); the memory is the peak"
-        " of the backend in its first call, shared buffers of 512 MB included. The tables have the"
+        " of the backend in its first call, shared buffers of 128 MB included. The tables have the"
         " same frequencies; one has texts, the other whole numbers.\n\n"
         + table(["what", "table", "seconds", "ratio", "before", "target", "memory"], times)
         + "\nSeconds of each step, and its share, by what the session says of itself every 5 ms in"

@@ -56,7 +56,7 @@ def main() -> str:
         "those of whole calls, with reading, writing and verifying. The ratio is to `CREATE TABLE "
         "… AS SELECT … ORDER BY random()` of the same table ("
         f"{', '.join(f'{n:,}: {s:.2f} s' for n, s in floors.items())}); the memory is the peak of "
-        f"the backend, including shared buffers of 512 MB. Medians of {RUNS} runs where a run "
+        f"the backend, including shared buffers of 128 MB. Medians of {RUNS} runs where a run "
         f"takes less than a minute; {os.cpu_count()} cores.\n\n"
         + table(["call", "records", "time", "ratio", "target", "peak memory"], rows)
     )

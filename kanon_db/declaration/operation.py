@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
@@ -73,7 +73,7 @@ class Operation:
     row_class: str = ""
 
     @property
-    def parameters(self) -> list[Parameter]:
+    def parameters(self) -> Sequence[Parameter]:
         """Its parameters, in the order of the SQL function."""
         return parameters_of(self.request)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field
+from functools import cache
 from typing import Any, Final, TypeVar
 
 from kanon_db.declaration.types import Type, decoded, plain, read_object, unknown
@@ -97,14 +98,19 @@ def parameter(
     return field(metadata={_KEY: declared})
 
 
-def parameters_of(request: type) -> list[Parameter]:
+def parameters_of(request: type) -> tuple[Parameter, ...]:
     """Return the parameters of a request, in the order of the SQL function."""
+    return _parameters_of(request)
+
+
+@cache  # a publication in cells asks once for each cell
+def _parameters_of(request: type) -> tuple[Parameter, ...]:
     found = [
         Parameter(item.name, *item.metadata[_KEY])
         for item in dataclasses.fields(request)
         if _KEY in item.metadata
     ]
-    return sorted(found, key=lambda parameter: parameter.follows)
+    return tuple(sorted(found, key=lambda parameter: parameter.follows))
 
 
 def read_request(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -100,9 +100,9 @@ class PublishRequest:
         return sorted(option.name for option in self._declared_options if self._uses(option))
 
     @property
-    def _declared_options(self) -> list[Parameter]:
+    def _declared_options(self) -> Sequence[Parameter]:
         declared = next((p.type.options for p in parameters_of(type(self)) if p.type.options), None)
-        return [] if declared is None else parameters_of(declared)
+        return () if declared is None else parameters_of(declared)
 
     def _uses(self, option: Parameter) -> bool:
         return not option.methods or self.method in (*option.methods, "auto")
