@@ -7,6 +7,7 @@ raises the error that came back. So a client sees only its message, detail, hint
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from kanon_db.declaration import EVERYBODY, Column, Operation, Parameter
@@ -94,7 +95,7 @@ def function_sql(operation: Operation) -> str:
     return "\n".join([HEADER, title, inner, outer, privileges])
 
 
-def sql_default(parameters: list[Parameter], parameter: Parameter) -> str | None:
+def sql_default(parameters: Sequence[Parameter], parameter: Parameter) -> str | None:
     """Return a parameter's default as SQL; None if it has none.
 
     A required parameter after one with a default needs a default, too: NULL, which is refused.
