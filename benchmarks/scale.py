@@ -37,6 +37,8 @@ def main() -> str:
     with private_server() as dsn:
         with psycopg.connect(dsn, autocommit=True) as admin:
             admin.execute("SELECT setseed(0.5)")
+            # What is foretold of rows is more than the 4 GB that publishing may take by default.
+            admin.execute("INSERT INTO kanon.setting VALUES ('publish_memory', '16 GB')")
             _make(admin, "warm_up", WARM_UP_ROWS)
         for n in ROWS:
             with psycopg.connect(dsn, autocommit=True) as admin:
