@@ -61,7 +61,7 @@ def main() -> str:
         " the frequencies of the tables above. One run each,"
         f" in a session that has published {WARM_UP_ROWS:,} rows before; verified, as always."
         f" Targets: at most {MOST_OVER_FIRST:g} times the time a row of {first:,} rows, at most"
-        f" {MOST_GIGABYTES:g} GB. Shared buffers have 128 MB.\n\n"
+        f" {MOST_GIGABYTES:g} GB. Shared buffers have 128 MB, and `publish_memory` is 16 GB.\n\n"
         + table(
             ["what", "rows", "seconds", "microseconds a row", f"a row, over {first:,}",
              "private memory", "with shared buffers"],
