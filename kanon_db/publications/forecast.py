@@ -13,8 +13,9 @@ from kanon_db.publications.kind import Kind
 from kanon_db.publications.request import PublishRequest
 from kanon_db.session import Session
 from kanon_db.transfer.columns import ColumnType
+from kanon_db.transfer.records import Size
 from kanon_db.transfer.room import Needs, Room
-from kanon_db.transfer.snapshot import MAX_RECORDS, Size, count_records, expected_size
+from kanon_db.transfer.snapshot import MAX_RECORDS, count_records, expected_size
 
 _HASH: Final = 300
 """Bytes on disk for the hash of an entity: staged, sorted, and kept with its index."""

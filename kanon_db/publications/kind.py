@@ -5,8 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from kanon_db.algorithms.ground.arrays import CodeArray
 from kanon_db.algorithms.ground.proof import Proof
@@ -15,64 +14,17 @@ from kanon_db.catalog.entries import Publication, Source
 from kanon_db.counting.layout import Cell, Quotes
 from kanon_db.errors import InvalidParameterError
 from kanon_db.metrics.workload import CountQuery
-from kanon_db.publications.entities import Entities
+from kanon_db.publications.job import Job
 from kanon_db.publications.notes import Note
 from kanon_db.publications.partition import Classes, Partition
-from kanon_db.publications.request import PublishRequest
 from kanon_db.publications.results import Attack, Check, CountAccuracy, Examination
 from kanon_db.publications.staging import Staging
 from kanon_db.publications.usefulness import Usefulness, Workload
 from kanon_db.session import Session
 from kanon_db.transfer.columns import ColumnType
+from kanon_db.transfer.records import Size
 from kanon_db.transfer.room import Needs, Room
-from kanon_db.transfer.snapshot import Size, Snapshot
 from kanon_db.transfer.values import DistinctValues
-
-Request = TypeVar("Request", bound=PublishRequest)
-
-
-@dataclass(frozen=True, eq=False)
-class Job(Generic[Request]):
-    """A publication in the making: what was asked for, and what has been read so far.
-
-    Attributes
-    ----------
-    session : Session
-    request : PublishRequest
-    source : Source
-    types : dict of str to ColumnType
-        All columns of the source, in their order.
-    staging : Staging
-        Where the published relations are made.
-    snapshot : Snapshot
-        The columns that the kind asked for, and that of the entities.
-    room : Room
-        How much memory and disk there is.
-    entities : Entities or None
-        Whom each record is about, if several can be about the same entity.
-    """
-
-    session: Session
-    request: Request
-    source: Source
-    types: Mapping[str, ColumnType]
-    staging: Staging
-    snapshot: Snapshot
-    room: Room
-    entities: Entities | None = None
-
-    @property
-    def schema(self) -> str:
-        """The schema of published relations."""
-        return self.staging.schema
-
-    def pulse(self, seconds: float = inf) -> Pulse:
-        """Return the session's heartbeat, with a time limit that starts now."""
-        return Pulse(seconds, self.session.heartbeat, self.session.done)
-
-    def limit(self, seconds: float) -> None:
-        """Say that the search has a time limit, from now on."""
-        self.session.limit(seconds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,6 +148,8 @@ class Kind(ABC):
     """Suffixes of the tables from which all other relations can be written, if there are any."""
     counts_entities: bool = False
     """Whether it counts entities where several records are about one; otherwise it gets none."""
+    takes_codes: bool = False
+    """Whether it can do without a copy of the source, if all its columns are known by codes."""
     coarsens: bool = False
     """Whether it publishes bins of columns that are registered to be coarsened."""
 

@@ -20,7 +20,8 @@ from kanon_db.publications.cautions import warn_of_gap, warn_of_unused_options
 from kanon_db.publications.entities import read_entities
 from kanon_db.publications.entity_hashes import can_be_hashed, stage_published
 from kanon_db.publications.forecast import Forecast
-from kanon_db.publications.kind import Job, Target
+from kanon_db.publications.job import Job
+from kanon_db.publications.kind import Target
 from kanon_db.publications.lifecycle import check_name, enter_publication
 from kanon_db.publications.notes import ShownNames
 from kanon_db.publications.readers import check_readers
@@ -34,9 +35,10 @@ from kanon_db.publications.risks import accepted_risks
 from kanon_db.publications.staging import Staging
 from kanon_db.publications.trial import measure_staged
 from kanon_db.session import Session, undone
+from kanon_db.transfer.coded import read_coded
 from kanon_db.transfer.columns import ColumnType, check_comparable
 from kanon_db.transfer.room import Room
-from kanon_db.transfer.snapshot import take_snapshot
+from kanon_db.transfer.snapshot import Snapshot, take_snapshot
 from kanon_db.transfer.source_types import describe_types
 
 PHASES: Final = (
@@ -199,17 +201,21 @@ def stage(
     _warn_of_texts(session, [types[column] for column in published])
     room = Room.of(session)
     forecast = Forecast(kind, request, source, types, room)
-    snapshot = take_snapshot(
-        session, source.relation, columns, room, most=forecast.begin(session, columns)
-    )
-    snapshot.hold(forecast.require(snapshot.size()).memory, "the rows")
+    most = forecast.begin(session, columns)
+    coded = None
+    if kind.takes_codes and columns == published:
+        read = [types[column] for column in columns]
+        coded = read_coded(session, source.relation, read, room, most)
+    records = coded or take_snapshot(session, source.relation, columns, room, most)
+    records.hold(forecast.require(records.size()).memory, "the rows")
     described = describe_types(session, source.relation, published)
     check_comparable(session, source.relation, [*kind.comparable(source), *entity])
-    entities = read_entities(snapshot, source, are_counted=kind.counts_entities)
-
-    upto = None if source.arrival is None else snapshot.greatest(source.arrival)
+    entities, upto = None, None
+    if isinstance(records, Snapshot):
+        entities = read_entities(records, source, are_counted=kind.counts_entities)
+        upto = None if source.arrival is None else records.greatest(source.arrival)
     staging = Staging.begin(session, published_schema(session))
-    job = Job(session, request, source, types, staging, snapshot, room, entities)
+    job = Job(session, request, source, types, staging, records, room, entities)
     session.phase("searching")
     found = kind.search(job)
     warn_of_gap(session, found.proof)
@@ -218,9 +224,9 @@ def stage(
     known = None
     if can_be_hashed(session, source, types):
         known = stage_published(
-            session, staging.schema, snapshot, types[str(source.entity)], written.signatures
+            session, staging.schema, job.snapshot, types[str(source.entity)], written.signatures
         )
-    snapshot.drop()
+    records.drop()
 
     session.phase("verifying")
     publication = Publication(
@@ -235,7 +241,7 @@ def stage(
             "accept": accepted,
         },
         layout={**written.layout, "types": described},
-        records=snapshot.n_records,
+        records=records.n_records,
         guarantee=written.guarantee,
         metrics={**written.metrics, **({} if found.proof is None else found.proof.metrics)},
     )

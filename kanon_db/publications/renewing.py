@@ -15,7 +15,7 @@ from kanon_db.publications.entity_hashes import (
     stage_published,
     stage_unknown,
 )
-from kanon_db.publications.kind import Job
+from kanon_db.publications.job import Job
 from kanon_db.publications.refreshed import Made, Task, Waits
 from kanon_db.publications.results import require_checks
 from kanon_db.publications.staging import Staging

@@ -121,7 +121,8 @@ _RANGES: Final = {
     "timestamp without time zone": "tsrange",
     "timestamp with time zone": "tstzrange",
 }
-_NUMBERS: Final = ("smallint", "integer", "bigint", "numeric", "real", "double precision")
+WHOLE_NUMBERS: Final = ("smallint", "integer", "bigint")
+_NUMBERS: Final = (*WHOLE_NUMBERS, "numeric", "real", "double precision")
 _TIMES: Final = (
     "date", "timestamp without time zone", "timestamp with time zone", "interval",
     "time without time zone", "time with time zone",

@@ -8,8 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from kanon_db.session.protocol import fetch_one
+from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.transfer.columns import ColumnType
+from kanon_db.transfer.records import Records
 from kanon_db.transfer.snapshot import Snapshot
 from kanon_db.transfer.values import (
     CodedColumn,
@@ -26,7 +27,7 @@ _SAMPLE: Final = 10_000
 _FEW: Final = 1000
 """Values in the sample: a group of records has a buffer of its own, of a kilobyte at least."""
 
-_MOST_GROUPED: Final = 31
+MOST_GROUPED: Final = 31
 """The number of columns that PostgreSQL's GROUPING() can take."""
 
 _MOST_GROUPED_BYTES: Final = 1 << 28
@@ -90,7 +91,7 @@ def read_columns(
         [
             column
             for column in columns
-            if n_values[column.name] <= _FEW or are_close(snapshot, column)
+            if n_values[column.name] <= _FEW or are_close(snapshot.ends, column)
         ],
     )
     others = [column for column in columns if column.name not in found]
@@ -102,20 +103,25 @@ def read_columns(
 
 
 def _read_few(snapshot: Snapshot, few: Sequence[ColumnType]) -> dict[str, CodedColumn]:
-    close = [column for column in few if are_close(snapshot, column)]
+    close = [column for column in few if are_close(snapshot.ends, column)]
     found = read_whole_numbers(snapshot, close)
     few = [column for column in few if column.name not in found]
     if snapshot.n_records > _MOST_NAMED:
         return found | {column.name: _looked_up(snapshot, column) for column in few}
-    at_once = min(_MOST_GROUPED, max(1, _MOST_GROUPED_BYTES // (8 * snapshot.n_records)))
+    at_once = most_grouped(snapshot.n_records)
     for start in range(0, len(few), at_once):
         found |= _grouped(snapshot, few[start : start + at_once])
     return found
 
 
+def most_grouped(n_records: int) -> int:
+    """Return how many columns of a table of so many records are read by one statement."""
+    return min(MOST_GROUPED, max(1, _MOST_GROUPED_BYTES // (8 * n_records)))
+
+
 def most_bytes_read(n_records: int, n_columns: int) -> float:
     """Return how much memory the server takes at most for the columns that it reads at once."""
-    return 8.0 * n_records * min(n_columns, max(1, _MOST_GROUPED_BYTES // (8 * n_records)))
+    return 8.0 * n_records * min(n_columns, most_grouped(n_records))
 
 
 def count_in_sample(snapshot: Snapshot, columns: Sequence[ColumnType]) -> dict[str, int]:
@@ -136,33 +142,67 @@ def count_in_sample(snapshot: Snapshot, columns: Sequence[ColumnType]) -> dict[s
 
 
 def _grouped(snapshot: Snapshot, columns: Sequence[ColumnType]) -> dict[str, CodedColumn]:
-    """Collect the records of all values of all columns in one pass."""
-    session = snapshot.session
-    session.step("reading values")
+    snapshot.session.step("reading values")
+    collected = collect(snapshot.session, columns, snapshot.record, snapshot.table)
+    return found_in(collected, snapshot, columns)
+
+
+def collect(session: Session, columns: Sequence[ColumnType], record: str, relation: str) -> str:
+    """Collect the records of all values of all columns in one pass.
+
+    Parameters
+    ----------
+    session : Session
+    columns : sequence of ColumnType
+        At most :data:`MOST_GROUPED`.
+    record : str
+        The column with the number of each record, quoted.
+    relation : str
+        What is read, as SQL.
+
+    Returns
+    -------
+    str
+        A temporary table for :func:`found_in`, quoted.
+    """
     collected = session.identifier("pg_temp", f"kanon_places_{secrets.token_hex(8)}")
     names = [f"s.{session.identifier(column.name)}" for column in columns]
     select = (
         f"SELECT grouping({', '.join(names)}) AS grouped_by,"
         f" {', '.join(f'{name} AS value_{i}' for i, name in enumerate(names))},"
-        f" count(*) AS records, string_agg(int4send(s.{snapshot.record}), ''::bytea) AS places"
-        f" FROM {snapshot.table} AS s"
+        f" count(*) AS records, string_agg(int4send(s.{record}), ''::bytea) AS places"
+        f" FROM {relation} AS s"
         f" GROUP BY GROUPING SETS ({', '.join(f'({name})' for name in names)})"
     )
     session.fetch(f"CREATE TEMPORARY TABLE {collected} ON COMMIT DROP AS {select} WITH NO DATA")
     # Compressing takes longer than writing what it saves.
     session.fetch(f"ALTER TABLE {collected} ALTER places SET STORAGE EXTERNAL")
     session.fetch(f"INSERT INTO {collected} {select}")
+    return collected
+
+
+def found_in(
+    collected: str, records: Records, columns: Sequence[ColumnType]
+) -> dict[str, CodedColumn]:
+    """Give codes to the values that :func:`collect` has found, and drop its table.
+
+    Raises
+    ------
+    InfeasibleError
+        As :func:`.number_values`.
+    """
+    session = records.session
     found = {}
     # GROUPING has a 1 for each column that is *not* grouped by; the first is the highest bit.
     everything = (1 << len(columns)) - 1
     for i, column in enumerate(columns):
         grouped_by = everything ^ (1 << len(columns) - 1 - i)
         values = number_values(
-            snapshot,
+            records,
             column,
             f"SELECT value_{i} AS value, records FROM {collected} WHERE grouped_by = {grouped_by}",
         )
-        codes = np.empty(snapshot.n_records, dtype=least_type(values))
+        codes = np.empty(records.n_records, dtype=least_type(values))
         rows = session.stream(
             1,
             f"SELECT places FROM {collected} WHERE grouped_by = {grouped_by} ORDER BY value_{i}",

@@ -19,6 +19,7 @@ from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.session.server_errors import INSUFFICIENT_PRIVILEGE, withheld
 from kanon_db.transfer.columns import Relation, int4_bytes, parts_of, selected, with_numbers
 from kanon_db.transfer.labels import fixed_labels
+from kanon_db.transfer.records import Records, Size, require_rows
 from kanon_db.transfer.room import Room
 
 if TYPE_CHECKING:
@@ -44,23 +45,8 @@ _ROW_HEADER: Final = 28
 """Bytes that a row takes in a table beside its values."""
 
 
-@dataclass(frozen=True)
-class Size:
-    """How much there is to read.
-
-    Attributes
-    ----------
-    n_records : int
-    width : float
-        Bytes of a row of a table, its header included.
-    """
-
-    n_records: int
-    width: float
-
-
-@dataclass(frozen=True)
-class Snapshot:
+@dataclass(frozen=True, kw_only=True)
+class Snapshot(Records):
     """A temporary table ``(record, columns…)`` with records numbered from 0.
 
     Everything is computed from this copy: each SQL statement of a READ COMMITTED transaction sees
@@ -69,26 +55,10 @@ class Snapshot:
     of columns of whole numbers are in ``ends``; columns without a number are not.
     """
 
-    session: Session
     table: str
     record: str
-    n_records: int
-    room: Room
     is_table: bool = True
     ends: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    _held: list[float] = field(default_factory=list)
-
-    def hold(self, n_bytes: float, what: str) -> None:
-        """Refuse to take more memory for what is read than there is room for, all together.
-
-        Raises
-        ------
-        InfeasibleError
-        """
-        self._held.append(n_bytes)
-        self.room.require_memory(
-            sum(self._held), what, "take fewer or shorter values, or fewer queries"
-        )
 
     def size(self) -> Size:
         """Return how much was read, as the server has stored it."""
@@ -139,7 +109,11 @@ class Snapshot:
             int4_bytes(places),
         )
         self.drop()
-        return Snapshot(session, table, place, int((places >= 0).sum()), self.room, ends=self.ends)
+        n_records = int((places >= 0).sum())
+        return Snapshot(
+            session=session, n_records=n_records, room=self.room, table=table, record=place,
+            ends=self.ends,
+        )  # fmt: skip
 
     def drop(self) -> None:
         """Remove the copy before the transaction ends."""
@@ -233,15 +207,10 @@ def take_snapshot(
             f"the copy of {source}", "read fewer rows or columns, through a view"
         ) from None
     n_records, ends = _survey(session, source, table)
-    if n_records > most:
-        raise InfeasibleError(
-            "the source has too many rows",
-            detail=f"{source} has more than {most:,} rows, which is all that may be read",
-            hint="read a part of it, through a view; docs/operation.md says what limits it",
-        )
-    if n_records == 0:
-        raise InfeasibleError("the source has no rows", detail=f"relation {source}")
-    return Snapshot(session, table, record, n_records, room, ends=ends)
+    require_rows(n_records, most, source)
+    return Snapshot(
+        session=session, n_records=n_records, room=room, table=table, record=record, ends=ends
+    )
 
 
 def _survey(

@@ -15,6 +15,7 @@ from kanon_db.errors import SchemaMismatchError
 from kanon_db.session.protocol import Session, Value, fetch_one
 from kanon_db.transfer.columns import ColumnType
 from kanon_db.transfer.labels import fixed_labels, label
+from kanon_db.transfer.records import Records
 from kanon_db.transfer.snapshot import MOST_BYTES, Snapshot, too_long
 
 _BATCH_BYTES: Final = 1 << 24
@@ -91,7 +92,7 @@ def distinct_values(snapshot: Snapshot, column: ColumnType) -> DistinctValues:
 
 
 def number_values(
-    snapshot: Snapshot, column: ColumnType, counted: str, *bound: Value
+    records: Records, column: ColumnType, counted: str, *bound: Value
 ) -> DistinctValues:
     """Give numbers to the values of a column that `counted` selects, with their ``records``.
 
@@ -100,7 +101,7 @@ def number_values(
     InfeasibleError
         As :func:`distinct_values`.
     """
-    session = snapshot.session
+    session = records.session
     table = session.identifier("pg_temp", f"kanon_values_{secrets.token_hex(8)}")
     # GROUP BY and ORDER BY use the type's own equality and order, whatever the search path is.
     with fixed_labels(session):
@@ -120,7 +121,7 @@ def number_values(
     )
     if found["longest"] > MOST_BYTES and not column.type_name.endswith("[]"):  # sets may be longer
         raise too_long(column.name, "the source")
-    snapshot.hold(
+    records.hold(
         _BYTES_OF_VALUE * found["n"] + _TIMES_TEXT * found["bytes"],
         f'reading column "{column.name}", {found["n"]:,} values of'
         f" {found['bytes'] / found['n']:,.0f} bytes on average, beside what else is read",

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.ground.arrays import AnyIntArray
+from kanon_db.session.protocol import Session
 from kanon_db.transfer.columns import ColumnType
+from kanon_db.transfer.records import Records
 from kanon_db.transfer.snapshot import Snapshot
 from kanon_db.transfer.values import CodedColumn, least_type, number_values, read_integers
+
+Ends = Mapping[str, tuple[int, int]]
+"""The least and the greatest number of each column that has any."""
 
 _MOST_BITS: Final = 20
 """Of a column: numbers are counted in an array with a place for each one between the ends."""
@@ -22,11 +28,69 @@ _BITS_AT_ONCE: Final = 63
 """Of all columns that are read together: an int8 without its sign."""
 
 
-def are_close(snapshot: Snapshot, column: ColumnType) -> bool:
+def are_close(ends: Ends, column: ColumnType) -> bool:
     """Tell whether a column can be read by :func:`read_whole_numbers`."""
-    if column.name not in snapshot.ends or snapshot.ends[column.name][0] <= _LEAST:
+    if column.name not in ends or ends[column.name][0] <= _LEAST:
         return False
-    return _n_bits(snapshot, column) <= _MOST_BITS
+    return _n_bits(ends, column) <= _MOST_BITS
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Some columns whose numbers, as differences from what is below all of them, share an int8.
+
+    Attributes
+    ----------
+    columns : sequence of ColumnType
+        Those that :func:`are_close`; the numbers of the first one are in the highest bits.
+    ends : Ends
+    """
+
+    columns: Sequence[ColumnType]
+    ends: Ends
+
+    @classmethod
+    def of(cls, columns: Sequence[ColumnType], ends: Ends) -> Iterator[Packing]:
+        """Divide columns among as few numbers as their order allows."""
+        start = 0
+        while start < len(columns):
+            end, n_bits = start, 0
+            while end < len(columns) and n_bits + _n_bits(ends, columns[end]) <= _BITS_AT_ONCE:
+                n_bits += _n_bits(ends, columns[end])
+                end += 1
+            yield cls(columns[start:end], ends)
+            start = end
+
+    def expression(self, session: Session, first_bound: int) -> str:
+        """Write the number of a record ``s``, with :attr:`below` bound from a parameter on."""
+        packed = ""
+        for i, column in enumerate(self.columns, start=first_bound):
+            number = f"coalesce(s.{session.identifier(column.name)} - ${i}::int8, 0)"
+            packed = (
+                f"(({packed} << {_n_bits(self.ends, column)}) | {number})" if packed else number
+            )
+        return packed
+
+    @property
+    def below(self) -> list[str]:
+        """What is bound: for each column, the number that is below all others, for NULL."""
+        return [str(self.ends[column.name][0] - 1) for column in self.columns]
+
+    def unpacked(self, records: Records, numbers: AnyIntArray) -> dict[str, CodedColumn]:
+        """Count the values of each column, and give them codes.
+
+        Raises
+        ------
+        InfeasibleError
+            As :func:`.number_values`.
+        """
+        found, shift = {}, 0
+        for column in reversed(self.columns):
+            n_bits = _n_bits(self.ends, column)
+            own = numbers >> shift & (1 << n_bits) - 1
+            found[column.name] = _coded(records, column, self.ends[column.name][0], own)
+            shift += n_bits
+        return found
 
 
 def read_whole_numbers(snapshot: Snapshot, columns: Sequence[ColumnType]) -> dict[str, CodedColumn]:
@@ -52,51 +116,27 @@ def read_whole_numbers(snapshot: Snapshot, columns: Sequence[ColumnType]) -> dic
         As :func:`.number_values`.
     """
     found: dict[str, CodedColumn] = {}
-    start = 0
-    while start < len(columns):
-        end, n_bits = start, 0
-        while end < len(columns) and n_bits + _n_bits(snapshot, columns[end]) <= _BITS_AT_ONCE:
-            n_bits += _n_bits(snapshot, columns[end])
-            end += 1
-        found |= _read_together(snapshot, columns[start:end])
-        start = end
+    for packing in Packing.of(columns, snapshot.ends):
+        snapshot.session.step("reading values")
+        expression = packing.expression(snapshot.session, 1)
+        numbers = read_integers(snapshot, expression, "", *packing.below, kind="int8")
+        found |= packing.unpacked(snapshot, numbers)
     return found
 
 
-def _n_bits(snapshot: Snapshot, column: ColumnType) -> int:
+def _n_bits(ends: Ends, column: ColumnType) -> int:
     """Return how many bits the numbers of a column take, from 1 on; 0 is NULL."""
-    least, greatest = snapshot.ends[column.name]
+    least, greatest = ends[column.name]
     return (greatest - least + 1).bit_length()
 
 
-def _read_together(snapshot: Snapshot, columns: Sequence[ColumnType]) -> dict[str, CodedColumn]:
-    session = snapshot.session
-    session.step("reading values")
-    packed, shift, shifts = "0::int8", 0, []
-    below = [str(snapshot.ends[column.name][0] - 1) for column in columns]
-    for i, column in enumerate(columns, start=1):
-        name = f"s.{session.identifier(column.name)}"
-        number = f"coalesce({name}::int8 - ${i}::int8, 0)"
-        packed = f"{packed} | ({number} << {shift})"
-        shifts.append(shift)
-        shift += _n_bits(snapshot, column)
-    numbers = read_integers(snapshot, packed, "", *below, kind="int8")
-    return {
-        column.name: _coded(
-            snapshot, column, numbers >> first & (1 << _n_bits(snapshot, column)) - 1
-        )
-        for column, first in zip(columns, shifts, strict=True)
-    }
-
-
-def _coded(snapshot: Snapshot, column: ColumnType, numbers: IntArray) -> CodedColumn:
+def _coded(records: Records, column: ColumnType, least: int, numbers: AnyIntArray) -> CodedColumn:
     """Give codes to the values of a column, given the differences from its least, NULL as 0."""
     counts = np.bincount(numbers)
     is_null = counts[:1] > 0
     present = np.flatnonzero(counts[1:]) + 1
-    least, _ = snapshot.ends[column.name]
     values = number_values(
-        snapshot,
+        records,
         column,
         f"SELECT value::{column.type_name} AS value, records"
         " FROM unnest($1::text[], $2::text[]::int8[]) AS counted (value, records)",

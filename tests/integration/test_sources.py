@@ -300,9 +300,14 @@ def test_all_or_nothing(
         kanon.drop("secured")
 
 
-def test_one_snapshot(parties: Parties) -> None:
+# A number that may be written in several ways needs a copy, which is made by the first CREATE TABLE
+# AS; of other columns all has been read when the first table is staged.
+@pytest.mark.parametrize(("age", "when"), [("numeric", "CREATE TABLE AS"), ("int", "CREATE TABLE")])
+def test_one_snapshot(parties: Parties, age: str, when: str) -> None:
     """Rows that come and go while a publication is made are in all of it, or in nothing of it."""
-    create_table(parties.publisher, "data.moving", COLUMNS, ROWS)
+    columns = COLUMNS.replace("age int", f"age {age}")
+    fetch(parties.admin, "DROP TABLE IF EXISTS data.moving")
+    create_table(parties.publisher, "data.moving", columns, ROWS)
     kanon = Functions(parties.publisher)
     kanon.register("data.moving", ["age"], "sick")
     with psycopg.connect(parties.dsn, autocommit=True) as other:
@@ -314,13 +319,14 @@ def test_one_snapshot(parties: Parties) -> None:
         )
         fetch(
             parties.admin,
-            "CREATE EVENT TRIGGER move ON ddl_command_end WHEN TAG IN ('CREATE TABLE AS')"
+            f"CREATE EVENT TRIGGER move ON ddl_command_end WHEN TAG IN ('{when}')"
             " EXECUTE FUNCTION public.move()",
         )
         try:
             published = kanon.publish("data.moving", "moving", privacy='{"l": 3}')
         finally:
             fetch(parties.admin, "DROP EVENT TRIGGER move")
+            fetch(parties.admin, "DROP FUNCTION public.move()")
         assert value(other, "SELECT count(*) FROM data.moving WHERE age = 77") > 0
     assert published["records"] == len(ROWS)
     check_published(

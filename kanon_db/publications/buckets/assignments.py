@@ -15,7 +15,8 @@ from kanon_db.publications.buckets import methods
 from kanon_db.publications.buckets.cell_search import CellSearch
 from kanon_db.publications.buckets.methods import SensitiveValues
 from kanon_db.publications.buckets.request import BucketRequest
-from kanon_db.publications.kind import Found, Job
+from kanon_db.publications.job import Job
+from kanon_db.publications.kind import Found
 from kanon_db.publications.searching import run_method
 from kanon_db.randomness import SecureRandom
 from kanon_db.transfer.values import CodedColumn, distinct_values, read_codes
@@ -113,7 +114,7 @@ def m_invariant(
 def _quasi_identifiers(job: Job[BucketRequest], columns: Columns) -> CodeArray:
     """Return the codes of quasi-identifiers, of shape (n_records, n_qi)."""
     names = job.source.quasi_identifiers
-    codes = np.empty((job.snapshot.n_records, len(names)), dtype=np.int32)
+    codes = np.empty((job.records.n_records, len(names)), dtype=np.int32)
     for i, name in enumerate(names):
         if name in columns:
             codes[:, i] = columns[name].codes

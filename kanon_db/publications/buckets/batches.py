@@ -15,7 +15,8 @@ from kanon_db.catalog.entries import Publication
 from kanon_db.publications.buckets.completing import completed
 from kanon_db.publications.buckets.tables import QIT, SAT, BucketTables, first_bucket_ids
 from kanon_db.publications.guarantees import of_both
-from kanon_db.publications.kind import Job, Written
+from kanon_db.publications.job import Job
+from kanon_db.publications.kind import Written
 from kanon_db.publications.staging import Staging
 from kanon_db.transfer.room import Room
 

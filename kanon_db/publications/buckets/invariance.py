@@ -15,7 +15,7 @@ from kanon_db.algorithms.releases.m_invariance import NEW
 from kanon_db.algorithms.releases.m_invariance import Refreshed as Dealt
 from kanon_db.algorithms.releases.renewal import renew
 from kanon_db.catalog.entries import Publication
-from kanon_db.publications.kind import Job
+from kanon_db.publications.job import Job
 from kanon_db.randomness import SecureRandom
 from kanon_db.transfer.values import distinct_values, read_codes
 
@@ -123,7 +123,7 @@ def redraw_buckets(job: Job[Any], old: Publication, signature_of: CodeArray) -> 
     is_new = signature_of == NEW
     drawn = _numbered(dealt, ~dealt.waits, labels)
     places = np.where(placed, np.cumsum(placed) - 1, -1).astype(np.int32)
-    job = replace(job, snapshot=job.snapshot.keeping(places))
+    job = replace(job, records=job.snapshot.keeping(places))
     return Redrawn(
         job,
         drawn,

@@ -41,15 +41,14 @@ from kanon_db.publications.buckets.tables import (
     tables_of,
 )
 from kanon_db.publications.buckets.thresholds import published_thresholds
-from kanon_db.publications.buckets.writing import number_buckets, write_qit, write_sat
-from kanon_db.publications.kind import (
-    Found,
-    Job,
-    Kind,
-    Renewed,
-    Target,
-    Written,
+from kanon_db.publications.buckets.writing import (
+    number_buckets,
+    write_coded_qit,
+    write_qit,
+    write_sat,
 )
+from kanon_db.publications.job import Job
+from kanon_db.publications.kind import Found, Kind, Renewed, Target, Written
 from kanon_db.publications.notes import Note
 from kanon_db.publications.partition import Partition
 from kanon_db.publications.results import Attack, CountAccuracy, Examination
@@ -57,11 +56,12 @@ from kanon_db.publications.staging import Staging
 from kanon_db.publications.usefulness import Usefulness, Workload
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session
+from kanon_db.transfer.coded import CodedRecords
 from kanon_db.transfer.columns import ColumnType, Relation, column_types, find_relation
 from kanon_db.transfer.few_values import most_bytes_read, read_few_values
 from kanon_db.transfer.labels import fixed_labels, label
+from kanon_db.transfer.records import Size
 from kanon_db.transfer.room import Needs, Room
-from kanon_db.transfer.snapshot import Size
 from kanon_db.transfer.values import CodedColumn, DistinctValues, distinct_values, read_codes
 
 
@@ -101,6 +101,7 @@ class Buckets(Kind):
 
     suffixes = SUFFIXES
     told = (QIT, SAT)
+    takes_codes = True
 
     def digested(self, layout: Mapping[str, Any]) -> Sequence[str]:  # noqa: ARG002
         """Name QIT and SAT."""
@@ -151,7 +152,7 @@ class Buckets(Kind):
 
     def write(self, job: Job[BucketRequest], found: Found) -> Written:
         """Write QIT, SAT, view, bitmaps, and the composition of buckets."""
-        session, snapshot, source = job.session, job.snapshot, job.source
+        session, source = job.session, job.source
         assignment: _Assignment = found.result
         setting, values, codes = assignment.assigned.setting, assignment.values, assignment.codes
         random = SecureRandom()
@@ -163,9 +164,14 @@ class Buckets(Kind):
         staging = job.staging
         tables = BucketTables.of(session, job.schema, staging.name, layout)
         # A new random order: in that of the assignment, records of one value follow each other.
-        order = random.permutation(snapshot.n_records)
-        write_qit(staging, tables, snapshot, bucket_ids, order)
-        certain = write_sat(staging, tables, snapshot, values, codes, bucket_ids)
+        order = random.permutation(job.records.n_records)
+        session.step("writing the quasi-identifier table")
+        if isinstance(job.records, CodedRecords):
+            named = [assignment.columns[name] for name in source.quasi_identifiers]
+            write_coded_qit(staging, tables, named, bucket_ids, order)
+        else:
+            write_qit(staging, tables, job.snapshot, bucket_ids, order)
+        certain = write_sat(staging, tables, values, codes, bucket_ids)
         staging.create_weighted_view(layout, QIT, SAT)
         layout["with_bitmaps"] = write_bitmaps(
             staging, tables, layout, assignment.columns, values, codes, bucket_ids, setting, order
@@ -199,8 +205,7 @@ class Buckets(Kind):
         from kanon_db.publications.buckets.invariance import redraw_buckets  # a compiler
 
         found = redraw_buckets(job, old, signature_of)
-        snapshot = found.job.snapshot
-        if not snapshot.n_records:
+        if not found.job.records.n_records:
             return Renewed(found.job, Found(None), 0, 0, found.n_left_out, found.n_waiting)
         columns, values, codes = _read(found.job)
         drawn = found.drawn
@@ -309,15 +314,18 @@ KIND: Final = Buckets()
 
 def _read(job: Job[Any]) -> tuple[dict[str, CodedColumn], DistinctValues, CodeArray]:
     """Read the quasi-identifiers with few values, and the sensitive attribute."""
-    snapshot, source = job.snapshot, job.source
+    records, source = job.records, job.source
     sensitive = job.types[str(source.sensitive)]
-    columns = read_few_values(
-        snapshot,
-        [*(job.types[name] for name in source.quasi_identifiers), sensitive],
-        most_values(snapshot.n_records),
-    )
+    if isinstance(records, CodedRecords):
+        columns = dict(records.columns)
+    else:
+        columns = read_few_values(
+            job.snapshot,
+            [*(job.types[name] for name in source.quasi_identifiers), sensitive],
+            most_values(records.n_records),
+        )
     found = columns.pop(sensitive.name, None)
     if found is not None:
         return columns, found.values, found.codes.astype(np.int32)
-    values = distinct_values(snapshot, sensitive)
-    return columns, values, read_codes(snapshot, [values])[:, 0]
+    values = distinct_values(job.snapshot, sensitive)
+    return columns, values, read_codes(job.snapshot, [values])[:, 0]

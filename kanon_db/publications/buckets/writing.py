@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -12,9 +14,9 @@ from kanon_db.publications.buckets.tables import QIT, SAT, BucketTables, first_b
 from kanon_db.publications.staging import Staging
 from kanon_db.randomness import SecureRandom
 from kanon_db.session.protocol import Session
-from kanon_db.transfer.columns import inverse_permutation, number_bytes, with_numbers
+from kanon_db.transfer.columns import WHOLE_NUMBERS, inverse_permutation, number_bytes, with_numbers
 from kanon_db.transfer.snapshot import Snapshot
-from kanon_db.transfer.values import DistinctValues
+from kanon_db.transfer.values import CodedColumn, DistinctValues
 
 
 def number_buckets(setting: BucketSetting, random: SecureRandom) -> CodeArray:
@@ -33,9 +35,7 @@ def write_qit(
     bucket_ids: CodeArray,
     order: AnyIntArray,
 ) -> None:
-    """Write the quasi-identifiers with their bucket, in the given order."""
-    session = snapshot.session
-    session.step("writing the quasi-identifier table")
+    """Copy the quasi-identifiers with their bucket, in the given order."""
     places = inverse_permutation(order)
     parts: list[str] = []
     bound: list[bytes] = []
@@ -52,6 +52,78 @@ def write_qit(
         f"SELECT {names} FROM ({' UNION ALL '.join(parts)}) AS s ORDER BY s.{snapshot.record}",
         *bound,
     )
+
+
+def write_coded_qit(
+    staging: Staging,
+    tables: BucketTables,
+    columns: Sequence[CodedColumn],
+    bucket_ids: CodeArray,
+    order: AnyIntArray,
+) -> None:
+    """Write the quasi-identifiers, given by their codes, with their bucket, in the given order.
+
+    Nothing needs to be sorted: numbers follow from their codes, and other values are looked up in
+    an array.
+    """
+    session = staging.session
+    values = [_Values(f"v{i}", column.values) for i, column in enumerate(columns)]
+    named = zip(values, tables.quasi_identifiers, strict=True)
+    staging.create_table(
+        QIT,
+        f"SELECT {', '.join(f'{v.alias}.value AS {name}' for v, name in named)},"
+        f" 0 AS {tables.bucket_id} FROM {', '.join(f'{v.table} AS {v.alias}' for v in values)}",
+    )
+    names = ", ".join((*tables.quasi_identifiers, tables.bucket_id))
+    for start in range(0, order.size, _ROWS_AT_ONCE):
+        session.done(start, order.size)
+        some = order[start : start + _ROWS_AT_ONCE]
+        numbers = [number_bytes(column.codes[some]) for column in columns]
+        numbers.append(number_bytes(bucket_ids[some]))
+        numbered, (*codes, bucket_id) = with_numbers(
+            session,
+            f"(SELECT generate_series(0, {some.size - 1}) AS i)",
+            *((i, "r.i") for i in range(1, len(numbers) + 1)),
+            widths=[width for _, width in numbers],
+        )
+        of_codes = ", ".join(v.of(f"n.{code}") for v, code in zip(values, codes, strict=True))
+        # In a subquery of its own, so that no array is made anew for each row.
+        session.fetch(
+            f"INSERT INTO {tables.qit} ({names}) SELECT {of_codes}, n.{bucket_id}"
+            f" FROM {numbered} AS n"
+            f" CROSS JOIN (SELECT {', '.join(v.known for v in values)} OFFSET 0) AS v",
+            *(content for content, _ in numbers),
+        )
+
+
+@dataclass(frozen=True)
+class _Values:
+    """How a statement finds the values of a column by their codes."""
+
+    alias: str
+    values: DistinctValues
+
+    @property
+    def table(self) -> str:
+        return self.values.table
+
+    @property
+    def is_run(self) -> bool:
+        """Whether they are whole numbers, one after the other."""
+        first, last = self.values.labels[0], self.values.labels[-1]
+        if first is None or last is None or self.values.column.type_name not in WHOLE_NUMBERS:
+            return False
+        return int(last) - int(first) == len(self.values.labels) - 1
+
+    @property
+    def known(self) -> str:
+        """What the statement knows of them: the first one, or all in an array."""
+        found = "min(o.value)" if self.is_run else "array_agg(o.value ORDER BY o.code)"
+        return f"(SELECT {found} FROM {self.table} AS o) AS {self.alias}"
+
+    def of(self, code: str) -> str:
+        """Write the value of a code."""
+        return f"v.{self.alias} + {code}" if self.is_run else f"v.{self.alias}[1 + {code}]"
 
 
 def _numbered_part(
@@ -101,7 +173,6 @@ _NUMBERS_AT_ONCE: Final = 1 << 27
 def write_sat(
     staging: Staging,
     tables: BucketTables,
-    snapshot: Snapshot,
     values: DistinctValues,
     codes: CodeArray,
     bucket_ids: CodeArray,
@@ -115,7 +186,7 @@ def write_sat(
     int
         People whose bucket has no other value than theirs.
     """
-    session = snapshot.session
+    session = staging.session
     session.step("writing the sensitive table")
     pairs = codes.astype(np.int64)
     pairs <<= 32

@@ -23,7 +23,8 @@ from kanon_db.publications.freeform import methods
 from kanon_db.publications.freeform.examine import check_cells, examine_freeform
 from kanon_db.publications.freeform.promises import check_graph, guarantee
 from kanon_db.publications.freeform.request import FreeformRequest
-from kanon_db.publications.kind import Found, Job, Written
+from kanon_db.publications.job import Job
+from kanon_db.publications.kind import Found, Written
 from kanon_db.publications.results import Check
 from kanon_db.publications.rows.digest import digest_rows
 from kanon_db.publications.rows.needs import bytes_of_cells, bytes_of_texts
@@ -32,8 +33,8 @@ from kanon_db.publications.rows.view import RowKind
 from kanon_db.publications.searching import run_method
 from kanon_db.randomness import SecureRandom
 from kanon_db.transfer.columns import ColumnType
+from kanon_db.transfer.records import Size
 from kanon_db.transfer.room import Needs
-from kanon_db.transfer.snapshot import Size
 
 
 class FreeformRows(RowKind):

@@ -27,7 +27,8 @@ from kanon_db.publications.generalized.examine import (
 )
 from kanon_db.publications.generalized.promises import guarantee
 from kanon_db.publications.generalized.request import GeneralizedRequest
-from kanon_db.publications.kind import Found, Job, Written
+from kanon_db.publications.job import Job
+from kanon_db.publications.kind import Found, Written
 from kanon_db.publications.partition import Classes
 from kanon_db.publications.results import Check
 from kanon_db.publications.rows.attack import Bounds, CountedValues
@@ -39,8 +40,8 @@ from kanon_db.publications.rows.view import RowKind
 from kanon_db.publications.searching import run_method
 from kanon_db.session import Session
 from kanon_db.transfer.columns import ColumnType
+from kanon_db.transfer.records import Size
 from kanon_db.transfer.room import Needs
-from kanon_db.transfer.snapshot import Size
 from kanon_db.transfer.values import distinct_values, read_codes
 
 

@@ -11,7 +11,8 @@ from kanon_db.algorithms.models import Encoding
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.counting.layout import Quotes
 from kanon_db.errors import InvalidParameterError
-from kanon_db.publications.kind import Found, Job, Kind, Target, Written
+from kanon_db.publications.job import Job
+from kanon_db.publications.kind import Found, Kind, Target, Written
 from kanon_db.publications.model import methods
 from kanon_db.publications.model.attack import attack_model
 from kanon_db.publications.model.budget import bounded, guarantee_of
@@ -35,8 +36,8 @@ from kanon_db.publications.results import Attack, Examination
 from kanon_db.publications.searching import run_method
 from kanon_db.session import Session
 from kanon_db.transfer.columns import ColumnType, Relation
+from kanon_db.transfer.records import Size
 from kanon_db.transfer.room import Needs
-from kanon_db.transfer.snapshot import Size
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from kanon_db.algorithms.bucketization.specification import PrivacySpecification
 from kanon_db.algorithms.ground.arrays import AnyIntArray
 from kanon_db.counting.layout import RowView
 from kanon_db.publications.exposure import check_exposure, measure_exposure
-from kanon_db.publications.kind import Job
+from kanon_db.publications.job import Job
 from kanon_db.publications.results import Check
 from kanon_db.publications.rows.cell_table import CellTable
 from kanon_db.publications.rows.digest import digest_rows

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from kanon_db.catalog.entries import Source
 from kanon_db.transfer.columns import ColumnType
-from kanon_db.transfer.snapshot import Size
+from kanon_db.transfer.records import Size
 
 
 def bytes_of_cells(source: Source, types: Mapping[str, ColumnType], k: int, size: Size) -> float:

@@ -12,7 +12,8 @@ from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, FloatArray
 from kanon_db.algorithms.recoding import Microdata, Ranges, Sets
 from kanon_db.catalog.entries import Source
 from kanon_db.counting.layout import RowView
-from kanon_db.publications.kind import Job, Written
+from kanon_db.publications.job import Job
+from kanon_db.publications.kind import Written
 from kanon_db.publications.rows.all_matches import count_outside
 from kanon_db.publications.rows.cell_table import CellTable
 from kanon_db.publications.rows.cells import GeneralizedColumn, microdata_of, write_cells

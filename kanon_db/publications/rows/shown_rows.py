@@ -10,7 +10,7 @@ import numpy as np
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
 from kanon_db.algorithms.ground.sort_keys import sort_keys
-from kanon_db.publications.kind import Job
+from kanon_db.publications.job import Job
 from kanon_db.publications.rows.cell_table import CellColumn
 from kanon_db.session import Session
 from kanon_db.transfer.columns import (

@@ -29,7 +29,8 @@ from kanon_db.errors import TooFewError
 from kanon_db.metrics.workload import CountQuery
 from kanon_db.publications.attacks import Listener
 from kanon_db.publications.guarantees import of_both
-from kanon_db.publications.kind import Job, Kind, Target, Written
+from kanon_db.publications.job import Job
+from kanon_db.publications.kind import Kind, Target, Written
 from kanon_db.publications.notes import Note
 from kanon_db.publications.partition import Classes
 from kanon_db.publications.relations import check_relations

@@ -10,7 +10,7 @@ import numpy as np
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray
 from kanon_db.counting.layout import CELLS, ROWS, Cell, RowView
-from kanon_db.publications.kind import Job
+from kanon_db.publications.job import Job
 from kanon_db.publications.rows.cell_table import CellTable
 from kanon_db.publications.rows.classes import write_classes
 from kanon_db.publications.rows.shares import write_shares

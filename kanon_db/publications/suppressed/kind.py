@@ -13,7 +13,8 @@ from kanon_db.algorithms.suppression import LEFT_OVER, PatternSet, Suppression, 
 from kanon_db.catalog.entries import Source
 from kanon_db.counting.layout import RowView
 from kanon_db.metrics.suppression import usefulness_loss
-from kanon_db.publications.kind import Found, Job, Written
+from kanon_db.publications.job import Job
+from kanon_db.publications.kind import Found, Written
 from kanon_db.publications.rows.cell_table import CellColumn, CellTable
 from kanon_db.publications.rows.entities import CountedRows, counted_layout, counted_parameters
 from kanon_db.publications.rows.needs import bytes_of_texts
@@ -29,8 +30,8 @@ from kanon_db.publications.suppressed.patterns import allowed_patterns, recorded
 from kanon_db.publications.suppressed.promises import guarantee
 from kanon_db.publications.suppressed.request import SuppressedRequest
 from kanon_db.transfer.columns import ColumnType
+from kanon_db.transfer.records import Size
 from kanon_db.transfer.room import Needs
-from kanon_db.transfer.snapshot import Size
 from kanon_db.transfer.values import DistinctValues, read_numbers
 
 

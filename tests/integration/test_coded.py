@@ -1,0 +1,194 @@
+"""Sources that are read as codes, without a copy: the same records, values and types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kanon_db.errors import InfeasibleError, PermissionDeniedError
+from kanon_db.publications.buckets import writing
+from kanon_db.session.psycopg_session import PsycopgSession
+from kanon_db.transfer.coded import _Reader, read_coded
+from kanon_db.transfer.columns import ColumnType, Relation, column_types, find_relation
+from kanon_db.transfer.labels import fixed_labels, label
+from kanon_db.transfer.room import Room
+from kanon_db.transfer.snapshot import MAX_RECORDS
+from kanon_db.transfer.whole_numbers import Ends, Packing
+from tests.integration.parties import Package, Parties, fetch, sqlstate_of
+
+N_ROWS = 1500
+NUMBERS = {
+    "small": "(CASE WHEN i % 2 = 0 THEN 32767 ELSE -32768 END)::smallint",
+    "negative": "nullif(-(i % 50), -7)",
+    "large": "9223372036854775807 - i % 3",
+    "odd": "(i % 9) * 2",
+    "many": "i + 2000000000",
+    "alone": "5",
+}
+FEW = {
+    "word": "nullif('it''s ' || i % 5, 'it''s 3')",
+    "short": "('w' || i % 4)::varchar(7)",
+    "flag": "i % 2 = 0",
+    "born": "'1970-01-01'::date + i % 40",
+    "at": "'2020-01-01 10:00:00.123'::timestamp(3) + make_interval(hours => i % 3)",
+    "mood": "(ARRAY['sad', 'ok', 'happy'])[1 + i % 3]::safe.mood",
+    "home": "(ARRAY['north', 'south'])[1 + i % 2]::safe.side",
+    "own": "('p' || i % 3) COLLATE \"C\"",
+    "number": "i % 30",
+}
+COPIED = {
+    "a number written in two ways": "(CASE WHEN i % 2 = 0 THEN 1.0 ELSE 1.00 END)",
+    "blanks at the end": "('w' || i % 4)::char(5)",
+    "two spans of the same length": "(ARRAY['24 hours', '1 day'])[1 + i % 2]::interval",
+    "a collation that ignores case": "(ARRAY['a', 'A'])[1 + i % 2] COLLATE safe.caseless",
+    "too many texts": "'w' || i",
+    "numbers far apart": "i % 2 * 2000000000",
+    "only NULL": "NULL::int",
+    "two zeros": "(ARRAY[0.0, -0.0])[1 + i % 2]::float8",
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def types(parties: Parties) -> None:
+    collation = "provider = icu, locale = 'und-u-ks-level2', deterministic = false"
+    for statement in (
+        "CREATE SCHEMA safe",
+        "CREATE TYPE safe.mood AS ENUM ('sad', 'ok', 'happy')",
+        "CREATE DOMAIN safe.side AS varchar(9) CHECK (value <> 'x')",
+        f"CREATE COLLATION safe.caseless ({collation})",
+        "GRANT USAGE ON SCHEMA safe TO public",
+    ):
+        fetch(parties.admin, statement)
+
+
+def make(parties: Parties, columns: Mapping[str, str], n_rows: int = N_ROWS) -> None:
+    """Make data.source."""
+    listed = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
+    fetch(parties.publisher, "DROP TABLE IF EXISTS data.source CASCADE")
+    fetch(
+        parties.publisher,
+        f"CREATE TABLE data.source AS SELECT {listed} FROM generate_series(1, {n_rows}) AS i",
+    )
+
+
+@contextmanager
+def opened(
+    parties: Parties, name: str
+) -> Iterator[tuple[PsycopgSession, Relation, list[ColumnType]]]:
+    """Begin a transaction; look a relation up."""
+    session = PsycopgSession(parties.publisher)
+    with session.transaction():
+        relation, oid, _ = find_relation(session, name)
+        yield session, relation, list(column_types(session, oid).values())
+
+
+def read(
+    parties: Parties, name: str = "data.source", most: int = MAX_RECORDS
+) -> list[tuple[str | None, ...]] | None:
+    """Return the texts of each record, sorted; None if the source needs a copy."""
+    with opened(parties, name) as (session, relation, columns):
+        found = read_coded(session, relation, columns, Room.of(session), most)
+        if found is None:
+            return None
+        texts = []
+        for column in found.columns.values():
+            labels, counts = column.values.labels, column.values.counts
+            assert np.bincount(column.codes, minlength=len(labels)).tolist() == counts.tolist()
+            texts.append([labels[code] for code in column.codes.tolist()])
+        return sorted(zip(*texts, strict=True), key=str)
+
+
+def written(
+    parties: Parties, columns: Mapping[str, str], name: str = "data.source"
+) -> list[tuple[str | None, ...]]:
+    """Return the texts of each row, sorted."""
+    texts = ", ".join(f"{label(column)} AS text_{column}" for column in columns)
+    with opened(parties, name) as (session, *_), fixed_labels(session):
+        rows = session.fetch(f"SELECT {texts} FROM {name}")
+    return sorted((tuple(row.values()) for row in rows), key=str)
+
+
+@pytest.mark.parametrize("columns", [NUMBERS, FEW], ids=["numbers", "few values"])
+def test_as_they_are_written(parties: Parties, columns: Mapping[str, str]) -> None:
+    make(parties, columns)
+    assert read(parties) == written(parties, columns)
+
+
+@pytest.mark.parametrize("columns", [NUMBERS, FEW], ids=["numbers", "few values"])
+def test_published_as_they_are(
+    parties: Parties, columns: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """QIT has the source's values, and the types, lengths and collations of its columns."""
+    monkeypatch.setattr(writing, "_ROWS_AT_ONCE", 700)
+    make(parties, {**columns, "sick": "i % 7"})
+    kanon = Package(parties.publisher)
+    kanon.register("data.source", list(columns), "sick")
+    kanon.publish("data.source", "as_they_are", privacy='{"l": 3}', assignment="random")
+    assert all(holds for *_, holds in kanon.verify("as_they_are"))
+    assert written(parties, columns, "published.as_they_are_qit") == written(parties, columns)
+    shape = (
+        "SELECT attname, format_type(atttypid, atttypmod), attcollation::regcollation::text"
+        " FROM pg_attribute WHERE attrelid = to_regclass($1::text) AND attname = ANY($2::text[])"
+    )
+    found, own = (
+        {name: rest for name, *rest in fetch(parties.admin, shape, of, list(columns))}
+        for of in ("published.as_they_are_qit", "data.source")
+    )
+    if "home" in own:
+        own["home"][0] = "character varying"  # without what only its domain knows
+    assert found == own
+    kanon.drop("as_they_are")
+
+
+@pytest.mark.parametrize("sql", COPIED.values(), ids=COPIED)
+def test_what_needs_a_copy(parties: Parties, sql: str) -> None:
+    """Where equal values differ, or there are many, or nothing is there to compare."""
+    make(parties, {"age": "i % 9", "odd": sql})
+    assert read(parties) is None
+
+
+def test_views(parties: Parties) -> None:
+    """Of a view no sample can be taken; whole numbers need none."""
+    make(parties, {"age": "i % 9", "word": "'w' || i % 5"})
+    fetch(parties.publisher, "CREATE VIEW data.numbers_only AS SELECT age FROM data.source")
+    fetch(parties.publisher, "CREATE VIEW data.texts_too AS SELECT * FROM data.source")
+    assert read(parties, "data.numbers_only") == written(parties, {"age": ""})
+    assert read(parties, "data.texts_too") is None
+
+
+@pytest.mark.parametrize("columns", [{"age": "i % 9"}, {"word": "'w' || i % 5"}])
+def test_rows_that_are_refused(parties: Parties, columns: Mapping[str, str]) -> None:
+    make(parties, columns)
+    assert read(parties, most=N_ROWS) == written(parties, columns)
+    assert sqlstate_of(lambda: read(parties, most=N_ROWS - 1)) == InfeasibleError.sqlstate
+    for how in ("ENABLE", "FORCE"):
+        fetch(parties.publisher, f"ALTER TABLE data.source {how} ROW LEVEL SECURITY")
+    assert sqlstate_of(lambda: read(parties)) == PermissionDeniedError.sqlstate
+
+
+@pytest.mark.parametrize("often", [1, 2, 9])
+def test_numbers_that_come_meanwhile(
+    parties: Parties, often: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What lies outside the ends that were found before is read again, and at last copied."""
+    make(parties, NUMBERS)
+    found = _Reader._numbers
+
+    def moved(reader: _Reader, packings: Sequence[Packing]) -> tuple[int, Ends, Any]:
+        nonlocal often
+        often -= 1
+        if often >= 0:
+            fetch(
+                parties.publisher,
+                f"INSERT INTO data.source SELECT 7, -100 + {often}, large, odd - 50, many + 90000,"
+                " alone FROM data.source LIMIT 1",
+            )
+        return found(reader, packings)
+
+    monkeypatch.setattr(_Reader, "_numbers", moved)
+    lasts = often < 3
+    assert read(parties) == (written(parties, NUMBERS) if lasts else None)
