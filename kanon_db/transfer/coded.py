@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.ground.arrays import AnyIntArray
 from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.transfer.columns import WHOLE_NUMBERS, ColumnType, Relation, selected
 from kanon_db.transfer.few_values import collect, found_in, most_grouped
@@ -25,8 +25,9 @@ _PLAIN: Final = (
 )  # fmt: skip
 """Types whose equal values are the same value: of numeric, 1.0 and 1.00 are not."""
 
-_MOST_RECORDS: Final = 1 << 26
-"""Whose numbers fit into one value of the server, which may have a gigabyte."""
+_ROWS_OF_PART: Final = 1 << 25
+"""Rows whose numbers are one value of the server, which may have a gigabyte: a quarter of it, since
+the planner may expect too few."""
 
 _MOST_IN_SAMPLE: Final = 128
 """Values of a column: a text is looked up in an array of them by walking along it."""
@@ -83,10 +84,10 @@ def read_coded(
         When the source has no rows, or more than `most`, or a text that is too long.
     """
     expected = expected_size(session, source, [column.name for column in columns])
-    if expected.n_records > _MOST_RECORDS or not _are_plain(session, source, columns):
+    if not _are_plain(session, source, columns):
         return None
     session.step("reading the source")
-    reader = _Reader(session, source, columns, room, most, expected.width)
+    reader = _Reader(session, source, columns, room, most, expected)
     if all(column.type_name in WHOLE_NUMBERS for column in columns):
         return reader.whole_numbers()
     if len(columns) <= most_grouped(2 * int(expected.n_records) + 1):
@@ -141,7 +142,7 @@ class _Reader:
     columns: Sequence[ColumnType]
     room: Room
     most: int
-    width: float
+    expected: Size
 
     def grouped(self) -> CodedRecords:
         """Collect which records have each value."""
@@ -163,31 +164,41 @@ class _Reader:
             if not all(are_close(ends, column) for column in self.columns):
                 return None
             packings = list(Packing.of(self.columns, ends))
-            n_records, now, numbers = self._numbers(packings)
+            n_records, now, packed = self._packed(packings)
             if now == ends:
                 records = self._records(n_records)
                 found = dict[str, CodedColumn]()
-                for packing, own in zip(packings, numbers.T, strict=True):
-                    found |= packing.unpacked(records, own.astype(np.int64))
+                for packing, numbers in zip(packings, packed.T, strict=True):
+                    found |= packing.unpacked(records, numbers)
                 return self._complete(records, found)
             ends = now
         return None
 
-    def _numbers(self, packings: Sequence[Packing]) -> tuple[int, Ends, IntArray]:
+    def _packed(self, packings: Sequence[Packing]) -> tuple[int, Ends, AnyIntArray]:
         """Read the packed numbers of each record, and the ends that they have by now."""
         sent, bound = [], list[str]()
         for packing in packings:
             sent.append(f"int8send({packing.expression(self.session, len(bound) + 1)})")
             bound += packing.below
+        part, grouped = "", ""
+        if self.expected.n_records > _ROWS_OF_PART:
+            name = self.session.identifier(f"kanon_part_{os.urandom(8).hex()}")
+            part = f"(row_number() OVER ()) / {_ROWS_OF_PART} AS {name}, "
+            grouped = f" GROUP BY s.{name}"
+        n_records, ends, packed = 0, dict[str, tuple[int, int]](), [np.empty(0, dtype=">i8")]
         with all_rows(self.session, self.source):
-            row = fetch_one(
-                self.session,
+            for row in self.session.stream(
+                1,
                 f"SELECT count(*) AS n, {self._least_and_greatest()},"
-                f" string_agg({' || '.join(sent)}, ''::bytea) AS numbers FROM {self._rows()} AS s",
+                f" string_agg({' || '.join(sent)}, ''::bytea) AS numbers"
+                f" FROM {self._rows(part)} AS s{grouped}",
                 *bound,
-            )
-        numbers = np.frombuffer(row["numbers"] or b"", dtype=">i8").reshape(-1, len(packings))
-        return row["n"], self._found_ends(row), numbers
+            ):
+                n_records += row["n"]
+                ends = _united(ends, self._found_ends(row))
+                packed.append(np.frombuffer(row["numbers"] or b"", dtype=">i8"))
+        together = packed[1] if len(packed) == 2 else np.concatenate(packed)
+        return n_records, ends, together.reshape(-1, len(packings))
 
     def _ends(self) -> Ends:
         """Look for the ends of all columns, by a statement that may have a parallel plan."""
@@ -232,4 +243,13 @@ class _Reader:
 
     def _complete(self, records: Records, found: Mapping[str, CodedColumn]) -> CodedRecords:
         columns = {column.name: found[column.name] for column in self.columns}
-        return CodedRecords(**vars(records), columns=columns, width=self.width)
+        return CodedRecords(**vars(records), columns=columns, width=self.expected.width)
+
+
+def _united(some: Ends, others: Ends) -> dict[str, tuple[int, int]]:
+    """Return the ends of all of both."""
+    return {
+        name: (min(ends[0] for ends in both), max(ends[1] for ends in both))
+        for name in {**some, **others}
+        if (both := [found[name] for found in (some, others) if name in found])
+    }

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray
+from kanon_db.heartbeat import beat
 from kanon_db.session.protocol import Session
 from kanon_db.transfer.columns import ColumnType
 from kanon_db.transfer.records import Records
@@ -26,6 +27,9 @@ _LEAST: Final = -(2**63)
 
 _BITS_AT_ONCE: Final = 63
 """Of all columns that are read together: an int8 without its sign."""
+
+_AT_ONCE: Final = 1 << 20
+"""Records whose numbers are taken apart at once, so that this takes little memory."""
 
 
 def are_close(ends: Ends, column: ColumnType) -> bool:
@@ -76,8 +80,14 @@ class Packing:
         """What is bound: for each column, the number that is below all others, for NULL."""
         return [str(self.ends[column.name][0] - 1) for column in self.columns]
 
-    def unpacked(self, records: Records, numbers: AnyIntArray) -> dict[str, CodedColumn]:
+    def unpacked(self, records: Records, packed: AnyIntArray) -> dict[str, CodedColumn]:
         """Count the values of each column, and give them codes.
+
+        Parameters
+        ----------
+        records : Records
+        packed : ndarray of int64, shape (n_records,)
+            The number of each record, in any order of bytes.
 
         Raises
         ------
@@ -86,11 +96,29 @@ class Packing:
         """
         found, shift = {}, 0
         for column in reversed(self.columns):
-            n_bits = _n_bits(self.ends, column)
-            own = numbers >> shift & (1 << n_bits) - 1
+            own = _Digits(packed, shift, _n_bits(self.ends, column))
             found[column.name] = _coded(records, column, self.ends[column.name][0], own)
-            shift += n_bits
+            shift += own.n_bits
         return found
+
+
+@dataclass(frozen=True)
+class _Digits:
+    """The numbers of a column in packed ones, which are taken out a block at a time."""
+
+    packed: AnyIntArray
+    shift: int
+    n_bits: int
+
+    def blocks(self) -> Iterator[tuple[slice, AnyIntArray]]:
+        """Give each block of records with their numbers."""
+        for start in range(0, self.packed.size, _AT_ONCE):
+            block = slice(start, start + _AT_ONCE)
+            numbers = self.packed[block].astype(np.int64)
+            numbers >>= self.shift
+            numbers &= (1 << self.n_bits) - 1
+            yield block, numbers
+            beat()
 
 
 def read_whole_numbers(snapshot: Snapshot, columns: Sequence[ColumnType]) -> dict[str, CodedColumn]:
@@ -130,9 +158,11 @@ def _n_bits(ends: Ends, column: ColumnType) -> int:
     return (greatest - least + 1).bit_length()
 
 
-def _coded(records: Records, column: ColumnType, least: int, numbers: AnyIntArray) -> CodedColumn:
+def _coded(records: Records, column: ColumnType, least: int, digits: _Digits) -> CodedColumn:
     """Give codes to the values of a column, given the differences from its least, NULL as 0."""
-    counts = np.bincount(numbers)
+    counts = np.zeros(1 << digits.n_bits, dtype=np.int64)
+    for _, numbers in digits.blocks():
+        counts += np.bincount(numbers, minlength=counts.size)
     is_null = counts[:1] > 0
     present = np.flatnonzero(counts[1:]) + 1
     values = number_values(
@@ -146,4 +176,7 @@ def _coded(records: Records, column: ColumnType, least: int, numbers: AnyIntArra
     code_of = np.empty(counts.size, dtype=least_type(values))
     code_of[present] = np.arange(present.size)
     code_of[0] = max(len(values.labels) - 1, 0)  # NULL comes last
-    return CodedColumn(values, code_of[numbers])
+    codes: AnyIntArray = np.empty(digits.packed.size, dtype=code_of.dtype)
+    for block, numbers in digits.blocks():
+        np.take(code_of, numbers, out=codes[block])
+    return CodedColumn(values, codes)

@@ -12,6 +12,7 @@ import pytest
 from kanon_db.errors import InfeasibleError, PermissionDeniedError
 from kanon_db.publications.buckets import writing
 from kanon_db.session.psycopg_session import PsycopgSession
+from kanon_db.transfer import coded, whole_numbers
 from kanon_db.transfer.coded import _Reader, read_coded
 from kanon_db.transfer.columns import ColumnType, Relation, column_types, find_relation
 from kanon_db.transfer.labels import fixed_labels, label
@@ -118,6 +119,15 @@ def test_as_they_are_written(parties: Parties, columns: Mapping[str, str]) -> No
     assert read(parties) == written(parties, columns)
 
 
+def test_in_parts(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers that do not fit into one value of the server."""
+    monkeypatch.setattr(coded, "_ROWS_OF_PART", 400)
+    monkeypatch.setattr(whole_numbers, "_AT_ONCE", 70)
+    make(parties, NUMBERS)
+    fetch(parties.publisher, "ANALYZE data.source")
+    assert read(parties) == written(parties, NUMBERS)
+
+
 @pytest.mark.parametrize("columns", [NUMBERS, FEW], ids=["numbers", "few values"])
 def test_published_as_they_are(
     parties: Parties, columns: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
@@ -176,7 +186,7 @@ def test_numbers_that_come_meanwhile(
 ) -> None:
     """What lies outside the ends that were found before is read again, and at last copied."""
     make(parties, NUMBERS)
-    found = _Reader._numbers
+    found = _Reader._packed
 
     def moved(reader: _Reader, packings: Sequence[Packing]) -> tuple[int, Ends, Any]:
         nonlocal often
@@ -189,6 +199,6 @@ def test_numbers_that_come_meanwhile(
             )
         return found(reader, packings)
 
-    monkeypatch.setattr(_Reader, "_numbers", moved)
+    monkeypatch.setattr(_Reader, "_packed", moved)
     lasts = often < 3
     assert read(parties) == (written(parties, NUMBERS) if lasts else None)
