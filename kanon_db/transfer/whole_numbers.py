@@ -176,7 +176,7 @@ def _coded(records: Records, column: ColumnType, least: int, digits: _Digits) ->
     code_of = np.empty(counts.size, dtype=least_type(values))
     code_of[present] = np.arange(present.size)
     code_of[0] = max(len(values.labels) - 1, 0)  # NULL comes last
-    codes: AnyIntArray = np.empty(digits.packed.size, dtype=code_of.dtype)
+    codes = np.empty(digits.packed.size, dtype=least_type(values))
     for block, numbers in digits.blocks():
         np.take(code_of, numbers, out=codes[block])
     return CodedColumn(values, codes)
