@@ -18,7 +18,7 @@ def scattered(numbers: AnyIntArray) -> WordArray:
     Examples
     --------
     >>> scattered(np.array([0, 1]))
-    array([16294208416658607535, 10451216379200822465], dtype=uint64)
+    array([16294208416658607535,  7960286522194355700], dtype=uint64)
     """
     mixed = (numbers.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     mixed ^= mixed >> np.uint64(30)

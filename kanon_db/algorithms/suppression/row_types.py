@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,8 @@ from kanon_db.algorithms.ground.arrays import AnyIntArray, IntArray
 from kanon_db.algorithms.ground.distinct import distinct, numbered
 from kanon_db.algorithms.ground.sort_keys import sort_keys
 from kanon_db.errors import InvalidParameterError
+
+_MOST_CODES: Final = 2**31
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,13 +68,13 @@ class RowTypes:
             raise InvalidParameterError(
                 "codes must be whole numbers", detail=f"codes: {rows.dtype}"
             )
-        dense = np.empty(rows.shape, dtype=np.int64)
-        for column in range(rows.shape[1]):
-            dense[:, column] = numbered(rows[:, column])
-        type_of_record = identical_rows(dense)
+        type_of_record = numbered(sort_keys(map(_from_zero, rows.T)))
         counts = np.bincount(type_of_record)
+        member = np.empty(counts.size, dtype=np.int64)
+        member[type_of_record] = np.arange(type_of_record.size)
         representatives = np.empty((counts.size, rows.shape[1]), dtype=np.int64)
-        representatives[type_of_record] = dense
+        for of_types, column in zip(representatives.T, rows.T, strict=True):
+            of_types[:] = numbered(column[member])
         return cls(representatives, counts, type_of_record)
 
     @property
@@ -136,12 +139,19 @@ class EntitiesOfTypes:
         return found.counts
 
 
-def identical_rows(codes: IntArray) -> IntArray:
+def _from_zero(column: AnyIntArray) -> AnyIntArray:
+    """Return codes of a column that can be packed: as they are, or else numbered."""
+    if column.min(initial=0) < 0 or column.max(initial=0) >= _MOST_CODES:
+        return numbered(column)
+    return column
+
+
+def identical_rows(codes: AnyIntArray) -> IntArray:
     """Give each distinct row of a table a number, in lexicographic order.
 
     Parameters
     ----------
-    codes : ndarray of int64, shape (n_records, m)
+    codes : ndarray of int, shape (n_records, m)
         Codes in [0, 2^31). Without columns, all rows are identical.
 
     Returns
@@ -162,4 +172,4 @@ def identical_rows(codes: IntArray) -> IntArray:
     """
     if not codes.shape[1]:
         return np.zeros(codes.shape[0], dtype=np.int64)
-    return numbered(sort_keys(list(codes.T)))
+    return numbered(sort_keys(codes.T))

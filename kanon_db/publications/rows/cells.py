@@ -167,7 +167,7 @@ def microdata_of(
                 weight=weight,
             )
         columns.append(GeneralizedColumn(values, attribute, range_type))
-    codes = read.codes
+    codes = read.codes.astype(np.int32, copy=False)
     for position, column in enumerate(columns):
         coarse = column.bins or column.labels
         if coarse is not None:

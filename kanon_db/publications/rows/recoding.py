@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Protocol, Self
 
+import numpy as np
+
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, FloatArray
 from kanon_db.algorithms.recoding import Microdata, Ranges, Sets
 from kanon_db.catalog.entries import Source
@@ -53,7 +55,7 @@ class RecodedRows:
             When it has fewer than k records.
         """
         check_k(job, k)
-        read = SourceColumns.of(job)
+        read = SourceColumns.of(job, np.dtype(np.int32))
         microdata, columns = microdata_of(
             job.snapshot, job.source, read, weights_of(job.source, weights)
         )
