@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.ground.arrays import AnyIntArray, IntArray
+from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
 from kanon_db.algorithms.ground.distinct import distinct, numbered
 from kanon_db.algorithms.ground.sort_keys import sort_keys
 from kanon_db.errors import InvalidParameterError
@@ -22,8 +22,9 @@ class RowTypes:
 
     Parameters
     ----------
-    codes : ndarray of int64, shape (t, m)
-        One row of each type, in lexicographic order. Codes of a column are consecutive from 0.
+    codes : ndarray of int32, shape (t, m)
+        One row of each type, in lexicographic order. Codes of a column are consecutive from 0, and
+        lie side by side.
     counts : ndarray of int64, shape (t,)
         Number of records of each type, at least 1.
     type_of_record : ndarray of int64, shape (n_records,)
@@ -36,7 +37,7 @@ class RowTypes:
     ([[0, 0], [1, 0]], [1, 2], [1, 0, 1])
     """
 
-    codes: IntArray
+    codes: CodeArray
     counts: IntArray
     type_of_record: IntArray
 
@@ -72,15 +73,32 @@ class RowTypes:
         counts = np.bincount(type_of_record)
         member = np.empty(counts.size, dtype=np.int64)
         member[type_of_record] = np.arange(type_of_record.size)
-        representatives = np.empty((counts.size, rows.shape[1]), dtype=np.int64)
-        for of_types, column in zip(representatives.T, rows.T, strict=True):
+        representatives = np.empty((rows.shape[1], counts.size), dtype=np.int32)
+        for of_types, column in zip(representatives, rows.T, strict=True):
             of_types[:] = numbered(column[member])
-        return cls(representatives, counts, type_of_record)
+        return cls(representatives.T, counts, type_of_record)
 
     @property
     def n_records(self) -> int:
         """Number of records of all types."""
         return self.type_of_record.size
+
+    def alike(self, types: IntArray, kept: BoolArray) -> IntArray:
+        """Give some types numbers, the same to those that agree in the kept columns.
+
+        Parameters
+        ----------
+        types : ndarray of int64, shape (q,)
+        kept : ndarray of bool, shape (m,)
+
+        Returns
+        -------
+        ndarray of int64, shape (q,)
+            As :func:`identical_rows`.
+        """
+        if not kept.any():
+            return np.zeros(types.size, dtype=np.int64)
+        return numbered(sort_keys(self.codes[types, column] for column in np.flatnonzero(kept)))
 
 
 @dataclass(frozen=True, eq=False)
