@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.ground.arrays import BoolArray, IntArray
+from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, FloatArray, IntArray
 from kanon_db.algorithms.ground.distinct import distinct, numbered
 from kanon_db.algorithms.ground.sort_keys import stable_order
 from kanon_db.errors import InvalidParameterError
@@ -93,7 +93,6 @@ def usefulness_loss(
     codes: npt.ArrayLike,
     suppressed: npt.ArrayLike,
     numeric: Mapping[int, npt.ArrayLike] | None = None,
-    row_types: IntArray | None = None,
 ) -> float:
     """Average diversity of the original rows behind an output row type: u.
 
@@ -109,8 +108,6 @@ def usefulness_loss(
         Which cells are suppressed.
     numeric : mapping of int to array_like of float, shape (n_records,), optional
         Values of the columns, by position, to be taken as numeric.
-    row_types : ndarray of int64, shape (n_records,), optional
-        The number of each record's output row type, from 0 without gaps, where that is known.
 
     Returns
     -------
@@ -135,30 +132,65 @@ def usefulness_loss(
     table, cells = _checked(codes, suppressed)
     if not table.size:
         return 0.0
-    values = {position: np.asarray(column) for position, column in (numeric or {}).items()}
+    values = {
+        position: np.asarray(column, dtype=np.float64)
+        for position, column in (numeric or {}).items()
+    }
     for position, column in values.items():
         if not 0 <= position < table.shape[1] or column.shape != (table.shape[0],):
             raise InvalidParameterError(
                 "a numeric column must hold one value for each record",
                 detail=f"column {position}: shape {column.shape}, records: {table.shape[0]}",
             )
-    if row_types is None:
-        row_types = _row_types(table, cells)
-    n_row_types = int(row_types.max()) + 1
-    order = stable_order(row_types)
-    starts = np.searchsorted(row_types[order], np.arange(n_row_types))
-    diversity = 0.0
-    for position in range(table.shape[1]):
-        if position in values:
-            column = values[position][order]
-            low, high = np.minimum.reduceat(column, starts), np.maximum.reduceat(column, starts)
-            span = float(high.max() - low.min())
-            diversity += float((high - low).sum()) / span if span else 0.0
-        else:
-            column = numbered(table[:, position])
-            n_values = int(column.max()) + 1
-            diversity += distinct(row_types * n_values + column).size / n_values
-    return diversity / n_row_types
+    diversity = RowTypeDiversity(_row_types(table, cells))
+    total = sum(
+        diversity.of_numbers(values[position])
+        if position in values
+        else diversity.of_categories(column)
+        for position, column in enumerate(table.T)
+    )
+    return total / diversity.n_row_types
+
+
+class RowTypeDiversity:
+    """How diverse the original rows behind output row types are, column by column.
+
+    It has all that :func:`usefulness_loss` adds up, so that a large table need not be there as a
+    whole.
+
+    Parameters
+    ----------
+    row_types : ndarray of int64, shape (n_records,)
+        The number of each record's output row type, from 0 without gaps.
+
+    Examples
+    --------
+    >>> diversity = RowTypeDiversity(np.array([0, 0, 1]))
+    >>> diversity.of_categories(np.array([5, 7, 7])), diversity.of_numbers(np.array([2.0, 4, 6]))
+    (1.5, 0.5)
+    """
+
+    def __init__(self, row_types: IntArray) -> None:
+        self.n_row_types = int(row_types.max(initial=-1)) + 1
+        self._row_types = row_types
+        self._order = stable_order(row_types)
+        sizes = np.bincount(row_types, minlength=self.n_row_types)
+        self._starts: IntArray = np.cumsum(sizes) - sizes
+
+    def of_numbers(self, values: FloatArray) -> float:
+        """Add up the shares of a numeric column's range that the row types span."""
+        if not self.n_row_types:
+            return 0.0
+        ordered = values[self._order]
+        low, high = (end.reduceat(ordered, self._starts) for end in (np.minimum, np.maximum))
+        span = float(high.max() - low.min())
+        return float((high - low).sum()) / span if span else 0.0
+
+    def of_categories(self, codes: AnyIntArray) -> float:
+        """Add up the shares of a categorical column's values that occur in each row type."""
+        column = numbered(codes)
+        n_values = int(column.max(initial=-1)) + 1
+        return distinct(self._row_types * n_values + column).size / max(n_values, 1)
 
 
 def _checked(codes: npt.ArrayLike, suppressed: npt.ArrayLike) -> tuple[IntArray, BoolArray]:

@@ -33,6 +33,8 @@ class Forecast:
     types : dict of str to ColumnType
         All columns of the source.
     room : Room
+    n_values : float
+        How many values the quasi-identifiers have, as the server's planner expects.
     """
 
     kind: Kind
@@ -40,6 +42,7 @@ class Forecast:
     source: Source
     types: Mapping[str, ColumnType]
     room: Room
+    n_values: float
 
     def begin(self, session: Session, columns: Sequence[str]) -> int:
         """Say what publishing will need, by what the server's planner expects of the source.
@@ -95,6 +98,8 @@ class Forecast:
         return needs
 
     def _needs(self, size: Size) -> Needs:
+        most = len(self.source.quasi_identifiers) * size.n_records
+        size = replace(size, n_values=min(self.n_values, most))
         needs = self.kind.needs(self.request, self.source, self.types, size)
         if self.source.entity is None:
             return needs

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from kanon_db.algorithms.ground.memory import give_back
 from kanon_db.catalog.entries import Publication, Source, published_schema
 from kanon_db.catalog.errands import run_errand
 from kanon_db.catalog.sources import open_source, require_unchanged
@@ -38,7 +39,7 @@ from kanon_db.session import Session, undone
 from kanon_db.transfer.coded import read_coded
 from kanon_db.transfer.columns import ColumnType, check_comparable
 from kanon_db.transfer.room import Room
-from kanon_db.transfer.snapshot import Snapshot, take_snapshot
+from kanon_db.transfer.snapshot import Snapshot, expected_values, take_snapshot
 from kanon_db.transfer.source_types import describe_types
 
 PHASES: Final = (
@@ -200,7 +201,8 @@ def stage(
     columns = [*published, *entity, *arrival]
     _warn_of_texts(session, [types[column] for column in published])
     room = Room.of(session)
-    forecast = Forecast(kind, request, source, types, room)
+    n_values = expected_values(session, source.relation, source.quasi_identifiers)
+    forecast = Forecast(kind, request, source, types, room, n_values)
     most = forecast.begin(session, columns)
     coded = None
     if kind.takes_codes and columns == published:
@@ -218,9 +220,12 @@ def stage(
     job = Job(session, request, source, types, staging, records, room, entities)
     session.phase("searching")
     found = kind.search(job)
+    give_back()
     warn_of_gap(session, found.proof)
     session.phase("writing")
     written = kind.write(job, found)
+    found = replace(found, result=None)  # which may be as large as the source
+    give_back()
     known = None
     if can_be_hashed(session, source, types):
         known = stage_published(

@@ -18,10 +18,13 @@ class Size:
     n_records : int
     width : float
         Bytes of a row of a table, its header included.
+    n_values : float
+        Distinct values of all columns that are to be numbered, together.
     """
 
     n_records: int
     width: float
+    n_values: float = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ import os  # not secrets, which loads OpenSSL: a first estimate would wait for i
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kanon_db.errors import (
     DatabaseError,
@@ -15,9 +15,16 @@ from kanon_db.errors import (
     InvalidParameterError,
     PermissionDeniedError,
 )
-from kanon_db.session.protocol import Session, fetch_one
+from kanon_db.session.protocol import Row, Session, fetch_one
 from kanon_db.session.server_errors import INSUFFICIENT_PRIVILEGE, withheld
-from kanon_db.transfer.columns import Relation, int4_bytes, parts_of, selected, with_numbers
+from kanon_db.transfer.columns import (
+    Relation,
+    incomparable,
+    int4_bytes,
+    parts_of,
+    selected,
+    with_numbers,
+)
 from kanon_db.transfer.labels import fixed_labels
 from kanon_db.transfer.records import Records, Size, require_rows
 from kanon_db.transfer.room import Room
@@ -133,9 +140,37 @@ def expected_size(session: Session, source: Relation, columns: Sequence[str]) ->
         (row,) = session.fetch(
             f"EXPLAIN (FORMAT JSON) SELECT {names} FROM {source.quoted(session)}"
         )
+    plan = _planned(row)
+    return Size(plan["Plan Rows"], plan["Plan Width"] + _ROW_HEADER)
+
+
+def expected_values(session: Session, source: Relation, columns: Sequence[str]) -> float:
+    """Ask the server's planner how many values some columns have, each by itself, together.
+
+    Raises
+    ------
+    PermissionDeniedError
+        As :func:`take_snapshot`.
+    """
+    there = [column for column in columns if column not in incomparable(session, source, columns)]
+    expected = 0
+    for column in there:
+        read = selected(session, source, [column])
+        with all_rows(session, source):
+            (row,) = session.fetch(
+                f"EXPLAIN (FORMAT JSON) SELECT FROM (SELECT {read} FROM {source.quoted(session)})"
+                f" AS s GROUP BY s.{session.identifier(column)}"
+            )
+        expected += _planned(row)["Plan Rows"]
+    return expected
+
+
+def _planned(row: Row) -> Mapping[str, Any]:
+    """Read the plan that EXPLAIN has written."""
     (plan,) = row.values()
     (planned,) = json.loads(plan) if isinstance(plan, str) else plan
-    return Size(planned["Plan"]["Plan Rows"], planned["Plan"]["Plan Width"] + _ROW_HEADER)
+    found: Mapping[str, Any] = planned["Plan"]
+    return found
 
 
 def count_records(session: Session, source: Relation, where: str = "true") -> int:

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from kanon_db.publications.rows.numbering import NumberedRows, packing
+from kanon_db.publications.rows.numbered_rows import NumberedRows, packed_rows, packing
 
 BASES = ([7, 5, 9, 4], [2**16, 2**16, 2**16, 2**16], [2**40, 2**10, 2**20, 2**60])
 
@@ -44,3 +44,16 @@ def test_a_cell_without_a_number_is_found(column: int) -> None:
     columns[column][3] = -1
     bases = [9, 9, 2**40, 2**40]
     assert NumberedRows.of(["a", "b"], ["c", "d"], bases, packed(columns, bases)) is None
+
+
+@pytest.mark.parametrize("bases", BASES)
+@pytest.mark.parametrize("n_cells", range(5))
+def test_the_digits_of_classes_are_those_of_their_rows(bases: list[int], n_cells: int) -> None:
+    random = np.random.default_rng(1)
+    class_of_row = random.integers(20, size=300)
+    of_classes = [random.integers(3, size=20) for _ in bases[:n_cells]]
+    of_rows = [random.integers(3, size=300) for _ in bases[n_cells:]]
+    columns = [numbers[class_of_row] for numbers in of_classes] + of_rows
+    found = packed_rows(bases, of_classes, class_of_row, of_rows)
+    for digits, wanted in zip(found, packed(columns, bases), strict=True):
+        assert digits.tolist() == wanted.tolist()

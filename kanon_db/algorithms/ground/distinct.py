@@ -60,8 +60,11 @@ def numbered(keys: AnyIntArray) -> IntArray:
     if greatest - least > keys.size:
         order = order_of(keys)
         ordered = taken(keys, order)
+        is_new = np.zeros(keys.size, dtype=np.bool_)
+        is_new[1:] = ordered[1:] != ordered[:-1]
+        del ordered  # of a long array, two at a time are many bytes
         numbers = np.empty(keys.size, dtype=np.int64)
-        numbers[order] = np.append(0, np.cumsum(ordered[1:] != ordered[:-1]))
+        numbers[order] = np.cumsum(is_new)
         return numbers
     places = keys - least if least else keys
     is_key = np.zeros(greatest - least + 1, dtype=np.bool_)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -13,13 +13,14 @@ from kanon_db.algorithms.ground.sorting import LONG, order_of
 _LARGEST_KEY = 2**62
 
 
-def sort_keys(columns: Sequence[AnyIntArray], *, reflected: bool = False) -> IntArray:
+def sort_keys(columns: Iterable[AnyIntArray], *, reflected: bool = False) -> IntArray:
     """Pack the codes of each record, the first attribute foremost.
 
     Parameters
     ----------
-    columns : sequence of ndarray of int, shape (n_records,)
-        Codes of each attribute, in [0, 2^31); at least one attribute.
+    columns : iterable of ndarray of int, shape (n_records,)
+        Codes of each attribute, in [0, 2^31); at least one attribute. Only one of them is kept at
+        a time.
     reflected : bool
         Let the order within an attribute turn back and forth, as in a reflected Gray code, so
         that records on either side of a change in one attribute tend to agree in the next.
@@ -39,7 +40,7 @@ def sort_keys(columns: Sequence[AnyIntArray], *, reflected: bool = False) -> Int
     >>> sort_keys([first, second]).tolist(), sort_keys([first, second], reflected=True).tolist()
     ([0, 1, 2, 3], [0, 1, 3, 2])
     """
-    keys = np.zeros(columns[0].size, dtype=np.int64)
+    keys = np.zeros(1, dtype=np.int64)
     n_keys = 1
     for column in columns:
         n_codes = int(column.max(initial=0)) + 1
@@ -47,7 +48,8 @@ def sort_keys(columns: Sequence[AnyIntArray], *, reflected: bool = False) -> Int
             keys = numbered(keys)
             n_keys = int(keys.max(initial=0)) + 1
         turned = np.where(keys % 2, n_codes - 1 - column, column) if reflected else column
-        keys = keys * n_codes + turned
+        keys = keys * n_codes
+        keys = np.add(keys, turned, out=keys if keys.size == turned.size else None)
         n_keys *= n_codes
     return keys
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
 from kanon_db.algorithms.ground.distinct import distinct
+from kanon_db.algorithms.ground.scattering import scattered
 from kanon_db.algorithms.ground.sort_keys import stable_order
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 
@@ -136,7 +136,7 @@ def distinct_cells(cells: Ranges | Sets) -> tuple[Ranges | Sets, IntArray]:
         return cells, cells.ends
     sizes = cells.sizes
     starts = cells.ends - sizes
-    first, numbers = _numbered(np.add.reduceat(_scattered(cells.codes), starts).view(np.int64))
+    first, numbers = _numbered(np.add.reduceat(scattered(cells.codes), starts).view(np.int64))
     if not (sizes == sizes[first[numbers]]).all():
         return cells, np.arange(sizes.size)
     # Where the codes of the first set that is the same begin, beside those of each.
@@ -156,14 +156,6 @@ def _numbered(keys: IntArray) -> tuple[IntArray, IntArray]:
     numbers = np.empty(keys.size, dtype=np.int64)
     numbers[order] = np.cumsum(is_new) - 1
     return order[is_new], numbers
-
-
-def _scattered(codes: CodeArray) -> NDArray[np.uint64]:
-    """Return a number of 64 bits for each code: the output function of SplitMix64 (Steele 2014)."""
-    mixed = (codes.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return mixed ^ (mixed >> np.uint64(31))
 
 
 def _ranges(attribute: Attribute, codes: CodeArray, starts: IntArray) -> Ranges:

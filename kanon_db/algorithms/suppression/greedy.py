@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -11,14 +12,16 @@ import numpy.typing as npt
 from kanon_db.algorithms.ground.arrays import (
     AnyIntArray,
     BoolArray,
+    CodeArray,
     FloatArray,
     IntArray,
-    WordArray,
 )
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.suppression.patterns import PatternSet
-from kanon_db.algorithms.suppression.row_types import EntitiesOfTypes, RowTypes, identical_rows
+from kanon_db.algorithms.suppression.row_types import EntitiesOfTypes, RowTypes
 from kanon_db.errors import InfeasibleError, InvalidParameterError
+
+_Sums: TypeAlias = npt.NDArray[np.uint32]
 
 LEFT_OVER = -1
 """Stands for a pattern where a record is fully suppressed without k records like it."""
@@ -235,7 +238,7 @@ def greedy_on_types(
         maybe = _in_large_buckets(sums.of(kept.tolist()), counts, k)
         if not maybe.size:
             continue
-        group = identical_rows(types.codes[left[maybe]][:, kept])
+        group = types.alike(left[maybe], kept)
         if entities is None:
             sizes = np.bincount(group, counts[maybe])
         else:
@@ -248,27 +251,27 @@ def greedy_on_types(
     return pattern_of_type
 
 
-def _random_cells(codes: IntArray) -> WordArray:
+def _random_cells(codes: CodeArray) -> _Sums:
     """Replace each code by a random number, the same for equal codes of a column; shape (m, t)."""
     random = np.random.default_rng(1)  # the result does not depend on the numbers
-    cells = np.empty(codes.shape[::-1], dtype=np.uint64)
+    cells = np.empty(codes.shape[::-1], dtype=np.uint32)
     for row, column in zip(cells, codes.T, strict=True):
         n_codes = int(column.max(initial=0)) + 1
-        row[:] = random.integers(2**64, size=n_codes, dtype=np.uint64)[column]
+        row[:] = random.integers(2**32, size=n_codes, dtype=np.uint32)[column]
     return cells
 
 
 class _KeptSums:
-    """Sums of the kept cells of each row type, modulo 2^64; equal where these are equal."""
+    """Sums of the kept cells of each row type, modulo 2^32; equal where these are equal."""
 
-    def __init__(self, cells: WordArray) -> None:
+    def __init__(self, cells: _Sums) -> None:
         self.cells = cells
         self._kept: list[bool] = []
         # _partial[j] adds up the first j columns.
-        self._partial = [np.zeros(cells.shape[1], dtype=np.uint64)]
+        self._partial = [np.zeros(cells.shape[1], dtype=np.uint32)]
         self._room = np.empty_like(cells)
 
-    def of(self, kept: list[bool]) -> WordArray:
+    def of(self, kept: list[bool]) -> _Sums:
         """Sum, beginning at the first column that differs from the last call's."""
         same = 0
         while same < len(self._kept) and kept[same] == self._kept[same]:
@@ -283,10 +286,10 @@ class _KeptSums:
         return self._partial[-1]
 
 
-def _in_large_buckets(sums: WordArray, counts: FloatArray, k: int) -> IntArray:
+def _in_large_buckets(sums: _Sums, counts: FloatArray, k: int) -> IntArray:
     """Find the row types that share the leading bits of their sum with at least k records."""
     # At most a quarter of the buckets are in use, so that most hold the types of one sum.
-    shift = np.uint64(62 - int(sums.size).bit_length())
-    buckets = (sums >> shift).view(np.int64)
+    shift = np.uint32(max(30 - int(sums.size).bit_length(), 0))
+    buckets = sums >> shift
     large = np.bincount(buckets, counts) >= k
     return np.flatnonzero(large[buckets] & (counts > 0))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, IntArray
+from kanon_db.algorithms.ground.distinct import numbered
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
+from kanon_db.algorithms.ground.sort_keys import sort_keys
 from kanon_db.algorithms.suppression.greedy import LEFT_OVER, Suppression, checked_types
-from kanon_db.algorithms.suppression.row_types import identical_rows
 from kanon_db.errors import InfeasibleError
 
 
@@ -135,7 +137,9 @@ def join_left_over(
     return Suppression(patterns, pattern_of_record)
 
 
-def classes_of(codes: AnyIntArray, suppression: Suppression, pattern_of_row: IntArray) -> IntArray:
+def classes_of(
+    codes: AnyIntArray, suppression: Suppression, pattern_of_row: AnyIntArray
+) -> IntArray:
     """Give each class, the rows with the same pattern and the same kept values, a number from 0.
 
     Parameters
@@ -144,15 +148,18 @@ def classes_of(codes: AnyIntArray, suppression: Suppression, pattern_of_row: Int
         Codes from 0 on.
     suppression : Suppression
         It has the patterns.
-    pattern_of_row : ndarray of int64, shape (n,)
+    pattern_of_row : ndarray of int, shape (n,)
         Position of each row's pattern.
 
     Returns
     -------
     ndarray of int64, shape (n,)
     """
-    shown = np.where(suppression.patterns.stars[pattern_of_row], -1, codes)
-    return identical_rows(np.column_stack([pattern_of_row, shown + 1]))
+    shown = (
+        np.where(stars[pattern_of_row], 0, column + np.int64(1))
+        for stars, column in zip(suppression.patterns.stars.T, codes.T, strict=True)
+    )
+    return numbered(sort_keys(chain([pattern_of_row], shown)))
 
 
 def _donors(

@@ -9,7 +9,7 @@ from math import ceil, isfinite
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.ground.arrays import AnyIntArray, IntArray
 from kanon_db.algorithms.ground.proof import Proof
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.suppression.greedy import (
@@ -247,7 +247,7 @@ def _types_alike(instances: IntArray, pulse: Pulse) -> IntArray:
     return labels
 
 
-def _agreed_columns(codes: IntArray, labels: IntArray) -> IntArray:
+def _agreed_columns(codes: AnyIntArray, labels: IntArray) -> IntArray:
     """Find the columns that all row types of a label agree on, as one bit mask for each label."""
     order = np.argsort(labels, kind="stable")
     starts = np.searchsorted(labels[order], np.arange(labels.max() + 1))

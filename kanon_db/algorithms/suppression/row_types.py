@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.ground.arrays import AnyIntArray, IntArray
+from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
 from kanon_db.algorithms.ground.distinct import distinct, numbered
 from kanon_db.algorithms.ground.sort_keys import sort_keys
 from kanon_db.errors import InvalidParameterError
+
+_MOST_CODES: Final = 2**31
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,8 +22,9 @@ class RowTypes:
 
     Parameters
     ----------
-    codes : ndarray of int64, shape (t, m)
-        One row of each type, in lexicographic order. Codes of a column are consecutive from 0.
+    codes : ndarray of int32, shape (t, m)
+        One row of each type, in lexicographic order. Codes of a column are consecutive from 0, and
+        lie side by side.
     counts : ndarray of int64, shape (t,)
         Number of records of each type, at least 1.
     type_of_record : ndarray of int64, shape (n_records,)
@@ -33,7 +37,7 @@ class RowTypes:
     ([[0, 0], [1, 0]], [1, 2], [1, 0, 1])
     """
 
-    codes: IntArray
+    codes: CodeArray
     counts: IntArray
     type_of_record: IntArray
 
@@ -65,19 +69,36 @@ class RowTypes:
             raise InvalidParameterError(
                 "codes must be whole numbers", detail=f"codes: {rows.dtype}"
             )
-        dense = np.empty(rows.shape, dtype=np.int64)
-        for column in range(rows.shape[1]):
-            dense[:, column] = numbered(rows[:, column])
-        type_of_record = identical_rows(dense)
+        type_of_record = numbered(sort_keys(map(_from_zero, rows.T)))
         counts = np.bincount(type_of_record)
-        representatives = np.empty((counts.size, rows.shape[1]), dtype=np.int64)
-        representatives[type_of_record] = dense
-        return cls(representatives, counts, type_of_record)
+        member = np.empty(counts.size, dtype=np.int64)
+        member[type_of_record] = np.arange(type_of_record.size)
+        representatives = np.empty((rows.shape[1], counts.size), dtype=np.int32)
+        for of_types, column in zip(representatives, rows.T, strict=True):
+            of_types[:] = numbered(column[member])
+        return cls(representatives.T, counts, type_of_record)
 
     @property
     def n_records(self) -> int:
         """Number of records of all types."""
         return self.type_of_record.size
+
+    def alike(self, types: IntArray, kept: BoolArray) -> IntArray:
+        """Give some types numbers, the same to those that agree in the kept columns.
+
+        Parameters
+        ----------
+        types : ndarray of int64, shape (q,)
+        kept : ndarray of bool, shape (m,)
+
+        Returns
+        -------
+        ndarray of int64, shape (q,)
+            As :func:`identical_rows`.
+        """
+        if not kept.any():
+            return np.zeros(types.size, dtype=np.int64)
+        return numbered(sort_keys(self.codes[types, column] for column in np.flatnonzero(kept)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,12 +157,19 @@ class EntitiesOfTypes:
         return found.counts
 
 
-def identical_rows(codes: IntArray) -> IntArray:
+def _from_zero(column: AnyIntArray) -> AnyIntArray:
+    """Return codes of a column that can be packed: as they are, or else numbered."""
+    if column.min(initial=0) < 0 or column.max(initial=0) >= _MOST_CODES:
+        return numbered(column)
+    return column
+
+
+def identical_rows(codes: AnyIntArray) -> IntArray:
     """Give each distinct row of a table a number, in lexicographic order.
 
     Parameters
     ----------
-    codes : ndarray of int64, shape (n_records, m)
+    codes : ndarray of int, shape (n_records, m)
         Codes in [0, 2^31). Without columns, all rows are identical.
 
     Returns
@@ -162,4 +190,4 @@ def identical_rows(codes: IntArray) -> IntArray:
     """
     if not codes.shape[1]:
         return np.zeros(codes.shape[0], dtype=np.int64)
-    return numbered(sort_keys(list(codes.T)))
+    return numbered(sort_keys(codes.T))

@@ -34,7 +34,7 @@ from kanon_db.publications.results import Check
 from kanon_db.publications.rows.attack import Bounds, CountedValues
 from kanon_db.publications.rows.cell_table import CellTable
 from kanon_db.publications.rows.entities import CountedRows, counted_layout, counted_parameters
-from kanon_db.publications.rows.needs import bytes_of_cells, bytes_of_texts
+from kanon_db.publications.rows.needs import bytes_of_cells, bytes_of_texts, bytes_of_values
 from kanon_db.publications.rows.recoding import RecodedRows, loss_metrics
 from kanon_db.publications.rows.view import RowKind
 from kanon_db.publications.searching import run_method
@@ -78,10 +78,14 @@ class Generalized(RowKind):
         types: Mapping[str, ColumnType],
         size: Size,
     ) -> Needs:
-        """See :meth:`Kind.needs`; solvers need the more."""
-        fixed = 300e6 if request.method in ("split_carry", "optimal") else 150e6
-        record = 450 + 10 * len(source.quasi_identifiers)
-        memory = fixed + record * size.n_records + bytes_of_texts(size)
+        """See :meth:`Kind.needs`; solvers need the more, and so does what changes classes."""
+        fixed, record = 170e6, 150.0
+        if request.refine or request.constraints is not None or request.max_suppressed:
+            fixed, record = 250e6, 450.0
+        if request.method in ("split_carry", "optimal"):
+            fixed = 300e6
+        record += 10 * len(source.quasi_identifiers)
+        memory = fixed + record * size.n_records + bytes_of_values(size) + bytes_of_texts(size)
         return Needs(memory, bytes_of_cells(source, types, request.k, size))
 
     def search(self, job: Job[GeneralizedRequest]) -> Found:

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Final
 
 import numpy as np
 
@@ -28,6 +29,13 @@ from kanon_db.transfer.columns import int4_bytes, with_numbers
 from kanon_db.transfer.labels import fixed_labels, label, label_of, text_in_set
 from kanon_db.transfer.snapshot import Snapshot
 from kanon_db.transfer.values import DistinctValues, read_numbers
+
+_NEVER: Final = {
+    "int4range": ("1", "0"),
+    "int8range": ("1::int8", "0::int8"),
+    "daterange": ("'2000-01-02'::date", "'2000-01-01'::date"),
+}
+"""By the type of ranges, two ends between which no value lies."""
 
 _NULL, _ANYTHING = -1, -2  # instead of a code: only NULL, or NULL and numbers together
 
@@ -63,6 +71,11 @@ class GeneralizedColumn:
         return "set" if self.range_type is None else "range"
 
     @property
+    def has_whole_ends(self) -> bool:
+        """Whether its ranges always have their first value, so that the ends tell all of them."""
+        return self.range_type in _NEVER
+
+    @property
     def element(self) -> str:
         """The type of the bounds of its ranges."""
         if self.range_type in ("int4range", "int8range"):
@@ -88,7 +101,8 @@ class GeneralizedColumn:
         ----------
         name : str
         low, high : str
-            Columns of ``c`` with what :meth:`ends` says, quoted.
+            Columns of ``c`` with what :meth:`ends` says, quoted; the cell itself must be there
+            unless :attr:`has_whole_ends`.
         """
         value = f"s.{name}"
         if self.labels is not None:
@@ -99,23 +113,36 @@ class GeneralizedColumn:
         element = f"{value}::{self.element}"
         if self.bins is not None:
             element = f"{element_of(self.values.column, value)}::{self.element}"
+        of_null = f"num_nulls(c.{name}) > 0 OR (lower_inf(c.{name}) AND upper_inf(c.{name}))"
+        otherwise = f"coalesce({element} <@ c.{name}, false)"
+        if self.has_whole_ends:
+            of_null = f"coalesce(c.{low} > c.{high}, num_nulls(c.{low}, c.{high}) = 2)"
+            otherwise = (
+                f"coalesce({element} >= c.{low}, num_nulls(c.{low}) = 1)"
+                f" AND coalesce({element} < c.{high}, num_nulls(c.{high}) = 1)"
+            )
         # Two comparisons of numbers take a fraction of the time of <@, and decide nearly always.
         return (
             f"CASE WHEN {element} >= c.{low} AND {element} < c.{high} THEN true"
-            f" WHEN num_nulls({value}) > 0 THEN num_nulls(c.{name}) > 0"
-            f" OR (lower_inf(c.{name}) AND upper_inf(c.{name}))"
-            f" ELSE coalesce({element} <@ c.{name}, false) END"
+            f" WHEN num_nulls({value}) > 0 THEN {of_null} ELSE {otherwise} END"
         )
 
     def ends(self, name: str, low: str, high: str) -> list[tuple[str, str]]:
         """Return SQL for where the range ``c.name``, quoted, begins and ends, with these names.
 
         An end is NULL where there is none, or where the range begins after it; cells that are no
-        ranges have none.
+        ranges have none. Of :attr:`has_whole_ends`, the cell of NULL alone ends before it begins.
         """
         if self.range_type is None:
             return []
         cell = f"c.{name}"
+        if self.has_whole_ends:
+            return [
+                (f"CASE WHEN num_nulls({cell}) > 0 THEN {value} ELSE {end}({cell}) END", alias)
+                for end, value, alias in zip(
+                    ("lower", "upper"), _NEVER[str(self.range_type)], (low, high), strict=True
+                )
+            ]
         return [
             (f"CASE WHEN lower_inc({cell}) THEN lower({cell}) END", low),
             (f"upper({cell})", high),
@@ -167,7 +194,7 @@ def microdata_of(
                 weight=weight,
             )
         columns.append(GeneralizedColumn(values, attribute, range_type))
-    codes = read.codes
+    codes = read.codes.astype(np.int32, copy=False)
     for position, column in enumerate(columns):
         coarse = column.bins or column.labels
         if coarse is not None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.counting.layout import RowView
-from kanon_db.publications.rows.numbering import NumberedRows
+from kanon_db.publications.rows.numbered_rows import NumberedRows
 from kanon_db.session import Session
 from kanon_db.session.settings import grouping_by_hash
 
@@ -42,16 +42,7 @@ class ClassSizes:
         hidden : sequence of int
             The number of the suppressed cells of each; -1 if there are none.
         """
-        stars = np.zeros(rows.sizes.size, dtype=np.int64)
-        for place, number in enumerate(hidden):
-            if number >= 0:
-                stars |= (rows.of_classes[place] == number).astype(np.int64) << place
-        found, pattern_of_class = np.unique(stars, return_inverse=True)
-        patterns = [
-            "".join("*" if mask >> place & 1 else "." for place in range(len(hidden)))
-            for mask in found.tolist()
-        ]
-        return cls(rows.sizes, patterns, pattern_of_class)
+        return cls(rows.sizes, *rows.patterns(hidden))
 
     @classmethod
     def counted(cls, session: Session, view: RowView) -> Self:

@@ -13,7 +13,7 @@ other columns are left out, and questions that mention them are answered from th
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,8 +27,10 @@ from kanon_db.counting.layout import CLASSES, ClassTable, RowView
 from kanon_db.publications.results import Check
 from kanon_db.publications.rows.cell_table import CellColumn
 from kanon_db.publications.rows.class_sizes import ClassSizes
-from kanon_db.publications.rows.numbering import CODES, NumberedRows, Numbering, packing
+from kanon_db.publications.rows.numbered_rows import CODES, NumberedRows, packed_rows
+from kanon_db.publications.rows.numbering import Numbering
 from kanon_db.publications.rows.range_ends import count_loose_ends, write_ends
+from kanon_db.publications.rows.row_hashes import shows_rows
 from kanon_db.publications.rows.shown_rows import ShownRows
 from kanon_db.publications.staging import Staging
 from kanon_db.session import Session, fetch_one
@@ -103,13 +105,10 @@ def write_classes(
     named = [name for name in rows.cells if name in coded]
     others = [name for name in rows.others if name in numbers]
     of_combinations = {name: _of_combinations(coded[name], rows.cells[name]) for name in named}
-    columns = [of_combinations[name][rows.combination_of_row] for name in named]
-    columns += [numbers[name][rows.others[name].codes] for name in others]
-    bases = [
-        CODES if name in ended else 2 + int(column.max())
-        for name, column in zip([*named, *others], columns, strict=True)
-    ]
-    numbered = NumberedRows.of(named, others, bases, _packed(columns, bases), frozenset(ended))
+    of_rows = [numbers[name][rows.others[name].codes] for name in others]
+    bases = [CODES if name in ended else 2 + int(coded[name].max()) for name in (*named, *others)]
+    packed = packed_rows(bases, list(of_combinations.values()), rows.combination_of_row, of_rows)
+    numbered = NumberedRows.of(named, others, bases, packed, frozenset(ended))
     is_complete = numbered is not None
     layout["columns"] = [*others, *(n for n in named if n in numbers)] if is_complete else []
     layout["ends"] = list(ended) if is_complete else []
@@ -126,19 +125,6 @@ def write_classes(
             if name in numbers and of_combination.min() >= 0
         },
     )
-
-
-def _packed(columns: Sequence[AnyIntArray], bases: Sequence[int]) -> list[IntArray]:
-    """Pack the numbers of each row."""
-    packed = []
-    for start, end in packing(bases):
-        digits = columns[start] + np.int64(1) if columns else np.zeros(0, dtype=np.int64)
-        for column, base in zip(columns[start + 1 : end], bases[start + 1 : end], strict=True):
-            digits *= base
-            digits += column
-            digits += 1
-        packed.append(digits)
-    return packed
 
 
 def _create_table(
@@ -187,7 +173,7 @@ def _of_combinations(of_cell: AnyIntArray | None, cells: CellColumn) -> AnyIntAr
 def number_again(
     session: Session, view: RowView, schema: str, publication: Publication
 ) -> tuple[ClassSizes | None, Check]:
-    """Compare the table of classes with the rows of the view, numbered once more.
+    """Compare the table of classes with what follows from it, and its rows with those of the view.
 
     Returns
     -------
@@ -199,10 +185,12 @@ def number_again(
     name, described = publication.name, publication.layout
     table = ClassTable.of(session, schema, name, described["classes"])
     numbering = Numbering(session, view, table, described)
-    rows = numbering.read(sorted(table.columns), publication.records)
-    differing = 1 if rows is None else 0
-    if rows is not None and (table.columns or table.ends):
-        differing = _count_differences(session, table, rows)
+    rows, differing = None, 0
+    if table.columns or table.ends:
+        rows = numbering.stored(publication.records)
+        differing = 1 if rows is None else _count_differences(session, table, rows)
+    if rows is not None and not differing and not shows_rows(numbering, rows):
+        differing = 1
     check = Check(
         "the numbers of the cells are those of the rows",
         "0 parts differ",

@@ -23,6 +23,14 @@ def bytes_of_cells(source: Source, types: Mapping[str, ColumnType], k: int, size
     return row * size.n_records
 
 
+def bytes_of_values(size: Size) -> float:
+    """Forecast the memory that the values of quasi-identifiers take beside the rows.
+
+    That is little where many records have the same ones.
+    """
+    return 250.0 * size.n_values
+
+
 def bytes_of_texts(size: Size) -> float:
     """Forecast the memory that the rows themselves take in sorts, which spill to disk."""
     return min(0.3 * size.width * size.n_records, 64e6)

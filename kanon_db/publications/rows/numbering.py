@@ -1,163 +1,21 @@
-"""The rows of a view as the numbers of their cells, whatever the order of the rows."""
+"""Finding the numbers of cells: those of the rows of a view, and those that are written."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
-from typing import Any, Final, Self
+from typing import Any
 
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
-from kanon_db.algorithms.ground.sorting import order_of, taken
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
 from kanon_db.counting.layout import ClassTable, RowView
 from kanon_db.counting.read_pieces import ANYTHING, BEGINS
 from kanon_db.counting.writing.cell_values import holds_anything
 from kanon_db.publications.rows.cell_table import CellColumn
+from kanon_db.publications.rows.numbered_rows import CODES, NumberedRows, packed_rows
 from kanon_db.session import Session, fetch_one
-from kanon_db.transfer.columns import column_types, parts_of
-
-CODES: Final = 2**63
-"""What the digits of a row can be, in one number; and the base of codes of ends."""
-
-_BLOCK: Final = 1 << 18
-"""Rows that are written, and read, at a time; a larger class is written as several."""
-
-
-@dataclass(frozen=True, eq=False)
-class NumberedRows:
-    """The rows of a view as numbers.
-
-    Attributes
-    ----------
-    cells, others : sequence of str
-        The columns of quasi-identifiers, and the other ones.
-    sizes : ndarray of int64, shape (n_classes,)
-    of_classes : list of ndarray of int, shape (n_classes,)
-        Of each quasi-identifier the numbers of its cells, or their ends as codes; ascending.
-        Classes that differ only in columns without either are one.
-    of_rows : sequence of ndarray of uint16, shape (n_rows,)
-        Of each other column; class by class, ascending.
-    ends : frozenset of str
-        Columns with ends.
-    """
-
-    cells: Sequence[str]
-    others: Sequence[str]
-    sizes: IntArray
-    of_classes: Sequence[AnyIntArray]
-    of_rows: Sequence[AnyIntArray]
-    ends: frozenset[str]
-
-    @classmethod
-    def of(
-        cls,
-        cells: Sequence[str],
-        others: Sequence[str],
-        bases: Sequence[int],
-        packed: list[IntArray],
-        ends: frozenset[str] = frozenset(),
-    ) -> Self | None:
-        """Sort rows by the cells, then by the other columns; None where a cell has no number.
-
-        Parameters
-        ----------
-        cells, others : sequence of str
-        bases : sequence of int
-            More than the largest digit of each column.
-        packed : list of ndarray of int64, shape (n_rows,)
-            The digits of the rows, as :func:`packing` groups the columns; it is emptied. A digit
-            is a number, or a code of ends, plus 1; or 0.
-        ends : frozenset of str
-            Columns with ends.
-        """
-        groups = packing(bases)
-        if len(groups) == 1:
-            ordered = [np.sort(packed.pop())]  # which is faster than to sort by their order
-        else:
-            order = order_of(packed[-1])
-            for digits in packed[-2::-1]:
-                order = taken(order, order_of(taken(digits, order), stable=True))
-            ordered = [taken(packed.pop(0), order) for _ in groups]
-        n_rows, n_cells = ordered[0].size, len(cells)
-        is_first = np.zeros(n_rows, dtype=np.bool_)
-        is_first[:1] = True
-        for (start, end), digits in zip(groups, ordered, strict=True):
-            if start < n_cells:
-                of_cells = digits // prod(bases[max(start, n_cells) : end])
-                is_first[1:] |= of_cells[1:] != of_cells[:-1]
-        firsts = np.flatnonzero(is_first)
-        found: list[AnyIntArray] = []
-        for (start, end), digits in zip(groups, ordered, strict=True):
-            for column in range(start, end):
-                shown = digits[firsts] if column < n_cells else digits
-                numbers = shown // prod(bases[column + 1 : end])
-                numbers = (numbers % bases[column] if column > start else numbers) - 1
-                if numbers.min(initial=0) < 0:
-                    return None
-                is_code = column < n_cells and cells[column] in ends
-                found.append(numbers if is_code else numbers.astype(np.uint16))
-        sizes = np.diff(firsts, append=n_rows)
-        return cls(cells, others, sizes, found[:n_cells], found[n_cells:], ends)
-
-    def blocks(self) -> Iterator[tuple[int, dict[str, bytes]]]:
-        """Return the number of each block, and the bytes of each column in it, by its name.
-
-        The sizes of classes are those of the column ``""``.
-        """
-        class_of, sizes = self._parts()
-        ends = np.cumsum(sizes)
-        number, first, first_row = 0, 0, 0
-        while first < sizes.size:
-            last = int(np.searchsorted(ends, first_row + _BLOCK, side="right"))
-            last_row = int(ends[last - 1])
-            some = class_of[first:last]
-            written = {"": sizes[first:last].astype("<u4").tobytes()}
-            for name, numbers in zip(self.cells, self.of_classes, strict=True):
-                width = "<i8" if name in self.ends else "<u2"
-                written[name] = numbers[some].astype(width).tobytes()
-            for name, of_rows in zip(self.others, self.of_rows, strict=True):
-                written[name] = of_rows[first_row:last_row].astype("<u2").tobytes()
-            yield number, written
-            number, first, first_row = number + 1, last, last_row
-
-    def _parts(self) -> tuple[IntArray, IntArray]:
-        """Divide classes larger than a block; the class of each part, and its size."""
-        n_parts = -(-self.sizes // _BLOCK)
-        class_of = np.repeat(np.arange(self.sizes.size), n_parts)
-        sizes = np.full(class_of.size, _BLOCK, dtype=np.int64)
-        sizes[np.cumsum(n_parts) - 1] = self.sizes - (n_parts - 1) * _BLOCK
-        return class_of, sizes
-
-    def records(self) -> Iterator[tuple[str, IntArray]]:
-        """Return how many rows have each cell of a column, by its name; of ends, the one of all."""
-        for name, numbers in zip(self.cells, self.of_classes, strict=True):
-            own = np.zeros_like(numbers) if name in self.ends else numbers
-            yield name, np.bincount(own, self.sizes).astype(np.int64)
-        for name, of_rows in zip(self.others, self.of_rows, strict=True):
-            yield name, np.bincount(of_rows)
-
-
-def packing(bases: Sequence[int]) -> list[tuple[int, int]]:
-    """Group columns so that the digits of each group are those of one number of 63 bits.
-
-    Returns
-    -------
-    list of (int, int)
-        The first column of each group, and that after its last; one empty group of no columns.
-
-    Examples
-    --------
-    >>> packing([2**20, 2**40, 2**4, 2]), packing([])
-    ([(0, 2), (2, 4)], [(0, 0)])
-    """
-    groups, start = [], 0
-    for end in range(1, 1 + len(bases)):
-        if prod(bases[start:end]) > CODES:
-            groups.append((start, end - 1))
-            start = end - 1
-    return [*groups, (start, len(bases))]
+from kanon_db.transfer.columns import column_types
 
 
 @dataclass(frozen=True)
@@ -192,6 +50,13 @@ class Numbering:
             for place, cell in enumerate(described["quasi_identifiers"], start=1)
         }
         self._others = [str(name) for name in described["others"]]
+
+    def marks(self, names: Sequence[str], alias: str) -> str:
+        """Write which of the cells of these columns are suppressed in a row of the view."""
+        pattern = f"{alias}.{self.view.pattern}"
+        if len(names) == len(self._places):
+            return pattern
+        return " || ".join(f"substr({pattern}, {self._places[name]}, 1)" for name in names) or "''"
 
     def type_of(self, name: str) -> str:
         """Return the type of a column of the view."""
@@ -237,60 +102,64 @@ class Numbering:
         )
         return Special(int(row["hidden"]), int(row["null"]))
 
-    def read(self, numbered: Sequence[str], n_rows: int) -> NumberedRows | None:
-        """Read the numbers of all rows of the view; None where a cell has none.
+    def stored(self, most: int) -> NumberedRows | None:
+        """Read the numbers of all rows as the table has them; None where these are no numbers.
 
         Parameters
         ----------
-        numbered : sequence of str
-            The columns whose cells have numbers.
-        n_rows : int
-            About how many rows there are.
+        most : int
+            No more rows than these can have been published.
         """
-        session, table = self.session, self.table
-        cells = [name for name in self._places if name in numbered or name in table.ends]
-        others = [name for name in self._others if name in numbered]
-        largest = {
-            row["attribute"]: row["largest"]
-            for row in session.fetch(
-                f"SELECT t.{table.attribute} AS attribute, max(t.{table.number}) AS largest"
-                f" FROM {table.table} AS t WHERE t.{table.codes} IS NULL GROUP BY 1"
-            )
+        table = self.table
+        cells = [name for name in self._places if name in table.columns | table.ends]
+        others = [name for name in self._others if name in table.columns]
+        types: dict[str, np.dtype[np.integer]] = {"": np.dtype("<u4")}
+        types |= dict.fromkeys((*cells, *others), np.dtype("<u2"))
+        types |= dict.fromkeys(table.ends, np.dtype("<i8"))
+        parts: dict[str, list[AnyIntArray]] = {
+            name: [np.empty(0, dtype=of_column)] for name, of_column in types.items()
         }
+        for row in self.session.stream(
+            1,
+            f"SELECT coalesce(t.{table.attribute}, '') AS attribute, t.{table.codes} AS codes"
+            f" FROM {table.table} AS t WHERE t.{table.codes} IS NOT NULL ORDER BY t.{table.number}",
+        ):
+            name, codes = row["attribute"], row["codes"]
+            if name not in types or len(codes) % types[name].itemsize:
+                return None
+            parts[name].append(np.frombuffer(codes, dtype=types[name]))
+        found = {name: np.concatenate(of_column) for name, of_column in parts.items()}
+        sizes = found[""].astype(np.int64)
+        n_rows = int(sizes.sum())
+        if n_rows > most:
+            return None
+        for names, n in ((cells, sizes.size), (others, n_rows)):
+            if any(found[name].size != n or found[name].min(initial=0) < 0 for name in names):
+                return None
+        of_classes, of_rows = ([found[name] for name in names] for names in (cells, others))
         bases = [
-            CODES if name in table.ends else 2 + max(0, largest.get(name) or 0)
+            CODES if name in table.ends else 2 + int(found[name].max(initial=0))
             for name in (*cells, *others)
         ]
-        digits, joins = [], ""
-        for i, name in enumerate([*cells, *others]):
-            value = f"v.{session.identifier(name)}"
-            if name in table.ends:
+        class_of_row = np.repeat(np.arange(sizes.size, dtype=np.int32), sizes)
+        packed = packed_rows(bases, of_classes, class_of_row, of_rows)
+        return NumberedRows.of(cells, others, bases, packed, table.ends)
+
+    def looked_up(self, names: Sequence[str]) -> tuple[list[str], str]:
+        """Write the digits of the cells of some columns, and the joins that find their numbers.
+
+        A digit is a number plus 1, or 0 for a cell without one; or a code of ends plus 1.
+        """
+        digits, joins = list[str](), ""
+        for i, name in enumerate(names):
+            value = f"v.{self.session.identifier(name)}"
+            if name in self.table.ends:
                 digits.append(f"{self._code(name, value)} + 1")
                 continue
             number = self._number(value, f"d{i}", self.special(name), self.hidden(name, "v"))
             digits.append(f"{number} + 1")
             joins += self._join(name, value, f"d{i}")
-        groups = packing(bases)
-        sent = []
-        for start, end in groups:
-            number = digits[start] if end > start else "0"
-            for digit, base in zip(digits[start + 1 : end], bases[start + 1 : end], strict=True):
-                number = f"({number})::int8 * {base} + {digit}"
-            sent.append(f"int8send({number})")
-        packed = [np.empty((0, len(groups)), dtype=np.int64)]
-        for part in parts_of(session, self.view.view, n_rows, "v"):
-            row = fetch_one(
-                session,
-                # A statement without parameters, so that the server may make a parallel plan, and
-                # OFFSET, in quotes as in :func:`.digest`, so that cells stay where they are read.
-                f"SELECT string_agg(r.digits, ''::bytea) AS digits FROM"
-                f" (SELECT {' || '.join(sent)} AS digits"
-                f" FROM {self.view.view} AS v{joins} WHERE {part} OFFSET '0') AS r",
-            )
-            found = np.frombuffer(row["digits"] or b"", dtype=">i8")
-            packed.append(found.astype(np.int64).reshape(-1, len(groups)))
-        columns = [np.ascontiguousarray(column) for column in np.concatenate(packed).T]
-        return NumberedRows.of(cells, others, bases, columns, table.ends)
+        return digits, joins
 
     def _number(self, value: str, alias: str, special: Special, hidden: str) -> str:
         """Write the number of a cell; -1 if it has none."""

@@ -16,7 +16,8 @@ from kanon_db.counting.layout import ClassTable
 from kanon_db.counting.read_pieces import ANYTHING, BEGINS
 from kanon_db.counting.writing.cell_values import holds_anything, is_endless
 from kanon_db.publications.rows.cell_table import CellColumn
-from kanon_db.publications.rows.numbering import NumberedRows, Numbering
+from kanon_db.publications.rows.numbered_rows import NumberedRows
+from kanon_db.publications.rows.numbering import Numbering
 from kanon_db.session import Session, fetch_one
 
 _FIRST_DAY: Final = "'2000-01-01'::date"

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Protocol, Self
 
+import numpy as np
+
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, FloatArray
 from kanon_db.algorithms.recoding import Microdata, Ranges, Sets
 from kanon_db.catalog.entries import Source
@@ -54,7 +56,7 @@ class RecodedRows:
             When it has fewer than k records.
         """
         check_k(job, k)
-        read = SourceColumns.of(job)
+        read = SourceColumns.of(job, np.dtype(np.int32))
         microdata, columns = microdata_of(
             job.snapshot, job.source, read, weights_of(job.source, weights)
         )
@@ -122,14 +124,17 @@ class RecodedRows:
         return count_outside(self._job.snapshot, self._columns, table, assignments)
 
     def _covering(self, table: CellTable) -> Covering:
-        suffix, shown, inside = secrets.token_hex(8), list[str](), list[str]()
+        suffix, shown, inside, whole = secrets.token_hex(8), list[str](), list[str](), list[str]()
         named = zip(self._columns, self.view.quasi_identifiers, strict=True)
         for place, (column, name) in enumerate(named):
             low, high = (f"kanon_{end}_{place}_{suffix}" for end in ("low", "high"))
             shown += (f"{sql} AS {end}" for sql, end in column.ends(name, low, high))
             inside.append(column.covers(name, low, high))
-        # What comes first is found first in a row.
-        cells = f"(SELECT {', '.join([*shown, 'c.*'])} FROM {table.table} AS c OFFSET 0)"
+            if not column.has_whole_ends:
+                whole.append(f"c.{name}")
+        # What comes first is found first in a row; and a narrow table is joined in less time.
+        shown = [f"c.{table.number}", *shown, *whole]
+        cells = f"(SELECT {', '.join(shown)} FROM {table.table} AS c OFFSET 0)"
         return Covering(cells, " AND ".join(inside))
 
     def finish(

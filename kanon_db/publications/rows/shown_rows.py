@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
+from kanon_db.algorithms.ground.arrays import AnyIntArray
 from kanon_db.algorithms.ground.sort_keys import sort_keys
 from kanon_db.publications.job import Job
 from kanon_db.publications.rows.cell_table import CellColumn
@@ -86,23 +86,32 @@ class SourceColumns:
     Attributes
     ----------
     quasi_identifiers : list of DistinctValues
-    codes : ndarray of int32, shape (n_records, n_qi)
+    codes : ndarray of int, shape (n_records, n_qi)
     others : mapping of str to CodedColumn
         The other columns with few values.
     """
 
     quasi_identifiers: list[DistinctValues]
-    codes: CodeArray
+    codes: AnyIntArray
     others: Mapping[str, CodedColumn]
 
     @classmethod
-    def of(cls, job: Job[Any]) -> Self:
-        """Read the columns."""
+    def of(cls, job: Job[Any], kind: np.dtype[np.integer] | None = None) -> Self:
+        """Read the columns.
+
+        Parameters
+        ----------
+        job : Job
+        kind : dtype, optional
+            Of the codes; by default, that of the fewest bytes that holds all of them.
+        """
         names = list(job.source.quasi_identifiers)
         others = [column for column in job.source.published if column not in names]
         others = _comparable(job.session, job.source.relation, others)
         coded = _read(job.snapshot, job.types, names, others)
-        codes = np.empty((job.snapshot.n_records, len(names)), dtype=np.int32)
+        if kind is None:
+            kind = np.result_type(*(coded[name].codes for name in names))
+        codes = np.empty((job.snapshot.n_records, len(names)), dtype=kind)
         for position, name in enumerate(names):
             codes[:, position] = coded[name].codes
         return cls(

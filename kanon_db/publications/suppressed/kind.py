@@ -8,16 +8,16 @@ from typing import Final
 
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
+from kanon_db.algorithms.ground.arrays import AnyIntArray, IntArray
 from kanon_db.algorithms.suppression import LEFT_OVER, PatternSet, Suppression, classes_of
 from kanon_db.catalog.entries import Source
 from kanon_db.counting.layout import RowView
-from kanon_db.metrics.suppression import usefulness_loss
+from kanon_db.metrics.suppression import RowTypeDiversity
 from kanon_db.publications.job import Job
 from kanon_db.publications.kind import Found, Written
 from kanon_db.publications.rows.cell_table import CellColumn, CellTable
 from kanon_db.publications.rows.entities import CountedRows, counted_layout, counted_parameters
-from kanon_db.publications.rows.needs import bytes_of_texts
+from kanon_db.publications.rows.needs import bytes_of_texts, bytes_of_values
 from kanon_db.publications.rows.shown_rows import SourceColumns
 from kanon_db.publications.rows.view import RowKind, check_k, layout_of
 from kanon_db.publications.rows.writing import finish_rows, write_row_view
@@ -65,7 +65,8 @@ class Suppressed(RowKind):
     ) -> Needs:
         """See :meth:`Kind.needs`; the integer program has a variable for each cell."""
         n, width = size.n_records, size.width
-        memory = 100e6 + 650 * n + bytes_of_texts(size)
+        record = 150 + 10 * len(source.quasi_identifiers)
+        memory = 100e6 + record * n + bytes_of_values(size) + bytes_of_texts(size)
         if request.method == "optimal":
             memory = 250e6 + 1400 * n * len(_allowed(request, source))
         return Needs(memory, (60 + 3.4 * width + 20 * len(source.quasi_identifiers)) * n)
@@ -98,10 +99,12 @@ class Suppressed(RowKind):
         published = np.flatnonzero((pattern != LEFT_OVER) | with_all)
         codes, shown = data.codes[published], Suppression(data.patterns, pattern[published])
         cells, class_of_row = _write_cells(job.staging, view, values, codes, shown)
-        cell_of_record = np.full_like(pattern, -1)
+        metrics = _loss(source, values, codes, class_of_row)
+        cell_of_record = np.full(pattern.size, -1, dtype=np.int32)
         cell_of_record[published] = class_of_row
+        n_left_out = pattern.size - published.size
+        del codes, class_of_row, published  # as long as the table, as is what is written now
         write_row_view(job, view, cells, cell_of_record)
-        metrics = _loss(source, values, codes, shown, class_of_row)
         if request.weights is not None or data.patterns.cost_unit != 1:
             metrics["suppression_cost"] = float(shown.cost)
         checks = []
@@ -120,7 +123,7 @@ class Suppressed(RowKind):
             metrics=metrics,
             parameters={
                 **recorded_patterns(request, data.patterns),
-                "suppressed": pattern.size - published.size,
+                "suppressed": n_left_out,
                 **counted_parameters(job),
             },
         )
@@ -134,35 +137,32 @@ def _allowed(request: SuppressedRequest, source: Source) -> PatternSet:
 
 
 def _loss(
-    source: Source,
-    values: Sequence[DistinctValues],
-    codes: CodeArray,
-    suppression: Suppression,
-    class_of_row: IntArray,
+    source: Source, values: Sequence[DistinctValues], codes: AnyIntArray, class_of_row: IntArray
 ) -> dict[str, float]:
-    numeric = {
-        position: numbers[codes[:, position]]
-        for position, column in enumerate(values)
-        if not source.is_categorical(column.column.name)
-        and (numbers := read_numbers(column)) is not None
-        and not np.isnan(numbers).any()
-    }
-    loss = usefulness_loss(codes, suppression.suppressed, numeric, class_of_row)
-    return {"usefulness_loss": loss}
+    diversity, total = RowTypeDiversity(class_of_row), 0.0
+    for column, its_codes in zip(values, codes.T, strict=True):
+        numbers = None
+        if not source.is_categorical(column.column.name):
+            numbers = read_numbers(column)
+        if numbers is None or np.isnan(numbers).any():
+            total += diversity.of_categories(its_codes)
+        else:
+            total += diversity.of_numbers(numbers[its_codes])
+    return {"usefulness_loss": total / max(diversity.n_row_types, 1)}
 
 
 def _write_cells(
     staging: Staging,
     view: RowView,
     values: Sequence[DistinctValues],
-    codes: CodeArray,
+    codes: AnyIntArray,
     suppression: Suppression,
 ) -> tuple[CellTable, IntArray]:
     """Write which quasi-identifiers the rows of each class show, and by which pattern.
 
     Parameters
     ----------
-    codes : ndarray of int32, shape (n, m)
+    codes : ndarray of int, shape (n, m)
         Of the records that are published.
     suppression : Suppression
         Their patterns.
@@ -179,10 +179,11 @@ def _write_cells(
     pattern = np.where(
         suppression.pattern_of_record == LEFT_OVER, len(patterns) - 1, suppression.pattern_of_record
     )
-    shown = np.where(patterns.stars[pattern], -1, codes)
     class_of_row = classes_of(codes, suppression, pattern)
     member = np.empty(class_of_row.max() + 1, dtype=np.int64)
     member[class_of_row] = np.arange(class_of_row.size)
+    pattern = pattern[member]
+    shown = np.where(patterns.stars[pattern], -1, codes[member].astype(np.int64))
 
     texts = session.identifier("pg_temp", f"kanon_patterns_{secrets.token_hex(8)}")
     session.fetch(
@@ -192,9 +193,7 @@ def _write_cells(
     )
     columns = {
         name: CellColumn.of_values(column, its_codes)
-        for name, column, its_codes in zip(
-            view.quasi_identifiers, values, shown[member].T, strict=True
-        )
+        for name, column, its_codes in zip(view.quasi_identifiers, values, shown.T, strict=True)
     }
-    columns[str(view.pattern)] = CellColumn(texts, "number", "cell", len(patterns), pattern[member])
+    columns[str(view.pattern)] = CellColumn(texts, "number", "cell", len(patterns), pattern)
     return CellTable.write(staging, view, columns), class_of_row

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kanon_db.algorithms import suppression
-from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
+from kanon_db.algorithms.ground.arrays import AnyIntArray
 from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.algorithms.suppression import PatternSet
 from kanon_db.errors import InvalidParameterError
@@ -20,13 +20,13 @@ class CodedRows:
 
     Attributes
     ----------
-    codes : ndarray of int32, shape (n_records, m)
+    codes : ndarray of int, shape (n_records, m)
     patterns : PatternSet
     entities : ndarray of int, shape (n_records,), or None
         Whom each record is about, if several can be about the same entity.
     """
 
-    codes: CodeArray
+    codes: AnyIntArray
     patterns: PatternSet
     entities: AnyIntArray | None = None
 
