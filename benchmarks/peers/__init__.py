@@ -84,7 +84,8 @@ def main() -> str:
         " search. *Published* is a whole call of `publish_generalized`, not refined, in a session"
         " that has made the same call before: read from a table, searched, written, counted again"
         " from what was written, and entered; its processor time and memory are those of the"
-        f" backend, shared buffers of 128 MB included. Versions: {', '.join(PINNED)}.\n\n"
+        " backend, shared buffers of 128 MB included. Where other work ran beside it, compare the"
+        f" seconds of processors. Versions: {', '.join(PINNED)}.\n\n"
         + table(heading, rows)
         + "\nWhat they offer, by their own documents and code:\n\n"
         + table(["what", "anonypy, anonypyx, anjana (with pycanon), crowds", "kanon_db"], [
