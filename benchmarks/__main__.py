@@ -33,6 +33,7 @@ SPEED = {
     "round_trip_rows": "The round trip of rows, step by step",
     "curves": "How publications grow",
     "scale": "Ten times as many rows",
+    "cancelling": "How soon a cancel is heard",
     "row_publication": "Publishing rows through SQL",
     "forecast": "What publishing needs, as foretold",
     "counting": "Answering counts",

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -15,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import psycopg
 
-from benchmarks.harness import PrivateMemory, private_server, table
+from benchmarks.harness import PrivateMemory, private_server, processor_seconds, table
 
 FIGURES: Final = Path(__file__).parents[1] / "docs" / "figures"
 ROWS: Final = "rows"
@@ -137,10 +136,10 @@ def _publish(dsn: str, kind: Kind, at: Mapping[str, int]) -> Point:
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(call.format(source="few", **asked))  # imports
         connection.execute("SELECT kanon.drop_publication('few_p')")
-        before = _processor_seconds(connection.info.backend_pid)
+        before = processor_seconds(connection.info.backend_pid)
         with PrivateMemory(connection.info.backend_pid) as memory:
             connection.execute(call.format(source="people", **asked))
-        taken = _processor_seconds(connection.info.backend_pid) - before
+        taken = processor_seconds(connection.info.backend_pid) - before
         connection.execute("SELECT kanon.drop_publication('people_p')")
         return Point(taken, memory.needed)
 
@@ -150,12 +149,6 @@ def _patterns(m: int, most: int) -> list[str]:
     chosen = (set(c) for n in range(m) for c in combinations(range(m), n))
     found = ["".join("*" if i in c else "." for i in range(m)) for c in chosen]
     return [*found[: most - 1], "*" * m]
-
-
-def _processor_seconds(pid: int) -> float:
-    """Return how long a process has computed, for itself or in the kernel."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
 def _slopes(points: Mapping[int, Point]) -> list[str]:

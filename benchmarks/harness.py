@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import tempfile
 import threading
@@ -103,3 +104,9 @@ def peak_memory(backend_pid: int) -> float:
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) / 1024
     raise LookupError("no VmHWM")
+
+
+def processor_seconds(pid: int) -> float:
+    """Return how long a process has computed, for itself or in the kernel."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")

@@ -76,9 +76,15 @@ class Steps:
                     "",
                 )
                 now = time.perf_counter()
-                if found := _STEP.fullmatch(name):
-                    self.seconds[found["step"]] += now - before
+                if step := step_of(name):
+                    self.seconds[step] += now - before
                 before = now
+
+
+def step_of(application_name: str) -> str | None:
+    """Return the step that a session says that it is at; None: it does not work."""
+    found = _STEP.fullmatch(application_name)
+    return found and found["step"]
 
 
 def main() -> str:

@@ -42,10 +42,10 @@ def main() -> str:
             admin.execute("SELECT setseed(0.5)")
             # What is foretold of rows is more than the 4 GB that publishing may take by default.
             admin.execute("INSERT INTO kanon.setting VALUES ('publish_memory', '16 GB')")
-            _make(admin, "warm_up", WARM_UP_ROWS)
+            make_people(admin, "warm_up", WARM_UP_ROWS)
         for n in ROWS:
             with psycopg.connect(dsn, autocommit=True) as admin:
-                _make(admin, f"people_{n}", n)
+                make_people(admin, f"people_{n}", n)
             for what, call in list(CALLS.items())[: None if n <= MOST_OF_ALL else 1]:
                 found[what, n] = _published(dsn, call, f"public.people_{n}")
             with psycopg.connect(dsn, autocommit=True) as admin:
@@ -73,7 +73,7 @@ def main() -> str:
     )  # fmt: skip
 
 
-def _make(admin: psycopg.Connection, name: str, n: int) -> None:
+def make_people(admin: psycopg.Connection, name: str, n: int) -> None:
     """Make and register a table."""
     reached = np.cumsum(OCCUPATIONS) / sum(OCCUPATIONS)
     shares = ", ".join(map(str, reached[:-1].tolist()))

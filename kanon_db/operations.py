@@ -26,9 +26,9 @@ from kanon_db.declaration import (
     wholes,
 )
 from kanon_db.publications import KINDS
-from kanon_db.publications.model.request import ClassifyAllRequest, ClassifyRequest
+from kanon_db.publications.model.classify_request import ClassifyAllRequest, ClassifyRequest
 from kanon_db.publications.risks import ACCEPTED
-from kanon_db.publications.suppressed.request import PatternsRequest
+from kanon_db.publications.suppressed.patterns_request import PatternsRequest
 from kanon_db.session import Session
 
 
@@ -373,9 +373,15 @@ _OTHERS: Final = (
     ),
 )
 # fmt: on
+_OTHERS_BY_NAME: Final = {operation.name: operation for operation in _OTHERS}
 
 
 def operations() -> dict[str, Operation]:
     """Return all operations by name, including those that publish the registered kinds."""
     publishing = [kind.operation for kind in KINDS.values()]
-    return {operation.name: operation for operation in (*_OTHERS, *publishing)}
+    return _OTHERS_BY_NAME | {operation.name: operation for operation in publishing}
+
+
+def operation_named(name: str) -> Operation:
+    """Return an operation; only one that publishes imports the parameters of its kind."""
+    return _OTHERS_BY_NAME.get(name) or operations()[name]

@@ -1,12 +1,9 @@
-"""Run one method on one table, as :mod:`benchmarks.peers.theirs` runs other tools."""
+"""Our searches, for :mod:`benchmarks.peers.searching`."""
 
 from __future__ import annotations
 
-import json
-import resource
-import sys
-import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 import numpy as np
 
@@ -15,31 +12,23 @@ from kanon_db.algorithms.generalization.enforce import enforce
 from kanon_db.algorithms.generalization.greedy_search import greedy_search
 from kanon_db.algorithms.generalization.mondrian import mondrian
 from kanon_db.algorithms.generalization.refine import refine
+from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.algorithms.recoding.constraints import Constraint
-from kanon_db.algorithms.recoding.microdata import Microdata
 
-REFINED_SECONDS = 20.0
-_FEW = 12_000
+TOOLS: Final = ("Mondrian", "Greedy Search", "Greedy Search, refined")
+REFINED_SECONDS: Final = 20.0
 
 
-def main() -> None:
-    """Anonymize, and write the class of each record."""
-    task = json.loads(sys.argv[1])
+def prepared(task: dict[str, Any]) -> tuple[Callable[[], IntArray], Callable[[IntArray], IntArray]]:
+    """Read the table and compile; return the search, and what makes classes of its result."""
     saved = read(task["table"])
-    small = saved.first(_FEW)  # compile first
-    _searched(small, task | {"seconds": 0.1})
-    started = time.perf_counter()
-    classes = _searched(saved, task | {"seconds": REFINED_SECONDS})
-    seconds = time.perf_counter() - started
-    np.save(task["output"], classes)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({"seconds": seconds, "megabytes": peak}))
+    _searched(saved, task, refined_seconds=0.1)
+    return lambda: _searched(saved, task, REFINED_SECONDS), lambda classes: classes
 
 
-def _searched(saved: Saved, task: dict[str, Any]) -> np.ndarray:
-    microdata: Microdata = saved.microdata
-    k, constraint = task["k"], None
+def _searched(saved: Saved, task: dict[str, Any], refined_seconds: float) -> IntArray:
+    microdata, k, constraint = saved.microdata, task["k"], None
     if task["l"]:
         constraint = Constraint(saved.sensitive, int(saved.sensitive.max()) + 1, l=task["l"])
     if task["tool"] == "Mondrian":
@@ -52,9 +41,5 @@ def _searched(saved: Saved, task: dict[str, Any]) -> np.ndarray:
         return classes
     return refine(
         microdata, classes, k, random=np.random.default_rng(1), effort=10**9,
-        constraint=constraint, pulse=Pulse(task["seconds"]), workers=2,
+        constraint=constraint, pulse=Pulse(refined_seconds), workers=2,
     ).class_of_record  # fmt: skip
-
-
-if __name__ == "__main__":
-    main()

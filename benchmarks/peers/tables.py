@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 import pandas as pd
@@ -21,12 +20,6 @@ class Saved:
 
     microdata: Microdata
     sensitive: CodeArray
-
-    def first(self, n_records: int) -> Self:
-        """Return the first records."""
-        codes = self.microdata.codes[:n_records]
-        few = Microdata(codes, self.microdata.attributes)
-        return type(self)(few, self.sensitive[:n_records])
 
 
 def write(path: Path, columns: dict[str, np.ndarray]) -> Saved:

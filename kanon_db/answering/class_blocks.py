@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from kanon_db.catalog.entries import changed
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.layout import CellLayout, ClassTable
 from kanon_db.errors import UnsupportedQueryError
-from kanon_db.publications.examination import changed
 
 if TYPE_CHECKING:
     from kanon_db.algorithms.ground.arrays import FloatArray, IntArray

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from kanon_db.catalog.entries import find_publication, published_schema, source_of
+from kanon_db.catalog.entries import find_publication, published_schema, require_whole, source_of
 from kanon_db.catalog.sources import open_source
 from kanon_db.errors import InvalidParameterError
-from kanon_db.publications.examination import require_whole
 from kanon_db.publications.kind import Target
 from kanon_db.publications.registry import kind_named
 from kanon_db.publications.results import CountAccuracy

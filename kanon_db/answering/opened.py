@@ -13,7 +13,6 @@ from kanon_db.counting.checking import Query
 from kanon_db.counting.layout import BucketLayout, Cell, CellLayout, Lookup
 from kanon_db.counting.reading import QueryText
 from kanon_db.counting.refusals import refusal
-from kanon_db.counting.writing.spread import MOST_GROUPED
 from kanon_db.errors import DatabaseError
 from kanon_db.session.protocol import Row, Session, Value
 from kanon_db.session.server_errors import DATA_EXCEPTION_CLASS, UNDEFINED_FUNCTION, withheld
@@ -79,6 +78,8 @@ class OpenQuery:
 
     def is_wide(self, layout: CellLayout, cell: Cell) -> bool:
         """Whether a cell of a column of discrete ranges has too many values, or says nothing."""
+        from kanon_db.counting.writing.spread import MOST_GROUPED
+
         name, classes = cell.column.sql, layout.classes
         source, bound = f"{layout.view.view} AS c", []
         if classes is not None and cell.column.name in classes.columns:  # each cell once

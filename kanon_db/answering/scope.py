@@ -9,7 +9,7 @@ from kanon_db.answering.estimator import chosen_estimator
 from kanon_db.answering.limits import Limits
 from kanon_db.answering.opened import OpenQuery
 from kanon_db.answering.published_types import PublishedTypes, plain_column
-from kanon_db.catalog.entries import Publication, find_publication, published_schema
+from kanon_db.catalog.entries import Publication, find_publication, published_schema, require_whole
 from kanon_db.catalog.owners import require_harmless
 from kanon_db.counting.checking import LookupTable, Query, check, check_relations, join
 from kanon_db.counting.expressions import Constant, attributes, columns
@@ -27,7 +27,6 @@ from kanon_db.counting.refusals import refusal
 from kanon_db.counting.regression import MOST_CORRECTED
 from kanon_db.counting.types import CATEGORIES
 from kanon_db.errors import DatabaseError, NotFoundError, PermissionDeniedError
-from kanon_db.publications.examination import require_whole
 from kanon_db.publications.registry import kind_named
 from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.session.server_errors import (
@@ -35,7 +34,6 @@ from kanon_db.session.server_errors import (
     INSUFFICIENT_PRIVILEGE,
 )
 from kanon_db.transfer.columns import ColumnType, Relation, column_types
-from kanon_db.transfer.snapshot import MOST_BYTES
 
 _LOOKUP = """
 SELECT c.oid::text AS oid, c.relkind::text AS kind
@@ -277,6 +275,8 @@ def _require_unique(query: OpenQuery, lookup: Lookup) -> None:
 
 def _require_short(query: OpenQuery, number: int, lookup: Lookup) -> None:
     """Refuse texts of a lookup table that are longer than published ones can be."""
+    from kanon_db.transfer.snapshot import MOST_BYTES  # what makes copies: not for a first estimate
+
     named = {column for part in query.query.evaluated for column in columns(part)} | {lookup.key}
     texts = sorted(
         column.name

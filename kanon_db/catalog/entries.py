@@ -9,7 +9,7 @@ from typing import Any
 
 from kanon_db.catalog.attributes import COARSE
 from kanon_db.catalog.errands import run_errand
-from kanon_db.errors import NotFoundError, ReplacedError
+from kanon_db.errors import NotFoundError, ReplacedError, VerificationError
 from kanon_db.session.protocol import Row, Session, fetch_one
 from kanon_db.transfer.columns import Relation
 
@@ -223,3 +223,23 @@ def source_of(session: Session, name: str) -> Relation:
 def record_attacks(session: Session, name: str, found: Sequence[Mapping[str, Any]]) -> None:
     """Keep with a publication what attacks on it achieved, and when they were played."""
     run_errand(session, "keep attacks", name=name, found=found)
+
+
+def require_whole(publication: Publication) -> None:
+    """Refuse a publication whose relations somebody has taken away or put others in place of.
+
+    Raises
+    ------
+    VerificationError
+    """
+    if not publication.is_whole:
+        raise changed(publication)
+
+
+def changed(publication: Publication) -> VerificationError:
+    """Say that the published relations are not those that were published."""
+    return VerificationError(
+        "the published relations have changed since they were published",
+        detail=f'publication "{publication.name}"',
+        hint="kanon.verify names the check that fails; publish again with replace => true",
+    )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import compileall
 import json
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import kanon_db
 from kanon_db.cluster.local_folder import CONFIGURATION, ENVIRONMENT, NEW
@@ -16,6 +19,9 @@ from kanon_db.errors import ServerError
 from kanon_db.installation.resources import import_paths
 from kanon_db.session import fetch_one
 from kanon_db.session.psycopg_session import PsycopgSession
+
+_NEEDED: Final = ("kanon_db", "numpy", "sqlglot")
+"""Packages that every session which asks something imports."""
 
 
 def server_paths(session: PsycopgSession) -> list[str]:
@@ -40,6 +46,7 @@ def server_paths(session: PsycopgSession) -> list[str]:
             " DIR/bin/kanon install",
         )
     paths = import_paths()
+    compile_packages(paths)
     if can_import(session, paths):
         return paths
     copied = _copy_environment(server.data_directory, paths)
@@ -50,6 +57,19 @@ def server_paths(session: PsycopgSession) -> list[str]:
         detail=f"operating-system user {server.os_user}, folders {', '.join(paths)}",
         hint="install kanon_db in a folder that this user can read, for example under /opt",
     )
+
+
+def compile_packages(paths: Sequence[str]) -> None:
+    """Compile what sessions import, where that is missing or old.
+
+    The server's user may not write there, so every session would compile it again: for half a
+    second and more, before a first estimate. pip compiles what it installs; other tools, and
+    changes to a checkout, leave it to the first import by somebody who may write.
+    """
+    for path in paths:
+        for name in _NEEDED:
+            if (package := Path(path, name)).is_dir():
+                compileall.compile_dir(package, quiet=2)
 
 
 @dataclass(frozen=True)
@@ -75,13 +95,13 @@ def server_interpreter(session: PsycopgSession) -> ServerInterpreter:
 
 
 def can_import(session: PsycopgSession, paths: list[str]) -> bool:
-    """Tell whether the server finds this version of kanon_db, and numpy, in the folders."""
+    """Tell whether the server finds this version of kanon_db, and what it needs, in the folders."""
     found = _ask_python(
         session,
         "import importlib.machinery, os\n"
-        f"paths = {paths!r}\n"
+        f"paths, needed = {paths!r}, {_NEEDED!r}\n"
         "find = importlib.machinery.PathFinder.find_spec\n"
-        "specs = [find(name, paths) for name in ('kanon_db', 'numpy', 'sqlglot')]\n"
+        "specs = [find(name, paths) for name in needed]\n"
         "return str(all(s and s.origin and os.access(s.origin, os.R_OK) for s in specs))",
     )
     return found == "True"
@@ -124,10 +144,10 @@ def _copy_environment(data_directory: Path, paths: list[str]) -> list[str] | Non
 
 
 def _not_for_the_server(folder: str, names: list[str]) -> set[str]:
-    """Leave out what no import needs; from a checkout, copy only the package."""
+    """Leave out what no import needs: from a checkout, copy only the package."""
     if (Path(folder) / "pyproject.toml").exists():
         return set(names) - {"kanon_db", "sql", "migrations"}
-    return {name for name in names if name == "__pycache__"}
+    return set()
 
 
 def preamble(paths: list[str]) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 from kanon_db.declaration import Operation
 from kanon_db.errors import InvalidParameterError, KanonError
-from kanon_db.operations import operations
+from kanon_db.operations import operation_named
 from kanon_db.session.plpy_session import PlpySession
 
 
@@ -97,7 +97,7 @@ def _refusal(refused: KanonError) -> str:
 
 
 def _reply(plpy: Any, name: str, arguments: str | None) -> str:
-    operation = operations()[name]
+    operation = operation_named(name)
     request = operation.read(_given(arguments))
     # Errors are returned, not raised, so everything that was done before must be undone here.
     with nullcontext() if operation.is_stable else plpy.subtransaction():

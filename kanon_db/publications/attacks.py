@@ -6,14 +6,15 @@ from dataclasses import asdict
 from typing import Protocol
 
 from kanon_db.catalog.entries import (
+    changed,
     find_publication,
     published_schema,
     record_attacks,
+    require_whole,
     source_of,
 )
 from kanon_db.catalog.sources import open_source
 from kanon_db.errors import PermissionDeniedError
-from kanon_db.publications.examination import changed, require_whole
 from kanon_db.publications.kind import Target
 from kanon_db.publications.registry import kind_named
 from kanon_db.publications.results import Attack

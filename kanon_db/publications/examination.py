@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from kanon_db.catalog.entries import Publication, find_publication
-from kanon_db.errors import VerificationError
+from kanon_db.catalog.entries import Publication, changed, find_publication
 from kanon_db.publications.registry import kind_named
 from kanon_db.publications.results import Check, Examination, Metric
 from kanon_db.publications.risks import RISKS
@@ -62,26 +61,6 @@ def metrics(session: Session, name: str) -> list[Metric]:
         raise changed(publication)
     found = {**measured, **publication.metrics, **measured}
     return [Metric(name, value) for name, value in found.items()]
-
-
-def require_whole(publication: Publication) -> None:
-    """Refuse a publication whose relations somebody has taken away or put others in place of.
-
-    Raises
-    ------
-    VerificationError
-    """
-    if not publication.is_whole:
-        raise changed(publication)
-
-
-def changed(publication: Publication) -> VerificationError:
-    """Say that the published relations are not those that were published."""
-    return VerificationError(
-        "the published relations have changed since they were published",
-        detail=f'publication "{publication.name}"',
-        hint="kanon.verify names the check that fails; publish again with replace => true",
-    )
 
 
 def _examine(session: Session, publication: Publication) -> Examination:

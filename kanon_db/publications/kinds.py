@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from kanon_db.publications.buckets.request import BucketRequest
-from kanon_db.publications.freeform.request import FreeformRequest
-from kanon_db.publications.generalized.request import GeneralizedRequest
-from kanon_db.publications.model.request import ModelRequest
 from kanon_db.publications.registry import DeclaredKind, register_kind
-from kanon_db.publications.suppressed.request import SuppressedRequest
 
 register_kind(
     DeclaredKind(
         name="buckets",
-        request=BucketRequest,
+        request_class="BucketRequest",
         help="publish a registered source as buckets under F'-privacy",
         details="Creates the tables NAME_qit and NAME_sat, and the view NAME, which joins them.",
         room="kanon_db.publications.buckets",
@@ -22,7 +17,7 @@ register_kind(
 register_kind(
     DeclaredKind(
         name="generalized",
-        request=GeneralizedRequest,
+        request_class="GeneralizedRequest",
         help="publish a registered source k-anonymously, with ranges and sets that rows share",
         details="Creates the materialized view NAME.",
         room="kanon_db.publications.generalized",
@@ -31,7 +26,7 @@ register_kind(
 register_kind(
     DeclaredKind(
         name="freeform",
-        request=FreeformRequest,
+        request_class="FreeformRequest",
         help="publish a registered source k-anonymously, each row with ranges and sets of its own",
         details="Creates the materialized view NAME.",
         room="kanon_db.publications.freeform",
@@ -40,7 +35,7 @@ register_kind(
 register_kind(
     DeclaredKind(
         name="suppressed",
-        request=SuppressedRequest,
+        request_class="SuppressedRequest",
         help="publish a registered source k-anonymously, with suppressed cells",
         details="Creates the materialized view NAME. Without patterns or rules, any cells may be"
         " suppressed; `kanon patterns` shows which combinations they allow.",
@@ -50,7 +45,7 @@ register_kind(
 register_kind(
     DeclaredKind(
         name="model",
-        request=ModelRequest,
+        request_class="ModelRequest",
         help="publish a model of a registered source, which readers ask and cannot read",
         details="Creates the table NAME, which says what to ask, and NAME_net, which no reader may"
         " read. `kanon classify` asks it. Training needs the extra models.",

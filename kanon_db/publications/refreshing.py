@@ -15,6 +15,7 @@ from typing import Final
 from kanon_db.catalog.entries import (
     Publication,
     find_publication,
+    require_whole,
     source_of,
 )
 from kanon_db.catalog.errands import run_errand
@@ -24,7 +25,6 @@ from kanon_db.declaration.shown import Shown
 from kanon_db.errors import (
     PermissionDeniedError,
 )
-from kanon_db.publications.examination import require_whole
 from kanon_db.publications.lifecycle import enter_publication
 from kanon_db.publications.newcomers import extended
 from kanon_db.publications.notes import ShownNames

@@ -8,27 +8,31 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from kanon_db.declaration import Operation
 from kanon_db.errors import NotFoundError
-from kanon_db.publications.request import RESULT, PublishRequest
 
 if TYPE_CHECKING:
     from kanon_db.publications.kind import Kind
+    from kanon_db.publications.request import PublishRequest
 
 
 @dataclass(frozen=True)
 class DeclaredKind:
-    """The declaration of a kind, without the code that publishes, which is imported when needed.
+    """The declaration of a kind.
+
+    Its parameters are imported when they are needed, and so is the code that publishes: a first
+    estimate needs neither.
 
     Attributes
     ----------
     name : str
         Its name in the catalog, in ``publish_<name>`` (SQL) and ``publish <name>`` (command).
-    request : type of PublishRequest
+    request_class : str
+        The dataclass of its parameters, a ``PublishRequest`` in the module ``request`` of its room.
     help : str
         The comment of the SQL function.
     details : str
         More text for the command's help.
     room : str
-        A package with a module ``kind``, whose ``KIND`` is a
+        A package with a module ``request``, a module ``kind``, whose ``KIND`` is a
         :class:`~kanon_db.publications.kind.Kind`, and a module ``methods`` with a function for
         each method.
     shape : {"buckets", "rows", "model"}
@@ -36,15 +40,23 @@ class DeclaredKind:
     """
 
     name: str
-    request: type[PublishRequest]
+    request_class: str
     help: str
     details: str
     room: str
     shape: Literal["buckets", "rows", "model"] = "rows"
 
     @property
+    def request(self) -> type[PublishRequest]:
+        """The dataclass of its parameters."""
+        declared = getattr(import_module(f"{self.room}.request"), self.request_class)
+        return cast("type[PublishRequest]", declared)
+
+    @property
     def operation(self) -> Operation:
         """The operation that publishes this kind."""
+        from kanon_db.publications.request import RESULT  # with the parameters, when needed
+
         return Operation(
             name=f"publish_{self.name}",
             request=self.request,

@@ -17,7 +17,7 @@ from kanon_db.answering.limits import Limits
 from kanon_db.answering.opened import OpenQuery
 from kanon_db.answering.published_types import PublishedTypes
 from kanon_db.answering.scope import ASSIGNMENTS, checked_query, read_query
-from kanon_db.catalog.entries import Publication
+from kanon_db.catalog.entries import Publication, changed
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.answers import Estimated
 from kanon_db.counting.layout import QIT, SAT, BucketLayout, BucketTables, CellLayout
@@ -25,7 +25,6 @@ from kanon_db.counting.refusals import refusal
 from kanon_db.counting.regression import MOST_CORRECTED
 from kanon_db.declaration import unknown
 from kanon_db.errors import NotFoundError
-from kanon_db.publications.examination import changed
 from kanon_db.publications.registry import kind_named
 from kanon_db.spark.answering.rows import cell_layout, row_query, unordered
 from kanon_db.spark.environment import own_session, require_spark

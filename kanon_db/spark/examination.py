@@ -38,7 +38,7 @@ def metrics(session: SparkSession, target: str) -> list[Metric]:
     VerificationError
         When its files are gone, or have been replaced by others.
     """
-    from kanon_db.publications.examination import changed
+    from kanon_db.catalog.entries import changed
 
     manifest, examined = _examined(session, target)
     if not examined.metrics:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from kanon_db.catalog.entries import changed
 from kanon_db.counting.layout import ROWS
 from kanon_db.counting.types import type_in_range
 from kanon_db.declaration import read_request
 from kanon_db.errors import SchemaMismatchError
-from kanon_db.publications.examination import changed
 from kanon_db.publications.loaded import LoadRequest
 from kanon_db.publications.loading import (
     Elsewhere,

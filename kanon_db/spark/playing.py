@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from kanon_db.catalog.entries import changed
 from kanon_db.declaration import read_request
 from kanon_db.operations import EvaluateRequest
-from kanon_db.publications.examination import changed
 from kanon_db.publications.results import Attack, CountAccuracy
 from kanon_db.publications.usefulness import SELECTIVITY, Workload
 from kanon_db.session.progress import Watcher

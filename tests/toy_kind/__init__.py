@@ -5,11 +5,9 @@ It takes one folder, and this registration.
 
 from kanon_db.publications.registry import DeclaredKind, register_kind
 
-from .request import TallyRequest
-
 TALLY = DeclaredKind(
     name="tally",
-    request=TallyRequest,
+    request_class="TallyRequest",
     help="publish how many people share their quasi-identifiers",
     details="Creates the table NAME.",
     room=f"{__name__}",

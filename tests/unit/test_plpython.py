@@ -19,7 +19,7 @@ from kanon_db.declaration import columns
 from kanon_db.errors import InUseError
 from kanon_db.interfaces import plpython
 from kanon_db.interfaces.plpython import _choose_cache, call
-from kanon_db.operations import operations
+from kanon_db.operations import operation_named, operations
 
 
 @pytest.mark.parametrize("writable", [True, False])
@@ -102,7 +102,7 @@ def performed(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         function="tests.unit.test_plpython:perform",
         result=columns(text="text", number="numeric", infinite="float8", key="jsonb", many="jsonb"),
     )
-    monkeypatch.setattr(plpython, "operations", lambda: {"told": operation})
+    monkeypatch.setattr(plpython, "operation_named", {"told": operation}.__getitem__)
     monkeypatch.setattr("tests.unit.test_plpython.perform", lambda *_, **__: told["does"]())
     return told
 
@@ -147,3 +147,16 @@ def test_a_defect_says_where_and_no_more(performed: dict[str, Any]) -> None:
     assert "ValueError" in error["detail"]
     assert "person" not in json.dumps(error)
     assert server.ends == ["undone"]
+
+
+def test_a_first_estimate_does_not_import_the_parameters_of_publications() -> None:
+    loaded = (
+        "import sys, kanon_db.interfaces.plpython as p, kanon_db.answering.estimates;"
+        " p.operation_named('estimate_count');"
+        " print([name for name in sys.modules if name.endswith('.request')])"
+    )
+    run = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
+    assert run.stdout == "[]\n"
+    assert operation_named("publish_buckets") == operations()["publish_buckets"]
+    with pytest.raises(KeyError):
+        operation_named("unknown")

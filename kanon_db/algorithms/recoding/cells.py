@@ -8,6 +8,7 @@ import numpy as np
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
 from kanon_db.algorithms.ground.distinct import distinct
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.ground.scattering import scattered
 from kanon_db.algorithms.ground.sort_keys import stable_order
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
@@ -53,7 +54,7 @@ class Sets:
 
 
 def cells_of_classes(
-    microdata: Microdata, class_of_record: AnyIntArray
+    microdata: Microdata, class_of_record: AnyIntArray, pulse: Pulse = UNLIMITED
 ) -> tuple[Ranges | Sets, ...]:
     """Generalize each equivalence class to what covers its records, as tightly as possible.
 
@@ -62,6 +63,8 @@ def cells_of_classes(
     microdata : Microdata
     class_of_record : ndarray of int, shape (n_records,)
         Classes numbered from 0 without gaps; -1 for a suppressed record, which no cell covers.
+    pulse : Pulse
+        Only its heartbeat is used, before each attribute.
 
     Returns
     -------
@@ -89,6 +92,7 @@ def cells_of_classes(
     starts = np.flatnonzero(np.diff(classes, prepend=-1))
     result: list[Ranges | Sets] = []
     for j, attribute in enumerate(microdata.attributes):
+        pulse.beat()
         codes = microdata.codes[order, j]
         if attribute.numbers is None:
             keys = distinct(classes * attribute.n_values + codes)

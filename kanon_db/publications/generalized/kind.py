@@ -118,7 +118,7 @@ class Generalized(RowKind):
         rows, classes = found.result
         is_class = np.bincount(classes + 1, minlength=1)[1:] > 0
         dense = np.append(np.cumsum(is_class) - 1, -1)[classes].astype(np.int32)
-        cells = cells_of_classes(rows.microdata, dense)
+        cells = cells_of_classes(rows.microdata, dense, job.pulse())
         measured = measure(rows.microdata, classes, cells)
         table, outside = rows.write(cells, dense)
         exposure = None

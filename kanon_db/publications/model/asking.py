@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kanon_db.algorithms.models import Encoding
-from kanon_db.catalog.entries import find_publication
+from kanon_db.catalog.entries import find_publication, require_whole
 from kanon_db.catalog.errands import ask_model
 from kanon_db.declaration.shown import Shown
 from kanon_db.errors import InvalidParameterError
-from kanon_db.publications.examination import require_whole
 from kanon_db.publications.model.layout import encoding_of
 from kanon_db.session import Session
 from kanon_db.transfer.room import QUERY_MEMORY, as_text, size_setting

@@ -10,11 +10,11 @@ from kanon_db.catalog.entries import (
     find_publication,
     find_source,
     published_schema,
+    require_whole,
     source_of,
 )
 from kanon_db.catalog.errands import run_errand
 from kanon_db.errors import InvalidParameterError, PermissionDeniedError, SchemaMismatchError
-from kanon_db.publications.examination import require_whole
 from kanon_db.publications.readers import check_readers
 from kanon_db.publications.registry import kind_named
 from kanon_db.publications.releases.combining import RISK, combine, require_compatible

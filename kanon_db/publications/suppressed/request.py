@@ -1,4 +1,4 @@
-"""The parameters of a suppressed publication, and of listing its patterns before."""
+"""The parameters of a suppressed publication."""
 
 from __future__ import annotations
 
@@ -7,60 +7,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
-from kanon_db.declaration import (
-    NAMES,
-    RELATION,
-    SECONDS,
-    WEIGHTS,
-    choice,
-    json_list,
-    options,
-    parameter,
-    whole,
-)
-from kanon_db.errors import InvalidParameterError
+from kanon_db.declaration import SECONDS, choice, options, parameter, whole
 from kanon_db.publications.request import PublishRequest
-
-
-def _patterns() -> Any:
-    return parameter(
-        NAMES,
-        "Pattern vectors: * suppresses, . keeps, in the order of the quasi-identifiers.",
-        default=None,
-    )
-
-
-def _rules() -> Any:
-    return parameter(
-        json_list(),
-        "Rules from which the patterns are made, such as"
-        ' \'[{"at_most": 2}, {"never": ["age"]}, {"outliers": "suppress"}]\'.',
-        default=None,
-    )
-
-
-def _weights() -> Any:
-    return parameter(WEIGHTS, "Cost of a suppressed cell, by quasi-identifier.", default=None)
-
-
-def _check_either(patterns: object, rules: object) -> None:
-    if patterns is not None and rules is not None:
-        raise InvalidParameterError(
-            "give either patterns or rules", hint="rules make the patterns by themselves"
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class PatternsRequest:
-    """Parameters of `suppression_patterns`."""
-
-    source: str = parameter(RELATION, "A registered relation.", is_positional=True)
-    patterns: tuple[str, ...] | None = _patterns()
-    rules: list[Any] | None = _rules()
-    weights: Mapping[str, Fraction] | None = _weights()
-
-    def __post_init__(self) -> None:
-        _check_either(self.patterns, self.rules)
+from kanon_db.publications.suppressed.patterns_request import (
+    check_either,
+    patterns_parameter,
+    rules_parameter,
+    weights_parameter,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +45,7 @@ class SuppressedRequest(PublishRequest):
     """Parameters of `publish_suppressed`."""
 
     k: int = parameter(whole(least=2), "Least number of rows that share the values they keep.")
-    patterns: tuple[str, ...] | None = _patterns()
+    patterns: tuple[str, ...] | None = patterns_parameter()
     method: Literal["greedy", "optimal"] = parameter(
         choice(
             "method",
@@ -101,8 +55,8 @@ class SuppressedRequest(PublishRequest):
         "How to choose what each row keeps.",
         default="greedy",
     )
-    rules: list[Any] | None = _rules()
-    weights: Mapping[str, Fraction] | None = _weights()
+    rules: list[Any] | None = rules_parameter()
+    weights: Mapping[str, Fraction] | None = weights_parameter()
     options: SuppressedOptions = parameter(
         options(SuppressedOptions), "Options of the method, such as '{\"time_limit\": 60}'.",
         default=None,
@@ -110,4 +64,4 @@ class SuppressedRequest(PublishRequest):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_either(self.patterns, self.rules)
+        check_either(self.patterns, self.rules)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from kanon_db.answering.published_types import PublishedTypes
-from kanon_db.catalog.entries import Publication
+from kanon_db.catalog.entries import Publication, changed
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.layout import SHARES, Cell, CellLayout, ClassTable
 from kanon_db.counting.refusals import refusal
@@ -20,7 +20,6 @@ from kanon_db.counting.types import type_in_range
 from kanon_db.counting.writing.cell_values import is_vague
 from kanon_db.counting.writing.spread import MOST_GROUPED
 from kanon_db.counting.writing.types_of_records import TypeWriter
-from kanon_db.publications.examination import changed
 from kanon_db.publications.registry import kind_named
 from kanon_db.publications.rows.view import RowKind
 from kanon_db.spark.answering.cells import CellShares

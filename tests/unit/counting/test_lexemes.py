@@ -1,7 +1,12 @@
 from __future__ import annotations
 
+import re
+import sys
+from string import ascii_letters, digits
+
 import pytest
 
+from kanon_db.counting.reading import lexemes
 from kanon_db.counting.reading.lexemes import MAX_LENGTH, Lexeme, scan
 from kanon_db.errors import UnsupportedQueryError
 
@@ -12,6 +17,14 @@ def pieces(text: str) -> list[tuple[str, str]]:
 
 def test_words_fold_in_ascii_only() -> None:
     assert pieces("AGE Größe ÄGE") == [("word", "age"), ("word", "größe"), ("word", "Äge")]
+
+
+def test_letters_are_those_of_ascii_the_underscore_and_all_that_is_not_ascii() -> None:
+    usual = set(ascii_letters + "_") | {chr(code) for code in range(128, sys.maxunicode + 1)}
+    letters, more = re.compile(lexemes._LETTER), re.compile(lexemes._IN_WORD, re.VERBOSE)
+    every = [chr(code) for code in range(sys.maxunicode + 1)]
+    assert {c for c in every if letters.fullmatch(c)} == usual
+    assert {c for c in every if more.fullmatch(c)} == usual | set(digits + "$")
 
 
 def test_quoted_names_stay_as_they_are() -> None:
