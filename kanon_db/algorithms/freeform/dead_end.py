@@ -1,4 +1,7 @@
-"""What a round does about an original that finds no cell: others give theirs up for it."""
+"""What a round does about an original that finds no cell: others give theirs up for it.
+
+It happens to a few at the end of a round, and takes time in the number of cells.
+"""
 
 from __future__ import annotations
 

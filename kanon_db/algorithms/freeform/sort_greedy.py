@@ -43,12 +43,13 @@ def sort_greedy(ncp: Ncp, k: int, *, improve: bool = True, pulse: Pulse = UNLIMI
     **Source:** [FF] Algorithm 2, Lemma 5.1. Weights are the increase of NCP, times the attribute's
     weight. The paper leaves open which of equal edges comes first: here those between identical
     records do, if these are at least k, then those of the originals that come first in the order
-    of the tree.
+    of the tree; of an original's, that to the cell which is found first
+    (:func:`~kanon_db.algorithms.freeform.descent.find_cheapest`).
 
     The edges are never listed. Each original waits with the lightest of its edges, found in a
-    tree of boxes; if the cell is gone when it is its turn, it looks again. As cells only become
-    fewer, the edges are taken exactly in the order of their weight. Memory is O(n (m + k)), and
-    time that of a few searches for each record and round.
+    tree of boxes, of which 64 are weighed at once; if the cell is gone when it is its turn, it
+    looks again. As cells only become fewer, the edges are taken exactly in the order of their
+    weight. Memory is O(n (m + k)), and time that of a few searches for each record and round.
 
     Examples
     --------
