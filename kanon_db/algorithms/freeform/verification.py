@@ -97,12 +97,6 @@ def verify_matching(
     True
     """
     n = microdata.n_records
-    allowed = [
-        np.repeat(np.arange(n), cell.sizes) * attribute.n_values + cell.codes  # ascending
-        if isinstance(cell, Sets)
-        else None
-        for attribute, cell in zip(microdata.attributes, cells, strict=True)
-    ]
     of_published = np.zeros(n, dtype=np.int64)
     n_rows = max(_MATCHES_PER_CALL // max(matches.shape[1], 1), 1)
 
@@ -110,24 +104,26 @@ def verify_matching(
         n_unknown, n_outside, of_originals = 0, 0, np.zeros(n, dtype=np.int64)
         for start in range(rows.start, rows.stop, n_rows):
             pulse.beat()
-            part = matches[start : min(start + n_rows, rows.stop)].astype(np.int64)
+            end = min(start + n_rows, rows.stop)
+            part = matches[start:end].astype(np.int64)
             known = (part >= 0) & (part < n)
             n_unknown += int((~known).sum())
             pairs = distinct(np.argwhere(known)[:, 0] * n + part[known])
             published, originals = np.divmod(pairs, max(n, 1))
-            of_published[start : start + len(part)] = np.bincount(published, minlength=len(part))
+            of_published[start:end] = np.bincount(published, minlength=end - start)
             np.add.at(of_originals, originals, 1)
-            published += start
             inside = np.ones(pairs.size, dtype=np.bool_)
-            for j, (cell, keys) in enumerate(zip(cells, allowed, strict=True)):
+            for j, cell in enumerate(cells):
                 codes = microdata.codes[originals, j]
                 if isinstance(cell, Ranges):
-                    within = (codes >= cell.low[published]) & (codes <= cell.high[published])
-                    inside &= within | cell.tells_nothing[published]
-                elif keys is not None:
-                    wanted = published * microdata.attributes[j].n_values + codes
-                    place = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
-                    inside &= keys[place] == wanted
+                    low, high = cell.low[start:end], cell.high[start:end]
+                    within = (codes >= low[published]) & (codes <= high[published])
+                    inside &= within | cell.tells_nothing[start:end][published]
+                else:
+                    n_values = microdata.attributes[j].n_values
+                    inside &= np.isin(
+                        published * n_values + codes, _keys(cell, slice(start, end), n_values)
+                    )
             n_outside += int((~inside).sum())
         return n_unknown, n_outside, of_originals
 
@@ -144,6 +140,15 @@ def verify_matching(
         bool((of_published == k).all() and (of_originals == k).all()),
         n_outside,
     )
+
+
+def _keys(cells: Sets, some: slice, n_values: int) -> IntArray:
+    """Return a number for each pair of a cell, counted from the first one, and its value; ascending."""
+    first = int(cells.ends[some.start - 1]) if some.start else 0
+    ends = cells.ends[some]
+    numbers = np.repeat(np.arange(ends.size), np.diff(ends, prepend=first))
+    keys: IntArray = numbers * n_values + cells.codes[first : int(ends[-1])]
+    return keys
 
 
 def least_coverage(
