@@ -185,7 +185,8 @@ def main() -> str:
         f" {os.cpu_count()} cores; medians of {RUNS} runs, of greedy_search and freeform one run,"
         " after a first one. The ratio is to `CREATE TABLE … AS SELECT … ORDER BY random()` of the"
         f" same table in the same run ({_floors(floors)}; before: {_floors(BEFORE_FLOORS)}); the"
-        " memory is the peak of the backend in its first call, shared buffers of 128 MB included.\n\n"
+        " memory is the peak of the backend in its first call, shared buffers of 128 MB"
+        " included.\n\n"
         + table(heading, rows)
         + "\nSeconds of each step, and its share, by what the session says of itself every 5 ms in"
         f" the last run, beside what it was before:\n\n{_profiles(found)}"

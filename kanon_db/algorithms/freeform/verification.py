@@ -143,7 +143,7 @@ def verify_matching(
 
 
 def _keys(cells: Sets, some: slice, n_values: int) -> IntArray:
-    """Return a number for each pair of a cell, counted from the first one, and its value; ascending."""
+    """Return a number for each pair of a cell, counted from the first, and its value; ascending."""
     first = int(cells.ends[some.start - 1]) if some.start else 0
     ends = cells.ends[some]
     numbers = np.repeat(np.arange(ends.size), np.diff(ends, prepend=first))
