@@ -1,4 +1,4 @@
-"""The order in which records become the leaves of a tree: close ones side by side."""
+"""The order in which records become the cells of a tree: close ones side by side."""
 
 from __future__ import annotations
 
@@ -8,30 +8,12 @@ import numpy as np
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
 from kanon_db.algorithms.recoding.ncp import Ncp
 
-LEAF = 8
-"""Records of a leaf; the last ones may have fewer."""
-
-
-def count_leaves(n_records: int) -> int:
-    """Find how many leaves a full binary tree needs.
-
-    Parameters
-    ----------
-    n_records : int
-
-    Returns
-    -------
-    int
-        A power of 2.
-    """
-    n_leaves = 1
-    while n_leaves * LEAF < n_records:
-        n_leaves *= 2
-    return n_leaves
+BLOCK = 64
+"""Cells of a block, which are weighed at once."""
 
 
 def side_by_side(ncp: Ncp) -> IntArray:
-    """Order records so that those below any node of the tree are close to each other.
+    """Order records so that those of any block, and of neighboring ones, are close to each other.
 
     Parameters
     ----------
@@ -45,15 +27,18 @@ def side_by_side(ncp: Ncp) -> IntArray:
     by_row = np.lexsort(ncp.values.T[::-1])
     order = np.arange(by_row.size)
     step = np.where(ncp.numeric, 0, ncp.step)
-    _halve(ncp.values[by_row], step, LEAF * count_leaves(by_row.size), order)
+    size = BLOCK
+    while size < order.size:
+        size *= 2
+    _halve(ncp.values[by_row], step, size, order)
     return by_row[order]
 
 
 @numba.njit(cache=True, nogil=True)
 def _halve(values: CodeArray, step: IntArray, size: int, order: IntArray) -> None:
-    """Halve the records at the median of the attribute they lose most in, down to the leaves."""
+    """Halve the records at the median of the attribute they lose most in, down to blocks."""
     n, m = values.shape
-    while size > LEAF:
+    while size > BLOCK:
         for start in range(0, n, size):
             end = min(start + size, n)
             if end - start <= size // 2:

@@ -6,16 +6,15 @@ from typing import Protocol
 
 import numpy as np
 
-from kanon_db.algorithms.freeform.box_tree import open_round, refresh
-from kanon_db.algorithms.freeform.boxes import FAR
-from kanon_db.algorithms.freeform.graph import NONE, Graph, build, extend, matches_of_records
+from kanon_db.algorithms.freeform.box_tree import extend, open_round, refresh
+from kanon_db.algorithms.freeform.graph import FAR, NONE, Graph, build, matches_of_records
 from kanon_db.algorithms.freeform.improvement import improved_matches
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
 from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.algorithms.recoding.ncp import Ncp
 
-VISITS_PER_CALL = 2**16
-"""Cells and nodes of the tree that are looked at between two heartbeats: some milliseconds."""
+VISITS_PER_CALL = 2**21
+"""Boxes that are looked at between two heartbeats: some milliseconds."""
 
 
 class Round(Protocol):
@@ -78,7 +77,7 @@ def run_rounds(
             shifted = by_type[first + (place + n_rounds) % size]
             rotated = size >= k
             original_of_cell[by_type[rotated]] = shifted[rotated]
-            graph.cells.price[by_type[rotated]] = FAR
+            graph.price[by_type[rotated]] = FAR
             refresh(graph)
         assign(graph, n_rounds, original_of_cell, pulse)
         extend(graph, original_of_cell, n_rounds)

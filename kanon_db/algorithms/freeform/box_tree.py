@@ -1,21 +1,22 @@
-"""The tree over the cells: each node is a box around the available ones below it.
+"""The tree over the cells: blocks of boxes, each around the available ones of a block below.
 
-The tree is binary and has no pointers: the children of node x are 2x and 2x + 1, and a leaf stands
-for 8 positions. A search in it is exact, because it leaves out only nodes whose box proves that
-no cell below them is better.
+Level 0 are the cells, in the order of positions; the boxes of each other level stand for the blocks
+of the one below, and the highest one is a single block. A search in the tree is exact, because it
+leaves out only boxes that prove that no cell below them is better.
 """
 
 from __future__ import annotations
 
-import numba
+import numpy as np
 
-from kanon_db.algorithms.freeform.arrangement import LEAF
-from kanon_db.algorithms.freeform.boxes import FAR, Boxes, enclose
-from kanon_db.algorithms.freeform.graph import Graph
-from kanon_db.algorithms.ground.arrays import Integer
+from kanon_db.algorithms.freeform.arrangement import BLOCK
+from kanon_db.algorithms.freeform.boxes import enclose, take_in
+from kanon_db.algorithms.freeform.graph import FAR, NONE, Graph
+from kanon_db.algorithms.ground.arrays import IntArray, Integer
+from kanon_db.algorithms.ground.compiled import innermost
 
 
-@numba.njit(cache=True, nogil=True)
+@innermost
 def open_round(graph: Graph) -> None:
     """Make every cell available, at no price.
 
@@ -23,24 +24,25 @@ def open_round(graph: Graph) -> None:
     ----------
     graph : Graph
     """
-    graph.cells.price[:] = 0
+    graph.price[: graph.record.size] = 0
     refresh(graph)
 
 
-@numba.njit(cache=True, nogil=True)
+@innermost
 def refresh(graph: Graph) -> None:
-    """Compute all nodes of the tree anew.
+    """Compute all boxes around others anew.
 
     Parameters
     ----------
     graph : Graph
     """
-    cells, nodes = graph.cells, graph.nodes
-    for node in range(nodes.price.size - 1, 0, -1):
-        _refresh_node(cells, nodes, node)
+    starts = graph.starts
+    for level in range(starts.size - 1):
+        for block in range((starts[level + 1] - starts[level]) // BLOCK):
+            enclose(graph, starts[level + 1] + block, starts[level] + block * BLOCK)
 
 
-@numba.njit(cache=True, nogil=True)
+@innermost
 def take(graph: Graph, cell: Integer) -> None:
     """Make a cell unavailable.
 
@@ -50,14 +52,15 @@ def take(graph: Graph, cell: Integer) -> None:
     cell : int
         Position.
     """
-    cells, nodes = graph.cells, graph.nodes
-    cells.price[cell] = FAR
-    node = nodes.price.size // 2 + cell // LEAF
-    while node and _refresh_node(cells, nodes, node):  # what is above follows from its children
-        node //= 2
+    starts = graph.starts
+    graph.price[cell] = FAR
+    block = cell // BLOCK
+    for level in range(starts.size - 1):
+        enclose(graph, starts[level + 1] + block, starts[level] + block * BLOCK)
+        block //= BLOCK
 
 
-@numba.njit(cache=True, nogil=True)
+@innermost
 def raise_price(graph: Graph, cell: Integer, price: Integer) -> None:
     """Give a cell a price that is not below its last one, while all cells are available.
 
@@ -68,23 +71,34 @@ def raise_price(graph: Graph, cell: Integer, price: Integer) -> None:
         Position.
     price : int
     """
-    prices, nodes = graph.cells.price, graph.nodes
+    prices, starts = graph.price, graph.starts
     prices[cell] = price
-    start = cell // LEAF * LEAF
-    least = prices[start : start + LEAF].min()
-    node = nodes.price.size // 2 + cell // LEAF
-    while node and nodes.price[node] != least:
-        nodes.price[node] = least
-        if node > 1:
-            least = min(least, nodes.price[node ^ 1])
-        node //= 2
+    block = np.int64(cell) // BLOCK
+    for level in range(starts.size - 1):
+        first = starts[level] + block * BLOCK
+        least = np.int64(FAR)
+        for i in range(BLOCK):
+            least = min(least, prices[np.uint64(first + i)])
+        if prices[starts[level + 1] + block] == least:
+            return
+        prices[starts[level + 1] + block] = least
+        block //= BLOCK
 
 
-@numba.njit(cache=True, nogil=True)
-def _refresh_node(cells: Boxes, nodes: Boxes, node: int) -> bool:
-    """Compute a node anew; tell whether it changed."""
-    n_leaves = nodes.price.size // 2
-    if node < n_leaves:
-        return enclose(nodes, node, nodes, 2 * node, 2 * node + 2)
-    start = (node - n_leaves) * LEAF
-    return enclose(nodes, node, cells, start, min(start + LEAF, cells.price.size))
+@innermost
+def extend(graph: Graph, original_of_cell: IntArray, n_rounds: int) -> None:
+    """End a round: let each cell cover the original that it is assigned.
+
+    Parameters
+    ----------
+    graph : Graph
+    original_of_cell : ndarray of int64, shape (n,)
+        An assignment, in positions; -1 for cells without one.
+    n_rounds : int
+        Rounds before.
+    """
+    for cell in range(original_of_cell.size):
+        original = original_of_cell[cell]
+        if original != NONE:
+            graph.cells_of[original, n_rounds] = cell
+            take_in(graph, original, cell)

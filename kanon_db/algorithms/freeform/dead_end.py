@@ -1,4 +1,7 @@
-"""What a round does about an original that finds no cell: others give theirs up for it."""
+"""What a round does about an original that finds no cell: others give theirs up for it.
+
+It happens to a few at the end of a round, and takes time in the number of cells.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,8 @@ import numba
 import numpy as np
 
 from kanon_db.algorithms.freeform.box_tree import take
-from kanon_db.algorithms.freeform.boxes import FAR, weight
-from kanon_db.algorithms.freeform.graph import NONE, Graph, is_matched
+from kanon_db.algorithms.freeform.boxes import weight
+from kanon_db.algorithms.freeform.graph import FAR, NONE, Graph, is_matched
 from kanon_db.algorithms.ground.arrays import IntArray, Integer
 
 
@@ -50,19 +53,19 @@ def _cheapest_exchange(
     graph: Graph, original: int, n_rounds: int, original_of_cell: IntArray
 ) -> tuple[Integer, Integer]:
     """Find the cell that is best given up, and the free one taken instead; -1 if there is none."""
-    available = np.flatnonzero(graph.cells.price < FAR)
-    originals, cells, matches = graph.originals, graph.cells, graph.matches
+    available = np.flatnonzero(graph.price[: original_of_cell.size] < FAR)
+    cells_of = graph.cells_of
     given_up, taken, least = NONE, NONE, FAR
     for cell in range(original_of_cell.size):
         other = original_of_cell[cell]
-        if other == NONE or is_matched(matches, original, cell, n_rounds):
+        if other == NONE or is_matched(cells_of, original, cell, n_rounds):
             continue
-        cost = weight(originals, original, cells, cell, FAR)
-        cost -= weight(originals, other, cells, cell, FAR)
+        cost = weight(graph, original, cell)
+        cost -= weight(graph, other, cell)
         for position in range(available.size):
             free = int(available[position])
-            if cost < least and not is_matched(matches, other, free, n_rounds):
-                moved = cost + weight(originals, other, cells, free, FAR)
+            if cost < least and not is_matched(cells_of, other, free, n_rounds):
+                moved = cost + weight(graph, other, free)
                 if moved < least:
                     given_up, taken, least = cell, free, moved
     return given_up, taken
@@ -88,7 +91,7 @@ def _shift_along_chain(
         wanting = queue[begin]
         begin += 1
         for cell in range(n):
-            if wanted_by[cell] != NONE or is_matched(graph.matches, wanting, cell, n_rounds):
+            if wanted_by[cell] != NONE or is_matched(graph.cells_of, wanting, cell, n_rounds):
                 continue
             wanted_by[cell] = wanting
             if original_of_cell[cell] == NONE:

@@ -4,43 +4,71 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
-from kanon_db.algorithms.freeform.arrangement import count_leaves, side_by_side
-from kanon_db.algorithms.freeform.boxes import FAR, Boxes, Originals, take_in
-from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, Integer
+from kanon_db.algorithms.freeform.arrangement import BLOCK, side_by_side
+from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, Integer, SmallWordArray
+from kanon_db.algorithms.ground.compiled import innermost
 from kanon_db.algorithms.recoding.ncp import Ncp
 
 NONE = -1
 """Stands for a record where there is none."""
+
+FAR = 2**62
+"""More than any weight and price together: the price of a cell that is not available."""
 
 
 class Graph(NamedTuple):
     """Originals, the cells they are recast to so far, and a tree of boxes around the cells.
 
     Positions number the records in an order in which close ones lie side by side. Original i and
-    cell i belong to the same record.
+    cell i belong to the same record. Cells are the first boxes; the others enclose those cells
+    below them that are available (:mod:`~kanon_db.algorithms.freeform.box_tree`). It is one flat
+    tuple, because compiled code that takes a tuple out of another one counts references to all its
+    arrays.
 
     Parameters
     ----------
     record : ndarray of int64, shape (n,)
         Record at each position.
-    matches : ndarray of int32, shape (n, k)
-        Originals that each cell covers, -1 for those to come.
-    originals : Originals
-    cells : Boxes
-    nodes : Boxes
-        See :mod:`~kanon_db.algorithms.freeform.box_tree`.
+    cells_of : ndarray of int32, shape (n, k)
+        Cells that cover each original, -1 for those to come.
+    numbers : ndarray of int32, shape (n, p)
+        Positions of the originals in the ranges of numeric attributes; NULL is at twice the range.
+    bits : ndarray of int32, shape (n, q)
+        Which bit of a set stands for an original's value of each categorical attribute.
+    whole : ndarray of int32, shape (p,)
+        Loss of a numeric cell that tells nothing.
+    step : ndarray of int32, shape (q,)
+        Loss of one more value of a categorical cell.
+    low, high : ndarray of int32, shape (p, boxes)
+        Ends of the boxes in numeric attributes.
+    sets : ndarray of uint32, shape (words, boxes)
+        Values of the boxes in categorical attributes, one bit each.
+    lost : ndarray of int32, shape (boxes,)
+        What boxes lose in numeric attributes.
+    price : ndarray of int64, shape (boxes,)
+        Added to what a cell costs; :data:`FAR` for a cell that is not available, because it has
+        its match of this round. Of a box around others, the least price among them.
+    starts : ndarray of int64, shape (levels,)
+        Where each level of the tree begins among the boxes, at 0 the cells. Its last block is
+        filled up with boxes in which no cell is available.
     largest : int
         More than any edge weighs.
     """
 
     record: IntArray
-    matches: CodeArray
-    originals: Originals
-    cells: Boxes
-    nodes: Boxes
+    cells_of: CodeArray
+    numbers: CodeArray
+    bits: CodeArray
+    whole: CodeArray
+    step: CodeArray
+    low: CodeArray
+    high: CodeArray
+    sets: SmallWordArray
+    lost: CodeArray
+    price: IntArray
+    starts: IntArray
     largest: int
 
 
@@ -66,18 +94,27 @@ def build(ncp: Ncp, k: int) -> Graph:
     numeric, categorical = ncp.numeric & varies, ~ncp.numeric & varies
     numbers = np.ascontiguousarray(values[:, numeric])
     bits, n_words = _bits(values[:, categorical])
-    cells = _no_boxes(n, numbers.shape[1], n_words)
-    cells.low[:] = cells.high[:] = numbers
+    starts, n_boxes = _levels(n)
+    low = np.zeros((numbers.shape[1], n_boxes), dtype=np.int32)
+    low[:, :n] = numbers.T
+    sets = np.zeros((n_words, n_boxes), dtype=np.uint32)
     for column in bits.T:
-        cells.sets[np.arange(n), column >> 6] |= np.uint64(1) << (column & 63).astype(np.uint64)
-    matches = np.full((n, k), NONE, dtype=np.int32)
-    matches[:, 0] = np.arange(n)
+        sets[column >> 5, np.arange(n)] |= np.uint32(1) << (column & 31).astype(np.uint32)
+    cells_of = np.full((n, k), NONE, dtype=np.int32)
+    cells_of[:, 0] = np.arange(n)
     return Graph(
         record,
-        matches,
-        Originals(numbers, bits, ncp.whole[numeric], ncp.step[categorical]),
-        cells,
-        _no_boxes(2 * count_leaves(n), numbers.shape[1], n_words),
+        cells_of,
+        numbers,
+        bits,
+        ncp.whole[numeric].astype(np.int32),
+        ncp.step[categorical].astype(np.int32),
+        low,
+        low.copy(),
+        sets,
+        np.zeros(n_boxes, dtype=np.int32),
+        np.full(n_boxes, FAR),
+        starts,
         int(ncp.whole[ncp.numeric].sum()) + int(ncp.step[~ncp.numeric].sum()),
     )
 
@@ -93,18 +130,22 @@ def matches_of_records(graph: Graph) -> CodeArray:
     -------
     ndarray of int32, shape (n, k)
     """
-    matches = np.empty_like(graph.matches)
-    matches[graph.record] = graph.record[graph.matches]
+    matches = np.empty_like(graph.cells_of)
+    for r, cells in enumerate(graph.cells_of.T):
+        matches[graph.record[cells], r] = graph.record
     return matches
 
 
-def _no_boxes(n: int, n_numeric: int, n_words: int) -> Boxes:
-    return Boxes(
-        np.zeros((n, n_numeric), dtype=np.int32),
-        np.zeros((n, n_numeric), dtype=np.int32),
-        np.zeros((n, n_words), dtype=np.uint64),
-        np.full(n, FAR),
-    )
+def _levels(n: int) -> tuple[IntArray, int]:
+    """Find where the levels of a tree over n cells begin, and where the last one ends."""
+    starts, end, size = [0], 0, n
+    while True:
+        n_blocks = max(-(-size // BLOCK), 1)
+        end += n_blocks * BLOCK
+        if n_blocks == 1:
+            return np.array(starts), end
+        starts.append(end)
+        size = n_blocks
 
 
 def _bits(values: CodeArray) -> tuple[CodeArray, int]:
@@ -115,16 +156,16 @@ def _bits(values: CodeArray) -> tuple[CodeArray, int]:
         codes = np.unique(column, return_inverse=True)[1].reshape(-1)
         bits[:, j] = codes + n_bits
         n_bits += int(codes.max(initial=-1)) + 1
-    return bits, -(-n_bits // 64)
+    return bits, -(-n_bits // 32)
 
 
-@numba.njit(cache=True, nogil=True)
-def is_matched(matches: CodeArray, original: Integer, cell: Integer, n_rounds: Integer) -> bool:
+@innermost
+def is_matched(cells_of: CodeArray, original: Integer, cell: Integer, n_rounds: Integer) -> bool:
     """Tell whether the edge was taken in one of the rounds so far.
 
     Parameters
     ----------
-    matches : ndarray of int32, shape (n, k)
+    cells_of : ndarray of int32, shape (n, k)
         Of the graph.
     original, cell : int
         Positions.
@@ -135,24 +176,6 @@ def is_matched(matches: CodeArray, original: Integer, cell: Integer, n_rounds: I
     bool
     """
     for r in range(n_rounds):  # noqa: SIM110  # numba has no generators in any()
-        if matches[cell, r] == original:
+        if cells_of[original, r] == cell:
             return True
     return False
-
-
-@numba.njit(cache=True, nogil=True)
-def extend(graph: Graph, original_of_cell: IntArray, n_rounds: int) -> None:
-    """End a round: let each cell cover the original that it is assigned.
-
-    Parameters
-    ----------
-    graph : Graph
-    original_of_cell : ndarray of int64, shape (n,)
-        An assignment, in positions; -1 for cells without one.
-    n_rounds : int
-        Rounds before.
-    """
-    for cell in range(original_of_cell.size):
-        graph.matches[cell, n_rounds] = original_of_cell[cell]
-        if original_of_cell[cell] != NONE:
-            take_in(graph.originals, original_of_cell[cell], graph.cells, cell)

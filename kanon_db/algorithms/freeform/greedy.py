@@ -7,6 +7,7 @@ from functools import partial
 import numba
 import numpy as np
 
+from kanon_db.algorithms.freeform.arrangement import BLOCK
 from kanon_db.algorithms.freeform.assignment_rounds import VISITS_PER_CALL, run_rounds
 from kanon_db.algorithms.freeform.box_tree import take
 from kanon_db.algorithms.freeform.dead_end import resolve_dead_end
@@ -79,7 +80,7 @@ def _choose(
     n_visits = 0
     while start < order.size and n_visits < VISITS_PER_CALL:
         original = order[start]
-        n_visits += find_cheapest(graph, search, original, original, np.int64(0)) + 1
+        n_visits += BLOCK * find_cheapest(graph, search, original, np.int64(0))
         cell = search.cells[0]
         if cell == NONE:
             resolve_dead_end(graph, original, search.n_rounds, original_of_cell)

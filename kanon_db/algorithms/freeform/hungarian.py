@@ -7,12 +7,13 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
+from kanon_db.algorithms.freeform.arrangement import BLOCK
 from kanon_db.algorithms.freeform.assignment_rounds import VISITS_PER_CALL, run_rounds
 from kanon_db.algorithms.freeform.box_tree import raise_price
-from kanon_db.algorithms.freeform.boxes import FAR
 from kanon_db.algorithms.freeform.descent import Search, find_cheapest, search_for
-from kanon_db.algorithms.freeform.graph import NONE, Graph
+from kanon_db.algorithms.freeform.graph import FAR, NONE, Graph
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
+from kanon_db.algorithms.ground.compiled import innermost
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.recoding.ncp import Ncp
 
@@ -145,16 +146,16 @@ def _bid(graph: Graph, search: Search, auction: _Auction, size: int, increment: 
         best, least, second = _two_cheapest(graph, auction, original)
         n_visits += search.costs.size
         if second > others[original]:
-            n_visits += find_cheapest(graph, search, original, np.int64(0), -FAR)
+            n_visits += BLOCK * find_cheapest(graph, search, original, -FAR)
             auction.cells[original] = search.cells
             for place in range(search.costs.size):
-                price = graph.cells.price[search.cells[place]]
+                price = graph.price[search.cells[place]]
                 auction.weights[original, place] = search.costs[place] - price
             others[original] = search.costs[-1]
             best, least, second = _two_cheapest(graph, auction, original)
         if second == FAR:
             second = least  # its only edge
-        raise_price(graph, best, graph.cells.price[best] + second - least + increment)
+        raise_price(graph, best, graph.price[best] + second - least + increment)
         if owner[best] == NONE:
             size -= 1
         else:
@@ -163,7 +164,7 @@ def _bid(graph: Graph, search: Search, auction: _Auction, size: int, increment: 
     return size
 
 
-@numba.njit(cache=True, nogil=True)
+@innermost
 def _two_cheapest(graph: Graph, auction: _Auction, original: int) -> tuple[int, int, int]:
     """Find the cheapest cell an original knows, its cost and that of the second cheapest."""
     best, least, second = NONE, FAR, FAR
@@ -171,7 +172,7 @@ def _two_cheapest(graph: Graph, auction: _Auction, original: int) -> tuple[int, 
         cell = auction.cells[original, place]
         if cell == NONE:
             break
-        cost = graph.cells.price[cell] + auction.weights[original, place]
+        cost = graph.price[cell] + auction.weights[original, place]
         if cost < least:
             best, least, second = cell, cost, least
         elif cost < second:

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import numba
 import numpy as np
 
-from kanon_db.algorithms.freeform.boxes import FAR, Boxes, Originals, take_in, weight
-from kanon_db.algorithms.freeform.graph import NONE, Graph, build, is_matched
+from kanon_db.algorithms.freeform.arrangement import BLOCK
+from kanon_db.algorithms.freeform.box_tree import open_round
+from kanon_db.algorithms.freeform.boxes import take_in, weigh_block, weight
+from kanon_db.algorithms.freeform.graph import FAR, NONE, Graph, build, is_matched
 from kanon_db.algorithms.freeform.strong_components import strong_components
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
@@ -94,18 +96,20 @@ def k_concealment(microdata: Microdata, k: int, *, pulse: Pulse = UNLIMITED) -> 
     if not n:
         return Concealment(np.empty((0, k), dtype=np.int32))
     graph = build(Ncp.of(microdata), k)
-    originals, cells = graph.originals, graph.cells
+    open_round(graph)
+    matches = np.full((n, k), NONE, dtype=np.int32)
+    matches[:, 0] = np.arange(n)
     for part in _parts(n, n * k, pulse):
-        _fill(originals, cells, graph.matches, *part)
-    added = [_spread(originals, cells, k, *part) for part in _parts(n, n, pulse)]
+        _fill(graph, matches, *part)
+    added = [_spread(graph, k, *part) for part in _parts(n, n, pulse)]
     while True:
-        found = [_covering(originals, cells, *part) for part in _parts(n, n, pulse)]
+        found = [_covering(graph, *part) for part in _parts(n, n, pulse)]
         sizes, covering = map(np.concatenate, zip(*found, strict=True))
         ends = np.cumsum(sizes)
         component = strong_components(ends, covering)
-        added.append(_reciprocate(originals, cells, k, ends, covering, component))
+        added.append(_reciprocate(graph, k, ends, covering, component))
         if not added[-1].size:
-            return Concealment(_rows(graph, np.concatenate(added)))
+            return Concealment(_rows(graph, matches, np.concatenate(added)))
 
 
 def _parts(n: int, n_pairs: int, pulse: Pulse) -> Iterator[tuple[int, int]]:
@@ -116,15 +120,15 @@ def _parts(n: int, n_pairs: int, pulse: Pulse) -> Iterator[tuple[int, int]]:
         yield start, min(start + size, n)
 
 
-def _rows(graph: Graph, added: IntArray) -> CodeArray:
+def _rows(graph: Graph, matches: CodeArray, added: IntArray) -> CodeArray:
     """Collect the originals of each cell, in terms of records."""
-    n, k = graph.matches.shape
+    n, k = matches.shape
     cell, original = added.T
     by_cell = np.argsort(cell, kind="stable")
     sizes = np.bincount(cell, minlength=n)
     place = np.arange(cell.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     rows = np.repeat(np.arange(n)[:, np.newaxis], k + int(sizes.max()), axis=1)
-    rows[:, :k] = graph.matches
+    rows[:, :k] = matches
     rows[cell[by_cell], k + place] = original[by_cell]
     result = np.empty(rows.shape, dtype=np.int32)
     result[graph.record] = graph.record[rows]
@@ -132,68 +136,69 @@ def _rows(graph: Graph, added: IntArray) -> CodeArray:
 
 
 @numba.njit(cache=True, nogil=True)
-def _fill(originals: Originals, cells: Boxes, matches: CodeArray, start: int, end: int) -> None:
+def _fill(graph: Graph, matches: CodeArray, start: int, end: int) -> None:
     """Let cells take in the originals that cost least, one after the other."""
     n, k = matches.shape
     for cell in range(start, end):
         for n_taken in range(1, k):
             best, least = NONE, FAR
             for original in range(n):
-                found = int(weight(originals, original, cells, cell, least))
-                if found < least and not is_matched(matches, original, cell, n_taken):
+                found = int(weight(graph, original, cell))
+                if found < least and not is_matched(matches, cell, original, n_taken):
                     best, least = original, found
                     if not least:
                         break
             matches[cell, n_taken] = best
-            take_in(originals, best, cells, cell)
+            take_in(graph, best, cell)
 
 
 @numba.njit(cache=True, nogil=True)
-def _spread(originals: Originals, cells: Boxes, k: int, start: int, end: int) -> IntArray:
+def _spread(graph: Graph, k: int, start: int, end: int) -> IntArray:
     """Let originals be taken in by the cells that they cost least; list cells and originals."""
-    n = cells.price.size
+    n = graph.record.size
     added = np.empty(((end - start) * k, 2), dtype=np.int64)
     n_added = 0
-    weights = np.empty(n, dtype=np.int64)
+    grown, by_block = np.empty(BLOCK, dtype=np.int32), np.empty((-(-n // BLOCK), BLOCK), np.int64)
+    weights = by_block.reshape(-1)
     for original in range(start, end):
-        n_lacking = k
-        for cell in range(n):
-            weights[cell] = weight(originals, original, cells, cell, FAR)
-            n_lacking -= weights[cell] == 0
+        for block in range(by_block.shape[0]):
+            weigh_block(graph, original, block * BLOCK, 1, grown, by_block, block)
+        n_lacking = k - np.count_nonzero(weights == 0)
         for _ in range(n_lacking):
             best, least = NONE, FAR
             for cell in range(n):
                 if 0 < weights[cell] < least:
                     best, least = cell, weights[cell]
             weights[best] = 0
-            take_in(originals, original, cells, best)
+            take_in(graph, original, best)
             added[n_added, 0], added[n_added, 1] = best, original
             n_added += 1
     return added[:n_added]
 
 
 @numba.njit(cache=True, nogil=True)
-def _covering(
-    originals: Originals, cells: Boxes, start: int, end: int
-) -> tuple[IntArray, CodeArray]:
+def _covering(graph: Graph, start: int, end: int) -> tuple[IntArray, CodeArray]:
     """List the cells that cover each original, and how many they are."""
-    n = cells.price.size
+    n = graph.record.size
     sizes = np.zeros(end - start, dtype=np.int64)
     covering = np.empty((end - start) * n, dtype=np.int32)
+    grown, weights = np.empty(BLOCK, dtype=np.int32), np.empty((1, BLOCK), dtype=np.int64)
     size = 0
     for original in range(start, end):
-        for cell in range(n):
-            if weight(originals, original, cells, cell, 1) == 0:
-                covering[size] = cell
-                size += 1
-                sizes[original - start] += 1
+        for first in range(0, n, BLOCK):
+            if weigh_block(graph, original, first, 1, grown, weights, 0):
+                continue
+            for place in range(BLOCK):
+                if weights[0, place] == 0:
+                    covering[size] = first + place
+                    size += 1
+                    sizes[original - start] += 1
     return sizes, covering[:size].copy()
 
 
 @numba.njit(cache=True, nogil=True)
 def _reciprocate(
-    originals: Originals,
-    cells: Boxes,
+    graph: Graph,
     k: int,
     ends: IntArray,
     covering: CodeArray,
@@ -211,12 +216,12 @@ def _reciprocate(
         if n_lacking > 0:
             for edge in range(start, ends[record]):
                 if component[covering[edge]] != component[record]:
-                    weights[edge - start] = weight(originals, covering[edge], cells, record, FAR)
+                    weights[edge - start] = weight(graph, covering[edge], record)
         for _ in range(n_lacking):
             place = np.argmin(weights)
             weights[place] = FAR
             other = covering[start + place]
-            take_in(originals, other, cells, record)
+            take_in(graph, other, record)
             added[n_added, 0], added[n_added, 1] = record, other
             n_added += 1
         start = ends[record]

@@ -7,9 +7,8 @@ import numpy as np
 
 from kanon_db.algorithms.freeform.assignments import as_assignments
 from kanon_db.algorithms.freeform.box_tree import open_round, refresh
-from kanon_db.algorithms.freeform.boxes import FAR
 from kanon_db.algorithms.freeform.descent import Search, find_cheapest, search_for
-from kanon_db.algorithms.freeform.graph import NONE, Graph, build, matches_of_records
+from kanon_db.algorithms.freeform.graph import FAR, NONE, Graph, build
 from kanon_db.algorithms.freeform.losses import pair_units
 from kanon_db.algorithms.freeform.sort_greedy import sort_greedy
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
@@ -84,13 +83,15 @@ def min_cost_flow(ncp: Ncp, k: int, *, pulse: Pulse = UNLIMITED) -> CodeArray:
     new = edges
     while new.size:
         program.add(new)
-        graph.cells.price[:], potential = program.solve(pulse)
+        graph.price[:n], potential = program.solve(pulse)
         refresh(graph)
         new = np.setdiff1d(_lightest(graph, k, pulse, below=potential), program.edges)
     original, cell = np.divmod(program.taken, n)
     by_cell = np.argsort(cell, kind="stable")
-    graph.matches[:, 1:] = original[by_cell].reshape(n, k - 1)
-    return as_assignments(matches_of_records(graph), pulse=pulse)
+    rows = np.empty((n, k), dtype=np.int64)
+    rows[:, 0] = np.arange(n)
+    rows[:, 1:] = original[by_cell].reshape(n, k - 1)
+    return as_assignments(graph.record[rows[position]], pulse=pulse)
 
 
 def _lightest(graph: Graph, k: int, pulse: Pulse, below: IntArray | None = None) -> IntArray:
@@ -111,7 +112,7 @@ def _search(
     graph: Graph, search: Search, start: int, end: int, cells: CodeArray, limit: IntArray
 ) -> None:
     for original in range(start, end):
-        find_cheapest(graph, search, original, np.int64(0), -FAR)
+        find_cheapest(graph, search, original, -FAR)
         for place in range(search.costs.size):
             if search.costs[place] < limit[original]:
                 cells[original, place] = search.cells[place]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
+from kanon_db.algorithms.freeform.arrangement import BLOCK
 from kanon_db.algorithms.freeform.assignment_rounds import VISITS_PER_CALL, run_rounds
 from kanon_db.algorithms.freeform.box_tree import take
-from kanon_db.algorithms.freeform.boxes import FAR
 from kanon_db.algorithms.freeform.dead_end import resolve_dead_end
 from kanon_db.algorithms.freeform.descent import Search, find_cheapest, search_for
-from kanon_db.algorithms.freeform.graph import NONE, Graph
+from kanon_db.algorithms.freeform.graph import FAR, NONE, Graph
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
+from kanon_db.algorithms.ground.compiled import innermost
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.recoding.ncp import Ncp
 
@@ -43,12 +43,13 @@ def sort_greedy(ncp: Ncp, k: int, *, improve: bool = True, pulse: Pulse = UNLIMI
     **Source:** [FF] Algorithm 2, Lemma 5.1. Weights are the increase of NCP, times the attribute's
     weight. The paper leaves open which of equal edges comes first: here those between identical
     records do, if these are at least k, then those of the originals that come first in the order
-    of the tree.
+    of the tree; of an original's, that to the cell which is found first
+    (:func:`~kanon_db.algorithms.freeform.descent.find_cheapest`).
 
     The edges are never listed. Each original waits with the lightest of its edges, found in a
-    tree of boxes; if the cell is gone when it is its turn, it looks again. As cells only become
-    fewer, the edges are taken exactly in the order of their weight. Memory is O(n (m + k)), and
-    time that of a few searches for each record and round.
+    tree of boxes, of which 64 are weighed at once; if the cell is gone when it is its turn, it
+    looks again. As cells only become fewer, the edges are taken exactly in the order of their
+    weight. Memory is O(n (m + k)), and time that of a few searches for each record and round.
 
     Examples
     --------
@@ -110,7 +111,7 @@ def take_lightest(graph: Graph, search: Search, original_of_cell: IntArray, puls
         pulse.beat()
 
 
-@numba.njit(cache=True, nogil=True)
+@innermost
 def _enter(
     graph: Graph, search: Search, queue: _Queue, waiting: IntArray, start: int, size: int
 ) -> tuple[int, int]:
@@ -118,7 +119,7 @@ def _enter(
     n_visits = 0
     while start < waiting.size and n_visits < VISITS_PER_CALL:
         original = waiting[start]
-        n_visits += find_cheapest(graph, search, original, original, np.int64(0))
+        n_visits += BLOCK * find_cheapest(graph, search, original, np.int64(0))
         if search.cells[0] != NONE:
             queue.wanted[original] = search.cells[0]
             queue.keys[size] = search.costs[0] * queue.wanted.size + original
@@ -127,13 +128,13 @@ def _enter(
     return start, size
 
 
-@numba.njit(cache=True, nogil=True)
+@innermost
 def _serve(
     graph: Graph, search: Search, queue: _Queue, original_of_cell: IntArray, size: int
 ) -> int:
     """Take the lightest edges, out of the queue; tell how many originals are left in it."""
     n_visits = 0
-    keys, wanted, prices = queue.keys, queue.wanted, graph.cells.price
+    keys, wanted, prices = queue.keys, queue.wanted, graph.price
     n = wanted.size
     while size and n_visits < VISITS_PER_CALL:
         original = keys[0] % n
@@ -149,7 +150,7 @@ def _serve(
                 take(graph, original)
         elif waits:
             # It was the lightest edge, and the others are no lighter.
-            n_visits += find_cheapest(graph, search, original, original, keys[0] // n)
+            n_visits += BLOCK * find_cheapest(graph, search, original, keys[0] // n)
             wanted[original] = search.cells[0]
             if search.cells[0] != NONE:
                 key = search.costs[0] * n + original
@@ -160,7 +161,7 @@ def _serve(
     return size
 
 
-@numba.njit(cache=True, nogil=True)
+@innermost
 def _sift(keys: IntArray, size: int, key: int) -> None:
     """Replace the least of a heap's keys.
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from kanon_db.algorithms.freeform.assignments import as_assignments
-from kanon_db.algorithms.freeform.box_tree import open_round
+from kanon_db.algorithms.freeform.box_tree import extend, open_round
 from kanon_db.algorithms.freeform.descent import search_for
-from kanon_db.algorithms.freeform.graph import NONE, build, extend, matches_of_records
+from kanon_db.algorithms.freeform.graph import NONE, build
 from kanon_db.algorithms.freeform.losses import pair_units
 from kanon_db.algorithms.freeform.sort_greedy import take_lightest
 from kanon_db.algorithms.ground.arrays import CodeArray
@@ -73,10 +73,12 @@ def symmetric(ncp: Ncp, k: int, *, pulse: Pulse = UNLIMITED) -> CodeArray:
         open_round(graph)
         take_lightest(graph, search_for(1, n_rounds, mutual=True), partner, pulse)
         extend(graph, partner, n_rounds)
-    rows = graph.matches
+    rows = graph.cells_of  # and the originals that each cell covers
     if not _make_up(ncp.of_records(graph.record), rows, pulse):
         rows[:] = _neighbors(n, k)
-    return as_assignments(matches_of_records(graph), pulse=pulse)
+    matches = np.empty_like(rows)
+    matches[graph.record] = graph.record[rows]
+    return as_assignments(matches, pulse=pulse)
 
 
 def _make_up(ncp: Ncp, rows: CodeArray, pulse: Pulse) -> bool:

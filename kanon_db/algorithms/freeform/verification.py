@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray
+from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, IntArray
 from kanon_db.algorithms.ground.distinct import distinct
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
+from kanon_db.algorithms.ground.threads import in_threads, n_cores
 from kanon_db.algorithms.recoding.cells import Ranges, Sets
 from kanon_db.algorithms.recoding.microdata import Microdata
 
@@ -95,36 +97,41 @@ def verify_matching(
     True
     """
     n = microdata.n_records
-    allowed = [
-        np.repeat(np.arange(n), cell.sizes) * attribute.n_values + cell.codes  # ascending
-        if isinstance(cell, Sets)
-        else None
-        for attribute, cell in zip(microdata.attributes, cells, strict=True)
-    ]
-    of_published, of_originals = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
-    n_unknown = n_outside = 0
+    of_published = np.zeros(n, dtype=np.int64)
     n_rows = max(_MATCHES_PER_CALL // max(matches.shape[1], 1), 1)
-    for start in range(0, matches.shape[0], n_rows):
-        pulse.beat()
-        part = matches[start : start + n_rows].astype(np.int64)
-        known = (part >= 0) & (part < n)
-        n_unknown += int((~known).sum())
-        pairs = distinct(np.argwhere(known)[:, 0] * n + part[known])
-        published, originals = np.divmod(pairs, max(n, 1))
-        published += start
-        of_published += np.bincount(published, minlength=n)
-        of_originals += np.bincount(originals, minlength=n)
-        inside = np.ones(pairs.size, dtype=np.bool_)
-        for j, (cell, keys) in enumerate(zip(cells, allowed, strict=True)):
-            codes = microdata.codes[originals, j]
-            if isinstance(cell, Ranges):
-                within = (codes >= cell.low[published]) & (codes <= cell.high[published])
-                inside &= within | cell.tells_nothing[published]
-            elif keys is not None:
-                wanted = published * microdata.attributes[j].n_values + codes
-                place = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
-                inside &= keys[place] == wanted
-        n_outside += int((~inside).sum())
+
+    def count(rows: slice, pulse: Pulse) -> tuple[int, int, IntArray]:
+        n_unknown, n_outside, of_originals = 0, 0, np.zeros(n, dtype=np.int64)
+        for start in range(rows.start, rows.stop, n_rows):
+            pulse.beat()
+            end = min(start + n_rows, rows.stop)
+            part = matches[start:end].astype(np.int64)
+            known = (part >= 0) & (part < n)
+            n_unknown += int((~known).sum())
+            pairs = distinct(np.argwhere(known)[:, 0] * n + part[known])
+            published, originals = np.divmod(pairs, max(n, 1))
+            of_published[start:end] = np.bincount(published, minlength=end - start)
+            np.add.at(of_originals, originals, 1)
+            inside = np.ones(pairs.size, dtype=np.bool_)
+            for j, cell in enumerate(cells):
+                codes = microdata.codes[originals, j]
+                if isinstance(cell, Ranges):
+                    low, high = cell.low[start:end], cell.high[start:end]
+                    within = (codes >= low[published]) & (codes <= high[published])
+                    inside &= within | cell.tells_nothing[start:end][published]
+                else:
+                    n_values = microdata.attributes[j].n_values
+                    inside &= np.isin(
+                        published * n_values + codes, _keys(cell, slice(start, end), n_values)
+                    )
+            n_outside += int((~inside).sum())
+        return n_unknown, n_outside, of_originals
+
+    bounds = [n * part // n_cores() for part in range(1 + n_cores())]
+    counted = in_threads(count, [slice(*part) for part in pairwise(bounds)], n_cores(), pulse)
+    n_unknown = sum(unknown for unknown, _, _ in counted)
+    n_outside = sum(outside for _, outside, _ in counted)
+    of_originals = np.sum([own for _, _, own in counted], axis=0)
     return MatchingChecks(
         k,
         n_unknown,
@@ -133,6 +140,15 @@ def verify_matching(
         bool((of_published == k).all() and (of_originals == k).all()),
         n_outside,
     )
+
+
+def _keys(cells: Sets, some: slice, n_values: int) -> IntArray:
+    """Return a number for each pair of a cell, counted from the first, and its value; ascending."""
+    first = int(cells.ends[some.start - 1]) if some.start else 0
+    ends = cells.ends[some]
+    numbers = np.repeat(np.arange(ends.size), np.diff(ends, prepend=first))
+    keys: IntArray = numbers * n_values + cells.codes[first : int(ends[-1])]
+    return keys
 
 
 def least_coverage(

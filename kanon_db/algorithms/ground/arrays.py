@@ -16,6 +16,9 @@ CodeArray: TypeAlias = npt.NDArray[np.int32]
 SmallIntArray: TypeAlias = npt.NDArray[np.int16]
 """Limits on how often a value may stand in a bucket."""
 
+SmallWordArray: TypeAlias = npt.NDArray[np.uint32]
+"""Sets of bits beside numbers of 32 bits."""
+
 IntArray: TypeAlias = npt.NDArray[np.int64]
 """Counts, positions, numbers of records and classes, losses in units."""
 

@@ -89,21 +89,29 @@ def in_threads(
         What was found for each part.
     """
     stop = threading.Event()
+    left = iter(enumerate(parts))
+    found: dict[int, _Found] = {}
 
     def beat() -> None:
         if stop.is_set():
             raise _StoppedError
 
     of_threads = Pulse(pulse.seconds_left, beat)
+
+    def run_some() -> None:
+        """Run one part after the other; the threads share what is left."""
+        for number, part in left:
+            found[number] = run(part, of_threads)
+
     with Threads(workers) as threads:
         try:
-            running = [threads.start(run, part, of_threads) for part in parts]
+            running = [threads.start(run_some) for _ in range(min(workers, len(parts)))]
             while True:
-                done, left = wait(running, _POLL_SECONDS, return_when=FIRST_EXCEPTION)
+                done, waited_for = wait(running, _POLL_SECONDS, return_when=FIRST_EXCEPTION)
                 for future in done:
                     future.result()  # raises what the thread raised
-                if not left:
-                    return [future.result() for future in running]
-                pulse.done(len(done), len(parts))
+                if not waited_for:
+                    return [found[number] for number in range(len(parts))]
+                pulse.done(len(found), len(parts))
         finally:
             stop.set()

@@ -12,11 +12,9 @@ from typing import Final
 from kanon_db.catalog.entries import Publication
 from kanon_db.counting.layout import RowView
 from kanon_db.publications.results import Check, Examination
-from kanon_db.publications.rows.cell_table import CellTable
 from kanon_db.publications.rows.class_sizes import ClassSizes
 from kanon_db.publications.rows.digest import check_digest
-from kanon_db.session import Session, fetch_one
-from kanon_db.session.settings import grouping_by_hash
+from kanon_db.session import Session
 
 
 def examine_freeform(
@@ -68,23 +66,4 @@ def judge(publication: Publication, counted: ClassSizes, same: Check) -> Examina
             same,
         ],
         {"records": n_rows, "distinct_rows": counted.sizes.size},
-    )
-
-
-def check_cells(session: Session, view: RowView, cells: CellTable) -> Check:
-    """Check that the view has the cells that were made, each of them the same number of times."""
-    names = ", ".join(view.quasi_identifiers)
-    with grouping_by_hash(session):
-        found = fetch_one(
-            session,
-            "SELECT count(*) AS n FROM (SELECT sum(published) AS difference FROM ("
-            f"SELECT {names}, 1 AS published FROM {view.view}"
-            f" UNION ALL SELECT {names}, -1 FROM {cells.table}) AS row GROUP BY {names}) AS row"
-            " WHERE difference <> 0",
-        )
-    return Check(
-        "the view shows the cells that were made",
-        "0 combinations differ",
-        f"{found['n']} combinations differ",
-        holds=found["n"] == 0,
     )

@@ -20,9 +20,10 @@ from kanon_db.catalog.entries import Publication, Source
 from kanon_db.counting.layout import RECODED_SUFFIXES
 from kanon_db.metrics.freeform import measure
 from kanon_db.publications.freeform import methods
-from kanon_db.publications.freeform.examine import check_cells, examine_freeform
+from kanon_db.publications.freeform.examine import examine_freeform
 from kanon_db.publications.freeform.promises import check_graph, guarantee
 from kanon_db.publications.freeform.request import FreeformRequest
+from kanon_db.publications.freeform.shown_cells import check_cells
 from kanon_db.publications.job import Job
 from kanon_db.publications.kind import Found, Written
 from kanon_db.publications.results import Check

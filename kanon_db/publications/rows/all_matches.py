@@ -3,8 +3,7 @@
 A record has k matches, so that there are k times as many pairs of an original and its cell as
 records. But few different values occur with few different cells of their column, and whether a
 value lies in a cell is the same for all records. So the server reads again which value each record
-has, and compares the table of cells with what each combination is to have; it says of each value
-and cell that occur together whether the one covers the other.
+has, and says of each value and cell that occur together whether the one covers the other.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from kanon_db.publications.rows.cell_table import CellColumn, CellTable
 from kanon_db.publications.rows.cells import GeneralizedColumn
 from kanon_db.session import Session, fetch_one
 from kanon_db.session.settings import roomy
-from kanon_db.transfer.columns import int4_bytes, number_bytes, with_numbers
+from kanon_db.transfer.columns import int4_bytes, with_numbers
 from kanon_db.transfer.labels import fixed_labels
 from kanon_db.transfer.snapshot import Snapshot
 from kanon_db.transfer.values import read_known_codes
@@ -52,7 +51,7 @@ def count_outside(
     Returns
     -------
     int
-        Of all assignments together; with the combinations that the table has otherwise.
+        Of all assignments together.
     """
     session = snapshot.session
     codes = read_known_codes(snapshot, [column.values for column in columns])
@@ -64,36 +63,7 @@ def count_outside(
         for number, one in enumerate(assignments) if found.size else ():
             keys = _keys(own, cells, one, len(column.values.labels))
             is_outside[number] |= np.isin(keys, found)
-    return int(np.count_nonzero(is_outside)) + _count_differing(session, table)
-
-
-def _count_differing(session: Session, table: CellTable) -> int:
-    """Count the combinations in the table of cells that are not as they are to be."""
-    numbers = table.numbers_of(np.arange(table.n_combinations))
-    bound = []
-    for column in table.columns.values():
-        expected = np.empty(table.n_combinations, dtype=np.int64)
-        expected[numbers] = column.of_combination
-        bound.append(number_bytes(expected))
-    numbered, places = with_numbers(
-        session,
-        table.table,
-        *((i, f"r.{table.number}") for i in range(1, 1 + len(bound))),
-        widths=[width for _, width in bound],
-    )
-    joins, same = "", []
-    for i, ((name, column), place) in enumerate(zip(table.columns.items(), places, strict=True)):
-        joins += f" LEFT JOIN {column.table} AS p{i} ON p{i}.{column.number} = c.{place}"
-        cells = f"c.{name}", f"p{i}.{column.cell}"
-        equal = " OPERATOR(pg_catalog.=) ".join(cells)
-        same.append(f"coalesce({equal}, num_nulls({', '.join(cells)}) = 2)")
-    with roomy(session):
-        row = fetch_one(
-            session,
-            f"SELECT count(*) FILTER (WHERE {' AND '.join(same)}) AS n FROM {numbered} AS c{joins}",
-            *(numbers for numbers, _ in bound),
-        )
-    return table.n_combinations - int(row["n"])
+    return int(np.count_nonzero(is_outside))
 
 
 def _outside(
