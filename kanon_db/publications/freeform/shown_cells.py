@@ -12,7 +12,7 @@ from kanon_db.algorithms.ground.arrays import AnyIntArray, IntArray
 from kanon_db.counting.layout import RowView
 from kanon_db.publications.results import Check
 from kanon_db.publications.rows.cell_table import CellColumn, CellTable
-from kanon_db.publications.rows.numbering import packing
+from kanon_db.publications.rows.numbered_rows import packing
 from kanon_db.session import Session, fetch_one
 from kanon_db.session.settings import grouping_by_hash, joining_by_hash
 from kanon_db.transfer.columns import parts_of
