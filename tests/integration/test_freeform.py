@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg.types.range import Range
 
+from kanon_db.errors import VerificationError
+from kanon_db.publications.rows.cell_table import CellTable
+from kanon_db.publications.rows.cells import write_cells
 from tests.integration.parties import (
     Connection,
     Functions,
@@ -248,6 +253,23 @@ def test_tampering_is_found(kanon: Functions | Package, parties: Parties, case: 
     ]
     fetch(parties.analyst, "SET timezone = 'Asia/Tokyo'; SET datestyle = 'SQL, DMY'")
     assert all(holds for *_, holds in Functions(parties.analyst).verify("people"))
+
+
+def test_other_cells_than_those_that_were_checked_are_not_published(
+    parties: Parties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here each combination has the first cell of another one."""
+
+    def shifted(*given: Any) -> CellTable:
+        table = write_cells(*given)
+        name, column = next(iter(table.columns.items()))
+        moved = replace(column, of_combination=np.roll(column.of_combination, 1))
+        return replace(table, columns={**table.columns, name: moved})
+
+    monkeypatch.setattr("kanon_db.publications.rows.recoding.write_cells", shifted)
+    with pytest.raises(VerificationError) as failed:
+        Package(parties.publisher).freeform("data.people", "shifted", k=4)
+    assert "the view shows the cells that were made" in failed.value.detail
 
 
 @both_ways

@@ -114,21 +114,24 @@ def draw_assignments(
         return Assignments(_drawn(matches, random, pulse), _uniform(k, random) if n else 0)
     place = np.empty(n, dtype=np.int32)
     place[order] = np.arange(n, dtype=np.int32)
-    ordered = place[matches[order]]
     assignments = np.empty((k, n), dtype=np.int32)
 
     def run(block: slice, pulse: Pulse) -> None:
-        first = np.int32(block.start)
-        drawn = _drawn(ordered[block] - first, random, pulse) + first
-        assignments[:, order[block]] = order[drawn]
+        records, first = order[block], np.int32(block.start)
+        drawn = _drawn(place[matches[records]] - first, random, pulse)
+        assignments[:, records] = records[drawn]
 
-    in_threads(run, _closed_blocks(ordered), workers, pulse)
+    in_threads(run, _closed_blocks(matches, order, place), workers, pulse)
     return Assignments(assignments, _uniform(k, random) if n else 0)
 
 
-def _closed_blocks(ordered: CodeArray) -> list[slice]:
+def _closed_blocks(matches: CodeArray, order: IntArray, place: CodeArray) -> list[slice]:
     """Divide records into blocks, as small as need be, none with a match in another."""
-    reached = np.maximum.accumulate(ordered.max(axis=1, initial=-1))
+    reached = np.empty(order.size, dtype=np.int32)
+    for start in range(0, order.size, _RECORDS_OF_BLOCK):
+        some = slice(start, start + _RECORDS_OF_BLOCK)
+        reached[some] = place[matches[order[some]]].max(axis=1, initial=-1)
+    np.maximum.accumulate(reached, out=reached)
     ends = np.flatnonzero(reached == np.arange(reached.size)) + 1
     # In a regular graph, originals that only these cells match match only these cells.
     kept = ends[np.flatnonzero(np.diff(ends // _RECORDS_OF_BLOCK, append=-1))]

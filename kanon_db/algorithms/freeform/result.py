@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
+from kanon_db.algorithms.ground.threads import in_threads, n_cores
 from kanon_db.algorithms.recoding.cells import Ranges, Sets
-from kanon_db.algorithms.recoding.microdata import Microdata
+from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
+
+_RECORDS_OF_BLOCK = 2**16
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +39,9 @@ class Freeform:
     order: IntArray | None = field(default=None, kw_only=True)
 
 
-def cells(microdata: Microdata, matches: AnyIntArray) -> tuple[Ranges | Sets, ...]:
+def cells(
+    microdata: Microdata, matches: AnyIntArray, *, pulse: Pulse = UNLIMITED
+) -> tuple[Ranges | Sets, ...]:
     """Generalize each published record to what covers its matches.
 
     Parameters
@@ -42,6 +49,8 @@ def cells(microdata: Microdata, matches: AnyIntArray) -> tuple[Ranges | Sets, ..
     microdata : Microdata
     matches : ndarray of int, shape (n_published, q)
         Originals that each published record covers, repeated ones allowed.
+    pulse : Pulse
+        Beaten every few milliseconds; what a beat raises ends the work.
 
     Returns
     -------
@@ -64,19 +73,44 @@ def cells(microdata: Microdata, matches: AnyIntArray) -> tuple[Ranges | Sets, ..
     >>> jobs.codes.tolist(), jobs.ends.tolist()
     ([0, 1, 0, 1, 1], [2, 4, 5])
     """
-    result: list[Ranges | Sets] = []
-    for attribute, column in zip(microdata.attributes, microdata.codes.T, strict=True):
-        codes = column[matches]
-        if attribute.numbers is None:
-            codes.sort(axis=1)
-            is_new = np.ones(codes.shape, dtype=np.bool_)
-            is_new[:, 1:] = codes[:, 1:] != codes[:, :-1]
-            result.append(Sets(codes[is_new], np.cumsum(is_new.sum(axis=1, dtype=np.int64))))
-            continue
-        is_null = np.isnan(attribute.numbers)[codes]
-        n_null = is_null.sum(axis=1)
-        tells_nothing = (n_null > 0) & (n_null < codes.shape[1])
-        low = codes.min(axis=1)
-        known = np.where(is_null, low[:, np.newaxis], codes)
-        result.append(Ranges(low, known.max(axis=1), tells_nothing))
-    return tuple(result)
+    n = matches.shape[0]
+    blocks = [slice(start, start + _RECORDS_OF_BLOCK) for start in range(0, n, _RECORDS_OF_BLOCK)]
+
+    def of_block(block: slice, pulse: Pulse) -> list[Ranges | Sets]:
+        pulse.beat()
+        return [
+            _cells(attribute, column[matches[block]])
+            for attribute, column in zip(microdata.attributes, microdata.codes.T, strict=True)
+        ]
+
+    found = in_threads(of_block, blocks or [slice(0)], n_cores(), pulse.of_part())
+    return tuple(_joined(parts) for parts in zip(*found, strict=True))
+
+
+def _cells(attribute: Attribute, codes: CodeArray) -> Ranges | Sets:
+    """Cover the codes of each row."""
+    if attribute.numbers is None:
+        codes.sort(axis=1)
+        is_new = np.ones(codes.shape, dtype=np.bool_)
+        is_new[:, 1:] = codes[:, 1:] != codes[:, :-1]
+        return Sets(codes[is_new], np.cumsum(is_new.sum(axis=1, dtype=np.int64)))
+    is_null = np.isnan(attribute.numbers)[codes]
+    n_null = is_null.sum(axis=1)
+    tells_nothing = (n_null > 0) & (n_null < codes.shape[1])
+    low = codes.min(axis=1)
+    known = np.where(is_null, low[:, np.newaxis], codes)
+    return Ranges(low, known.max(axis=1), tells_nothing)
+
+
+def _joined(parts: Sequence[Ranges | Sets]) -> Ranges | Sets:
+    """Put the cells of an attribute one after the other."""
+    ranges = [part for part in parts if isinstance(part, Ranges)]
+    if ranges:
+        return Ranges(
+            np.concatenate([part.low for part in ranges]),
+            np.concatenate([part.high for part in ranges]),
+            np.concatenate([part.tells_nothing for part in ranges]),
+        )
+    sets = [part for part in parts if isinstance(part, Sets)]
+    sizes = np.concatenate([part.sizes for part in sets])
+    return Sets(np.concatenate([part.codes for part in sets]), np.cumsum(sizes))

@@ -69,7 +69,7 @@ class FreeformRows(RowKind):
         return int(publication.parameters["k"])
 
     def search(self, job: Job[FreeformRequest]) -> Found:
-        """Find the matches."""
+        """Find the matches, what covers them, and an assignment; the matches are not kept."""
         rows = RecodedRows.of(job, job.request.k, job.request.weights)
         together = min(rows.microdata.n_records, 2 * methods.partition_size(job.request))
         rows.require_room(
@@ -79,26 +79,27 @@ class FreeformRows(RowKind):
         )
         job.session.step(f"matching records: {job.request.method}")
         found = run_method(methods, job, rows.microdata)
-        return Found((rows, found.result), found.proof)
-
-    def write(self, job: Job[FreeformRequest], found: Found) -> Written:
-        """Write cells and rows; check the graph, and every original value with all its cells."""
-        session, request = job.session, job.request
-        rows: RecodedRows
-        made: Freeform
-        rows, made = found.result
-        cells = cells_of_matches(rows.microdata, made.matches)
-        conceals = request.method == "k_concealment"
-        session.step("drawing the assignment")
-        if conceals:
+        made: Freeform = found.result
+        cells = cells_of_matches(rows.microdata, made.matches, pulse=job.pulse())
+        job.session.step("drawing the assignment")
+        if job.request.method == "k_concealment":
             # There need not be k disjoint assignments here, so each record keeps its own cells.
             own = np.arange(rows.microdata.n_records, dtype=np.int32)
             drawn = Assignments(own[np.newaxis], 0)
         else:
             drawn = draw_assignments(
                 made.matches, SecureRandom(), order=made.order,
-                workers=methods.n_workers(request), pulse=job.pulse(),
+                workers=methods.n_workers(job.request), pulse=job.pulse(),
             )  # fmt: skip
+        return Found((rows, cells, drawn), found.proof)
+
+    def write(self, job: Job[FreeformRequest], found: Found) -> Written:
+        """Write cells and rows; check the graph, and every original value with all its cells."""
+        session, request = job.session, job.request
+        rows: RecodedRows
+        cells: tuple[Ranges | Sets, ...]
+        drawn: Assignments
+        rows, cells, drawn = found.result
         table, outside = rows.write(cells, drawn.cells)
         outside += rows.count_outside(table, drawn.cell_of_original)
         checks = [
@@ -110,7 +111,7 @@ class FreeformRows(RowKind):
                 holds=outside == 0,
             ),
             _check_concealment(job, rows, cells)
-            if conceals
+            if request.method == "k_concealment"
             else _check_graph(job, rows, drawn, cells),
         ]
         written = Written(

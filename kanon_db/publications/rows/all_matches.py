@@ -15,6 +15,8 @@ import numpy as np
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
 from kanon_db.algorithms.ground.distinct import distinct
+from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.ground.threads import in_threads, n_cores
 from kanon_db.publications.rows.cell_table import CellColumn, CellTable
 from kanon_db.publications.rows.cells import GeneralizedColumn
 from kanon_db.session import Session, fetch_one
@@ -78,7 +80,7 @@ def _outside(
     name, low, high = "shown", "low", "high"  # a column's own name could be one of the others
     ends = "".join(f", {sql} AS {end}" for sql, end in column.ends(name, low, high))
     found = [np.zeros(0, dtype=np.int64)]
-    for keys in _occurring(codes, cells, assignments, n_values):
+    for keys in _occurring(session, codes, cells, assignments, n_values):
         numbers, values = np.divmod(keys, n_values)
         pairs, (number, code) = with_numbers(
             session, "(SELECT generate_series(0, $3::int4 - 1) AS i)", (1, "r.i"), (2, "r.i")
@@ -103,20 +105,26 @@ def _outside(
 
 
 def _occurring(
-    codes: CodeArray, cells: CellColumn, assignments: CodeArray, n_values: int
+    session: Session, codes: CodeArray, cells: CellColumn, assignments: CodeArray, n_values: int
 ) -> Iterator[IntArray]:
     """Return the keys of values and cells that occur together, some at a time."""
     n_keys = cells.n_cells * n_values
+    if (codes < 0).any():
+        known = np.flatnonzero(codes >= 0)
+        codes, assignments = codes[known], assignments[:, known]
     if n_keys <= _MOST_MARKS:
         marks: BoolArray = np.zeros(n_keys, dtype=np.bool_)
-        for one in assignments:
-            keys = _keys(codes, cells, one, n_values)
-            marks[keys[codes >= 0]] = True
+
+        def mark(one: CodeArray, pulse: Pulse) -> None:
+            pulse.beat()
+            marks[_keys(codes, cells, one, n_values)] = True
+
+        in_threads(mark, list(assignments), n_cores(), Pulse(heartbeat=session.heartbeat))
         occurring = np.flatnonzero(marks)
     else:
         occurring = np.zeros(0, dtype=np.int64)
         for one in assignments:
-            keys = distinct(_keys(codes, cells, one, n_values)[codes >= 0])
+            keys = distinct(_keys(codes, cells, one, n_values))
             occurring = distinct(np.concatenate([occurring, keys]))
     for start in range(0, occurring.size, _AT_ONCE):
         yield occurring[start : start + _AT_ONCE]

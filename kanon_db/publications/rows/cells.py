@@ -298,7 +298,7 @@ def write_cells(
             _write_ranges(session, part, column, few)
         n_cells = few.ends.size if isinstance(few, Sets) else few.low.size
         name = view.quasi_identifiers[position]
-        parts[name] = CellColumn(part, "number", "cell", n_cells, numbers)
+        parts[name] = CellColumn(part, "number", "cell", n_cells, numbers.astype(np.int32))
     return CellTable.write(staging, view, parts)
 
 
