@@ -79,12 +79,12 @@ class Generalized(RowKind):
         size: Size,
     ) -> Needs:
         """See :meth:`Kind.needs`; solvers need the more, and so does what changes classes."""
-        fixed, record = 170e6, 150.0
+        fixed, record = 170e6, 70.0
         if request.refine or request.constraints is not None or request.max_suppressed:
             fixed, record = 250e6, 450.0
         if request.method in ("split_carry", "optimal"):
             fixed = 300e6
-        record += 10 * len(source.quasi_identifiers)
+        record += 10 * len(source.published)
         memory = fixed + record * size.n_records + bytes_of_values(size) + bytes_of_texts(size)
         return Needs(memory, bytes_of_cells(source, types, request.k, size))
 

@@ -65,7 +65,7 @@ class Suppressed(RowKind):
     ) -> Needs:
         """See :meth:`Kind.needs`; the integer program has a variable for each cell."""
         n, width = size.n_records, size.width
-        record = 150 + 10 * len(source.quasi_identifiers)
+        record = 70 + 10 * len(source.published)
         memory = 100e6 + record * n + bytes_of_values(size) + bytes_of_texts(size)
         if request.method == "optimal":
             memory = 250e6 + 1400 * n * len(_allowed(request, source))

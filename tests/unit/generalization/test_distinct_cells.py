@@ -51,7 +51,7 @@ def test_no_cells() -> None:
 
 def test_sets_with_the_same_sum_are_still_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """By luck, sums of different sets may be equal; then all cells stay."""
-    monkeypatch.setattr(cells, "_scattered", lambda codes: np.zeros(codes.size, dtype=np.uint64))
+    monkeypatch.setattr(cells, "scattered", lambda codes: np.zeros(codes.size, dtype=np.uint64))
     given = random_sets(0)
     found, numbers = distinct_cells(given)
     shown = listed(found)
