@@ -11,7 +11,7 @@ from kanon_db.answering import by_classes, scope
 from kanon_db.answering.estimates import answer
 from kanon_db.counting import type_counts
 from kanon_db.counting.writing import numbered_cells, pieces
-from kanon_db.publications.rows import numbering, shown_rows
+from kanon_db.publications.rows import numbered_rows, shown_rows
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.integration.parties import (
     Functions,
@@ -126,7 +126,7 @@ def test_a_class_may_be_larger_than_a_block(
     parties: Parties, kind: str, k: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is read at a time does not grow with the classes."""
-    monkeypatch.setattr(numbering, "_BLOCK", 3)
+    monkeypatch.setattr(numbered_rows, "_BLOCK", 3)
     kanon = Package(parties.publisher)
     getattr(kanon, kind)("data.spelled", "parts", k=k, replace=True)
     largest = value(
