@@ -162,7 +162,7 @@ def test_what_cannot_be_answered_is_undone(monkeypatch: pytest.MonkeyPatch) -> N
 
     operation = Operation("x", "x", f"{__name__}:unspeakable", value_of_type("jsonb"),
                           request=NoParameters)  # fmt: skip
-    monkeypatch.setattr(plpython, "operations", lambda: {"x": operation})
+    monkeypatch.setattr(plpython, "operation_named", lambda _name: operation)
     reply = json.loads(plpython.call(SimpleNamespace(subtransaction=subtransaction), "x", "{}"))
     assert reply["error"]["sqlstate"] == "KN000"
     assert undone == [TypeError]

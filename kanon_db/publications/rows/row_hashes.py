@@ -39,7 +39,8 @@ _HASHES: Final = {
 """The functions of 64 bits by which the server hashes a type, so that equal cells have equal ones.
 
 Of wider numbers and times, the server folds two halves into one first, so that some always have the
-same hash: these are looked up.
+same hash: these are looked up. So are columns of which two cells have the same hash, whatever it
+begins at, such as ranges to infinity and to NaN.
 """
 
 
@@ -64,11 +65,14 @@ class _Hashing:
 
     def __init__(self, numbering: Numbering, rows: NumberedRows) -> None:
         self._numbering, self._rows = numbering, rows
-        self._are_distinct = True
-        self._hashed = {
+        self._seeds = {
             name: (secrets.randbits(62), secrets.randbits(62))  # of values, and of NULL
             for name in (*rows.cells, *rows.others)
             if name not in rows.ends and numbering.type_of(name) in _HASHES
+        }
+        # A cell that the table has twice is looked up, and found twice.
+        self._hashed = {
+            name: hashes for name in self._seeds if (hashes := self._of_cells(name)) is not None
         }
         self._marks, self._start = secrets.randbits(62), np.uint64(secrets.randbits(64))
         self._cells, self._others = (
@@ -118,8 +122,8 @@ class _Hashing:
             total += self._sum(found[:, 0], list(found[:, 1:].T))
         return n_rows, total % 2**64
 
-    def of_table(self) -> tuple[int, int] | None:
-        """Return how many rows the table has, and the sum; None if it has a cell twice."""
+    def of_table(self) -> tuple[int, int]:
+        """Return how many rows the table has, and the sum."""
         rows, session = self._rows, self._numbering.session
         of_class = np.zeros(rows.sizes.size, dtype=np.uint64)
         if self._numbering.view.pattern is not None:
@@ -135,23 +139,21 @@ class _Hashing:
             of_class ^= np.frombuffer(found["hashes"] or b"", dtype=">u8")[pattern_of_class]
         for name, numbers in zip(rows.cells, rows.of_classes, strict=True):
             if name in self._hashed:
-                of_class ^= self._of_cells(name)[numbers]
+                of_class ^= self._hashed[name][numbers]
         class_of_row = np.repeat(np.arange(rows.sizes.size, dtype=np.int32), rows.sizes)
         hashes = of_class[class_of_row]
         for name, numbers in zip(rows.others, rows.of_rows, strict=True):
             if name in self._hashed:
-                hashes ^= self._of_cells(name)[numbers]
+                hashes ^= self._hashed[name][numbers]
         packed: list[IntArray] = []
         if self._bases:
             packed = packed_rows(
                 self._bases, list(self._cells.values()), class_of_row, list(self._others.values())
             )
-        if not self._are_distinct:
-            return None
         return class_of_row.size, self._sum(hashes, packed) % 2**64
 
-    def _of_cells(self, name: str) -> WordArray:
-        """Return the hash of each cell of a column, by its number."""
+    def _of_cells(self, name: str) -> WordArray | None:
+        """Return the hash of each cell of a column, by its number; None if two have the same."""
         table = self._numbering.table
         row = fetch_one(
             self._numbering.session,
@@ -162,12 +164,11 @@ class _Hashing:
         )
         found = np.frombuffer(row["hashes"], dtype=">u8").astype(np.uint64)
         shown = np.delete(found, [n for n in [self._numbering.special(name).hidden] if n >= 0])
-        self._are_distinct &= np.unique(shown).size == shown.size
-        return found
+        return found if np.unique(shown).size == shown.size else None
 
     def _hash(self, name: str, alias: str) -> str:
         """Write the hash of a cell."""
-        of_value, of_null = self._hashed[name]
+        of_value, of_null = self._seeds[name]
         hashing = _HASHES[self._numbering.type_of(name)]
         cell = f"{alias}.{self._numbering.session.identifier(name)}"
         return f"coalesce({hashing}({cell}, {of_value}), {of_null})"
