@@ -205,7 +205,7 @@ def stage(
     forecast = Forecast(kind, request, source, types, room, n_values)
     most = forecast.begin(session, columns)
     coded = None
-    if kind.takes_codes and columns == published:
+    if kind.takes_codes and source.entity is None and source.arrival is None:
         read = [types[column] for column in columns]
         coded = read_coded(session, source.relation, read, room, most)
     records = coded or take_snapshot(session, source.relation, columns, room, most)

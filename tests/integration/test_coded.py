@@ -154,6 +154,17 @@ def test_published_as_they_are(
     kanon.drop("as_they_are")
 
 
+def test_when_records_came_is_kept(parties: Parties) -> None:
+    """Also where this is a quasi-identifier: the next batch begins after the latest one."""
+    make(parties, {"age": "i % 9", "came": "i % 40", "sick": "i % 7"})
+    kanon = Package(parties.publisher)
+    kanon.register("data.source", ["age", "came"], "sick", arrival="came")
+    kanon.publish("data.source", "batches", privacy='{"l": 3}', assignment="random")
+    latest = "SELECT upto FROM kanon.release WHERE name = 'batches'"
+    assert fetch(parties.admin, latest) == [("39",)]
+    kanon.drop("batches")
+
+
 @pytest.mark.parametrize("sql", COPIED.values(), ids=COPIED)
 def test_what_needs_a_copy(parties: Parties, sql: str) -> None:
     """Where equal values differ, or there are many, or nothing is there to compare."""
