@@ -5,7 +5,8 @@ numbers. So the numbers of a long array are first dealt to groups, smaller numbe
 groups. Then each group is sorted by numpy, two at a time; it fits into fast memory, so that all
 take less time than one sort. Between groups there is a heartbeat (:mod:`kanon_db.heartbeat`), and
 what it raises ends everything within some tenths of a second: no thread is left behind that holds
-the array, or waits for the interpreter. Shorter arrays are left to numpy, and so is
+the array, or waits for the interpreter. Where few numbers are possible, each has a group of its
+own, and nothing is left to sort. Other short arrays are left to numpy, and so is
 :func:`numpy.sort`, which takes less than a second.
 """
 
@@ -29,6 +30,9 @@ LONG: Final = 1 << 22
 """Numbers that are sorted, or moved, between two heartbeats: some tenths of a second at most."""
 
 _BITS_OF_GROUPS: Final = 11
+_MOST_COUNTED: Final = 1 << 20
+"""Groups of one number each, of a long array, that fit into fast memory."""
+
 _NUMBERS_OF_PART: Final = 1 << 19
 
 
@@ -67,9 +71,13 @@ def taken(values: npt.NDArray[_Integer], order: AnyIntArray) -> npt.NDArray[_Int
 
 
 def _order(numbers: AnyIntArray, pulse: Pulse, workers: int, *, stable: bool) -> IntArray:
-    if numbers.size <= LONG:
+    low, high = (int(numbers.min()), int(numbers.max())) if numbers.size else (0, 0)
+    n_bits = _BITS_OF_GROUPS
+    if high - low < (2 * numbers.size if numbers.size <= LONG else _MOST_COUNTED):
+        n_bits = (high - low).bit_length()
+    elif numbers.size <= LONG:
         return np.argsort(numbers, kind="stable" if stable else None)
-    groups = _Groups(numbers, pulse)
+    groups = _Groups(numbers, low, high, n_bits, pulse)
     order = np.empty(numbers.size, dtype=np.int64)
     nexts = groups.starts[:-1].copy()
     for start in range(0, numbers.size, LONG):
@@ -90,13 +98,18 @@ class _Groups:
     Parameters
     ----------
     numbers : ndarray of int, shape (n,)
+    low, high : int
+        The least and the greatest of them.
+    n_bits : int
+        Of the numbers of groups.
     pulse : Pulse
     """
 
-    def __init__(self, numbers: AnyIntArray, pulse: Pulse) -> None:
-        low, high = int(numbers.min()), int(numbers.max())
+    def __init__(
+        self, numbers: AnyIntArray, low: int, high: int, n_bits: int, pulse: Pulse
+    ) -> None:
         self.low = np.uint64(low % 2**64)
-        self.shift = np.uint64(max((high - low).bit_length() - _BITS_OF_GROUPS, 0))
+        self.shift = np.uint64(max((high - low).bit_length() - n_bits, 0))
         counts = np.zeros(((high - low) >> int(self.shift)) + 1, dtype=np.int64)
         for start in range(0, numbers.size, LONG):
             _count(numbers[start : start + LONG], self.low, self.shift, counts)
