@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray
+from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray, IntArray
 
 _BUCKETS_AT_ONCE: Final = 20_000
 _NEGLIGIBLE: Final = 1e-9
@@ -41,35 +41,34 @@ class Composition:
     expected: FloatArray
 
 
-def composition(values: CodeArray, buckets: CodeArray, n_values: int) -> Composition:
+def composition(values: AnyIntArray, sizes: AnyIntArray, n_values: int) -> Composition:
     """Find the directions in which the composition of buckets differs.
 
     Parameters
     ----------
-    values, buckets : ndarray of int32, shape (n_records,)
-        The value's code, and the bucket, of each record, both from 0.
+    values : ndarray of int, shape (n_records,)
+        The value's code, from 0, of each record, bucket after bucket.
+    sizes : ndarray of int, shape (n_buckets,)
+        Records of each bucket, at least 1.
     n_values : int
 
     Examples
     --------
     Two buckets of two values each: they differ in whether they have the first one or the second.
 
-    >>> found = composition(np.array([0, 2, 1, 2]), np.array([0, 0, 1, 1]), 3)
+    >>> found = composition(np.array([0, 2, 1, 2]), np.array([2, 2]), 3)
     >>> found.eigenvalues.round(2).tolist(), found.directions.T.round(2).tolist()
     ([0.5], [[0.71, -0.71, -0.0]])
     """
-    n_buckets = int(buckets.max()) + 1
-    pairs = buckets.astype(np.int64)
-    pairs *= n_values
-    pairs += values
-    pairs.sort()
+    ends = np.cumsum(sizes)
     together = np.zeros((n_values, n_values))
-    for low in range(0, n_buckets, _BUCKETS_AT_ONCE):
-        high = min(low + _BUCKETS_AT_ONCE, n_buckets)
-        start, end = np.searchsorted(pairs, [low * n_values, high * n_values])
-        keys = pairs[start:end] - low * n_values
-        counts = np.bincount(keys, minlength=(high - low) * n_values).reshape(-1, n_values)
-        together += (counts / np.maximum(counts.sum(axis=1), 1)[:, np.newaxis]).T @ counts
+    for low in range(0, sizes.size, _BUCKETS_AT_ONCE):
+        some = sizes[low : low + _BUCKETS_AT_ONCE]
+        start = ends[low] - some[0]
+        keys = np.repeat(np.arange(some.size) * n_values, some)
+        keys += values[start : start + keys.size]
+        counts = np.bincount(keys, minlength=some.size * n_values).reshape(-1, n_values)
+        together += (counts / some[:, np.newaxis]).T @ counts
     return decomposed(together, np.bincount(values, minlength=n_values))
 
 

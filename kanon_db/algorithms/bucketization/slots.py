@@ -8,10 +8,16 @@ works on all buckets at once.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
+import numpy.typing as npt
 
 from kanon_db.algorithms.bucketization.setting import BucketSetting
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
+from kanon_db.algorithms.ground.sorting import order_of, taken
+
+_Integer = TypeVar("_Integer", bound=np.integer)
 
 
 def bit_positions(
@@ -40,26 +46,39 @@ def bit_positions(
     >>> bit_positions(np.array([2, 1, 3, 3, 2]), np.arange(5), setting).tolist()
     [1, 0, 2, 4, 3]
     """
-    # Numbers are sorted faster than places by numbers: each bucket with a place in the order.
-    keys = bucket_numbers[order].astype("<i8")
-    keys <<= 32
-    keys |= np.arange(keys.size)
-    keys.sort()
-    by_bucket = order[keys.view("<i4")[::2]]
-    sizes, counts = setting.sizes, setting.counts
-    # In bucket order, the records of a size class form a table (bucket, slot): transpose it.
-    runs = [
-        np.arange(first, first + size * count, dtype=np.int32).reshape(size, count).T.ravel()
-        for first, size, count in zip(
-            (np.cumsum(sizes * counts) - sizes * counts).tolist(),
-            sizes.tolist(),
-            counts.tolist(),
-            strict=True,
-        )
-    ]
+    ranked = taken(bucket_numbers, order)
+    by_bucket = taken(order, order_of(ranked, stable=True))
     positions = np.empty(bucket_numbers.size, dtype=np.int32)
-    positions[by_bucket] = np.concatenate(runs) if runs else []
+    positions[in_slots(by_bucket, setting)] = np.arange(positions.size, dtype=np.int32)
     return positions
+
+
+def in_slots(by_bucket: npt.NDArray[_Integer], setting: BucketSetting) -> npt.NDArray[_Integer]:
+    """Bring what is known of records, bucket after bucket, into the order of bits.
+
+    Parameters
+    ----------
+    by_bucket : ndarray of int, shape (n_records,)
+        By bucket number, and in each bucket by slot.
+    setting : BucketSetting
+
+    Returns
+    -------
+    ndarray of int, shape (n_records,)
+
+    Examples
+    --------
+    >>> in_slots(np.array([7, 1, 2, 3, 4]), BucketSetting.of([1, 2], [1, 2])).tolist()
+    [7, 1, 3, 2, 4]
+    """
+    ordered = np.empty_like(by_bucket)
+    start = 0
+    for size, count in setting.pairs:
+        own = slice(start, start + size * count)
+        # The records of a size form a table (bucket, slot): transpose it.
+        ordered[own].reshape(size, count)[:] = by_bucket[own].reshape(count, size).T
+        start = own.stop
+    return ordered
 
 
 def pack_bits(positions: AnyIntArray, n_records: int) -> bytes:

@@ -8,6 +8,7 @@ import numpy as np
 
 from kanon_db.algorithms.bucketization.composition import Composition, composition
 from kanon_db.algorithms.ground.arrays import FloatArray
+from kanon_db.algorithms.ground.sorting import order_of
 from kanon_db.counting.layout import Spectrum
 from kanon_db.counting.regression import MOST_CORRECTED, between, regress
 from kanon_db.metrics.workload import CountQuery
@@ -37,9 +38,9 @@ def answer_from_buckets(
     known = Spectrum.of(layout["spectrum"])
     is_random = layout.get("assignment") == "random"
     if is_random and known is not None and len(known.eigenvalues) < MOST_CORRECTED:
-        found = composition(
-            np.repeat(read.values, read.counts), np.repeat(read.buckets, read.counts), n_values
-        )
+        order = order_of(read.buckets)
+        values = np.repeat(read.values[order], read.counts[order])
+        found = composition(values, sizes, n_values)
     answers = np.zeros(len(queries))
     for at, asked in enumerate(queries):
         pulse.beat()

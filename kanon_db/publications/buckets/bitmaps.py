@@ -8,10 +8,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from kanon_db.algorithms.bucketization.setting import BucketSetting
+from kanon_db.algorithms.bucketization.contents import Contents
 from kanon_db.algorithms.bucketization.slots import bit_positions
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
-from kanon_db.algorithms.ground.sorting import order_of
 from kanon_db.publications.buckets.tables import BIT, BucketTables
 from kanon_db.publications.staging import Staging
 from kanon_db.session.protocol import Session, fetch_one
@@ -46,9 +45,8 @@ def write_bitmaps(
     layout: Mapping[str, Any],
     columns: Mapping[str, CodedColumn],
     values: DistinctValues,
-    codes: CodeArray,
+    contents: Contents,
     bucket_ids: CodeArray,
-    setting: BucketSetting,
     order: AnyIntArray,
 ) -> list[str]:
     """Create the table of bitmaps.
@@ -59,8 +57,10 @@ def write_bitmaps(
         The names of the columns.
     columns : mapping of str to CodedColumn
         The quasi-identifiers that may have bitmaps.
-    values, codes
-        The sensitive values.
+    values : DistinctValues
+        Of the sensitive attribute.
+    contents : Contents
+    bucket_ids : ndarray of int32, shape (n_records,)
     order : ndarray of int, shape (n_records,)
         A random permutation: records take the slots of their bucket in this order. Sensitive
         values take theirs in the order of the values, so that a slot does not link the two.
@@ -83,23 +83,22 @@ def write_bitmaps(
     )
     if sum((size + 1) ** 2 for size in tables.sizes) > _MOST_OPERATIONS:
         return []
-    budget = most_values(codes.size)
+    budget = most_values(order.size)
     written = []
     n_values = len(values.labels)
     if n_values <= budget:
         budget -= n_values
-        narrow = codes.astype(np.min_scalar_type(n_values))
-        by_value = order_of(narrow, stable=True)
-        _insert(
-            session, tables, sensitive, values, narrow, bit_positions(bucket_ids, by_value, setting)
-        )
+        narrow = contents.in_slots.astype(np.min_scalar_type(n_values))
+        _insert(session, tables, sensitive, values, narrow)
         written.append(sensitive)
-    positions = bit_positions(bucket_ids, order, setting)
+    positions = bit_positions(bucket_ids, order, contents.setting)
     for name, column in sorted(columns.items(), key=lambda one: len(one[1].values.labels)):
         if len(column.values.labels) > budget:
             break
         budget -= len(column.values.labels)
-        _insert(session, tables, name, column.values, column.codes, positions)
+        code_at = np.empty_like(column.codes)
+        code_at[positions] = column.codes
+        _insert(session, tables, name, column.values, code_at)
         written.append(name)
     return written
 
@@ -109,15 +108,12 @@ def _insert(
     tables: BucketTables,
     attribute: str,
     values: DistinctValues,
-    codes: AnyIntArray,
-    positions: CodeArray,
+    code_at: AnyIntArray,
 ) -> None:
-    """Write an attribute's bitmaps; each record's bit stands at its position."""
+    """Write an attribute's bitmaps, given the code at each bit."""
     session.step("writing the bitmaps of a column")
-    code_at = np.empty_like(codes)
-    code_at[positions] = codes
     n_values = len(values.labels)
-    length = (codes.size + 7) // 8
+    length = (code_at.size + 7) // 8
     at_once = max(1, _BATCH_BYTES // length)
     for start in range(0, n_values, at_once):
         session.done(start, n_values)

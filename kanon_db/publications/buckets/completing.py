@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from kanon_db.algorithms.bucketization.contents import Contents
 from kanon_db.algorithms.bucketization.setting import BucketSetting
-from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
+from kanon_db.algorithms.ground.arrays import AnyIntArray
+from kanon_db.algorithms.ground.sorting import order_of
 from kanon_db.errors import VerificationError
 from kanon_db.publications.buckets.bitmaps import most_values, write_bitmaps
 from kanon_db.publications.buckets.regression import write_composition
@@ -56,18 +58,17 @@ def completed(
     qit = take_snapshot(session, named, [*quasi_identifiers, str(layout["bucket_id"])], room)
     bucket_ids = read_integers(qit, f"s.{tables.bucket_id}").astype(np.int32)
     _require_sizes(tables, bucket_ids)
-    values, codes = _sensitive(session, staging, tables, layout, types, bucket_ids, room)
+    values, contents = _sensitive(session, staging, tables, layout, types, setting, room)
     order = SecureRandom().permutation(qit.n_records)
     columns = read_few_values(
         qit, [types[name] for name in quasi_identifiers], most_values(qit.n_records)
     )
     layout["with_bitmaps"] = write_bitmaps(
-        staging, tables, layout, columns, values, codes, bucket_ids, setting, order
+        staging, tables, layout, columns, values, contents, bucket_ids, order
     )
     layout["spectrum"] = write_composition(
-        staging, tables, values, codes, bucket_ids,
-        is_random=layout.get("assignment") == "random",
-    )  # fmt: skip
+        staging, tables, values, contents, is_random=layout.get("assignment") == "random"
+    )
     for one in (values, *(column.values for column in columns.values())):
         one.drop()
     qit.drop()
@@ -106,10 +107,10 @@ def _sensitive(
     tables: BucketTables,
     layout: Mapping[str, Any],
     types: Mapping[str, ColumnType],
-    bucket_ids: CodeArray,
+    setting: BucketSetting,
     room: Room,
-) -> tuple[DistinctValues, CodeArray]:
-    """Give the records of each bucket its values, in any order."""
+) -> tuple[DistinctValues, Contents]:
+    """Read which values buckets have."""
     names = [str(layout[name]) for name in ("bucket_id", "sensitive", "count")]
     sat = take_snapshot(session, Relation(staging.schema, staging.name + SAT), names, room)
     values = distinct_values(sat, types[str(layout["sensitive"])])
@@ -119,8 +120,8 @@ def _sensitive(
     )
     sat.drop()
     _require_sizes(tables, buckets, counts)
-    order = np.argsort(buckets, kind="stable")
-    found = np.empty(bucket_ids.size, dtype=np.int32)
-    found[np.argsort(bucket_ids, kind="stable")] = np.repeat(codes[order], counts[order])
-    numbers = np.bincount(found, minlength=len(values.labels)).astype(np.int64)
-    return replace(values, counts=numbers), found
+    order = order_of(codes, stable=True)
+    order = order[order_of(buckets[order], stable=True)]
+    contents = Contents(np.repeat(codes[order], counts[order]), setting)
+    numbers = np.bincount(contents.codes, minlength=len(values.labels)).astype(np.int64)
+    return replace(values, counts=numbers), contents

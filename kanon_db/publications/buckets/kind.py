@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from kanon_db.algorithms.bucketization.contents import Contents
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.specification import PrivacySpecification
 from kanon_db.algorithms.ground.arrays import CodeArray
@@ -171,17 +172,18 @@ class Buckets(Kind):
             write_coded_qit(staging, tables, named, bucket_ids, order)
         else:
             write_qit(staging, tables, job.snapshot, bucket_ids, order)
-        certain = write_sat(staging, tables, values, codes, bucket_ids)
+        contents = Contents.of(codes, bucket_ids, setting)
+        certain = write_sat(staging, tables, values, contents)
         staging.create_weighted_view(layout, QIT, SAT)
         layout["with_bitmaps"] = write_bitmaps(
-            staging, tables, layout, assignment.columns, values, codes, bucket_ids, setting, order
+            staging, tables, layout, assignment.columns, values, contents, bucket_ids, order
         )
         cells = assignment.assigned.cells
         # Of records in one cell, buckets are drawn from the whole table.
         is_random = job.request.assignment in ("random", "m_invariant") or cells == 1
         layout["assignment"] = "random" if is_random else job.request.assignment
         layout["spectrum"] = write_composition(
-            staging, tables, values, codes, bucket_ids, is_random=is_random
+            staging, tables, values, contents, is_random=is_random
         )
         for one in (values, *(column.values for column in assignment.columns.values())):
             one.drop()

@@ -8,10 +8,8 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-import numpy as np
-
 from kanon_db.algorithms.bucketization.composition import Composition, composition
-from kanon_db.algorithms.ground.arrays import CodeArray
+from kanon_db.algorithms.bucketization.contents import Contents
 from kanon_db.counting.layout import SHARES
 from kanon_db.counting.regression import MOST_CORRECTED
 from kanon_db.publications.buckets.tables import BucketTables
@@ -33,8 +31,7 @@ def write_composition(
     staging: Staging,
     tables: BucketTables,
     values: DistinctValues,
-    codes: CodeArray,
-    bucket_ids: CodeArray,
+    contents: Contents,
     *,
     is_random: bool,
 ) -> dict[str, list[float]] | None:
@@ -42,8 +39,7 @@ def write_composition(
 
     Parameters
     ----------
-    codes, bucket_ids : ndarray of int32, shape (n_records,)
-        The sensitive value and the bucket's number, from 1, of each record.
+    contents : Contents
     is_random : bool
         Whether records of the whole table were drawn into each bucket. Of more than 64 values,
         buckets of records that were gathered tell too little; the table then has no rows.
@@ -58,7 +54,7 @@ def write_composition(
     spectrum: dict[str, list[float]] | None = None
     if is_composed(n_values, is_random=is_random):
         staging.session.step("finding how the values of buckets go together")
-        found = composition(codes, bucket_ids - np.int32(1), n_values)
+        found = composition(contents.codes, contents.sizes, n_values)
         spectrum = spectrum_of(found)
         if spectrum is not None:
             lines: list[dict[str, Any]] = [

@@ -8,8 +8,9 @@ from typing import Final
 
 import numpy as np
 
+from kanon_db.algorithms.bucketization.contents import Contents
 from kanon_db.algorithms.bucketization.setting import BucketSetting
-from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
 from kanon_db.publications.buckets.tables import QIT, SAT, BucketTables, first_bucket_ids
 from kanon_db.publications.staging import Staging
 from kanon_db.randomness import SecureRandom
@@ -171,11 +172,7 @@ _NUMBERS_AT_ONCE: Final = 1 << 27
 
 
 def write_sat(
-    staging: Staging,
-    tables: BucketTables,
-    values: DistinctValues,
-    codes: CodeArray,
-    bucket_ids: CodeArray,
+    staging: Staging, tables: BucketTables, values: DistinctValues, contents: Contents
 ) -> int:
     """Write how often each sensitive value occurs in each bucket, by value and bucket.
 
@@ -188,29 +185,21 @@ def write_sat(
     """
     session = staging.session
     session.step("writing the sensitive table")
-    pairs = codes.astype(np.int64)
-    pairs <<= 32
-    pairs |= bucket_ids
-    pairs.sort()  # in place, while np.unique would make several copies
-    is_first = np.ones(pairs.size, dtype=np.bool_)
-    np.not_equal(pairs[1:], pairs[:-1], out=is_first[1:])
-    counts = np.diff(np.flatnonzero(is_first), append=pairs.size).astype(np.int32)
-    pairs = pairs[is_first]
+    pairs = contents.pairs()
+    codes, bucket_ids, counts = pairs
     staging.create_table(
         SAT,
         f"SELECT 0 AS {tables.bucket_id}, v.value AS {tables.sensitive}, 0 AS {tables.count}"
         f" FROM {values.table} AS v",
     )
-    for start in range(0, pairs.size, _ROWS_AT_ONCE):
-        session.done(start, pairs.size)
-        end = start + _ROWS_AT_ONCE
-        _insert_pairs(session, tables, values, pairs[start:end], counts[start:end])
-    sizes = np.repeat([0, *tables.sizes], [1, *tables.buckets_of_sizes])
-    certain: int = counts[counts == sizes[pairs & _LOWER_HALF]].sum()
-    return int(certain)
+    for start in range(0, codes.size, _ROWS_AT_ONCE):
+        session.done(start, codes.size)
+        some = slice(start, start + _ROWS_AT_ONCE)
+        _insert_pairs(session, tables, values, *(column[some] for column in pairs))
+    is_certain = counts == contents.sizes[bucket_ids - 1]
+    return int(counts[is_certain].sum())
 
 
-_LOWER_HALF: Final = 2**32 - 1
 _ROWS_AT_ONCE: Final = 1 << 23
 """Rows that are written by one statement, so that what is bound stays small."""
 
@@ -219,13 +208,14 @@ def _insert_pairs(
     session: Session,
     tables: BucketTables,
     values: DistinctValues,
-    pairs: IntArray,
+    codes: AnyIntArray,
+    bucket_ids: CodeArray,
     counts: CodeArray,
 ) -> None:
-    """Insert rows of the SAT; `pairs` are sorted, and have the value's code in the upper half."""
-    codes, firsts = np.unique(pairs >> 32, return_index=True)
-    ends = [*firsts[1:].tolist(), pairs.size]
-    bucket_ids, width = number_bytes(pairs & _LOWER_HALF)
+    """Insert rows of the SAT, which come by code."""
+    firsts = np.flatnonzero(np.diff(codes, prepend=-1))
+    ends = [*firsts[1:].tolist(), codes.size]
+    numbers, width = number_bytes(bucket_ids)
     number_of, count_width = number_bytes(counts)
     numbered, (bucket_id, count) = with_numbers(
         session,
@@ -239,7 +229,7 @@ def _insert_pairs(
     session.fetch(
         f"INSERT INTO {tables.sat} ({tables.bucket_id}, {tables.sensitive}, {tables.count})"
         f" SELECT b.{bucket_id}, b.value, b.{count} FROM {numbered} AS b",
-        bucket_ids,
+        numbers,
         number_of,
-        *(list(map(str, numbers)) for numbers in (codes.tolist(), firsts.tolist(), ends)),
+        *(list(map(str, one)) for one in (codes[firsts].tolist(), firsts.tolist(), ends)),
     )
