@@ -35,6 +35,15 @@ def roomy(session: Session) -> AbstractContextManager[None]:
     return settings(session, {"work_mem": _WORK_MEMORY} if more["needed"] else {})
 
 
+def shared(session: Session) -> AbstractContextManager[None]:
+    """Let other processes calculate all rows of a query, as far as the server has any to spare.
+
+    By default its planner takes passing a row on for ten times as much work as reading it, and so
+    leaves it to one process to calculate much for each row.
+    """
+    return settings(session, {"parallel_tuple_cost": "0"})
+
+
 def patient(session: Session, limit: str) -> AbstractContextManager[None]:
     """Run the block without waiting for locks longer than the limit, or the caller's own one."""
     (found,) = session.fetch(

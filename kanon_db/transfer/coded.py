@@ -9,15 +9,16 @@ from typing import Final
 
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import AnyIntArray
 from kanon_db.session.protocol import Session, fetch_one
+from kanon_db.session.settings import shared
 from kanon_db.transfer.columns import WHOLE_NUMBERS, ColumnType, Relation, selected
-from kanon_db.transfer.few_values import collect, found_in, most_grouped
+from kanon_db.transfer.listed_values import list_values
+from kanon_db.transfer.packed import Digits, Known, Packing
 from kanon_db.transfer.records import Records, Size, require_rows
 from kanon_db.transfer.room import Room
 from kanon_db.transfer.snapshot import all_rows, expected_size
 from kanon_db.transfer.values import CodedColumn
-from kanon_db.transfer.whole_numbers import Ends, Packing, are_close
+from kanon_db.transfer.whole_numbers import Ends, WholeNumbers, are_close
 
 _PLAIN: Final = (
     *WHOLE_NUMBERS, "boolean", "date", "text", "character varying", "uuid",
@@ -29,14 +30,14 @@ _ROWS_OF_PART: Final = 1 << 25
 """Rows whose numbers are one value of the server, which may have a gigabyte: a quarter of it, since
 the planner may expect too few."""
 
-_MOST_IN_SAMPLE: Final = 128
-"""Values of a column: a text is looked up in an array of them by walking along it."""
+_MOST_LISTED: Final = 128
+"""Values of a column other than whole numbers: the server looks for that of each record."""
 
-_SAMPLE: Final = 10_000
-"""Records among which we look for columns with too many values."""
+_SAMPLE: Final = 30_000
+"""Records among which we look for values: one of a thousandth of the records is hardly missed."""
 
 _ATTEMPTS: Final = 3
-"""How often numbers are read anew, because others have come that lie outside their ends."""
+"""How often records are read anew, because some have values that were not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,14 +88,7 @@ def read_coded(
     if not _are_plain(session, source, columns):
         return None
     session.step("reading the source")
-    reader = _Reader(session, source, columns, room, most, expected)
-    if all(column.type_name in WHOLE_NUMBERS for column in columns):
-        return reader.whole_numbers()
-    if len(columns) <= most_grouped(2 * int(expected.n_records) + 1):
-        share = min(100.0, 100 * _SAMPLE / max(expected.n_records, 1))
-        if _have_few_values(session, source, columns, share):
-            return reader.grouped()
-    return None
+    return _Reader(session, source, columns, room, most, expected).read()
 
 
 def _are_plain(session: Session, source: Relation, columns: Sequence[ColumnType]) -> bool:
@@ -110,29 +104,6 @@ def _are_plain(session: Session, source: Relation, columns: Sequence[ColumnType]
     )
 
 
-def _have_few_values(
-    session: Session, source: Relation, columns: Sequence[ColumnType], share: float
-) -> bool:
-    """Tell whether each column has few values in a sample, which views and foreign tables lack."""
-    kind = fetch_one(
-        session,
-        "SELECT max(relkind::text) AS kind FROM pg_class WHERE oid = to_regclass($1::text)",
-        source.quoted(session),
-    )["kind"]
-    if kind not in ("r", "p", "m"):
-        return False
-    counts = ", ".join(f"count(DISTINCT s.{session.identifier(column.name)})" for column in columns)
-    names = selected(session, source, [column.name for column in columns])
-    with all_rows(session, source):
-        found = fetch_one(
-            session,
-            f"SELECT ARRAY[{counts}] AS n_values FROM (SELECT {names} FROM"
-            f" {source.quoted(session)} TABLESAMPLE BERNOULLI ($1::text::float8)) AS s",
-            str(share),
-        )
-    return all(n <= _MOST_IN_SAMPLE for n in found["n_values"])
-
-
 @dataclass(frozen=True)
 class _Reader:
     """Reads the columns of a source."""
@@ -144,112 +115,133 @@ class _Reader:
     most: int
     expected: Size
 
-    def grouped(self) -> CodedRecords:
-        """Collect which records have each value."""
-        record = self.session.identifier(f"kanon_record_{os.urandom(8).hex()}")
-        numbered = self._rows(f"(row_number() OVER ())::int4 - 1 AS {record}, ")
-        with all_rows(self.session, self.source):
-            collected = collect(self.session, self.columns, record, numbered)
-        found = fetch_one(
-            self.session,
-            f"SELECT coalesce(sum(records), 0)::int8 / {len(self.columns)} AS n FROM {collected}",
-        )
-        records = self._records(found["n"])
-        return self._complete(records, found_in(collected, records, self.columns))
-
-    def whole_numbers(self) -> CodedRecords | None:
-        """Read whole numbers; None if some do not lie close together."""
-        ends = self._ends()
+    def read(self) -> CodedRecords | None:
+        """Read them; None if some have too many values, or others come all the time."""
+        known: dict[str, Known] = {}
+        unknown, sampled = self.columns, True
         for _ in range(_ATTEMPTS):
-            if not all(are_close(ends, column) for column in self.columns):
+            for one in self._know(unknown, sampled=sampled) or ():
+                known[one.column.name] = one
+            if len(known) < len(self.columns):
                 return None
-            packings = list(Packing.of(self.columns, ends))
-            n_records, now, packed = self._packed(packings)
-            if now == ends:
-                records = self._records(n_records)
-                found = dict[str, CodedColumn]()
-                for packing, numbers in zip(packings, packed.T, strict=True):
-                    found |= packing.unpacked(records, numbers)
-                return self._complete(records, found)
-            ends = now
+            n_records, columns = self._digits([known[column.name] for column in self.columns])
+            unknown = [digits.known.column for digits in columns if not digits.are_known]
+            if not unknown:
+                return self._complete(n_records, columns)
+            known = {name: one for name, one in known.items() if one.column not in unknown}
+            sampled = False
         return None
 
-    def _packed(self, packings: Sequence[Packing]) -> tuple[int, Ends, AnyIntArray]:
-        """Read the packed numbers of each record, and the ends that they have by now."""
-        sent, bound = [], list[str]()
-        for packing in packings:
-            sent.append(f"int8send({packing.expression(self.session, len(bound) + 1)})")
-            bound += packing.below
-        part, grouped = "", ""
-        if self.expected.n_records > _ROWS_OF_PART:
-            name = self.session.identifier(f"kanon_part_{os.urandom(8).hex()}")
-            part = f"(row_number() OVER ()) / {_ROWS_OF_PART} AS {name}, "
-            grouped = f" GROUP BY s.{name}"
-        n_records, ends, packed = 0, dict[str, tuple[int, int]](), [np.empty(0, dtype=">i8")]
-        with all_rows(self.session, self.source):
-            for row in self.session.stream(
-                1,
-                f"SELECT count(*) AS n, {self._least_and_greatest()},"
-                f" string_agg({' || '.join(sent)}, ''::bytea) AS numbers"
-                f" FROM {self._rows(part)} AS s{grouped}",
-                *bound,
-            ):
-                n_records += row["n"]
-                ends = _united(ends, self._found_ends(row))
-                packed.append(np.frombuffer(row["numbers"] or b"", dtype=">i8"))
-        together = packed[1] if len(packed) == 2 else np.concatenate(packed)
-        return n_records, ends, together.reshape(-1, len(packings))
+    def _know(self, columns: Sequence[ColumnType], *, sampled: bool) -> Sequence[Known] | None:
+        """Find the values of columns; None if there are too many."""
+        numbers = [column for column in columns if column.type_name in WHOLE_NUMBERS]
+        ends = self._ends(numbers) if numbers else {}
+        close = [column for column in numbers if are_close(ends, column)]
+        others = [column for column in columns if column not in close]
+        listed = self._listed(others, sampled=sampled) if others else []
+        return None if listed is None else [*self._close(close, ends), *listed]
 
-    def _ends(self) -> Ends:
-        """Look for the ends of all columns, by a statement that may have a parallel plan."""
+    def _close(self, columns: Sequence[ColumnType], ends: Ends) -> Sequence[Known]:
+        """Keep the ends of whole numbers where a statement with a parallel plan can read them."""
+        if not columns:
+            return []
+        table = self.session.identifier("pg_temp", f"kanon_ends_{os.urandom(8).hex()}")
+        self.session.fetch(
+            f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS SELECT $1::text[]::int8[] AS below,"
+            " $2::text[]::int8[] AS least, $3::text[]::int8[] AS greatest",
+            [str(ends[column.name][0] - 1) for column in columns],
+            *([str(ends[column.name][end]) for column in columns] for end in range(2)),
+        )
+
+        def kept(name: str, i: int) -> str:
+            return f"(SELECT e.{name}[{i}] FROM {table} AS e)"
+
+        found = []
+        for i, column in enumerate(columns, start=1):
+            least, greatest = ends[column.name]
+            both = kept("least", i), kept("greatest", i)
+            found.append(WholeNumbers(column, greatest - least + 1, least, kept("below", i), both))
+        return found
+
+    def _listed(self, columns: Sequence[ColumnType], *, sampled: bool) -> Sequence[Known] | None:
+        """List the values of columns; None if there are too many, or no sample can be taken."""
+        if not self._can_be_sampled():
+            return None
+        sample = ""
+        if sampled:
+            share = min(100.0, 100 * _SAMPLE / max(self.expected.n_records, 1))
+            sample = f" TABLESAMPLE BERNOULLI ({share:.6f})"
+        names = selected(self.session, self.source, [column.name for column in columns])
+        with all_rows(self.session, self.source):
+            found = list_values(
+                self.session,
+                columns,
+                f"(SELECT {names} FROM {self.source.quoted(self.session)}{sample})",
+            )
+        return found if all(1 <= one.n_values <= _MOST_LISTED for one in found) else None
+
+    def _can_be_sampled(self) -> bool:
+        """Tell whether the source is a table, and no view or foreign table."""
+        found = fetch_one(
+            self.session,
+            "SELECT max(relkind::text) AS kind FROM pg_class WHERE oid = to_regclass($1::text)",
+            self.source.quoted(self.session),
+        )
+        return found["kind"] in ("r", "p", "m")
+
+    def _ends(self, columns: Sequence[ColumnType]) -> Ends:
+        """Look for the ends of whole numbers."""
+        names = [self.session.identifier(column.name) for column in columns]
         with all_rows(self.session, self.source):
             row = fetch_one(
                 self.session,
-                f"SELECT {self._least_and_greatest()} FROM (SELECT {self._names}"
-                f" FROM {self.source.quoted(self.session)}) AS s",
+                f"SELECT ARRAY[{', '.join(f'min({name})' for name in names)}]::int8[] AS least,"
+                f" ARRAY[{', '.join(f'max({name})' for name in names)}]::int8[] AS greatest"
+                f" FROM (SELECT {self._names} FROM {self.source.quoted(self.session)}) AS s",
             )
-        return self._found_ends(row)
-
-    def _least_and_greatest(self) -> str:
-        names = [f"s.{self.session.identifier(column.name)}" for column in self.columns]
-        least, greatest = (
-            f"ARRAY[{', '.join(f'{end}({name})' for name in names)}]::int8[] AS {called}"
-            for end, called in (("min", "least"), ("max", "greatest"))
-        )
-        return f"{least}, {greatest}"
-
-    def _found_ends(self, row: Mapping[str, Sequence[int | None]]) -> Ends:
-        found = zip(self.columns, row["least"], row["greatest"], strict=True)
+        found = zip(columns, row["least"], row["greatest"], strict=True)
         return {
-            column.name: (least, greatest)
-            for column, least, greatest in found
-            if least is not None and greatest is not None
+            column.name: (least, greatest) for column, least, greatest in found if least is not None
         }
 
-    def _rows(self, number: str = "") -> str:
-        """Select the rows of the source, one more than may be read."""
-        return (
-            f"(SELECT {number}{self._names} FROM {self.source.quoted(self.session)}"
-            f" LIMIT {self.most + 1})"
+    def _digits(self, known: Sequence[Known]) -> tuple[int, list[Digits]]:
+        """Read the digits of each record."""
+        packings = list(Packing.of(known))
+        numbers = {f"p{i}": packing.expression(self.session) for i, packing in enumerate(packings)}
+        part = grouped = ""
+        if self.expected.n_records > _ROWS_OF_PART:
+            part = f"(row_number() OVER ()) / {_ROWS_OF_PART} AS part, "
+            grouped = " GROUP BY n.part"
+        statement = (
+            "SELECT count(*) AS n,"
+            f" string_agg({' || '.join(f'int8send(n.{name})' for name in numbers)}, ''::bytea)"
+            f" AS numbers FROM (SELECT {part}"
+            f"{', '.join(f'{number} AS {name}' for name, number in numbers.items())}"
+            f" FROM (SELECT {self._names} FROM {self.source.quoted(self.session)}) AS s"
+            f" LIMIT {self.most + 1}) AS n{grouped}"
         )
+        n_records, packed = 0, [np.empty(0, dtype=">i8")]
+        with all_rows(self.session, self.source), shared(self.session):
+            # Only a statement that is fetched at once may have a parallel plan.
+            rows = self.session.stream(1, statement) if part else self.session.fetch(statement)
+            for row in rows:
+                n_records += row["n"]
+                packed.append(np.frombuffer(row["numbers"] or b"", dtype=">i8"))
+        together = packed[1] if len(packed) == 2 else np.concatenate(packed)
+        require_rows(n_records, self.most, self.source)
+        by_packing = together.reshape(-1, len(packings)).T
+        return n_records, [
+            digits
+            for packing, own in zip(packings, by_packing, strict=True)
+            for digits in packing.unpacked(own)
+        ]
 
     @property
     def _names(self) -> str:
         return selected(self.session, self.source, [column.name for column in self.columns])
 
-    def _records(self, n_records: int) -> Records:
-        require_rows(n_records, self.most, self.source)
-        return Records(session=self.session, n_records=n_records, room=self.room)
-
-    def _complete(self, records: Records, found: Mapping[str, CodedColumn]) -> CodedRecords:
-        columns = {column.name: found[column.name] for column in self.columns}
-        return CodedRecords(**vars(records), columns=columns, width=self.expected.width)
-
-
-def _united(some: Ends, others: Ends) -> dict[str, tuple[int, int]]:
-    """Return the ends of all of both."""
-    return {
-        name: (min(ends[0] for ends in both), max(ends[1] for ends in both))
-        for name in {**some, **others}
-        if (both := [found[name] for found in (some, others) if name in found])
-    }
+    def _complete(self, n_records: int, columns: Sequence[Digits]) -> CodedRecords:
+        records = Records(session=self.session, n_records=n_records, room=self.room)
+        found = {digits.known.column.name: digits.coded(records) for digits in columns}
+        ordered = {column.name: found[column.name] for column in self.columns}
+        return CodedRecords(**vars(records), columns=ordered, width=self.expected.width)

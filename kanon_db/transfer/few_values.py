@@ -8,9 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from kanon_db.session.protocol import Session, fetch_one
+from kanon_db.session.protocol import fetch_one
 from kanon_db.transfer.columns import ColumnType
-from kanon_db.transfer.records import Records
 from kanon_db.transfer.snapshot import Snapshot
 from kanon_db.transfer.values import (
     CodedColumn,
@@ -142,67 +141,33 @@ def count_in_sample(snapshot: Snapshot, columns: Sequence[ColumnType]) -> dict[s
 
 
 def _grouped(snapshot: Snapshot, columns: Sequence[ColumnType]) -> dict[str, CodedColumn]:
-    snapshot.session.step("reading values")
-    collected = collect(snapshot.session, columns, snapshot.record, snapshot.table)
-    return found_in(collected, snapshot, columns)
-
-
-def collect(session: Session, columns: Sequence[ColumnType], record: str, relation: str) -> str:
-    """Collect the records of all values of all columns in one pass.
-
-    Parameters
-    ----------
-    session : Session
-    columns : sequence of ColumnType
-        At most :data:`MOST_GROUPED`.
-    record : str
-        The column with the number of each record, quoted.
-    relation : str
-        What is read, as SQL.
-
-    Returns
-    -------
-    str
-        A temporary table for :func:`found_in`, quoted.
-    """
+    """Collect the records of all values of all columns in one pass."""
+    session = snapshot.session
+    session.step("reading values")
     collected = session.identifier("pg_temp", f"kanon_places_{secrets.token_hex(8)}")
     names = [f"s.{session.identifier(column.name)}" for column in columns]
     select = (
         f"SELECT grouping({', '.join(names)}) AS grouped_by,"
         f" {', '.join(f'{name} AS value_{i}' for i, name in enumerate(names))},"
-        f" count(*) AS records, string_agg(int4send(s.{record}), ''::bytea) AS places"
-        f" FROM {relation} AS s"
+        f" count(*) AS records, string_agg(int4send(s.{snapshot.record}), ''::bytea) AS places"
+        f" FROM {snapshot.table} AS s"
         f" GROUP BY GROUPING SETS ({', '.join(f'({name})' for name in names)})"
     )
     session.fetch(f"CREATE TEMPORARY TABLE {collected} ON COMMIT DROP AS {select} WITH NO DATA")
     # Compressing takes longer than writing what it saves.
     session.fetch(f"ALTER TABLE {collected} ALTER places SET STORAGE EXTERNAL")
     session.fetch(f"INSERT INTO {collected} {select}")
-    return collected
-
-
-def found_in(
-    collected: str, records: Records, columns: Sequence[ColumnType]
-) -> dict[str, CodedColumn]:
-    """Give codes to the values that :func:`collect` has found, and drop its table.
-
-    Raises
-    ------
-    InfeasibleError
-        As :func:`.number_values`.
-    """
-    session = records.session
     found = {}
     # GROUPING has a 1 for each column that is *not* grouped by; the first is the highest bit.
     everything = (1 << len(columns)) - 1
     for i, column in enumerate(columns):
         grouped_by = everything ^ (1 << len(columns) - 1 - i)
         values = number_values(
-            records,
+            snapshot,
             column,
             f"SELECT value_{i} AS value, records FROM {collected} WHERE grouped_by = {grouped_by}",
         )
-        codes = np.empty(records.n_records, dtype=least_type(values))
+        codes = np.empty(snapshot.n_records, dtype=least_type(values))
         rows = session.stream(
             1,
             f"SELECT places FROM {collected} WHERE grouped_by = {grouped_by} ORDER BY value_{i}",

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kanon_db.errors import InfeasibleError, PermissionDeniedError
 from kanon_db.publications.buckets import writing
 from kanon_db.session.psycopg_session import PsycopgSession
-from kanon_db.transfer import coded, whole_numbers
+from kanon_db.transfer import coded, packed
 from kanon_db.transfer.coded import _Reader, read_coded
 from kanon_db.transfer.columns import ColumnType, Relation, column_types, find_relation
 from kanon_db.transfer.labels import fixed_labels, label
+from kanon_db.transfer.listed_values import list_values
+from kanon_db.transfer.packed import Digits, Known
 from kanon_db.transfer.room import Room
 from kanon_db.transfer.snapshot import MAX_RECORDS
-from kanon_db.transfer.whole_numbers import Ends, Packing
 from tests.integration.parties import Package, Parties, fetch, sqlstate_of
 
 N_ROWS = 1500
@@ -47,8 +49,9 @@ COPIED = {
     "two spans of the same length": "(ARRAY['24 hours', '1 day'])[1 + i % 2]::interval",
     "a collation that ignores case": "(ARRAY['a', 'A'])[1 + i % 2] COLLATE safe.caseless",
     "too many texts": "'w' || i",
-    "numbers far apart": "i % 2 * 2000000000",
+    "numbers far apart": "i * 1000000",
     "only NULL": "NULL::int",
+    "no text": "NULL::text",
     "two zeros": "(ARRAY[0.0, -0.0])[1 + i % 2]::float8",
 }
 
@@ -119,13 +122,16 @@ def test_as_they_are_written(parties: Parties, columns: Mapping[str, str]) -> No
     assert read(parties) == written(parties, columns)
 
 
-def test_in_parts(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("columns", [NUMBERS, FEW], ids=["numbers", "few values"])
+def test_in_parts(
+    parties: Parties, columns: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Numbers that do not fit into one value of the server."""
     monkeypatch.setattr(coded, "_ROWS_OF_PART", 400)
-    monkeypatch.setattr(whole_numbers, "_AT_ONCE", 70)
-    make(parties, NUMBERS)
+    monkeypatch.setattr(packed, "_AT_ONCE", 70)
+    make(parties, columns)
     fetch(parties.publisher, "ANALYZE data.source")
-    assert read(parties) == written(parties, NUMBERS)
+    assert read(parties) == written(parties, columns)
 
 
 @pytest.mark.parametrize("columns", [NUMBERS, FEW], ids=["numbers", "few values"])
@@ -192,24 +198,83 @@ def test_rows_that_are_refused(parties: Parties, columns: Mapping[str, str]) -> 
 
 
 @pytest.mark.parametrize("often", [1, 2, 9])
-def test_numbers_that_come_meanwhile(
-    parties: Parties, often: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("columns", "more"),
+    [
+        (NUMBERS, "SELECT 7, -100 + {}, large, odd - 50, many + 90000, alone"),
+        (FEW, "SELECT 'new ' || {}, short, flag, born, at, mood, home, own, number"),
+        (FEW, "SELECT word, short, flag, born - 90 - {0}, at, mood, home, own, 1000 + {0}"),
+    ],
+    ids=["numbers", "texts", "dates"],
+)
+def test_values_that_come_meanwhile(
+    parties: Parties,
+    often: int,
+    columns: Mapping[str, str],
+    more: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What lies outside the ends that were found before is read again, and at last copied."""
-    make(parties, NUMBERS)
-    found = _Reader._packed
+    """What was not known before is looked for, all is read again, and at last copied."""
+    make(parties, columns)
+    found = _Reader._digits
 
-    def moved(reader: _Reader, packings: Sequence[Packing]) -> tuple[int, Ends, Any]:
+    def moved(reader: _Reader, known: Sequence[Known]) -> tuple[int, list[Digits]]:
         nonlocal often
         often -= 1
         if often >= 0:
             fetch(
                 parties.publisher,
-                f"INSERT INTO data.source SELECT 7, -100 + {often}, large, odd - 50, many + 90000,"
-                " alone FROM data.source LIMIT 1",
+                f"INSERT INTO data.source {more.format(often)} FROM data.source LIMIT 1",
             )
-        return found(reader, packings)
+        return found(reader, known)
 
-    monkeypatch.setattr(_Reader, "_packed", moved)
+    monkeypatch.setattr(_Reader, "_digits", moved)
     lasts = often < 3
-    assert read(parties) == (written(parties, NUMBERS) if lasts else None)
+    assert read(parties) == (written(parties, columns) if lasts else None)
+
+
+@given(
+    st.lists(
+        st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=4) | st.none(),
+        min_size=1, max_size=12,
+    ),
+    st.integers(0, 12),
+)  # fmt: skip
+def test_texts_between_known_ones(
+    parties: Parties, texts: Sequence[str | None], n_known: int
+) -> None:
+    """Each text has the place of just that one among those that are known, or none at all."""
+    session = PsycopgSession(parties.publisher)
+    column = ColumnType("word", "text", "S", None, has_constant_input=True)
+    known = {text for text in texts[:n_known] if text is not None}
+    ordered = sorted(known, key=lambda text: text.encode())
+    with session.transaction():
+        session.fetch(
+            "CREATE TEMPORARY TABLE texts ON COMMIT DROP AS"
+            " SELECT * FROM unnest($1::text[]) WITH ORDINALITY AS t (word, i)",
+            texts,
+        )
+        (one,) = list_values(
+            session, [column], f"(SELECT word FROM pg_temp.texts WHERE i <= {n_known})"
+        )
+        assert one.n_values == len(known)
+        if not known:
+            return
+        rows = session.fetch(
+            f"SELECT {one.digit('t.word')} AS digit FROM pg_temp.texts t ORDER BY i"
+        )
+    found = [one.places[row["digit"]] for row in rows]
+    assert found == [
+        len(known) if text is None else ordered.index(text) if text in known else -1
+        for text in texts
+    ]
+
+
+def test_rare_values_are_read_without_a_copy(
+    parties: Parties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that the sample misses are found by looking at all records."""
+    monkeypatch.setattr(coded, "_SAMPLE", 50)
+    columns = {"age": "i % 9", "word": "CASE WHEN i = 7 THEN 'rare' ELSE 'w' || i % 5 END"}
+    make(parties, columns)
+    assert read(parties) == written(parties, columns)

@@ -1,0 +1,136 @@
+"""Columns with few values, which are found beforehand, in a sample or in all records."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.session.protocol import Session, fetch_one
+from kanon_db.transfer.columns import ColumnType
+from kanon_db.transfer.packed import Known
+from kanon_db.transfer.records import Records
+from kanon_db.transfer.values import DistinctValues, number_values
+
+_TEXTS = ("text", "character varying")
+
+
+@dataclass(frozen=True)
+class Listed(Known):
+    """Values in a table, in their type's order, where the server looks them up one by one.
+
+    Their digits are 1 and more, and then that of NULL.
+
+    Attributes
+    ----------
+    value : str
+        The table's column with them, in which other rows have NULL; quoted.
+    table : str
+        Quoted.
+    """
+
+    value: str
+    table: str
+
+    @property
+    def places(self) -> IntArray:
+        """See :attr:`Known.places`."""
+        return np.arange(-1, self.n_values + 1)
+
+    def digit(self, value: str) -> str:
+        """See :meth:`Known.digit`."""
+        known = f"(SELECT array_agg(k.v ORDER BY k.v) FROM ({self._values}) AS k)"
+        null = f"CASE WHEN {value} IS NULL THEN {self.n_values + 1} ELSE 0 END"
+        return f"coalesce(array_position({known}, {value}), {null})"
+
+    def number_values(self, records: Records, counts: IntArray) -> DistinctValues:
+        """See :meth:`Known.number_values`."""
+        return number_values(
+            records,
+            self.column,
+            "SELECT k.v AS value, c.records FROM unnest($1::text[]::int8[]) WITH ORDINALITY AS c"
+            " (records, place) LEFT JOIN (SELECT k.v, row_number() OVER"
+            f" (ORDER BY {self._key('k.v')}) AS place FROM ({self._values}) AS k) AS k"
+            " ON k.place = c.place WHERE c.records > 0",
+            [*map(str, counts.tolist())],
+        )
+
+    @property
+    def _values(self) -> str:
+        return f"SELECT {self.value} AS v FROM {self.table} WHERE {self.value} IS NOT NULL"
+
+    def _key(self, value: str) -> str:
+        """Write what values are ordered by."""
+        return value
+
+
+@dataclass(frozen=True)
+class ListedTexts(Listed):
+    """Texts in a table, by their bytes, where the server finds them by halving.
+
+    It looks for their place among the ends of ranges that hold one text each: a text, and the next
+    one that is possible, which has a character more, with the least code. So odd digits mean known
+    texts, even ones what lies between these; that of NULL comes after them.
+    """
+
+    @property
+    def places(self) -> IntArray:
+        """See :attr:`Known.places`."""
+        places = np.arange(2 * self.n_values + 2) // 2
+        places[::2] = -1
+        return places
+
+    def digit(self, value: str) -> str:
+        """See :meth:`Known.digit`."""
+        ends = (
+            f"(SELECT array_agg(e.v ORDER BY e.v) FROM (SELECT {self._key('k.v')} || e.v AS v"
+            f" FROM ({self._values}) AS k CROSS JOIN (VALUES (''), (chr(1))) AS e (v)) AS e)"
+        )
+        null = 2 * self.n_values + 1
+        return f"coalesce(width_bucket({self._key(value)}, {ends}), {null})"
+
+    def codes_of(self, values: DistinctValues) -> IntArray:
+        """See :meth:`Known.codes_of`; the order of the type may be another one."""
+        rows = values.session.fetch(
+            f"SELECT v.code FROM {values.table} AS v WHERE v.value IS NOT NULL"
+            f" ORDER BY {self._key('v.value')}"
+        )
+        return np.array([row["code"] for row in rows], dtype=np.int64)
+
+    def _key(self, value: str) -> str:
+        return f'({value}::text COLLATE "C")'
+
+
+def list_values(session: Session, columns: Sequence[ColumnType], relation: str) -> list[Listed]:
+    """List the values of columns.
+
+    Parameters
+    ----------
+    session : Session
+    columns : sequence of ColumnType
+        Equal values of each are the same value.
+    relation : str
+        Where to look for them, as SQL.
+
+    Returns
+    -------
+    list of Listed
+        In the order of the columns. Their table lasts until the transaction ends.
+    """
+    table = session.identifier("pg_temp", f"kanon_known_{os.urandom(8).hex()}")
+    names = [f"s.{session.identifier(column.name)}" for column in columns]
+    session.fetch(
+        f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS"
+        f" SELECT {', '.join(f'{name} AS value_{i}' for i, name in enumerate(names))}"
+        f" FROM {relation} AS s"
+        f" GROUP BY GROUPING SETS ({', '.join(f'({name})' for name in names)})"
+    )
+    counts = ", ".join(f"count(value_{i})" for i in range(len(columns)))
+    found = fetch_one(session, f"SELECT ARRAY[{counts}] AS n_values FROM {table}")
+    return [
+        (ListedTexts if column.type_name in _TEXTS else Listed)(column, n, f"value_{i}", table)
+        for i, (column, n) in enumerate(zip(columns, found["n_values"], strict=True))
+    ]
