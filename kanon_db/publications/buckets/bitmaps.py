@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from kanon_db.algorithms.bucketization.bitmap_check import Balance
 from kanon_db.algorithms.bucketization.contents import Contents
 from kanon_db.algorithms.bucketization.slots import bit_positions
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
@@ -190,7 +191,7 @@ def _differences(session: Session, tables: BucketTables, low: float, high: float
         n_bits += size * n
     if not ranges:
         return 0
-    bucket_of_bit = np.concatenate(bucket_at_bit)
+    balance = Balance(np.concatenate(bucket_at_bit), n_compared)
     differing = 0
     for row in session.stream(
         _VALUES_AT_ONCE,
@@ -201,25 +202,15 @@ def _differences(session: Session, tables: BucketTables, low: float, high: float
         if row["length"] != (n_bits + 7) // 8:
             differing += n_compared
             continue
-        bits = np.unpackbits(np.frombuffer(row["bits"], dtype=np.uint8), bitorder="little")
-        buckets = bucket_of_bit[np.flatnonzero(bits.view(np.bool_))]
-        found = buckets[buckets >= 0]
+        bits = np.frombuffer(row["bits"], dtype=np.uint8)
         if row["pairs"] is None:  # a quasi-identifier's value: a bucket for each of its records
-            numbers = np.frombuffer(row["buckets"] or b"", dtype=">i4")
-            expected = number_of[numbers]
-            if not np.array_equal(np.sort(found), np.sort(expected)):
-                differing += _n_differing(found, expected, n_compared)
+            buckets = np.frombuffer(row["buckets"] or b"", dtype=">i4")
+            differing += balance.differing(bits, number_of[buckets])
         else:
             pairs = np.frombuffer(row["pairs"], dtype=[("bucket", ">i4"), ("count", ">i4")])
-            counts = np.zeros(n_compared, dtype=np.int64)
-            np.add.at(counts, number_of[pairs["bucket"]], pairs["count"])
-            differing += int((np.bincount(found, minlength=n_compared) != counts).sum())
+            counts = pairs["count"].astype(np.int32)
+            differing += balance.differing(bits, number_of[pairs["bucket"]], counts)
     return differing
-
-
-def _n_differing(found: AnyIntArray, expected: AnyIntArray, n: int) -> int:
-    """Count the numbers below `n` that do not occur as often in both."""
-    return int((np.bincount(found, minlength=n) != np.bincount(expected, minlength=n)).sum())
 
 
 _VALUES_AT_ONCE: Final = 16
