@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -12,10 +11,11 @@ from kanon_db.algorithms.bucketization.contents import Contents
 from kanon_db.algorithms.bucketization.setting import BucketSetting
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
 from kanon_db.publications.buckets.tables import QIT, SAT, BucketTables, first_bucket_ids
+from kanon_db.publications.decoding import DecodedRows
 from kanon_db.publications.staging import Staging
 from kanon_db.randomness import SecureRandom
 from kanon_db.session.protocol import Session
-from kanon_db.transfer.columns import WHOLE_NUMBERS, inverse_permutation, number_bytes, with_numbers
+from kanon_db.transfer.columns import inverse_permutation, number_bytes, with_numbers
 from kanon_db.transfer.snapshot import Snapshot
 from kanon_db.transfer.values import CodedColumn, DistinctValues
 
@@ -62,69 +62,14 @@ def write_coded_qit(
     bucket_ids: CodeArray,
     order: AnyIntArray,
 ) -> None:
-    """Write the quasi-identifiers, given by their codes, with their bucket, in the given order.
-
-    Nothing needs to be sorted: numbers follow from their codes, and other values are looked up in
-    an array.
-    """
-    session = staging.session
-    values = [_Values(f"v{i}", column.values) for i, column in enumerate(columns)]
-    named = zip(values, tables.quasi_identifiers, strict=True)
-    staging.create_table(
-        QIT,
-        f"SELECT {', '.join(f'{v.alias}.value AS {name}' for v, name in named)},"
-        f" 0 AS {tables.bucket_id} FROM {', '.join(f'{v.table} AS {v.alias}' for v in values)}",
-    )
-    names = ", ".join((*tables.quasi_identifiers, tables.bucket_id))
-    for start in range(0, order.size, _ROWS_AT_ONCE):
-        session.done(start, order.size)
-        some = order[start : start + _ROWS_AT_ONCE]
-        numbers = [number_bytes(column.codes[some]) for column in columns]
-        numbers.append(number_bytes(bucket_ids[some]))
-        numbered, (*codes, bucket_id) = with_numbers(
-            session,
-            f"(SELECT generate_series(0, {some.size - 1}) AS i)",
-            *((i, "r.i") for i in range(1, len(numbers) + 1)),
-            widths=[width for _, width in numbers],
+    """Write the quasi-identifiers, given by their codes, with their bucket, in the given order."""
+    named = dict(zip(tables.quasi_identifiers, columns, strict=True))
+    rows = DecodedRows(staging.session, named, {tables.bucket_id: bucket_ids})
+    staging.create_table(QIT, rows.shape)
+    for select, bound in rows.parts(order):
+        staging.session.fetch(
+            f"INSERT INTO {tables.qit} ({', '.join(rows.names)}) {select}", *bound
         )
-        of_codes = ", ".join(v.of(f"n.{code}") for v, code in zip(values, codes, strict=True))
-        # In a subquery of its own, so that no array is made anew for each row.
-        session.fetch(
-            f"INSERT INTO {tables.qit} ({names}) SELECT {of_codes}, n.{bucket_id}"
-            f" FROM {numbered} AS n"
-            f" CROSS JOIN (SELECT {', '.join(v.known for v in values)} OFFSET 0) AS v",
-            *(content for content, _ in numbers),
-        )
-
-
-@dataclass(frozen=True)
-class _Values:
-    """How a statement finds the values of a column by their codes."""
-
-    alias: str
-    values: DistinctValues
-
-    @property
-    def table(self) -> str:
-        return self.values.table
-
-    @property
-    def is_run(self) -> bool:
-        """Whether they are whole numbers, one after the other."""
-        first, last = self.values.labels[0], self.values.labels[-1]
-        if first is None or last is None or self.values.column.type_name not in WHOLE_NUMBERS:
-            return False
-        return int(last) - int(first) == len(self.values.labels) - 1
-
-    @property
-    def known(self) -> str:
-        """What the statement knows of them: the first one, or all in an array."""
-        found = "min(o.value)" if self.is_run else "array_agg(o.value ORDER BY o.code)"
-        return f"(SELECT {found} FROM {self.table} AS o) AS {self.alias}"
-
-    def of(self, code: str) -> str:
-        """Write the value of a code."""
-        return f"v.{self.alias} + {code}" if self.is_run else f"v.{self.alias}[1 + {code}]"
 
 
 def _numbered_part(
@@ -185,8 +130,7 @@ def write_sat(
     """
     session = staging.session
     session.step("writing the sensitive table")
-    pairs = contents.pairs()
-    codes, bucket_ids, counts = pairs
+    codes, bucket_ids, counts = contents.pairs()
     staging.create_table(
         SAT,
         f"SELECT 0 AS {tables.bucket_id}, v.value AS {tables.sensitive}, 0 AS {tables.count}"
@@ -195,7 +139,7 @@ def write_sat(
     for start in range(0, codes.size, _ROWS_AT_ONCE):
         session.done(start, codes.size)
         some = slice(start, start + _ROWS_AT_ONCE)
-        _insert_pairs(session, tables, values, *(column[some] for column in pairs))
+        _insert_pairs(session, tables, values, codes[some], bucket_ids[some], counts[some])
     is_certain = counts == contents.sizes[bucket_ids - 1]
     return int(counts[is_certain].sum())
 

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from kanon_db.algorithms.generalization import recommend
-from kanon_db.algorithms.ground.arrays import AnyIntArray, IntArray
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
 from kanon_db.algorithms.ground.threads import n_cores
 from kanon_db.algorithms.recoding import Constraint, cells_of_classes
 from kanon_db.catalog.entries import Publication, Source
@@ -39,10 +39,11 @@ from kanon_db.publications.rows.recoding import RecodedRows, loss_metrics
 from kanon_db.publications.rows.view import RowKind
 from kanon_db.publications.searching import run_method
 from kanon_db.session import Session
+from kanon_db.transfer.coded import CodedRecords
 from kanon_db.transfer.columns import ColumnType
 from kanon_db.transfer.records import Size
 from kanon_db.transfer.room import Needs
-from kanon_db.transfer.values import distinct_values, read_codes
+from kanon_db.transfer.values import DistinctValues, distinct_values, read_codes
 
 
 class Generalized(RowKind):
@@ -63,6 +64,7 @@ class Generalized(RowKind):
 
     counts_entities = True
     coarsens = True
+    takes_codes = True
     examine_rows = staticmethod(examine_generalized)
 
     def prepare(self, request: GeneralizedRequest, source: Source) -> None:
@@ -202,13 +204,24 @@ def _constraint(job: Job[GeneralizedRequest]) -> Constraint | None:
             detail="somebody with many records would count many times",
             hint="use l, or thresholds that do not depend on frequencies: default, values, base",
         )
-    sensitive = distinct_values(job.snapshot, job.types[str(job.source.sensitive)])
-    constraint = wanted.of(sensitive, read_codes(job.snapshot, [sensitive])[:, 0])
+    sensitive, codes = _sensitive(job)
+    constraint = wanted.of(sensitive, codes)
     if entities is not None:
         constraint = replace(constraint, entities=entities.codes, least_entities=job.request.k)
     constraint.check_eligible()
-    sensitive.drop()
     return constraint
+
+
+def _sensitive(job: Job[GeneralizedRequest]) -> tuple[DistinctValues, CodeArray]:
+    """Read the sensitive values, and the code of each record's."""
+    name = str(job.source.sensitive)
+    if isinstance(job.records, CodedRecords):
+        column = job.records.columns[name]
+        return column.values, column.codes.astype(np.int32)
+    values = distinct_values(job.snapshot, job.types[name])
+    codes = read_codes(job.snapshot, [values])[:, 0]
+    values.drop()
+    return values, codes
 
 
 def _count_entities(

@@ -27,6 +27,7 @@ from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.session.settings import roomy
 from kanon_db.transfer.columns import int4_bytes, with_numbers
 from kanon_db.transfer.labels import fixed_labels, label, label_of, text_in_set
+from kanon_db.transfer.records import Records
 from kanon_db.transfer.snapshot import Snapshot
 from kanon_db.transfer.values import DistinctValues, read_numbers
 
@@ -157,19 +158,19 @@ class GeneralizedColumn:
 
 
 def microdata_of(
-    snapshot: Snapshot,
+    records: Records,
     source: Source,
     read: SourceColumns,
     weights: Sequence[int | float | Fraction] | None,
 ) -> tuple[Microdata, list[GeneralizedColumn]]:
-    """Return the quasi-identifiers of a snapshot as codes, and their domains."""
+    """Return the quasi-identifiers of records as codes, and their domains."""
     columns = []
     named = zip(source.quasi_identifiers, read.quasi_identifiers, strict=True)
     for position, (name, values) in enumerate(named):
         weight = 1.0 if weights is None else float(weights[position])
         described = source.attributes.get(name, {})
         if "hierarchy" in described:
-            _require_texts_of_values(snapshot, values)
+            _require_texts_of_values(records, values)
             columns.append(_labelled(values, Labels.of(values, described["hierarchy"]), weight))
             continue
         bins = read_bins(values, described)
@@ -181,7 +182,7 @@ def microdata_of(
         if numbers is not None and not np.isnan(numbers).all():
             range_type = values.column.range_type(float(np.nanmax(numbers)))
         if range_type is None or numbers is None:
-            _require_texts_of_values(snapshot, values)
+            _require_texts_of_values(records, values)
             attribute = Attribute(len(values.labels), weight=weight)
         else:
             lower, upper = _bounds(values, source)
@@ -231,7 +232,7 @@ def _labelled(values: DistinctValues, labels: Labels, weight: float) -> Generali
     return GeneralizedColumn(values, attribute, None, labels=labels)
 
 
-def _require_texts_of_values(snapshot: Snapshot, values: DistinctValues) -> None:
+def _require_texts_of_values(records: Records, values: DistinctValues) -> None:
     """Refuse a column whose sets of texts would not tell which values are meant.
 
     Sets hold texts, and a condition on them compares texts. So values that are equal, such as the
@@ -241,14 +242,16 @@ def _require_texts_of_values(snapshot: Snapshot, values: DistinctValues) -> None
     ------
     SchemaMismatchError
     """
-    column, session = values.column, snapshot.session
+    column, session = values.column, records.session
     own_equality = column.operator_schema is not None and column.type_category == "S"
-    if not own_equality and column.type_category not in ("S", "E", "B"):
+    # Of records that were read as codes, equal values are the same value.
+    has_texts = column.type_category in ("S", "E", "B")
+    if isinstance(records, Snapshot) and not own_equality and not has_texts:
         name = session.identifier(column.name)
         with fixed_labels(session):
             own_equality = fetch_one(
                 session,
-                f"SELECT EXISTS (SELECT FROM {snapshot.table} GROUP BY {name}"
+                f"SELECT EXISTS (SELECT FROM {records.table} GROUP BY {name}"
                 f" HAVING min({label(name)}) <> max({label(name)})) AS found",
             )["found"]
     if own_equality:

@@ -58,7 +58,7 @@ class RecodedRows:
         check_k(job, k)
         read = SourceColumns.of(job, np.dtype(np.int32))
         microdata, columns = microdata_of(
-            job.snapshot, job.source, read, weights_of(job.source, weights)
+            job.records, job.source, read, weights_of(job.source, weights)
         )
         layout = layout_of(job.source, [column.cell for column in columns])
         for described, column in zip(layout["quasi_identifiers"], columns, strict=True):

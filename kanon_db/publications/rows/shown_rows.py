@@ -13,6 +13,7 @@ from kanon_db.algorithms.ground.sort_keys import sort_keys
 from kanon_db.publications.job import Job
 from kanon_db.publications.rows.cell_table import CellColumn
 from kanon_db.session import Session
+from kanon_db.transfer.coded import CodedRecords
 from kanon_db.transfer.columns import (
     ColumnType,
     Relation,
@@ -108,10 +109,10 @@ class SourceColumns:
         names = list(job.source.quasi_identifiers)
         others = [column for column in job.source.published if column not in names]
         others = _comparable(job.session, job.source.relation, others)
-        coded = _read(job.snapshot, job.types, names, others)
+        coded = _coded(job, names, others)
         if kind is None:
             kind = np.result_type(*(coded[name].codes for name in names))
-        codes = np.empty((job.snapshot.n_records, len(names)), dtype=kind)
+        codes = np.empty((job.records.n_records, len(names)), dtype=kind)
         for position, name in enumerate(names):
             codes[:, position] = coded[name].codes
         return cls(
@@ -139,6 +140,17 @@ class SourceColumns:
 def _comparable(session: Session, relation: Relation, columns: Sequence[str]) -> list[str]:
     unequal = incomparable(session, relation, columns)
     return [column for column in columns if column not in unequal]
+
+
+def _coded(
+    job: Job[Any], needed: Sequence[str], others: Sequence[str]
+) -> Mapping[str, CodedColumn]:
+    """Return columns, and others if they have few values."""
+    if not isinstance(job.records, CodedRecords):
+        return _read(job.snapshot, job.types, needed, others)
+    columns = job.records.columns
+    few = [name for name in others if len(columns[name].values.labels) <= MOST_IN_SAMPLE]
+    return {name: columns[name] for name in (*needed, *few)}
 
 
 def _read(

@@ -230,7 +230,7 @@ def check_k(job: Job[Any], k: int) -> None:
     TooFewError
     """
     if job.entities is None:
-        require_k(job.source, k, job.snapshot.n_records)
+        require_k(job.source, k, job.records.n_records)
     else:
         require_k(job.source, k, job.entities.number, "entities")
 

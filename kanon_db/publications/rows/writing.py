@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray
 from kanon_db.counting.layout import CELLS, ROWS, Cell, RowView
+from kanon_db.publications.decoding import DecodedRows
 from kanon_db.publications.job import Job
 from kanon_db.publications.rows.cell_table import CellTable
 from kanon_db.publications.rows.classes import write_classes
@@ -19,6 +20,7 @@ from kanon_db.publications.staging import Staging
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import fetch_one
 from kanon_db.session.settings import helped, roomy
+from kanon_db.transfer.coded import CodedRecords
 from kanon_db.transfer.columns import inverse_permutation, number_bytes, with_numbers
 
 
@@ -36,6 +38,10 @@ class Covering:
 
     cells: str
     inside: str
+
+    def kept(self, number: str, of_record: str) -> str:
+        """Write the join of records ``s`` with their cells, by their numbers, and the condition."""
+        return f"JOIN {self.cells} AS c ON c.{number} = s.{of_record} WHERE {self.inside}"
 
 
 def write_row_view(
@@ -64,10 +70,30 @@ def write_row_view(
     int
         How many were not written because it does not.
     """
-    session, snapshot = job.session, job.snapshot
+    session = job.session
     session.step("writing the published rows")
     names = [session.identifier(column) for column in view.columns]
     others = [name for name in names if name not in cells.columns]
+    if isinstance(job.records, CodedRecords):
+        _write_decoded(job, view, cells, combination_of_record, covering, others)
+    else:
+        _write_copied(job, cells, combination_of_record, covering, others)
+    session.step("materializing the view")
+    with roomy(session), helped(session):
+        job.staging.materialize_join(ROWS, CELLS, cells.name, view.columns)
+    row = fetch_one(session, f"SELECT count(*) AS n FROM {view.rows}")
+    return int(np.count_nonzero(combination_of_record >= 0)) - int(row["n"])
+
+
+def _write_copied(
+    job: Job[Any],
+    cells: CellTable,
+    combination_of_record: AnyIntArray,
+    covering: Covering | None,
+    others: Sequence[str],
+) -> None:
+    """Write the rows of records of which the server has a copy."""
+    session, snapshot = job.session, job.snapshot
     index = f"r.{snapshot.record}"
     numbers, width = number_bytes(cells.numbers_of(combination_of_record))
     places, place_width = number_bytes(
@@ -79,8 +105,7 @@ def write_row_view(
     shown = [f"s.{its_cells} AS {cells.number}", *(f"s.{name}" for name in others)]
     kept = f"WHERE s.{its_cells} < {cells.n_combinations}"
     if covering is not None:
-        joined = f"JOIN {covering.cells} AS c ON c.{cells.number} = s.{its_cells}"
-        kept = f"{joined} WHERE {covering.inside}"
+        kept = covering.kept(cells.number, its_cells)
     with roomy(session):
         job.staging.fill_table(
             ROWS,
@@ -88,11 +113,31 @@ def write_row_view(
             numbers,
             places,
         )
-        session.step("materializing the view")
-        with helped(session):
-            job.staging.materialize_join(ROWS, CELLS, cells.name, view.columns)
-    row = fetch_one(session, f"SELECT count(*) AS n FROM {view.rows}")
-    return int(np.count_nonzero(combination_of_record >= 0)) - int(row["n"])
+
+
+def _write_decoded(
+    job: Job[Any],
+    view: RowView,
+    cells: CellTable,
+    combination_of_record: AnyIntArray,
+    covering: Covering | None,
+    others: Sequence[str],
+) -> None:
+    """Write the rows of records that are known by their codes."""
+    session, records = job.session, job.records
+    assert isinstance(records, CodedRecords)  # noqa: S101
+    known = {session.identifier(name): column for name, column in records.columns.items()}
+    columns = known if covering is not None else {name: known[name] for name in others}
+    numbers = cells.numbers_of(combination_of_record)
+    rows = DecodedRows(session, columns, {cells.number: numbers})
+    shown = f"s.{cells.number}", *(f"s.{name}" for name in others)
+    select = f"SELECT {', '.join(shown)} FROM"
+    job.staging.create_table(ROWS, f"{select} ({rows.shape}) AS s")
+    kept = "" if covering is None else covering.kept(cells.number, cells.number)
+    order = SecureRandom().permutation(records.n_records)
+    with roomy(session):
+        for part, bound in rows.parts(order[combination_of_record[order] >= 0]):
+            session.fetch(f"INSERT INTO {view.rows} {select} ({part} OFFSET 0) AS s {kept}", *bound)
 
 
 def finish_rows(

@@ -46,6 +46,7 @@ class Suppressed(RowKind):
     """
 
     counts_entities = True
+    takes_codes = True
     examine_rows = staticmethod(examine_suppressed)
 
     def prepare(self, request: SuppressedRequest, source: Source) -> None:
