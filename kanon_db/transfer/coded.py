@@ -33,6 +33,9 @@ the planner may expect too few."""
 _MOST_LISTED: Final = 128
 """Values of a column other than whole numbers: the server looks for that of each record."""
 
+_MOST_BYTES_LISTED: Final = 1 << 16
+"""Of the texts of these values, all of which the server has at hand for each record."""
+
 _SAMPLE: Final = 30_000
 """Records among which we look for values: one of a thousandth of the records is hardly missed."""
 
@@ -135,6 +138,8 @@ class _Reader:
     def _know(self, columns: Sequence[ColumnType], *, sampled: bool) -> Sequence[Known] | None:
         """Find the values of columns; None if there are too many."""
         numbers = [column for column in columns if column.type_name in WHOLE_NUMBERS]
+        if len(numbers) < len(columns) and not self._can_be_sampled():
+            return None  # before anything is read
         ends = self._ends(numbers) if numbers else {}
         close = [column for column in numbers if are_close(ends, column)]
         others = [column for column in columns if column not in close]
@@ -178,7 +183,10 @@ class _Reader:
                 columns,
                 f"(SELECT {names} FROM {self.source.quoted(self.session)}{sample})",
             )
-        return found if all(1 <= one.n_values <= _MOST_LISTED for one in found) else None
+        is_few = (
+            1 <= one.n_values <= _MOST_LISTED and one.n_bytes <= _MOST_BYTES_LISTED for one in found
+        )
+        return found if all(is_few) else None
 
     def _can_be_sampled(self) -> bool:
         """Tell whether the source is a table, and no view or foreign table."""

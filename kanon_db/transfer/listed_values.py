@@ -26,12 +26,15 @@ class Listed(Known):
 
     Attributes
     ----------
+    n_bytes : int
+        Of the texts of all of them.
     value : str
         The table's column with them, in which other rows have NULL; quoted.
     table : str
         Quoted.
     """
 
+    n_bytes: int
     value: str
     table: str
 
@@ -128,9 +131,15 @@ def list_values(session: Session, columns: Sequence[ColumnType], relation: str) 
         f" FROM {relation} AS s"
         f" GROUP BY GROUPING SETS ({', '.join(f'({name})' for name in names)})"
     )
-    counts = ", ".join(f"count(value_{i})" for i in range(len(columns)))
-    found = fetch_one(session, f"SELECT ARRAY[{counts}] AS n_values FROM {table}")
+    values = [f"value_{i}" for i in range(len(columns))]
+    lengths = ", ".join(f"coalesce(sum(octet_length({value}::text)), 0)" for value in values)
+    found = fetch_one(
+        session,
+        f"SELECT ARRAY[{', '.join(f'count({value})' for value in values)}] AS n_values,"
+        f" ARRAY[{lengths}] AS n_bytes FROM {table}",
+    )
+    counted = zip(columns, found["n_values"], found["n_bytes"], values, strict=True)
     return [
-        (ListedTexts if column.type_name in _TEXTS else Listed)(column, n, f"value_{i}", table)
-        for i, (column, n) in enumerate(zip(columns, found["n_values"], strict=True))
+        (ListedTexts if column.type_name in _TEXTS else Listed)(column, n, n_bytes, value, table)
+        for column, n, n_bytes, value in counted
     ]

@@ -49,6 +49,7 @@ COPIED = {
     "two spans of the same length": "(ARRAY['24 hours', '1 day'])[1 + i % 2]::interval",
     "a collation that ignores case": "(ARRAY['a', 'A'])[1 + i % 2] COLLATE safe.caseless",
     "too many texts": "'w' || i",
+    "long texts": "repeat('x', 1000) || i % 99",
     "numbers far apart": "i * 1000000",
     "only NULL": "NULL::int",
     "no text": "NULL::text",
