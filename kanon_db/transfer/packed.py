@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Generic, Self, TypeVar
 
 import numpy as np
 
@@ -69,8 +69,11 @@ class Known(ABC):
         return int(self.places.size - 1).bit_length()
 
 
+_Known = TypeVar("_Known", bound=Known)
+
+
 @dataclass(frozen=True)
-class Packing:
+class Packing(Generic[_Known]):
     """Some columns whose digits share an int8.
 
     Attributes
@@ -79,10 +82,10 @@ class Packing:
         The digits of the first one are in the highest bits.
     """
 
-    columns: Sequence[Known]
+    columns: Sequence[_Known]
 
     @classmethod
-    def of(cls, columns: Sequence[Known]) -> Iterator[Packing]:
+    def of(cls, columns: Sequence[_Known]) -> Iterator[Self]:
         """Divide columns among as few numbers as their order allows."""
         start = 0
         while start < len(columns):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -104,16 +104,20 @@ def read_whole_numbers(snapshot: Snapshot, columns: Sequence[ColumnType]) -> dic
     InfeasibleError
         As :func:`.number_values`.
     """
-    known, below = [], []
-    for i, column in enumerate(columns, start=1):
+    known = []
+    for column in columns:
         least, greatest = snapshot.ends[column.name]
-        known.append(WholeNumbers(column, greatest - least + 1, least, f"${i}::int8"))
-        below.append(str(least - 1))
+        known.append(WholeNumbers(column, greatest - least + 1, least, ""))
     found: dict[str, CodedColumn] = {}
     for packing in Packing.of(known):
         snapshot.session.step("reading values")
+        own = [replace(one, below=f"${i}::int8") for i, one in enumerate(packing.columns, start=1)]
         numbers = read_integers(
-            snapshot, packing.expression(snapshot.session), "", *below, kind="int8"
+            snapshot,
+            Packing(own).expression(snapshot.session),
+            "",
+            *(str(one.least - 1) for one in own),
+            kind="int8",
         )
         for digits in packing.unpacked(numbers):
             found[digits.known.column.name] = digits.coded(snapshot)

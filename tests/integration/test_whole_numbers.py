@@ -21,6 +21,7 @@ CLOSE = {
     "many": "i + 2000000000",
     "alone": "5",
     "rare": "CASE WHEN i = 1 THEN 1 END::bigint",
+    **{f"wide_{n}": f"i * 200 % {400_000 - n}" for n in range(4)},  # do not fit into one number
 }
 OTHERS = {
     "apart": "i % 2 * 2000000000",
