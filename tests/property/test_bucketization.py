@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 from collections import Counter
@@ -17,6 +16,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from kanon_db.algorithms.bucketization import size_pairs
 from kanon_db.algorithms.bucketization.anatomy import anatomy
 from kanon_db.algorithms.bucketization.assignment import (
     is_valid,
@@ -25,6 +25,7 @@ from kanon_db.algorithms.bucketization.assignment import (
 )
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.setting import BucketSetting
+from kanon_db.algorithms.bucketization.size_pairs import Instance
 from kanon_db.algorithms.bucketization.specification import PrivacySpecification, check_eligible
 from kanon_db.algorithms.bucketization.two_size import two_size
 from kanon_db.algorithms.ground.arrays import IntArray
@@ -32,8 +33,6 @@ from kanon_db.algorithms.ground.pulse import UNLIMITED
 from kanon_db.errors import IneligibleError, InfeasibleError, InvalidParameterError
 from tests.profiles import examples
 from tests.property import strategies
-
-two_size_module = importlib.import_module("kanon_db.algorithms.bucketization.two_size")
 
 Table = tuple[list[int], tuple[Fraction, ...]]
 Pairs = tuple[tuple[int, int], ...]
@@ -153,10 +152,14 @@ def test_the_first_valid_candidate_of_each_size_pair(table: Table, size: int, ot
         if passes_theorem_1(*table, pairs)
     ]
     types = Counter(zip(*table, strict=True))
-    instance = two_size_module._Instance.of(types, size1, size2, UNLIMITED)
-    pair = (np.array([size1]), np.array([size2]))
-    found = two_size_module._search(instance, [pair], "none", UNLIMITED)
-    assert (found and found.pairs) == (scanned[0] if scanned else None)
+    found = np.full(5, -1)
+    instance = Instance.of(types, size1, size2, UNLIMITED)
+    size_pairs._look_at_pairs(
+        instance.n_records, instance.capacity, instance.counts, instance.limits, size2, size2,
+        False, False, 1, np.array([size1, size2]), found,
+    )  # fmt: skip
+    first = BucketSetting.of(found[1:3], found[3:]).pairs if found[0] >= 0 else None
+    assert first == (scanned[0] if scanned else None)
 
 
 # Two settings of loss 16, of which the second is found first.
@@ -174,10 +177,25 @@ def test_pruning_blocks_and_the_order_of_values_do_not_change_the_result(
     assert two_size(counts, privacy, max_size, pruning="none").pairs == found.pairs
     reversed_privacy = FPrimePrivacy(table[1][::-1])
     assert two_size(counts[::-1], reversed_privacy, max_size).pairs == found.pairs
-    chunks = {"_CELLS_PER_CHUNK": 1, "_FIRST_CHUNK": 1}
-    for shortest in (chunks, {"_PAIRS_PER_BLOCK": 1}, {"_PAIRS_PER_BLOCK": 1, **chunks}):
-        with mock.patch.multiple(two_size_module, **shortest):
-            assert two_size(counts, privacy, max_size).pairs == found.pairs
+    with mock.patch.object(size_pairs, "_STEPS_PER_BEAT", 1):
+        assert two_size(counts, privacy, max_size).pairs == found.pairs
+
+
+@given(strategies.tables(5, 2**45, eligible=True), st.integers(1, 5000), st.integers(0, 12))
+@settings(max_examples=examples(100), deadline=None)
+def test_64_bits_suffice_for_the_largest_tables(table: Table, largest: int, more: int) -> None:
+    """What is compiled would overflow in silence; the interpreter warns, which is an error."""
+    types, smallest = Counter(zip(*table, strict=True)), max(1, largest - more)
+
+    def best() -> Pairs | None:
+        found = Instance.of(types, smallest, largest, UNLIMITED).best("none", UNLIMITED)
+        return None if found is None else found.pairs
+
+    compiled = best()
+    functions = ("fill_capacity", "gcd_and_inverse", "_loss", "_look_at_pairs", "_first_valid")
+    interpreted = {name: getattr(size_pairs, name).py_func for name in functions}
+    with mock.patch.multiple(size_pairs, **interpreted):
+        assert best() == compiled
 
 
 @given(strategies.tables(5, 25, eligible=True), st.integers(1, 12))

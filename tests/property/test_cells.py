@@ -14,7 +14,7 @@ from kanon_db.algorithms.bucketization import FPrimePrivacy, cell_cuts, cuts, mu
 from kanon_db.algorithms.bucketization.cell_cuts import Cutter, Room
 from kanon_db.algorithms.bucketization.cells import CellAssignment, allot_cells, assign_in_cells
 from kanon_db.algorithms.bucketization.cut_tree import Cut
-from kanon_db.algorithms.bucketization.cuts import best_cut
+from kanon_db.algorithms.bucketization.cuts import best_cut, divided
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.randomness import SecureRandom
@@ -213,12 +213,34 @@ def test_the_best_cut_has_the_largest_fall_of_impurity(
         )
 
 
+@given(records(), st.data())
+@settings(max_examples=examples(60))
+def test_a_cut_divides_records_in_their_order(
+    data: tuple[CodeArray, CodeArray, FPrimePrivacy], draw: st.DataObject
+) -> None:
+    qi_codes, codes, privacy = data
+    m, random = len(privacy.thresholds), np.random.default_rng(0)
+    among = random.permutation(codes.size)[: draw.draw(st.integers(1, codes.size))]
+    cut = Cut(draw.draw(st.integers(0, qi_codes.shape[1] - 1)), draw.draw(st.integers(-1, 12)))
+    weights = random.integers(1, 9, codes.size)
+    is_lower = qi_codes[among, cut.attribute] <= cut.last
+    for given_weights, used in ((None, np.ones_like(weights)), (weights, weights)):
+        lower, upper, counts = divided(qi_codes, codes, among, cut, m, given_weights)
+        for number, (side, expected) in enumerate(
+            ((lower, among[is_lower]), (upper, among[~is_lower]))
+        ):
+            assert side.tolist() == expected.tolist()
+            of_values = np.bincount(codes[side], weights=used[side], minlength=m)
+            assert counts[number].tolist() == of_values.tolist()
+
+
 def test_cuts_of_codes_far_apart() -> None:
     """More codes than records: they are numbered anew."""
     qi_codes = np.array([[7], [900_000], [8], [900_001]], dtype=np.int32)
     found = best_cut(qi_codes, np.arange(4), 2)
     assert found is not None
-    assert found.holds(qi_codes, np.arange(4)).tolist() == [True, False, True, False]
+    lower, upper, _ = divided(qi_codes, np.zeros(4, np.int32), np.arange(4), found, 1)
+    assert (lower.tolist(), upper.tolist()) == ([0, 2], [1, 3])
 
 
 def test_a_cut_of_many_attributes_does_not_take_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,7 +248,7 @@ def test_a_cut_of_many_attributes_does_not_take_seconds(monkeypatch: pytest.Monk
     work = []
 
     def looked_at(codes: CodeArray, *_: object) -> tuple[int, int]:
-        work.append(codes.shape[0] * codes.shape[1] ** 2)
+        work.append(codes.shape[1] * codes.shape[0] ** 2)
         return -1, -1
 
     monkeypatch.setattr(cuts, "_best_cut", looked_at)

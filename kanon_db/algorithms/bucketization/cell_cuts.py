@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final, TypeAlias
 
 import numpy as np
 
 from kanon_db.algorithms.bucketization.cut_tree import Cut, CutTree
-from kanon_db.algorithms.bucketization.cuts import best_cut
+from kanon_db.algorithms.bucketization.cuts import best_cut, divided
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.random_assignment import Permuter
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
@@ -51,13 +51,17 @@ class Room:
     def __init__(self, privacy: FPrimePrivacy, max_bucket_size: int) -> None:
         self.privacy = privacy
         self._max_bucket_size = max_bucket_size
-        self._limits: dict[int, IntArray] = {}
 
     def of(self, n_records: int) -> IntArray:
         """Return the room for each value, of shape (choices of B, m)."""
         fewest = -(-n_records // self._max_bucket_size)
         choices = {fewest, fewest + 1, fewest + 2, fewest * 5 // 4, fewest * 3 // 2, fewest * 2}
-        return np.array([self._in(b, n_records) for b in sorted(choices) if b <= n_records])
+        n_buckets = np.array([[b] for b in sorted(choices) if b <= n_records])
+        sizes = n_records // n_buckets
+        limits = self.privacy.occurrence_limits(sizes[:, 0]).T
+        # A threshold of 1 allows a bucket of either size to hold nothing else.
+        room: IntArray = np.where(limits == sizes, n_records, limits * n_buckets)
+        return room
 
     def holds(self, counts: IntArray) -> bool:
         """Tell whether a cell with these counts can be put into buckets."""
@@ -73,14 +77,6 @@ class Room:
         at_risk = np.minimum(cell, n_records) > room
         slack: IntArray = np.where(at_risk, room - side, _NOT_AT_RISK).min(axis=1)
         return int(slack.max())
-
-    def _in(self, n_buckets: int, n_records: int) -> IntArray:
-        size = n_records // n_buckets
-        if size not in self._limits:
-            self._limits[size] = self.privacy.occurrence_limits([size])[:, 0]
-        limits = self._limits[size]
-        # A threshold of 1 allows a bucket of either size to hold nothing else.
-        return np.where(limits == size, n_records, limits * n_buckets)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +103,14 @@ class Cell:
     def n_records(self) -> int:
         """Number of records."""
         return int(self.counts.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Division:
+    """A cut of a cell, and the cells on its lower and its upper side."""
+
+    cut: Cut
+    sides: tuple[Cell, Cell]
 
 
 class Cutter:
@@ -149,21 +153,20 @@ class Cutter:
 
     def cells(self) -> list[Cell]:
         """Return the cells that are not cut any more."""
-        records = np.arange(self._sa_codes.size)
-        waiting = [(self._grown(), self._cell(records, Fraction(1)))] if records.size else []
+        waiting = [(self._grown(), self._whole())] if self._sa_codes.size else []
         done: dict[int, Cell] = {}
         while waiting:
-            cuts = self._best_cuts([cell for _, cell in waiting])
-            level, waiting = zip(waiting, cuts, strict=True), []
+            divisions = self._first_divisions([cell for _, cell in waiting])
+            level, waiting = zip(waiting, divisions, strict=True), []
             for (place, cell), first in level:
                 self._pulse.beat()
-                tightened, cut, sides = self._cut(cell, first)
-                if cut is None:
+                tightened, division = self._cut(cell, first)
+                if division is None:
                     done[place] = tightened
                 else:
-                    self._found[place] = cut
+                    self._found[place] = division.cut
                     self._sides[place] = (self._grown(), self._grown())
-                    waiting += zip(self._sides[place], sides, strict=True)
+                    waiting += zip(self._sides[place], division.sides, strict=True)
         self._numbers = {place: number for number, place in enumerate(done)}
         return list(done.values())
 
@@ -177,60 +180,63 @@ class Cutter:
         self._sides.append((-1, -1))
         return len(self._found) - 1
 
-    def _cell(self, records: IntArray, factor: Fraction) -> Cell:
-        room = self._room(factor)
-        m = len(room.privacy.thresholds)
-        codes = self._sa_codes[records]
-        if self._weights is None:
-            counts = np.bincount(codes, minlength=m)
-        else:
-            counts = np.zeros(m, dtype=np.int64)
-            np.add.at(counts, codes, self._weights[records])
-        return Cell(records, counts, factor, room)
+    def _whole(self) -> Cell:
+        room = self._room(Fraction(1))
+        counts = np.zeros(len(room.privacy.thresholds), dtype=np.int64)
+        np.add.at(counts, self._sa_codes, 1 if self._weights is None else self._weights)
+        return Cell(np.arange(self._sa_codes.size), counts, Fraction(1), room)
 
     def _room(self, factor: Fraction) -> Room:
         if factor not in self._rooms:
             self._rooms[factor] = Room(self._tightened(factor), self._max_bucket_size)
         return self._rooms[factor]
 
-    def _best_cuts(self, cells: Sequence[Cell]) -> list[Cut | None]:
-        """Return the first cut of each cell that is looked at, if any."""
+    def _division(self, cell: Cell, least: int) -> Division | None:
+        """Return the best cut of a cell with enough records on both sides, if any."""
+        cut = best_cut(self._qi_codes, cell.records, least, self._weights)
+        if cut is None:
+            return None
+        lower, upper, counts = divided(
+            self._qi_codes, self._sa_codes, cell.records, cut, cell.counts.size, self._weights
+        )
+        return Division(
+            cut,
+            (replace(cell, records=lower, counts=counts[0]),
+             replace(cell, records=upper, counts=counts[1])),
+        )  # fmt: skip
 
-        def of(some: Sequence[Cell], pulse: Pulse) -> list[Cut | None]:
-            cuts = []
-            for cell in some:
-                pulse.beat()
-                cuts.append(best_cut(self._qi_codes, cell.records, self._least, self._weights))
-            return cuts
+    def _first_divisions(self, cells: Sequence[Cell]) -> list[Division | None]:
+        """Return the first division of each cell that is looked at, if any."""
+
+        def of(cell: Cell, pulse: Pulse) -> Division | None:
+            pulse.beat()
+            return self._division(cell, self._least)
 
         if sum(cell.records.size for cell in cells) < _FEWEST_IN_THREADS:
-            return of(cells, self._pulse)
-        cuts: list[Cut | None] = [None] * len(cells)
-        halves = cells[::2], cells[1::2]
-        cuts[::2], cuts[1::2] = in_threads(of, halves, n_cores(), self._pulse.of_part())
-        return cuts
+            return [of(cell, self._pulse) for cell in cells]
+        return in_threads(of, cells, n_cores(), self._pulse.of_part())
 
-    def _cut(self, cell: Cell, cut: Cut | None) -> tuple[Cell, Cut | None, list[Cell]]:
-        """Return a cell, tightened by as much as cuts were declined; its cut and sides, if any."""
+    def _cut(self, cell: Cell, division: Division | None) -> tuple[Cell, Division | None]:
+        """Return a cell, tightened by as much as cuts were declined, and its division, if any."""
         least = self._least
-        while cut is not None:
-            is_lower = cut.holds(self._qi_codes, cell.records)
-            sides = [self._cell(cell.records[side], cell.factor) for side in (is_lower, ~is_lower)]
+        while division is not None:
+            sides = division.sides
             slack = min(cell.room.slack(side.counts, cell.counts) for side in sides)
             if slack >= _NOT_AT_RISK:
-                return cell, cut, sides
+                break
             smaller = min(side.n_records for side in sides)
             is_even = smaller * _MOST_UNEVEN >= cell.n_records
             factor = self._usable_factor(cell) if is_even else None
             if factor is not None:
                 if slack >= 0 and not self._declines(factor, slack):
-                    return cell, cut, sides
-                cell = self._cell(cell.records, cell.factor * factor)
+                    break
+                factor *= cell.factor
+                cell = replace(cell, factor=factor, room=self._room(factor))
             # The next cut is more even: what lies on its smaller side has more room.
             least = max(least, smaller) * 4 // 3 + 1
             self._pulse.beat()
-            cut = best_cut(self._qi_codes, cell.records, least, self._weights)
-        return cell, None, []
+            division = self._division(cell, least)
+        return cell, division
 
     def _usable_factor(self, cell: Cell) -> Fraction | None:
         """Return the first factor by which the thresholds of a cell can be tightened."""

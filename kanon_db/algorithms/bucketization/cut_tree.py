@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import BoolArray, CodeArray, IntArray
+from kanon_db.algorithms.ground.arrays import CodeArray
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,6 @@ class Cut:
 
     attribute: int
     last: int
-
-    def holds(self, codes: CodeArray, records: IntArray) -> BoolArray:
-        """Tell which of these records, given codes of shape (n_records, n_qi), lie below."""
-        lower: BoolArray = codes[records, self.attribute] <= self.last
-        return lower
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -76,14 +78,32 @@ class FPrimePrivacy:
         **Source:** [GB] Lemma 2 (4), the factor floor(f'_i S_j) of u_ij in Definition 5.
         """
         columns = np.asarray(sizes, dtype=np.int64)
-        numerators = [threshold.numerator for threshold in self.thresholds]
-        denominators = [threshold.denominator for threshold in self.thresholds]
+        limits: IntArray
+        numerators, denominators, largest = self._in_arrays
         # No numerator exceeds its denominator.
-        fits = max(denominators, default=1) * int(columns.max(initial=1)) < 2**63
-        integer = np.int64 if fits else object
-        products = np.array(numerators, dtype=integer)[:, np.newaxis] * columns.astype(integer)
-        limits: IntArray = products // np.array(denominators, dtype=integer)[:, np.newaxis]
-        return limits.astype(np.int64)
+        if largest * int(columns.max(initial=1)) < 2**63:
+            limits = numerators * columns // denominators
+            return limits
+        products = numerators.astype(object) * columns.astype(object)
+        limits = (products // denominators.astype(object)).astype(np.int64)
+        return limits
+
+    @cached_property
+    def _in_arrays(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any], int]:
+        """Numerators and denominators, of shape (m, 1), and the largest denominator.
+
+        With cells, the limits of the same thresholds are asked for thousands of times.
+        """
+        numerators = [[threshold.numerator] for threshold in self.thresholds]
+        denominators = [[threshold.denominator] for threshold in self.thresholds]
+        largest = max((t.denominator for t in self.thresholds), default=1)
+        integer = np.int64 if largest < 2**63 else object
+        shape = (len(self.thresholds), 1)
+        return (
+            np.array(numerators, dtype=integer).reshape(shape),
+            np.array(denominators, dtype=integer).reshape(shape),
+            largest,
+        )
 
     def limits_of_many(self, sizes: IntArray, pulse: Pulse) -> SmallIntArray:
         """Return the occurrence limits of sizes up to 2^15 - 1, a block of sizes at a time."""

@@ -8,12 +8,12 @@ import pytest
 
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.setting import MAX_RECORDS
-from kanon_db.algorithms.bucketization.two_size import (
-    _binding_values,
-    _fill_capacity,
-    _gcd_and_inverse,
-    two_size,
+from kanon_db.algorithms.bucketization.size_pairs import (
+    binding_values,
+    fill_capacity,
+    gcd_and_inverse,
 )
+from kanon_db.algorithms.bucketization.two_size import two_size
 from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.errors import IneligibleError, InfeasibleError, InvalidParameterError
 
@@ -160,24 +160,24 @@ def test_fill_capacity_is_the_largest_number_of_buckets() -> None:
     rng = np.random.default_rng(5)
     for _ in range(200):
         counts = rng.integers(0, 30, size=4)
-        limits = rng.integers(0, 5, size=(4, 3)).astype(np.int16)
+        limits = rng.integers(0, 5, size=(9, 4)).astype(np.int16)
         n_values = rng.integers(1, 3, size=4)
-        sizes = rng.integers(1, 9, size=3)
-        found = _fill_capacity(counts, limits, n_values, sizes)
-        for size, limit, most in zip(sizes.tolist(), limits.T, found.tolist(), strict=True):
+        found = np.zeros(9, dtype=np.int64)
+        fill_capacity(counts, n_values, limits, 1, 9, found)
+        for size in range(1, 9):
             fits = [
                 b
                 for b in range(int(counts @ n_values) // size + 2)
-                if (np.minimum(limit * b, counts) * n_values).sum() >= size * b
+                if (np.minimum(limits[size] * b, counts) * n_values).sum() >= size * b
             ]
-            assert most == max(fits)
+            assert found[size] == max(fits)
             assert fits == list(range(len(fits)))
 
 
 def test_binding_values_imply_the_others() -> None:
     counts = np.array([5, 9, 9, 3, 7, 2])
     limits = np.array([[1, 1], [1, 2], [1, 2], [0, 1], [1, 1], [2, 2]], dtype=np.int16)
-    binding = _binding_values(counts, limits)
+    binding = binding_values(counts, limits.T)
     assert sorted(zip(counts[binding], limits[binding].tolist(), strict=True)) == [
         (3, [0, 1]),
         (7, [1, 1]),
@@ -186,7 +186,8 @@ def test_binding_values_imply_the_others() -> None:
 
 
 def test_gcd_and_inverse() -> None:
-    a, b = (axis.ravel() for axis in np.meshgrid(np.arange(1, 60), np.arange(1, 60)))
-    divisor, inverse = _gcd_and_inverse(a, b)
-    assert divisor.tolist() == [gcd(x, y) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
-    assert ((a * inverse - divisor) % b == 0).all()
+    for a in range(1, 60):
+        for b in range(1, 60):
+            divisor, inverse = gcd_and_inverse(a, b)
+            assert divisor == gcd(a, b)
+            assert (a * inverse - divisor) % b == 0
