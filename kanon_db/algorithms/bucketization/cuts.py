@@ -115,7 +115,7 @@ def divided(
     for start in range(0, records.size, _DIVIDED_AT_ONCE):
         pulse.beat()
         n_lower = _divide(
-            qi_codes[:, cut.attribute], cut.last, sa_codes, records, weights,
+            qi_codes, cut.attribute, cut.last, sa_codes, records, weights,
             start, min(start + _DIVIDED_AT_ONCE, records.size), n_lower, found, counts,
         )  # fmt: skip
     return found[:n_lower].copy(), found[n_lower:][::-1].copy(), counts
@@ -123,7 +123,8 @@ def divided(
 
 @numba.njit(cache=True, nogil=True)
 def _divide(
-    codes: CodeArray,
+    qi_codes: CodeArray,
+    attribute: int,
     last: int,
     sa_codes: CodeArray,
     records: IntArray,
@@ -137,7 +138,7 @@ def _divide(
     """Put lower records at the front and upper ones at the back; return how many are lower."""
     for i in range(start, end):
         record = records[i]
-        is_upper = int(codes[record] > last)
+        is_upper = int(qi_codes[record, attribute] > last)
         # Each is put at both ends, only one of which moves on: there is no branch to be guessed.
         found[n_lower] = record
         found[records.size - 1 - i + n_lower] = record
