@@ -225,7 +225,9 @@ def test_a_cut_divides_records_in_their_order(
     weights = random.integers(1, 9, codes.size)
     is_lower = qi_codes[among, cut.attribute] <= cut.last
     for given_weights, used in ((None, np.ones_like(weights)), (weights, weights)):
-        lower, upper, counts = divided(qi_codes, codes, among, cut, m, given_weights)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(cuts, "_DIVIDED_AT_ONCE", draw.draw(st.integers(1, 120)))
+            lower, upper, counts = divided(qi_codes, codes, among, cut, m, given_weights)
         for number, (side, expected) in enumerate(
             ((lower, among[is_lower]), (upper, among[~is_lower]))
         ):

@@ -182,8 +182,12 @@ class Cutter:
 
     def _whole(self) -> Cell:
         room = self._room(Fraction(1))
-        counts = np.zeros(len(room.privacy.thresholds), dtype=np.int64)
-        np.add.at(counts, self._sa_codes, 1 if self._weights is None else self._weights)
+        m = len(room.privacy.thresholds)
+        if self._weights is None:
+            counts = np.bincount(self._sa_codes, minlength=m)
+        else:
+            counts = np.zeros(m, dtype=np.int64)
+            np.add.at(counts, self._sa_codes, self._weights)
         return Cell(np.arange(self._sa_codes.size), counts, Fraction(1), room)
 
     def _room(self, factor: Fraction) -> Room:
@@ -191,14 +195,16 @@ class Cutter:
             self._rooms[factor] = Room(self._tightened(factor), self._max_bucket_size)
         return self._rooms[factor]
 
-    def _division(self, cell: Cell, least: int) -> Division | None:
+    def _division(self, cell: Cell, least: int, pulse: Pulse) -> Division | None:
         """Return the best cut of a cell with enough records on both sides, if any."""
+        pulse.beat()
         cut = best_cut(self._qi_codes, cell.records, least, self._weights)
         if cut is None:
             return None
         lower, upper, counts = divided(
-            self._qi_codes, self._sa_codes, cell.records, cut, cell.counts.size, self._weights
-        )
+            self._qi_codes, self._sa_codes, cell.records, cut, cell.counts.size, self._weights,
+            pulse,
+        )  # fmt: skip
         return Division(
             cut,
             (replace(cell, records=lower, counts=counts[0]),
@@ -209,8 +215,7 @@ class Cutter:
         """Return the first division of each cell that is looked at, if any."""
 
         def of(cell: Cell, pulse: Pulse) -> Division | None:
-            pulse.beat()
-            return self._division(cell, self._least)
+            return self._division(cell, self._least, pulse)
 
         if sum(cell.records.size for cell in cells) < _FEWEST_IN_THREADS:
             return [of(cell, self._pulse) for cell in cells]
@@ -234,8 +239,7 @@ class Cutter:
                 cell = replace(cell, factor=factor, room=self._room(factor))
             # The next cut is more even: what lies on its smaller side has more room.
             least = max(least, smaller) * 4 // 3 + 1
-            self._pulse.beat()
-            division = self._division(cell, least)
+            division = self._division(cell, least, self._pulse)
         return cell, division
 
     def _usable_factor(self, cell: Cell) -> Fraction | None:

@@ -8,9 +8,11 @@ import numpy as np
 from kanon_db.algorithms.bucketization.cut_tree import Cut
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
 from kanon_db.algorithms.ground.compiled import innermost
+from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 
 _MOST_LOOKED_AT = 2**15
 _MOST_COMPARED = 2**23  # records times attributes squared: some dozen milliseconds of work
+_DIVIDED_AT_ONCE = 2**21
 
 
 def best_cut(
@@ -80,6 +82,7 @@ def divided(
     cut: Cut,
     n_values: int,
     weights: IntArray | None = None,
+    pulse: Pulse = UNLIMITED,
 ) -> tuple[IntArray, IntArray, IntArray]:
     """Divide records by a cut, and count the sensitive values on both sides.
 
@@ -90,6 +93,8 @@ def divided(
     sa_codes : ndarray of int32, shape (n_records,)
     cut : Cut
     n_values : int
+    pulse : Pulse
+        Beaten every few dozen milliseconds of work.
 
     Returns
     -------
@@ -104,30 +109,42 @@ def divided(
     >>> lower.tolist(), upper.tolist(), counts.tolist()
     ([0, 1], [2], [[1, 1, 0], [0, 0, 1]])
     """
-    return _divided(qi_codes[:, cut.attribute], cut.last, sa_codes, records, n_values, weights)
+    found = np.empty_like(records)
+    counts = np.zeros((2, n_values), dtype=np.int64)
+    n_lower = 0
+    for start in range(0, records.size, _DIVIDED_AT_ONCE):
+        pulse.beat()
+        n_lower = _divide(
+            qi_codes, cut.attribute, cut.last, sa_codes, records, weights,
+            start, min(start + _DIVIDED_AT_ONCE, records.size), n_lower, found, counts,
+        )  # fmt: skip
+    return found[:n_lower].copy(), found[n_lower:][::-1].copy(), counts
 
 
 @numba.njit(cache=True, nogil=True)
-def _divided(
-    codes: CodeArray,
+def _divide(
+    qi_codes: CodeArray,
+    attribute: int,
     last: int,
     sa_codes: CodeArray,
     records: IntArray,
-    n_values: int,
     weights: IntArray | None,
-) -> tuple[IntArray, IntArray, IntArray]:
-    lower = np.empty_like(records)
-    upper = np.empty_like(records)
-    counts = np.zeros((2, n_values), dtype=np.int64)
-    n_lower = 0
-    for i in range(records.size):
+    start: int,
+    end: int,
+    n_lower: int,
+    found: IntArray,
+    counts: IntArray,
+) -> int:
+    """Put lower records at the front and upper ones at the back; return how many are lower."""
+    for i in range(start, end):
         record = records[i]
-        is_upper = int(codes[record] > last)
-        # Written to both, and moved on in one, so that no branch has to be guessed.
-        lower[n_lower] = upper[i - n_lower] = record
+        is_upper = int(qi_codes[record, attribute] > last)
+        # Each is put at both ends, only one of which moves on: there is no branch to be guessed.
+        found[n_lower] = record
+        found[records.size - 1 - i + n_lower] = record
         n_lower += 1 - is_upper
         counts[is_upper, sa_codes[record]] += 1 if weights is None else weights[record]
-    return lower[:n_lower].copy(), upper[: records.size - n_lower].copy(), counts
+    return n_lower
 
 
 @numba.njit(cache=True, nogil=True)
