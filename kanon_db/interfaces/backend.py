@@ -1,0 +1,43 @@
+"""How a server process is made ready for Python; to be imported before anything heavy."""
+
+from __future__ import annotations
+
+import gc
+import os
+import os.path
+from typing import Final
+
+_CONTAINERS: Final = 50_000
+"""How many more objects there must be until garbage is looked for: some megabytes."""
+
+
+def choose_cache() -> None:
+    """Let numba, which insists on it, keep compiled code where the server's user may write.
+
+    This is usually the user's home, but a service may have none. The working directory of a server
+    process is its data directory, which nobody else can read.
+    """
+    home = os.path.expanduser("~")  # noqa: PTH111  # a first estimate would wait for pathlib
+    if "NUMBA_CACHE_DIR" not in os.environ and not os.access(home, os.W_OK):
+        os.environ["NUMBA_CACHE_DIR"] = os.path.join(os.getcwd(), "kanon_db_cache")  # noqa: PTH109, PTH118
+
+
+def choose_threads() -> None:
+    """Let numpy's linear algebra do without threads, which take longer to start than all of numpy.
+
+    A server process should have none, and the largest matrix here has 128 rows.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+def choose_collection() -> None:
+    """Look for garbage less often than at every 700th object: imports make a hundred times as many.
+
+    They leave no garbage, but a first estimate would wait for the search.
+    """
+    gc.set_threshold(_CONTAINERS)
+
+
+choose_cache()
+choose_threads()
+choose_collection()
