@@ -10,6 +10,9 @@ from typing import Final
 _CONTAINERS: Final = 50_000
 """How many more objects there must be until garbage is looked for: some megabytes."""
 
+_KEPT: Final = 8 << 20
+"""Bytes; twice as many are kept at the most."""
+
 
 def choose_cache() -> None:
     """Let numba, which insists on it, keep compiled code where the server's user may write.
@@ -38,6 +41,16 @@ def choose_collection() -> None:
     gc.set_threshold(_CONTAINERS)
 
 
+def choose_memory() -> None:
+    """Let the C library keep freed memory of some megabytes for the next array.
+
+    Else it may give it back to the system, and ask for it again, several times in each question. It
+    learns from what is freed how large arrays are: see M_MMAP_THRESHOLD in `man mallopt`.
+    """
+    bytearray(_KEPT)
+
+
 choose_cache()
 choose_threads()
 choose_collection()
+choose_memory()
