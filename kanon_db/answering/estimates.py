@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass
 from typing import Self
 
-import kanon_db.counting.grammar  # noqa: F401  # first, see there
 from kanon_db.answering.opened import OpenQuery
 from kanon_db.answering.scope import open_query
 from kanon_db.answering.ways import BY_BITMAPS, by_bitmaps

@@ -16,6 +16,7 @@ import kanon_db.interfaces.backend  # noqa: F401  # before all others
 from kanon_db.answering.questions import QUESTIONS
 from kanon_db.declaration import Operation
 from kanon_db.errors import InvalidParameterError, KanonError
+from kanon_db.interfaces.backend import with_stack
 from kanon_db.session.plpy_session import PlpySession
 
 _QUESTIONS: Final = {operation.name: operation for operation in QUESTIONS}
@@ -30,6 +31,7 @@ def operation_named(name: str) -> Operation:
     return declared(name)
 
 
+@with_stack
 def call(plpy: Any, name: str, arguments: str | None) -> str:
     """Perform an operation, and return what it found, or why it refused, as JSON.
 
@@ -57,6 +59,7 @@ def call(plpy: Any, name: str, arguments: str | None) -> str:
     return _refusal(refused)
 
 
+@with_stack
 def vote(plpy: Any, given: str, inputs: bytes | None) -> str:
     """Let a model's members vote, with the rights of their owner; return JSON as :func:`call`.
 

@@ -162,9 +162,16 @@ def test_a_first_estimate_imports_little() -> None:
     assert run.stdout == "[]\n"
 
 
+def test_what_a_call_calls_finds_its_stack_in_one_piece() -> None:
+    piece = 16 * 1024 // 8  # of CPython, in slots
+    assert call.__code__.co_stacksize > piece
+    assert plpython.vote.__code__.co_stacksize > piece
+
+
 def test_sqlglot_still_finds_plugins() -> None:
     asked = (
-        "import kanon_db.counting.grammar, sys; assert 'importlib.metadata' not in sys.modules;"
+        "import kanon_db.counting.reading.grammar, sys;"
+        " assert 'importlib.metadata' not in sys.modules;"
         " from sqlglot import Dialect; print(Dialect.get('nothing'));"
         " import importlib.metadata; print(importlib.metadata.version('numpy') > '')"
     )

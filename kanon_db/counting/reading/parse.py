@@ -23,10 +23,10 @@ from kanon_db.counting.expressions import (
     children,
     walk,
 )
-from kanon_db.counting.grammar import ParseError, SqlglotError, sqlglot
 from kanon_db.counting.reading.casts import with_types
 from kanon_db.counting.reading.clauses import read_tree
 from kanon_db.counting.reading.constructs import Place, refuse_constructs, unexpected
+from kanon_db.counting.reading.grammar import ParseError, SqlglotError, sqlglot
 from kanon_db.counting.reading.lexemes import Lexeme, scan
 from kanon_db.counting.reading.query import QueryText
 from kanon_db.counting.refusals import refusal

@@ -2,10 +2,6 @@
 
 sqlglot looks for plug-ins when it is asked for a dialect that it does not know, which never happens
 here. To do so it imports `importlib.metadata`, and with that all that e-mail needs.
-
-What needs sqlglot is many imports deep, and CPython has a stack of 16 kB before it asks the system
-for more. At its end, each call of a loop asks for more, and gives it back: 20 ms of a first
-estimate. So `answering.estimates` imports this before anything else.
 """
 
 from __future__ import annotations
