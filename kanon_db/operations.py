@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import kanon_db
 from kanon_db.advice.protections import PROTECTIONS, PURPOSES
+from kanon_db.answering.questions import QUESTIONS
 from kanon_db.catalog.attributes import read_attributes
 from kanon_db.declaration import (
     EVERYBODY,
@@ -127,15 +128,6 @@ class RefreshRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
-class QueryRequest:
-    """The text of a query."""
-
-    query: str = parameter(
-        TEXT, "A query, such as SELECT COUNT(*) FROM name WHERE age > 30.", is_positional=True
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
 class EvaluateRequest:
     """Parameters of `evaluate_counts`."""
 
@@ -183,16 +175,9 @@ class RecommendRequest:
     )
 
 
-_ESTIMATED: Final = {
-    "estimate": "double precision",
-    "std_error": "double precision",
-    "lower_bound": "bigint",
-    "upper_bound": "bigint",
-}
 _CLASSIFIED: Final = {
     "label": "text", "agreement": "double precision", "logits": "jsonb", "answers_left": "bigint",
 }  # fmt: skip
-_UNBOUNDED: Final = dict.fromkeys(_ESTIMATED, "double precision")
 
 
 def version(_session: Session) -> str:
@@ -200,12 +185,6 @@ def version(_session: Session) -> str:
     return kanon_db.__version__
 
 
-_VALUE_OF_A_QUERY: Final[dict[str, Any]] = {
-    "request": QueryRequest,
-    "audience": EVERYBODY,
-    "is_stable": True,
-}
-_ROWS_OF_A_QUERY: Final[dict[str, Any]] = {**_VALUE_OF_A_QUERY, "is_many": True}
 _ROWS_OF_A_NAME: Final[dict[str, Any]] = {
     "request": NameRequest,
     "audience": EVERYBODY,
@@ -330,28 +309,7 @@ _OTHERS: Final = (
         "kanon_db.publications.lifecycle:drop_publication", (),
         request=NameRequest, command=("drop",),
     ),
-    Operation(
-        "estimate_count", "estimate a COUNT query from a publication, with certain bounds",
-        "kanon_db.answering.estimates:estimate_count", columns(**_ESTIMATED),
-        row_class="kanon_db.counting.answers:Estimated", **_VALUE_OF_A_QUERY,
-    ),
-    Operation(
-        "estimate_counts", "estimate a COUNT query with GROUP BY, a row for each group",
-        "kanon_db.answering.estimates:estimate_counts",
-        columns(group_key="jsonb", **_ESTIMATED), **_ROWS_OF_A_QUERY,
-    ),
-    Operation(
-        "estimate",
-        "estimate the aggregates of a query, a row for each group and aggregate",
-        "kanon_db.answering.estimates:estimate",
-        columns(group_key="jsonb", aggregate="text", **_UNBOUNDED), **_ROWS_OF_A_QUERY,
-    ),
-    Operation(
-        "explain_count", "say which parts of a query are exact, which are estimated, and how",
-        "kanon_db.answering.explained:explain_count",
-        columns(part="text", description="text", accuracy="text", std_error="double precision"),
-        **_ROWS_OF_A_QUERY,
-    ),
+    *QUESTIONS,
     Operation(
         "classify", "ask a model about a row: its label, and the share of members that agree",
         "kanon_db.publications.model.asking:classify", columns(**_CLASSIFIED),
@@ -366,10 +324,6 @@ _OTHERS: Final = (
         columns(position="bigint", **_CLASSIFIED),
         request=ClassifyAllRequest, audience=EVERYBODY, is_many=True,
         command=("classify-all",),
-    ),
-    Operation(
-        "rewrite_count", "the SQL that answers a COUNT query, as text",
-        "kanon_db.answering.explained:rewrite_count", value("text"), **_VALUE_OF_A_QUERY,
     ),
 )
 # fmt: on

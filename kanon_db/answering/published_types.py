@@ -15,7 +15,6 @@ from kanon_db.catalog.entries import Publication
 from kanon_db.counting.expressions import Category, Column, Type
 from kanon_db.counting.layout import Cell, Shares
 from kanon_db.counting.types import CATEGORIES, DISCRETE_RANGES, type_in_range
-from kanon_db.counting.writing.labels import checked
 from kanon_db.errors import NotFoundError
 from kanon_db.session.protocol import Session
 from kanon_db.transfer.columns import ColumnType
@@ -80,6 +79,8 @@ class PublishedTypes:
         """
         if kind == "value":
             return Cell(self.column(published), "value", mark=mark)
+        from kanon_db.counting.writing.labels import checked  # not needed for buckets
+
         column = plain_column(self.session, published)
         described = self._described(column.name)
         known = checked(labels) if kind == "label" and published.type_name == "text" else None

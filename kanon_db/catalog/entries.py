@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kanon_db.catalog.attributes import COARSE
 from kanon_db.catalog.errands import run_errand
 from kanon_db.errors import NotFoundError, ReplacedError, VerificationError
 from kanon_db.session.protocol import Row, Session, fetch_one
@@ -65,6 +64,8 @@ class Source:
     @property
     def coarsened(self) -> list[str]:
         """The quasi-identifiers whose values are coarsened before the search."""
+        from kanon_db.catalog.attributes import COARSE  # a first estimate does not wait for it
+
         return [
             column
             for column in self.quasi_identifiers

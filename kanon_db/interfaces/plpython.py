@@ -8,40 +8,30 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Mapping
 from contextlib import nullcontext
-from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import kanon_db.interfaces.backend  # noqa: F401  # before all others
+from kanon_db.answering.questions import QUESTIONS
 from kanon_db.declaration import Operation
 from kanon_db.errors import InvalidParameterError, KanonError
-from kanon_db.operations import operation_named
+from kanon_db.interfaces.backend import with_stack
 from kanon_db.session.plpy_session import PlpySession
 
-
-def _choose_cache() -> None:
-    """Let numba, which insists on it, keep compiled code where the server's user may write.
-
-    This is usually the user's home, but a service may have none. The working directory of a server
-    process is its data directory, which nobody else can read.
-    """
-    if "NUMBA_CACHE_DIR" not in os.environ and not os.access(Path("~").expanduser(), os.W_OK):
-        os.environ["NUMBA_CACHE_DIR"] = str(Path.cwd() / "kanon_db_cache")
+_QUESTIONS: Final = {operation.name: operation for operation in QUESTIONS}
 
 
-def _choose_threads() -> None:
-    """Let numpy's linear algebra do without threads, which take longer to start than all of numpy.
+def operation_named(name: str) -> Operation:
+    """Return an operation; only one that asks no question imports what all others declare."""
+    if name in _QUESTIONS:
+        return _QUESTIONS[name]
+    from kanon_db.operations import operation_named as declared
 
-    A server process should have none, and the largest matrix here has 128 rows.
-    """
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-
-
-_choose_cache()
-_choose_threads()
+    return declared(name)
 
 
+@with_stack
 def call(plpy: Any, name: str, arguments: str | None) -> str:
     """Perform an operation, and return what it found, or why it refused, as JSON.
 
@@ -69,6 +59,7 @@ def call(plpy: Any, name: str, arguments: str | None) -> str:
     return _refusal(refused)
 
 
+@with_stack
 def vote(plpy: Any, given: str, inputs: bytes | None) -> str:
     """Let a model's members vote, with the rights of their owner; return JSON as :func:`call`.
 

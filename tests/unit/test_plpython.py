@@ -18,7 +18,8 @@ import kanon_db
 from kanon_db.declaration import columns
 from kanon_db.errors import InUseError
 from kanon_db.interfaces import plpython
-from kanon_db.interfaces.plpython import _choose_cache, call
+from kanon_db.interfaces.backend import choose_cache
+from kanon_db.interfaces.plpython import call
 from kanon_db.operations import operation_named, operations
 
 
@@ -32,7 +33,7 @@ def test_compiled_code_has_a_place(
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     monkeypatch.chdir(tmp_path)
-    _choose_cache()
+    choose_cache()
     expected = None if writable else str(tmp_path / "kanon_db_cache")
     assert os.environ.get("NUMBA_CACHE_DIR") == expected
 
@@ -40,7 +41,7 @@ def test_compiled_code_has_a_place(
 def test_a_place_that_is_given_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", "/given")
     monkeypatch.setenv("HOME", "/nonexistent")
-    _choose_cache()
+    choose_cache()
     assert os.environ["NUMBA_CACHE_DIR"] == "/given"
 
 
@@ -149,14 +150,38 @@ def test_a_defect_says_where_and_no_more(performed: dict[str, Any]) -> None:
     assert server.ends == ["undone"]
 
 
-def test_a_first_estimate_does_not_import_the_parameters_of_publications() -> None:
+def test_a_first_estimate_imports_little() -> None:
     loaded = (
         "import sys, kanon_db.interfaces.plpython as p, kanon_db.answering.estimates;"
         " p.operation_named('estimate_count');"
-        " print([name for name in sys.modules if name.endswith('.request')])"
+        " print([name for name in sys.modules if name.endswith('.request')"
+        " or name in ('kanon_db.operations', 'kanon_db.catalog.sources', 'email', 'numpy',"
+        " 'importlib.metadata', 'pandas', 'numba', 'psycopg')])"
     )
     run = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
     assert run.stdout == "[]\n"
+
+
+def test_what_a_call_calls_finds_its_stack_in_one_piece() -> None:
+    piece = 16 * 1024 // 8  # of CPython, in slots
+    assert call.__code__.co_stacksize > piece
+    assert plpython.vote.__code__.co_stacksize > piece
+
+
+def test_sqlglot_still_finds_plugins() -> None:
+    asked = (
+        "import kanon_db.counting.reading.grammar, sys;"
+        " assert 'importlib.metadata' not in sys.modules;"
+        " from sqlglot import Dialect; print(Dialect.get('nothing'));"
+        " import importlib.metadata; print(importlib.metadata.version('numpy') > '')"
+    )
+    run = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert run.stdout == "None\nTrue\n"
+
+
+def test_operations_are_found_by_name() -> None:
+    assert plpython.operation_named("estimate") == operations()["estimate"]
+    assert plpython.operation_named("publish_buckets") == operations()["publish_buckets"]
     assert operation_named("publish_buckets") == operations()["publish_buckets"]
     with pytest.raises(KeyError):
         operation_named("unknown")

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlglot import exp
-
+from kanon_db.counting.reading.grammar import exp
 from kanon_db.counting.refusals import refusal
 
 _NODES: Final[dict[str, tuple[type[exp.Expr], ...]]] = {

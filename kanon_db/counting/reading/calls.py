@@ -6,11 +6,10 @@ from abc import abstractmethod
 from dataclasses import replace
 from typing import Final
 
-from sqlglot import exp as parsed
-
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.reading.constructs import LITERAL_TYPES, unexpected
 from kanon_db.counting.reading.cursor import Cursor
+from kanon_db.counting.reading.grammar import exp as parsed
 from kanon_db.counting.reading.lexemes import fold
 from kanon_db.counting.refusals import refusal
 from kanon_db.counting.rounding import MOST_DIGITS, Round

@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from sqlglot import exp
-
 from kanon_db.counting.expressions import Comparison, Expression, Name
 from kanon_db.counting.reading.allowlist import refuse_unlisted
 from kanon_db.counting.reading.constructs import is_bare_alias, unexpected
 from kanon_db.counting.reading.cursor import Item
 from kanon_db.counting.reading.flatten import Filtered, Room, beyond, flattened, selected_from
+from kanon_db.counting.reading.grammar import exp
 from kanon_db.counting.reading.lexemes import Lexeme
 from kanon_db.counting.reading.query import ItemText, LookupText, OrderText, QueryText, RelationText
 from kanon_db.counting.reading.tree import ExpressionReader

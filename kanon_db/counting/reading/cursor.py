@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from sqlglot import exp
-
 from kanon_db.counting.reading.constructs import unexpected
+from kanon_db.counting.reading.grammar import exp
 from kanon_db.counting.reading.lexemes import Lexeme
 
 Item = TypeVar("Item")

@@ -12,9 +12,6 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Final
 
-import sqlglot
-from sqlglot.errors import ParseError, SqlglotError
-
 from kanon_db.counting.expressions import (
     Aggregate,
     Distinct,
@@ -29,6 +26,7 @@ from kanon_db.counting.expressions import (
 from kanon_db.counting.reading.casts import with_types
 from kanon_db.counting.reading.clauses import read_tree
 from kanon_db.counting.reading.constructs import Place, refuse_constructs, unexpected
+from kanon_db.counting.reading.grammar import ParseError, SqlglotError, sqlglot
 from kanon_db.counting.reading.lexemes import Lexeme, scan
 from kanon_db.counting.reading.query import QueryText
 from kanon_db.counting.refusals import refusal

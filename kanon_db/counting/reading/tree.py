@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlglot import exp as parsed
-
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.reading.calls import CallReader
 from kanon_db.counting.reading.constructs import is_name, unexpected
+from kanon_db.counting.reading.grammar import exp as parsed
 from kanon_db.counting.refusals import refusal
 
 # PostgreSQL's precedence, ascending.
