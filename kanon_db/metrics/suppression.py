@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, FloatArray, IntArray
 from kanon_db.algorithms.ground.distinct import distinct, numbered
-from kanon_db.algorithms.ground.sort_keys import stable_order
+from kanon_db.algorithms.ground.sorting import order_of
 from kanon_db.errors import InvalidParameterError
 
 
@@ -173,7 +173,7 @@ class RowTypeDiversity:
     def __init__(self, row_types: IntArray) -> None:
         self.n_row_types = int(row_types.max(initial=-1)) + 1
         self._row_types = row_types
-        self._order = stable_order(row_types)
+        self._order = order_of(row_types, stable=True)
         sizes = np.bincount(row_types, minlength=self.n_row_types)
         self._starts: IntArray = np.cumsum(sizes) - sizes
 

@@ -16,7 +16,7 @@ from kanon_db.algorithms.bucketization.random_assignment import Permuter
 from kanon_db.algorithms.bucketization.setting import BucketSetting
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
-from kanon_db.algorithms.ground.sort_keys import sort_keys, stable_order
+from kanon_db.algorithms.ground.sort_keys import sort_keys
 from kanon_db.algorithms.ground.sorting import order_of
 
 Search: TypeAlias = Callable[[IntArray, FPrimePrivacy], BucketSetting]
@@ -171,7 +171,7 @@ def assign_in_cells(
     # Records of the same value in the same cell come in random order.
     shuffled = random.permutation(sa_codes.size)
     pulse.beat()
-    shuffled = shuffled[stable_order(groups[shuffled])]
+    shuffled = shuffled[order_of(groups[shuffled], stable=True)]
     pulse.beat()
     return CellAssignment(
         allotment.dealt_to(order[shuffled]),

@@ -12,7 +12,7 @@ from kanon_db.algorithms.bucketization.random_assignment import Permuter
 from kanon_db.algorithms.bucketization.window_swaps import find_swaps, make_swaps
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
 from kanon_db.algorithms.ground.pulse import Pulse
-from kanon_db.algorithms.ground.sort_keys import sort_keys, stable_order
+from kanon_db.algorithms.ground.sort_keys import sort_keys
 from kanon_db.algorithms.ground.sorting import order_of, taken
 from kanon_db.algorithms.ground.threads import Threads
 
@@ -132,7 +132,7 @@ def _order(
     shuffled = random.permutation(sa_codes.size).astype(np.int64, copy=False)
     pulse.beat()
     if number % 2 == 0:
-        return shuffled[stable_order(sa_codes[shuffled])]
+        return shuffled[order_of(sa_codes[shuffled], stable=True)]
     attributes = np.roll(np.arange(qi_codes.shape[1]), -(number // 2)).tolist()
     keys = sort_keys([sa_codes, *(qi_codes[:, a] for a in attributes)])
     # However a sort orders equal keys: that records come to it at random makes their order random.

@@ -7,7 +7,7 @@ import numpy as np
 
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, SmallIntArray
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
-from kanon_db.algorithms.ground.sort_keys import stable_order
+from kanon_db.algorithms.ground.sorting import order_of
 
 UNPLACED = -1
 """Instead of a bucket number: the sweep left this record over."""
@@ -127,9 +127,9 @@ def place_left_over(
     last_bucket = np.maximum.accumulate(np.maximum(buckets[order], 0))
     beside = np.empty(order.size, dtype=np.int64)
     beside[order] = last_bucket
-    by_value = stable_order(sa_codes)
+    by_value = order_of(sa_codes, stable=True)
     ends = np.cumsum(np.bincount(sa_codes))
-    waiting = waiting[stable_order(sa_codes[waiting])]
+    waiting = waiting[order_of(sa_codes[waiting], stable=True)]
     values, starts = np.unique(sa_codes[waiting], return_index=True)
     for value, records in zip(values.tolist(), np.split(waiting, starts[1:]), strict=True):
         pulse.beat()

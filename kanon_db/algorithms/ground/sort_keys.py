@@ -1,4 +1,4 @@
-"""One integer for each record, by which to sort on several attributes at once; and sorting."""
+"""One integer for each record, by which to sort on several attributes at once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, IntArray
 from kanon_db.algorithms.ground.distinct import numbered
-from kanon_db.algorithms.ground.sorting import LONG, order_of
 
 _LARGEST_KEY = 2**62
 
@@ -52,36 +51,3 @@ def sort_keys(columns: Iterable[AnyIntArray], *, reflected: bool = False) -> Int
         keys = np.add(keys, turned, out=keys if keys.size == turned.size else None)
         n_keys *= n_codes
     return keys
-
-
-def stable_order(numbers: AnyIntArray) -> IntArray:
-    """Return the order of numbers; equal ones stay in their order.
-
-    Parameters
-    ----------
-    numbers : ndarray of int, shape (n,)
-        From 0 on.
-
-    Returns
-    -------
-    ndarray of int64, shape (n,)
-
-    Notes
-    -----
-    numpy sorts 16 bits by counting, which takes a tenth of the time of a comparison sort; larger
-    numbers have some such digits, the lowest of which comes first. The order of many numbers is
-    found by :func:`.order_of`, which a cancel can end.
-
-    Examples
-    --------
-    >>> stable_order(np.array([70000, 3, 70000, 1])).tolist()
-    [3, 1, 0, 2]
-    """
-    if numbers.size > LONG:
-        return order_of(numbers, stable=True)
-    digits = max(1, -(-int(numbers.max(initial=0)).bit_length() // 16))
-    order: IntArray = np.argsort((numbers & 0xFFFF).astype(np.uint16), kind="stable")
-    for digit in range(1, digits):
-        higher = (numbers[order] >> 16 * digit & 0xFFFF).astype(np.uint16)
-        order = order[np.argsort(higher, kind="stable")]
-    return order

@@ -10,7 +10,7 @@ from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, CodeArray,
 from kanon_db.algorithms.ground.distinct import distinct
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.ground.scattering import scattered
-from kanon_db.algorithms.ground.sort_keys import stable_order
+from kanon_db.algorithms.ground.sorting import order_of
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 
 
@@ -86,7 +86,7 @@ def cells_of_classes(
     >>> jobs.codes.tolist(), jobs.ends.tolist()
     ([0, 1, 1], [2, 3])
     """
-    order = stable_order(class_of_record + 1)
+    order = order_of(class_of_record + 1, stable=True)
     order = order[np.count_nonzero(class_of_record < 0) :]
     classes = class_of_record[order].astype(np.int64)
     starts = np.flatnonzero(np.diff(classes, prepend=-1))

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from kanon_db.algorithms.ground.arrays import BoolArray, CodeArray, IntArray
 from kanon_db.algorithms.ground.distinct import distinct
-from kanon_db.algorithms.ground.sort_keys import stable_order
+from kanon_db.algorithms.ground.sorting import order_of
 from kanon_db.algorithms.recoding.exact_loss import NULL, ExactLoss, simplest_fraction
 from kanon_db.algorithms.recoding.microdata import Microdata
 
@@ -144,7 +144,7 @@ class Ncp:
         """
         classes = np.asarray(class_of_record, dtype=np.int64)
         n_classes = int(classes.max(initial=-1)) + 1
-        order = stable_order(classes + 1)
+        order = order_of(classes + 1, stable=True)
         order = order[np.searchsorted(classes[order], 0) :]
         starts = np.searchsorted(classes[order], np.arange(n_classes))
         losses = np.zeros(n_classes, dtype=np.int64)

@@ -39,6 +39,20 @@ def test_orders_are_those_of_numpy(kind: str, data: st.DataObject) -> None:
     assert numbers[found].tolist() == taken(numbers, order).tolist() == numbers[order].tolist()
 
 
+@pytest.mark.parametrize("kind", NUMBERS)
+@given(data=st.data())
+def test_orders_of_short_arrays_are_those_of_numpy(kind: str, data: st.DataObject) -> None:
+    """By one digit, by several, or as numpy finds it."""
+    repeated = data.draw(st.integers(1, 40))
+    drawn = data.draw(st.lists(NUMBERS[kind], max_size=60))
+    numbers = np.tile(np.array(drawn, dtype=kind), repeated)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sorting, "LONG", 1 << 22)
+        patch.setattr(sorting, "_FEW", data.draw(st.sampled_from([0, 500])))
+        found = order_of(numbers, stable=True)
+    assert found.tolist() == np.argsort(numbers, kind="stable").tolist()
+
+
 def test_many_numbers_most_of_them_in_one_group() -> None:
     numbers = np.random.default_rng(1).integers(0, 1000, 2000)
     numbers[7] = 2**62
