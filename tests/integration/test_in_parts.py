@@ -47,6 +47,7 @@ def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "_NUMBERS_AT_ONCE", 700)
     monkeypatch.setattr(writing, "_ROWS_AT_ONCE", 700)
     monkeypatch.setattr(examine, "_MOST_AT_ONCE", 700)
+    monkeypatch.setattr(examine, "_MOST_SHARED", 700)
     monkeypatch.setattr(bitmaps, "_AUDITED_BYTES", 7000)
 
 

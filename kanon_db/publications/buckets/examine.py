@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,8 @@ from kanon_db.publications.exposure import measure_exposure
 from kanon_db.publications.relations import check_relations
 from kanon_db.publications.results import Check, Examination
 from kanon_db.session import Session
+from kanon_db.session.protocol import Row
+from kanon_db.session.settings import shared
 from kanon_db.transfer.labels import fixed_labels, label
 
 
@@ -178,6 +180,9 @@ class _Profile:
                 self.certain += count * n
 
 
+_MOST_SHARED = 2**22
+"""Records of which all numbers are fetched at once."""
+
 _MOST_AT_ONCE = 2**26
 """Rows whose numbers the server puts into one value, which may have a gigabyte."""
 
@@ -186,16 +191,29 @@ def _grouped_by(tables: BucketTables, *columns: str) -> str:
     """Group rows also by parts of the buckets, each of them in one, if there are many rows."""
     n_parts = -(-tables.n_records // _MOST_AT_ONCE)
     if n_parts > 1:
-        columns += (f"{tables.bucket_id} / {1 + tables.n_buckets // n_parts}",)
+        columns += (f"s.bucket / {1 + tables.n_buckets // n_parts}",)
     return f" GROUP BY {', '.join(columns)}" if columns else ""
+
+
+def _read(session: Session, tables: BucketTables, statement: str) -> Iterator[Row]:
+    """Give the rows of a statement: at once, as a parallel plan needs it, or of many one by one."""
+    if tables.n_records > _MOST_SHARED:
+        yield from session.stream(1, statement)
+        return
+    with shared(session):
+        rows = session.fetch(statement)
+    yield from rows
 
 
 def _count_qit(session: Session, tables: BucketTables) -> _Buckets:
     found = _Buckets(tables)
-    for row in session.stream(
-        1,
-        f"SELECT count(*) AS n, string_agg(int4send({tables.bucket_id}), ''::bytea) AS buckets"
-        f" FROM {tables.qit}{_grouped_by(tables)}",
+    bucket_id = tables.bucket_id
+    for row in _read(
+        session,
+        tables,
+        "SELECT count(*) AS n, string_agg(s.sent, ''::bytea) AS buckets"
+        f" FROM (SELECT {bucket_id} AS bucket, int4send({bucket_id}) AS sent FROM {tables.qit}"
+        f" OFFSET 0) AS s{_grouped_by(tables)}",
     ):
         found.add(row["n"], np.frombuffer(row["buckets"] or b"", dtype=">i4"))
     return found
@@ -203,13 +221,16 @@ def _count_qit(session: Session, tables: BucketTables) -> _Buckets:
 
 def _count_sat(session: Session, tables: BucketTables) -> tuple[_Buckets, _Profile]:
     found, profile = _Buckets(tables), _Profile(tables)
+    bucket_id = tables.bucket_id
     with fixed_labels(session):
-        for row in session.stream(
-            1,
+        for row in _read(
+            session,
+            tables,
             f"SELECT dense_rank() OVER (ORDER BY value) AS number, {label('value')} AS label,"
-            f" n, pairs FROM (SELECT {tables.sensitive} AS value, count(*) AS n,"
-            f" string_agg(int4send({tables.bucket_id}) || int4send({tables.count}), ''::bytea)"
-            f" AS pairs FROM {tables.sat}{_grouped_by(tables, tables.sensitive)}) AS s",
+            " n, pairs FROM (SELECT s.value, count(*) AS n, string_agg(s.sent, ''::bytea) AS pairs"
+            f" FROM (SELECT {bucket_id} AS bucket, {tables.sensitive} AS value,"
+            f" int4send({bucket_id}) || int4send({tables.count}) AS sent FROM {tables.sat}"
+            f" OFFSET 0) AS s{_grouped_by(tables, 's.value')}) AS s",
         ):
             pairs = np.frombuffer(row["pairs"] or b"", dtype=_PAIR)
             bucket_ids, counts = pairs["bucket"].astype(np.int32), pairs["count"].astype(np.int32)
