@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
 from kanon_db.algorithms.ground.arrays import AnyIntArray
-from kanon_db.session.protocol import Session
-from kanon_db.transfer.columns import WHOLE_NUMBERS, number_bytes, with_numbers
+from kanon_db.session.protocol import Session, Value
+from kanon_db.transfer.columns import WHOLE_NUMBERS
 from kanon_db.transfer.values import CodedColumn, DistinctValues
 
 _ROWS_AT_ONCE: Final = 1 << 23
@@ -47,7 +49,7 @@ class DecodedRows:
         tables = [f"{values.table} AS {values.alias}" for values in self._values.values()]
         return f"SELECT {', '.join(shown)} FROM {', '.join([*tables, '(SELECT) AS one'])}"
 
-    def parts(self, order: AnyIntArray) -> Iterator[tuple[str, list[bytes]]]:
+    def parts(self, order: AnyIntArray) -> Iterator[tuple[str, list[Value]]]:
         """Select the rows of some records, a part of them at a time.
 
         Parameters
@@ -57,29 +59,22 @@ class DecodedRows:
 
         Yields
         ------
-        tuple of str and list of bytes
+        tuple of str and list
             SQL, with what it has bound.
         """
         values = self._values
         for start in range(0, order.size, _ROWS_AT_ONCE):
             self.session.done(start, order.size)
             some = order[start : start + _ROWS_AT_ONCE]
-            codes = [column.codes for column in self.columns.values()]
-            bound = [number_bytes(one[some]) for one in (*codes, *self.numbers.values())]
-            numbered, found = with_numbers(
-                self.session,
-                f"(SELECT generate_series(0, {some.size - 1}) AS i)",
-                *((i, "r.i") for i in range(1, len(bound) + 1)),
-                widths=[width for _, width in bound],
-            )
-            named = zip(values.items(), found, strict=False)
-            shown = [f"{one.of(f'n.{code}')} AS {name}" for (name, one), code in named]
-            named_numbers = zip(self.numbers, found[len(values) :], strict=True)
-            shown += [f"n.{number} AS {name}" for name, number in named_numbers]
-            # In a subquery of its own, so that no array is made anew for each row.
-            known = ", ".join(one.known for one in values.values())
-            source = f"{numbered} AS n CROSS JOIN (SELECT {known} OFFSET 0) AS v"
-            yield f"SELECT {', '.join(shown)} FROM {source}", [content for content, _ in bound]
+            bound: list[Value] = []
+            shown = []
+            for name, column in self.columns.items():
+                code = number_of_row(column.codes[some], bound)
+                shown.append(f"{values[name].of(code)} AS {name}")
+            for name, numbers in self.numbers.items():
+                shown.append(f"{number_of_row(numbers[some], bound)} AS {name}")
+            rows = f"(SELECT generate_series(0, {some.size - 1}) AS i) AS r"
+            yield f"SELECT {', '.join(shown)} FROM {rows}", bound
 
     @property
     def _values(self) -> dict[str, _Values]:
@@ -108,12 +103,31 @@ class _Values:
             return False
         return int(last) - int(first) == len(self.values.labels) - 1
 
-    @property
-    def known(self) -> str:
-        """What the statement knows of them: the first one, or all in an array."""
-        found = "min(o.value)" if self.is_run else "array_agg(o.value ORDER BY o.code)"
-        return f"(SELECT {found} FROM {self.table} AS o) AS {self.alias}"
-
     def of(self, code: str) -> str:
-        """Write the value of a code."""
-        return f"v.{self.alias} + {code}" if self.is_run else f"v.{self.alias}[1 + {code}]"
+        """Write the value of a code, from the first one, or from an array of all.
+
+        NULL comes last, where an array has nothing: one with a NULL in it would be walked through,
+        as arrays of texts are, of which there are few.
+        """
+        if self.is_run:
+            return f"(SELECT min(o.value) FROM {self.table} AS o) + {code}"
+        values = (
+            "SELECT array_agg(o.value ORDER BY o.code) FILTER (WHERE o.value IS NOT NULL)"
+            f" FROM {self.table} AS o"
+        )
+        return f"(({values}))[1 + {code}]"
+
+
+def number_of_row(numbers: AnyIntArray, bound: list[Value]) -> str:
+    """Write the number of row ``r.i``, from 0 on, and bind a byte of all rows, then the next one.
+
+    The planner turns every mention of a parameter into a constant, a copy of many megabytes, so
+    each is mentioned once. As results of queries of their own, they are calculated before the rows,
+    and need not be joined with these.
+    """
+    n_bytes = max(1, (int(numbers.max(initial=0)).bit_length() + 7) // 8)
+    digits = []
+    for shift in range(8 * (n_bytes - 1), -1, -8):
+        bound.append((numbers >> shift & 255).astype(np.uint8).tobytes())
+        digits.append(f"(get_byte((SELECT ${len(bound)}::bytea), r.i) << {shift})")
+    return f"({' | '.join(digits)})"

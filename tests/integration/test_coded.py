@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kanon_db.errors import InfeasibleError, PermissionDeniedError
-from kanon_db.publications.buckets import writing
+from kanon_db.publications import decoding
 from kanon_db.session.psycopg_session import PsycopgSession
 from kanon_db.transfer import coded, packed
 from kanon_db.transfer.coded import _Reader, read_coded
@@ -140,7 +140,7 @@ def test_published_as_they_are(
     parties: Parties, columns: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """QIT has the source's values, and the types, lengths and collations of its columns."""
-    monkeypatch.setattr(writing, "_ROWS_AT_ONCE", 700)
+    monkeypatch.setattr(decoding, "_ROWS_AT_ONCE", 700)
     make(parties, {**columns, "sick": "i % 7"})
     kanon = Package(parties.publisher)
     kanon.register("data.source", list(columns), "sick")

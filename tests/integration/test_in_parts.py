@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from kanon_db.publications import decoding
 from kanon_db.publications.buckets import bitmaps, examine, writing
 from kanon_db.session.psycopg_session import PsycopgSession
 from kanon_db.transfer import columns, few_values
@@ -45,7 +46,8 @@ def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(columns, "_ROWS_AT_ONCE", 700)
     monkeypatch.setattr(few_values, "_MOST_NAMED", 1)
     monkeypatch.setattr(writing, "_NUMBERS_AT_ONCE", 700)
-    monkeypatch.setattr(writing, "_ROWS_AT_ONCE", 700)
+    monkeypatch.setattr(writing, "_PAIRS_AT_ONCE", 700)
+    monkeypatch.setattr(decoding, "_ROWS_AT_ONCE", 700)
     monkeypatch.setattr(examine, "_MOST_AT_ONCE", 700)
     monkeypatch.setattr(examine, "_MOST_SHARED", 700)
     monkeypatch.setattr(bitmaps, "_AUDITED_BYTES", 7000)

@@ -11,10 +11,10 @@ from kanon_db.algorithms.bucketization.contents import Contents
 from kanon_db.algorithms.bucketization.setting import BucketSetting
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
 from kanon_db.publications.buckets.tables import QIT, SAT, BucketTables, first_bucket_ids
-from kanon_db.publications.decoding import DecodedRows
+from kanon_db.publications.decoding import DecodedRows, number_of_row
 from kanon_db.publications.staging import Staging
 from kanon_db.randomness import SecureRandom
-from kanon_db.session.protocol import Session
+from kanon_db.session.protocol import Session, Value
 from kanon_db.transfer.columns import inverse_permutation, number_bytes, with_numbers
 from kanon_db.transfer.snapshot import Snapshot
 from kanon_db.transfer.values import CodedColumn, DistinctValues
@@ -136,15 +136,15 @@ def write_sat(
         f"SELECT 0 AS {tables.bucket_id}, v.value AS {tables.sensitive}, 0 AS {tables.count}"
         f" FROM {values.table} AS v",
     )
-    for start in range(0, codes.size, _ROWS_AT_ONCE):
+    for start in range(0, codes.size, _PAIRS_AT_ONCE):
         session.done(start, codes.size)
-        some = slice(start, start + _ROWS_AT_ONCE)
+        some = slice(start, start + _PAIRS_AT_ONCE)
         _insert_pairs(session, tables, values, codes[some], bucket_ids[some], counts[some])
     is_certain = counts == contents.sizes[bucket_ids - 1]
     return int(counts[is_certain].sum())
 
 
-_ROWS_AT_ONCE: Final = 1 << 23
+_PAIRS_AT_ONCE: Final = 1 << 23
 """Rows that are written by one statement, so that what is bound stays small."""
 
 
@@ -159,21 +159,15 @@ def _insert_pairs(
     """Insert rows of the SAT, which come by code."""
     firsts = np.flatnonzero(np.diff(codes, prepend=-1))
     ends = [*firsts[1:].tolist(), codes.size]
-    numbers, width = number_bytes(bucket_ids)
-    number_of, count_width = number_bytes(counts)
-    numbered, (bucket_id, count) = with_numbers(
-        session,
-        "(SELECT v.value, generate_series(f.low, f.high - 1) AS i FROM"
-        " unnest($3::text[]::int4[], $4::text[]::int4[], $5::text[]::int4[]) AS f (code, low, high)"
-        f" JOIN {values.table} AS v ON v.code = f.code)",
-        (1, "r.i"),
-        (2, "r.i"),
-        widths=(width, count_width),
-    )
+    bound: list[Value] = [
+        list(map(str, one)) for one in (codes[firsts].tolist(), firsts.tolist(), ends)
+    ]
+    bucket_id, count = (number_of_row(one, bound) for one in (bucket_ids, counts))
     session.fetch(
         f"INSERT INTO {tables.sat} ({tables.bucket_id}, {tables.sensitive}, {tables.count})"
-        f" SELECT b.{bucket_id}, b.value, b.{count} FROM {numbered} AS b",
-        numbers,
-        number_of,
-        *(list(map(str, one)) for one in (codes[firsts].tolist(), firsts.tolist(), ends)),
+        f" SELECT {bucket_id}, r.value, {count} FROM"
+        " (SELECT v.value, generate_series(f.low, f.high - 1) AS i FROM"
+        " unnest($1::text[]::int4[], $2::text[]::int4[], $3::text[]::int4[]) AS f (code, low, high)"
+        f" JOIN {values.table} AS v ON v.code = f.code) AS r",
+        *bound,
     )
