@@ -193,12 +193,11 @@ def _differences(session: Session, tables: BucketTables, low: float, high: float
         return 0
     balance = Balance(np.concatenate(bucket_at_bit), n_compared)
     differing = 0
-    for row in session.stream(
-        _VALUES_AT_ONCE,
-        _both_sides(session, tables, ranges),
-        list(map(str, starts)),
-        list(map(str, lengths)),
-    ):
+    statement = _both_sides(session, tables, ranges, starts, lengths)
+    # Only a statement that is fetched at once may have a parallel plan.
+    is_small = n_compared <= _AUDITED_BUCKETS + len(ranges)
+    rows = session.fetch(statement) if is_small else session.stream(_VALUES_AT_ONCE, statement)
+    for row in rows:
         if row["length"] != (n_bits + 7) // 8:
             differing += n_compared
             continue
@@ -232,13 +231,23 @@ def _lies_in(bucket_id: str, ranges: Sequence[tuple[int, int]]) -> str:
         ends.append(high + 1)
     if len(ends) == 2:
         return f"{bucket_id} BETWEEN {ends[0]} AND {ends[1] - 1}"
-    return f"width_bucket({bucket_id}, '{{{', '.join(map(str, ends))}}}'::int4[]) % 2 = 1"
+    return f"width_bucket({bucket_id}, {_array(ends)}) % 2 = 1"
 
 
-def _both_sides(session: Session, tables: BucketTables, ranges: Sequence[tuple[int, int]]) -> str:
+def _array(numbers: Sequence[int]) -> str:
+    return f"'{{{', '.join(map(str, numbers))}}}'::int4[]"
+
+
+def _both_sides(
+    session: Session,
+    tables: BucketTables,
+    ranges: Sequence[tuple[int, int]],
+    starts: Sequence[int],
+    lengths: Sequence[int],
+) -> str:
     """Select parts of each value's bitmap, with the value's buckets in the QIT or SAT.
 
-    The parts begin at the bytes ``$1`` and have the lengths ``$2``. GROUP BY brings both sides
+    The parts begin at these bytes, and have these lengths. GROUP BY brings both sides
     together for values of any type, including NULL.
     """
     columns = [session.identifier(attribute) for attribute in tables.with_bitmaps]
@@ -279,7 +288,7 @@ def _both_sides(session: Session, tables: BucketTables, ranges: Sequence[tuple[i
             f" GROUP BY GROUPING SETS ({', '.join(f'({column})' for column in grouped)})"
         )
     return (
-        "WITH runs AS MATERIALIZED (SELECT * FROM unnest($1::text[]::int4[], $2::text[]::int4[])"
+        f"WITH runs AS MATERIALIZED (SELECT * FROM unnest({_array(starts)}, {_array(lengths)})"
         " WITH ORDINALITY AS r (start, length, number))"
         " SELECT sum(length) AS length, string_agg(bits, ''::bytea) AS bits,"
         " string_agg(buckets, ''::bytea) AS buckets, string_agg(pairs, ''::bytea) AS pairs"
