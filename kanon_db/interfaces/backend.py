@@ -42,7 +42,8 @@ def choose_threads() -> None:
 def choose_collection() -> None:
     """Look for garbage less often than at every 700th object: imports make a hundred times as many.
 
-    They leave no garbage, but a first estimate would wait for the search.
+    They leave no garbage, but a first estimate would wait for the search. What other PL/Python
+    functions of the session leave is looked for as seldom.
     """
     gc.set_threshold(_CONTAINERS)
 

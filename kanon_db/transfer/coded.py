@@ -26,9 +26,9 @@ _PLAIN: Final = (
 )  # fmt: skip
 """Types whose equal values are the same value: of numeric, 1.0 and 1.00 are not."""
 
-_ROWS_OF_PART: Final = 1 << 25
-"""Rows whose numbers are one value of the server, which may have a gigabyte: a quarter of it, since
-the planner may expect too few."""
+_BYTES_OF_PART: Final = 1 << 27
+"""Numbers of records that are one value of the server, which may have a gigabyte, and is sent with
+two digits a byte: an eighth of that, since the planner may expect too few."""
 
 _MOST_LISTED: Final = 128
 """Values of a column other than whole numbers: the server looks for that of each record."""
@@ -107,7 +107,7 @@ def _are_plain(session: Session, source: Relation, columns: Sequence[ColumnType]
     )
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Reader:
     """Reads the columns of a source."""
 
@@ -118,11 +118,21 @@ class _Reader:
     most: int
     expected: Size
 
+    def __post_init__(self) -> None:
+        found = fetch_one(
+            self.session,
+            "SELECT max(relkind::text) AS kind FROM pg_class WHERE oid = to_regclass($1::text)",
+            self.source.quoted(self.session),
+        )
+        # A view may take long, and be different at each look: it is read once, without a sample.
+        self.is_table = found["kind"] in ("r", "p", "m")
+        self.n_seen = self.expected.n_records
+
     def read(self) -> CodedRecords | None:
         """Read them; None if some have too many values, or others come all the time."""
         known: dict[str, Known] = {}
         unknown, sampled = self.columns, True
-        for _ in range(_ATTEMPTS):
+        for _ in range(_ATTEMPTS if self.is_table else 1):
             for one in self._know(unknown, sampled=sampled) or ():
                 known[one.column.name] = one
             if len(known) < len(self.columns):
@@ -138,7 +148,7 @@ class _Reader:
     def _know(self, columns: Sequence[ColumnType], *, sampled: bool) -> Sequence[Known] | None:
         """Find the values of columns; None if there are too many."""
         numbers = [column for column in columns if column.type_name in WHOLE_NUMBERS]
-        if len(numbers) < len(columns) and not self._can_be_sampled():
+        if len(numbers) < len(columns) and not self.is_table:
             return None  # before anything is read
         ends = self._ends(numbers) if numbers else {}
         close = [column for column in numbers if are_close(ends, column)]
@@ -170,7 +180,7 @@ class _Reader:
 
     def _listed(self, columns: Sequence[ColumnType], *, sampled: bool) -> Sequence[Known] | None:
         """List the values of columns; None if there are too many, or no sample can be taken."""
-        if not self._can_be_sampled():
+        if not self.is_table:
             return None
         sample = ""
         if sampled:
@@ -182,20 +192,12 @@ class _Reader:
                 self.session,
                 columns,
                 f"(SELECT {names} FROM {self.source.quoted(self.session)}{sample})",
+                _MOST_LISTED,
+                _MOST_BYTES_LISTED,
             )
-        is_few = (
-            1 <= one.n_values <= _MOST_LISTED and one.n_bytes <= _MOST_BYTES_LISTED for one in found
-        )
-        return found if all(is_few) else None
-
-    def _can_be_sampled(self) -> bool:
-        """Tell whether the source is a table, and no view or foreign table."""
-        found = fetch_one(
-            self.session,
-            "SELECT max(relkind::text) AS kind FROM pg_class WHERE oid = to_regclass($1::text)",
-            self.source.quoted(self.session),
-        )
-        return found["kind"] in ("r", "p", "m")
+        if found is None or any(not one.n_values for one in found):
+            return None
+        return found
 
     def _ends(self, columns: Sequence[ColumnType]) -> Ends:
         """Look for the ends of whole numbers."""
@@ -203,10 +205,12 @@ class _Reader:
         with all_rows(self.session, self.source):
             row = fetch_one(
                 self.session,
-                f"SELECT ARRAY[{', '.join(f'min({name})' for name in names)}]::int8[] AS least,"
+                "SELECT count(*) AS n,"
+                f" ARRAY[{', '.join(f'min({name})' for name in names)}]::int8[] AS least,"
                 f" ARRAY[{', '.join(f'max({name})' for name in names)}]::int8[] AS greatest"
                 f" FROM (SELECT {self._names} FROM {self.source.quoted(self.session)}) AS s",
             )
+        self.n_seen = max(self.n_seen, row["n"])
         found = zip(columns, row["least"], row["greatest"], strict=True)
         return {
             column.name: (least, greatest) for column, least, greatest in found if least is not None
@@ -217,8 +221,9 @@ class _Reader:
         packings = list(Packing.of(known))
         numbers = {f"p{i}": packing.expression(self.session) for i, packing in enumerate(packings)}
         part = grouped = ""
-        if self.expected.n_records > _ROWS_OF_PART:
-            part = f"(row_number() OVER ()) / {_ROWS_OF_PART} AS part, "
+        rows_of_part = _BYTES_OF_PART // (8 * len(packings))
+        if self.n_seen > rows_of_part:
+            part = f"(row_number() OVER ()) / {rows_of_part} AS part, "
             grouped = " GROUP BY n.part"
         statement = (
             "SELECT count(*) AS n,"
@@ -228,21 +233,22 @@ class _Reader:
             f" FROM (SELECT {self._names} FROM {self.source.quoted(self.session)}) AS s"
             f" LIMIT {self.most + 1}) AS n{grouped}"
         )
-        n_records, packed = 0, [np.empty(0, dtype=">i8")]
+        n_records, packed = 0, [[np.empty(0, dtype=np.int64)] for _ in packings]
         with all_rows(self.session, self.source), shared(self.session):
             # Only a statement that is fetched at once may have a parallel plan.
             rows = self.session.stream(1, statement) if part else self.session.fetch(statement)
             for row in rows:
                 n_records += row["n"]
-                packed.append(np.frombuffer(row["numbers"] or b"", dtype=">i8"))
-        together = packed[1] if len(packed) == 2 else np.concatenate(packed)
+                sent = np.frombuffer(row["numbers"] or b"", dtype=">i8")
+                for parts, own in zip(packed, sent.reshape(-1, len(packings)).T, strict=True):
+                    parts.append(own.astype(np.int64))
         require_rows(n_records, self.most, self.source)
-        by_packing = together.reshape(-1, len(packings)).T
-        return n_records, [
-            digits
-            for packing, own in zip(packings, by_packing, strict=True)
-            for digits in packing.unpacked(own)
-        ]
+        columns: list[Digits] = []
+        for packing, parts in zip(packings, packed, strict=True):
+            together = parts[1] if len(parts) == 2 else np.concatenate(parts)
+            parts.clear()
+            columns += packing.unpacked(together)
+        return n_records, columns
 
     @property
     def _names(self) -> str:

@@ -22,31 +22,33 @@ _TEXTS = ("text", "character varying")
 class Listed(Known):
     """Values in a table, in their type's order, where the server looks them up one by one.
 
-    Their digits are 1 and more, and then that of NULL.
+    Their digits are 1 and more.
 
     Attributes
     ----------
-    n_bytes : int
-        Of the texts of all of them.
     value : str
         The table's column with them, in which other rows have NULL; quoted.
     table : str
         Quoted.
     """
 
-    n_bytes: int
     value: str
     table: str
 
     @property
     def places(self) -> IntArray:
         """See :attr:`Known.places`."""
-        return np.arange(-1, self.n_values + 1)
+        return self._with_null(np.arange(-1, self.n_values))
+
+    @property
+    def n_bits(self) -> int:
+        """See :attr:`Known.n_bits`."""
+        return (self.n_values + 1).bit_length()
 
     def digit(self, value: str) -> str:
         """See :meth:`Known.digit`."""
         known = f"(SELECT array_agg(k.v ORDER BY k.v) FROM ({self._values}) AS k)"
-        null = f"CASE WHEN {value} IS NULL THEN {self.n_values + 1} ELSE 0 END"
+        null = f"CASE WHEN {value} IS NULL THEN {self.null} ELSE 0 END"
         return f"coalesce(array_position({known}, {value}), {null})"
 
     def number_values(self, records: Records, counts: IntArray) -> DistinctValues:
@@ -76,15 +78,20 @@ class ListedTexts(Listed):
 
     It looks for their place among the ends of ranges that hold one text each: a text, and the next
     one that is possible, which has a character more, with the least code. So odd digits mean known
-    texts, even ones what lies between these; that of NULL comes after them.
+    texts, even ones what lies between these.
     """
 
     @property
     def places(self) -> IntArray:
         """See :attr:`Known.places`."""
-        places = np.arange(2 * self.n_values + 2) // 2
+        places = np.arange(2 * self.n_values + 1) // 2
         places[::2] = -1
-        return places
+        return self._with_null(places)
+
+    @property
+    def n_bits(self) -> int:
+        """See :attr:`Known.n_bits`."""
+        return (2 * self.n_values + 1).bit_length()
 
     def digit(self, value: str) -> str:
         """See :meth:`Known.digit`."""
@@ -92,8 +99,7 @@ class ListedTexts(Listed):
             f"(SELECT array_agg(e.v ORDER BY e.v) FROM (SELECT {self._key('k.v')} || e.v AS v"
             f" FROM ({self._values}) AS k CROSS JOIN (VALUES (''), (chr(1))) AS e (v)) AS e)"
         )
-        null = 2 * self.n_values + 1
-        return f"coalesce(width_bucket({self._key(value)}, {ends}), {null})"
+        return f"coalesce(width_bucket({self._key(value)}, {ends}), {self.null})"
 
     def codes_of(self, values: DistinctValues) -> IntArray:
         """See :meth:`Known.codes_of`; the order of the type may be another one."""
@@ -107,7 +113,9 @@ class ListedTexts(Listed):
         return f'({value}::text COLLATE "C")'
 
 
-def list_values(session: Session, columns: Sequence[ColumnType], relation: str) -> list[Listed]:
+def list_values(
+    session: Session, columns: Sequence[ColumnType], relation: str, most: int, most_bytes: int
+) -> list[Listed] | None:
     """List the values of columns.
 
     Parameters
@@ -117,29 +125,59 @@ def list_values(session: Session, columns: Sequence[ColumnType], relation: str) 
         Equal values of each are the same value.
     relation : str
         Where to look for them, as SQL.
+    most : int
+        Values that a column may have.
+    most_bytes : int
+        Of a text, and of all texts of a column together.
 
     Returns
     -------
-    list of Listed
-        In the order of the columns. Their table lasts until the transaction ends.
+    list of Listed or None
+        In the order of the columns; their table lasts until the transaction ends. None if there
+        are too many values, or a text is too long.
     """
     table = session.identifier("pg_temp", f"kanon_known_{os.urandom(8).hex()}")
     names = [f"s.{session.identifier(column.name)}" for column in columns]
-    session.fetch(
-        f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS"
-        f" SELECT {', '.join(f'{name} AS value_{i}' for i, name in enumerate(names))}"
-        f" FROM {relation} AS s"
-        f" GROUP BY GROUPING SETS ({', '.join(f'({name})' for name in names)})"
-    )
+    lengths = [
+        f"octet_length({name})"  # which does not read a long text
+        for name, column in zip(names, columns, strict=True)
+        if column.type_name in _TEXTS
+    ]
+    # If there are as many rows, some column has too many values, NULL among them.
+    limit = (most + 1) * len(columns) + 1
     values = [f"value_{i}" for i in range(len(columns))]
-    lengths = ", ".join(f"coalesce(sum(octet_length({value}::text)), 0)" for value in values)
+    kept = [
+        f"CASE WHEN octet_length({name}) <= {most_bytes} THEN {name} END"
+        if column.type_name in _TEXTS
+        else name
+        for name, column in zip(names, columns, strict=True)
+    ]
+    named = ", ".join(f"{name} AS {value}" for name, value in zip(names, values, strict=True))
+    session.fetch(
+        f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS SELECT {named}, 0 AS longest"
+        f" FROM {relation} AS s WITH NO DATA"
+    )
+    read = ", ".join(f"{one} AS {value}" for one, value in zip(kept, values, strict=True))
+    session.fetch(
+        f"INSERT INTO {table} SELECT {', '.join(values)}, max(longest) FROM"
+        f" (SELECT {read}, greatest({', '.join([*lengths, '0'])}) AS longest"
+        f" FROM {relation} AS s) AS s"
+        f" GROUP BY GROUPING SETS ({', '.join(f'({value})' for value in values)}) LIMIT {limit}"
+    )
+    n_bytes = ", ".join(f"coalesce(sum(octet_length({value}::text)), 0)" for value in values)
     found = fetch_one(
         session,
-        f"SELECT ARRAY[{', '.join(f'count({value})' for value in values)}] AS n_values,"
-        f" ARRAY[{lengths}] AS n_bytes FROM {table}",
+        f"SELECT count(*) AS n, max(longest) AS longest,"
+        f" ARRAY[{', '.join(f'count({value})' for value in values)}] AS n_values,"
+        f" ARRAY[{n_bytes}] AS n_bytes FROM {table}",
     )
-    counted = zip(columns, found["n_values"], found["n_bytes"], values, strict=True)
+    is_too_long = found["longest"] is not None and found["longest"] > most_bytes
+    is_much = found["n"] >= limit or is_too_long or max(found["n_bytes"]) > most_bytes
+    if is_much or max(found["n_values"]) > most:
+        session.fetch(f"DROP TABLE {table}")
+        return None
+    counted = zip(columns, found["n_values"], values, strict=True)
     return [
-        (ListedTexts if column.type_name in _TEXTS else Listed)(column, n, n_bytes, value, table)
-        for column, n, n_bytes, value in counted
+        (ListedTexts if column.type_name in _TEXTS else Listed)(column, n, value, table)
+        for column, n, value in counted
     ]

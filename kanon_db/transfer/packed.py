@@ -42,7 +42,7 @@ class Known(ABC):
     def places(self) -> IntArray:
         """The place among the values that each digit means.
 
-        It is :attr:`n_values` for NULL, and -1 for a value that is not known.
+        It is :attr:`n_values` for NULL, the greatest digit, and -1 for a value that is not known.
         """
 
     @abstractmethod
@@ -64,9 +64,21 @@ class Known(ABC):
         return np.arange(len(values.labels) - (None in values.labels))
 
     @property
+    def null(self) -> int:
+        """The digit of NULL: all of its bits are set, so that it does not tell how many others."""
+        return (1 << self.n_bits) - 1
+
+    @property
+    @abstractmethod
     def n_bits(self) -> int:
         """How many bits a digit takes."""
-        return int(self.places.size - 1).bit_length()
+
+    def _with_null(self, places: IntArray) -> IntArray:
+        """Complete the places that digits mean by unknown ones, and by NULL."""
+        found = np.full(1 << self.n_bits, -1)
+        found[: places.size] = places
+        found[-1] = self.n_values
+        return found
 
 
 _Known = TypeVar("_Known", bound=Known)
@@ -135,10 +147,11 @@ class Digits:
         counts = np.zeros(1 << known.n_bits, dtype=np.int64)
         for _, digits in self._blocks():
             counts += np.bincount(digits, minlength=counts.size)
-        means = known.places >= 0
-        self.are_known = not counts[: means.size][~means].any()
+        places = known.places
+        means = places >= 0
+        self.are_known = not counts[~means].any()
         self._counts = np.zeros(known.n_values + 1, dtype=np.int64)
-        self._counts[known.places[means]] = counts[: means.size][means]
+        self._counts[places[means]] = counts[means]
 
     def coded(self, records: Records) -> CodedColumn:
         """Give codes to the values of the column.
@@ -165,6 +178,6 @@ class Digits:
             block = slice(start, start + _AT_ONCE)
             digits = self._packed[block].astype(np.int64)
             digits >>= self._shift
-            digits &= (1 << self.known.n_bits) - 1
+            digits &= self.known.null
             yield block, digits
             beat()

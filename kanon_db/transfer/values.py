@@ -210,10 +210,13 @@ def read_integers(
     *bound: Value,
     kind: Literal["int4", "int8"] = "int4",
 ) -> CodeArray | IntArray:
-    """Return a whole number for each record of the snapshot ``s``, shape (n_records,)."""
+    """Return a whole number for each record of the snapshot ``s``, shape (n_records,).
+
+    Where the expression is NULL, it is -1.
+    """
     number = np.dtype(np.int32 if kind == "int4" else np.int64)
     pair = np.dtype([("record", ">i4"), ("number", number.newbyteorder(">"))])
-    numbers = np.empty(snapshot.n_records, dtype=number)
+    numbers = np.full(snapshot.n_records, -1, dtype=number)
     for part in snapshot.parts("s"):
         row = fetch_one(
             snapshot.session,

@@ -35,7 +35,7 @@ def are_close(ends: Ends, column: ColumnType) -> bool:
 
 @dataclass(frozen=True)
 class WholeNumbers(Known):
-    """The numbers between two ends: their digits are 1 and more, and then that of NULL.
+    """The numbers between two ends: their digits are 1 and more.
 
     Attributes
     ----------
@@ -53,11 +53,16 @@ class WholeNumbers(Known):
     @property
     def places(self) -> IntArray:
         """See :attr:`Known.places`."""
-        return np.arange(-1, self.n_values + 1)
+        return self._with_null(np.arange(-1, self.n_values))
+
+    @property
+    def n_bits(self) -> int:
+        """See :attr:`Known.n_bits`."""
+        return (self.n_values + 1).bit_length()
 
     def digit(self, value: str) -> str:
         """See :meth:`Known.digit`."""
-        digit, null = f"{value} - {self.below}", self.n_values + 1
+        digit, null = f"{value} - {self.below}", self.null
         if self.ends is None:
             return f"coalesce({digit}, {null})"
         least, greatest = self.ends

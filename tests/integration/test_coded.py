@@ -50,6 +50,7 @@ COPIED = {
     "a collation that ignores case": "(ARRAY['a', 'A'])[1 + i % 2] COLLATE safe.caseless",
     "too many texts": "'w' || i",
     "long texts": "repeat('x', 1000) || i % 99",
+    "a longer text": "CASE WHEN i % 40 = 0 THEN repeat('x', 70000) ELSE 'x' END",
     "numbers far apart": "i * 1000000",
     "only NULL": "NULL::int",
     "no text": "NULL::text",
@@ -128,7 +129,7 @@ def test_in_parts(
     parties: Parties, columns: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Numbers that do not fit into one value of the server."""
-    monkeypatch.setattr(coded, "_ROWS_OF_PART", 400)
+    monkeypatch.setattr(coded, "_BYTES_OF_PART", 3200)
     monkeypatch.setattr(packed, "_AT_ONCE", 70)
     make(parties, columns)
     fetch(parties.publisher, "ANALYZE data.source")
@@ -256,7 +257,7 @@ def test_texts_between_known_ones(
             texts,
         )
         (one,) = list_values(
-            session, [column], f"(SELECT word FROM pg_temp.texts WHERE i <= {n_known})"
+            session, [column], f"(SELECT word FROM pg_temp.texts WHERE i <= {n_known})", 99, 99
         )
         assert one.n_values == len(known)
         if not known:

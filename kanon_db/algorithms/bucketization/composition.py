@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray, IntArray
+from kanon_db.heartbeat import beat
 
 _BUCKETS_AT_ONCE: Final = 20_000
 _NEGLIGIBLE: Final = 1e-9
@@ -69,6 +70,7 @@ def composition(values: AnyIntArray, sizes: AnyIntArray, n_values: int) -> Compo
         keys += values[start : start + keys.size]
         counts = np.bincount(keys, minlength=some.size * n_values).reshape(-1, n_values)
         together += (counts / some[:, np.newaxis]).T @ counts
+        beat()
     return decomposed(together, np.bincount(values, minlength=n_values))
 
 

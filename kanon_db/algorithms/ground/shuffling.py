@@ -42,11 +42,12 @@ def shuffled(n: int, random_bytes: Callable[[int], bytes]) -> AnyIntArray:
     probability, and then each group is shuffled: M. Sandelius, *A simple randomization procedure*,
     JRSS B 24 (1962). Every step is exact, so no order is more likely than another.
     """
-    order: AnyIntArray = np.arange(n, dtype=np.int32 if n <= np.iinfo(np.int32).max else np.int64)
+    kind = np.int32 if n <= np.iinfo(np.int32).max else np.int64
     if n <= MOST_AT_ONCE:
+        order: AnyIntArray = np.arange(n, dtype=kind)
         _shuffle(order, random_bytes)
         return order
-    dealt = np.empty_like(order)
+    dealt: AnyIntArray = np.empty(n, dtype=kind)
     start = 0
     for end in _deal(dealt, random_bytes).tolist():
         _shuffle(dealt[start:end], random_bytes)
@@ -66,12 +67,18 @@ def _shuffle(places: AnyIntArray, random_bytes: Callable[[int], bytes]) -> None:
 
 def _deal(dealt: AnyIntArray, random_bytes: Callable[[int], bytes]) -> IntArray:
     """Deal the places to groups at random; return where each of these ends."""
-    groups = np.frombuffer(random_bytes(2 * dealt.size), dtype=np.uint16)
-    groups = groups >> np.uint16(16 - _BITS_OF_GROUPS)
-    ends: IntArray = np.cumsum(np.bincount(groups, minlength=1 << _BITS_OF_GROUPS))
-    nexts = np.append(0, ends[:-1])
-    for start in range(0, dealt.size, MOST_AT_ONCE):
-        _put(groups[start : start + MOST_AT_ONCE], start, nexts, dealt)
+    groups = np.empty(dealt.size, dtype=np.uint16)
+    counts = np.zeros(1 << _BITS_OF_GROUPS, dtype=np.int64)
+    parts = [slice(start, start + MOST_AT_ONCE) for start in range(0, dealt.size, MOST_AT_ONCE)]
+    for part in parts:
+        drawn = np.frombuffer(random_bytes(2 * groups[part].size), dtype=np.uint16)
+        groups[part] = drawn >> np.uint16(16 - _BITS_OF_GROUPS)
+        counts += np.bincount(groups[part], minlength=counts.size)
+        beat()
+    ends: IntArray = np.cumsum(counts)
+    nexts = ends - counts
+    for part in parts:
+        _put(groups[part], part.start, nexts, dealt)
         beat()
     return ends
 

@@ -61,7 +61,8 @@ def order_of(numbers: AnyIntArray, *, stable: bool = False) -> IntArray:
     >>> order_of(np.array([7, 3, 5])).tolist()
     [1, 2, 0]
     """
-    return _order(numbers, Pulse(heartbeat=beat), n_cores(), stable=stable)
+    native = numbers.astype(numbers.dtype.newbyteorder("="), copy=False)
+    return _order(native, Pulse(heartbeat=beat), n_cores(), stable=stable)
 
 
 def taken(values: npt.NDArray[_Integer], order: AnyIntArray) -> npt.NDArray[_Integer]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray
+from kanon_db.algorithms.ground.sorting import taken
 from kanon_db.counting.layout import CELLS, ROWS, Cell, RowView
 from kanon_db.publications.decoding import DecodedRows
 from kanon_db.publications.job import Job
@@ -136,7 +137,7 @@ def _write_decoded(
     kept = "" if covering is None else covering.kept(cells.number, cells.number)
     order = SecureRandom().permutation(records.n_records)
     with roomy(session):
-        for part, bound in rows.parts(order[combination_of_record[order] >= 0]):
+        for part, bound in rows.parts(order[taken(combination_of_record, order) >= 0]):
             session.fetch(f"INSERT INTO {view.rows} {select} ({part} OFFSET 0) AS s {kept}", *bound)
 
 
