@@ -226,7 +226,9 @@ def _count_sat(session: Session, tables: BucketTables) -> tuple[_Buckets, _Profi
         for row in _read(
             session,
             tables,
-            f"SELECT dense_rank() OVER (ORDER BY value) AS number, {label('value')} AS label,"
+            # A prepared statement fails where the collation of its result has changed since.
+            f'SELECT dense_rank() OVER (ORDER BY value) AS number, {label("value")} COLLATE "C"'
+            " AS label,"
             " n, pairs FROM (SELECT s.value, count(*) AS n, string_agg(s.sent, ''::bytea) AS pairs"
             f" FROM (SELECT {bucket_id} AS bucket, {tables.sensitive} AS value,"
             f" int4send({bucket_id}) || int4send({tables.count}) AS sent FROM {tables.sat}"
