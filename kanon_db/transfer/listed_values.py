@@ -22,8 +22,6 @@ _TEXTS = ("text", "character varying")
 class Listed(Known):
     """Values in a table, in their type's order, where the server looks them up one by one.
 
-    Their digits are 1 and more.
-
     Attributes
     ----------
     value : str
@@ -34,16 +32,6 @@ class Listed(Known):
 
     value: str
     table: str
-
-    @property
-    def places(self) -> IntArray:
-        """See :attr:`Known.places`."""
-        return self._with_null(np.arange(-1, self.n_values))
-
-    @property
-    def n_bits(self) -> int:
-        """See :attr:`Known.n_bits`."""
-        return (self.n_values + 1).bit_length()
 
     def digit(self, value: str) -> str:
         """See :meth:`Known.digit`."""

@@ -27,6 +27,8 @@ _AT_ONCE: Final = 1 << 20
 class Known(ABC):
     """The values that a column is known to have, in an order: the server sends a digit for each.
 
+    By default their digits are 1 and more, and 0 is that of a value that is not known.
+
     Attributes
     ----------
     column : ColumnType
@@ -38,12 +40,12 @@ class Known(ABC):
     n_values: int
 
     @property
-    @abstractmethod
     def places(self) -> IntArray:
-        """The place among the values that each digit means.
+        """The place among the values that each digit means, shape (2^n_bits,).
 
         It is :attr:`n_values` for NULL, the greatest digit, and -1 for a value that is not known.
         """
+        return self._with_null(np.arange(-1, self.n_values))
 
     @abstractmethod
     def digit(self, value: str) -> str:
@@ -69,9 +71,9 @@ class Known(ABC):
         return (1 << self.n_bits) - 1
 
     @property
-    @abstractmethod
     def n_bits(self) -> int:
         """How many bits a digit takes."""
+        return (self.n_values + 1).bit_length()
 
     def _with_null(self, places: IntArray) -> IntArray:
         """Complete the places that digits mean by unknown ones, and by NULL."""

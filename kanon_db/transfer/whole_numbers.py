@@ -35,7 +35,7 @@ def are_close(ends: Ends, column: ColumnType) -> bool:
 
 @dataclass(frozen=True)
 class WholeNumbers(Known):
-    """The numbers between two ends: their digits are 1 and more.
+    """The numbers between two ends.
 
     Attributes
     ----------
@@ -49,16 +49,6 @@ class WholeNumbers(Known):
     least: int
     below: str
     ends: tuple[str, str] | None = None
-
-    @property
-    def places(self) -> IntArray:
-        """See :attr:`Known.places`."""
-        return self._with_null(np.arange(-1, self.n_values))
-
-    @property
-    def n_bits(self) -> int:
-        """See :attr:`Known.n_bits`."""
-        return (self.n_values + 1).bit_length()
 
     def digit(self, value: str) -> str:
         """See :meth:`Known.digit`."""

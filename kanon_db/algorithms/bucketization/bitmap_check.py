@@ -72,7 +72,16 @@ def _differing(
     balance: IntArray,
 ) -> int:
     """Count them; the balance of each bucket is 0 before and afterwards."""
-    left = _add_bits(words, bucket_of_bit, balance)
+    left = 0
+    for i in range(words.size):
+        word = words[i]
+        while word:
+            lowest = word & (~word + np.uint64(1))
+            bucket = bucket_of_bit[64 * i + _LOWEST[lowest * _MULTIPLIER >> _HIGHEST]]
+            if bucket >= 0:
+                balance[bucket] += 1
+                left += 1
+            word ^= lowest
     for i in range(buckets.size):
         balance[buckets[i]] -= counts[i]
         left -= counts[i]
@@ -82,36 +91,7 @@ def _differing(
             differing += 1
             balance[bucket] = 0
     # Other buckets have only what their bits gave: nothing, if all the rest comes to nothing.
-    return differing + _take_back(words, bucket_of_bit, balance) if left or differing else 0
-
-
-@numba.njit(cache=True, nogil=True)
-def _add_bits(words: WordArray, bucket_of_bit: CodeArray, balance: IntArray) -> int:
-    """Add each bit to its bucket; return how many these are."""
-    n_bits = 0
-    for i in range(words.size):
-        word = words[i]
-        while word:
-            lowest = word & (~word + np.uint64(1))
-            bucket = bucket_of_bit[64 * i + _LOWEST[lowest * _MULTIPLIER >> _HIGHEST]]
-            if bucket >= 0:
-                balance[bucket] += 1
-                n_bits += 1
-            word ^= lowest
-    return n_bits
-
-
-@numba.njit(cache=True, nogil=True)
-def _take_back(words: WordArray, bucket_of_bit: CodeArray, balance: IntArray) -> int:
-    """Clear the balance of each bucket with a bit; return how many had one."""
-    differing = 0
-    for i in range(words.size):
-        word = words[i]
-        while word:
-            lowest = word & (~word + np.uint64(1))
-            bucket = bucket_of_bit[64 * i + _LOWEST[lowest * _MULTIPLIER >> _HIGHEST]]
-            if bucket >= 0 and balance[bucket]:
-                differing += 1
-                balance[bucket] = 0
-            word ^= lowest
+    if left or differing:
+        differing += int(np.count_nonzero(balance))
+        balance[:] = 0
     return differing

@@ -2,12 +2,12 @@
 
 numpy cannot be interrupted, and its :func:`numpy.argsort` takes ten seconds for a hundred million
 numbers. So the numbers of a long array are first dealt to groups, smaller numbers to earlier
-groups. Then each group is sorted, two at a time; it fits into fast memory, so that all
-take less time than one sort. Between groups there is a heartbeat (:mod:`kanon_db.heartbeat`), and
-what it raises ends everything within some tenths of a second: no thread is left behind that holds
-the array, or waits for the interpreter. Where few numbers are possible, each has a group of its
-own, and nothing is left to sort; short arrays are sorted by their digits. :func:`numpy.sort`, which
-takes less than a second, is left to numpy.
+groups. Then each group is sorted, two at a time; it fits into fast memory, so that all take less
+time than one sort. Between groups there is a heartbeat (:mod:`kanon_db.heartbeat`), and what it
+raises ends everything within some tenths of a second: no thread is left behind that holds the
+array, or waits for the interpreter. Where few numbers are possible, each has a group of its own,
+and nothing is left to sort; short arrays are sorted by their digits. :func:`numpy.sort` is left to
+numpy.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LONG: Final = 1 << 22
 
 _BITS_OF_GROUPS: Final = 11
 _MOST_COUNTED: Final = 1 << 20
-"""Groups of one number each, of a long array, that fit into fast memory."""
+"""Counts that fit into fast memory: groups of a long array with one number each, or digits."""
 
 _FEW: Final = 500
 """Numbers that numpy sorts in less time."""
@@ -104,7 +104,7 @@ def _order(numbers: AnyIntArray, pulse: Pulse, workers: int, *, stable: bool) ->
 
 def _bits_of_digits(n: int) -> int:
     """Return how many bits of numbers are counted at once: there are about as many counts."""
-    return min((2 * n).bit_length() - 1, _MOST_COUNTED.bit_length())
+    return min((2 * n).bit_length() - 1, _MOST_COUNTED.bit_length() - 1)
 
 
 def _order_by_digits(numbers: AnyIntArray, low: int, n_bits: int) -> IntArray:

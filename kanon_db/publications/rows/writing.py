@@ -76,7 +76,7 @@ def write_row_view(
     names = [session.identifier(column) for column in view.columns]
     others = [name for name in names if name not in cells.columns]
     if isinstance(job.records, CodedRecords):
-        _write_decoded(job, view, cells, combination_of_record, covering, others)
+        _write_decoded(job, job.records, view, cells, combination_of_record, covering, others)
     else:
         _write_copied(job, cells, combination_of_record, covering, others)
     session.step("materializing the view")
@@ -118,6 +118,7 @@ def _write_copied(
 
 def _write_decoded(
     job: Job[Any],
+    records: CodedRecords,
     view: RowView,
     cells: CellTable,
     combination_of_record: AnyIntArray,
@@ -125,8 +126,7 @@ def _write_decoded(
     others: Sequence[str],
 ) -> None:
     """Write the rows of records that are known by their codes."""
-    session, records = job.session, job.records
-    assert isinstance(records, CodedRecords)  # noqa: S101
+    session = job.session
     known = {session.identifier(name): column for name, column in records.columns.items()}
     columns = known if covering is not None else {name: known[name] for name in others}
     numbers = cells.numbers_of(combination_of_record)
