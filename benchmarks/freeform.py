@@ -275,7 +275,7 @@ def _at_scale() -> str:
     for name, source, n_records, method in cases:
         data = microdata(source, n_records)
         started = time.perf_counter()
-        found = partitioned(data, 10, METHODS[method], workers=2).matches
+        found = partitioned(data, 10, METHODS[method], workers=2)
         taken = time.perf_counter() - started
         drawing = _seconds(lambda found=found: draw_assignments(found, np.random.default_rng()))  # type: ignore[misc]
         rows.append(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray
-from kanon_db.algorithms.recoding.cells import Ranges, Sets
+from kanon_db.algorithms.recoding.cells import NumberedCells, Ranges, Sets
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 
 
@@ -31,15 +31,17 @@ class FreeformMetrics:
     loss_by_attribute: FloatArray
 
 
-def measure(microdata: Microdata, cells: Sequence[Ranges | Sets]) -> FreeformMetrics:
+def measure(
+    microdata: Microdata, cells: Sequence[Ranges | Sets | NumberedCells]
+) -> FreeformMetrics:
     """Measure a freeform view.
 
     Parameters
     ----------
     microdata : Microdata
         What the view was made from.
-    cells : sequence of Ranges or Sets, length m
-        As :func:`~kanon_db.algorithms.freeform.result.cells` makes them.
+    cells : sequence of Ranges, Sets or NumberedCells, length m
+        As :func:`~kanon_db.algorithms.freeform.result.cells` makes them, or `numbered_cells`.
 
     Returns
     -------
@@ -74,19 +76,21 @@ def measure(microdata: Microdata, cells: Sequence[Ranges | Sets]) -> FreeformMet
     )
 
 
-def cell_ncp(attribute: Attribute, cells: Ranges | Sets) -> FloatArray:
+def cell_ncp(attribute: Attribute, cells: Ranges | Sets | NumberedCells) -> FloatArray:
     """Find the normalized certainty penalty of each cell of an attribute. Lower is better.
 
     Parameters
     ----------
     attribute : Attribute
-    cells : Ranges or Sets
+    cells : Ranges, Sets or NumberedCells
 
     Returns
     -------
     ndarray of float64, shape (n_records,)
         In [0, 1]: (u - l) / (U - L) of a range, (count - 1) / (|A| - 1) of a set.
     """
+    if isinstance(cells, NumberedCells):
+        return cell_ncp(attribute, cells.cells)[cells.numbers]
     if isinstance(cells, Sets):
         return (cells.sizes - 1) / max(attribute.n_values - 1, 1)
     loss = cells.tells_nothing.astype(np.float64)

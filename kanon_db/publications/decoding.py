@@ -128,6 +128,6 @@ def number_of_row(numbers: AnyIntArray, bound: list[Value]) -> str:
     n_bytes = max(1, (int(numbers.max(initial=0)).bit_length() + 7) // 8)
     digits = []
     for shift in range(8 * (n_bytes - 1), -1, -8):
-        bound.append((numbers >> shift & 255).astype(np.uint8).tobytes())
+        bound.append((numbers >> shift).astype(np.uint8).tobytes())
         digits.append(f"(get_byte((SELECT ${len(bound)}::bytea), r.i) << {shift})")
     return f"({' | '.join(digits)})"

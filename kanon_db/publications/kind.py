@@ -27,7 +27,7 @@ from kanon_db.transfer.room import Needs, Room
 from kanon_db.transfer.values import DistinctValues
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Found:
     """What a method has found.
 
@@ -44,6 +44,11 @@ class Found:
     result: Any
     proof: Proof | None = None
     method: str | None = None
+
+    def hand_over(self) -> Any:
+        """Return the result for the last time: it may be as large as the source."""
+        result, self.result = self.result, None
+        return result
 
 
 @dataclass(frozen=True, eq=False)

@@ -224,7 +224,6 @@ def stage(
     warn_of_gap(session, found.proof)
     session.phase("writing")
     written = kind.write(job, found)
-    found = replace(found, result=None)  # which may be as large as the source
     give_back()
     known = None
     if can_be_hashed(session, source, types):

@@ -8,7 +8,7 @@ from typing import Final
 
 from kanon_db.session.protocol import Session
 
-_WORK_MEMORY: Final = "64MB"
+_WORK_MEMORY: Final = "16MB"
 
 
 @contextmanager
@@ -26,13 +26,10 @@ def settings(session: Session, values: Mapping[str, str]) -> Iterator[None]:
 def roomy(session: Session) -> AbstractContextManager[None]:
     """Run the block with enough memory to join a million rows with the cells of their classes.
 
-    With the server's default of 4 MB for each sort or hash table, it would write them to disk.
+    With the server's default of 4 MB for each sort or hash table, it would write them to disk. With
+    a gigabyte, as a server may have, what publishing needs would not be what was forecast.
     """
-    (more,) = session.fetch(
-        "SELECT pg_size_bytes(current_setting('work_mem')) < pg_size_bytes($1::text) AS needed",
-        _WORK_MEMORY,
-    )
-    return settings(session, {"work_mem": _WORK_MEMORY} if more["needed"] else {})
+    return settings(session, {"work_mem": _WORK_MEMORY, "hash_mem_multiplier": "2"})
 
 
 def shared(session: Session) -> AbstractContextManager[None]:

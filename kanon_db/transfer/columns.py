@@ -356,7 +356,7 @@ def number_bytes(values: AnyIntArray) -> tuple[bytes, int]:
         return int4_bytes(values), 4
     digits = np.empty((values.size, width), dtype=np.uint8)
     for i in range(width):
-        digits[:, i] = values >> 8 * (width - 1 - i) & 255
+        digits[:, i] = (values >> 8 * (width - 1 - i)).astype(np.uint8)
     return digits.tobytes(), width
 
 

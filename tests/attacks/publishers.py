@@ -197,7 +197,7 @@ def along_a_graph(people: People, method: str, k: int) -> tuple[Publish, CodeArr
     found = getattr(freeform_methods, method)(microdata_of(people), request, UNLIMITED).result
 
     def publish(table: Table, random: Any) -> Hashable:
-        row_of_person = draw_assignments(found.matches, random, order=found.order).cells
+        row_of_person = draw_assignments(found, random).cells
         values = np.empty(len(table), dtype=np.int64)
         values[row_of_person] = table
         return tuple(values.tolist())

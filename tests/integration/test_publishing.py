@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import kanon_db
 from kanon_db.interfaces.python import Kanon
 from kanon_db.session.psycopg_session import PsycopgSession
+from kanon_db.session.settings import roomy
 from tests.integration.parties import (
     ACCEPTED,
     WAYS,
@@ -54,6 +55,17 @@ def layout(connection: Connection, name: str) -> dict[str, list[str]]:
         relation.removeprefix(name): columns_of(connection, quoted("published", relation))
         for relation in relations
     }
+
+
+def test_joins_have_the_same_memory_on_every_server(parties: Parties) -> None:
+    """What a publication needs is forecast, also where a server has much for each hash table."""
+    session = PsycopgSession(parties.publisher)
+    with session.transaction():
+        for setting in ("1GB", "64kB"):
+            fetch(parties.publisher, f"SET LOCAL work_mem = '{setting}'")
+            with roomy(session):
+                assert value(parties.publisher, "SHOW work_mem") == "16MB"
+            assert value(parties.publisher, "SHOW work_mem") == setting
 
 
 def test_relations(kanon: Functions | Package, parties: Parties) -> None:

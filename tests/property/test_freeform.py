@@ -17,11 +17,11 @@ from kanon_db.algorithms.freeform.losses import units_lost
 from kanon_db.algorithms.freeform.min_cost_flow import min_cost_flow
 from kanon_db.algorithms.freeform.optimal import optimal
 from kanon_db.algorithms.freeform.partitions import Method, partitioned, partitions
-from kanon_db.algorithms.freeform.result import cells
+from kanon_db.algorithms.freeform.result import Freeform, cells, numbered_cells
 from kanon_db.algorithms.freeform.ring import ring
 from kanon_db.algorithms.freeform.sort_greedy import sort_greedy
 from kanon_db.algorithms.freeform.symmetric import symmetric
-from kanon_db.algorithms.recoding.cells import Ranges
+from kanon_db.algorithms.recoding.cells import Ranges, Sets, distinct_cells
 from kanon_db.algorithms.recoding.microdata import Microdata
 from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.errors import InfeasibleError
@@ -196,6 +196,29 @@ def test_the_number_of_workers_does_not_matter(table: Microdata, k: int, workers
     assert np.array_equal(alone.matches, together.matches)
 
 
+@settings(max_examples=examples(40), deadline=None)
+@given(table=microdata(60), k=st.integers(1, 5), size=st.integers(5, 60))
+def test_numbered_cells_are_the_cells_of_all_records(table: Microdata, k: int, size: int) -> None:
+    k = min(k, table.n_records)
+    found = partitioned(table, k, sort_greedy, max(size, k))
+    numbered = numbered_cells(table, found)
+    for ours, plain in zip(numbered, cells(table, found.matches), strict=True):
+        every = ours.taken(slice(None))
+        if isinstance(plain, Ranges):
+            assert isinstance(every, Ranges)
+            assert np.array_equal(every.tells_nothing, plain.tells_nothing)
+            told = ~plain.tells_nothing  # else the codes of the ends mean nothing
+            assert np.array_equal(every.low[told], plain.low[told])
+            assert np.array_equal(every.high[told], plain.high[told])
+        else:
+            assert isinstance(every, Sets)
+            assert every.codes.tolist() == plain.codes.tolist()
+            assert every.ends.tolist() == plain.ends.tolist()
+        assert distinct_cells(ours.cells).cells.n_cells == ours.cells.n_cells
+    lost, plainly = measure(table, numbered), measure(table, cells(table, found.matches))
+    assert lost.weighted_loss == pytest.approx(plainly.weighted_loss)
+
+
 @settings(max_examples=examples(60), deadline=None)
 @given(table=microdata(40), k=st.integers(1, 12), seed=st.integers(0, 2**32))
 def test_drawn_assignments_are_disjoint_and_of_the_graph(
@@ -203,7 +226,7 @@ def test_drawn_assignments_are_disjoint_and_of_the_graph(
 ) -> None:
     k = min(k, table.n_records)
     matches = run(sort_greedy, table, k)
-    drawn = draw_assignments(matches, np.random.default_rng(seed))
+    drawn = draw_assignments(Freeform.whole(matches), np.random.default_rng(seed))
     rows = np.empty_like(matches)
     for column, of_original in enumerate(drawn.cell_of_original):
         assert np.array_equal(np.sort(of_original), np.arange(table.n_records))

@@ -14,7 +14,7 @@ from kanon_db.algorithms.freeform.partitions import (
     partitioned,
     segment_starts,
 )
-from kanon_db.algorithms.freeform.result import Freeform, cells
+from kanon_db.algorithms.freeform.result import Freeform, Part, cells, numbered_cells
 from kanon_db.algorithms.freeform.ring import ring
 from kanon_db.algorithms.freeform.sort_greedy import sort_greedy
 from kanon_db.algorithms.freeform.symmetric import symmetric
@@ -32,6 +32,7 @@ __all__ = [
     "MatchingChecks",
     "Method",
     "OptimalFreeform",
+    "Part",
     "cells",
     "check_partition_size",
     "draw_assignments",
@@ -41,6 +42,7 @@ __all__ = [
     "k_concealment",
     "least_coverage",
     "min_cost_flow",
+    "numbered_cells",
     "optimal",
     "partitioned",
     "ring",

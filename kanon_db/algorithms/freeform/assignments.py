@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Protocol
 
 import numba
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray, Integer
+from kanon_db.algorithms.freeform.result import Freeform, Part
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, Integer
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.ground.threads import in_threads
 from kanon_db.errors import InvalidParameterError
 
 _NUMBERS_PER_CALL = 2**18
-_RECORDS_OF_BLOCK = 2**16
 _WORD = 2**64
 
 
@@ -43,19 +42,27 @@ class Assignments:
     chosen: int
 
     @property
+    def k(self) -> int:
+        """How many assignments there are."""
+        return len(self.cell_of_original)
+
+    @property
     def cells(self) -> CodeArray:
         """Published record that each original's other attributes go to, shape (n_records,)."""
         cells: CodeArray = self.cell_of_original[self.chosen]
         return cells
 
+    @property
+    def matches(self) -> CodeArray:
+        """The originals that each published record covers, shape (n_records, k)."""
+        matches = np.empty(self.cell_of_original.T.shape, dtype=np.int32)
+        for number, cell_of_original in enumerate(self.cell_of_original):
+            matches[cell_of_original, number] = np.arange(cell_of_original.size)
+        return matches
+
 
 def draw_assignments(
-    matches: CodeArray,
-    random: RandomBytes,
-    *,
-    order: IntArray | None = None,
-    workers: int = 1,
-    pulse: Pulse = UNLIMITED,
+    found: Freeform, random: RandomBytes, *, workers: int = 1, pulse: Pulse = UNLIMITED
 ) -> Assignments:
     """Split a k-regular graph into k disjoint assignments at random, and choose one of them.
 
@@ -71,14 +78,12 @@ def draw_assignments(
 
     Parameters
     ----------
-    matches : ndarray of int32, shape (n_records, k)
-        As in :class:`~kanon_db.algorithms.freeform.result.Freeform`.
+    found : Freeform
+        Each of its parts is split by itself.
     random : RandomBytes
         Source of randomness; with several workers, threads must be able to share it.
-    order : ndarray of int64, shape (n_records,), optional
-        All records, those that match one another side by side: then walks stay in fast memory.
     workers : int
-        Parts of the graph without matches in common, in this order, that are split at a time.
+        Parts that are split at a time.
     pulse : Pulse
         Beaten every few milliseconds; what a beat raises ends the work.
 
@@ -102,40 +107,21 @@ def draw_assignments(
 
     Examples
     --------
-    >>> matches = np.array([[0, 1], [1, 2], [2, 0]], dtype=np.int32)
-    >>> drawn = draw_assignments(matches, np.random.default_rng(1))
+    >>> found = Freeform.whole(np.array([[0, 1], [1, 2], [2, 0]], dtype=np.int32))
+    >>> drawn = draw_assignments(found, np.random.default_rng(1))
     >>> sorted(drawn.cell_of_original.tolist())
     [[0, 1, 2], [2, 0, 1]]
     """
-    n, k = matches.shape
-    if n and (matches.min() < 0 or matches.max() >= n):
-        raise _irregular(n, k)
-    if order is None:
-        return Assignments(_drawn(matches, random, pulse), _uniform(k, random) if n else 0)
-    place = np.empty(n, dtype=np.int32)
-    place[order] = np.arange(n, dtype=np.int32)
-    assignments = np.empty((k, n), dtype=np.int32)
+    n_records = sum(part.records.size for part in found.parts)
+    k = found.parts[0].matches.shape[1] if found.parts else 1
+    assignments = np.empty((k, n_records), dtype=np.int32)
 
-    def run(block: slice, pulse: Pulse) -> None:
-        records, first = order[block], np.int32(block.start)
-        drawn = _drawn(place[matches[records]] - first, random, pulse)
-        assignments[:, records] = records[drawn]
+    def run(part: Part, pulse: Pulse) -> None:
+        drawn = _drawn(part.matches.astype(np.int32, copy=False), random, pulse)
+        assignments[:, part.records] = part.records[drawn]
 
-    in_threads(run, _closed_blocks(matches, order, place), workers, pulse)
-    return Assignments(assignments, _uniform(k, random) if n else 0)
-
-
-def _closed_blocks(matches: CodeArray, order: IntArray, place: CodeArray) -> list[slice]:
-    """Divide records into blocks, as small as need be, none with a match in another."""
-    reached = np.empty(order.size, dtype=np.int32)
-    for start in range(0, order.size, _RECORDS_OF_BLOCK):
-        some = slice(start, start + _RECORDS_OF_BLOCK)
-        reached[some] = place[matches[order[some]]].max(axis=1, initial=-1)
-    np.maximum.accumulate(reached, out=reached)
-    ends = np.flatnonzero(reached == np.arange(reached.size)) + 1
-    # In a regular graph, originals that only these cells match match only these cells.
-    kept = ends[np.flatnonzero(np.diff(ends // _RECORDS_OF_BLOCK, append=-1))]
-    return [slice(start, end) for start, end in pairwise([0, *kept.tolist()])]
+    in_threads(run, found.parts, workers, pulse)
+    return Assignments(assignments, _uniform(k, random) if n_records else 0)
 
 
 def _drawn(matches: CodeArray, random: RandomBytes, pulse: Pulse) -> CodeArray:
@@ -223,11 +209,8 @@ def named_after_originals(rows: AnyIntArray, *, pulse: Pulse = UNLIMITED) -> Cod
 
 def _split(rows: AnyIntArray, pulse: Pulse) -> CodeArray:
     """Order the matches of each cell so that columns are assignments."""
-    drawn = draw_assignments(rows.astype(np.int32), np.random.default_rng(0), pulse=pulse)
-    matches = np.empty(rows.shape, dtype=np.int32)
-    for column, cells in enumerate(drawn.cell_of_original):
-        matches[cells, column] = np.arange(rows.shape[0])
-    return matches
+    found = Freeform.whole(rows.astype(np.int32))
+    return draw_assignments(found, np.random.default_rng(0), pulse=pulse).matches
 
 
 def _cells_of_originals(matches: CodeArray) -> CodeArray:
@@ -279,8 +262,8 @@ def _draw_one(edges: CodeArray, degree: int, random: RandomBytes, pulse: Pulse) 
     exit_of = np.full(n, -1, dtype=np.int32)
     place: tuple[Integer, Integer, Integer] = (0, 0, -1)
     while place[0] < n:
-        # As a rule, more than all walks together need, if there are few records.
-        n_numbers = min(_NUMBERS_PER_CALL, 16 * n)
+        # As a rule, as many as all walks of few records need.
+        n_numbers = min(_NUMBERS_PER_CALL, 4 * n)
         numbers = np.frombuffer(random.bytes(4 * n_numbers), dtype=np.uint32)
         place = _walk(edges, degree, owner, exit_of, numbers, place)
         pulse.beat()

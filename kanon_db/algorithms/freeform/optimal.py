@@ -33,7 +33,8 @@ class OptimalFreeform(Freeform):
 
     Parameters
     ----------
-    matches : ndarray of int32, shape (n_records, k)
+    parts : sequence of Part
+        One, of all records.
     proof : Proof
         Loss of all records, which is the sum of NCP over records and attributes, times the
         weights; and a bound on that of any graph.
@@ -108,7 +109,7 @@ def optimal(
         matches = np.array([np.roll(np.arange(n), -r) for r in range(k)], dtype=np.int32).T
         matches = np.ascontiguousarray(matches.reshape(n, k))
         loss = units_lost(ncp, matches)
-        return OptimalFreeform(matches, Proof.of(loss, loss, ncp.unit))
+        return OptimalFreeform(Freeform.whole(matches).parts, Proof.of(loss, loss, ncp.unit))
     start = None if symmetric else hungarian(ncp, k, pulse=pulse)
     return _solve(ncp, k, start, symmetric, pulse)
 
@@ -172,4 +173,5 @@ def _solve(
         bound = max(ceil(least - _TOLERANCE * total), 0)
         if least >= total * (1 - _TOLERANCE):
             bound = total
-    return OptimalFreeform(found[totals.index(total)], Proof.of(total, bound, ncp.unit))
+    best = Freeform.whole(found[totals.index(total)])
+    return OptimalFreeform(best.parts, Proof.of(total, bound, ncp.unit))

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
-from kanon_db.algorithms.freeform.result import Freeform
+from kanon_db.algorithms.freeform.result import Freeform, Part
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.ground.sort_keys import sort_keys
@@ -196,14 +196,12 @@ def partitioned(
     ncp = Ncp.of(microdata)
     parts = partitions(ncp.values, partition_size)
 
-    def run(part: IntArray, pulse: Pulse) -> CodeArray:
-        return method(ncp.of_records(part), k, pulse=pulse)
+    def run(records: IntArray, pulse: Pulse) -> Part:
+        matches = method(ncp.of_records(records), k, pulse=pulse)
+        return Part(records, matches.astype(np.min_scalar_type(max(records.size - 1, 0))))
 
+    if not parts:
+        return Freeform.whole(np.empty((0, k), dtype=np.int32))
     if workers == 1 or len(parts) == 1:
-        found = [run(part, pulse) for part in parts]
-    else:
-        found = in_threads(run, parts, workers, pulse)
-    matches = np.empty((microdata.n_records, k), dtype=np.int32)
-    for part, of_part in zip(parts, found, strict=True):
-        matches[part] = part[of_part]
-    return Freeform(matches, order=np.concatenate(parts) if parts else None)
+        return Freeform([run(part, pulse) for part in parts])
+    return Freeform(in_threads(run, parts, workers, pulse))

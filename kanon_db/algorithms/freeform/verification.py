@@ -12,7 +12,7 @@ from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, IntArray
 from kanon_db.algorithms.ground.distinct import distinct
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.ground.threads import in_threads, n_cores
-from kanon_db.algorithms.recoding.cells import Ranges, Sets
+from kanon_db.algorithms.recoding.cells import NumberedCells, Ranges, Sets
 from kanon_db.algorithms.recoding.microdata import Microdata
 
 _ORIGINALS_PER_CALL = 64
@@ -57,7 +57,7 @@ def verify_matching(
     matches: AnyIntArray,
     microdata: Microdata,
     k: int,
-    cells: Sequence[Ranges | Sets],
+    cells: Sequence[Ranges | Sets | NumberedCells],
     *,
     pulse: Pulse = UNLIMITED,
 ) -> MatchingChecks:
@@ -70,7 +70,7 @@ def verify_matching(
     microdata : Microdata
         The source.
     k : int
-    cells : sequence of Ranges or Sets, length m
+    cells : sequence of Ranges, Sets or NumberedCells, length m
         What is published.
     pulse : Pulse
         Beaten every few milliseconds; what a beat raises ends the work.
@@ -113,17 +113,15 @@ def verify_matching(
             of_published[start:end] = np.bincount(published, minlength=end - start)
             np.add.at(of_originals, originals, 1)
             inside = np.ones(pairs.size, dtype=np.bool_)
-            for j, cell in enumerate(cells):
-                codes = microdata.codes[originals, j]
+            for j, its_cells in enumerate(cells):
+                codes, cell = microdata.codes[originals, j], its_cells.taken(slice(start, end))
                 if isinstance(cell, Ranges):
-                    low, high = cell.low[start:end], cell.high[start:end]
-                    within = (codes >= low[published]) & (codes <= high[published])
-                    inside &= within | cell.tells_nothing[start:end][published]
+                    low, high = cell.low[published], cell.high[published]
+                    within = (codes >= low) & (codes <= high)
+                    inside &= within | cell.tells_nothing[published]
                 else:
                     n_values = microdata.attributes[j].n_values
-                    inside &= np.isin(
-                        published * n_values + codes, _keys(cell, slice(start, end), n_values)
-                    )
+                    inside &= np.isin(published * n_values + codes, _keys(cell, n_values))
             n_outside += int((~inside).sum())
         return n_unknown, n_outside, of_originals
 
@@ -142,18 +140,15 @@ def verify_matching(
     )
 
 
-def _keys(cells: Sets, some: slice, n_values: int) -> IntArray:
-    """Return a number for each pair of a cell, counted from the first, and its value; ascending."""
-    first = int(cells.ends[some.start - 1]) if some.start else 0
-    ends = cells.ends[some]
-    numbers = np.repeat(np.arange(ends.size), np.diff(ends, prepend=first))
-    keys: IntArray = numbers * n_values + cells.codes[first : int(ends[-1])]
+def _keys(cells: Sets, n_values: int) -> IntArray:
+    """Return a number for each pair of a cell and its value; ascending."""
+    keys: IntArray = np.repeat(np.arange(cells.n_cells), cells.sizes) * n_values + cells.codes
     return keys
 
 
 def least_coverage(
     microdata: Microdata,
-    cells: Sequence[Ranges | Sets],
+    cells: Sequence[Ranges | Sets | NumberedCells],
     *,
     pulse: Pulse = UNLIMITED,
 ) -> tuple[int, int]:
@@ -163,7 +158,7 @@ def least_coverage(
     ----------
     microdata : Microdata
         The source.
-    cells : sequence of Ranges or Sets, length m
+    cells : sequence of Ranges, Sets or NumberedCells, length m
         What is published.
     pulse : Pulse
         Beaten every few milliseconds; what a beat raises ends the work.
@@ -186,15 +181,16 @@ def least_coverage(
     n = microdata.n_records
     of_published = np.zeros(n, dtype=np.int64)
     of_originals = np.zeros(n, dtype=np.int64)
+    every = [its_cells.taken(slice(None)) for its_cells in cells]
     members = [
         _members(cell, attribute.n_values) if isinstance(cell, Sets) else None
-        for attribute, cell in zip(microdata.attributes, cells, strict=True)
+        for attribute, cell in zip(microdata.attributes, every, strict=True)
     ]
     for original, codes in enumerate(microdata.codes):
         if original % _ORIGINALS_PER_CALL == 0:
             pulse.beat()
         covered = np.ones(n, dtype=np.bool_)
-        for code, cell, is_member in zip(codes, cells, members, strict=True):
+        for code, cell, is_member in zip(codes, every, members, strict=True):
             if isinstance(cell, Ranges):
                 covered &= (cell.low <= code) & (code <= cell.high) | cell.tells_nothing
             elif is_member is not None:

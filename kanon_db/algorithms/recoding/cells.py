@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,6 +33,15 @@ class Ranges:
     high: CodeArray
     tells_nothing: BoolArray
 
+    @property
+    def n_cells(self) -> int:
+        """How many there are."""
+        return self.low.size
+
+    def taken(self, some: slice | AnyIntArray) -> Ranges:
+        """Return some of them, in the order of their places."""
+        return Ranges(self.low[some], self.high[some], self.tells_nothing[some])
+
 
 @dataclass(frozen=True, eq=False)
 class Sets:
@@ -51,6 +62,50 @@ class Sets:
     def sizes(self) -> IntArray:
         """Number of codes of each cell."""
         return np.diff(self.ends, prepend=0)
+
+    @property
+    def n_cells(self) -> int:
+        """How many there are."""
+        return self.ends.size
+
+    def taken(self, some: slice | AnyIntArray) -> Sets:
+        """Return some of them, in the order of their places.
+
+        Examples
+        --------
+        >>> cells = Sets(np.array([7, 8, 9], dtype=np.int32), np.array([1, 3]))
+        >>> found = cells.taken(np.array([1, 0]))
+        >>> found.codes.tolist(), found.ends.tolist()
+        ([8, 9, 7], [2, 3])
+        """
+        sizes, last = self.sizes[some], self.ends[some]
+        ends = np.cumsum(sizes)
+        places = np.arange(int(sizes.sum())) + np.repeat(last - ends, sizes)
+        return Sets(self.codes[places], ends)
+
+
+class NumberedCells(NamedTuple):
+    """The cells of an attribute, of which many are the same.
+
+    Parameters
+    ----------
+    cells : Ranges or Sets
+        Each of them once.
+    numbers : ndarray of int, shape (n_cells,)
+        Which of them each cell is; of the narrowest signed type that holds ``cells.n_cells``.
+    """
+
+    cells: Ranges | Sets
+    numbers: AnyIntArray
+
+    @property
+    def n_cells(self) -> int:
+        """How many there are, those that are the same included."""
+        return self.numbers.size
+
+    def taken(self, some: slice | AnyIntArray) -> Ranges | Sets:
+        """Return some of them, in the order of their places."""
+        return self.cells.taken(self.numbers[some])
 
 
 def cells_of_classes(
@@ -104,7 +159,7 @@ def cells_of_classes(
     return tuple(result)
 
 
-def distinct_cells(cells: Ranges | Sets) -> tuple[Ranges | Sets, IntArray]:
+def distinct_cells(cells: Ranges | Sets) -> NumberedCells:
     """Find the cells that differ.
 
     Parameters
@@ -114,10 +169,8 @@ def distinct_cells(cells: Ranges | Sets) -> tuple[Ranges | Sets, IntArray]:
 
     Returns
     -------
-    cells : Ranges or Sets
+    NumberedCells
         Each of them once, in an order that follows from what they cover.
-    numbers : ndarray of int64, shape (n_cells,)
-        Which of them each cell is.
 
     Notes
     -----
@@ -135,31 +188,55 @@ def distinct_cells(cells: Ranges | Sets) -> tuple[Ranges | Sets, IntArray]:
         covered = (cells.low.astype(np.int64) << 32) | (cells.high.astype(np.int64) << 1)
         covered[cells.tells_nothing] = 1  # whatever its codes are
         first, numbers = _numbered(covered)
-        return Ranges(cells.low[first], cells.high[first], cells.tells_nothing[first]), numbers
-    if not cells.ends.size:
-        return cells, cells.ends
+        return NumberedCells(cells.taken(first), numbers)
+    if not cells.n_cells:
+        return NumberedCells(cells, _narrow(cells.ends))
     sizes = cells.sizes
     starts = cells.ends - sizes
     first, numbers = _numbered(np.add.reduceat(scattered(cells.codes), starts).view(np.int64))
     if not (sizes == sizes[first[numbers]]).all():
-        return cells, np.arange(sizes.size)
+        return NumberedCells(cells, _narrow(np.arange(sizes.size)))
     # Where the codes of the first set that is the same begin, beside those of each.
     places = np.arange(cells.codes.size) + np.repeat(starts[first[numbers]] - starts, sizes)
     if not (cells.codes == cells.codes[places]).all():
-        return cells, np.arange(sizes.size)
-    ends = np.cumsum(sizes[first])
-    kept = np.arange(ends[-1]) + np.repeat(starts[first] - (ends - sizes[first]), sizes[first])
-    return Sets(cells.codes[kept], ends), numbers
+        return NumberedCells(cells, _narrow(np.arange(sizes.size)))
+    return NumberedCells(cells.taken(first), numbers)
 
 
-def _numbered(keys: IntArray) -> tuple[IntArray, IntArray]:
+def joined_cells(parts: Sequence[Ranges | Sets]) -> Ranges | Sets:
+    """Put the cells of an attribute one after the other.
+
+    Parameters
+    ----------
+    parts : sequence of Ranges, or of Sets
+        At least one.
+    """
+    ranges = [part for part in parts if isinstance(part, Ranges)]
+    if ranges:
+        return Ranges(
+            np.concatenate([part.low for part in ranges]),
+            np.concatenate([part.high for part in ranges]),
+            np.concatenate([part.tells_nothing for part in ranges]),
+        )
+    sets = [part for part in parts if isinstance(part, Sets)]
+    sizes = np.concatenate([part.sizes for part in sets])
+    return Sets(np.concatenate([part.codes for part in sets]), np.cumsum(sizes))
+
+
+def _numbered(keys: IntArray) -> tuple[IntArray, AnyIntArray]:
     """Give the distinct keys numbers in order; return where each is first, and all numbers."""
     order = np.argsort(keys)
     is_new = np.ones(keys.size, dtype=np.bool_)
     is_new[1:] = keys[order[1:]] != keys[order[:-1]]
-    numbers = np.empty(keys.size, dtype=np.int64)
-    numbers[order] = np.cumsum(is_new) - 1
+    in_order = _narrow(np.cumsum(is_new) - 1)
+    numbers = np.empty_like(in_order)
+    numbers[order] = in_order
     return order[is_new], numbers
+
+
+def _narrow(ascending: IntArray) -> AnyIntArray:
+    """Take the narrowest signed type that holds all numbers, and one more than the last."""
+    return ascending.astype(np.min_scalar_type(-2 - int(ascending[-1]) if ascending.size else -1))
 
 
 def _ranges(attribute: Attribute, codes: CodeArray, starts: IntArray) -> Ranges:

@@ -154,7 +154,7 @@ class Buckets(Kind):
     def write(self, job: Job[BucketRequest], found: Found) -> Written:
         """Write QIT, SAT, view, bitmaps, and the composition of buckets."""
         session, source = job.session, job.source
-        assignment: _Assignment = found.result
+        assignment: _Assignment = found.hand_over()
         setting, values, codes = assignment.assigned.setting, assignment.values, assignment.codes
         random = SecureRandom()
         bucket_ids = number_buckets(setting, random)[assignment.assigned.slots]

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from kanon_db.algorithms.freeform import (
     Assignments,
-    Freeform,
     draw_assignments,
     least_coverage,
+    numbered_cells,
     verify_matching,
 )
-from kanon_db.algorithms.freeform.result import cells as cells_of_matches
-from kanon_db.algorithms.recoding import Ranges, Sets
+from kanon_db.algorithms.ground.memory import give_back_at_once
+from kanon_db.algorithms.recoding import Microdata, NumberedCells
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.counting.layout import RECODED_SUFFIXES
 from kanon_db.metrics.freeform import measure
@@ -55,6 +56,7 @@ class FreeformRows(RowKind):
     coarsens = True
     examine_rows = staticmethod(examine_freeform)
     shares_cells = False
+    takes_codes = True
 
     def needs(
         self, request: FreeformRequest, source: Source, types: Mapping[str, ColumnType], size: Size
@@ -70,70 +72,79 @@ class FreeformRows(RowKind):
 
     def search(self, job: Job[FreeformRequest]) -> Found:
         """Find the matches, what covers them, and an assignment; the matches are not kept."""
-        rows = RecodedRows.of(job, job.request.k, job.request.weights)
-        together = min(rows.microdata.n_records, 2 * methods.partition_size(job.request))
+        give_back_at_once()
+        rows, microdata = RecodedRows.of(job, job.request.k, job.request.weights)
+        together = min(microdata.n_records, 2 * methods.partition_size(job.request))
         rows.require_room(
             3 * together * methods.n_workers(job.request),
             together,
             "leave out quasi-identifiers with very many values, or take a smaller partition_size",
         )
         job.session.step(f"matching records: {job.request.method}")
-        found = run_method(methods, job, rows.microdata)
-        made: Freeform = found.result
-        cells = cells_of_matches(rows.microdata, made.matches, pulse=job.pulse())
+        found = run_method(methods, job, microdata)
+        cells = numbered_cells(microdata, found.result, pulse=job.pulse())
         job.session.step("drawing the assignment")
         if job.request.method == "k_concealment":
             # There need not be k disjoint assignments here, so each record keeps its own cells.
-            own = np.arange(rows.microdata.n_records, dtype=np.int32)
+            own = np.arange(microdata.n_records, dtype=np.int32)
             drawn = Assignments(own[np.newaxis], 0)
         else:
             drawn = draw_assignments(
-                made.matches, SecureRandom(), order=made.order,
-                workers=methods.n_workers(job.request), pulse=job.pulse(),
+                found.result, SecureRandom(), workers=methods.n_workers(job.request),
+                pulse=job.pulse(),
             )  # fmt: skip
-        return Found((rows, cells, drawn), found.proof)
+        found = replace(found, result=None)  # of which there are k for each record
+        job.session.step("checking the matches")
+        check = (
+            _check_concealment(job, microdata, cells)
+            if job.request.method == "k_concealment"
+            else _check_graph(job, microdata, drawn, cells)
+        )
+        return replace(found, result=(rows, cells, drawn, check, measure(microdata, cells)))
 
     def write(self, job: Job[FreeformRequest], found: Found) -> Written:
-        """Write cells and rows; check the graph, and every original value with all its cells."""
+        """Write cells and rows; check every original value with all its cells."""
         session, request = job.session, job.request
         rows: RecodedRows
-        cells: tuple[Ranges | Sets, ...]
+        cells: tuple[NumberedCells, ...]
         drawn: Assignments
-        rows, cells, drawn = found.result
-        table, outside = rows.write(cells, drawn.cells)
-        outside += rows.count_outside(table, drawn.cell_of_original)
+        rows, cells, drawn, check, lost = found.hand_over()
+        table = rows.write_cells(cells)
+        del cells  # which may be as large as the source
+        outside, n_assignments = rows.count_outside(table, drawn.cell_of_original), drawn.k
+        chosen = drawn.cells.copy()
+        del drawn  # k times as large
+        outside += rows.write(table, chosen)
         checks = [
             check_cells(session, rows.view, table),
             Check(
                 "every original value lies in all the cells that its record matches",
                 "0 records outside",
-                f"{outside} outside, in {len(drawn.cell_of_original)} assignments",
+                f"{outside} outside, in {n_assignments} assignments",
                 holds=outside == 0,
             ),
-            _check_concealment(job, rows, cells)
-            if request.method == "k_concealment"
-            else _check_graph(job, rows, drawn, cells),
+            check,
         ]
         written = Written(
             guarantee(request),
             layout={"digest": digest_rows(session, rows.view)},
             checks=checks,
-            metrics=loss_metrics(job.source, measure(rows.microdata, cells)),
+            metrics=loss_metrics(job.source, lost),
         )
-        return rows.finish(table, drawn.cells, written, request.k)
+        return rows.finish(table, chosen, written, request.k)
 
 
 KIND: Final = FreeformRows()
 
 
 def _check_graph(
-    job: Job[FreeformRequest], rows: RecodedRows, drawn: Assignments, cells: Sequence[Ranges | Sets]
+    job: Job[FreeformRequest],
+    microdata: Microdata,
+    drawn: Assignments,
+    cells: Sequence[NumberedCells],
 ) -> Check:
     """Check the graph that was drawn, rather than the one that was found."""
-    edges = np.empty(drawn.cell_of_original.T.shape, dtype=np.int32)
-    for number, cell_of_original in enumerate(drawn.cell_of_original):
-        edges[cell_of_original, number] = np.arange(cell_of_original.size)
-    graph = verify_matching(edges, rows.microdata, job.request.k, cells, pulse=job.pulse())
+    graph = verify_matching(drawn.matches, microdata, job.request.k, cells, pulse=job.pulse())
     return check_graph(
         job.request.k, graph.least_originals, graph.least_published, graph.n_outside,
         holds=graph.holds,
@@ -141,9 +152,9 @@ def _check_graph(
 
 
 def _check_concealment(
-    job: Job[FreeformRequest], rows: RecodedRows, cells: Sequence[Ranges | Sets]
+    job: Job[FreeformRequest], microdata: Microdata, cells: Sequence[NumberedCells]
 ) -> Check:
-    published, originals = least_coverage(rows.microdata, cells, pulse=job.pulse())
+    published, originals = least_coverage(microdata, cells, pulse=job.pulse())
     return Check(
         "k-concealment: every record has k possible matches on both sides",
         f"k = {job.request.k}",

@@ -51,7 +51,8 @@ def ring(data: Microdata, request: FreeformRequest, pulse: Pulse) -> Found:
 
 def k_concealment(data: Microdata, request: FreeformRequest, pulse: Pulse) -> Found:
     """Find matches that give a weaker guarantee."""
-    return Found(freeform.Freeform(freeform.k_concealment(data, request.k, pulse=pulse).matches))
+    matches = freeform.k_concealment(data, request.k, pulse=pulse).matches
+    return Found(freeform.Freeform.whole(matches))
 
 
 def _refined(search: Any, data: Microdata, request: FreeformRequest, pulse: Pulse) -> Found:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import AnyIntArray, IntArray
+from kanon_db.algorithms.ground.arrays import AnyIntArray
 from kanon_db.counting.layout import RowView
 from kanon_db.publications.results import Check
 from kanon_db.publications.rows.cell_table import CellColumn, CellTable
-from kanon_db.publications.rows.numbered_rows import packing
+from kanon_db.publications.rows.numbered_rows import packed_rows, packing
 from kanon_db.session import Session, fetch_one
 from kanon_db.session.settings import grouping_by_hash, joining_by_hash
 from kanon_db.transfer.columns import parts_of
@@ -32,7 +32,7 @@ def check_cells(session: Session, view: RowView, table: CellTable) -> Check:
     expected, digits, joins = [], [], ""
     for i, (name, column) in enumerate(table.columns.items()):
         first = _first_numbers(session, column)
-        expected.append(first[column.of_combination] + 1)
+        expected.append(first[column.of_combination])
         cells, number, cell = f"{column.table} AS c", f"c.{column.number}", f"c.{column.cell}"
         looked_up = f"(SELECT {number} AS number, {cell} AS cell FROM {cells})"
         if (first < np.arange(column.n_cells)).any():
@@ -42,15 +42,13 @@ def check_cells(session: Session, view: RowView, table: CellTable) -> Check:
         digits.append(
             f"coalesce(p{i}.number, CASE WHEN num_nulls(v.{name}) = 1 THEN {null} END, -1) + 1"
         )
-    sent, packed = [], []
+    sent = []
     for start, end in packing(bases):
-        digit, numbers = digits[start], expected[start]
+        digit = digits[start]
         for i in range(start + 1, end):
             digit = f"({digit})::int8 * {bases[i]} + {digits[i]}"
-            numbers = numbers * bases[i] + expected[i]
         sent.append(f"int8send({digit})")
-        packed.append(numbers)
-    found = [np.empty((0, len(packed)), dtype=np.int64)]
+    found = [np.empty((0, len(sent)), dtype=np.int64)]
     for part in parts_of(session, view.view, table.n_combinations, "v"):
         with joining_by_hash(session):
             row = fetch_one(
@@ -59,8 +57,12 @@ def check_cells(session: Session, view: RowView, table: CellTable) -> Check:
                 f" FROM {view.view} AS v{joins} WHERE {part}",
             )
         numbers = np.frombuffer(row["numbers"] or b"", dtype=">i8").astype(np.int64)
-        found.append(numbers.reshape(-1, len(packed)))
-    same = np.array_equal(_in_order(np.concatenate(found)), _in_order(np.column_stack(packed)))
+        found.append(numbers.reshape(-1, len(sent)))
+    shown = _in_order(np.concatenate(found))
+    del found, row, numbers
+    made = packed_rows(bases, [], np.arange(table.n_combinations), expected)
+    del expected
+    same = np.array_equal(shown, _in_order(np.column_stack(made)))
     return Check(
         "the view shows the cells that were made",
         "the same combinations",
@@ -69,12 +71,12 @@ def check_cells(session: Session, view: RowView, table: CellTable) -> Check:
     )
 
 
-def _first_numbers(session: Session, column: CellColumn) -> IntArray:
+def _first_numbers(session: Session, column: CellColumn) -> AnyIntArray:
     """Return, for each number of a cell, the least one of those that look the same.
 
     They may be of different codes: where two labels of a hierarchy have the same text, for example.
     """
-    numbers = np.arange(column.n_cells)
+    numbers = np.arange(column.n_cells, dtype=np.min_scalar_type(-1 - column.n_cells))
     cells, number = f"{column.table} AS c", f"c.{column.number}"
     with grouping_by_hash(session):
         found = session.fetch(

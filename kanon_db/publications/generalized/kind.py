@@ -11,7 +11,12 @@ import numpy as np
 from kanon_db.algorithms.generalization import recommend
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
 from kanon_db.algorithms.ground.threads import n_cores
-from kanon_db.algorithms.recoding import Constraint, cells_of_classes
+from kanon_db.algorithms.recoding import (
+    Constraint,
+    Microdata,
+    cells_of_classes,
+    distinct_cells,
+)
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.catalog.sources import require_sensitive
 from kanon_db.counting.layout import RECODED_SUFFIXES
@@ -93,8 +98,8 @@ class Generalized(RowKind):
     def search(self, job: Job[GeneralizedRequest]) -> Found:
         """Find classes, enforce the constraints, lower the loss, and leave records out."""
         request, session = job.request, job.session
-        rows = RecodedRows.of(job, request.k, request.weights)
-        microdata, constraint = rows.microdata, _constraint(job)
+        rows, microdata = RecodedRows.of(job, request.k, request.weights)
+        constraint = _constraint(job)
         if request.refine or constraint is not None or request.max_suppressed:
             rows.require_room(
                 2 * microdata.n_records // request.k,
@@ -110,19 +115,21 @@ class Generalized(RowKind):
             entities=None if job.entities is None else job.entities.codes,
             workers=n_cores(), on_step=session.step,
         )  # fmt: skip
-        return Found((rows, found.result), found.proof, method)
+        return Found((rows, microdata, found.result), found.proof, method)
 
     def write(self, job: Job[GeneralizedRequest], found: Found) -> Written:
         """Write cells and rows; check that each original value lies within its cell."""
         request, session = job.request, job.session
         rows: RecodedRows
+        microdata: Microdata
         classes: IntArray
-        rows, classes = found.result
+        rows, microdata, classes = found.hand_over()
         is_class = np.bincount(classes + 1, minlength=1)[1:] > 0
         dense = np.append(np.cumsum(is_class) - 1, -1)[classes].astype(np.int32)
-        cells = cells_of_classes(rows.microdata, dense, job.pulse())
-        measured = measure(rows.microdata, classes, cells)
-        table, outside = rows.write(cells, dense)
+        cells = cells_of_classes(microdata, dense, job.pulse())
+        measured = measure(microdata, classes, cells)
+        table = rows.write_cells([distinct_cells(own) for own in cells])
+        outside = rows.write(table, dense)
         exposure = None
         if request.constraints is not None:
             exposure = measure_thresholds(

@@ -121,7 +121,7 @@ class Model(Kind):
     def write(self, job: Job[ModelRequest], found: Found) -> Written:
         """Write the table of features, and the members."""
         request = job.request
-        model: _Model = found.result
+        model: _Model = found.hand_over()
         trained = model.trained
         job.session.step("writing the members")
         describe(job, model.encoding, model.labels)

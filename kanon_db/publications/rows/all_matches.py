@@ -2,8 +2,8 @@
 
 A record has k matches, so that there are k times as many pairs of an original and its cell as
 records. But few different values occur with few different cells of their column, and whether a
-value lies in a cell is the same for all records. So the server reads again which value each record
-has, and says of each value and cell that occur together whether the one covers the other.
+value lies in a cell is the same for all records. So the server says of each value and cell that
+occur together whether the one covers the other.
 """
 
 from __future__ import annotations
@@ -23,18 +23,20 @@ from kanon_db.session import Session, fetch_one
 from kanon_db.session.settings import roomy
 from kanon_db.transfer.columns import int4_bytes, with_numbers
 from kanon_db.transfer.labels import fixed_labels
-from kanon_db.transfer.snapshot import Snapshot
-from kanon_db.transfer.values import read_known_codes
 
 _MOST_MARKS: Final = 1 << 26
 """Pairs of a value and a cell that may each have a byte."""
 
-_AT_ONCE: Final = 1 << 20
+_AT_ONCE: Final = 1 << 18
 """Pairs that are sent to the server at a time."""
+
+_BLOCK: Final = 1 << 17
+"""Records whose pairs are looked at together."""
 
 
 def count_outside(
-    snapshot: Snapshot,
+    session: Session,
+    codes: Sequence[AnyIntArray],
     columns: Sequence[GeneralizedColumn],
     table: CellTable,
     assignments: CodeArray,
@@ -43,7 +45,9 @@ def count_outside(
 
     Parameters
     ----------
-    snapshot : Snapshot
+    session : Session
+    codes : sequence of ndarray of int, shape (n_records,)
+        What value of each column each record has; -1 for one that is not listed.
     columns : sequence of GeneralizedColumn
         In the order of the table's.
     table : CellTable
@@ -55,24 +59,22 @@ def count_outside(
     int
         Of all assignments together.
     """
-    session = snapshot.session
-    codes = read_known_codes(snapshot, [column.values for column in columns])
     session.step("checking each original value")
-    is_outside = np.zeros((len(assignments), snapshot.n_records), dtype=np.bool_)
-    for own, column, cells in zip(codes.T, columns, table.columns.values(), strict=True):
-        is_outside |= own < 0  # not one of the values
-        found = _outside(session, column, cells, own, assignments)
-        for number, one in enumerate(assignments) if found.size else ():
+    outside = [np.zeros(0, dtype=np.int64)]  # numbers of pairs of an assignment and a record
+    for own, column, cells in zip(codes, columns, table.columns.values(), strict=True):
+        found, is_unknown = _outside(session, column, cells, own, assignments), own < 0
+        for number, one in enumerate(assignments) if found.size or is_unknown.any() else ():
             keys = _keys(own, cells, one, len(column.values.labels))
-            is_outside[number] |= np.isin(keys, found)
-    return int(np.count_nonzero(is_outside))
+            own_outside = np.flatnonzero(is_unknown | np.isin(keys, found))
+            outside.append(number * own.size + own_outside)
+    return distinct(np.concatenate(outside)).size
 
 
 def _outside(
     session: Session,
     column: GeneralizedColumn,
     cells: CellColumn,
-    codes: CodeArray,
+    codes: AnyIntArray,
     assignments: CodeArray,
 ) -> IntArray:
     """Return the keys of values and cells that occur together, and do not belong together."""
@@ -105,31 +107,41 @@ def _outside(
 
 
 def _occurring(
-    session: Session, codes: CodeArray, cells: CellColumn, assignments: CodeArray, n_values: int
+    session: Session,
+    codes: AnyIntArray,
+    cells: CellColumn,
+    assignments: CodeArray,
+    n_values: int,
 ) -> Iterator[IntArray]:
     """Return the keys of values and cells that occur together, some at a time."""
     n_keys = cells.n_cells * n_values
-    if (codes < 0).any():
-        known = np.flatnonzero(codes >= 0)
-        codes, assignments = codes[known], assignments[:, known]
+    pulse = Pulse(heartbeat=session.heartbeat)
+
+    def keys_of(some: slice, pulse: Pulse) -> Iterator[IntArray]:
+        own = codes[some]
+        is_known = own >= 0
+        for one in assignments:
+            pulse.beat()
+            yield _keys(own[is_known], cells, one[some][is_known], n_values)
+
     if n_keys <= _MOST_MARKS:
         marks: BoolArray = np.zeros(n_keys, dtype=np.bool_)
 
-        def mark(one: CodeArray, pulse: Pulse) -> None:
-            pulse.beat()
-            marks[_keys(codes, cells, one, n_values)] = True
+        def mark(some: slice, pulse: Pulse) -> None:
+            for keys in keys_of(some, pulse):
+                marks[keys] = True
 
-        in_threads(mark, list(assignments), n_cores(), Pulse(heartbeat=session.heartbeat))
-        occurring = np.flatnonzero(marks)
+        blocks = [slice(start, start + _BLOCK) for start in range(0, codes.size, _BLOCK)]
+        in_threads(mark, blocks, n_cores(), pulse)
+        occurring: AnyIntArray = np.flatnonzero(marks).astype(np.int32)
     else:
         occurring = np.zeros(0, dtype=np.int64)
-        for one in assignments:
-            keys = distinct(_keys(codes, cells, one, n_values))
-            occurring = distinct(np.concatenate([occurring, keys]))
+        for keys in keys_of(slice(None), pulse):
+            occurring = distinct(np.concatenate([occurring, distinct(keys)]))
     for start in range(0, occurring.size, _AT_ONCE):
-        yield occurring[start : start + _AT_ONCE]
+        yield occurring[start : start + _AT_ONCE].astype(np.int64)
 
 
-def _keys(codes: CodeArray, cells: CellColumn, one: AnyIntArray, n_values: int) -> IntArray:
+def _keys(codes: AnyIntArray, cells: CellColumn, one: AnyIntArray, n_values: int) -> IntArray:
     keys: IntArray = cells.of_combination[one].astype(np.int64) * n_values + codes
     return keys

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from kanon_db.algorithms.recoding.cells import Ranges, Sets, distinct_cells
+from kanon_db.algorithms.recoding.cells import NumberedCells, Ranges, Sets
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.catalog.entries import Source
 from kanon_db.counting.expressions import Column, Type
@@ -25,7 +25,7 @@ from kanon_db.publications.rows.shown_rows import SourceColumns
 from kanon_db.publications.staging import Staging
 from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.session.settings import roomy
-from kanon_db.transfer.columns import int4_bytes, with_numbers
+from kanon_db.transfer.columns import int4_bytes, number_bytes, with_numbers
 from kanon_db.transfer.labels import fixed_labels, label, label_of, text_in_set
 from kanon_db.transfer.records import Records
 from kanon_db.transfer.snapshot import Snapshot
@@ -165,7 +165,7 @@ def microdata_of(
 ) -> tuple[Microdata, list[GeneralizedColumn]]:
     """Return the quasi-identifiers of records as codes, and their domains."""
     columns = []
-    named = zip(source.quasi_identifiers, read.quasi_identifiers, strict=True)
+    named = zip(source.quasi_identifiers, read.values, strict=True)
     for position, (name, values) in enumerate(named):
         weight = 1.0 if weights is None else float(weights[position])
         described = source.attributes.get(name, {})
@@ -195,7 +195,7 @@ def microdata_of(
                 weight=weight,
             )
         columns.append(GeneralizedColumn(values, attribute, range_type))
-    codes = read.codes.astype(np.int32, copy=False)
+    codes = read.codes(np.dtype(np.int32))
     for position, column in enumerate(columns):
         coarse = column.bins or column.labels
         if coarse is not None:
@@ -277,31 +277,29 @@ def write_cells(
     staging: Staging,
     view: RowView,
     columns: Sequence[GeneralizedColumn],
-    cells: Sequence[Ranges | Sets],
+    cells: Sequence[NumberedCells],
 ) -> CellTable:
     """Write the cells of the rows that are to be published.
 
     Parameters
     ----------
-    cells : sequence of Ranges or Sets
+    cells : sequence of NumberedCells
         The cells of each quasi-identifier, the same number for each.
     """
     session = staging.session
     session.step("writing the cells")
     suffix = secrets.token_hex(8)
     parts = {}
-    for position, (column, its_cells) in enumerate(zip(columns, cells, strict=True)):
+    for position, (column, (few, numbers)) in enumerate(zip(columns, cells, strict=True)):
         part = session.identifier("pg_temp", f"kanon_cells_{suffix}_{position}")
-        few, numbers = distinct_cells(its_cells)
         if column.labels is not None and isinstance(few, Ranges):
             column.labels.write(session, part, few)
         elif isinstance(few, Sets):
             _write_sets(session, part, column, few)
         else:
             _write_ranges(session, part, column, few)
-        n_cells = few.ends.size if isinstance(few, Sets) else few.low.size
         name = view.quasi_identifiers[position]
-        parts[name] = CellColumn(part, "number", "cell", n_cells, numbers.astype(np.int32))
+        parts[name] = CellColumn(part, "number", "cell", few.n_cells, numbers)
     return CellTable.write(staging, view, parts)
 
 
@@ -335,15 +333,19 @@ def _write_ranges(session: Session, part: str, column: GeneralizedColumn, cells:
 
 def _write_sets(session: Session, part: str, column: GeneralizedColumn, cells: Sets) -> None:
     text = text_in_set(column.values.column, "v.label")
+    owners = np.repeat(np.arange(cells.n_cells, dtype=np.int32), cells.sizes)
+    (numbers, width), (codes, code_width) = number_bytes(owners), number_bytes(cells.codes)
+    del owners
     numbered, (number, code) = with_numbers(
-        session, "(SELECT generate_series(0, $3::int4 - 1) AS i)", (1, "r.i"), (2, "r.i")
-    )
+        session, "(SELECT generate_series(0, $3::int4 - 1) AS i)", (1, "r.i"), (2, "r.i"),
+        widths=(width, code_width),
+    )  # fmt: skip
     with roomy(session):
         session.fetch(
             f"CREATE TEMPORARY TABLE {part} ON COMMIT DROP AS SELECT c.{number} AS number,"
             f" array_agg({text} ORDER BY v.code) AS cell FROM {numbered} AS c"
             f" JOIN {column.values.table} AS v ON v.code = c.{code} GROUP BY c.{number}",
-            int4_bytes(np.repeat(np.arange(cells.ends.size), cells.sizes)),
-            int4_bytes(cells.codes),
+            numbers,
+            codes,
             str(cells.codes.size),
         )

@@ -88,13 +88,11 @@ def write_classes(
         records = np.bincount(column.codes, minlength=cells.n_cells)
         found[name] = _number(numbering, name, cells, records, 0, is_loose=name in loose)
     sizes = np.bincount(rows.combination_of_row)
-    ids = []
     for name, cells in rows.cells.items():
         of_cell = np.bincount(cells.of_combination + 1, sizes, minlength=1 + cells.n_cells)
         hidden, records = int(of_cell[0]), of_cell[1:].astype(np.int64)
         is_loose = name in loose and not cells.is_spelled_once
         found[name] = _number(numbering, name, cells, records, hidden, is_loose=is_loose)
-        ids.append(1 + _of_combinations(found[name], cells))
         if found[name] is None and not hidden:
             codes = write_ends(numbering, name, cells, records)
             if codes is not None:
@@ -115,6 +113,7 @@ def write_classes(
     if numbered is not None:
         _write_blocks(session, table, numbered)
     # Combinations that look the same are one class.
+    ids = (1 + _of_combinations(found[name], cells) for name, cells in rows.cells.items())
     merged = np.unique(sort_keys(ids), return_index=True)[1]
     return WrittenClasses(
         layout,
@@ -167,7 +166,7 @@ def _of_combinations(of_cell: AnyIntArray | None, cells: CellColumn) -> AnyIntAr
     """Return the number of each combination's cell; any other one, if cells have no numbers."""
     if of_cell is None:
         return cells.of_combination
-    return of_cell[cells.of_combination]
+    return of_cell.astype(np.min_scalar_type(-2 - int(of_cell.max())))[cells.of_combination]
 
 
 def number_again(

@@ -8,10 +8,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Protocol, Self
 
-import numpy as np
-
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, FloatArray
-from kanon_db.algorithms.recoding import Microdata, Ranges, Sets
+from kanon_db.algorithms.recoding import Microdata, NumberedCells
 from kanon_db.catalog.entries import Source
 from kanon_db.counting.layout import RowView
 from kanon_db.publications.job import Job
@@ -22,8 +20,10 @@ from kanon_db.publications.rows.cells import GeneralizedColumn, microdata_of, wr
 from kanon_db.publications.rows.shown_rows import SourceColumns
 from kanon_db.publications.rows.view import check_k, layout_of, weights_of
 from kanon_db.publications.rows.writing import Covering, finish_rows, write_row_view
+from kanon_db.transfer.coded import CodedRecords
 from kanon_db.transfer.labels import fixed_labels
 from kanon_db.transfer.room import Needs
+from kanon_db.transfer.values import read_known_codes
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,14 +32,11 @@ class RecodedRows:
 
     Attributes
     ----------
-    microdata : Microdata
-        The codes and domains of the quasi-identifiers.
     view : RowView
     layout : dict
         The publication's layout, as the catalog keeps it.
     """
 
-    microdata: Microdata
     view: RowView
     layout: Mapping[str, Any]
     _job: Job[Any]
@@ -47,8 +44,10 @@ class RecodedRows:
     _columns: Sequence[GeneralizedColumn]
 
     @classmethod
-    def of(cls, job: Job[Any], k: int, weights: Mapping[str, Fraction] | None) -> Self:
-        """Read the source.
+    def of(
+        cls, job: Job[Any], k: int, weights: Mapping[str, Fraction] | None
+    ) -> tuple[Self, Microdata]:
+        """Read the source; return what is to be published, and the quasi-identifiers as codes.
 
         Raises
         ------
@@ -56,7 +55,7 @@ class RecodedRows:
             When it has fewer than k records.
         """
         check_k(job, k)
-        read = SourceColumns.of(job, np.dtype(np.int32))
+        read = SourceColumns.of(job)
         microdata, columns = microdata_of(
             job.records, job.source, read, weights_of(job.source, weights)
         )
@@ -67,7 +66,7 @@ class RecodedRows:
             if column.labels is not None or column.bins is not None:
                 described["is_coarse"] = True
         view = RowView.of(job.session, job.schema, job.staging.name, layout)
-        return cls(microdata, view, layout, job, read, columns)
+        return cls(view, layout, job, read, columns), microdata
 
     def require_room(self, n_sets: int, n_records: int, hint: str) -> None:
         """Refuse a search that keeps more sets of categorical values than there is memory for.
@@ -87,41 +86,44 @@ class RecodedRows:
         """
         n_values = sum(
             min(attribute.n_values, n_records)
-            for attribute in self.microdata.attributes
+            for attribute in (column.attribute for column in self._columns)
             if not attribute.is_numeric
         )
         self._job.room.require(
             Needs(n_sets * n_values / 8, 0), f"{n_sets:,} sets of {n_values:,} values", hint
         )
 
-    def write(
-        self, cells: Sequence[Ranges | Sets], cell_of_record: AnyIntArray
-    ) -> tuple[CellTable, int]:
+    def write_cells(self, cells: Sequence[NumberedCells]) -> CellTable:
+        """Write the cells of each quasi-identifier."""
+        return write_cells(self._job.staging, self.view, self._columns, cells)
+
+    def write(self, table: CellTable, cell_of_record: AnyIntArray) -> int:
         """Write the rows in random order, each with the other columns of a record and its cells.
 
         Parameters
         ----------
-        cells : sequence of Ranges or Sets
-            The cells of each quasi-identifier.
+        table : CellTable
         cell_of_record : ndarray of int, shape (n_records,)
             The number of each record's cells; -1 for a record that is left out.
 
         Returns
         -------
-        table : CellTable
-        n_outside : int
+        int
             Records with an original value that is not in its cell: they are not written.
         """
-        table = write_cells(self._job.staging, self.view, self._columns, cells)
         with fixed_labels(self._job.session):
-            n_outside = write_row_view(
+            return write_row_view(
                 self._job, self.view, table, cell_of_record, self._covering(table)
             )
-        return table, n_outside
 
     def count_outside(self, table: CellTable, assignments: CodeArray) -> int:
         """Count the records with an original value outside its cell; see :mod:`.all_matches`."""
-        return count_outside(self._job.snapshot, self._columns, table, assignments)
+        job, records = self._job, self._job.records
+        if isinstance(records, CodedRecords):
+            codes = [column.codes for column in self._read.quasi_identifiers]
+        else:
+            codes = list(read_known_codes(job.snapshot, self._read.values).T)
+        return count_outside(job.session, codes, self._columns, table, assignments)
 
     def _covering(self, table: CellTable) -> Covering:
         suffix, shown, inside, whole = secrets.token_hex(8), list[str](), list[str](), list[str]()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray
 from kanon_db.algorithms.ground.sort_keys import sort_keys
@@ -25,6 +26,8 @@ from kanon_db.transfer.few_values import count_in_sample, read_columns
 from kanon_db.transfer.room import Room
 from kanon_db.transfer.snapshot import Snapshot, take_snapshot
 from kanon_db.transfer.values import CodedColumn, DistinctValues
+
+_Code = TypeVar("_Code", bound=np.integer)
 
 MOST_IN_SAMPLE: Final = 5_000
 """Values in a sample of records: a column that is no quasi-identifier, with more, has no numbers.
@@ -86,39 +89,45 @@ class SourceColumns:
 
     Attributes
     ----------
-    quasi_identifiers : list of DistinctValues
-    codes : ndarray of int, shape (n_records, n_qi)
+    quasi_identifiers : list of CodedColumn
     others : mapping of str to CodedColumn
         The other columns with few values.
     """
 
-    quasi_identifiers: list[DistinctValues]
-    codes: AnyIntArray
+    quasi_identifiers: list[CodedColumn]
     others: Mapping[str, CodedColumn]
 
     @classmethod
-    def of(cls, job: Job[Any], kind: np.dtype[np.integer] | None = None) -> Self:
-        """Read the columns.
-
-        Parameters
-        ----------
-        job : Job
-        kind : dtype, optional
-            Of the codes; by default, that of the fewest bytes that holds all of them.
-        """
+    def of(cls, job: Job[Any]) -> Self:
+        """Read the columns."""
         names = list(job.source.quasi_identifiers)
         others = [column for column in job.source.published if column not in names]
         others = _comparable(job.session, job.source.relation, others)
         coded = _coded(job, names, others)
-        if kind is None:
-            kind = np.result_type(*(coded[name].codes for name in names))
-        codes = np.empty((job.records.n_records, len(names)), dtype=kind)
-        for position, name in enumerate(names):
-            codes[:, position] = coded[name].codes
         return cls(
-            [coded[name].values for name in names], codes,
+            [coded[name] for name in names],
             {name: coded[name] for name in others if name in coded},
-        )  # fmt: skip
+        )
+
+    @property
+    def values(self) -> list[DistinctValues]:
+        """The values of the quasi-identifiers."""
+        return [column.values for column in self.quasi_identifiers]
+
+    def codes(self, kind: np.dtype[_Code] | None = None) -> npt.NDArray[_Code]:
+        """Put the codes of the quasi-identifiers into one array, shape (n_records, n_qi).
+
+        Parameters
+        ----------
+        kind : dtype, optional
+            By default, that of the fewest bytes that holds all of them.
+        """
+        columns = [column.codes for column in self.quasi_identifiers]
+        kind = np.result_type(*columns) if kind is None else kind
+        codes = np.empty((columns[0].size, len(columns)), dtype=kind)
+        for position, column in enumerate(columns):
+            codes[:, position] = column
+        return codes
 
     def shown(
         self, cells: Mapping[str, CellColumn], combination_of_record: AnyIntArray

@@ -77,7 +77,7 @@ class Suppressed(RowKind):
         check_k(job, job.request.k)
         read = SourceColumns.of(job)
         data = CodedRows(
-            read.codes,
+            read.codes(),
             _allowed(job.request, job.source),
             None if job.entities is None else job.entities.codes,
         )
@@ -91,8 +91,8 @@ class Suppressed(RowKind):
         data: CodedRows
         read: SourceColumns
         suppression: Suppression
-        data, read, suppression = found.result
-        values = read.quasi_identifiers
+        data, read, suppression = found.hand_over()
+        values = read.values
         layout = layout_of(source, ["value"] * len(source.quasi_identifiers), with_pattern=True)
         view = RowView.of(session, job.schema, job.staging.name, layout)
         pattern = suppression.pattern_of_record

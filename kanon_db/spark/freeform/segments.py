@@ -163,15 +163,10 @@ class SegmentSearch:
 
         codes = codes_in(segment, [code_of(place) for place in range(len(self.attributes))])
         data, k, n = Microdata(codes, self.attributes), self.request.k, segment.num_rows
-        matches = getattr(methods, self.request.method)(
-            data, self.request, UNLIMITED
-        ).result.matches
-        cells = cells_of_matches(data, matches)
-        drawn = draw_assignments(matches, SecureRandom())
-        edges = np.empty((n, k), dtype=np.int32)
-        for number, cell_of_original in enumerate(drawn.cell_of_original):
-            edges[cell_of_original, number] = np.arange(n)
-        graph = verify_matching(edges, data, k, cells)
+        found = getattr(methods, self.request.method)(data, self.request, UNLIMITED).result
+        cells = cells_of_matches(data, found.matches)
+        drawn = draw_assignments(found, SecureRandom())
+        graph = verify_matching(drawn.matches, data, k, cells)
         shown = [
             cell_array(its_cells, attribute.numbers, ends, drawn.cells)
             for its_cells, attribute, ends in zip(cells, self.attributes, self.ends, strict=True)

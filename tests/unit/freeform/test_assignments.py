@@ -10,6 +10,7 @@ from kanon_db.algorithms.freeform.assignments import (
     draw_assignments,
     named_after_originals,
 )
+from kanon_db.algorithms.freeform.result import Freeform, Part
 from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.errors import InvalidParameterError
 from kanon_db.randomness import SecureRandom
@@ -17,6 +18,7 @@ from kanon_db.randomness import SecureRandom
 MATCHES = np.array(
     [[0, 4, 6], [1, 0, 3], [2, 3, 1], [3, 5, 0], [4, 6, 2], [5, 1, 4], [6, 2, 5]], dtype=np.int32
 )
+GRAPH = Freeform.whole(MATCHES)
 CRITICAL_2 = 13.82  # chi-square with 2 degrees of freedom, exceeded once in 1,000
 
 
@@ -28,7 +30,7 @@ def chi_square(observed: IntArray) -> float:
 def test_each_match_is_the_true_one_as_often() -> None:
     random = np.random.default_rng(7)
     n, k = MATCHES.shape
-    drawn = [draw_assignments(MATCHES, random) for _ in range(2000)]
+    drawn = [draw_assignments(GRAPH, random) for _ in range(2000)]
     assert chi_square(np.bincount([one.chosen for one in drawn], minlength=k)) < CRITICAL_2
     of_cell = np.array([np.argsort(one.cells) for one in drawn])
     for cell in range(n):
@@ -41,8 +43,7 @@ def test_another_draw_of_the_same_graph_is_another_one() -> None:
     """Not only the choice, but what there is to choose from."""
     random = np.random.default_rng(11)
     graphs = Counter(
-        frozenset(map(bytes, draw_assignments(MATCHES, random).cell_of_original))
-        for _ in range(300)
+        frozenset(map(bytes, draw_assignments(GRAPH, random).cell_of_original)) for _ in range(300)
     )
     assert len(graphs) > 1
     assert graphs.most_common(1)[0][1] < 300 * 0.9
@@ -62,7 +63,7 @@ def test_the_random_source_is_asked_for_each_choice() -> None:
             return self.numbers.pop(0).to_bytes(8, "little")
 
     source = Scripted()
-    assert draw_assignments(MATCHES, source).chosen == 5 % 3
+    assert draw_assignments(GRAPH, source).chosen == 5 % 3
     assert not source.numbers
 
 
@@ -70,7 +71,7 @@ def test_long_walks_ask_for_more_numbers(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("kanon_db.algorithms.freeform.assignments._NUMBERS_PER_CALL", 3)
     n = 50
     matches = np.column_stack([(np.arange(n) + r) % n for r in range(4)]).astype(np.int32)
-    drawn = draw_assignments(matches, np.random.default_rng(3))
+    drawn = draw_assignments(Freeform.whole(matches), np.random.default_rng(3))
     for assignment in drawn.cell_of_original:
         assert np.array_equal(np.sort(assignment), np.arange(n))
 
@@ -86,14 +87,17 @@ def test_long_walks_ask_for_more_numbers(monkeypatch: pytest.MonkeyPatch) -> Non
 )
 def test_irregular_graphs_are_refused(matches: list[list[int]]) -> None:
     with pytest.raises(InvalidParameterError, match="matches"):
-        draw_assignments(np.array(matches, dtype=np.int32), np.random.default_rng(1))
+        draw_assignments(
+            Freeform.whole(np.array(matches, dtype=np.int32)), np.random.default_rng(1)
+        )
 
 
 def test_one_match_and_no_records() -> None:
     random = np.random.default_rng(1)
-    alone = draw_assignments(np.arange(3, dtype=np.int32)[:, np.newaxis], random)
+    alone = draw_assignments(Freeform.whole(np.arange(3, dtype=np.int32)[:, np.newaxis]), random)
     assert alone.cell_of_original.tolist() == [[0, 1, 2]]
-    assert draw_assignments(np.empty((0, 2), dtype=np.int32), random).cells.size == 0
+    empty = Freeform.whole(np.empty((0, 2), dtype=np.int32))
+    assert draw_assignments(empty, random).cells.size == 0
 
 
 def test_columns_become_assignments() -> None:
@@ -111,23 +115,13 @@ def test_columns_become_assignments() -> None:
 
 
 def test_parts_of_a_graph_are_split_by_themselves() -> None:
-    """In an order of records in which those that match one another are side by side."""
-    n, k = 200_000, 4
-    order = np.random.default_rng(4).permutation(n)
-    group = np.arange(n).reshape(-1, k)
-    matches = np.empty((n, k), dtype=np.int32)
-    matches[order] = order[np.repeat(group, k, axis=0)]
-    drawn = draw_assignments(matches, SecureRandom(), order=order, workers=2)
+    n, k = 20_000, 4
+    records = np.random.default_rng(4).permutation(n).reshape(-1, k)
+    among = np.repeat(np.arange(k, dtype=np.uint8)[np.newaxis], k, axis=0)
+    found = Freeform([Part(some, among) for some in records])
+    drawn = draw_assignments(found, SecureRandom(), workers=2)
     for cell_of_original in drawn.cell_of_original:
         assert (np.sort(cell_of_original) == np.arange(n)).all()
-        assert (matches[cell_of_original] == np.arange(n)[:, np.newaxis]).any(axis=1).all()
+        assert (found.matches[cell_of_original] == np.arange(n)[:, np.newaxis]).any(axis=1).all()
     assert (np.diff(np.sort(drawn.cell_of_original, axis=0), axis=0) > 0).all()
-
-
-def test_any_order_will_do() -> None:
-    drawn = draw_assignments(
-        MATCHES, np.random.default_rng(5), order=np.array([4, 0, 6, 3, 1, 5, 2])
-    )
-    for cell_of_original in drawn.cell_of_original:
-        assert sorted(cell_of_original.tolist()) == list(range(7))
-        assert (MATCHES[cell_of_original] == np.arange(7)[:, np.newaxis]).any(axis=1).all()
+    assert np.array_equal(np.sort(drawn.matches, axis=1), np.sort(found.matches, axis=1))
