@@ -7,7 +7,7 @@ estimate waits for it.
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 from kanon_db.answering.opened import OpenQuery
 from kanon_db.answering.scope import open_query
@@ -32,8 +32,7 @@ class AnswerRow:
     upper_bound: float | None
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """The answer to a query.
 
     Attributes
