@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os  # not secrets, which loads OpenSSL: a first estimate would wait for it
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kanon_db.errors import DatabaseError, NotFoundError, SchemaMismatchError
@@ -15,8 +14,7 @@ if TYPE_CHECKING:  # the estimator imports this module, too, and does not need n
     from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
 
 
-@dataclass(frozen=True)
-class Relation:
+class Relation(NamedTuple):
     """A relation by its schema and name, as the catalogs spell them."""
 
     schema: str
