@@ -149,13 +149,16 @@ def _first_estimates(dsn: str) -> str:
             running.append(running_seconds(connection.info.backend_pid) - ran)
         connecting.append(connected - started)
         answering.append(answered - asked)
-    return table(
-        [f"{_N_SESSIONS} new sessions, one after another", "median", "half of them", "target"],
-        [
-            ["connecting", *_middle(connecting), ""],
-            ["then the first `estimate_count`", *_middle(answering), "≤ 200 ms"],
-            ["while the server's process has a core", *_middle(running), ""],
-        ],
+    return (
+        table(
+            [f"{_N_SESSIONS} new sessions, one after another", "median", "half of them", "target"],
+            [
+                ["connecting", *_middle(connecting), ""],
+                ["then the first `estimate_count`", *_middle(answering), "≤ 200 ms"],
+                ["while the server's process has a core", *_middle(running), ""],
+            ],
+        )
+        + "\nThe rest of the time it waits for a core, which other processes have.\n"
     )
 
 
