@@ -6,14 +6,17 @@ occupation whose 14 frequencies are Adult's.
 
 from __future__ import annotations
 
+import statistics
+import time
 from collections.abc import Callable
 
 import psycopg
 
-from benchmarks.harness import peak_memory, private_server, seconds, table
+from benchmarks.harness import peak_memory, private_server, running_seconds, seconds, table
 
 N_RECORDS = 1_000_000
 PRIVACY = '{"theta": 8, "base": 0.02}'
+_N_SESSIONS = 31
 OCCUPATIONS = (3721, 9, 4030, 3992, 989, 1350, 1966, 3212, 143, 4038, 644, 3584, 912, 1572)
 
 _QUERIES = (
@@ -29,7 +32,7 @@ def main() -> str:
     """Return the results as Markdown."""
     with private_server() as dsn:
         make_census(dsn)
-        return "\n".join([_publishing(dsn), _answering(dsn)])
+        return "\n".join([_publishing(dsn), _answering(dsn), _first_estimates(dsn)])
 
 
 def make_census(dsn: str) -> None:
@@ -117,9 +120,7 @@ def _answering(dsn: str) -> str:
                 [f"`{where}`", f"{1000 * exact:.0f} ms", f"{1000 * estimate:.0f} ms",
                  f"{estimate / exact:.2f}"]
             )  # fmt: skip
-    first = seconds(lambda: _first_call(dsn))
     rows.append(["worst ratio", "", "", f"{max(ratios):.2f} (target ≤ 1.5)"])
-    rows.append(["first call of a session", "", f"{1000 * first:.0f} ms", "(target ≤ 400 ms)"])
     return table(["predicate", "exact COUNT", "estimate_count, warm", "ratio"], rows)
 
 
@@ -131,13 +132,39 @@ def _runner(connection: psycopg.Connection) -> Callable[[str], Callable[[], obje
     return run
 
 
-def _first_call(dsn: str) -> None:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute(
-            "SELECT * FROM kanon.estimate_count('SELECT COUNT(*) FROM census_b"
-            " WHERE sex = ''sex 1''"
-            " AND occupation = ''occupation 9''')"
-        ).fetchall()
+def _first_estimates(dsn: str) -> str:
+    """Time what a new session waits for: until it is connected, and then for its first estimate."""
+    connecting, answering, running = [], [], []
+    for _ in range(_N_SESSIONS):
+        started = time.perf_counter()
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connected = time.perf_counter()
+            ran = running_seconds(connection.info.backend_pid)
+            asked = time.perf_counter()
+            connection.execute(
+                "SELECT * FROM kanon.estimate_count('SELECT COUNT(*) FROM census_b"
+                " WHERE sex = ''sex 1'' AND occupation = ''occupation 9''')"
+            ).fetchall()
+            answered = time.perf_counter()
+            running.append(running_seconds(connection.info.backend_pid) - ran)
+        connecting.append(connected - started)
+        answering.append(answered - asked)
+    return (
+        table(
+            [f"{_N_SESSIONS} new sessions, one after another", "median", "half of them", "target"],
+            [
+                ["connecting", *_middle(connecting), ""],
+                ["then the first `estimate_count`", *_middle(answering), "≤ 200 ms"],
+                ["while the server's process has a core", *_middle(running), ""],
+            ],
+        )
+        + "\nThe rest of the time it waits for a core, which other processes have.\n"
+    )
+
+
+def _middle(times: list[float]) -> tuple[str, str]:
+    low, median, high = (f"{1000 * time:.0f}" for time in statistics.quantiles(times, n=4))
+    return f"{median} ms", f"{low} to {high} ms"
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 CREATE OR REPLACE FUNCTION kanon.is_safe_schema(schema oid) RETURNS boolean
 LANGUAGE plpgsql STABLE  -- which keeps its plans, unlike SQL
 SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = 'force_generic_plan'  -- or a session's first five calls would plan it anew
 AS $function$
 BEGIN
     RETURN (
@@ -19,6 +20,7 @@ COMMENT ON FUNCTION kanon.is_safe_schema IS
 CREATE OR REPLACE FUNCTION kanon.is_safe_type(type oid) RETURNS boolean
 LANGUAGE plpgsql STABLE  -- which keeps its plans, unlike SQL
 SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = 'force_generic_plan'  -- or a session's first five calls would plan it anew
 AS $function$
 BEGIN
     RETURN (
@@ -38,6 +40,7 @@ COMMENT ON FUNCTION kanon.is_safe_type IS 'whether a type belongs to a superuser
 CREATE OR REPLACE FUNCTION kanon.is_safe_collation(collating oid) RETURNS boolean
 LANGUAGE plpgsql STABLE  -- which keeps its plans, unlike SQL
 SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = 'force_generic_plan'  -- or a session's first five calls would plan it anew
 AS $function$
 BEGIN
     RETURN (

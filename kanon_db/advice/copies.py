@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from kanon_db.catalog.entries import Source
@@ -89,7 +89,7 @@ def copy_source(session: Session, source: Source, room: Room) -> Copy:
     share = MOST_RECORDS / max(n_source, 1)
     where = "true" if share >= 1 else _drawn(session, source, share)
     # What came since does not matter, nor does what it says of new people.
-    return _copied(session, replace(source, arrival=None), n_source, room, where)
+    return _copied(session, source._replace(arrival=None), n_source, room, where)
 
 
 def _drawn(session: Session, source: Source, share: float) -> str:
@@ -108,5 +108,5 @@ def _copied(session: Session, source: Source, n_source: int, room: Room, where: 
     snapshot = take_snapshot(session, source.relation, columns, room, where=where)
     session.fetch(f"ANALYZE {snapshot.table}")
     relation, oid, _ = find_relation(session, snapshot.table)
-    copied = replace(source, relation=Relation(relation.schema, relation.name))
+    copied = source._replace(relation=Relation(relation.schema, relation.name))
     return Copy(snapshot, copied, column_types(session, oid), n_source)

@@ -82,7 +82,7 @@ def _in_all_groups(opened: OpenQuery) -> list[Group] | None:
     aggregate, everybody = query.measures[0].aggregate, Aggregate("count", None)
 
     def counted(where: Expression | None, one: Aggregate) -> list[Group] | None:
-        part = replace(query, where=where, measures=(Measure("", one),))
+        part = query._replace(where=where, measures=(Measure("", one),))
         return count_with_bitmaps(replace(opened, query=part))
 
     listed = counted(query.where, everybody)
@@ -99,7 +99,7 @@ def _in_all_groups(opened: OpenQuery) -> list[Group] | None:
     if found is None:
         return None
     estimates = {group.key: group.estimates for group in found}
-    return [replace(group, estimates=estimates.get(group.key, (nothing,))) for group in listed]
+    return [group._replace(estimates=estimates.get(group.key, (nothing,))) for group in listed]
 
 
 def _answered(

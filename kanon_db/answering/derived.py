@@ -54,7 +54,7 @@ def derived(opened: OpenQuery, aggregate: Aggregate, ask: Ask) -> dict[str, Esti
 
     if _is_one_of_each_group(opened.query, aggregate):
         constant = replace(aggregate, function="avg", share=None)
-        query = replace(opened.query, measures=(Measure("", constant),))
+        query = opened.query._replace(measures=(Measure("", constant),))
         return count(query)
     totals = count(_counting(opened.query, aggregate))
     cells = CellCounts.of(opened, aggregate) or ValueCounts.of(opened, aggregate)

@@ -7,13 +7,12 @@ estimate waits for it.
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 from kanon_db.answering.opened import OpenQuery
 from kanon_db.answering.scope import open_query
 from kanon_db.answering.ways import BY_BITMAPS, by_bitmaps
 from kanon_db.counting.answers import Estimated, Group, in_order, within_limit
-from kanon_db.counting.calculated import with_calculated
 from kanon_db.counting.checking import Formula, Measure, Query
 from kanon_db.counting.ranking import order_warning
 from kanon_db.counting.refusals import refusal
@@ -32,8 +31,7 @@ class AnswerRow:
     upper_bound: float | None
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """The answer to a query.
 
     Attributes
@@ -157,7 +155,10 @@ def _require_one_count(query: Query, other: str) -> None:
 def answered(opened: OpenQuery) -> tuple[list[Group], str]:
     """Return the groups that HAVING and LIMIT leave, in order, and how they were counted."""
     groups, method = before_having(opened)
-    groups = with_calculated(groups, opened.query, opened.session.heartbeat)
+    if opened.query.formulas:
+        from kanon_db.counting.calculated import with_calculated
+
+        groups = with_calculated(groups, opened.query, opened.session.heartbeat)
     groups = in_order(groups, opened.query, opened.session.heartbeat)
     if warning := order_warning(groups, opened.query, opened.session.heartbeat):
         opened.session.tell(warning)

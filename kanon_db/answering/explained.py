@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from kanon_db.answering.derived import counts_of, is_derived
@@ -134,7 +134,7 @@ def _statements(opened: OpenQuery) -> list[str]:
     written: list[str] = []
     for aggregate in opened.query.shown_aggregates:
         opened.session.heartbeat()
-        queries = [replace(opened.query, measures=(Measure("", aggregate),))]
+        queries = [opened.query._replace(measures=(Measure("", aggregate),))]
         if is_derived(opened, aggregate):
             queries = list(counts_of(opened, aggregate))
         for query in queries:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from kanon_db.counting.refusals import refusal
 from kanon_db.errors import UnsupportedQueryError
@@ -14,8 +13,7 @@ _ANSWER_BYTES: Final = 4096
 """What an answer takes with its key, from the server's row to the caller's, rounded up."""
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(NamedTuple):
     """What a query may need, in bytes.
 
     Attributes

@@ -98,7 +98,7 @@ def _rows(opened: OpenQuery, aggregate: Aggregate, n_asked: int) -> tuple[Answer
     by_classes = count_with_classes(opened, request)
     if by_classes is not None:
         return by_classes, BY_CLASSES
-    alone = replace(opened, query=replace(opened.query, measures=(Measure("", aggregate),)))
+    alone = replace(opened, query=opened.query._replace(measures=(Measure("", aggregate),)))
     groups = by_bitmaps(alone)
     if groups is not None:
         if len(groups) > most:

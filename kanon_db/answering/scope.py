@@ -104,8 +104,10 @@ def checked_query(
     return check(text, joined.scopes, joined.matches), joined.lookups
 
 
-def _published_types(session: Session, publication: Publication, oid: str) -> dict[str, ColumnType]:
-    """Return the columns of a published relation.
+def _published_types(
+    session: Session, publication: Publication, view: str
+) -> dict[str, ColumnType]:
+    """Return the columns of a publication's view, which has those of all that it is made from.
 
     Raises
     ------
@@ -113,7 +115,8 @@ def _published_types(session: Session, publication: Publication, oid: str) -> di
         When one has a type that does not belong to a superuser any more: its new owner can attach
         code to it, which would run with the rights of whoever asks.
     """
-    types = column_types(session, oid)
+    row = fetch_one(session, "SELECT to_regclass($1::text)::oid::text AS oid", view)
+    types = column_types(session, row["oid"])
     others = [name for name, column in types.items() if column.is_others]
     if others:
         raise NotFoundError(
@@ -126,23 +129,17 @@ def _published_types(session: Session, publication: Publication, oid: str) -> di
 
 def _bucket_layout(session: Session, schema: str, publication: Publication) -> BucketLayout:
     tables = BucketTables.of(session, schema, publication.name, publication.layout)
-    oids = fetch_one(
-        session,
-        "SELECT to_regclass($1::text)::oid::text AS qit, to_regclass($2::text)::oid::text AS sat",
-        tables.qit,
-        tables.sat,
-    )
-    qit, sat = (_published_types(session, publication, oids[name]) for name in ("qit", "sat"))
+    types = _published_types(session, publication, tables.view)
     described, published = publication.layout, PublishedTypes(session, publication)
     asked = publication.parameters.get("assignment")
     return BucketLayout(
         tables,
         {
             name: published.column(column)
-            for name, column in qit.items()
+            for name, column in types.items()
             if name in described["quasi_identifiers"]
         },
-        published.column(sat[described["sensitive"]]),
+        published.column(types[described["sensitive"]]),
         ASSIGNMENTS.get(described.get("assignment", asked), "random"),
         chosen_estimator(session) == "paper"
         or (tables.spectrum is not None and len(tables.spectrum.eigenvalues) >= MOST_CORRECTED),
@@ -156,8 +153,7 @@ ASSIGNMENTS: Final[Mapping[object, Assignment]] = {
 
 def _cell_layout(session: Session, schema: str, publication: Publication) -> CellLayout:
     view = RowView.of(session, schema, publication.name, publication.layout)
-    row = fetch_one(session, "SELECT to_regclass($1::text)::oid::text AS oid", view.view)
-    types = _published_types(session, publication, row["oid"])
+    types = _published_types(session, publication, view.view)
     described: dict[str, Any] = dict(publication.layout)
     estimator = chosen_estimator(session)
     published = PublishedTypes(session, publication, estimator)

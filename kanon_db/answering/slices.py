@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from math import prod
-from typing import Final
+from typing import Final, NamedTuple
 
 _MOST_SPARSE: Final = 10
 """Combinations of values, for each one that occurs."""
 
 
-@dataclass(frozen=True)
-class Slice:
+class Slice(NamedTuple):
     """A group's part of the records or values, with the values of its keys so far."""
 
     values: tuple[tuple[int, str, int], ...]  # number of the key, JSON, rank

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kanon_db.catalog.errands import run_errand
 from kanon_db.errors import NotFoundError, ReplacedError, VerificationError
@@ -13,8 +13,7 @@ from kanon_db.session.protocol import Row, Session, fetch_one
 from kanon_db.transfer.columns import Relation
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
     """Microdata as its owner described it with `register_source`.
 
     Attributes

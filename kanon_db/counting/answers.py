@@ -7,7 +7,7 @@ import operator as operators
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.checking.query import Order, Query
@@ -36,8 +36,7 @@ NOTHING = Estimated(None, None, None, None)
 """The sum, or the average, of no value."""
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(NamedTuple):
     """The answer for one group.
 
     Attributes

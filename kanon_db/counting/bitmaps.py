@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import and_, or_
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.answers import Estimated
@@ -33,8 +33,7 @@ _NUMBERS_AT_ONCE = 1 << 19
 """Of records that are looked up at a time: some megabytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Truth:
+class Truth(NamedTuple):
     """For each record whether a predicate is true, or unknown for a NULL; else it is false."""
 
     true: int

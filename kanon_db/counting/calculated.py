@@ -49,7 +49,7 @@ def with_calculated(
             for measure, estimated in zip(query.measures, group.estimates, strict=True)
         }
         more = tuple(_calculate(formula.expression, known) for formula in query.formulas)
-        found.append(replace(group, estimates=group.estimates + more))
+        found.append(group._replace(estimates=group.estimates + more))
     return found
 
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from operator import attrgetter
+from typing import ClassVar, Final, TypeVar, dataclass_transform
 from typing import Literal as OneOf
 
 from kanon_db.counting.types import NUMBERS as NUMBERS
@@ -28,17 +29,36 @@ DateFunction = OneOf["extract", "date_part", "date_trunc"]
 Part = TypeVar("Part", bound="Expression")
 
 
+@dataclass_transform(frozen_default=True)
 class Expression:
-    """What every class below is; each of them is a frozen dataclass."""
+    """What every class below is; each of them is a frozen dataclass.
 
-    __slots__ = ()
-    __match_args__: tuple[str, ...] = ()
+    Expressions are equal if they are of the same class and made of the same. What compares them is
+    written once, here: a first estimate would wait until it is compiled for each class.
+    """
+
+    __match_args__: ClassVar[tuple[str, ...]] = ()
+    _content: ClassVar[attrgetter[object]]
+    """Reads all fields: a tuple, or the only one."""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, eq=False, repr=False)(cls)
+        cls._content = attrgetter(*cls.__match_args__)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self._content(self) == self._content(other)
+
+    def __hash__(self) -> int:
+        return hash(self._content(self))
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__match_args__)
+        return f"{type(self).__name__}({fields})"
 
 
 # -- leaves -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class Literal(Expression):
     """A constant as written.
 
@@ -55,14 +75,12 @@ class Literal(Expression):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
 class Name(Expression):
     """A column as written: its name, after the names that qualify it."""
 
     parts: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Constant(Expression):
     """A constant and the type that PostgreSQL gives it; None is NULL."""
 
@@ -70,7 +88,6 @@ class Constant(Expression):
     type: Type
 
 
-@dataclass(frozen=True, slots=True)
 class Column(Expression):
     """A column of the publication, or of a lookup table joined to it.
 
@@ -99,7 +116,6 @@ class Column(Expression):
         return self.via or self.name
 
 
-@dataclass(frozen=True, slots=True)
 class Matched(Expression):
     """Whether a record has a row in a lookup table; `column` is the table's join column."""
 
@@ -109,14 +125,12 @@ class Matched(Expression):
 # -- values -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class Negative(Expression):
     """``-operand``."""
 
     operand: Expression
 
 
-@dataclass(frozen=True, slots=True)
 class Arithmetic(Expression):
     """``left operator right``, of numbers."""
 
@@ -125,7 +139,6 @@ class Arithmetic(Expression):
     right: Expression
 
 
-@dataclass(frozen=True, slots=True)
 class DatePart(Expression):
     """``EXTRACT(field FROM operand)``, ``date_part('field', operand)`` or ``date_trunc``."""
 
@@ -134,7 +147,6 @@ class DatePart(Expression):
     operand: Expression
 
 
-@dataclass(frozen=True, slots=True)
 class Age(Expression):
     """``age(later, earlier)``, an interval of which a :class:`DatePart` takes a part."""
 
@@ -142,7 +154,6 @@ class Age(Expression):
     earlier: Expression
 
 
-@dataclass(frozen=True, slots=True)
 class Rank(Expression):
     """The place of a value of an enumeration among its labels."""
 
@@ -150,7 +161,6 @@ class Rank(Expression):
     labels: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Case(Expression):
     """``CASE WHEN condition THEN result … ELSE default END``."""
 
@@ -158,7 +168,6 @@ class Case(Expression):
     default: Expression | None
 
 
-@dataclass(frozen=True, slots=True)
 class Cast(Expression):
     """``CAST(operand AS to)``; `to` is the SQL name of one of `reading.casts.TYPES`."""
 
@@ -166,14 +175,12 @@ class Cast(Expression):
     to: str
 
 
-@dataclass(frozen=True, slots=True)
 class Coalesce(Expression):
     """``COALESCE(operands)``."""
 
     operands: tuple[Expression, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class NullIf(Expression):
     """``NULLIF(left, right)``."""
 
@@ -181,7 +188,6 @@ class NullIf(Expression):
     right: Expression
 
 
-@dataclass(frozen=True, slots=True)
 class Aggregate(Expression):
     """``COUNT(*)`` (without an operand), ``COUNT([DISTINCT] operand)``, ``SUM`` and so on.
 
@@ -211,7 +217,6 @@ DERIVED: Final = frozenset({"distinct", "min", "max", "disc", "cont"})
 # -- conditions -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class Comparison(Expression):
     """``left operator right``."""
 
@@ -220,7 +225,6 @@ class Comparison(Expression):
     right: Expression
 
 
-@dataclass(frozen=True, slots=True)
 class Distinct(Expression):
     """``left IS [NOT] DISTINCT FROM right``."""
 
@@ -229,7 +233,6 @@ class Distinct(Expression):
     negated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
 class Membership(Expression):
     """``operand [NOT] IN (items)``; checked, with the type that all of it is compared as."""
 
@@ -239,7 +242,6 @@ class Membership(Expression):
     type: Type | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class Range(Expression):
     """``operand [NOT] BETWEEN low AND high``, closed at both ends."""
 
@@ -249,7 +251,6 @@ class Range(Expression):
     negated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
 class Pattern(Expression):
     """``operand [NOT] LIKE pattern [ESCAPE escape]``, or ILIKE."""
 
@@ -260,7 +261,6 @@ class Pattern(Expression):
     negated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
 class NullTest(Expression):
     """``operand IS [NOT] NULL``."""
 
@@ -268,7 +268,6 @@ class NullTest(Expression):
     negated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
 class TruthTest(Expression):
     """``operand IS [NOT] TRUE``, ``FALSE`` or ``UNKNOWN``."""
 
@@ -277,21 +276,18 @@ class TruthTest(Expression):
     negated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
 class And(Expression):
     """Conjunction of two parts or more; no part is itself an :class:`And`."""
 
     parts: tuple[Expression, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Or(Expression):
     """Disjunction of two parts or more; no part is itself an :class:`Or`."""
 
     parts: tuple[Expression, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Not(Expression):
     """Negation, in SQL's three-valued logic: unknown stays unknown."""
 

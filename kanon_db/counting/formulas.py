@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from kanon_db.counting.answers import Estimated
 from kanon_db.counting.regression import Matched
@@ -184,8 +183,7 @@ def weights(x: str, times: str) -> dict[str, str]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Weighed:
+class Weighed(NamedTuple):
     """What the matching records, or values, of each bucket of one size weigh.
 
     Attributes

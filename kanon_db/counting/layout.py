@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, NamedTuple, Protocol, Self
 from typing import Literal as OneOf
 
 from kanon_db.counting.expressions import Column
@@ -64,8 +64,7 @@ _LARGEST: Final = 1e18
 """Of numbers of records."""
 
 
-@dataclass(frozen=True, slots=True)
-class Spectrum:
+class Spectrum(NamedTuple):
     """Of each direction in which the composition of buckets differs, what the catalog keeps.
 
     Attributes
@@ -177,8 +176,7 @@ class BucketTables:
         return f"(ARRAY[{sizes}])[width_bucket({bucket_id}, ARRAY[{firsts}])]"
 
 
-@dataclass(frozen=True, slots=True)
-class BucketLayout:
+class BucketLayout(NamedTuple):
     """A bucketization with the types of its columns.
 
     Attributes
@@ -203,8 +201,7 @@ class BucketLayout:
         return {**self.quasi_identifiers, self.sensitive.name: self.sensitive}
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(NamedTuple):
     """A column of a generalized, freeform or suppressed publication.
 
     Attributes
@@ -241,8 +238,7 @@ class Cell:
     labels: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RowView:
+class RowView(NamedTuple):
     """The published relations of generalized, freeform or suppressed rows; names are quoted.
 
     The view is made from a table of its rows, each with a number, and one of the cells with these
@@ -291,8 +287,7 @@ class RowView:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ClassTable:
+class ClassTable(NamedTuple):
     """The published rows as numbers; every name is quoted.
 
     It has three kinds of rows: a cell of a column (``attribute``) with its ``number``, in how many
@@ -344,8 +339,7 @@ suppressed: as often as this power of how often they are kept. Chosen on three t
 errors of counts are a third of those with 1; ``python -m benchmarks calibration``."""
 
 
-@dataclass(frozen=True, slots=True)
-class CellLayout:
+class CellLayout(NamedTuple):
     """Published rows with what their cells may stand for.
 
     Attributes
@@ -381,8 +375,7 @@ class CellLayout:
         return {name: cell.column for name, cell in self.cells.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Lookup:
+class Lookup(NamedTuple):
     """A table joined to a publication, with at most one row for each value of its join column.
 
     Attributes

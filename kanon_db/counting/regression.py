@@ -20,8 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kanon_db.counting.answers import Estimated
 from kanon_db.counting.layout import Assignment, Spectrum
@@ -34,8 +33,7 @@ MOST_CORRECTED: Final = 64
 values, errors grew by a third); it is part of the error then."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trust:
+class Trust(NamedTuple):
     """What the composition of buckets is taken for, and how large errors are.
 
     Attributes
@@ -90,8 +88,7 @@ def trust(assignment: Assignment, *, is_paper: bool, is_composed: bool = True) -
     return _CORRECTED if assignment == "random" and not is_paper else _COMPOSED[assignment]
 
 
-@dataclass(frozen=True, slots=True)
-class Matched:
+class Matched(NamedTuple):
     """What a random matching gives.
 
     Attributes

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal, localcontext
 from typing import Final
 
@@ -18,7 +17,6 @@ _NEAR_SINGLE: Final = 2e-6
 of `real` is added up in single precision."""
 
 
-@dataclass(frozen=True, slots=True)
 class Round(Expression):
     """``ROUND(operand, digits)``.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kanon_db.declaration.parameters import Parameter, parameters_of, read_request
 
@@ -17,8 +17,7 @@ PUBLISHERS: Final[Audience] = ("kanon_publisher",)
 EVERYBODY: Final[Audience] = ("kanon_publisher", "kanon_analyst")
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(NamedTuple):
     """A column of a result: its name, and PostgreSQL's type."""
 
     name: str

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field
+from dataclasses import MISSING, field
 from functools import cache
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from kanon_db.declaration.types import Type, decoded, plain, read_object, unknown
 from kanon_db.errors import InvalidParameterError
@@ -21,8 +21,7 @@ REQUIRED: Final = MISSING
 _KEY: Final = "kanon_db"
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(NamedTuple):
     """One declared parameter.
 
     Attributes

@@ -10,8 +10,10 @@ from typing import Final, TypeVar
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
 
-_CONTAINERS: Final = 50_000
-"""How many more objects there must be until garbage is looked for: some megabytes."""
+_CONTAINERS: Final = 100_000
+"""How many more objects there must be until garbage is looked for: ten megabytes or so.
+
+A session's first estimate makes 60,000."""
 
 _KEPT: Final = 8 << 20
 """Bytes; twice as many are kept at the most."""
@@ -42,8 +44,8 @@ def choose_threads() -> None:
 def choose_collection() -> None:
     """Look for garbage less often than at every 700th object: imports make a hundred times as many.
 
-    They leave no garbage, but a first estimate would wait for the search. What other PL/Python
-    functions of the session leave is looked for as seldom.
+    They leave no garbage, but a first estimate would wait for the search, 10 ms each time. What
+    other PL/Python functions of the session leave is looked for as seldom.
     """
     gc.set_threshold(_CONTAINERS)
 
@@ -52,9 +54,10 @@ def choose_memory() -> None:
     """Let the C library keep freed memory of some megabytes for the next array.
 
     Else it may give it back to the system, and ask for it again, several times in each question. It
-    learns from what is freed how large arrays are: see M_MMAP_THRESHOLD in `man mallopt`.
+    learns from what is freed how large arrays are: see M_MMAP_THRESHOLD in `man mallopt`. `bytes`
+    leaves the zeros in it to the system, which has none to write until they are read.
     """
-    bytearray(_KEPT)
+    bytes(_KEPT)
 
 
 def with_stack(function: _Function) -> _Function:

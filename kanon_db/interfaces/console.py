@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, Final
 
 import click
@@ -121,7 +120,7 @@ class _Remaining(ProgressColumn):
         if said is None or said.seconds is None:
             return Text("")
         left = said.seconds - (time.monotonic() - task.fields["said_at"])
-        return Text(replace(said, seconds=left).remaining if left > 0 else "")
+        return Text(said._replace(seconds=left).remaining if left > 0 else "")
 
 
 @contextmanager

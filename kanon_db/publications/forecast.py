@@ -103,7 +103,7 @@ class Forecast:
         needs = self.kind.needs(self.request, self.source, self.types, size)
         if self.source.entity is None:
             return needs
-        return replace(needs, disk=needs.disk + _HASH * size.n_records)
+        return needs._replace(disk=needs.disk + _HASH * size.n_records)
 
 
 def _rows(size: Size) -> str:

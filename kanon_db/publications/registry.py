@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 from kanon_db.declaration import Operation
 from kanon_db.errors import NotFoundError
@@ -14,8 +13,7 @@ if TYPE_CHECKING:
     from kanon_db.publications.request import PublishRequest
 
 
-@dataclass(frozen=True)
-class DeclaredKind:
+class DeclaredKind(NamedTuple):
     """The declaration of a kind.
 
     Its parameters are imported when they are needed, and so is the code that publishes: a first

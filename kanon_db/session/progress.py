@@ -10,9 +10,8 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from math import ceil, inf
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kanon_db.heartbeat import beating
 
@@ -34,8 +33,7 @@ _STATE: Final = (
 _SHOW: Final = "SELECT pg_catalog.set_config('application_name', $1::pg_catalog.text, true)"
 
 
-@dataclass(frozen=True)
-class Progress:
+class Progress(NamedTuple):
     """What an operation is doing.
 
     Attributes

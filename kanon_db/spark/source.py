@@ -46,7 +46,6 @@ class PostgresTable:
         return f"{self.url.partition('?')[0].rpartition('@')[2]} {self.table}"
 
 
-@dataclass(frozen=True)
 class Place(Relation):
     """Where a source is, in place of a schema and a name."""
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os  # not secrets, which loads OpenSSL: a first estimate would wait for it
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kanon_db.errors import DatabaseError, NotFoundError, SchemaMismatchError
 from kanon_db.session.protocol import Session
@@ -15,8 +14,7 @@ if TYPE_CHECKING:  # the estimator imports this module, too, and does not need n
     from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
 
 
-@dataclass(frozen=True)
-class Relation:
+class Relation(NamedTuple):
     """A relation by its schema and name, as the catalogs spell them."""
 
     schema: str
@@ -31,8 +29,7 @@ class Relation:
         return session.identifier(self.schema, self.name)
 
 
-@dataclass(frozen=True)
-class ColumnType:
+class ColumnType(NamedTuple):
     """A column, and the base type behind its domains.
 
     Attributes

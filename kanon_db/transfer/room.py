@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from kanon_db.errors import InfeasibleError
 from kanon_db.session import Session, fetch_one
@@ -14,8 +13,7 @@ QUERY_MEMORY: Final = "200 MB"
 """What a query may need, unless the setting ``query_memory`` says otherwise."""
 
 
-@dataclass(frozen=True)
-class Needs:
+class Needs(NamedTuple):
     """What publishing needs at the most at a time, in bytes.
 
     Attributes
@@ -33,8 +31,7 @@ class Needs:
         return f"{as_text(self.memory)} of memory and {as_text(self.disk)} of disk"
 
 
-@dataclass(frozen=True)
-class Room:
+class Room(NamedTuple):
     """What one publication may need, in bytes, by the settings that only an administrator changes.
 
     Attributes

@@ -91,7 +91,7 @@ def read(query: str) -> QueryText:
     publication = source[0] if source else from_(select.fromClause[0], lookups)
     text = QueryText(
         tuple(item(target) for target in select.targetList or ()),
-        replace(publication, schema=publication.schema or "published"),
+        publication._replace(schema=publication.schema or "published"),
         tuple(lookups),
         optional(select.whereClause),
         tuple(expression(key) for key in select.groupClause or ()),
@@ -135,7 +135,7 @@ def inner_of(select: Any, named: dict[str, Inner]) -> Inner:
     source = inner_from(select.fromClause[0], named)
     if source is None:
         relation = from_(select.fromClause[0], [])
-        relation = replace(relation, schema=relation.schema or "published")
+        relation = relation._replace(schema=relation.schema or "published")
 
         def own(name: Name) -> Expression:
             *qualifier, column = name.parts
@@ -180,8 +180,7 @@ def put_in(
         return None if part is None else meant(part, mean)
 
     conditions = [part for part in (where, of(text.where)) if part is not None]
-    return replace(
-        text,
+    return text._replace(
         items=tuple(
             ItemText(
                 of(one.expression),
@@ -194,7 +193,7 @@ def put_in(
         where=And(flat(And, conditions)) if len(conditions) > 1 else (conditions or [None])[0],
         group=tuple(map(of, text.group)),
         having=of(text.having),
-        order=tuple(replace(one, expression=of(one.expression)) for one in text.order),
+        order=tuple(one._replace(expression=of(one.expression)) for one in text.order),
         selected=columns,
     )
 
@@ -446,13 +445,12 @@ def canonical(text: QueryText) -> QueryText:
     def tidy(part: Expression | None) -> Any:
         return None if part is None else replaced(part, change)
 
-    return replace(
-        text,
-        items=tuple(replace(item, expression=tidy(item.expression)) for item in text.items),
+    return text._replace(
+        items=tuple(item._replace(expression=tidy(item.expression)) for item in text.items),
         where=tidy(text.where),
         group=tuple(map(tidy, text.group)),
         having=tidy(text.having),
-        order=tuple(replace(order, expression=tidy(order.expression)) for order in text.order),
+        order=tuple(order._replace(expression=tidy(order.expression)) for order in text.order),
         selected=tuple(map(tidy, text.selected)),
     )
 

@@ -7,7 +7,6 @@ from a checked query mean what the query means on the original table.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 from kanon_db.counting import expressions as ex
@@ -60,7 +59,7 @@ class _Checker:
         order = tuple(
             one
             if one.measure is None
-            else replace(one, measure=self._measures.settled(one.measure))
+            else one._replace(measure=self._measures.settled(one.measure))
             for one in found
         )
         return Query(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import replace
+from typing import Final, NamedTuple
 
 from kanon_db.counting.checking.scopes import Scope
 from kanon_db.counting.expressions import Column, Matched
@@ -15,16 +15,14 @@ from kanon_db.counting.refusals import refusal
 MOST_LOOKUPS: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
-class LookupTable:
+class LookupTable(NamedTuple):
     """A lookup table as it was found: quoted, with its columns of ordinary types."""
 
     relation: str
     columns: Mapping[str, Column]
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
+class Joined(NamedTuple):
     """The relations of a query.
 
     Attributes

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kanon_db.counting.expressions import Aggregate, Constant, Expression, walk
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(NamedTuple):
     """An expression that GROUP BY names, and the name that the answer gives it."""
 
     name: str
     expression: Expression
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
+class Measure(NamedTuple):
     """An aggregate to estimate; one that only HAVING or ORDER BY mention is not shown."""
 
     label: str
@@ -24,16 +22,14 @@ class Measure:
     is_shown: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Formula:
+class Formula(NamedTuple):
     """What is calculated from aggregates, all of which are measures of the query."""
 
     label: str
     expression: Expression
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(NamedTuple):
     """An item of ORDER BY: the number of a key, or of a measure (formulas come after them)."""
 
     key: int | None
@@ -42,8 +38,7 @@ class Order:
     nulls_first: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(NamedTuple):
     """A query that can be answered, with the types of all that is in it.
 
     The select list is that of the measures and formulas `listed`, formulas after all measures.

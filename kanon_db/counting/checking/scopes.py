@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kanon_db.counting.expressions import Column, Name
 from kanon_db.counting.reading.query import RelationText
 from kanon_db.counting.refusals import refusal
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(NamedTuple):
     """A relation of the query's FROM with the columns that it offers.
 
     Attributes

@@ -177,8 +177,7 @@ def flattened(text: QueryText, source: Filtered) -> QueryText:
 
     where = None if text.where is None else over(text.where)
     conditions = [part for part in (source.where, where) if part is not None]
-    return replace(
-        text,
+    return text._replace(
         items=items,
         publication=source.publication,
         where=joined(And, conditions),

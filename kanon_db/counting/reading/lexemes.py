@@ -7,9 +7,8 @@ ways to quote, escapes, binary and hexadecimal constants, parameters, operators 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from string import ascii_lowercase, ascii_uppercase
-from typing import Final
+from typing import Final, NamedTuple
 from typing import Literal as OneOf
 
 from kanon_db.counting.refusals import ALLOWED, refusal
@@ -25,8 +24,7 @@ MAX_LEXEMES: Final = 40_000
 Kind = OneOf["word", "name", "number", "string", "symbol", "type", "end"]
 
 
-@dataclass(frozen=True, slots=True)
-class Lexeme:
+class Lexeme(NamedTuple):
     """A smallest meaningful piece of the query.
 
     Attributes

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kanon_db.counting.expressions import Expression, Name
 
 
-@dataclass(frozen=True, slots=True)
-class RelationText:
+class RelationText(NamedTuple):
     """A relation in FROM: as written, with the names that may qualify its columns.
 
     Attributes
@@ -31,8 +30,7 @@ class RelationText:
         return qualifier in ((self.name,), (self.schema, self.name))
 
 
-@dataclass(frozen=True, slots=True)
-class LookupText:
+class LookupText(NamedTuple):
     """``[LEFT] JOIN relation ON left = right``, or ``USING (name)``: then both are the name."""
 
     relation: RelationText
@@ -42,16 +40,14 @@ class LookupText:
     is_using: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ItemText:
+class ItemText(NamedTuple):
     """An item of the select list."""
 
     expression: Expression
     alias: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OrderText:
+class OrderText(NamedTuple):
     """An item of ORDER BY; `nulls_first` as PostgreSQL has it where nothing is written."""
 
     expression: Expression
@@ -59,8 +55,7 @@ class OrderText:
     nulls_first: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class QueryText:
+class QueryText(NamedTuple):
     """A whole query: its clauses in their order; all that subqueries in FROM selected; DISTINCT."""
 
     items: tuple[ItemText, ...]

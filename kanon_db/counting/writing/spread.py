@@ -24,7 +24,6 @@ _FEWEST: Final = 2
 """The least number of values to list of a wide range, where several are spread."""
 
 
-@dataclass(frozen=True, slots=True)
 class Together(ex.Expression):
     """A condition on columns that nothing else mentions: it has a list of values of its own."""
 

@@ -7,7 +7,7 @@ bound value: nothing of the analyst's text is run.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kanon_db.counting import expressions as ex
 
@@ -15,8 +15,7 @@ Spelling = Callable[[ex.Column], str]
 """Names a column as a statement does, with the alias of its relation."""
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(NamedTuple):
     """SQL with its values, bound as ``$1`` and so on: a text each, or an array of texts."""
 
     text: str

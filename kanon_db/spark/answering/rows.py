@@ -174,7 +174,7 @@ def cell_layout(session: TableSession, publication: Publication, *, is_paper: bo
     for name in described["others"]:
         cells[name] = types.cell(column_type(name, schema[name]), "value", None)
     cells = {
-        name: replace(cell, column=unordered(cell.column), shares=None)
+        name: cell._replace(column=unordered(cell.column), shares=None)
         for name, cell in cells.items()
     }
     # Types of records are told apart as if there were a table of classes.
@@ -250,7 +250,7 @@ def row_query(asked: SparkQuery, layout: CellLayout, release: str) -> SparkRowQu
 
             found = shares[name] = kept_shares(release, name, find)
             if found is not None:
-                cells[name] = replace(cell, shares=found.kind)
+                cells[name] = cell._replace(shares=found.kind)
     given = {one.name: getattr(asked, one.name) for one in fields(asked)}
-    given["layout"] = replace(layout, cells=cells)
+    given["layout"] = layout._replace(cells=cells)
     return SparkRowQuery(**given, rows=rows, shares=shares)
