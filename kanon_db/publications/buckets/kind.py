@@ -50,6 +50,7 @@ from kanon_db.publications.buckets.writing import (
 )
 from kanon_db.publications.job import Job
 from kanon_db.publications.kind import Found, Kind, Renewed, Target, Written
+from kanon_db.publications.needs import bytes_of_texts, bytes_of_values
 from kanon_db.publications.notes import Note
 from kanon_db.publications.partition import Partition
 from kanon_db.publications.results import Attack, CountAccuracy, Examination
@@ -135,7 +136,9 @@ class Buckets(Kind):
         n_columns = 1 + len(source.quasi_identifiers)
         is_random = request.assignment == "random"
         fixed, record = (120e6, 80) if is_random else (140e6, 80 + 12 * n_columns)
-        fixed += most_bytes_read(size.n_records, n_columns)
+        fixed += most_bytes_read(size.n_records, n_columns) + bytes_of_texts(size)
+        if request.assignment == "local":
+            fixed += 30e6 + bytes_of_values(size)
         if request.method == "optimal":
             fixed += 30_000 * request.max_bucket_size
         return Needs(fixed + record * size.n_records, (100 + 3.4 * size.width) * size.n_records)

@@ -27,9 +27,10 @@ from kanon_db.publications.freeform.request import FreeformRequest
 from kanon_db.publications.freeform.shown_cells import check_cells
 from kanon_db.publications.job import Job
 from kanon_db.publications.kind import Found, Written
+from kanon_db.publications.needs import bytes_of_texts, bytes_of_values
 from kanon_db.publications.results import Check
 from kanon_db.publications.rows.digest import digest_rows
-from kanon_db.publications.rows.needs import bytes_of_cells, bytes_of_texts
+from kanon_db.publications.rows.needs import bytes_of_cells, bytes_of_shares
 from kanon_db.publications.rows.recoding import RecodedRows, loss_metrics
 from kanon_db.publications.rows.view import RowKind
 from kanon_db.publications.searching import run_method
@@ -62,8 +63,11 @@ class FreeformRows(RowKind):
         self, request: FreeformRequest, source: Source, types: Mapping[str, ColumnType], size: Size
     ) -> Needs:
         """See :meth:`Kind.needs`; each row has cells of its own, and k matches."""
-        record = 650 + 40 * request.k
-        memory = 170e6 + record * size.n_records + bytes_of_texts(size)
+        together = 2 * methods.partition_size(request) * methods.n_workers(request)
+        memory = 160e6 + (100 + 14 * request.k) * size.n_records
+        memory += 400 * min(together, size.n_records)
+        memory += bytes_of_values(size) + bytes_of_texts(size)
+        memory += bytes_of_shares(source, types, size.n_records, size)
         return Needs(memory, 1.7 * bytes_of_cells(source, types, request.k, size))
 
     def matches(self, publication: Publication) -> int:

@@ -34,12 +34,13 @@ from kanon_db.publications.generalized.promises import guarantee
 from kanon_db.publications.generalized.request import GeneralizedRequest
 from kanon_db.publications.job import Job
 from kanon_db.publications.kind import Found, Written
+from kanon_db.publications.needs import bytes_of_texts, bytes_of_values
 from kanon_db.publications.partition import Classes
 from kanon_db.publications.results import Check
 from kanon_db.publications.rows.attack import Bounds, CountedValues
 from kanon_db.publications.rows.cell_table import CellTable
 from kanon_db.publications.rows.entities import CountedRows, counted_layout, counted_parameters
-from kanon_db.publications.rows.needs import bytes_of_cells, bytes_of_texts, bytes_of_values
+from kanon_db.publications.rows.needs import bytes_of_cells, bytes_of_shares
 from kanon_db.publications.rows.recoding import RecodedRows, loss_metrics
 from kanon_db.publications.rows.view import RowKind
 from kanon_db.publications.searching import run_method
@@ -93,6 +94,7 @@ class Generalized(RowKind):
             fixed = 300e6
         record += 10 * len(source.published)
         memory = fixed + record * size.n_records + bytes_of_values(size) + bytes_of_texts(size)
+        memory += bytes_of_shares(source, types, size.n_records / request.k, size)
         return Needs(memory, bytes_of_cells(source, types, request.k, size))
 
     def search(self, job: Job[GeneralizedRequest]) -> Found:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kanon_db.algorithms.recoding.known_shares import MOST_CELLS
 from kanon_db.catalog.entries import Source
 from kanon_db.transfer.columns import ColumnType
 from kanon_db.transfer.records import Size
@@ -15,22 +16,28 @@ def bytes_of_cells(source: Source, types: Mapping[str, ColumnType], k: int, size
     Sets are the larger, and how large depends on how many values come together in them: k at most
     in most classes, and fewer where a column has few values.
     """
-    columns = source.quasi_identifiers
-    n_sets = sum(
-        source.is_categorical(column) or types[column].number("") is None for column in columns
-    )
-    row = 100 + 4.2 * size.width + 20 * len(columns) + (300 + 25 * k) * n_sets
+    n_columns, n_sets = len(source.quasi_identifiers), _n_sets(source, types)
+    row = 100 + 4.2 * size.width + 20 * n_columns + (300 + 25 * k) * n_sets
     return row * size.n_records
 
 
-def bytes_of_values(size: Size) -> float:
-    """Forecast the memory that the values of quasi-identifiers take beside the rows.
+def bytes_of_shares(
+    source: Source, types: Mapping[str, ColumnType], n_cells: float, size: Size
+) -> float:
+    """Forecast the memory in which the shares of values in sets are found, with their texts.
 
-    That is little where many records have the same ones.
+    Parameters
+    ----------
+    n_cells : float
+        Distinct ones that a column may have; of more than :data:`.MOST_CELLS`, nothing is kept.
     """
-    return 250.0 * size.n_values
+    width = size.width / (1 + len(source.quasi_identifiers))
+    return _n_sets(source, types) * min(n_cells, MOST_CELLS) * (120 + 12 * width)
 
 
-def bytes_of_texts(size: Size) -> float:
-    """Forecast the memory that the rows themselves take in sorts, which spill to disk."""
-    return min(0.3 * size.width * size.n_records, 64e6)
+def _n_sets(source: Source, types: Mapping[str, ColumnType]) -> int:
+    """Count the quasi-identifiers whose cells are sets."""
+    return sum(
+        source.is_categorical(column) or types[column].number("") is None
+        for column in source.quasi_identifiers
+    )

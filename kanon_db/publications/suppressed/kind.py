@@ -15,9 +15,9 @@ from kanon_db.counting.layout import RowView
 from kanon_db.metrics.suppression import RowTypeDiversity
 from kanon_db.publications.job import Job
 from kanon_db.publications.kind import Found, Written
+from kanon_db.publications.needs import bytes_of_texts, bytes_of_values
 from kanon_db.publications.rows.cell_table import CellColumn, CellTable
 from kanon_db.publications.rows.entities import CountedRows, counted_layout, counted_parameters
-from kanon_db.publications.rows.needs import bytes_of_texts, bytes_of_values
 from kanon_db.publications.rows.shown_rows import SourceColumns
 from kanon_db.publications.rows.view import RowKind, check_k, layout_of
 from kanon_db.publications.rows.writing import finish_rows, write_row_view
@@ -67,9 +67,9 @@ class Suppressed(RowKind):
         """See :meth:`Kind.needs`; the integer program has a variable for each cell."""
         n, width = size.n_records, size.width
         record = 70 + 10 * len(source.published)
-        memory = 100e6 + record * n + bytes_of_values(size) + bytes_of_texts(size)
+        memory = 130e6 + record * n + bytes_of_values(size) + bytes_of_texts(size)
         if request.method == "optimal":
-            memory = 250e6 + 1400 * n * len(_allowed(request, source))
+            memory = 400e6 + 1400 * n * len(_allowed(request, source))
         return Needs(memory, (60 + 3.4 * width + 20 * len(source.quasi_identifiers)) * n)
 
     def search(self, job: Job[SuppressedRequest]) -> Found:
