@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -155,6 +156,8 @@ class Kind(ABC):
     """Whether it counts entities where several records are about one; otherwise it gets none."""
     takes_codes: bool = False
     """Whether it can do without a copy of the source, if all its columns are known by codes."""
+    memory: Callable[[], AbstractContextManager[None]] = staticmethod(nullcontext)
+    """What it searches and writes in: one that has many large arrays keeps none of their memory."""
     coarsens: bool = False
     """Whether it publishes bins of columns that are registered to be coarsened."""
 

@@ -218,13 +218,14 @@ def stage(
         upto = None if source.arrival is None else records.greatest(source.arrival)
     staging = Staging.begin(session, published_schema(session))
     job = Job(session, request, source, types, staging, records, room, entities)
-    session.phase("searching")
-    found = kind.search(job)
-    give_back()
-    warn_of_gap(session, found.proof)
-    session.phase("writing")
-    written = kind.write(job, found)
-    give_back()
+    with kind.memory():
+        session.phase("searching")
+        found = kind.search(job)
+        give_back()
+        warn_of_gap(session, found.proof)
+        session.phase("writing")
+        written = kind.write(job, found)
+        give_back()
     known = None
     if can_be_hashed(session, source, types):
         known = stage_published(

@@ -197,11 +197,20 @@ def test_the_number_of_workers_does_not_matter(table: Microdata, k: int, workers
 
 
 @settings(max_examples=examples(40), deadline=None)
-@given(table=microdata(60), k=st.integers(1, 5), size=st.integers(5, 60))
-def test_numbered_cells_are_the_cells_of_all_records(table: Microdata, k: int, size: int) -> None:
+@given(
+    table=microdata(60), k=st.integers(1, 5), size=st.integers(5, 60), run=st.sampled_from([1, 20])
+)
+def test_numbered_cells_are_the_cells_of_all_records(
+    table: Microdata, k: int, size: int, run: int
+) -> None:
+    """However parts are grouped for it."""
     k = min(k, table.n_records)
     found = partitioned(table, k, sort_greedy, max(size, k))
-    numbered = numbered_cells(table, found)
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr("kanon_db.algorithms.freeform.result._RECORDS_OF_RUN", run)
+        numbered = numbered_cells(table, found)
+        drawn = draw_assignments(found, np.random.default_rng(run))
+    assert np.array_equal(np.sort(drawn.matches, axis=1), np.sort(found.matches, axis=1))
     for ours, plain in zip(numbered, cells(table, found.matches), strict=True):
         every = ours.taken(slice(None))
         if isinstance(plain, Ranges):

@@ -55,7 +55,7 @@ class Assignments:
     @property
     def matches(self) -> CodeArray:
         """The originals that each published record covers, shape (n_records, k)."""
-        matches = np.empty(self.cell_of_original.T.shape, dtype=np.int32)
+        matches = np.full(self.cell_of_original.T.shape, -1, dtype=np.int32)
         for number, cell_of_original in enumerate(self.cell_of_original):
             matches[cell_of_original, number] = np.arange(cell_of_original.size)
         return matches
@@ -79,11 +79,11 @@ def draw_assignments(
     Parameters
     ----------
     found : Freeform
-        Each of its parts is split by itself.
+        Parts of it are split by themselves.
     random : RandomBytes
         Source of randomness; with several workers, threads must be able to share it.
     workers : int
-        Parts that are split at a time.
+        How many of these are split at a time.
     pulse : Pulse
         Beaten every few milliseconds; what a beat raises ends the work.
 
@@ -116,11 +116,12 @@ def draw_assignments(
     k = found.parts[0].matches.shape[1] if found.parts else 1
     assignments = np.empty((k, n_records), dtype=np.int32)
 
-    def run(part: Part, pulse: Pulse) -> None:
-        drawn = _drawn(part.matches.astype(np.int32, copy=False), random, pulse)
-        assignments[:, part.records] = part.records[drawn]
+    def draw(parts: list[Part], pulse: Pulse) -> None:
+        run = Part.joined(parts)
+        drawn = _drawn(run.matches.astype(np.int32, copy=False), random, pulse)
+        assignments[:, run.records] = run.records[drawn]
 
-    in_threads(run, found.parts, workers, pulse)
+    in_threads(draw, found.runs(), workers, pulse)
     return Assignments(assignments, _uniform(k, random) if n_records else 0)
 
 

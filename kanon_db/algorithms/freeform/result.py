@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Self
 
 import numpy as np
@@ -21,6 +22,7 @@ from kanon_db.algorithms.recoding.cells import (
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 
 _RECORDS_OF_BLOCK = 2**16
+_RECORDS_OF_RUN = 2**14
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +40,20 @@ class Part:
 
     records: AnyIntArray
     matches: AnyIntArray
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Put some parts side by side."""
+        starts = np.cumsum([0, *(part.records.size for part in parts)])
+        return cls(
+            np.concatenate([part.records for part in parts]),
+            np.concatenate(
+                [
+                    part.matches.astype(np.int32) + np.int32(start)
+                    for part, start in zip(parts, starts[:-1], strict=True)
+                ]
+            ),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,12 +85,19 @@ class Freeform:
         """
         return cls([Part(np.arange(matches.shape[0]), matches)])
 
+    def runs(self) -> list[list[Part]]:
+        """Group parts, so that what is done for each group is not done for a few records only."""
+        ends = np.cumsum([part.records.size for part in self.parts])
+        run_of_part = (ends - 1) // _RECORDS_OF_RUN
+        firsts = np.flatnonzero(np.diff(run_of_part, prepend=-1)).tolist()
+        return [list(self.parts[first:end]) for first, end in pairwise([*firsts, len(self.parts)])]
+
     @property
     def matches(self) -> CodeArray:
         """The originals that each published record covers, shape (n_records, k)."""
         n_records = sum(part.records.size for part in self.parts)
         n_matches = self.parts[0].matches.shape[1] if self.parts else 0
-        matches = np.empty((n_records, n_matches), dtype=np.int32)
+        matches = np.full((n_records, n_matches), -1, dtype=np.int32)
         for part in self.parts:
             matches[part.records] = part.records[part.matches]
         return matches
@@ -151,21 +174,21 @@ def numbered_cells(
     ([0, 2], [1, 3], [1, 0, 1, 0])
     """
 
-    def of_part(part: Part, pulse: Pulse) -> list[NumberedCells]:
+    def of_run(parts: list[Part], pulse: Pulse) -> tuple[AnyIntArray, list[NumberedCells]]:
         pulse.beat()
-        own = _cells_of(microdata, part.records[part.matches])
-        return [distinct_cells(its_cells) for its_cells in own]
+        run = Part.joined(parts)
+        own = _cells_of(microdata, run.records[run.matches])
+        return run.records, [distinct_cells(its_cells) for its_cells in own]
 
-    parts = list(found.parts) or [Part(np.arange(0), np.empty((0, 1), dtype=np.int32))]
-    made = in_threads(of_part, parts, n_cores(), pulse.of_part())
+    made = in_threads(of_run, found.runs(), n_cores(), pulse.of_part())
     numbered = []
-    for of_parts in zip(*made, strict=True):
+    for of_runs in zip(*(own for _, own in made), strict=True):
         pulse.beat()
-        ends = np.cumsum([cells.n_cells for cells, _ in of_parts])
-        few, numbers = distinct_cells(joined_cells([cells for cells, _ in of_parts]))
+        ends = np.cumsum([cells.n_cells for cells, _ in of_runs])
+        few, numbers = distinct_cells(joined_cells([cells for cells, _ in of_runs]))
         of_records = np.empty(microdata.n_records, dtype=numbers.dtype)
-        for part, (cells, own), end in zip(parts, of_parts, ends, strict=True):
-            of_records[part.records] = numbers[end - cells.n_cells : end][own]
+        for (records, _), (cells, own), end in zip(made, of_runs, ends, strict=True):
+            of_records[records] = numbers[end - cells.n_cells : end][own]
         numbered.append(NumberedCells(few, of_records))
     return tuple(numbered)
 

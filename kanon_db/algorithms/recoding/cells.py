@@ -78,7 +78,10 @@ class Sets:
         >>> found.codes.tolist(), found.ends.tolist()
         ([8, 9, 7], [2, 3])
         """
-        sizes, last = self.sizes[some], self.ends[some]
+        if isinstance(some, slice):
+            some = np.arange(*some.indices(self.n_cells))
+        last = self.ends[some]
+        sizes = last - np.where(some > 0, self.ends[some - 1], 0)
         ends = np.cumsum(sizes)
         places = np.arange(int(sizes.sum())) + np.repeat(last - ends, sizes)
         return Sets(self.codes[places], ends)

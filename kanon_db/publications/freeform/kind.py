@@ -15,7 +15,7 @@ from kanon_db.algorithms.freeform import (
     numbered_cells,
     verify_matching,
 )
-from kanon_db.algorithms.ground.memory import give_back_at_once
+from kanon_db.algorithms.ground.memory import giving_back
 from kanon_db.algorithms.recoding import Microdata, NumberedCells
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.counting.layout import RECODED_SUFFIXES
@@ -58,13 +58,15 @@ class FreeformRows(RowKind):
     examine_rows = staticmethod(examine_freeform)
     shares_cells = False
     takes_codes = True
+    memory = staticmethod(giving_back)
 
     def needs(
         self, request: FreeformRequest, source: Source, types: Mapping[str, ColumnType], size: Size
     ) -> Needs:
         """See :meth:`Kind.needs`; each row has cells of its own, and k matches."""
         together = 2 * methods.partition_size(request) * methods.n_workers(request)
-        memory = 160e6 + (100 + 14 * request.k) * size.n_records
+        record = 20 + 25 * len(source.quasi_identifiers) + 14 * request.k
+        memory = 160e6 + record * size.n_records
         memory += 400 * min(together, size.n_records)
         memory += bytes_of_values(size) + bytes_of_texts(size)
         memory += bytes_of_shares(source, types, size.n_records, size)
@@ -76,7 +78,6 @@ class FreeformRows(RowKind):
 
     def search(self, job: Job[FreeformRequest]) -> Found:
         """Find the matches, what covers them, and an assignment; the matches are not kept."""
-        give_back_at_once()
         rows, microdata = RecodedRows.of(job, job.request.k, job.request.weights)
         together = min(microdata.n_records, 2 * methods.partition_size(job.request))
         rows.require_room(

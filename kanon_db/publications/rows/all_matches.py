@@ -3,7 +3,9 @@
 A record has k matches, so that there are k times as many pairs of an original and its cell as
 records. But few different values occur with few different cells of their column, and whether a
 value lies in a cell is the same for all records. So the server says of each value and cell that
-occur together whether the one covers the other.
+occur together whether the one covers the other. Which value each record has, it is asked again
+where there is a copy of the source; what was read as codes, by one statement, is not read again,
+since the source may have changed.
 """
 
 from __future__ import annotations

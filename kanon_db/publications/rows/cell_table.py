@@ -30,7 +30,8 @@ class CellColumn:
         cells; quoted.
     n_cells : int
     of_combination : ndarray of int, shape (n_combinations,)
-        The number of a cell; -1 where it is suppressed. Its type holds ``n_cells``, too.
+        The number of a cell; -1 where it is suppressed. Of quasi-identifiers, its type holds
+        ``n_cells``, too.
     is_spelled_once : bool
         Whether all rows with equal cells have the same text there.
     """
