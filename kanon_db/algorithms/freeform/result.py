@@ -87,8 +87,8 @@ class Freeform:
 
     def runs(self) -> list[list[Part]]:
         """Group parts, so that what is done for each group is not done for a few records only."""
-        ends = np.cumsum([part.records.size for part in self.parts])
-        run_of_part = (ends - 1) // _RECORDS_OF_RUN
+        sizes = np.array([part.records.size for part in self.parts], dtype=np.int64)
+        run_of_part = (np.cumsum(sizes) - sizes) // _RECORDS_OF_RUN
         firsts = np.flatnonzero(np.diff(run_of_part, prepend=-1)).tolist()
         return [list(self.parts[first:end]) for first, end in pairwise([*firsts, len(self.parts)])]
 

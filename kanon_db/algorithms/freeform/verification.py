@@ -85,7 +85,8 @@ def verify_matching(
     check it: a published range may contain more originals than its matches, and how many it
     contains says nothing about how likely each of them is the true one.
 
-    It shares no code with the methods that build the graph and cover its matches.
+    It shares no code with the methods that build the graph. Cells are read as those are that are
+    written, by `taken`.
 
     Examples
     --------

@@ -10,8 +10,9 @@ from kanon_db.algorithms.freeform.assignments import (
     draw_assignments,
     named_after_originals,
 )
-from kanon_db.algorithms.freeform.result import Freeform, Part
+from kanon_db.algorithms.freeform.result import Freeform, Part, numbered_cells
 from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.errors import InvalidParameterError
 from kanon_db.randomness import SecureRandom
 
@@ -97,6 +98,8 @@ def test_one_match_and_no_records() -> None:
     alone = draw_assignments(Freeform.whole(np.arange(3, dtype=np.int32)[:, np.newaxis]), random)
     assert alone.cell_of_original.tolist() == [[0, 1, 2]]
     empty = Freeform.whole(np.empty((0, 2), dtype=np.int32))
+    table = Microdata(np.empty((0, 2), dtype=np.int32), (Attribute(1), Attribute(1)))
+    assert [cells.n_cells for cells in numbered_cells(table, empty)] == [0, 0]
     assert draw_assignments(empty, random).cells.size == 0
 
 
