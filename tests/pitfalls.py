@@ -197,4 +197,15 @@ PITFALLS: Final[dict[int, Pitfall]] = {
         " whoever publishes can ask without being counted, or turn the counter back"
         " ([models](models.md#who-asks-and-who-pays)).",
     ),
+    39: Pitfall(
+        "Data that act on their reader",
+        "Escape codes and texts that look like formulas, in data or names, reach a terminal or a"
+        " spreadsheet.",
+        "Of what psql and other clients print, nothing is escaped: they read the publications"
+        " themselves.",
+    ),
+    40: Pitfall(
+        "A demo takes what it finds",
+        "A table or a publication of somebody's has the name that the demo wants.",
+    ),
 }

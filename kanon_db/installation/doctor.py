@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import kanon_db
@@ -55,7 +55,14 @@ def examine(dsn: str) -> list[Finding]:
     with open_connection(dsn) as connection:
         session = PsycopgSession(connection)
         with session.transaction():
-            return [*_examine_server(session), *_examine_installation(session)]
+            findings = [*_examine_server(session), *_examine_installation(session)]
+            if session.fetch(f"SELECT 1 FROM {_AVAILABLE}"):
+                return findings
+            later = {"kanon install": "PL/Python first, then kanon install"}
+            return [replace(one, remedy=later.get(one.remedy, one.remedy)) for one in findings]
+
+
+_AVAILABLE: Final = "pg_available_extensions WHERE name = 'plpython3u'"
 
 
 def _judged(subject: str, value: str, remedy: str = "kanon install", *, is_ok: bool) -> Finding:
@@ -73,10 +80,10 @@ def _examine_server(session: PsycopgSession) -> Iterator[Finding]:
     is_superuser = row["superuser"] == "on"
     yield Finding("role", "ok", f"{row['role']}{', superuser' if is_superuser else ''}")
     major = row["version"].split(".")[0]
-    if not session.fetch("SELECT 1 FROM pg_available_extensions WHERE name = 'plpython3u'"):
+    if not session.fetch(f"SELECT 1 FROM {_AVAILABLE}"):
         yield Finding(
             "PL/Python", "broken", "not available",
-            f"apt-get install postgresql-plpython3-{major}",
+            f"apt-get install postgresql-plpython3-{major}, on the server",
         )  # fmt: skip
         return
     if not session.fetch("SELECT 1 FROM pg_extension WHERE extname = 'plpython3u'"):
@@ -236,11 +243,34 @@ WHERE kanon.fingerprint(c.oid) IS DISTINCT FROM s.fingerprint
 """
 
 
+# The schema of publications if it is gone: renamed to the one where most of their relations are?
+_LOST_SCHEMA: Final = """
+SELECT s.value AS schema, CASE
+    WHEN found.schema IS NOT NULL
+    THEN format('ALTER SCHEMA %I RENAME TO %I', found.schema, s.value)
+    WHEN EXISTS (SELECT FROM kanon.publication)
+    THEN format('restore it from a dump, or CREATE SCHEMA %I, then kanon install', s.value)
+    ELSE 'kanon install' END AS remedy
+FROM kanon.setting AS s
+LEFT JOIN LATERAL (
+    SELECT n.nspname AS schema
+    FROM kanon.publication AS p
+    JOIN pg_class AS c ON c.relname = ANY (p.relations)
+    JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    GROUP BY n.nspname ORDER BY count(*) DESC, n.nspname LIMIT 1
+) AS found ON true
+WHERE s.name = 'published_schema' AND to_regnamespace(quote_ident(s.value)) IS NULL
+"""
+
+
 def _examine_publications(session: PsycopgSession) -> Iterator[Finding]:
     """Look for what a restored dump, or somebody with the rights to, has left amiss."""
     row = fetch_one(session, "SELECT current_setting('is_superuser') AS superuser")
     if row["superuser"] != "on":
         return
+    if lost := session.fetch(_LOST_SCHEMA):
+        yield Finding(f"schema {lost[0]['schema']}", "broken", "missing", lost[0]["remedy"])
+        return  # each publication would seem to be gone
     for found in session.fetch(_AMISS):
         yield Finding(found["subject"], "warning", found["value"], found["remedy"])
 
@@ -250,8 +280,8 @@ def _examine_role(session: PsycopgSession, role: str) -> Finding:
         "SELECT rolsuper OR rolbypassrls AS powerful, rolcanlogin"
         " OR EXISTS (SELECT FROM pg_auth_members AS m WHERE m.roleid = r.oid) AS open,"
         " ARRAY(SELECT name FROM unnest($2::text[])"
-        " AS name LEFT JOIN pg_namespace AS n ON n.nspname = name"
-        " WHERE has_schema_privilege(r.oid, n.oid, 'USAGE') IS NOT TRUE) AS closed"
+        " AS name JOIN pg_namespace AS n ON n.nspname = name"
+        " WHERE NOT has_schema_privilege(r.oid, n.oid, 'USAGE')) AS closed"
         " FROM pg_roles AS r WHERE rolname = $1::text",
         role,
         ["kanon", *_schema_of_publications(session)],

@@ -307,6 +307,12 @@ def _create_schema(session: PsycopgSession, schema: str, *, is_ours: bool) -> No
         schema,
     )
     if not rows:
+        if is_ours and session.fetch("SELECT 1 FROM kanon.publication LIMIT 1"):
+            raise ServerError(
+                "the schema of the publications is missing",
+                detail=f'schema "{schema}"',
+                hint="`kanon doctor` looks for it; it may have been renamed",
+            )
         session.fetch(f"CREATE SCHEMA {session.identifier(schema)}")
     elif rows[0]["filled"] and not is_ours:
         raise PermissionDeniedError(

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,9 @@ from kanon_db.session.psycopg_session import PsycopgSession
 
 _NEEDED: Final = ("kanon_db", "numpy", "sqlglot")
 """Packages that every session which asks something imports."""
+
+_ANSWER: Final = "kanon_db.answer"
+"""The setting through which a block of Python answers, until its transaction ends."""
 
 
 def server_paths(session: PsycopgSession) -> list[str]:
@@ -108,14 +112,15 @@ def can_import(session: PsycopgSession, paths: list[str]) -> bool:
 
 
 def _ask_python(session: PsycopgSession, body: str) -> str:
-    """Run a function body in the server's Python, leaving nothing behind."""
-    session.fetch(
-        "CREATE FUNCTION pg_temp.kanon_ask() RETURNS text LANGUAGE plpython3u AS "
-        + session.literal(body)
+    """Run a function body in the server's Python; nothing is written, so standbys answer, too."""
+    block = (
+        "def ask():\n"
+        + textwrap.indent(body, "    ")
+        + f"\nset_answer = plpy.prepare(\"SELECT set_config('{_ANSWER}', $1, true)\", ['text'])"
+        "\nplpy.execute(set_answer, [ask()])"
     )
-    answer = fetch_one(session, "SELECT pg_temp.kanon_ask() AS value")["value"]
-    session.fetch("DROP FUNCTION pg_temp.kanon_ask()")
-    return str(answer)
+    session.fetch(f"DO LANGUAGE plpython3u {session.literal(block)}")
+    return str(fetch_one(session, "SELECT current_setting($1::text) AS value", _ANSWER)["value"])
 
 
 def _copy_environment(data_directory: Path, paths: list[str]) -> list[str] | None:

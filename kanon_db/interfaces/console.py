@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from rich.console import Console
@@ -32,11 +33,47 @@ from kanon_db.errors import KanonError
 from kanon_db.session.progress import Progress, Watcher
 from kanon_db.wording import for_shell
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 PIPE_WIDTH = 160
 """Width to use when the output is not a terminal; otherwise rich folds tables at 80 columns."""
 
 _QUIET_SECONDS: Final = 10.0
 """How long a command runs before it prints lines where there is no terminal."""
+
+_INVISIBLE: Final = re.compile(
+    "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
+    "\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+)
+"""Characters that command a terminal, turn text round, or do not show at all.
+
+Of the format characters, those that join letters stay, which some scripts cannot do without.
+"""
+
+_LINES: Final = re.compile(rf"(?![\n\t]){_INVISIBLE.pattern}")
+"""The same in a text of several lines."""
+
+_FORMULA: Final = re.compile(r"[=+\-@\t\r]")
+"""How a cell begins that spreadsheets run: CWE-1236."""
+
+_NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+def visible(text: str, *, hidden: re.Pattern[str] = _INVISIBLE) -> str:
+    r"""Write characters that act on a terminal, or hide, as in JSON, so that they show.
+
+    Examples
+    --------
+    >>> visible("\x1b[2Jdone\u202e")
+    '\\u001b[2Jdone\\u202e'
+    """
+    return hidden.sub(lambda found: json.dumps(found[0])[1:-1], text)
+
+
+def say(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print a text, of several lines perhaps, that may quote names and data."""
+    click.echo(visible(text, hidden=_LINES), err=err, nl=nl)
 
 
 def make_console(*, stderr: bool = False) -> Console:
@@ -48,7 +85,8 @@ def make_console(*, stderr: bool = False) -> Console:
 
 def print_json(value: Any) -> None:
     """Print one JSON document on a single line."""
-    click.echo(json.dumps(plain(value), ensure_ascii=False, allow_nan=False))
+    text = json.dumps(plain(value), ensure_ascii=False, allow_nan=False)
+    click.echo(visible(text))  # which means the same in JSON
 
 
 def print_error(error: KanonError, *, as_json: bool) -> None:
@@ -58,11 +96,11 @@ def print_error(error: KanonError, *, as_json: bool) -> None:
         fields = ("message", "detail", "hint", "sqlstate")
         print_json({"error": {name: getattr(error, name) for name in fields} | {"hint": hint}})
         return
-    click.echo(f"error: {error.message}", err=True)
+    say(f"error: {visible(error.message)}", err=True)
     if error.detail:
-        click.echo(f"detail: {error.detail}", err=True)
+        say(f"detail: {visible(error.detail)}", err=True)
     if hint:
-        click.echo(f"hint: {hint}", err=True)
+        say(f"hint: {visible(hint)}", err=True)
 
 
 def print_outcome(text: str, document: Any, *, as_json: bool) -> None:
@@ -70,18 +108,18 @@ def print_outcome(text: str, document: Any, *, as_json: bool) -> None:
     if as_json:
         print_json(document)
     else:
-        click.echo(text)
+        say(text)
 
 
 def print_warning(message: str) -> None:
     """Print something that does not stop the operation."""
-    click.echo(f"warning: {for_shell(message)}", err=True)
+    say(f"warning: {visible(for_shell(message))}", err=True)
 
 
 def print_notice(message: str) -> None:
     """Print something worth knowing, if somebody reads it: scripts take stderr for errors."""
     if sys.stderr.isatty():
-        click.echo(for_shell(message), err=True)
+        say(visible(for_shell(message)), err=True)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -90,9 +128,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     rows = [list(row) for row in rows]
     for position, column in enumerate(columns):
         numeric = bool(rows) and all(_is_number(row[position]) for row in rows)
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+        table.add_column(visible(column), justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(cell(value) for value in row))
+        table.add_row(*(visible(cell(value)) for value in row))
     make_console().print(table)
 
 
@@ -101,13 +139,30 @@ def print_frame(frame: Any) -> None:
     print_table(list(frame.columns), frame.itertuples(index=False))
 
 
+def print_csv(frame: pd.DataFrame) -> None:
+    """Print a data frame as comma-separated values, which spreadsheets do not run.
+
+    A text that they would take for a formula gets an apostrophe before it; numbers stay. To a
+    program every other value goes as it is, and to a terminal so that it shows.
+    """
+    marked = frame.map(_unrun).rename(columns=_unrun)
+    text = marked.to_csv(index=False)
+    # Not click.echo, which takes out of a value what looks like a terminal's codes.
+    sys.stdout.write(visible(text, hidden=_LINES) if sys.stdout.isatty() else text)
+
+
+def _unrun(value: Any) -> Any:
+    is_formula = isinstance(value, str) and _FORMULA.match(value) and not _NUMBER.fullmatch(value)
+    return f"'{value}" if is_formula else value
+
+
 def print_fields(fields: Mapping[str, Any]) -> None:
     """Print names with their values, one per line."""
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for name, value in fields.items():
-        table.add_row(name, cell(value))
+        table.add_row(visible(name), visible(cell(value)))
     make_console().print(table)
 
 
@@ -148,7 +203,7 @@ def progress(*, quiet: bool) -> Iterator[Watcher]:
 
         def show(said: Progress) -> None:
             bar.update(
-                task, description=said.title, completed=said.share or 0,
+                task, description=visible(said.title), completed=said.share or 0,
                 total=None if said.share is None else 1, said=said, said_at=time.monotonic(),
             )  # fmt: skip
 
@@ -166,7 +221,7 @@ class _Lines:
         """Print a step once."""
         if said.title != self._last and time.monotonic() - self._began >= _QUIET_SECONDS:
             self._last = said.title
-            click.echo(said.title, err=True)
+            say(said.title, err=True)
 
 
 @contextmanager
@@ -179,7 +234,9 @@ def progress_bar(title: str, *, quiet: bool) -> Iterator[Callable[[str, int, int
     columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), what, TimeElapsedColumn())
     with Bar(*columns, console=make_console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=None)
-        yield lambda what, done, n: bar.update(task, description=what, completed=done, total=n)
+        yield lambda what, done, n: bar.update(
+            task, description=visible(what), completed=done, total=n
+        )
 
 
 def _is_number(value: Any) -> bool:

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import click
 import numpy as np
-import pandas as pd
 
 from kanon_db.catalog.entries import published_schema
 from kanon_db.cluster.local import LocalCluster, default_directory
 from kanon_db.counting.answers import Estimated
+from kanon_db.errors import DuplicateError
 from kanon_db.installation.install import install
 from kanon_db.interfaces import console
 from kanon_db.interfaces.python import Kanon, connect
@@ -27,6 +26,7 @@ from kanon_db.publications.results import Published
 from kanon_db.session.progress import Progress
 from kanon_db.session.protocol import fetch_one
 from kanon_db.session.psycopg_session import PsycopgSession, open_connection
+from kanon_db.transfer.load import LoadReport, load_csv
 
 FAIR_PRIVACY: Final = '{"default": 0.2, "values": {"0.0": 0.9}}'
 """Nobody may infer a number of affairs with more than 20 %, or that there were none with 90 %."""
@@ -36,6 +36,9 @@ DEFAULT_PRIVACY: Final = '{"theta": 2, "base": 0.05, "cap": 0.8}'
 
 _ACCEPTED: Final = '{"combined_releases": "the demo publishes the same people every time"}'
 """In the private cluster, where it replaces what it published before."""
+
+_MARK: Final = "made by kanon demo, with publication "
+"""How the comment on its table begins; the publication's number follows."""
 
 _FAIR: Final = Path(__file__).with_name("fair.csv.gz")
 
@@ -119,6 +122,8 @@ def run(
 
     Raises
     ------
+    DuplicateError
+        A table or a publication of its names is not from an earlier demo; nothing has changed.
     KanonError
         Whatever any of the steps refuses.
     """
@@ -136,10 +141,10 @@ def run(
             connect(dsn, on_progress=show, on_warning=console.print_warning) as kanon,
             open_connection(dsn) as connection,
         ):
-            owner = PsycopgSession(connection)
-            if is_private and data.publication in kanon.publications()["name"].tolist():
+            owner = PsycopgSession(connection, on_progress=show)
+            if _is_made(kanon, owner, data, replace=is_private):
                 kanon.drop_publication(data.publication)
-            loaded = kanon.load(data.csv, f'public."{data.table}"', replace=is_private)
+            loaded = _load(owner, data, replace=is_private)
             kanon.register_source(
                 loaded.table, quasi_identifiers=data.quasi_identifiers, sensitive=data.sensitive
             )
@@ -158,15 +163,16 @@ def run(
             }
         )
         return
-    click.echo(f"kanon_db {report.version} is installed in a database of the "
+    console.say(f"kanon_db {report.version} is installed in a database of the "
                f"{'private cluster' if is_private else 'given server'}.")  # fmt: skip
-    click.echo(f"Loaded {loaded.records:,} records of {data.csv.name}; published them as "
+    console.say(f"Loaded {loaded.records:,} records of {data.csv.name}; published them as "
                f"{published.name} in {published.seconds:.1f} seconds.")  # fmt: skip
-    accept = f", accept => '{_ACCEPTED}'" if _takes_risk(checks) else ""
-    click.echo(f"  SELECT * FROM kanon.publish_buckets('{loaded.table}', '{published.name}',"
+    takes_risk = checks["check"].str.startswith("accepted risk: ").any()
+    accept = f", accept => '{_ACCEPTED}'" if takes_risk else ""
+    console.say(f"  SELECT * FROM kanon.publish_buckets('{loaded.table}', '{published.name}',"
                f" privacy => '{data.privacy}'{accept});")  # fmt: skip
-    click.echo(f"Guarantee: {published.guarantee}.")
-    click.echo(f"Verified, using only the published tables: {int(checks['holds'].sum())} of "
+    console.say(f"Guarantee: {published.guarantee}.")
+    console.say(f"Verified, using only the published tables: {int(checks['holds'].sum())} of "
                f"{len(checks)} checks hold.\n")  # fmt: skip
     _print_inference(data, before, after)
     _print_answers(answers)
@@ -205,8 +211,46 @@ def write_fair(path: Path) -> list[str]:
     return text.splitlines()[0].split(",")
 
 
-def _takes_risk(checks: pd.DataFrame) -> bool:
-    return bool(checks["check"].str.startswith("accepted risk: ").any())
+def _is_made(kanon: Kanon, owner: PsycopgSession, data: _Data, *, replace: bool) -> bool:
+    """Tell whether the demo's publication is there, from an earlier run.
+
+    Raises
+    ------
+    DuplicateError
+        A table or a publication of the demo's names is somebody else's.
+    """
+    with owner.transaction():
+        row = fetch_one(
+            owner,
+            "SELECT c.oid IS NOT NULL AS is_there, obj_description(c.oid, 'pg_class') AS comment"
+            " FROM (SELECT to_regclass($1::text) AS oid) AS c",
+            owner.identifier("public", data.table),
+        )
+    mark = row["comment"] or ""
+    if row["is_there"] and not (replace and mark.startswith(_MARK)):
+        raise _taken(f"table public.{data.table}")
+    found = kanon.publications()
+    numbers = found.loc[found["name"] == data.publication, "publication_id"].tolist()
+    if any(mark != f"{_MARK}{number}" for number in numbers):
+        raise _taken(f"publication {data.publication}")
+    return bool(numbers)
+
+
+def _taken(what: str) -> DuplicateError:
+    return DuplicateError(
+        "the demo does not replace what it has not made",
+        detail=f"{what} exists",
+        hint="use another private server, --dir FOLDER, or another name for the CSV file",
+    )
+
+
+def _load(owner: PsycopgSession, data: _Data, *, replace: bool) -> LoadReport:
+    """Load the table, and mark it as the demo's at once."""
+    with owner.transaction(), owner.reporting():
+        table = owner.identifier("public", data.table)
+        report = load_csv(owner, data.csv, table, replace=replace)
+        owner.fetch(f"COMMENT ON TABLE {table} IS {owner.literal(_MARK)}")
+    return report
 
 
 def _publish(owner: PsycopgSession, table: str, data: _Data, accept: str) -> Published:
@@ -217,11 +261,10 @@ def _publish(owner: PsycopgSession, table: str, data: _Data, accept: str) -> Pub
             "SELECT publication_id, name, guarantee, records, metrics::text, seconds"
             " FROM kanon.publish_buckets($1::text::regclass, $2::text, privacy => $3::text::jsonb,"
             " accept => $4::text::jsonb)",
-            table,
-            data.publication,
-            data.privacy,
-            accept,
-        )
+            table, data.publication, data.privacy, accept,
+        )  # fmt: skip
+        mark = owner.literal(f"{_MARK}{row['publication_id']}")
+        owner.fetch(f"COMMENT ON TABLE {table} IS {mark}")
     return Published(**{**row, "metrics": json.loads(row["metrics"])})
 
 
@@ -293,11 +336,9 @@ def _name(owner: PsycopgSession, name: str) -> str:
 
 
 def _predicate(
-    owner: PsycopgSession,
-    column: str,
-    values: Sequence[tuple[str, bool]],
+    owner: PsycopgSession, column: str, values: Sequence[tuple[str, bool]],
     random: np.random.Generator,
-) -> str:
+) -> str:  # fmt: skip
     """Ask for a range of half of a column's numbers, or for a few of its other values."""
     name = _name(owner, column)
     n_wanted = max(1, len(values) // 2)
@@ -310,23 +351,20 @@ def _predicate(
 
 
 def _print_inference(data: _Data, before: Inference, after: Inference) -> None:
-    click.echo(f"What someone who knows {len(data.quasi_identifiers)} other columns of a person "
+    console.say(f"What someone who knows {len(data.quasi_identifiers)} other columns of a person "
                f"can infer about {data.sensitive}:\n")  # fmt: skip
     console.print_table(
         ["", "original", "published"],
         [
             ("people whose value is certain", f"{before.certain:.1%}", f"{after.certain:.1%}"),
-            (
-                "probability of a person's own value, on average",
-                f"{before.own_value:.1%}",
-                f"{after.own_value:.1%}",
-            ),
+            ("probability of a person's own value, on average", f"{before.own_value:.1%}",
+             f"{after.own_value:.1%}"),
         ],
-    )
+    )  # fmt: skip
 
 
 def _print_answers(answers: Sequence[Answer]) -> None:
-    click.echo(f"\n{len(answers)} count queries, answered from the published tables:\n")
+    console.say(f"\n{len(answers)} count queries, answered from the published tables:\n")
     console.print_table(
         ["WHERE", "true count", "estimate", "std. error", "certain bounds"],
         [
@@ -357,6 +395,6 @@ def _print_next(
     if directory is not None:
         lines.append(f"psql {shlex.quote(dsn)} -c 'TABLE kanon.publications'")
         lines.append(f"kanon local stop{option}")
-    click.echo("\nType next:")
+    console.say("\nType next:")
     for line in lines:
-        click.echo(f"  {line}")
+        console.say(f"  {line}")

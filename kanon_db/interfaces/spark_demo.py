@@ -7,8 +7,6 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import click
-
 from kanon_db import spark
 from kanon_db.errors import KanonError
 from kanon_db.interfaces import console
@@ -30,7 +28,7 @@ _QUESTIONS: Final = (
 def main() -> None:
     """Run the demo in a folder that is removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="kanon-demo-") as folder:
-        click.echo("Starting a cluster of Spark: a master and two workers on 127.0.0.1 ...")
+        console.say("Starting a cluster of Spark: a master and two workers on 127.0.0.1 ...")
         with StandaloneCluster(workers=2, memory="1g") as cluster:
             settings = {"spark__executor__memory": "800m", "spark__sql__shuffle__partitions": "2"}
             with spark_session(cluster.master, **settings) as session:
@@ -40,20 +38,20 @@ def main() -> None:
 def _show(session: SparkSession, folder: Path) -> None:
     source, target = folder / "fair.parquet", folder / "published" / "fair_b"
     quasi_identifiers = _write(source, folder / "fair.csv")
-    click.echo(f"\nPublishing {source.name} as buckets ...")
+    console.say(f"\nPublishing {source.name} as buckets ...")
     found = spark.publish_buckets(
         session, source, str(target), quasi_identifiers=quasi_identifiers, sensitive=_SENSITIVE,
         privacy=json.loads(FAIR_PRIVACY), assignment="random", source_name="fair",
         on_warning=console.print_warning,
     )  # fmt: skip
     console.print_fields({"guarantee": found.guarantee, "records": found.records, **found.metrics})
-    click.echo(f"Published and verified in {found.seconds:.1f} seconds. Its files alone say:\n")
+    console.say(f"Published and verified in {found.seconds:.1f} seconds. Its files alone say:\n")
     checks = spark.verify(session, str(target))
     console.print_table(
         ["check", "bound", "measured", "holds"],
         [[check.check, check.bound, check.measured, check.holds] for check in checks],
     )
-    click.echo("\nCounts from the published files, with their errors, beside the truth:\n")
+    console.say("\nCounts from the published files, with their errors, beside the truth:\n")
     columns = ["condition", "estimate", "error", "at least", "at most", "truth"]
     console.print_table(columns, _answers(session, source, target))
 

@@ -172,10 +172,12 @@ def open_connection(dsn: str) -> psycopg.Connection:
         # The driver would ask the network for a host that is the end of the password.
         raise ServerError("the connection string cannot be read", hint=_ENCODE)
     try:
-        # Statements are sent as UTF-8, whatever the database or the environment would choose.
+        # Statements are sent as UTF-8, whatever the database or the environment would choose; and
+        # none is prepared, since a pooler may send the next transaction to another server process.
         return psycopg.connect(
-            dsn, autocommit=True, application_name=PREFIX, client_encoding="UTF8"
-        )
+            dsn, autocommit=True, application_name=PREFIX, client_encoding="UTF8",
+            prepare_threshold=None,
+        )  # fmt: skip
     except (psycopg.ProgrammingError, UnicodeEncodeError):
         raise ServerError(
             "the connection string cannot be read",

@@ -21,6 +21,7 @@ import kanon_db
 from kanon_db.cluster import host
 from kanon_db.cluster.local import LocalCluster
 from kanon_db.errors import InUseError, ServerError
+from kanon_db.installation import doctor
 from kanon_db.installation.doctor import examine
 from kanon_db.installation.install import install, migration_script, uninstall
 from kanon_db.installation.resources import resource_directory
@@ -417,7 +418,7 @@ class TestDoctor:
             ("REVOKE USAGE ON SCHEMA kanon FROM kanon_analyst", "role kanon_analyst"),
             ("REVOKE USAGE ON SCHEMA published FROM kanon_publisher", "role kanon_publisher"),
             ("DROP VIEW kanon.publications", "kanon_db"),
-            ("DROP SCHEMA published", "role kanon_analyst"),
+            ("DROP SCHEMA published", "schema published"),
         ],
     )
     def test_broken(self, database: str, break_it: str, subject: str) -> None:
@@ -428,6 +429,32 @@ class TestDoctor:
         assert {finding.remedy for finding in broken} == {"kanon install"}
         install(database)
         assert set(self.states(database).values()) == {"ok"}
+
+    def test_a_renamed_schema_is_renamed_back(self, live: Connection, cluster_dsn: str) -> None:
+        """Rather than all publications dropped, or an empty schema made beside it."""
+        dsn = psycopg.conninfo.make_conninfo(cluster_dsn, dbname=live.info.dbname)
+        with psycopg.connect(dsn, autocommit=True) as admin:
+            fetch(admin, "ALTER SCHEMA published RENAME TO shared")
+            (broken,) = [one for one in examine(dsn) if one.state != "ok"]
+            with pytest.raises(ServerError, match="schema of the publications is missing"):
+                install(dsn)
+            fetch(admin, broken.remedy)
+        assert set(self.states(dsn).values()) == {"ok"}
+
+    def test_read_only(self, installed_dsn: str) -> None:
+        """Where nothing can be written, as on a standby, everything is examined all the same."""
+        read_only = psycopg.conninfo.make_conninfo(
+            installed_dsn, options="-c default_transaction_read_only=on"
+        )
+        assert examine(read_only) == examine(installed_dsn)
+
+    def test_without_plpython_it_comes_first(
+        self, dsn: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(doctor, "_AVAILABLE", "pg_available_extensions WHERE false")
+        remedies = {finding.subject: finding.remedy for finding in examine(dsn)}
+        assert remedies["PL/Python"].startswith("apt-get install postgresql-plpython3-")
+        assert remedies["kanon_db"] == "PL/Python first, then kanon install"
 
     def test_broken_environment(self, database: str) -> None:
         """The server's functions look for the package where it no longer is."""

@@ -64,9 +64,9 @@ def _asked(name: str, question: str, choices: Mapping[str, str], given: Mapping[
     source = click.get_current_context().get_parameter_source(name)
     if source is not ParameterSource.DEFAULT or not sys.stdin.isatty():
         return str(given[name])
-    click.echo(question, err=True)
+    console.say(question, err=True)
     for word, meaning in choices.items():
-        click.echo(f"  {word}: {meaning}", err=True)
+        console.say(f"  {word}: {meaning}", err=True)
     answer = click.prompt(
         name, type=click.Choice(list(choices)), default=given[name], show_choices=False, err=True
     )
@@ -74,7 +74,7 @@ def _asked(name: str, question: str, choices: Mapping[str, str], given: Mapping[
 
 
 def _print_identifying(source: str, found: pd.DataFrame) -> None:
-    click.echo(f"What identifies people in {source}: records that differ from all others in")
+    console.say(f"What identifies people in {source}: records that differ from all others in")
     console.print_table(
         ["columns", "records", "share"],
         [
@@ -83,21 +83,21 @@ def _print_identifying(source: str, found: pd.DataFrame) -> None:
             if row["records"]
         ],
     )
-    click.echo()
+    console.say("")
 
 
 def _print_candidates(given: Mapping[str, Any], found: pd.DataFrame) -> None:
     rows = [console.plain(row) for row in found.to_dict("records")]
     purpose, protection = given["purpose"], given["protection"]
-    click.echo(f"Purpose {purpose}: {PURPOSES[purpose]}.")
-    click.echo(f"Protection wanted, {protection}: {_SENTENCES[protection]}.")
+    console.say(f"Purpose {purpose}: {PURPOSES[purpose]}.")
+    console.say(f"Protection wanted, {protection}: {_SENTENCES[protection]}.")
     records = rows[0]["records"]
     if any(row["tried_on"] < records for row in rows):
-        click.echo(
+        console.say(
             f"Tried on random samples of the {records:,} records. Of the whole table, errors and"
             " losses are as a rule smaller."
         )
-    click.echo()
+    console.say("")
     measured = [row for row in rows if row["seconds"] is not None]
     if measured:
         console.print_table(
@@ -113,11 +113,11 @@ def _print_candidates(given: Mapping[str, Any], found: pd.DataFrame) -> None:
             ],
             [_line(row) for row in measured],
         )
-        click.echo(f"\n{_LEGEND}\n")
+        console.say(f"\n{_LEGEND}\n")
     for row in rows:
         _print_candidate(row)
     if not any(row["place"] for row in rows):
-        click.echo("None of the candidates is recommended.")
+        console.say("None of the candidates is recommended.")
 
 
 def _line(row: Mapping[str, Any]) -> list[Any]:
@@ -151,13 +151,13 @@ def _percent(share: float | None) -> str:
 
 
 def _print_candidate(row: Mapping[str, Any]) -> None:
-    click.echo(f"{_place(row)}  {row['candidate']}")
+    console.say(f"{_place(row)}  {row['candidate']}")
     if row["objection"] is not None:
-        click.echo(f"   NOT RECOMMENDED: {row['objection']}.")
-    click.echo(f"   promises: {row['guarantee']}.")
+        console.say(f"   NOT RECOMMENDED: {row['objection']}.")
+    console.say(f"   promises: {row['guarantee']}.")
     lost = {column: loss for column, loss in (row["loss_by_column"] or {}).items() if loss}
     if lost:
-        click.echo(
+        console.say(
             f"   loses: {', '.join(f'{column} {_percent(v)}' for column, v in lost.items())}"
         )
-    click.echo(f"   {row['command']}\n")
+    console.say(f"   {row['command']}\n")

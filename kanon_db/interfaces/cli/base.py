@@ -49,7 +49,7 @@ class Command(click.Command):
             if ctx.params["as_json"]:
                 console.print_error(stopped, as_json=True)
             else:
-                click.echo(stopped.message, err=True)
+                console.say(stopped.message, err=True)
         return ctx.exit(1)
 
 

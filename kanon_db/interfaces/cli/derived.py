@@ -107,7 +107,7 @@ def _print_rows(_given: Mapping[str, Any], found: Any) -> None:
 
 
 def _print_registered(given: Mapping[str, Any], found: int) -> None:
-    click.echo(f"Registered {given['source']} as source {found}.")
+    console.say(f"Registered {given['source']} as source {found}.")
 
 
 def print_published(given: Mapping[str, Any], found: Any) -> None:
@@ -123,7 +123,7 @@ def print_published(given: Mapping[str, Any], found: Any) -> None:
     if FIGURES in found.metrics:
         _print_figures(found.metrics[FIGURES])
     done = "Tried and verified, nothing kept," if given["dry_run"] else "Published and verified"
-    click.echo(f"{done} in {found.seconds:.2f} seconds.")
+    console.say(f"{done} in {found.seconds:.2f} seconds.")
 
 
 def _print_figures(figures: Mapping[str, Any]) -> None:
@@ -134,12 +134,12 @@ def _print_figures(figures: Mapping[str, Any]) -> None:
         ("risks", "Known risks"),
     ):
         if figures[name]:
-            click.echo(f"\n{title}:")
+            console.say(f"\n{title}:")
             columns = list(figures[name][0])
             console.print_table(columns, ([row.get(c) for c in columns] for row in figures[name]))
     for name, reason in figures["not_measured"].items():
-        click.echo(f"\n{name} were not measured: {reason}")
-    click.echo()
+        console.say(f"\n{name} were not measured: {reason}")
+    console.say("")
 
 
 def _print_refreshed(_given: Mapping[str, Any], found: Any) -> None:
@@ -155,7 +155,7 @@ def _print_refreshed(_given: Mapping[str, Any], found: Any) -> None:
             **({"missing": found.missing} if found.missing else {}),
         }
     )
-    click.echo(f"Refreshed and verified in {found.seconds:.2f} seconds.")
+    console.say(f"Refreshed and verified in {found.seconds:.2f} seconds.")
 
 
 def _print_classified(_given: Mapping[str, Any], found: Any) -> None:
@@ -170,11 +170,11 @@ def _print_classified(_given: Mapping[str, Any], found: Any) -> None:
 
 
 def _print_granted(given: Mapping[str, Any], _found: None) -> None:
-    click.echo(f"Granted publication {given['name']}.")
+    console.say(f"Granted publication {given['name']}.")
 
 
 def _print_dropped(given: Mapping[str, Any], _found: None) -> None:
-    click.echo(f"Dropped publication {given['name']}.")
+    console.say(f"Dropped publication {given['name']}.")
 
 
 _PRINTED: Final[Mapping[str, Callable[[Mapping[str, Any], Any], None]]] = {

@@ -49,14 +49,14 @@ def install_command(
                 f" {error.message}"
             )
         except KeyboardInterrupt:
-            click.echo(stopped, err=True)
+            console.say(stopped, err=True)
             click.get_current_context().exit(1)
     if as_json:
         console.print_json(report)
         return
     for action in report.actions:
-        click.echo(action)
-    click.echo(f"kanon_db {report.version} is installed.")
+        console.say(action)
+    console.say(f"kanon_db {report.version} is installed.")
 
 
 @click.command("uninstall", cls=Command)

@@ -61,7 +61,7 @@ def load(
         console.print_json({**console.plain(report), "columns": columns, "notes": notes})
         return
     done = "Would load" if options["dry_run"] else "Loaded"
-    click.echo(f"{done} {report.records:,} records into {report.table}"
+    console.say(f"{done} {report.records:,} records into {report.table}"
                f" in {report.seconds:.2f} seconds.")  # fmt: skip
 
 
@@ -73,10 +73,10 @@ def _print_found(found: Found) -> None:
             "encoding": f"{found.encoding}   (--encoding)",
         }
     )
-    click.echo()
+    console.say("")
     rows = [(name, kind, for_shell(found.notes.get(name, ""))) for name, kind in found.columns]
     console.print_table(["column", "type (--types)", ""], rows)
-    click.echo()
+    console.say("")
 
 
 def _named(delimiter: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kanon_db.errors import UndoneInterrupt
+from kanon_db.errors import DuplicateError, UndoneInterrupt
 from kanon_db.interfaces import console
 from kanon_db.interfaces.cli.base import (
     Command,
@@ -46,7 +46,7 @@ def query(
         explained = kanon.explain_count(statement) if explain else None
         answer = kanon.count(statement)
     if as_csv:
-        click.echo(answer.to_csv(index=False), nl=False)
+        console.print_csv(answer)
     elif as_json:
         console.print_json(answered(answer, explained))
     else:
@@ -62,10 +62,10 @@ def query(
         else:
             console.print_frame(answer)
         if explained is not None:
-            click.echo()
+            console.say("")
             console.print_frame(explained[explained["part"] != "statement"])
             for text in explained.loc[explained["part"] == "statement", "description"]:
-                click.echo(f"\n{text}")
+                console.say(f"\n{text}")
 
 
 NUMBERS = ["estimate", "std_error", "lower_bound", "upper_bound"]
@@ -96,7 +96,7 @@ def publications(dsn: str | None, directory: Path, as_json: bool) -> None:
         shown = ["name", "source", "method", "rows", "guarantee", "published_at", "published_by"]
         console.print_frame(found[shown])
     else:
-        click.echo("There are no publications.")
+        console.say("There are no publications.")
 
 
 @click.command(cls=Command)
@@ -140,6 +140,10 @@ def demo(
     from kanon_db.interfaces.demo import run, write_fair
 
     if save is not None:
+        if save.exists():
+            raise DuplicateError(
+                "the file exists", detail=str(save), hint="move it away, or give another name"
+            )
         columns = write_fair(save)
         console.print_outcome(f"Wrote {save}.", {"columns": columns}, as_json=as_json)
         return

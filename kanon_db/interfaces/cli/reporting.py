@@ -48,4 +48,4 @@ def report(
     if as_json:
         console.print_json({"file": str(output), "bytes": len(text.encode())})
         return
-    click.echo(f"Wrote {output} ({len(text.encode()) / 1000:,.0f} kB): open it in a browser.")
+    console.say(f"Wrote {output} ({len(text.encode()) / 1000:,.0f} kB): open it in a browser.")

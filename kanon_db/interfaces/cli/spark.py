@@ -112,7 +112,7 @@ def _print_rows(word: str, rows: Sequence[Mapping[str, Any]], *, as_json: bool) 
     elif rows:
         console.print_table(list(rows[0]), [list(row.values()) for row in rows])
     else:
-        click.echo("There are none.")
+        console.say("There are none.")
 
 
 def publish_command(kind: str) -> click.Command:
