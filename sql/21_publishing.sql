@@ -28,7 +28,10 @@ BEGIN
     RETURN EXISTS (SELECT FROM pg_roles WHERE oid = role AND rolsuper) OR EXISTS (
         SELECT FROM kanon.owned(publication) AS o JOIN pg_class AS c ON c.oid = o.relation
         CROSS JOIN aclexplode(c.relacl) AS a
-        WHERE a.grantee = role AND a.grantor = c.relowner AND a.is_grantable);
+        WHERE a.grantee = role AND a.grantor = c.relowner AND a.is_grantable)
+    -- Without relations, only the ledger tells.
+    OR publication.relations = '{}' AND EXISTS (SELECT FROM kanon.release AS r
+        WHERE r.publication_id = publication.publication_id AND r.publisher = role);
 END
 $function$;
 COMMENT ON FUNCTION kanon.is_publisher IS
@@ -85,9 +88,21 @@ DECLARE
     _new      kanon.publication;
     _staged   record;
 BEGIN
-    IF _name IS NULL OR _name ~ '^kanon_[0-9a-f]{32}' OR octet_length(_name) NOT BETWEEN 1 AND 59
+    -- Control characters, and those that change the direction of text, would hide what a name is.
+    IF _name IS NULL OR _name ~ '^kanon_[0-9a-f]{32}'
+       OR _name ~ '[[:cntrl:]\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]' OR octet_length(_name) NOT BETWEEN 1 AND 59
        OR EXISTS (SELECT FROM unnest(_suffixes) AS s WHERE octet_length(_name || s) > 63) THEN
         RAISE EXCEPTION USING MESSAGE = 'a publication cannot have this name', ERRCODE = '42602';
+    END IF;
+    IF _suffixes = '{}' THEN
+        RAISE EXCEPTION USING MESSAGE = 'a publication has relations', ERRCODE = '42501';
+    END IF;
+    -- Before anything is locked: a release goes on under its own name, by its own publisher.
+    IF EXISTS (SELECT FROM kanon.publication AS p
+               WHERE p.publication_id = (given ->> 'refreshes')::bigint
+                 AND (p.name <> _name OR NOT kanon.is_publisher(caller, p))) THEN
+        RAISE EXCEPTION USING ERRCODE = '42501',
+            MESSAGE = 'only the role that published a publication can refresh it';
     END IF;
     IF given ? 'label' THEN
         _source := kanon.source_elsewhere(given ->> 'label');

@@ -93,6 +93,20 @@ BEGIN
         WHERE has_column_privilege(role, _relation, name, 'SELECT') IS NOT TRUE) THEN
         RAISE EXCEPTION USING MESSAGE = 'the source cannot be read', ERRCODE = '42501';
     END IF;
+    -- What is released of a view counts against all that it reads. Children are read by their parent.
+    IF EXISTS (
+        SELECT FROM kanon.reached(_relation) AS r
+        JOIN pg_class AS c ON c.oid = r.relation
+        JOIN pg_namespace AS n ON n.oid = c.relnamespace
+        WHERE n.nspname NOT IN ('pg_catalog', 'information_schema')
+          AND r.kind IN ('r', 'p', 'v', 'm', 'f')
+          AND has_any_column_privilege(role, r.relation, 'SELECT') IS NOT TRUE
+          AND NOT EXISTS (SELECT FROM pg_inherits AS i
+                          JOIN kanon.reached(_relation) AS o ON o.relation = i.inhparent
+                          WHERE i.inhrelid = r.relation)) THEN
+        RAISE EXCEPTION USING MESSAGE = 'a relation that the source reads cannot be read',
+            HINT = 'grant SELECT on what the view reads to the publisher', ERRCODE = '42501';
+    END IF;
 END
 $function$;
 COMMENT ON FUNCTION kanon.require_readable IS 'refuses a role that may not SELECT the source''s columns';

@@ -399,7 +399,9 @@ BEGIN
             RAISE EXCEPTION USING ERRCODE = '25001',
                 MESSAGE = 'what was made elsewhere is loaded in a transaction that is READ COMMITTED';
         END IF;
-        PERFORM pg_advisory_xact_lock(hashtextextended(publication.source_relation, 0));
+        -- A row that only kanon_owner can lock: anybody may take an advisory lock.
+        INSERT INTO kanon.base (relation) VALUES (0) ON CONFLICT DO NOTHING;
+        PERFORM FROM kanon.base AS b WHERE b.relation = 0 FOR UPDATE;
     END IF;
     IF EXISTS (
         SELECT FROM kanon.earlier_releases(_bases, readers, publication.publication_id) AS e
@@ -480,9 +482,6 @@ SECURITY DEFINER  -- as kanon_owner, who alone writes the ledger; it runs nobody
 SET search_path = pg_catalog, pg_temp
 AS $function$
 DECLARE
-    -- Whoever gave the command; current_user is the owner of this function.
-    _caller      CONSTANT name := CASE current_setting('role') WHEN 'none' THEN session_user
-        ELSE current_setting('role') END;
     _warns       CONSTANT boolean := EXISTS (SELECT FROM kanon.setting AS s
         WHERE s.name = 'combined_releases' AND s.value = 'warn');
     _publication kanon.publication;
@@ -500,13 +499,18 @@ BEGIN
             WHERE n.role NOT IN (SELECT d.role FROM kanon.release_reader AS d
                                  WHERE d.release_id = r.release_id)), r.publication_id) AS e
         WHERE r.publication_id = _publication.publication_id LIMIT 1;
-        -- Only the publisher's own command is refused: others may grant what is theirs.
+        -- By the grantor in the ACL: settings and current_user do not tell who gave the command.
+        -- What kanon_owner or a superuser grants has the relation's owner there.
         IF FOUND AND NOT _warns AND EXISTS (
-            SELECT FROM kanon.granted(_publication) AS g
-            WHERE g.is_publisher AND (pg_get_userbyid(g.grantee) = _caller
-                -- PostgreSQL lets members grant what is their role's, without SET ROLE.
-                OR (pg_has_role(_caller, g.grantee, 'USAGE') AND NOT EXISTS (
-                    SELECT FROM pg_roles AS s WHERE s.rolname = _caller AND s.rolsuper)))) THEN
+            SELECT FROM kanon.owned(_publication) AS o
+            JOIN pg_class AS c ON c.oid = o.relation
+            CROSS JOIN LATERAL (
+                SELECT t.grantor, t.privilege_type FROM aclexplode(c.relacl) AS t
+                UNION ALL
+                SELECT t.grantor, t.privilege_type FROM pg_attribute AS b
+                CROSS JOIN aclexplode(b.attacl) AS t WHERE b.attrelid = c.oid
+            ) AS a
+            WHERE a.privilege_type = 'SELECT' AND a.grantor <> c.relowner) THEN
             RAISE EXCEPTION USING ERRCODE = 'KN005',
                 MESSAGE = 'a known risk is not accepted: combined_releases',
                 DETAIL = format('%s could also read %s', array_to_string(_other.shared, ', '),

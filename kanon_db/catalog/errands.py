@@ -40,7 +40,13 @@ def run_errand(session: Session, task: str, **given: Any) -> Any:
         task,
         json.dumps(given, ensure_ascii=False),
     )
-    return None if row["answer"] is None else json.loads(row["answer"])
+    if row["answer"] is None:
+        raise DatabaseError(
+            "nothing was done: the triggers of kanon.errand are switched off",
+            sqlstate="55000",
+            hint="SET session_replication_role = origin, and try again",
+        )
+    return json.loads(row["answer"])
 
 
 def ask_model(session: Session, task: str, inputs: bytes | None = None, **given: Any) -> Any:
