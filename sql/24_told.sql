@@ -134,8 +134,8 @@ BEGIN
             _may := NOT EXISTS (
                 SELECT FROM kanon.publication AS p
                 WHERE (p.name = _text OR p.relations && ARRAY(
-                        SELECT _text || s FROM jsonb_array_elements_text(
-                            coalesce(nullif(given -> 'suffixes', 'null'), '[]')) AS s))
+                        SELECT _text || (s #>> '{}')
+                        FROM jsonb_path_query(given -> 'suffixes', 'lax $[*]') AS s))
                   AND NOT kanon.is_publisher(caller, p));
         WHEN 'own publication' THEN
             _may := NOT EXISTS (SELECT FROM kanon.publication AS p

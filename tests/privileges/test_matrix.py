@@ -79,8 +79,8 @@ DEFINERS = {"answer_question", "run_errand", "watch_grants"}
 watches GRANT."""
 
 RELATIONS = (
-    "alembic_version", "base", "budget", "errand", "label", "progress", "publication", "publications",
-    "question", "release",
+    "alembic_version", "base", "budget", "errand", "label", "progress", "publication",
+    "publications", "question", "release",
     "release_entity", "release_key", "release_reader", "releases", "setting", "source",
 )  # fmt: skip
 TABLES: dict[str, dict[str, set[str]]] = {
