@@ -82,7 +82,8 @@ BEGIN
         ('own release', 'the number of a publication that the caller published'),
         ('readable source', 'a source of which the caller may read all that it is made of'),
         ('own description',
-            'such a relation, which the caller owns, or no other role has registered'),
+            'a relation that the caller may read, with all that it is made of, and that the caller'
+            ' owns or no other role has registered'),
         ('as registered', 'when the source was registered: not what the caller has not seen'),
         ('own label', 'a plain label under which nobody else has published'),
         ('same source', 'numbers of releases about the same people'),

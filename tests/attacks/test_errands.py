@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,6 +37,7 @@ __all__ = ["published", "stranger"]
 
 ONE = {"name": "a", "type": "23", "modifier": -1, "collating": "0"}
 LABEL = "census of another"
+PAGE = Path(__file__).parents[2] / "docs" / "operation.md"
 
 
 def oid_of(connection: Connection, relation: str) -> str:
@@ -246,6 +249,27 @@ def test_34_all_errands_are_tried(victim: Parties, stranger: Connection) -> None
     code = value(victim.admin, "SELECT pg_get_functiondef('kanon.run_errand'::regproc)")
     assert all(f"WHEN '{task}' THEN" in code for task in TASKS)
     assert code.count("WHEN ") == len(TASKS)
+
+
+def test_the_page_has_the_table(victim: Parties) -> None:
+    """``KANON_WRITE_PAGES=1`` writes what has changed."""
+    rows = fetch(
+        victim.admin,
+        "SELECT f.task, string_agg(format('`%s`', f.field), ', ' ORDER BY f.position), r.says"
+        " FROM kanon.errand_fields() WITH ORDINALITY AS f (task, field, rule, position)"
+        " JOIN kanon.errand_rules() AS r ON r.rule = f.rule"
+        " GROUP BY f.task, r.says ORDER BY min(f.position)",
+    )
+    lines = ["| errand | is told | which must be |", "| --- | --- | --- |"]
+    lines += [f"| {task} | {names} | {says} |" for task, names, says in rows]
+    mark, end = "<!-- generated: errands -->\n", "\n<!-- end -->"
+    before, _, rest = PAGE.read_text().partition(mark)
+    written, _, after = rest.partition(end)
+    table = "\n".join(lines)
+    if os.environ.get("KANON_WRITE_PAGES"):
+        PAGE.write_text(before + mark + table + end + after)
+    else:
+        assert written == table
 
 
 @pytest.mark.pitfall(34)
