@@ -3,7 +3,7 @@
 -- kanon.errand_fields() is the one place that says what each errand may be told, and
 -- kanon.require_told() refuses everything else. docs/operation.md has the same table.
 CREATE OR REPLACE FUNCTION kanon.is_plain(name text) RETURNS boolean
-LANGUAGE plpgsql IMMUTABLE
+LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
 AS $function$
 BEGIN
@@ -16,7 +16,7 @@ COMMENT ON FUNCTION kanon.is_plain IS
 
 CREATE OR REPLACE FUNCTION kanon.errand_fields()
 RETURNS TABLE (task text, field text, rule text)
-LANGUAGE plpgsql IMMUTABLE
+LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
 AS $function$
 BEGIN
@@ -68,7 +68,7 @@ $function$;
 COMMENT ON FUNCTION kanon.errand_fields IS 'what each errand may be told, and the rule for it';
 
 CREATE OR REPLACE FUNCTION kanon.errand_rules() RETURNS TABLE (rule text, says text)
-LANGUAGE plpgsql IMMUTABLE
+LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
 AS $function$
 BEGIN
