@@ -5,7 +5,6 @@ SET search_path = pg_catalog, pg_temp
 AS $function$
 DECLARE
     _relation  CONSTANT oid := (given ->> 'relation')::oid;
-    _owner     CONSTANT oid := (SELECT relowner FROM pg_class WHERE oid = _relation);
     _new       kanon.source;
     _old       kanon.source;
     _published text[];
@@ -20,17 +19,21 @@ BEGIN
         FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
         WHERE c.oid = _relation AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
           AND c.relpersistence <> 't');
+    IF NOT (kanon.is_plain(_new.schema_name) AND kanon.is_plain(_new.relation_name)) THEN
+        RAISE EXCEPTION USING ERRCODE = '42602',
+            MESSAGE = 'a name has control characters, or characters that turn text around';
+    END IF;
     PERFORM kanon.require_readable(caller, _new);
 
     SELECT * INTO _old FROM kanon.source AS s
     WHERE s.schema_name = _new.schema_name AND s.relation_name = _new.relation_name FOR UPDATE;
-    IF FOUND AND _old.registered_by <> caller AND NOT pg_has_role(caller, _owner, 'USAGE') THEN
-        RAISE EXCEPTION USING MESSAGE = 'another role registered the source', ERRCODE = '42501';
-    ELSIF FOUND AND current_setting('transaction_isolation') <> 'read committed' THEN
+    IF FOUND AND current_setting('transaction_isolation') <> 'read committed' THEN
         -- An older snapshot does not have what was published meanwhile.
         RAISE EXCEPTION USING ERRCODE = '25001',
             MESSAGE = 'register it again in a transaction that is READ COMMITTED';
     END IF;
+    -- Once more: somebody may have registered it meanwhile.
+    PERFORM kanon.require_own_description(caller, _relation);
     _published := ARRAY(SELECT p.name FROM kanon.publication AS p
         WHERE p.source_schema = _new.schema_name AND p.source_relation = _new.relation_name
         ORDER BY p.name);
@@ -93,6 +96,38 @@ BEGIN
         WHERE has_column_privilege(role, _relation, name, 'SELECT') IS NOT TRUE) THEN
         RAISE EXCEPTION USING MESSAGE = 'the source cannot be read', ERRCODE = '42501';
     END IF;
+    -- What is released of a view counts against all that it reads. Children are read by their parent.
+    IF EXISTS (
+        SELECT FROM kanon.reached(_relation) AS r
+        JOIN pg_class AS c ON c.oid = r.relation
+        JOIN pg_namespace AS n ON n.oid = c.relnamespace
+        WHERE n.nspname NOT IN ('pg_catalog', 'information_schema')
+          AND r.kind IN ('r', 'p', 'v', 'm', 'f')
+          AND has_any_column_privilege(role, r.relation, 'SELECT') IS NOT TRUE
+          AND NOT EXISTS (SELECT FROM pg_inherits AS i
+                          JOIN kanon.reached(_relation) AS o ON o.relation = i.inhparent
+                          WHERE i.inhrelid = r.relation)) THEN
+        RAISE EXCEPTION USING MESSAGE = 'a relation that the source reads cannot be read',
+            HINT = 'grant SELECT on what the view reads to the publisher', ERRCODE = '42501';
+    END IF;
 END
 $function$;
 COMMENT ON FUNCTION kanon.require_readable IS 'refuses a role that may not SELECT the source''s columns';
+
+CREATE OR REPLACE FUNCTION kanon.require_own_description(role oid, relation oid) RETURNS void
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+DECLARE
+    _other kanon.source;
+BEGIN
+    SELECT s.* INTO _other FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    JOIN kanon.source AS s ON s.schema_name = n.nspname AND s.relation_name = c.relname
+    WHERE c.oid = relation AND s.registered_by <> role AND NOT pg_has_role(role, c.relowner, 'USAGE');
+    IF FOUND THEN
+        RAISE EXCEPTION USING MESSAGE = 'another role registered the source', ERRCODE = '42501';
+    END IF;
+END
+$function$;
+COMMENT ON FUNCTION kanon.require_own_description IS
+    'refuses a role that would change another''s description of a source';

@@ -197,6 +197,23 @@ PITFALLS: Final[dict[int, Pitfall]] = {
         " whoever publishes can ask without being counted, or turn the counter back"
         " ([models](models.md#who-asks-and-who-pays)).",
     ),
+    34: Pitfall(
+        "An owner-side trigger believes what it is told",
+        "A publisher names another's publication as the one to refresh, and has its release.",
+    ),
+    35: Pitfall(
+        "Poisoned ledger",
+        "A view over a table that its maker may not read is published, and the owner's next"
+        " release is refused.",
+    ),
+    36: Pitfall(
+        "Who asks, by a setting",
+        "A GRANT inside a SECURITY DEFINER function passes, since another role seems to give it.",
+    ),
+    37: Pitfall(
+        "Triggers that are switched off",
+        "With session_replication_role = replica, a withdrawal succeeds and drops nothing.",
+    ),
     39: Pitfall(
         "Data that act on their reader",
         "Escape codes and texts that look like formulas, in data or names, reach a terminal or a"
