@@ -115,14 +115,14 @@ def write_batches(staging: Staging, before: RowView, now: RowView, number: str |
         staging.materialize(ROWS)
         return False
     first = f"(SELECT coalesce(max({before.number}) + 1, 0) FROM {before.cells})"
-    for suffix, columns, old, new in zip(
+    for suffix, names, old, new in zip(
         (ROWS, CELLS), tables[0], (before.rows, before.cells), (now.rows, now.cells), strict=True
     ):
-        shifted = ", ".join(
-            f"{name} + {first} AS {name}" if name == now.number else name for name in columns
-        )
+        shifted = [f"{name} + {first}" if name == now.number else name for name in names]
         staging.fill_table(
-            suffix, f"SELECT {', '.join(columns)} FROM {old} UNION ALL SELECT {shifted} FROM {new}"
+            suffix,
+            f"SELECT {', '.join(names)} FROM {old}"
+            f" UNION ALL SELECT {', '.join(shifted)} FROM {new}",
         )
     staging.analyze(CELLS, columns=[str(number)])
     session.step("materializing the view")
