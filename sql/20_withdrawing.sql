@@ -160,7 +160,8 @@ BEGIN
     FOR _relation IN SELECT * FROM kanon.withdrawn() LOOP
         BEGIN
             EXECUTE format('DROP %s %s', kanon.relation_kind(_relation.kind), _relation.name);
-        EXCEPTION WHEN dependent_objects_still_exist OR lock_not_available OR undefined_table THEN
+        EXCEPTION WHEN dependent_objects_still_exist OR lock_not_available OR object_in_use
+            OR undefined_table THEN
             NULL;  -- another time
         END;
     END LOOP;

@@ -18,6 +18,7 @@ from tests.integration.parties import (
     Parties,
     create_table,
     fetch,
+    quoted,
     remains,
     sqlstate_of,
     value,
@@ -216,6 +217,25 @@ def test_38_what_cannot_live_on_is_closed(published: Published, other: str) -> N
     assert sqlstate_of(lambda: fetch(parties.analyst, f"TABLE mine.{mine[0]}")) == DENIED
     assert all(holds for *_, holds in Functions(parties.analyst).verify("p"))
     assert left(parties)
+    check_closed(parties)
+
+
+@pytest.mark.pitfall(38, 3)
+@pytest.mark.parametrize("published", ["buckets"], indirect=True)
+@pytest.mark.parametrize("kind", ["buckets", "generalized"])
+def test_38_names_that_are_read_as_sql(published: Published, kind: str) -> None:
+    """What is put aside, filled and renamed has a name full of quotes and formats."""
+    parties, name = published.parties, "Ünion \"; DROP'%s%I$1\\ _qit"
+    function, given = KINDS[kind]
+    publisher = Functions(parties.publisher)
+    publisher.call(function, "data.people", name, **given)
+    for suffix in RELATIONS[kind]:
+        relation = quoted("published", name + suffix)
+        fetch(parties.analyst, f"CREATE VIEW mine.v{suffix} AS TABLE {relation}")
+    publisher.call(function, "data.people", name, replace=True, **given)
+    assert value(parties.analyst, "SELECT count(*) FROM mine.v") >= BEFORE
+    assert all(holds for *_, holds in Functions(parties.analyst).verify(name))
+    publisher.drop(name)
     check_closed(parties)
 
 
