@@ -38,8 +38,11 @@ CROSS JOIN LATERAL (
                WHERE a.is_grantable AND a.grantor = c.relowner), false) AS is_publisher,
            coalesce(bool_or(a.grantee = 0 OR pg_catalog.pg_has_role(a.grantee, 'USAGE')) FILTER (
                WHERE c.relname = p.name AND a.privilege_type = 'SELECT'), false) AS is_readable,
-           CASE -- The server answers NULL for a relation that is in the snapshot, but gone by now.
-               WHEN bool_or(pg_catalog.has_table_privilege(c.oid, 'SELECT') IS NULL) THEN 'replaced'
+           CASE -- The server answers NULL for a relation that is in the snapshot, but gone by now,
+                -- and another file than the snapshot has for one that was filled anew.
+               WHEN bool_or(pg_catalog.has_table_privilege(c.oid, 'SELECT') IS NULL
+                            OR pg_catalog.pg_relation_filenode(c.oid) <> c.relfilenode)
+               THEN 'replaced'
                WHEN count(DISTINCT c.oid) = cardinality(p.relations) THEN 'whole'
                ELSE 'changed'
            END AS state

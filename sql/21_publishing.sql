@@ -51,14 +51,18 @@ BEGIN
             WHERE a.privilege_type = 'SELECT' AND a.grantee <> c.relowner
               AND NOT (a.grantor = c.relowner AND a.is_grantable)))
         FROM kanon.publication AS p
-        CROSS JOIN jsonb_array_elements_text(given -> 'suffixes') AS s (suffix)
+        CROSS JOIN (SELECT jsonb_array_elements_text(given -> 'suffixes') UNION SELECT '')
+            AS s (suffix)
         JOIN kanon.owned(p) AS o ON true
         JOIN pg_class AS c ON c.oid = o.relation AND c.relname = p.name || s.suffix
-        WHERE p.name = given ->> 'name' AND (given ->> 'keeps_grants')::boolean);
+        WHERE p.name = given ->> 'name' AND (given ->> 'keeps_grants')::boolean
+          -- Of what was closed to readers, nothing is to be kept.
+          AND EXISTS (SELECT FROM aclexplode(c.relacl) AS a
+                      WHERE a.grantor = c.relowner AND a.is_grantable));
 END
 $function$;
 COMMENT ON FUNCTION kanon.kept_grants IS
-    'who may read each relation of a publication, where what takes its place is to keep that';
+    'who may read each open relation of a publication, where what takes its place is to keep that';
 
 CREATE OR REPLACE FUNCTION kanon.source_elsewhere(label text) RETURNS kanon.source
 LANGUAGE plpgsql STABLE
@@ -86,6 +90,7 @@ DECLARE
     _left     text[] := _suffixes;
     _source   kanon.source;
     _kept     CONSTANT jsonb := kanon.kept_grants(given);
+    _aside    CONSTANT text := kanon.aside();
     _new      kanon.publication;
     _staged   record;
 BEGIN
@@ -108,11 +113,13 @@ BEGIN
         END IF;
         PERFORM kanon.require_readable(caller, _source);
     END IF;
-    _new := kanon.owner_enter(caller, given, _source);
+    _new := kanon.owner_enter(caller, given || jsonb_build_object('aside', _aside), _source);
+    PERFORM kanon.owner_live_on(caller, given, _aside);
     FOR _staged IN SELECT * FROM kanon.owner_staged(caller, given ->> 'prefix', _suffixes) LOOP
         PERFORM kanon.owner_open(
             caller, CASE WHEN _kept IS NULL THEN given ELSE given || jsonb_build_object(
-                'readers', coalesce(_kept -> _staged.suffix, '[]')) END,
+                -- Relations that the old one lacked get the readers of the view.
+                'readers', coalesce(_kept -> _staged.suffix, _kept -> '', '[]')) END,
             _staged.relation, _staged.suffix);
         PERFORM kanon.owner_note(_new, _staged.relation, given -> 'notes' -> _staged.suffix);
         EXECUTE format('ALTER TABLE %s RENAME TO %I', _staged.name, _name || _staged.suffix);
@@ -137,6 +144,7 @@ BEGIN
     PERFORM kanon.owner_note_readers(_new);
     PERFORM kanon.owner_require_alone(
         given, _new, ARRAY(SELECT r.role FROM kanon.readers(_new) AS r));
+    PERFORM kanon.owner_sweep();
     RETURN to_jsonb(_new.publication_id);
 END
 $function$;
@@ -166,7 +174,7 @@ BEGIN
             IF (given ->> 'refreshes')::bigint IS DISTINCT FROM _old.publication_id THEN
                 PERFORM kanon.owner_end_release(_old, 'replaced');
             END IF;
-            PERFORM kanon.owner_remove(_old);
+            PERFORM kanon.owner_withdraw(_old, given ->> 'aside');
         END IF;
         INSERT INTO kanon.publication (name, kind, method, source_schema, source_relation,
             parameters, layout, records, guarantee, metrics, source_metrics, published_by,
@@ -203,15 +211,7 @@ DECLARE
     _role    CONSTANT text := quote_ident(pg_get_userbyid(caller));
     _grantee text;
 BEGIN
-    -- Among them is what ALTER DEFAULT PRIVILEGES has granted to others.
-    FOR _grantee IN
-        SELECT DISTINCT CASE a.grantee WHEN 0 THEN 'PUBLIC'
-            ELSE quote_ident(pg_get_userbyid(a.grantee)) END
-        FROM pg_class AS c CROSS JOIN aclexplode(c.relacl) AS a
-        WHERE c.oid = staged AND a.grantee <> c.relowner
-    LOOP
-        EXECUTE format('REVOKE ALL ON %s FROM %s', _name, _grantee);
-    END LOOP;
+    PERFORM kanon.owner_close(staged);
     IF given -> 'closed' ? suffix THEN
         EXECUTE format('GRANT SELECT ON %s TO %s', _name, _role);
     ELSE
@@ -276,16 +276,13 @@ CREATE OR REPLACE FUNCTION kanon.owner_remove(publication kanon.publication) RET
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
 AS $function$
-DECLARE
-    _relation record;
 BEGIN
-    FOR _relation IN SELECT * FROM kanon.owned(publication) LOOP
-        EXECUTE format('DROP %s %s', kanon.relation_kind(_relation.kind), _relation.name);
-    END LOOP;
-    DELETE FROM kanon.publication AS p WHERE p.publication_id = publication.publication_id;
+    PERFORM kanon.owner_withdraw(publication, kanon.aside());
+    PERFORM kanon.owner_sweep();
 END
 $function$;
-COMMENT ON FUNCTION kanon.owner_remove IS 'drops a publication''s relations and its entry';
+COMMENT ON FUNCTION kanon.owner_remove IS
+    'withdraws a publication, and drops what was withdrawn before and nothing depends on';
 
 CREATE OR REPLACE FUNCTION kanon.owner_keep_attacks(caller oid, given jsonb) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE

@@ -66,7 +66,6 @@ DECLARE
         WHERE r.publication_id = publication.publication_id);
     _reader  record;
     _counter text;
-    _grantee text;
 BEGIN
     IF jsonb_typeof(_terms) IS DISTINCT FROM 'object' THEN
         RETURN;
@@ -87,16 +86,7 @@ BEGIN
             (_terms ->> 'noise')::double precision, (_terms ->> 'answers')::bigint, _counter);
         EXECUTE format('CREATE SEQUENCE %I.%I MINVALUE 1 MAXVALUE %s NO CYCLE CACHE 1', _schema,
                        _counter, (_terms ->> 'answers')::bigint);
-        -- Among them is what ALTER DEFAULT PRIVILEGES has granted to others.
-        FOR _grantee IN
-            SELECT DISTINCT CASE a.grantee WHEN 0 THEN 'PUBLIC'
-                ELSE quote_ident(pg_get_userbyid(a.grantee)) END
-            FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-            CROSS JOIN aclexplode(c.relacl) AS a
-            WHERE n.nspname = _schema AND c.relname = _counter AND a.grantee <> c.relowner
-        LOOP
-            EXECUTE format('REVOKE ALL ON SEQUENCE %I.%I FROM %s', _schema, _counter, _grantee);
-        END LOOP;
+        PERFORM kanon.owner_close(format('%I.%I', _schema, _counter)::regclass);
     END LOOP;
 END
 $function$;
@@ -121,7 +111,7 @@ BEGIN
         WHERE b.budget_id = _budget.budget_id;
         _counter := kanon.counter_name(_budget);
         IF _counter IS NOT NULL THEN
-            EXECUTE format('DROP SEQUENCE %s', _counter);
+            PERFORM kanon.owner_drop_or_close(_counter::regclass);
         END IF;
     END LOOP;
 END

@@ -65,7 +65,11 @@ GRANT EXECUTE ON FUNCTION
     kanon.owner_budget(oid, kanon.publication, bigint), kanon.owner_classify(oid, jsonb, bytea),
     kanon.owner_close_budgets(bigint), kanon.owner_draw(bigint, bigint),
     kanon.owner_members(oid, jsonb), kanon.owner_open_budgets(kanon.publication),
-    kanon.python_vote(jsonb, bytea)
+    kanon.python_vote(jsonb, bytea),
+    kanon.aside(), kanon.owner_close(regclass), kanon.owner_drop_or_close(regclass),
+    kanon.owner_live_on(oid, jsonb, text), kanon.owner_living(oid, jsonb, text),
+    kanon.owner_sweep(), kanon.owner_withdraw(kanon.publication, text), kanon.withdrawn(),
+    kanon.withdrawn_mark()
 TO kanon_owner;
 
 -- Publications from before, and restored ones: a dump does not have the rights on tables' types.

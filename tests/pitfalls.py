@@ -170,8 +170,7 @@ PITFALLS: Final[dict[int, Pitfall]] = {
         "Locks that anybody may take",
         "A role that can only connect keeps everybody from publishing.",
         "A reader who keeps a publication in use delays its replacement, which is refused after"
-        " a minute ([replacing](operation.md#replacing)). While a reader has a view of it, it can"
-        " be neither replaced nor dropped.",
+        " a minute ([replacing](operation.md#replacing)).",
     ),
     30: Pitfall(
         "Nobody says that releases add up",
@@ -213,6 +212,13 @@ PITFALLS: Final[dict[int, Pitfall]] = {
     37: Pitfall(
         "Triggers that are switched off",
         "With session_replication_role = replica, a withdrawal succeeds and drops nothing.",
+    ),
+    38: Pitfall(
+        "What others have made of a publication",
+        "A reader's view, function or policy keeps a publication from being withdrawn, refreshed"
+        " or replaced; or a replacement locks readers out.",
+        "Copies that readers made, such as rows of their own materialized views, stay theirs. A"
+        " superuser's foreign key on a published table keeps it from being emptied.",
     ),
     39: Pitfall(
         "Data that act on their reader",

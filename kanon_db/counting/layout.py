@@ -242,7 +242,7 @@ class RowView(NamedTuple):
     """The published relations of generalized, freeform or suppressed rows; names are quoted.
 
     The view is made from a table of its rows, each with a number, and one of the cells with these
-    numbers. Rows that came with their cells, from elsewhere or in batches, have them themselves.
+    numbers. Rows that came with their cells, from elsewhere, have them themselves.
     Readers have no right on either; a dump needs them, since restoring it refreshes the view.
 
     Attributes

@@ -14,6 +14,7 @@ from kanon_db.catalog.errands import OWNER
 from kanon_db.cluster.local_folder import ENVIRONMENT
 from kanon_db.declaration import EVERYBODY
 from kanon_db.errors import DatabaseError, PermissionDeniedError, ServerError
+from kanon_db.installation.dependents import dependents
 from kanon_db.installation.install import migration_script
 from kanon_db.installation.interpreter import can_import, server_interpreter
 from kanon_db.installation.resources import import_paths, resource_directory
@@ -229,6 +230,7 @@ JOIN pg_namespace AS n ON s.name = 'published_schema' AND n.nspname = s.value
 JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relkind NOT IN ('i', 't', 'I')
 WHERE NOT EXISTS (SELECT FROM kanon.publication AS p WHERE c.relname = ANY (p.relations))
   AND NOT EXISTS (SELECT FROM kanon.budget AS b WHERE b.counter = c.relname AND b.asked IS NULL)
+  AND c.oid NOT IN (SELECT w.relation FROM kanon.withdrawn() AS w)
 UNION ALL
 SELECT format('publication %s', r.name), format('nobody counts its answers to %s', b.role_name),
        format('SELECT kanon.drop_publication(%L), and publish it again', r.name)
@@ -273,6 +275,18 @@ def _examine_publications(session: PsycopgSession) -> Iterator[Finding]:
         return  # each publication would seem to be gone
     for found in session.fetch(_AMISS):
         yield Finding(found["subject"], "warning", found["value"], found["remedy"])
+    yield from _examine_withdrawn(session)
+
+
+def _examine_withdrawn(session: PsycopgSession) -> Iterator[Finding]:
+    """Say what keeps relations of publications that are gone: nothing has to be done about it."""
+    row = fetch_one(
+        session, "SELECT count(*) AS n, kanon.withdrawn_mark() AS mark FROM kanon.withdrawn()"
+    )
+    if row["n"]:
+        holders = dependents(session, _schema_of_publications(session), row["mark"])
+        found = f"{row['n']}, empty and closed, until nothing depends on them"
+        yield Finding("withdrawn relations", "ok", f"{found} ({', '.join(holders) or 'now'})")
 
 
 def _examine_role(session: PsycopgSession, role: str) -> Finding:

@@ -21,6 +21,7 @@ from kanon_db.installation.adoption import (
     note_fingerprints,
 )
 from kanon_db.installation.annotation import annotate_publications
+from kanon_db.installation.dependents import dependents
 from kanon_db.installation.interpreter import server_paths
 from kanon_db.installation.objects import replace_objects, run_script
 from kanon_db.installation.releases import enter_releases
@@ -134,6 +135,7 @@ def install(
             actions += enter_releases(session)
             actions += guard_views(session, schema)
             actions += annotate_publications(session)
+            session.fetch("SELECT kanon.owner_sweep()")
     return InstallReport(kanon_db.__version__, actions)
 
 
@@ -149,7 +151,7 @@ def uninstall(dsn: str, *, drop_publications: bool = False) -> list[str]:
     ------
     InUseError
         When there are publications, or other relations in their schema, and `drop_publications`
-        is false; or when views elsewhere depend on any of this.
+        is false; or when views elsewhere, or other objects, depend on any of this.
     """
     with open_connection(dsn) as connection:
         session = PsycopgSession(connection)
@@ -174,7 +176,8 @@ def uninstall(dsn: str, *, drop_publications: bool = False) -> list[str]:
                 " ON n.oid = c.relnamespace WHERE n.nspname = $1::text AND c.relkind <> 'i'"
                 " AND NOT EXISTS (SELECT FROM kanon.publication AS p"
                 " WHERE c.relname = ANY (p.relations))"
-                " AND NOT EXISTS (SELECT FROM kanon.budget AS b WHERE b.counter = c.relname)",
+                " AND NOT EXISTS (SELECT FROM kanon.budget AS b WHERE b.counter = c.relname)"
+                " AND c.oid NOT IN (SELECT w.relation FROM kanon.withdrawn() AS w)",
                 schema,
             )["n"]
             if others and not drop_publications:
@@ -183,7 +186,7 @@ def uninstall(dsn: str, *, drop_publications: bool = False) -> list[str]:
                     detail=f'{others} in schema "{schema}"',
                     hint="move them elsewhere, or pass --drop-publications",
                 )
-            _refuse_dependent_views(session, schema)
+            _refuse_dependents(session, schema)
             session.fetch("DROP SCHEMA kanon CASCADE")
             session.fetch(f"DROP SCHEMA {session.identifier(schema)} CASCADE")
             for role in (*EVERYBODY, OWNER):
@@ -197,23 +200,13 @@ def uninstall(dsn: str, *, drop_publications: bool = False) -> list[str]:
     return left
 
 
-def _refuse_dependent_views(session: PsycopgSession, schema: str) -> None:
-    """Refuse to drop other people's views, which DROP SCHEMA ... CASCADE would do."""
-    rows = session.fetch(
-        "SELECT DISTINCT v.oid::regclass::text AS name FROM pg_depend AS d"
-        " JOIN pg_rewrite AS r ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid"
-        " JOIN pg_class AS v ON v.oid = r.ev_class"
-        " LEFT JOIN pg_class AS c ON d.refclassid = 'pg_class'::regclass AND c.oid = d.refobjid"
-        " LEFT JOIN pg_proc AS p ON d.refclassid = 'pg_proc'::regclass AND p.oid = d.refobjid"
-        " JOIN pg_namespace AS n ON n.oid = coalesce(c.relnamespace, p.pronamespace)"
-        " WHERE n.nspname IN ('kanon', $1::text) AND v.relnamespace NOT IN ("
-        "  SELECT oid FROM pg_namespace WHERE nspname IN ('kanon', $1::text)) ORDER BY 1",
-        schema,
-    )
-    if rows:
+def _refuse_dependents(session: PsycopgSession, schema: str) -> None:
+    """Refuse to drop what others have made, which DROP SCHEMA ... CASCADE would do."""
+    found = dependents(session, ["kanon", schema])
+    if found:
         raise InUseError(
-            "views elsewhere depend on kanon_db or its publications",
-            detail=", ".join(row["name"] for row in rows),
+            "views elsewhere, or other objects, depend on kanon_db or its publications",
+            detail=", ".join(found),
             hint="drop them first",
         )
 

@@ -12,7 +12,6 @@ from kanon_db.catalog.errands import run_errand
 from kanon_db.errors import (
     DatabaseError,
     DuplicateError,
-    InUseError,
     NotFoundError,
     PermissionDeniedError,
 )
@@ -20,7 +19,6 @@ from kanon_db.publications.notes import Note
 from kanon_db.publications.staging import Staging
 from kanon_db.session import Session, fetch_one
 from kanon_db.session.server_errors import (
-    DEPENDENT_OBJECTS,
     DUPLICATE_TABLE,
     INSUFFICIENT_PRIVILEGE,
     LOCK_NOT_AVAILABLE,
@@ -96,10 +94,9 @@ def enter_publication(
     ------
     DuplicateError, PermissionDeniedError
         As :func:`check_name`, if this has changed since then.
-    InUseError
-        When an old publication of this name is in use, or other objects depend on it.
     DatabaseError
-        When the source was registered anew meanwhile; publishing again may then succeed.
+        When the source was registered anew meanwhile, or an old publication of this name is in use
+        all the time; publishing again may then succeed.
     """
     name = publication.name
     registered = {}
@@ -117,7 +114,7 @@ def enter_publication(
         "source_metrics": publication.metrics,
         **release,
     }
-    with in_words(staging.session, name):
+    with in_words(name):
         publication_id: int = _patiently(
             staging.session,
             name,
@@ -137,13 +134,16 @@ def enter_publication(
 def drop_publication(session: Session, name: str) -> None:
     """Drop a publication's relations and its catalog entry.
 
+    Relations that something depends on lose their rows, rights and names instead, and are dropped
+    when nothing depends on them any more.
+
     Raises
     ------
     NotFoundError
     PermissionDeniedError
         When another role published it.
-    InUseError
-        When it is in use, or views or other objects depend on it.
+    DatabaseError
+        When it is in use all the time.
     """
     if not session.fetch("SELECT 1 FROM kanon.publication WHERE name = $1::text", name):
         raise NotFoundError(
@@ -152,7 +152,7 @@ def drop_publication(session: Session, name: str) -> None:
             hint="TABLE kanon.publications lists the ones that you may read",
         )
     _require_publisher(session, name)
-    with in_words(session, name):
+    with in_words(name):
         _patiently(session, name, lambda: run_errand(session, "drop", name=name))
 
 
@@ -190,7 +190,7 @@ def _patiently(session: Session, name: str, work: Callable[[], Any]) -> Any:
 
 
 @contextmanager
-def in_words(session: Session, name: str) -> Iterator[None]:
+def in_words(name: str) -> Iterator[None]:
     """Say what a refusal of the owner of all publications means."""
     try:
         yield
@@ -201,33 +201,7 @@ def in_words(session: Session, name: str) -> Iterator[None]:
             raise _is_taken(name) from None
         if error.sqlstate == INSUFFICIENT_PRIVILEGE:
             raise PermissionDeniedError(error.message, detail=f'publication "{name}"') from None
-        if error.sqlstate == DEPENDENT_OBJECTS:
-            raise InUseError(
-                "other objects depend on the publication",
-                detail=f'publication "{name}": {", ".join(_dependent(session, name)) or "no view"}',
-                hint="first drop the views that were made from it, which may be others'; pg_depend"
-                " shows what else there is",
-            ) from None
         raise
-
-
-_DEPENDENT: Final = """
-SELECT DISTINCT r.ev_class::regclass::text AS name FROM kanon.publication AS p
-CROSS JOIN unnest(p.relations) AS o (name)
-JOIN pg_namespace AS n ON n.nspname = $2::text
-JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = o.name
-JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = c.oid
-    AND d.classid = 'pg_rewrite'::regclass
-JOIN pg_rewrite AS r ON r.oid = d.objid
-JOIN pg_class AS v ON v.oid = r.ev_class AND v.relowner <> c.relowner
-WHERE p.name = $1::text ORDER BY 1
-"""
-
-
-def _dependent(session: Session, name: str) -> list[str]:
-    """Name the views of others that read a publication."""
-    rows = session.fetch(_DEPENDENT, name, published_schema(session))
-    return [f"view {row['name']}" for row in rows]
 
 
 def _require_publisher(session: Session, name: str) -> None:
@@ -238,7 +212,7 @@ def _require_publisher(session: Session, name: str) -> None:
         name,
     )
     if not rows:  # not for this role, or without a relation that tells whose it is
-        with in_words(session, name):
+        with in_words(name):
             run_errand(session, "batches", name=name)
     elif not rows[0]["allowed"]:
         raise PermissionDeniedError(

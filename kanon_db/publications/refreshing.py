@@ -105,7 +105,7 @@ def refresh(
     """
     started, name = time.perf_counter(), publication
     old = find_publication(session, name)
-    with in_words(session, name):
+    with in_words(name):
         state = run_errand(session, "batches", name=name)
     if state is None or not state["is_own"]:
         raise PermissionDeniedError(

@@ -309,6 +309,28 @@ def test_a_replacement_adds_to_the_ledger(whole: Readers) -> None:
     assert told == [("5",)]
 
 
+@pytest.mark.pitfall(38)
+def test_38_a_view_of_a_counter_holds_up_no_replacement(whole: Readers) -> None:
+    """Neither what counts answers, nor a model, is kept in use by what others made of it."""
+    parties, reader = whole.parties, whole.people["first"]
+    counters = fetch(parties.admin, "SELECT counter FROM kanon.budget WHERE asked IS NULL")
+    fetch(parties.admin, "CREATE SCHEMA mine; GRANT ALL ON SCHEMA mine TO PUBLIC")
+    relations = fetch(
+        parties.admin, "SELECT unnest(relations) FROM kanon.publication WHERE name = 'm'"
+    )
+    for name, *_ in [*counters, *relations]:
+        fetch(reader, f"CREATE VIEW mine.v{uuid.uuid4().hex} AS TABLE published.{name}")
+    publish(parties.publisher, "m", budget=BUDGET, readers=list(whole.roles), replace=True)
+    assert asked(parties.admin, "m") == dict.fromkeys(whole.roles, 0)
+    assert len(ask(reader, "m", 1)) == 1
+    left = fetch(parties.admin, "SELECT name FROM kanon.withdrawn()")
+    assert len(left) == len(counters)
+    assert [f for f in examine(parties.dsn) if f.subject.startswith("relation ")] == []
+    fetch(parties.admin, "DROP SCHEMA mine CASCADE")
+    install(parties.dsn)
+    assert fetch(parties.admin, "SELECT name FROM kanon.withdrawn()") == []
+
+
 @pytest.mark.pitfall(33)
 def test_a_dump_has_what_was_spent(whole: Readers, new_database: Callable[..., str]) -> None:
     """A restored model tells a role no more than was left of its budget."""

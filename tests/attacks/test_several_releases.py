@@ -294,16 +294,6 @@ def test_granting_by_hand(parties: Parties, source: str, new_role: Callable[...,
         fetch(parties.admin, f"DROP OWNED BY {role}")
 
 
-def test_views_that_block_a_replacement_are_named(parties: Parties, source: str) -> None:
-    publish(parties, "buckets", source, "first")
-    view = f"data.{next(NAMES)}"
-    fetch(parties.publisher, f"CREATE VIEW {view} AS SELECT age FROM published.first")
-    with pytest.raises(psycopg.Error, match="other objects depend") as raised:
-        publish(parties, "buckets", source, "first", replace=True, accept=REASON)
-    assert f"view {view}" in str(raised.value.diag.message_detail)
-    fetch(parties.publisher, f"DROP VIEW {view}")
-
-
 def test_how_far_the_source_has_moved(parties: Parties, source: str) -> None:
     """The publisher sees it, as the server counts it; readers do not."""
     publish(parties, "buckets", source, "first")

@@ -351,7 +351,18 @@ def test_uninstall_keeps_views_of_others(live: Connection, cluster_dsn: str) -> 
         with pytest.raises(InUseError, match="views elsewhere"):
             uninstall(dsn, drop_publications=True)
         fetch(live, "DROP VIEW data.mine")
-    uninstall(dsn, drop_publications=True)
+    fetch(
+        live,
+        "CREATE FUNCTION data.mine() RETURNS bigint LANGUAGE sql"
+        " BEGIN ATOMIC SELECT count(*) FROM published.people; END",
+    )
+    Functions(live).drop("people")  # what is left is empty, and still not dropped
+    for given in (True, False):
+        with pytest.raises(InUseError, match="views elsewhere") as raised:
+            uninstall(dsn, drop_publications=given)
+        assert raised.value.detail == "function data.mine()"
+    fetch(live, "DROP FUNCTION data.mine()")
+    uninstall(dsn)
 
 
 def test_uninstall_keeps_tables_of_the_role(live: Connection, cluster_dsn: str) -> None:

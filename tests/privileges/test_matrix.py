@@ -71,6 +71,8 @@ OWNERS = {
     "owner_register", "owner_release", "owner_remove", "owner_require_alone", "owner_staged",
     "owner_unknown", "reached", "readers", "relation_kind", "require_readable", "require_visible",
     "source_elsewhere", "weighted_join",
+    "aside", "owner_close", "owner_drop_or_close", "owner_live_on", "owner_living", "owner_sweep",
+    "owner_withdraw", "withdrawn", "withdrawn_mark",
 }  # fmt: skip
 """What the owner of publications does, called by the functions that have its rights."""
 
@@ -268,7 +270,7 @@ def test_functions_are_fixed(parties: Parties) -> None:
             continue
         assert path == "search_path=pg_catalog, pg_temp", name
         # An IMMUTABLE function of data may be folded into a plan, and answer from the past.
-        reads_nothing = name in ("mark", "relation_kind", "weighted_join")
+        reads_nothing = name in ("mark", "relation_kind", "weighted_join", "withdrawn_mark")
         assert volatility == "i" if reads_nothing else volatility in "sv", name
 
 

@@ -50,7 +50,7 @@ from kanon_db.publications.rows.digest import check_digest, digest_rows
 from kanon_db.publications.rows.notes import row_notes
 from kanon_db.publications.rows.shares import check_shares
 from kanon_db.publications.rows.shown_rows import ShownRows
-from kanon_db.publications.rows.writing import write_for_estimator
+from kanon_db.publications.rows.writing import write_batches, write_for_estimator
 from kanon_db.publications.staging import Staging
 from kanon_db.publications.usefulness import Usefulness
 from kanon_db.session import Session, fetch_one
@@ -134,14 +134,10 @@ class RowKind(Kind):
             RowView.of(session, job.schema, one, layout)
             for one, layout in ((old.name, old.layout), (job.staging.name, batch.layout))
         )
-        columns = ", ".join(session.identifier(column) for column in now.columns)
-        whole.fill_table(
-            ROWS, f"SELECT {columns} FROM {before.view} UNION ALL SELECT {columns} FROM {now.view}"
-        )
-        session.step("materializing the view")
-        whole.materialize(ROWS)
+        is_numbered = write_batches(whole, before, now, batch.layout.get("number"))
         view = RowView.of(session, job.schema, whole.name, batch.layout)
-        layout = {key: kept for key, kept in batch.layout.items() if key not in (AT_ONCE, "number")}
+        dropped = {AT_ONCE} if is_numbered else {AT_ONCE, "number"}
+        layout = {key: kept for key, kept in batch.layout.items() if key not in dropped}
         rows = ShownRows.of_view(session, job.schema, whole.name, layout, job.room)
         layout = write_for_estimator(
             whole, view, layout, rows, batch.cells if "shares" in layout else None, batch.matches

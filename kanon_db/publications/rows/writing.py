@@ -19,7 +19,7 @@ from kanon_db.publications.rows.shares import write_shares
 from kanon_db.publications.rows.shown_rows import ShownRows
 from kanon_db.publications.staging import Staging
 from kanon_db.randomness import SecureRandom
-from kanon_db.session import fetch_one
+from kanon_db.session import Session, fetch_one
 from kanon_db.session.settings import helped, roomy
 from kanon_db.transfer.coded import CodedRecords
 from kanon_db.transfer.columns import inverse_permutation, number_bytes, with_numbers
@@ -84,6 +84,66 @@ def write_row_view(
         job.staging.materialize_join(ROWS, CELLS, cells.name, view.columns)
     row = fetch_one(session, f"SELECT count(*) AS n FROM {view.rows}")
     return int(np.count_nonzero(combination_of_record >= 0)) - int(row["n"])
+
+
+def write_batches(staging: Staging, before: RowView, now: RowView, number: str | None) -> bool:
+    """Write the rows of two publications as those of one, and materialize the view.
+
+    As long as both have numbers of cells, so does what comes of them: the view is made as before,
+    and what others have made of it lives on.
+
+    Parameters
+    ----------
+    number : str or None
+        The column of the numbers in the newer one, not quoted.
+
+    Returns
+    -------
+    bool
+        Whether rows have numbers of their cells.
+    """
+    session = staging.session
+    tables = [_columns(session, one.rows, one.cells) for one in (before, now)]
+    is_numbered = number is not None and before.number == now.number and tables[0] == tables[1]
+    session.step("writing the published rows")
+    if not is_numbered:
+        columns = ", ".join(session.identifier(column) for column in now.columns)
+        staging.fill_table(
+            ROWS, f"SELECT {columns} FROM {before.view} UNION ALL SELECT {columns} FROM {now.view}"
+        )
+        session.step("materializing the view")
+        staging.materialize(ROWS)
+        return False
+    first = f"(SELECT coalesce(max({before.number}) + 1, 0) FROM {before.cells})"
+    for suffix, names, old, new in zip(
+        (ROWS, CELLS), tables[0], (before.rows, before.cells), (now.rows, now.cells), strict=True
+    ):
+        shifted = [f"{name} + {first}" if name == now.number else name for name in names]
+        staging.fill_table(
+            suffix,
+            f"SELECT {', '.join(names)} FROM {old}"
+            f" UNION ALL SELECT {', '.join(shifted)} FROM {new}",
+        )
+    staging.analyze(CELLS, columns=[str(number)])
+    session.step("materializing the view")
+    with roomy(session), helped(session):
+        staging.materialize_join(ROWS, CELLS, str(number), now.columns)
+    return True
+
+
+def _columns(session: Session, *tables: str) -> list[list[str]]:
+    """Return the quoted names of the columns of tables; none where there is no table."""
+    return [
+        [
+            session.identifier(row["name"])
+            for row in session.fetch(
+                "SELECT attname::text AS name FROM pg_attribute"
+                " WHERE attrelid = to_regclass($1::text) AND attnum > 0 ORDER BY attnum",
+                table,
+            )
+        ]
+        for table in tables
+    ]
 
 
 def _write_copied(

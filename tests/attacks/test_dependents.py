@@ -1,0 +1,376 @@
+"""What readers make of a publication never holds up its publisher: security pitfall 38."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+import pytest
+
+from kanon_db.installation.doctor import examine
+from kanon_db.installation.install import install
+from tests.integration.parties import (
+    Connection,
+    Functions,
+    Parties,
+    create_table,
+    fetch,
+    quoted,
+    remains,
+    sqlstate_of,
+    value,
+    warn_only,
+)
+
+BEFORE, CAME = 120, 40
+DENIED = "42501"
+
+KINDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "buckets": ("publish_buckets", {"privacy": '{"l": 2}'}),
+    "generalized": ("publish_generalized", {"k": 4}),
+    "suppressed": ("publish_suppressed", {"k": 2}),
+    "freeform": ("publish_freeform", {"k": 2}),
+}
+RELATIONS = {
+    "buckets": ("", "_qit", "_sat", "_bit"),
+    "generalized": ("", "_row", "_cls"),
+    "suppressed": ("", "_row", "_cls"),
+    "freeform": ("", "_row", "_cls"),
+}
+
+DEPENDENTS: dict[str, str] = {
+    "view": "CREATE VIEW {mine} AS TABLE {theirs}",
+    "temporary view": "CREATE TEMPORARY VIEW {name} AS TABLE {theirs}",
+    "view of a view": "CREATE VIEW {mine}_0 AS TABLE {theirs};"
+    " CREATE VIEW {mine} AS TABLE {mine}_0",
+    "materialized view": "CREATE MATERIALIZED VIEW {mine} AS TABLE {theirs} WITH NO DATA",
+    "function": "CREATE FUNCTION {mine}() RETURNS bigint LANGUAGE sql"
+    " BEGIN ATOMIC SELECT count(*) FROM {theirs}; END",
+    "policy": "CREATE TABLE {mine} (a int);"
+    " CREATE POLICY mine ON {mine} USING (a < (SELECT count(*) FROM {theirs}))",
+    "rule": "CREATE TABLE {mine} (a int); CREATE RULE mine AS ON INSERT TO {mine}"
+    " DO ALSO UPDATE {mine} SET a = (SELECT count(*) FROM {theirs})",
+    "whole row": "CREATE VIEW {mine} AS SELECT t IS NULL AS a FROM {theirs} AS t",
+}
+
+
+def make(who: Connection, what: str, relation: str) -> str:
+    """Make a dependent of a published relation; its name."""
+    name = f"v{secrets.token_hex(4)}"
+    statements = DEPENDENTS[what].format(
+        mine=f"mine.{name}", name=name, theirs=f"published.{relation}"
+    )
+    with psycopg.ClientCursor(who) as cursor:
+        cursor.execute(statements.encode())
+    return name
+
+
+@dataclass(frozen=True)
+class Published:
+    """A publication of one kind, which more people can join."""
+
+    parties: Parties
+    kind: str
+
+    def publish(self, source: str = "data.people", kind: str = "", **more: Any) -> None:
+        function, given = KINDS[kind or self.kind]
+        Functions(self.parties.publisher).call(function, source, "p", **given, **more)
+
+    def refresh(self) -> None:
+        fetch(self.parties.publisher, "SELECT * FROM kanon.refresh('p')")
+
+    def come(self, batch: int = 0) -> None:
+        fetch(
+            self.parties.publisher,
+            f"INSERT INTO data.people SELECT {1000 + 1000 * batch} + i, i % 6, 'disease ' || i % 5"
+            f" FROM generate_series(1, {CAME}) AS i",
+        )
+
+
+@pytest.fixture
+def published(parties: Parties, request: pytest.FixtureRequest) -> Iterator[Published]:
+    """A publication, whose readers have a schema for what they make of it."""
+    warn_only(parties.admin)
+    rows = [(i, i % 6, f"disease {i % 5}") for i in range(BEFORE)]
+    create_table(parties.publisher, "data.people", "id int, age int, sick text", rows)
+    create_table(parties.publisher, "data.others", "id int, years bigint, ill text", rows)
+    kanon = Functions(parties.publisher)
+    kanon.register("data.people", ["age"], "sick", ["id"], arrival="id")
+    kanon.register("data.others", ["years"], "ill", ["id"])
+    fetch(parties.admin, "CREATE SCHEMA mine; GRANT ALL ON SCHEMA mine TO PUBLIC")
+    publication = Published(parties, request.param)
+    publication.publish()
+    yield publication
+    if kanon.publications():
+        kanon.drop("p")
+    for who in (parties.analyst, parties.stranger, parties.publisher):
+        fetch(who, "DISCARD TEMP")
+    fetch(parties.admin, "DROP SCHEMA mine CASCADE")
+    fetch(parties.publisher, "DROP TABLE data.people, data.others")
+    install(parties.dsn)  # looks after what is left
+    assert remains(parties.admin) == []
+
+
+every_kind = pytest.mark.parametrize("published", KINDS, indirect=True)
+both_shapes = pytest.mark.parametrize("published", ["buckets", "generalized"], indirect=True)
+
+
+def make_all(published: Published) -> list[str]:
+    """Let the analyst depend on every relation in every way, and on those that are closed, too."""
+    return [
+        make(published.parties.analyst, what, "p" + suffix)
+        for suffix in RELATIONS[published.kind]
+        for what in DEPENDENTS
+    ]
+
+
+def left(parties: Parties) -> list[tuple[str, str, int]]:
+    """What is withdrawn and still there, with who may do anything with it, and its rows."""
+    rows = fetch(
+        parties.admin,
+        "SELECT w.name, (SELECT count(*) FROM pg_class AS c, aclexplode(c.relacl) AS a"
+        " WHERE c.oid = w.relation AND a.grantee <> c.relowner) + (SELECT count(*) FROM"
+        " pg_attribute AS b WHERE b.attrelid = w.relation AND b.attacl IS NOT NULL"
+        " AND b.attacl <> '{}') FROM kanon.withdrawn() AS w",
+    )
+    return [(name, n, value(parties.admin, f"SELECT count(*) FROM {name}")) for name, n in rows]
+
+
+def check_closed(parties: Parties) -> None:
+    """Nothing that is withdrawn has rows, rights, or a place among the publications."""
+    for name, n_grants, n_rows in left(parties):
+        assert (n_grants, n_rows) == (0, 0), name
+        for who in (parties.analyst, parties.publisher):
+            assert sqlstate_of(lambda name=name, who=who: fetch(who, f"TABLE {name}")) == DENIED
+
+
+@pytest.mark.pitfall(38)
+@every_kind
+def test_38_nothing_of_others_holds_up_a_withdrawal(published: Published) -> None:
+    """A dropped publication is gone, whatever depends on it; what depends on it is still there."""
+    parties = published.parties
+    reader = parties.analyst.info.user
+    fetch(parties.publisher, f"GRANT SELECT ON published.p TO {reader} WITH GRANT OPTION")
+    fetch(parties.publisher, "GRANT SELECT (sick) ON published.p TO kanon_analyst")
+    fetch(parties.analyst, "GRANT SELECT (sick) ON published.p TO PUBLIC")
+    mine = make_all(published)
+    temporary = mine[1]
+    assert value(parties.analyst, f"SELECT count(*) FROM {temporary}") > 0
+    Functions(parties.publisher).drop("p")
+    assert Functions(parties.analyst).publications() == []
+    assert Functions(parties.publisher).publications() == []
+    assert left(parties)
+    check_closed(parties)
+    assert sqlstate_of(lambda: fetch(parties.analyst, f"TABLE {temporary}")) == DENIED
+    assert sqlstate_of(lambda: fetch(parties.analyst, f"TABLE mine.{mine[0]}")) == DENIED
+    assert sqlstate_of(lambda: fetch(parties.analyst, "TABLE published.p")) == "42P01"
+
+
+@pytest.mark.pitfall(38)
+@every_kind
+def test_38_nothing_of_others_holds_up_a_replacement(published: Published) -> None:
+    """What depends on a publication has the new rows; all checks of the new one hold."""
+    parties = published.parties
+    mine = make_all(published)
+    published.come()
+    published.publish(replace=True)
+    rows = value(parties.admin, "SELECT count(*) FROM published.p")
+    for name in (f"mine.{mine[0]}", mine[1], f"mine.{mine[2]}"):
+        assert value(parties.analyst, f"SELECT count(*) FROM {name}") == rows
+    assert value(parties.analyst, f"SELECT mine.{mine[4]}()") == rows
+    assert all(holds for *_, holds in Functions(parties.analyst).verify("p"))
+    query = "SELECT COUNT(*) FROM p WHERE sick <> 'nothing'"
+    assert Functions(parties.analyst).estimate(query)[2:] == (BEFORE + CAME,) * 2
+    check_closed(parties)
+
+
+@pytest.mark.pitfall(38)
+@every_kind
+def test_38_nothing_of_others_holds_up_a_refresh(published: Published) -> None:
+    """Next month's people come in, and views of readers show them."""
+    parties = published.parties
+    mine = make_all(published)
+    for batch in range(2):
+        before = value(parties.analyst, f"SELECT count(*) FROM mine.{mine[0]}")
+        published.come(batch)
+        published.refresh()
+        assert value(parties.analyst, f"SELECT count(*) FROM mine.{mine[0]}") > before
+    assert all(holds for *_, holds in Functions(parties.analyst).verify("p"))
+    check_closed(parties)
+
+
+@pytest.mark.pitfall(38)
+@both_shapes
+@pytest.mark.parametrize("other", ["columns", "kind"])
+def test_38_what_cannot_live_on_is_closed(published: Published, other: str) -> None:
+    """Where columns differ, what depends on the old relations reads nothing any more."""
+    parties = published.parties
+    mine = make_all(published)
+    if other == "columns":
+        published.publish("data.others", replace=True)
+    else:
+        kind = {"buckets": "suppressed", "generalized": "buckets"}[published.kind]
+        published.publish(kind=kind, replace=True)
+    assert sqlstate_of(lambda: fetch(parties.analyst, f"TABLE mine.{mine[0]}")) == DENIED
+    assert all(holds for *_, holds in Functions(parties.analyst).verify("p"))
+    assert left(parties)
+    check_closed(parties)
+
+
+@pytest.mark.pitfall(38, 3)
+@pytest.mark.parametrize("published", ["buckets"], indirect=True)
+@pytest.mark.parametrize("kind", ["buckets", "generalized"])
+def test_38_names_that_are_read_as_sql(published: Published, kind: str) -> None:
+    """What is put aside, filled and renamed has a name full of quotes and formats."""
+    parties, name = published.parties, "Ünion \"; DROP'%s%I$1\\ _qit"
+    function, given = KINDS[kind]
+    publisher = Functions(parties.publisher)
+    publisher.call(function, "data.people", name, **given)
+    for suffix in RELATIONS[kind]:
+        relation = quoted("published", name + suffix)
+        fetch(parties.analyst, f"CREATE VIEW mine.v{suffix} AS TABLE {relation}")
+    publisher.call(function, "data.people", name, replace=True, **given)
+    assert value(parties.analyst, "SELECT count(*) FROM mine.v") >= BEFORE
+    assert all(holds for *_, holds in Functions(parties.analyst).verify(name))
+    publisher.drop(name)
+    check_closed(parties)
+
+
+@pytest.mark.pitfall(38)
+@both_shapes
+def test_38_who_may_not_read_holds_up_nothing(published: Published) -> None:
+    """A view needs no right to read what it shows: a member of no role of ours makes one."""
+    parties = published.parties
+    fetch(parties.admin, f"GRANT USAGE ON SCHEMA published TO {parties.stranger.info.user}")
+    for suffix in RELATIONS[published.kind]:
+        make(parties.stranger, "view", f"p{suffix}")
+    published.publish(replace=True)
+    Functions(parties.publisher).drop("p")
+    check_closed(parties)
+    for name, *_ in left(parties):  # and of what is withdrawn
+        fetch(parties.stranger, f"CREATE VIEW mine.more{secrets.token_hex(4)} AS TABLE {name}")
+    published.publish()
+    fetch(parties.admin, f"REVOKE USAGE ON SCHEMA published FROM {parties.stranger.info.user}")
+
+
+@pytest.mark.pitfall(38)
+@both_shapes
+def test_38_rights_that_cannot_be_taken_are_on_nothing(published: Published) -> None:
+    """Rights that roles have from each other outlive REVOKE: what they are on does not live on."""
+    parties, reader = published.parties, published.parties.analyst.info.user
+    fetch(parties.publisher, "GRANT SELECT ON published.p TO kanon_publisher WITH GRANT OPTION")
+    name = make(parties.publisher, "view", "p")
+    published.publish(replace=True, readers=[reader])
+    rows = fetch(
+        parties.admin,
+        "SELECT DISTINCT a.grantee::regrole::text FROM pg_class AS c, aclexplode(c.relacl) AS a"
+        " WHERE c.oid = 'published.p'::regclass AND a.grantee <> c.relowner",
+    )
+    assert {role for (role,) in rows} == {reader, parties.publisher.info.user}
+    assert not fetch(parties.admin, f"TABLE mine.{name}")
+    published.publish(replace=True)
+    assert all(n == 0 for *_, n in left(parties))
+
+
+@pytest.mark.pitfall(38)
+@both_shapes
+def test_38_withdrawn_relations_do_not_pile_up(published: Published) -> None:
+    """One view keeps what it was made of, however often the publication changes; then it goes."""
+    parties = published.parties
+    name = make(parties.analyst, "view", "p")
+    found = set()
+    for source in ("data.others", "data.people") * 3:
+        published.publish(source, replace=True)
+        found.add(tuple(left(parties)))
+    assert len(found) == 1
+    fetch(parties.analyst, f"DROP VIEW mine.{name}")
+    published.publish(replace=True)
+    assert left(parties) == []
+
+
+@pytest.mark.pitfall(38)
+@both_shapes
+def test_38_the_doctor_knows_what_is_withdrawn(published: Published) -> None:
+    parties = published.parties
+    name = make(parties.analyst, "view", "p")
+    Functions(parties.publisher).drop("p")
+    (found,) = (f for f in examine(parties.dsn) if f.subject == "withdrawn relations")
+    assert found.state == "ok"
+    assert f"view mine.{name}" in found.value
+    assert not any(f.subject.startswith("relation") for f in examine(parties.dsn))
+    fetch(parties.analyst, f"DROP VIEW mine.{name}")
+    install(parties.dsn)
+    assert not any(f.subject == "withdrawn relations" for f in examine(parties.dsn))
+
+
+@pytest.mark.pitfall(38, 23)
+@both_shapes
+def test_38_a_snapshot_from_before_is_refused(published: Published) -> None:
+    """What lives on does not look empty, or old, to who began to read before."""
+    parties = published.parties
+    name = make_all(published)[0]
+    query = "SELECT COUNT(*) FROM p WHERE sick <> 'nothing'"
+    calls: dict[str, Callable[[], object]] = {
+        "estimate": lambda: Functions(parties.analyst).estimate(query),
+        "metrics": lambda: Functions(parties.analyst).metrics("p"),
+        "verify": lambda: Functions(parties.analyst).verify("p"),
+    }
+    for number, call in enumerate(calls.values()):
+        with parties.analyst.transaction(force_rollback=True):
+            fetch(parties.analyst, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            fetch(parties.analyst, "SELECT 1")
+            if number % 2 == 0:
+                published.come()
+            published.publish(replace=True)
+            assert sqlstate_of(call) == "40001"
+        call()
+    with parties.analyst.transaction(force_rollback=True):
+        fetch(parties.analyst, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        fetch(parties.analyst, "SELECT 1")
+        published.publish(replace=True)
+        rows: list[int] = []
+        read = lambda: rows.append(value(parties.analyst, f"SELECT count(*) FROM mine.{name}"))
+        assert sqlstate_of(read) == "40001" or rows[0] >= BEFORE
+
+
+@pytest.mark.pitfall(38, 29)
+@pytest.mark.parametrize("published", ["buckets"], indirect=True)
+def test_38_a_lock_is_waited_for_and_nothing_changes(published: Published) -> None:
+    """Who reads in an open transaction is waited for, with dependents as without."""
+    parties = published.parties
+    make_all(published)
+    fetch(parties.publisher, "SET lock_timeout = '1s'")
+    with parties.analyst.transaction():
+        fetch(parties.analyst, "SELECT count(*) FROM published.p")
+        assert sqlstate_of(lambda: Functions(parties.publisher).drop("p")) == "55P03"
+        assert sqlstate_of(lambda: published.publish(replace=True)) == "55P03"
+    fetch(parties.publisher, "RESET lock_timeout")
+    assert left(parties) == []
+    Functions(parties.publisher).drop("p")
+
+
+@pytest.mark.pitfall(38)
+@pytest.mark.parametrize("published", ["buckets"], indirect=True)
+def test_38_readers_cannot_make_foreign_keys(published: Published) -> None:
+    analyst = published.parties.analyst
+    for suffix in RELATIONS["buckets"]:
+        with pytest.raises(psycopg.Error):
+            fetch(analyst, f"CREATE TABLE mine.k (a int REFERENCES published.p{suffix})")
+
+
+@pytest.mark.pitfall(38)
+@every_kind
+def test_38_readers_are_kept_when_the_kind_changes(published: Published) -> None:
+    """Relations that the old kind lacked are open to whoever may read the view."""
+    parties, analyst = published.parties, published.parties.analyst
+    query = "SELECT COUNT(*) FROM p WHERE sick <> 'nothing'"
+    for kind in ("generalized", "buckets", "suppressed", "buckets", "freeform", "generalized"):
+        published.publish(kind=kind, replace=True)
+        assert Functions(analyst).estimate(query)[3] == BEFORE
+        assert all(holds for *_, holds in Functions(analyst).verify("p"))
+        assert sqlstate_of(lambda: fetch(parties.stranger, "TABLE published.p")) == DENIED
+        if kind != "buckets":
+            assert sqlstate_of(lambda: fetch(analyst, "TABLE published.p_row")) == DENIED
