@@ -28,7 +28,7 @@ def guarantee(
     warn : callable
         Called with a text where they bound nothing.
     with_entities : bool
-        Whether several records can be about the same entity.
+        Whether it is known whom each record is about.
     """
     times = "times, for as many different people" if with_entities else "times"
     said = (
