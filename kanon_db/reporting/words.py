@@ -101,6 +101,7 @@ NOT_COVERED: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "freeform": (
         "the sensitive value: if all rows that fit a person have the same value, it is certain",
+        "rows of others: whoever knows which row is somebody's can be certain of another's",
         *_ROWS,
         *ALWAYS,
     ),
