@@ -19,8 +19,9 @@ CLAUSE: Final = f"; {NOT_COVERED}, is not covered"
 """The same, at the end of a guarantee."""
 
 WARNING: Final = (
-    "people wait because of their own values: whoever knows that they wait can be surer of these"
-    " than the guarantee says, once they are published; refresh when there are clearly enough"
+    "people wait, not being enough or having too few different values: whoever knows of it can be"
+    " surer of these than the guarantee says, once they are published; refresh when there are"
+    " clearly enough"
 )
 """For publishers."""
 
