@@ -231,4 +231,22 @@ PITFALLS: Final[dict[int, Pitfall]] = {
         "A demo takes what it finds",
         "A table or a publication of somebody's has the name that the demo wants.",
     ),
+    43: Pitfall(
+        "Known matches travel",
+        "Who learns which rows are some people's uses that against the others, through the graph of"
+        " who may have which row.",
+        "Nothing is promised of freeform rows then, and their guarantee says so; in classes, c"
+        " known rows leave everybody else k - c ([known matches](freeform.md#known-matches)).",
+    ),
+    44: Pitfall(
+        "Waiting tells",
+        "Publishing is refused, or people wait, because of their own values; once they are"
+        " published, whoever knows that they waited is surer of them than the bound.",
+        "That is not covered, as the guarantee and `verify` say"
+        " ([people who wait](releases.md#people-who-wait)).",
+    ),
+    45: Pitfall(
+        "A promise without its condition",
+        "The guarantee of a publication leaves out what it takes to hold.",
+    ),
 }

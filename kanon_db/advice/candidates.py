@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from kanon_db.advice.protections import Protection
+from kanon_db.publications.waiting import CLAUSE
 
 Protects = Literal["value", "row and value", "row"]
 """What is bounded: what is inferred about somebody, whose row it is, or both."""
@@ -179,4 +180,4 @@ def _inferred(protection: Protection, privacy: Mapping[str, Any], data: Microdat
             f", nor above {privacy['theta']} times the value's share of the table plus"
             f" {privacy['base']:.0%}"
         )
-    return f"{said}; what correlations with other columns tell is not covered"
+    return f"{said}; what correlations with other columns tell is not covered{CLAUSE}"

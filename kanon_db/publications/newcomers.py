@@ -22,6 +22,7 @@ from kanon_db.publications.kind import Written
 from kanon_db.publications.refreshed import Made, Task, Waits
 from kanon_db.publications.results import require_checks
 from kanon_db.publications.staging import Staging
+from kanon_db.publications.waiting import WARNING
 from kanon_db.transfer.room import Room
 from kanon_db.transfer.snapshot import count_records, take_snapshot
 from kanon_db.transfer.source_types import describe_types
@@ -49,6 +50,8 @@ def extended(task: Task) -> Made | Waits:
             job, written = batch.write()
     except (IneligibleError, InfeasibleError, TooFewError) as error:
         batch.drop()
+        if isinstance(error, IneligibleError):
+            session.warn(WARNING)
         return Waits(waiting + n_new, _said(error))
     batch.drop()
     described = describe_types(session, source.relation, batch.published)
@@ -67,6 +70,7 @@ def extended(task: Task) -> Made | Waits:
         waiting, missing, whole, both, batch.published, described, records=old.records + n_added,
         added=n_added, metrics=_together(old, written.metrics, n_added), upto=batch.upto,
         entities=batch.entities,
+        parameters={"batches": int(old.parameters.get("batches", 1)) + 1},
     )  # fmt: skip
 
 

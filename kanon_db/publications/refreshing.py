@@ -1,7 +1,8 @@
 """Publishing the people that came since, as a batch of their own; or everybody anew.
 
 Everybody is in one batch only, so that a reader of all states of the publication knows no more of
-anybody than a reader of their batch. Where people may leave, everybody is published anew, under
+anybody than a reader of their batch, unless people had to wait for it
+(:mod:`kanon_db.publications.waiting`). Where people may leave, everybody is published anew, under
 m-invariance.
 """
 

@@ -19,6 +19,7 @@ from kanon_db.publications.job import Job
 from kanon_db.publications.refreshed import Made, Task, Waits
 from kanon_db.publications.results import require_checks
 from kanon_db.publications.staging import Staging
+from kanon_db.publications.waiting import WARNING
 from kanon_db.transfer.room import Room
 from kanon_db.transfer.snapshot import take_snapshot
 from kanon_db.transfer.source_types import describe_types
@@ -46,6 +47,8 @@ def renewed(task: Task) -> Made | Waits:
     found = kind.renew(*_with_signatures(task, job, known))
     known.drop()
     job = found.job
+    if found.n_waiting:
+        session.warn(WARNING)
     if not known.n_gone and not found.n_new:
         # Nobody left, so nobody has to be left out.
         job.snapshot.drop()

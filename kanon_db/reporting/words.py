@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from kanon_db.publications.waiting import NOT_COVERED as WAITING
+
 KINDS: Final[Mapping[str, str]] = {
     "buckets": "Two tables. One has a row for each person, with the quasi-identifiers as they are"
     " and the number of a bucket. The other says how often each sensitive value occurs in each"
@@ -89,6 +91,7 @@ NOT_COVERED: Final[Mapping[str, tuple[str, ...]]] = {
             "quasi-identifiers: they are published as they are, so whoever knows a person's finds"
             " their row, and learns the bucket"
         ),
+        f"{WAITING}: whoever knows that can be surer of a value than its bound says",
         *ALWAYS,
     ),
     "generalized": (
@@ -101,6 +104,7 @@ NOT_COVERED: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "freeform": (
         "the sensitive value: if all rows that fit a person have the same value, it is certain",
+        "rows of others: whoever knows which row is somebody's can be certain of another's",
         *_ROWS,
         *ALWAYS,
     ),

@@ -306,3 +306,29 @@ def test_any_history(parties: Parties, seed: int) -> None:
         if row["added"]:
             published |= new
         assert (row["records"], source.kept()) == (len(published), len(published))
+
+
+@pytest.mark.parametrize("kind", ["generalized", "suppressed"])
+@pytest.mark.parametrize("first", [True, False])
+def test_batches_of_which_one_counts_entities(parties: Parties, kind: str, *, first: bool) -> None:
+    """Somebody has several records, in the first batch or in the second one only."""
+    source = Source(parties)
+    twice = [*range(100), *range(0, 100, 9)]
+    source.add(0, ids=twice if first else list(range(100)))
+    published = source.publish(kind)
+    once = list(range(100, 250))
+    source.add(0, ids=once if first else [*once, *once[::9]])
+    row = source.refresh()
+    assert (row["added"], row["missing"]) == (150 if first else 167, None)
+    n_rows = 262 if first else 267
+    assert (row["records"], source.kept()) == (n_rows, 250)
+    assert "4 times, for as many different people" in row["guarantee"]
+    assert published["guarantee"] == row["guarantee"]
+    counted = "the rows are those whose entities were counted when they were published"
+    checks = {line[0]: line[-1] for line in Functions(parties.analyst).verify("grows")}
+    assert checks[counted]
+    assert all(checks.values())
+    assert value(parties.publisher, "SELECT count(*) FROM published.grows") == n_rows
+    # A third batch, with nobody twice, finds what the second one left.
+    source.add(0, ids=list(range(250, 330)))
+    assert source.refresh()["added"] == 80

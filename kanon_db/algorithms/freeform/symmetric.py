@@ -19,9 +19,9 @@ from kanon_db.errors import InfeasibleError
 def symmetric(ncp: Ncp, k: int, *, pulse: Pulse = UNLIMITED) -> CodeArray:
     """Build a reciprocal graph by taking the pair of records of least weight again and again.
 
-    Whoever learns the true matches of c records can use that against the others: in a reciprocal
-    graph these keep k - c possible matches, as in equivalence classes; in one that is not they
-    may keep fewer.
+    It promises no more than any other k-regular graph. Whoever learns the true matches of c records
+    can use that against the others. In an equivalence class these keep k - c possible matches or
+    more; in a connected graph, reciprocal or not, somebody may keep a single one.
 
     Parameters
     ----------
@@ -44,8 +44,9 @@ def symmetric(ncp: Ncp, k: int, *, pulse: Pulse = UNLIMITED) -> CodeArray:
 
     Notes
     -----
-    **Source:** [FF] Section 2.2 (after Choromanski, Jebara and Tang) says what it is good for, and
-    that all its algorithms can be tuned to it, but not how. Here each round is one of SortGreedy on
+    **Source:** [FF] Section 2.2 (after Choromanski, Jebara and Tang) says that all its algorithms
+    can be tuned to it, but not how; and that c known matches leave k - c, which does not hold
+    (``tests/attacks/test_known_matches.py``). Here each round is one of SortGreedy on
     pairs of records instead of edges: the weight of a pair is that of both edges. Records that
     are left without a partner are made up for in the end: two of them that lack a match, or one
     that lacks two, take the place of a pair, whose records they match instead. Where no pair can

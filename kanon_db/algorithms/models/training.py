@@ -102,6 +102,7 @@ def train(
     members: int = 50,
     temperatures: Sequence[float] | None = None,
     parts: IntArray | None = None,
+    people: int | None = None,
     settings: Settings | None = None,
     architecture: Architecture | None = None,
     generator: np.random.Generator | None = None,
@@ -122,6 +123,8 @@ def train(
         One for each member; by default 10, 20, … of the thesis, from the start again after 500.
     parts : ndarray of int64, shape (n_records,), optional
         From :func:`parts_of`: member i sees part i only. By default, all members see all records.
+    people : int, optional
+        How many people the records are about. By default, each is about another one.
     settings : Settings, optional
     architecture : Architecture, optional
         By default :func:`kanon_db.algorithms.models.networks.network_for`.
@@ -153,9 +156,10 @@ def train(
     no teacher whose probabilities they would learn. Answers are the largest logit, which no
     temperature changes.
 
-    Batches, their number and the first weights depend on how many records there are, and on the
-    member's own records, so that a person changes one member only, if people are replaced and the
-    number of records stays. With ``groups`` of unequal sizes, that number must be taken as known.
+    **What a person changes.** The size of batches depends on how many people there are, which
+    stays when one is replaced by another, and not on how many records they have. Else a member sees
+    nothing but its own records and random numbers of its own. So somebody in another's place
+    changes one member only, however many records either has.
     """
     try:
         from kanon_db.algorithms.models.descent import Descent
@@ -173,7 +177,8 @@ def train(
     if empty := sum(not of_member.size for of_member in rows):
         raise InvalidParameterError("members have no records", detail=f"{empty} of {members}")
     # Nothing about a member may depend on the records of another part: not even its batches.
-    batch = min(settings.batch, max(1, len(labels) // (1 if parts is None else members)))
+    people = len(labels) if people is None else people
+    batch = min(settings.batch, max(1, people // (1 if parts is None else members)))
     kept = batch * sum([*architecture.sizes(), *architecture.patches()])
     at_once = int(_VALUES_AT_ONCE // kept) or 1
     work = 3 * batch * architecture.multiplications() * min(at_once, members)

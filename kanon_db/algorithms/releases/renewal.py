@@ -71,7 +71,8 @@ def renew(
     D, and a person under S has every value of S equally often in the tables that are left.
 
     That new people wait because of their own values tells something of these: they are all in the
-    source, and nobody of them is published. That is not covered.
+    source, and nobody of them is published. That is not covered. Nor is that somebody knows a
+    value: it may be that of all who left a signature, as the number of those left out tells.
 
     Examples
     --------

@@ -8,6 +8,7 @@ from typing import Any
 
 from kanon_db.publications.exposure import check_exposure, report_unbounded
 from kanon_db.publications.results import Check, Examination
+from kanon_db.publications.waiting import check_waiting
 
 
 @dataclass(frozen=True)
@@ -137,6 +138,7 @@ class Findings:
         else:
             unbounded = exposure["unbounded"] / max(exposure["records"], 1)
             checks.append(report_unbounded(exposure))
+        checks.append(check_waiting(parameters))
         return Examination(
             checks,
             {

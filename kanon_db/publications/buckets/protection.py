@@ -12,6 +12,7 @@ from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.publications.buckets.request import BucketRequest
 from kanon_db.publications.cautions import Warns
 from kanon_db.publications.exposure import share_unbounded
+from kanon_db.publications.waiting import CLAUSE
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class Protection:
         return _guarantee(request, self.l, certain, unbounded)
 
 
-_NOT_COVERED: Final = "; what correlations with other columns tell is not covered"
+_NOT_COVERED: Final = f"; what correlations with other columns tell is not covered{CLAUSE}"
 
 
 def _guarantee(request: BucketRequest, l: int | None, certain: int, unbounded: float) -> str:
@@ -77,8 +78,8 @@ def _guarantee(request: BucketRequest, l: int | None, certain: int, unbounded: f
         over_time = ""
         if request.assignment == "m_invariant":
             over_time = (
-                ", also from all its states together while people come and go (unless values"
-                " change, or new people had to wait)"
+                ", also from all its states together while people come and go, unless values"
+                " change; whoever knows one person's value can learn those of many who left"
             )
         return (
             f"{l}-diversity: no person's sensitive value can be inferred with a probability"

@@ -18,9 +18,9 @@ def guarantee(request: FreeformRequest) -> str:
     said = (
         f"k-anonymity with k = {k} by freeform generalization: each published record covers {k}"
         f" originals, each original is covered {k} times, and each of these is its own with"
-        f" probability 1/{k}"
+        f" probability 1/{k}; whoever knows which record is somebody's can be certain of others'"
     )
-    return said + "; matches are mutual" * request.options.symmetric
+    return said + "; matches are mutual, which does not change that" * request.options.symmetric
 
 
 def check_graph(k: int, originals: int, published: int, outside: int, *, holds: bool) -> Check:

@@ -33,8 +33,8 @@ class FreeformOptions:
         methods=_REFINED,
     )  # fmt: skip
     symmetric: bool = parameter(
-        FLAG, "Make matches mutual.", default=False, methods=("sort_greedy", "optimal"),
-        is_strict=True,
+        FLAG, "Make matches mutual, for comparison: the guarantee is the same.", default=False,
+        methods=("sort_greedy", "optimal"), is_strict=True,
     )  # fmt: skip
     time_limit: float = parameter(
         SECONDS, "Seconds for the search.", default=60.0, methods=("optimal",)

@@ -12,6 +12,7 @@ from kanon_db.publications.exposure import check_exposure, measure_exposure, rep
 from kanon_db.publications.generalized.constraints import ClassConstraints
 from kanon_db.publications.results import Check, Examination
 from kanon_db.publications.rows.class_sizes import ClassSizes
+from kanon_db.publications.waiting import check_waiting
 from kanon_db.session import Row, Session
 from kanon_db.session.protocol import Fetching
 
@@ -121,7 +122,8 @@ def judge(
             holds=below == 0,
         ),
     ]
-    checks += of_constraints
+    if of_constraints:
+        checks += [*of_constraints, check_waiting(parameters)]
     metrics = {
         "records": n_rows,
         "suppressed_records": suppressed,

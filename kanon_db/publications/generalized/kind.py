@@ -150,7 +150,7 @@ class Generalized(RowKind):
                 measured.n_suppressed,
                 exposure,
                 session.warn,
-                with_entities=job.entities is not None,
+                with_entities=job.source.entity is not None,
             ),
             checks=[inside, *_count_entities(job, rows, table, dense)],
             metrics=loss_metrics(job.source, measured, gcp_ob=measured.ob_gcp),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kanon_db.publications.generalized.request import GeneralizedRequest
+from kanon_db.publications.waiting import CLAUSE
 from kanon_db.session.protocol import Row
 
 
@@ -28,7 +29,7 @@ def guarantee(
     warn : callable
         Called with a text where they bound nothing.
     with_entities : bool
-        Whether several records can be about the same entity.
+        Whether it is known whom each record is about.
     """
     times = "times, for as many different people" if with_entities else "times"
     said = (
@@ -46,6 +47,7 @@ def guarantee(
             share = exposure["unbounded"] / exposure["records"]
             warn(f"the threshold is 1 for {share:.1%} of the records: no bound")
             said += f"; the threshold is 1 for {share:.1%} of the records"
+        said += CLAUSE
     if n_suppressed:
         said += f"; {n_suppressed} records are left out"
     return said

@@ -106,6 +106,7 @@ def _trained(
             data.classes,
             members=request.members,
             parts=parts,
+            people=None if data.groups is None else int(data.groups.max()) + 1,
             settings=Settings(steps=request.options.steps),
             pulse=pulse,
         )

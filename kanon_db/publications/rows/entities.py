@@ -25,8 +25,11 @@ from kanon_db.transfer.columns import int4_bytes, with_numbers
 
 
 def counted_parameters(job: Job[Any]) -> dict[str, Any]:
-    """Return what the catalog keeps of a publication whose entities were counted."""
-    return {} if job.entities is None else {"counts_entities": True}
+    """Return what the catalog keeps: whether entities were counted, of a source that has them.
+
+    A batch in which each has one record says that they were not, whatever other batches say.
+    """
+    return {} if job.source.entity is None else {"counts_entities": job.entities is not None}
 
 
 def counted_layout(job: Job[Any], view: RowView) -> dict[str, Any]:

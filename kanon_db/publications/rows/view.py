@@ -142,10 +142,13 @@ class RowKind(Kind):
         layout = write_for_estimator(
             whole, view, layout, rows, batch.cells if "shares" in layout else None, batch.matches
         )
-        if "digest" in layout:
+        parameters = dict(batch.parameters)
+        # Entities were counted if they were in any batch.
+        if counts := bool(old.parameters.get("counts_entities")):
+            parameters["counts_entities"] = True
+        if counts or "digest" in layout:
             layout["digest"] = digest_rows(session, view)
         whole.analyze("")
-        parameters = dict(batch.parameters)
         if "suppressed" in parameters:
             parameters["suppressed"] += old.left_out
         return replace(

@@ -118,7 +118,9 @@ class Suppressed(RowKind):
         cells.drop(session)
         read.drop()
         return Written(
-            guarantee(request, suppression.n_left_over, with_entities=job.entities is not None),
+            guarantee(
+                request, suppression.n_left_over, with_entities=job.source.entity is not None
+            ),
             layout={**layout, **counted_layout(job, view)},
             checks=checks,
             metrics=metrics,

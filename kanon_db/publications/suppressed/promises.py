@@ -13,7 +13,7 @@ def guarantee(request: SuppressedRequest, n_left_over: int, *, with_entities: bo
     request : SuppressedRequest
     n_left_over : int
     with_entities : bool
-        Whether several records can be about the same entity.
+        Whether it is known whom each record is about.
     """
     times = "times, for as many different people" if with_entities else "times"
     said = (

@@ -95,6 +95,27 @@ def test_what_others_hold_changes_no_other_member() -> None:
     assert [i for i in range(5) if before[i] != after[i]] == [parts[17]]
 
 
+@pytest.mark.pitfall(45)
+def test_how_many_records_somebody_has_changes_no_other_member() -> None:
+    """A budget is for a person, who may have any number of records: other members take as many
+    records in each step, and the same ones, where they draw the same random numbers."""
+    x, y = rows()
+    parts = parts_of(len(y), 5, np.random.default_rng(2))
+    last = int(np.flatnonzero(parts == 4)[0])  # whose random numbers are drawn last in each step
+    further = np.full(400, last)
+
+    def trained(order: IntArray) -> list[bytes]:
+        found = train(
+            x[order], y[order], 2, members=5, parts=parts[order], people=len(y),
+            settings=Settings(steps=1), generator=np.random.default_rng(3),
+        )  # fmt: skip
+        return [member.to_bytes() for member in found]
+
+    everybody = np.arange(len(y))
+    before, after = trained(everybody), trained(np.concatenate([everybody, further]))
+    assert [i for i in range(5) if before[i] != after[i]] == [4]
+
+
 def test_groups_of_members_are_trained_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = rows()
     monkeypatch.setattr("kanon_db.algorithms.models.training._VALUES_AT_ONCE", 16 * 98 * 2)
