@@ -47,6 +47,7 @@ RELEASED = {
     "0008": "00d39e8a803da6115b170522f6b4d174132f71e2dc7ecae4e7e3679941c67a2e",
     "0009": "7b42272c8f5b156302f3dc17ff6b81ca4ddbd4b3bffc0e8e3543638f5f949070",
     "0010": "5f6963e3761333bc22599d7914785553244a8bdcaf3b080979266b57b0975fee",
+    "0011": "dcf4ef38cb24df171a995b7664c799398be764d767a152e492536aa81d668150",
 }
 """SHA-256 of every released migration: what is released is never edited, only followed."""
 
