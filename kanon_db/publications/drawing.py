@@ -49,7 +49,12 @@ def drawn(
     session: Session, request: PublishRequest, source: Source, records: Read,
     columns: Sequence[str],
 ) -> tuple[Read, SeededRandom]:  # fmt: skip
-    """Put the records in an order that follows from what they are, and make their randomness.
+    """Put the records in a random order, and make all further randomness.
+
+    They are sorted by hashes of what they are, and then shuffled: in the order of their hashes,
+    people who are alike in everything would follow each other, and a search that has to part people
+    with the same quasi-identifiers would part them by their sensitive values. Quasi-identifiers are
+    sorted first, so that where they come does not depend on anything else.
 
     Parameters
     ----------
@@ -68,8 +73,12 @@ def drawn(
     random : SeededRandom
     """
     session.step("putting the records in order")
-    hashes = _hashes(records, columns)
+    known = [name for name in columns if name in source.quasi_identifiers]
+    others = [name for name in columns if name not in known]
+    of_known, hashes = _hashes(records, known), _hashes(records, others)
+    hashes ^= of_known
     order = order_of(hashes)
+    order = taken(order, order_of(taken(of_known, order), stable=True))
     asked = {
         "kind": type(request).__name__,
         "method": request.method,
@@ -80,7 +89,8 @@ def drawn(
     digest.update(taken(hashes, order).tobytes())
     given = {"digest": digest.hexdigest(), "dry_run": request.dry_run}
     seed = bytes.fromhex(run_errand(session, "seed", **given))
-    return records.in_order(order), SeededRandom(seed)
+    random = SeededRandom(seed)
+    return records.in_order(taken(order, random.permutation(records.n_records))), random
 
 
 def _hashes(records: Records, columns: Sequence[str]) -> IntArray:
@@ -88,6 +98,8 @@ def _hashes(records: Records, columns: Sequence[str]) -> IntArray:
 
     The same however the records were read.
     """
+    if not columns:
+        return np.zeros(records.n_records, dtype=np.int64)
     with fixed_labels(records.session):
         if isinstance(records, CodedRecords):
             found = np.zeros(records.n_records, dtype=np.int64)
