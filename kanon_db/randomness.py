@@ -1,7 +1,8 @@
-"""Randomness that nobody can replay."""
+"""Randomness that nobody can foretell."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray
@@ -9,11 +10,7 @@ from kanon_db.algorithms.ground.shuffling import shuffled
 
 
 class SecureRandom:
-    """Bytes and permutations from the operating system's cryptographic generator.
-
-    A seeded generator would let anyone who guesses or reads the seed, or reconstructs the
-    generator's state from a published order, undo the shuffling. There is no seed here.
-    """
+    """Bytes and permutations from the operating system's cryptographic generator."""
 
     def bytes(self, length: int) -> bytes:
         """Return uniformly random bytes."""
@@ -22,3 +19,26 @@ class SecureRandom:
     def permutation(self, n: int) -> AnyIntArray:
         """Return a uniformly random order of ``0 … n-1``, see :func:`.shuffled`."""
         return shuffled(n, self.bytes)
+
+
+class SeededRandom(SecureRandom):
+    """The same draws in the same order, for whoever has the seed; to all others, random ones.
+
+    Whoever guesses or reads the seed, or could reconstruct the generator's state from a published
+    order, would undo the shuffling. So the seed is a secret of 256 bits, made by
+    :func:`kanon_db.publications.drawing.drawn`, and the bytes are SHAKE256 of it and of a counter
+    (FIPS 202), of which any number tells nothing of others.
+
+    Parameters
+    ----------
+    seed : bytes, of length 32
+    """
+
+    def __init__(self, seed: bytes) -> None:
+        self._seed = seed
+        self._drawn = 0
+
+    def bytes(self, length: int) -> bytes:
+        """Return the next bytes."""
+        self._drawn += 1
+        return hashlib.shake_256(self._seed + self._drawn.to_bytes(8, "big")).digest(length)

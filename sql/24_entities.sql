@@ -1,4 +1,4 @@
--- Who has been published: called by run_errand only, with the rights of whoever calls.
+-- Who has been published, and what is drawn: called by run_errand only, with the rights of whoever calls.
 --
 -- Of each release, the ledger keeps a key and, of each entity, HMAC-SHA-256 under that key. Of those
 -- in m-invariant buckets, it also keeps the number of their signature, where several buckets have it:
@@ -22,6 +22,25 @@ END
 $function$;
 COMMENT ON FUNCTION kanon.key_pads IS
     'what HMAC (RFC 2104) puts before a message, for a key of at most 64 bytes';
+
+CREATE OR REPLACE FUNCTION kanon.owner_seed(caller oid, given jsonb) RETURNS jsonb
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+DECLARE
+    _seed bytea;
+BEGIN
+    -- The caller first: nobody gets a seed of another role's draws, whatever they hash.
+    SELECT sha256(d.outer_pad || sha256(d.inner_pad || convert_to(jsonb_build_array(
+        caller::text, given ->> 'digest', coalesce((given ->> 'dry_run')::boolean, false)
+    )::text, 'UTF8'))) INTO STRICT _seed
+    FROM kanon.draw_key AS k CROSS JOIN kanon.key_pads(k.key) AS d;
+    RETURN to_jsonb(encode(_seed, 'hex'));
+END
+$function$;
+COMMENT ON FUNCTION kanon.owner_seed IS
+    'what the caller draws a publication from: HMAC-SHA-256 of the caller, of a digest of the request'
+    ' and the records, and of whether it is a dry run';
 
 CREATE OR REPLACE FUNCTION kanon.owner_unknown(caller oid, given jsonb) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE

@@ -46,6 +46,7 @@ BEGIN
         WHEN 'batches' THEN kanon.owner_batches(NEW.caller, NEW.given)
         WHEN 'grant' THEN kanon.owner_grant(NEW.caller, NEW.given)
         WHEN 'unknown entities' THEN kanon.owner_unknown(NEW.caller, NEW.given)
+        WHEN 'seed' THEN kanon.owner_seed(NEW.caller, NEW.given)
         WHEN 'register' THEN kanon.owner_register(NEW.caller, NEW.given)
     END;
     -- NULL would say that nobody did it: triggers can be switched off.

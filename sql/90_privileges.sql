@@ -14,6 +14,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON kanon.source, kanon.publication TO kanon
 GRANT SELECT, INSERT, UPDATE ON kanon.release, kanon.release_reader, kanon.base, kanon.label TO kanon_owner;
 -- Who has been published is forgotten with the publication.
 GRANT SELECT, INSERT, DELETE ON kanon.release_key, kanon.release_entity TO kanon_owner;
+GRANT SELECT ON kanon.draw_key TO kanon_owner;
 GRANT SELECT, INSERT, UPDATE ON kanon.budget TO kanon_owner;
 GRANT SELECT ON kanon.releases TO kanon_publisher;
 GRANT SELECT ON kanon.source TO kanon_publisher;
@@ -53,7 +54,7 @@ GRANT EXECUTE ON FUNCTION
     kanon.named(text, text), kanon.granted(kanon.publication), kanon.login_readers(oid[], oid[]),
     kanon.batch(bigint, jsonb), kanon.kept_grants(jsonb), kanon.grants(bigint), kanon.owner_drop_staged(oid, jsonb), kanon.changes(oid[]), kanon.owner_batches(oid, jsonb),
     kanon.owner_refresh_release(kanon.publication, jsonb),
-    kanon.key_pads(bytea), kanon.owner_unknown(oid, jsonb),
+    kanon.key_pads(bytea), kanon.owner_seed(oid, jsonb), kanon.owner_unknown(oid, jsonb),
     kanon.owner_keep_entities(kanon.publication, oid, jsonb),
     kanon.owner_forget_entities(bigint),
     kanon.owner_earlier(oid, jsonb), kanon.owner_end_release(kanon.publication, text),

@@ -231,6 +231,15 @@ PITFALLS: Final[dict[int, Pitfall]] = {
         "A demo takes what it finds",
         "A table or a publication of somebody's has the name that the demo wants.",
     ),
+    41: Pitfall(
+        "The best of several drafts",
+        "A publisher draws again until a draft suits them; who knows that infers more from it than"
+        " any bound allows.",
+        "A superuser, who can read or change the key of the draws. Other parameters, and records"
+        " that were changed, are another request, with another draw; so is the same request of"
+        " another role. Methods with a time limit may find something else on a slower day. Spark"
+        " and models draw anew each time.",
+    ),
     43: Pitfall(
         "Known matches travel",
         "Who learns which rows are some people's uses that against the others, through the graph of"

@@ -12,6 +12,7 @@ from kanon_db.catalog.entries import Source
 from kanon_db.publications.entities import Entities
 from kanon_db.publications.request import PublishRequest
 from kanon_db.publications.staging import Staging
+from kanon_db.randomness import SeededRandom
 from kanon_db.session import Session
 from kanon_db.transfer.columns import ColumnType
 from kanon_db.transfer.records import Records
@@ -39,6 +40,8 @@ class Job(Generic[Request]):
         kinds (:attr:`Kind.takes_codes`) all their codes.
     room : Room
         How much memory and disk there is.
+    random : SeededRandom
+        See :mod:`kanon_db.publications.drawing`.
     entities : Entities or None
         Whom each record is about, if several can be about the same entity.
     """
@@ -50,6 +53,7 @@ class Job(Generic[Request]):
     staging: Staging
     records: Records
     room: Room
+    random: SeededRandom
     entities: Entities | None = None
 
     @property

@@ -9,6 +9,7 @@ from typing import Any
 from kanon_db.catalog.entries import Publication, published_schema
 from kanon_db.catalog.sources import require_unchanged
 from kanon_db.errors import IneligibleError, InfeasibleError, KanonError, TooFewError
+from kanon_db.publications.drawing import drawn
 from kanon_db.publications.entities import read_entities
 from kanon_db.publications.entity_hashes import (
     Entities,
@@ -151,10 +152,13 @@ class _Newcomers:
         require_unchanged(session, source)
         if source.arrival is not None:
             self.upto = snapshot.greatest(source.arrival) or self.upto
+        snapshot, random = drawn(session, task.request, source, snapshot, columns)
         entities = read_entities(snapshot, source, are_counted=kind.counts_entities)
         schema = published_schema(session)
         staging = Staging.begin(session, schema)
-        job = Job(session, task.request, source, task.types, staging, snapshot, room, entities)
+        job = Job(
+            session, task.request, source, task.types, staging, snapshot, room, random, entities
+        )
         session.phase("searching")
         found = kind.search(job)
         session.phase("writing")

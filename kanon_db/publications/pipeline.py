@@ -18,6 +18,7 @@ from kanon_db.catalog.entries import Publication, Source, published_schema
 from kanon_db.catalog.errands import run_errand
 from kanon_db.catalog.sources import open_source, require_unchanged
 from kanon_db.publications.cautions import warn_of_gap, warn_of_unused_options
+from kanon_db.publications.drawing import drawn
 from kanon_db.publications.entities import read_entities
 from kanon_db.publications.entity_hashes import can_be_hashed, stage_published
 from kanon_db.publications.forecast import Forecast
@@ -75,7 +76,7 @@ def publish(session: Session, request: PublishRequest) -> Published:
 
     Notes
     -----
-    Rows are published in a random order, drawn from the operating system's cryptographic source.
+    Rows are published in a random order; see :mod:`kanon_db.publications.drawing`.
     """
     source, types = open_source(session, request.source)
     session.plan([*PHASES[:-1], MEASURING] if request.dry_run else PHASES)
@@ -212,12 +213,13 @@ def stage(
     records.hold(forecast.require(records.size()).memory, "the rows")
     described = describe_types(session, source.relation, published)
     check_comparable(session, source.relation, [*kind.comparable(source), *entity])
+    records, random = drawn(session, request, source, records, columns)
     entities, upto = None, None
     if isinstance(records, Snapshot):
         entities = read_entities(records, source, are_counted=kind.counts_entities)
         upto = None if source.arrival is None else records.greatest(source.arrival)
     staging = Staging.begin(session, published_schema(session))
-    job = Job(session, request, source, types, staging, records, room, entities)
+    job = Job(session, request, source, types, staging, records, room, random, entities)
     with kind.memory():
         session.phase("searching")
         found = kind.search(job)

@@ -7,6 +7,7 @@ from typing import Any
 from kanon_db.catalog.entries import published_schema
 from kanon_db.catalog.sources import require_unchanged
 from kanon_db.errors import InfeasibleError
+from kanon_db.publications.drawing import drawn
 from kanon_db.publications.entities import read_entities
 from kanon_db.publications.entity_hashes import (
     Entities,
@@ -90,9 +91,10 @@ def _read(task: Task, known: Entities) -> Job[Any]:
     columns = [*task.kind.columns(source, task.types), str(source.entity)]
     snapshot = take_snapshot(session, source.relation, columns, room, where=where)
     require_unchanged(session, source)
+    snapshot, random = drawn(session, task.request, source, snapshot, columns)
     read_entities(snapshot, source, are_counted=False)
     staging = Staging.begin(session, published_schema(session))
-    return Job(session, task.request, source, task.types, staging, snapshot, room)
+    return Job(session, task.request, source, task.types, staging, snapshot, room, random)
 
 
 def _with_signatures(task: Task, job: Job[Any], known: Entities) -> tuple[Job[Any], Any, Any]:

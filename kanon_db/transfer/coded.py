@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, Self
 
 import numpy as np
 
+from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.ground.sorting import taken
 from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.session.settings import shared
 from kanon_db.transfer.columns import WHOLE_NUMBERS, ColumnType, Relation, selected
@@ -57,6 +59,14 @@ class CodedRecords(Records):
 
     columns: Mapping[str, CodedColumn]
     width: float
+
+    def in_order(self, order: IntArray) -> Self:
+        """See :meth:`Records.in_order`."""
+        columns = {
+            name: replace(column, codes=taken(column.codes, order))
+            for name, column in self.columns.items()
+        }
+        return replace(self, columns=columns)
 
     def size(self) -> Size:
         """Return how much was read."""

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
 
 from kanon_db.errors import InfeasibleError
 from kanon_db.session.protocol import Session
 from kanon_db.transfer.room import Room
+
+if TYPE_CHECKING:
+    from kanon_db.algorithms.ground.arrays import IntArray
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,16 @@ class Records:
         self.room.require_memory(
             sum(self._held), what, "take fewer or shorter values, or fewer queries"
         )
+
+    def in_order(self, order: IntArray) -> Self:
+        """Give the records other numbers.
+
+        Parameters
+        ----------
+        order : ndarray of int, shape (n_records,)
+            A permutation: the old number of each new record.
+        """
+        raise NotImplementedError
 
     def drop(self) -> None:
         """Remove what the server keeps of them before the transaction ends."""

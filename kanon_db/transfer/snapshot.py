@@ -6,8 +6,8 @@ import json
 import os  # not secrets, which loads OpenSSL: a first estimate would wait for it
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from kanon_db.errors import (
     DatabaseError,
@@ -21,6 +21,7 @@ from kanon_db.transfer.columns import (
     Relation,
     incomparable,
     int4_bytes,
+    inverse_permutation,
     parts_of,
     selected,
     with_numbers,
@@ -30,7 +31,7 @@ from kanon_db.transfer.records import Records, Size, require_rows
 from kanon_db.transfer.room import Room
 
 if TYPE_CHECKING:
-    from kanon_db.algorithms.ground.arrays import CodeArray
+    from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
 
 MAX_RECORDS = 2**31 - 2
 """Records and buckets have numbers of 4 bytes."""
@@ -99,7 +100,11 @@ class Snapshot(Records):
             )
         return None if row["value"] is None else str(row["value"])
 
-    def keeping(self, places: CodeArray) -> Snapshot:
+    def in_order(self, order: IntArray) -> Self:
+        """See :meth:`Records.in_order`; the old copy is dropped."""
+        return self.keeping(inverse_permutation(order))
+
+    def keeping(self, places: CodeArray) -> Self:
         """Copy some of the records, numbered anew; the old copy is dropped.
 
         Parameters
@@ -117,10 +122,7 @@ class Snapshot(Records):
         )
         self.drop()
         n_records = int((places >= 0).sum())
-        return Snapshot(
-            session=session, n_records=n_records, room=self.room, table=table, record=place,
-            ends=self.ends,
-        )  # fmt: skip
+        return replace(self, n_records=n_records, table=table, record=place)
 
     def drop(self) -> None:
         """Remove the copy before the transaction ends."""

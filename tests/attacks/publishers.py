@@ -38,6 +38,7 @@ from kanon_db.publications.generalized import methods as generalized_methods
 from kanon_db.publications.registry import KINDS
 from kanon_db.publications.suppressed import methods as suppressed_methods
 from kanon_db.publications.suppressed.methods import CodedRows
+from kanon_db.randomness import SecureRandom
 from tests.attacks.posterior import Outcomes, Publish, Table
 
 People = tuple[tuple[int, ...], ...]
@@ -179,7 +180,7 @@ def with_suppressed_cells(people: People, method: str, k: int) -> tuple[Publish,
     The method is given no sensitive values: it runs once for all tables.
     """
     codes = np.array(people, dtype=np.int32)
-    data = CodedRows(codes, all_patterns(codes.shape[1]))
+    data = CodedRows(codes, all_patterns(codes.shape[1]), SecureRandom())
     request = _request("suppressed", method=method, k=k)
     found = getattr(suppressed_methods, method)(data, request, UNLIMITED).result
     shown: list[Hashable] = [tuple(row) for row in np.where(found.suppressed, -1, codes).tolist()]

@@ -11,8 +11,6 @@ import pytest
 from tests.acceptance.commands import kanon
 from tests.integration.parties import Connection, fetch, value
 
-pytestmark = pytest.mark.pitfall(40)
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
@@ -32,6 +30,7 @@ def owner(folder: Path) -> Iterator[Connection]:
         yield connection
 
 
+@pytest.mark.pitfall(40)
 def test_a_table_of_that_name_is_kept(folder: Path, owner: Connection, tmp_path: Path) -> None:
     """Also one with a comment, and with the name of the user's own file."""
     file = tmp_path / "precious.csv"
@@ -48,6 +47,7 @@ def test_a_table_of_that_name_is_kept(folder: Path, owner: Connection, tmp_path:
         fetch(owner, f"DROP TABLE public.{table}")
 
 
+@pytest.mark.pitfall(40)
 def test_a_publication_of_that_name_is_kept(folder: Path, owner: Connection) -> None:
     """Of another table, and of the demo's own."""
     fetch(owner, "CREATE TABLE public.mine AS SELECT i % 5 AS a, i % 3 AS b"
@@ -74,6 +74,7 @@ def test_a_publication_of_that_name_is_kept(folder: Path, owner: Connection) -> 
     assert kanon("demo", "--dir", folder).returncode == 0
 
 
+@pytest.mark.pitfall(40)
 def test_saving_replaces_no_file(tmp_path: Path) -> None:
     file = tmp_path / "fair.csv"
     file.write_text("precious")

@@ -17,8 +17,6 @@ from kanon_db.interfaces.console import visible
 from tests.acceptance.commands import KANON, kanon
 from tests.integration.parties import Functions, Parties, create_table
 
-pytestmark = pytest.mark.pitfall(39)
-
 ILLNESSES = (
     "\x1b]52;c;Y3VybCBldmlsfHNo\x07", "\x1b[2J\x1b[1;1HAll checks hold", "=cmd|' /C calc'!A0",
     "+1+1", "-2+3", "@SUM(1)", "\tx", "a\u202eb\x85c", "two\nlines", "-5", "1e3",
@@ -60,6 +58,7 @@ def on_a_terminal(*arguments: str, dsn: str) -> str:
     return re.sub(r"\x1b\[[0-9]*[AKhlm]|\x1b\[\?25[hl]", "", read.decode()).replace("\r", "")
 
 
+@pytest.mark.pitfall(39)
 @pytest.mark.parametrize("how", [(), ("--json",), ("--explain",), ("--csv",)])
 def test_nothing_of_the_data_acts_on_a_terminal(how: tuple[str, ...], module_database: str) -> None:
     shown = on_a_terminal("query", QUERY, *how, "--quiet", dsn=module_database)
@@ -68,12 +67,14 @@ def test_nothing_of_the_data_acts_on_a_terminal(how: tuple[str, ...], module_dat
     assert not ACTING.search(shown)
 
 
+@pytest.mark.pitfall(39)
 @pytest.mark.parametrize("command", ["publications", "verify odd", "metrics odd"])
 def test_other_commands(command: str, module_database: str) -> None:
     for how in ("--quiet", "--json"):
         assert not ACTING.search(on_a_terminal(*command.split(), how, dsn=module_database))
 
 
+@pytest.mark.pitfall(39)
 def test_errors_stay_on_their_lines(module_database: str) -> None:
     """A name cannot pretend to be a hint, or anything else that a command says."""
     refused = kanon("metrics", "x\nhint: \x1b[2Jall is well", dsn=module_database)
@@ -82,11 +83,13 @@ def test_errors_stay_on_their_lines(module_database: str) -> None:
     assert not re.search(r"^hint: .*all is well", refused.stderr, flags=re.MULTILINE)
 
 
+@pytest.mark.pitfall(39)
 def test_json_means_the_same(module_database: str) -> None:
     answer = kanon("query", QUERY, "--json", dsn=module_database).json()
     assert {row[COLUMN] for row in answer["rows"]} == set(ILLNESSES)
 
 
+@pytest.mark.pitfall(39)
 def test_spreadsheets_run_nothing(module_database: str) -> None:
     """Texts that are formulas are marked; others, and numbers, reach a program as they are."""
     printed = kanon("query", QUERY, "--csv", dsn=module_database)
@@ -98,11 +101,13 @@ def test_spreadsheets_run_nothing(module_database: str) -> None:
     assert all(float(cell) >= 0 for cell in numbers.stdout.splitlines()[1].split(","))
 
 
+@pytest.mark.pitfall(39)
 @pytest.mark.parametrize("text", ["naïve Ω 漢字 😀", "क\u200dष", "👩\u200d💻", "=1+1"])
 def test_what_shows_stays(text: str) -> None:
     assert visible(text) == text
 
 
+@pytest.mark.pitfall(39)
 def test_what_is_written_instead_is_json() -> None:
     every = "".join(chr(code) for code in (*range(0x20), 0x7F, 0x9B, 0xAD, 0x202E, 0xE0041))
     shown = visible(every)
@@ -110,6 +115,7 @@ def test_what_is_written_instead_is_json() -> None:
     assert json.loads(f'"{shown}"') == every
 
 
+@pytest.mark.pitfall(39)
 def test_everything_is_printed_in_one_place() -> None:
     """No module but the console's writes to a terminal."""
     package = Path(__file__).parents[2] / "kanon_db"

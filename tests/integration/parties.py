@@ -37,6 +37,15 @@ def value(connection: Connection, statement: str, *values: object) -> Any:
     return found
 
 
+def forget_draws(admin: Connection) -> None:
+    """Make another key, so that the same request draws anew: for tests of what is drawn."""
+    fetch(
+        admin,
+        "UPDATE kanon.draw_key"
+        " SET key = uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())",
+    )
+
+
 def quoted(*names: str) -> str:
     """Quote a name, or several joined by dots."""
     return sql.Identifier(*names).as_string()

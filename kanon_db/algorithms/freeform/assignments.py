@@ -13,6 +13,7 @@ from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, Integer
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.ground.threads import in_threads
 from kanon_db.errors import InvalidParameterError
+from kanon_db.randomness import SeededRandom
 
 _NUMBERS_PER_CALL = 2**18
 _WORD = 2**64
@@ -81,7 +82,7 @@ def draw_assignments(
     found : Freeform
         Parts of it are split by themselves.
     random : RandomBytes
-        Source of randomness; with several workers, threads must be able to share it.
+        Source of randomness.
     workers : int
         How many of these are split at a time.
     pulse : Pulse
@@ -116,12 +117,15 @@ def draw_assignments(
     k = found.parts[0].matches.shape[1] if found.parts else 1
     assignments = np.empty((k, n_records), dtype=np.int32)
 
-    def draw(parts: list[Part], pulse: Pulse) -> None:
+    def draw(given: tuple[list[Part], RandomBytes], pulse: Pulse) -> None:
+        parts, its_random = given
         run = Part.joined(parts)
-        drawn = _drawn(run.matches.astype(np.int32, copy=False), random, pulse)
+        drawn = _drawn(run.matches.astype(np.int32, copy=False), its_random, pulse)
         assignments[:, run.records] = run.records[drawn]
 
-    in_threads(draw, found.runs(), workers, pulse)
+    # Each has its own randomness, so that nothing depends on which thread comes first.
+    runs = [(parts, SeededRandom(random.bytes(32))) for parts in found.runs()]
+    in_threads(draw, runs, workers, pulse)
     return Assignments(assignments, _uniform(k, random) if n_records else 0)
 
 

@@ -44,6 +44,7 @@ class Schedule:
         pulse : Pulse
             It beats before each call. The temperature falls with the share of its time or of
             ``n_proposals`` that is used up, whichever is larger; the work ends when either is.
+            Time is counted in 64ths, so that what is found depends on it only where it is short.
         workers : int
             How many share the proposals of a call.
 
@@ -56,7 +57,9 @@ class Schedule:
         n_done = 0
         while True:
             pulse.beat()
-            done = max(n_done / self.n_proposals if self.n_proposals else 1.0, pulse.spent)
+            done = max(
+                n_done / self.n_proposals if self.n_proposals else 1.0, _coarsely(pulse.spent)
+            )
             if done >= 1.0:
                 return
             n_proposals = min(workers * _PROPOSALS_PER_CALL, self.n_proposals - n_done)
@@ -109,3 +112,7 @@ def random_bits(state: WordArray) -> np.uint64:
 def scaled(bits: np.uint64, end: np.uint64) -> np.uint64:
     """Make a number below ``end`` of 32 random bits."""
     return (bits * end) >> np.uint64(32)
+
+
+def _coarsely(share: float) -> float:
+    return math.floor(64 * share) / 64

@@ -18,7 +18,6 @@ from kanon_db.publications.buckets.request import BucketRequest
 from kanon_db.publications.job import Job
 from kanon_db.publications.kind import Found
 from kanon_db.publications.searching import run_method
-from kanon_db.randomness import SecureRandom
 from kanon_db.transfer.values import CodedColumn, distinct_values, read_codes
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def random(
     found = run_method(methods, job, data)
     plan = found.result
     job.session.step("assigning records to buckets")
-    slots = assign_randomly(codes, data.counts, plan.limits, plan.setting, SecureRandom())
+    slots = assign_randomly(codes, data.counts, plan.limits, plan.setting, job.random)
     return Found(Assigned(plan.setting, slots), found.proof)
 
 
@@ -75,7 +74,7 @@ def cells(
     qi_codes = _quasi_identifiers(job, columns)
     job.session.step("assigning records to buckets in cells")
     found = assign_in_cells(
-        qi_codes, codes, search.tightened, search.max_bucket_size, search.setting, SecureRandom(),
+        qi_codes, codes, search.tightened, search.max_bucket_size, search.setting, job.random,
         pulse=search.pulse,
     )  # fmt: skip
     assigned = Assigned(found.setting, found.bucket_of_record, len(found.tightening))
@@ -91,7 +90,7 @@ def local(
     qi_codes = _quasi_identifiers(job, columns)
     job.session.step("gathering similar records")
     found = assign_locally(
-        qi_codes, codes, data.privacy, job.request.max_bucket_size, SecureRandom(),
+        qi_codes, codes, data.privacy, job.request.max_bucket_size, job.random,
         pulse=job.pulse(),
     )  # fmt: skip
     return Found(Assigned(found.setting, found.bucket_of_record), method="local")
@@ -107,7 +106,9 @@ def m_invariant(
     from kanon_db.publications.buckets.invariance import draw_buckets  # a compiler
 
     job.session.step("assigning records to buckets")
-    drawn = draw_buckets(codes, data.labels, data.privacy.corresponding_l(), job.pulse())
+    drawn = draw_buckets(
+        codes, data.labels, data.privacy.corresponding_l(), job.random, job.pulse()
+    )
     return Found(Assigned(drawn.setting, drawn.slots, signed=drawn.signed), method="m_invariant")
 
 

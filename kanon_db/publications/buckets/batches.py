@@ -66,7 +66,7 @@ def extended(job: Job[Any], old: Publication, batch: Written, whole: Staging) ->
         f"SELECT {own.format('s')} AS {before.bucket_id}, {values_of} FROM {before.sat} AS s"
         f" UNION ALL SELECT {theirs.format('s')}, {values_of} FROM {now.sat} AS s",
     )
-    layout = completed(session, whole, layout, job.types, Room.of(session))
+    layout = completed(session, whole, layout, job.types, Room.of(session), job.random)
     return replace(batch, guarantee=of_both(old.guarantee, batch.guarantee), layout=layout)
 
 

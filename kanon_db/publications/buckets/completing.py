@@ -36,6 +36,7 @@ def completed(
     layout: Mapping[str, Any],
     types: Mapping[str, ColumnType],
     room: Room,
+    random: SecureRandom,
 ) -> dict[str, Any]:
     """Write what follows from the staged QIT and SAT, and return the layout with it.
 
@@ -48,6 +49,7 @@ def completed(
     types : mapping of str to ColumnType
         Of the published columns.
     room : Room
+    random : SecureRandom
     """
     layout = dict(layout)
     staging.create_weighted_view(layout, QIT, SAT)
@@ -59,7 +61,7 @@ def completed(
     bucket_ids = read_integers(qit, f"s.{tables.bucket_id}").astype(np.int32)
     _require_sizes(tables, bucket_ids)
     values, contents = _sensitive(session, staging, tables, layout, types, setting, room)
-    order = SecureRandom().permutation(qit.n_records)
+    order = random.permutation(qit.n_records)
     columns = read_few_values(
         qit, [types[name] for name in quasi_identifiers], most_values(qit.n_records)
     )

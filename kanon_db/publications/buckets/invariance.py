@@ -51,7 +51,9 @@ class Drawn:
     signed: Signed
 
 
-def draw_buckets(codes: CodeArray, labels: Sequence[str | None], l: int, pulse: Pulse) -> Drawn:
+def draw_buckets(
+    codes: CodeArray, labels: Sequence[str | None], l: int, random: SecureRandom, pulse: Pulse
+) -> Drawn:
     """Draw everybody into buckets that hold l values or more, each once, of few kinds.
 
     Parameters
@@ -61,10 +63,11 @@ def draw_buckets(codes: CodeArray, labels: Sequence[str | None], l: int, pulse: 
     labels : sequence of (str or None)
         The values' texts.
     l : int
+    random : SecureRandom
     pulse : Pulse
     """
     new = np.full(codes.size, NEW, dtype=np.int64)
-    dealt = renew(codes, new, (), l, SecureRandom(), pulse)
+    dealt = renew(codes, new, (), l, random, pulse)
     return _numbered(dealt, ~dealt.waits, labels)
 
 
@@ -116,7 +119,7 @@ def redraw_buckets(job: Job[Any], old: Publication, signature_of: CodeArray) -> 
     is_known = signature_of != 0
     position = np.where(signature_of > 0, signature_of - 1, NEW)[is_known]
     dealt = renew(
-        codes[is_known], position, signatures, int(old.parameters["l"]), SecureRandom(), job.pulse()
+        codes[is_known], position, signatures, int(old.parameters["l"]), job.random, job.pulse()
     )  # fmt: skip
     placed = is_known.copy()
     placed[is_known] = ~dealt.waits

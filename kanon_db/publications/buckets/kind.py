@@ -159,7 +159,7 @@ class Buckets(Kind):
         session, source = job.session, job.source
         assignment: _Assignment = found.hand_over()
         setting, values, codes = assignment.assigned.setting, assignment.values, assignment.codes
-        random = SecureRandom()
+        random = job.random
         bucket_ids = number_buckets(setting, random)[assignment.assigned.slots]
         layout = layout_of(source, setting)
         signed = assignment.assigned.signed
@@ -260,7 +260,7 @@ class Buckets(Kind):
             named = Relation(staging.schema, staging.name + suffix)
             _, oid, _ = find_relation(staging.session, named.quoted(staging.session))
             types.update(column_types(staging.session, oid))
-        return completed(staging.session, staging, publication.layout, types, room)
+        return completed(staging.session, staging, publication.layout, types, room, SecureRandom())
 
     def examine(
         self, session: Session, publication: Publication, *, is_new: bool = False

@@ -34,7 +34,6 @@ from kanon_db.publications.rows.needs import bytes_of_cells, bytes_of_shares
 from kanon_db.publications.rows.recoding import RecodedRows, loss_metrics
 from kanon_db.publications.rows.view import RowKind
 from kanon_db.publications.searching import run_method
-from kanon_db.randomness import SecureRandom
 from kanon_db.transfer.columns import ColumnType
 from kanon_db.transfer.records import Size
 from kanon_db.transfer.room import Needs
@@ -95,7 +94,7 @@ class FreeformRows(RowKind):
             drawn = Assignments(own[np.newaxis], 0)
         else:
             drawn = draw_assignments(
-                found.result, SecureRandom(), workers=methods.n_workers(job.request),
+                found.result, job.random, workers=methods.n_workers(job.request),
                 pulse=job.pulse(),
             )  # fmt: skip
         found = replace(found, result=None)  # of which there are k for each record

@@ -74,7 +74,10 @@ class CellTable:
     _numbers: CodeArray
 
     @classmethod
-    def write(cls, staging: Staging, view: RowView, columns: Mapping[str, CellColumn]) -> Self:
+    def write(
+        cls, staging: Staging, view: RowView, columns: Mapping[str, CellColumn],
+        random: SecureRandom,
+    ) -> Self:  # fmt: skip
         """Write the combinations of cells."""
         session, name = staging.session, free_column_name("number", view.columns)
         table, number = (
@@ -82,7 +85,7 @@ class CellTable:
             session.identifier(name),
         )
         n_combinations = next(iter(columns.values())).of_combination.size
-        order = SecureRandom().permutation(n_combinations)
+        order = random.permutation(n_combinations)
         bound = [number_bytes(column.of_combination[order] + 1) for column in columns.values()]
         numbered, numbers = with_numbers(
             session,

@@ -23,6 +23,7 @@ from kanon_db.publications.rows.cell_table import CellColumn, CellTable
 from kanon_db.publications.rows.labelled import Labels
 from kanon_db.publications.rows.shown_rows import SourceColumns
 from kanon_db.publications.staging import Staging
+from kanon_db.randomness import SecureRandom
 from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.session.settings import roomy
 from kanon_db.transfer.columns import int4_bytes, number_bytes, with_numbers
@@ -278,6 +279,7 @@ def write_cells(
     view: RowView,
     columns: Sequence[GeneralizedColumn],
     cells: Sequence[NumberedCells],
+    random: SecureRandom,
 ) -> CellTable:
     """Write the cells of the rows that are to be published.
 
@@ -300,7 +302,7 @@ def write_cells(
             _write_ranges(session, part, column, few)
         name = view.quasi_identifiers[position]
         parts[name] = CellColumn(part, "number", "cell", few.n_cells, numbers)
-    return CellTable.write(staging, view, parts)
+    return CellTable.write(staging, view, parts, random)
 
 
 def _write_ranges(session: Session, part: str, column: GeneralizedColumn, cells: Ranges) -> None:

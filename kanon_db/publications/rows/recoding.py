@@ -95,7 +95,7 @@ class RecodedRows:
 
     def write_cells(self, cells: Sequence[NumberedCells]) -> CellTable:
         """Write the cells of each quasi-identifier."""
-        return write_cells(self._job.staging, self.view, self._columns, cells)
+        return write_cells(self._job.staging, self.view, self._columns, cells, self._job.random)
 
     def write(self, table: CellTable, cell_of_record: AnyIntArray) -> int:
         """Write the rows in random order, each with the other columns of a record and its cells.

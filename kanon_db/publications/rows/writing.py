@@ -18,7 +18,6 @@ from kanon_db.publications.rows.classes import write_classes
 from kanon_db.publications.rows.shares import write_shares
 from kanon_db.publications.rows.shown_rows import ShownRows
 from kanon_db.publications.staging import Staging
-from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session, fetch_one
 from kanon_db.session.settings import helped, roomy
 from kanon_db.transfer.coded import CodedRecords
@@ -158,7 +157,7 @@ def _write_copied(
     index = f"r.{snapshot.record}"
     numbers, width = number_bytes(cells.numbers_of(combination_of_record))
     places, place_width = number_bytes(
-        inverse_permutation(SecureRandom().permutation(snapshot.n_records))
+        inverse_permutation(job.random.permutation(snapshot.n_records))
     )
     numbered, (its_cells, place) = with_numbers(
         session, snapshot.table, (1, index), (2, index), widths=(width, place_width)
@@ -195,7 +194,7 @@ def _write_decoded(
     select = f"SELECT {', '.join(shown)} FROM"
     job.staging.create_table(ROWS, f"{select} ({rows.shape}) AS s")
     kept = "" if covering is None else covering.kept(cells.number, cells.number)
-    order = SecureRandom().permutation(records.n_records)
+    order = job.random.permutation(records.n_records)
     with roomy(session):
         for part, bound in rows.parts(order[taken(combination_of_record, order) >= 0]):
             session.fetch(f"INSERT INTO {view.rows} {select} ({part} OFFSET 0) AS s {kept}", *bound)

@@ -22,7 +22,6 @@ from kanon_db.publications.rows.shown_rows import SourceColumns
 from kanon_db.publications.rows.view import RowKind, check_k, layout_of
 from kanon_db.publications.rows.writing import finish_rows, write_row_view
 from kanon_db.publications.searching import run_method
-from kanon_db.publications.staging import Staging
 from kanon_db.publications.suppressed import methods
 from kanon_db.publications.suppressed.examine import examine_suppressed
 from kanon_db.publications.suppressed.methods import CodedRows
@@ -79,6 +78,7 @@ class Suppressed(RowKind):
         data = CodedRows(
             read.codes(),
             _allowed(job.request, job.source),
+            job.random,
             None if job.entities is None else job.entities.codes,
         )
         job.session.step("choosing patterns")
@@ -99,7 +99,7 @@ class Suppressed(RowKind):
         with_all = request.options.left_over == "publish"
         published = np.flatnonzero((pattern != LEFT_OVER) | with_all)
         codes, shown = data.codes[published], Suppression(data.patterns, pattern[published])
-        cells, class_of_row = _write_cells(job.staging, view, values, codes, shown)
+        cells, class_of_row = _write_cells(job, view, values, codes, shown)
         metrics = _loss(source, values, codes, class_of_row)
         cell_of_record = np.full(pattern.size, -1, dtype=np.int32)
         cell_of_record[published] = class_of_row
@@ -155,7 +155,7 @@ def _loss(
 
 
 def _write_cells(
-    staging: Staging,
+    job: Job[SuppressedRequest],
     view: RowView,
     values: Sequence[DistinctValues],
     codes: AnyIntArray,
@@ -175,7 +175,7 @@ def _write_cells(
     cells : CellTable
     class_of_row : ndarray of int64, shape (n,)
     """
-    session = staging.session
+    session = job.session
     session.step("writing the classes")
     patterns = suppression.patterns
     # Left-over records exist only where the last pattern suppresses everything.
@@ -199,4 +199,4 @@ def _write_cells(
         for name, column, its_codes in zip(view.quasi_identifiers, values, shown.T, strict=True)
     }
     columns[str(view.pattern)] = CellColumn(texts, "number", "cell", len(patterns), pattern)
-    return CellTable.write(staging, view, columns), class_of_row
+    return CellTable.write(job.staging, view, columns, job.random), class_of_row

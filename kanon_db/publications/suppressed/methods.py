@@ -22,12 +22,15 @@ class CodedRows:
     ----------
     codes : ndarray of int, shape (n_records, m)
     patterns : PatternSet
+    random : SecureRandom
+        For whom left-over records join.
     entities : ndarray of int, shape (n_records,), or None
         Whom each record is about, if several can be about the same entity.
     """
 
     codes: AnyIntArray
     patterns: PatternSet
+    random: SecureRandom
     entities: AnyIntArray | None = None
 
 
@@ -46,9 +49,7 @@ def greedy(data: CodedRows, request: SuppressedRequest, pulse: Pulse) -> Found:
         data.codes, data.patterns, request.k, entities=data.entities, pulse=pulse
     )
     if left_over == "join":
-        found = suppression.join_left_over(
-            data.codes, found, request.k, SecureRandom(), pulse=pulse
-        )
+        found = suppression.join_left_over(data.codes, found, request.k, data.random, pulse=pulse)
     return Found(found)
 
 

@@ -1,0 +1,128 @@
+"""What a publication is drawn from: the same for the same request of the same records.
+
+Every bound on what readers infer is about a publication that was not chosen for what it shows. If a
+publisher could look at a draft, drop it and draw again, they could keep the draft that shows most
+of somebody. So there is nothing to draw again. The seed is a function of the role that publishes,
+of what it asks for, and of the records, in whatever order they are; of the name of the publication,
+its readers and its risks it is not. ``kanon_owner`` makes it, with a key that nobody else reads
+(``sql/24_entities.sql``): the hash of guessed records is no seed, and each role has its own seeds,
+so that nobody tries out guesses of what another role has published.
+
+What a dry run shows is drawn with another seed than the publication, which it would foretell.
+
+What this leaves open is in docs/privacy.md: a superuser can read the key, and other parameters, or
+records that were changed on purpose, are another request.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+import numpy as np
+
+from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.ground.sorting import order_of, taken
+from kanon_db.catalog.entries import Source
+from kanon_db.catalog.errands import run_errand
+from kanon_db.publications.request import PublishRequest
+from kanon_db.randomness import SeededRandom
+from kanon_db.session import Session, fetch_one
+from kanon_db.transfer.coded import CodedRecords
+from kanon_db.transfer.labels import fixed_labels, label
+from kanon_db.transfer.records import Records
+from kanon_db.transfer.snapshot import Snapshot
+from kanon_db.transfer.values import read_integers
+
+Read = TypeVar("Read", bound=Records)
+
+_ROLES: Final = (
+    "quasi_identifiers", "sensitive", "insensitive", "identifiers", "entity", "arrival",
+    "attributes",
+)  # fmt: skip
+"""What a source was registered with that may change what is drawn."""
+
+
+def drawn(
+    session: Session, request: PublishRequest, source: Source, records: Read,
+    columns: Sequence[str],
+) -> tuple[Read, SeededRandom]:  # fmt: skip
+    """Put the records in a random order, and make all further randomness.
+
+    They are sorted by hashes of what they are, and then shuffled: in the order of their hashes,
+    people who are alike in everything would follow each other, and a search that has to part people
+    with the same quasi-identifiers would part them by their sensitive values. Quasi-identifiers are
+    sorted first, so that where they come does not depend on anything else.
+
+    Parameters
+    ----------
+    session : Session
+    request : PublishRequest
+    source : Source
+    records : Records
+        In the order in which the source gave them.
+    columns : sequence of str
+        Their columns.
+
+    Returns
+    -------
+    records : Records
+        Only records that are alike in all columns may still have another order.
+    random : SeededRandom
+    """
+    session.step("putting the records in order")
+    known = [name for name in columns if name in source.quasi_identifiers]
+    others = [name for name in columns if name not in known]
+    of_known, hashes = _hashes(records, known), _hashes(records, others)
+    hashes ^= of_known
+    order = order_of(hashes)
+    order = taken(order, order_of(taken(of_known, order), stable=True))
+    asked = {
+        "kind": type(request).__name__,
+        "method": request.method,
+        **request.recorded,
+        **{role: getattr(source, role) for role in _ROLES},
+    }
+    digest = hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode())
+    digest.update(taken(hashes, order).tobytes())
+    given = {"digest": digest.hexdigest(), "dry_run": request.dry_run}
+    seed = bytes.fromhex(run_errand(session, "seed", **given))
+    random = SeededRandom(seed)
+    return records.in_order(taken(order, random.permutation(records.n_records))), random
+
+
+def _hashes(records: Records, columns: Sequence[str]) -> IntArray:
+    """Hash each record: the exclusive or of its values' hashes, each with its column's own seed.
+
+    The same however the records were read.
+    """
+    if not columns:
+        return np.zeros(records.n_records, dtype=np.int64)
+    with fixed_labels(records.session):
+        if isinstance(records, CodedRecords):
+            found = np.zeros(records.n_records, dtype=np.int64)
+            for name in columns:
+                column = records.columns[name]
+                row = fetch_one(
+                    records.session,
+                    f"SELECT string_agg(int8send({_hash('value', name)}), ''::bytea ORDER BY code)"
+                    f" AS hashes FROM {column.values.table}",
+                )
+                found ^= taken(np.frombuffer(row["hashes"], dtype=">i8").astype(np.int64),
+                               column.codes)  # fmt: skip
+            return found
+        assert isinstance(records, Snapshot)  # noqa: S101  # there is no third way to read
+        names = [f"s.{records.session.identifier(name)}" for name in columns]
+        each = [_hash(quoted, name) for quoted, name in zip(names, columns, strict=True)]
+        return read_integers(records, " # ".join(each), kind="int8").astype(np.int64, copy=False)
+
+
+def _hash(value: str, column: str) -> str:
+    """Write the hash of a value of a column; NULL has the column's own."""
+    own = int.from_bytes(hashlib.sha256(column.encode()).digest()[:8], "big", signed=True)
+    return (
+        f"coalesce(hashtextextended(({label(value)}) COLLATE pg_catalog.\"C\", '{own}'::int8),"
+        f" '{own}'::int8)"
+    )

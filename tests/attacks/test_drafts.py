@@ -1,0 +1,305 @@
+"""The publisher who draws again until a draft suits them, and publishes that one.
+
+Whoever knows that the best of N drafts was kept, and by which measure, concludes more from it than
+any bound allows: of 6 people with 3 values, l = 2, the best of 5 makes somebody's value nearly
+certain. So there must be nothing to choose from: the same request of the same records is the same
+draw, whatever was looked at, rolled back, dropped, renamed or registered again in between.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import combinations_with_replacement, permutations, product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kanon_db.publications import drawing
+from kanon_db.session import Session
+from tests.attacks.posterior import tables_of
+from tests.integration.parties import (
+    ACCEPTED,
+    Connection,
+    Functions,
+    Package,
+    Parties,
+    create_table,
+    fetch,
+    forget_draws,
+    sqlstate_of,
+)
+
+Table = tuple[int, ...]
+"""The value of each person."""
+
+Buckets = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
+"""The people and the values of each bucket, in order."""
+
+WORLDS = 40
+SIGMAS = 4
+HISTOGRAM = (2, 2, 2)
+N_DRAFTS = (1, 2, 5, 20)
+
+
+def outcomes(table: Table, values_of_buckets: Sequence[tuple[int, ...]]) -> Iterator[Buckets]:
+    """Deal the people with each value to the buckets that have it, in every way."""
+    ways = []
+    for value in sorted(set(table)):
+        people = [person for person, own in enumerate(table) if own == value]
+        slots = [i for i, values in enumerate(values_of_buckets) for one in values if one == value]
+        ways.append([list(zip(people, order, strict=True)) for order in permutations(slots)])
+    for dealt in product(*ways):
+        buckets: list[list[int]] = [[] for _ in values_of_buckets]
+        for person, bucket in (pair for way in dealt for pair in way):
+            buckets[bucket].append(person)
+        people_of = (tuple(sorted(people)) for people in buckets)
+        yield tuple(sorted(zip(people_of, values_of_buckets, strict=True)))
+
+
+def error(table: Table, published: Buckets) -> float:
+    """The squared errors of counts of each value, over all ranges of people."""
+    total = 0.0
+    for first, last in combinations_with_replacement(range(len(table)), 2):
+        for value in set(table):
+            estimate = sum(
+                sum(first <= person <= last for person in people) * values.count(value)
+                / len(values)
+                for people, values in published
+            )  # fmt: skip
+            total += (estimate - table[first : last + 1].count(value)) ** 2
+    return round(total, 6)
+
+
+@cache
+def likelihoods(
+    values_of_buckets: tuple[tuple[int, ...], ...], n_drafts: int
+) -> Mapping[Buckets, Mapping[Table, float]]:
+    """How likely each table makes each publication, if the best of so many drafts is kept."""
+    found: dict[Buckets, dict[Table, float]] = defaultdict(dict)
+    for table in tables_of(HISTOGRAM):
+        drawn = Counter(outcomes(table, values_of_buckets))
+        n = drawn.total()
+        errors = {published: error(table, published) for published in drawn}
+        for published, own in errors.items():
+            no_better = sum(drawn[one] for one in drawn if errors[one] >= own) / n
+            worse = sum(drawn[one] for one in drawn if errors[one] > own) / n
+            share = drawn[published] / n / (no_better - worse)
+            found[published][table] = (no_better**n_drafts - worse**n_drafts) * share
+    return found
+
+
+def surest(published: Buckets, n_drafts: int) -> tuple[float, int, int]:
+    """What the reader is surest of: how sure, whom, and which value."""
+    values = tuple(values for _, values in published)
+    known = likelihoods(tuple(sorted(values)), n_drafts)[published]
+    total = sum(known.values())
+    guesses = [
+        (sum(p for table, p in known.items() if table[person] == value) / total, person, value)
+        for person in range(sum(HISTOGRAM))
+        for value in range(len(HISTOGRAM))
+    ]
+    return max(guesses)
+
+
+def buckets_of(connection: Connection, name: str) -> Buckets:
+    """Read a publication as whoever is granted it does."""
+    people = fetch(
+        connection, f"SELECT bucket_id, array_agg(age ORDER BY age) FROM published.{name}_qit"
+        " GROUP BY 1 ORDER BY 1",
+    )  # fmt: skip
+    values = fetch(
+        connection, f"SELECT bucket_id, array_agg(ill ORDER BY ill) FROM published.{name}_sat"
+        " GROUP BY 1 ORDER BY 1",
+    )  # fmt: skip
+    return tuple(
+        sorted((tuple(own), tuple(ill)) for (_, own), (_, ill) in zip(people, values, strict=True))
+    )
+
+
+def test_the_reader_is_able_to_use_it() -> None:
+    """Without drafts, the bound holds; of those who keep the best of several, more is known."""
+    values = ((0, 1), (0, 2), (1, 2))
+    sure = {n: max(surest(one, n)[0] for one in likelihoods(values, n)) for n in N_DRAFTS}
+    assert sure[1] == pytest.approx(0.5)
+    assert sure[2] > 0.8
+    assert sure[5] > 0.99
+    assert sure[20] > 0.999
+
+
+@pytest.mark.pitfall(41)
+def test_the_best_of_n_drafts_is_the_only_one(parties: Parties) -> None:
+    """Through SQL: whatever number of drafts the reader reckons with, one guess in two is right."""
+    publisher, functions = parties.publisher, Functions(parties.publisher)
+    dice = np.random.default_rng(7)
+    right: Counter[int] = Counter()
+    for world in range(WORLDS):
+        table = [value for value, n in enumerate(HISTOGRAM) for _ in range(n)]
+        dice.shuffle(table)
+        name = f"data.world_{world}"
+        create_table(publisher, name, "age int, ill int", list(enumerate(table)))
+        functions.register(name, ["age"], "ill")
+        drafts = []
+        for draft in range(20 if world == 0 else 3):
+            functions.publish(
+                name, f"draft_{draft}", privacy='{"l": 2}', assignment="random", readers=[]
+            )
+            drafts.append(buckets_of(publisher, f"draft_{draft}"))
+            functions.drop(f"draft_{draft}")
+        kept = min(drafts, key=lambda one: error(tuple(table), one))
+        assert drafts == [kept] * len(drafts)
+        for n in N_DRAFTS:
+            _, person, value = surest(kept, n)
+            right[n] += table[person] == value
+    most = WORLDS / 2 + SIGMAS * math.sqrt(WORLDS) / 2
+    print({n: f"{right[n]} of {WORLDS} guesses are right" for n in N_DRAFTS})
+    assert max(right.values()) <= most
+
+
+WITHOUT_REFINING = '{"refine": false}'
+"""Refining ends when its time is over, so that it may find something else each time."""
+
+CALLS: Mapping[str, Callable[[Any, str, str], object]] = {
+    "random": lambda kanon, source, name: kanon.publish(
+        source, name, privacy='{"l": 3}', assignment="random"
+    ),
+    "cells": lambda kanon, source, name: kanon.publish(source, name, privacy='{"l": 3}'),
+    "local": lambda kanon, source, name: kanon.publish(
+        source, name, privacy='{"l": 3}', assignment="local", accept=ACCEPTED
+    ),
+    "m_invariant": lambda kanon, source, name: kanon.publish(
+        source, name, privacy='{"l": 3}', assignment="m_invariant"
+    ),
+    "generalized": lambda kanon, source, name: kanon.generalize(
+        source, name, k=3, method="mondrian", refine=False
+    ),
+    "freeform": lambda kanon, source, name: kanon.freeform(
+        source, name, k=3, options=WITHOUT_REFINING
+    ),
+    "suppressed": lambda kanon, source, name: kanon.suppress(
+        source, name, k=3, options='{"left_over": "join"}'
+    ),
+}
+
+PEOPLE = [(i, 20 + i * 7 % 40, "FMX"[i * 5 % 3], i * 11 % 7) for i in range(150)]
+COLUMNS = "number int, age int, sex text, ill int"
+
+
+def everything(connection: Connection, name: str) -> dict[str, list[tuple[Any, ...]]]:
+    """All that a publication consists of, in the order in which it lies there."""
+    relations = fetch(
+        connection, "SELECT relname FROM pg_class WHERE relnamespace = 'published'::regnamespace"
+        " AND relkind IN ('r', 'm') AND (relname = $1 OR relname LIKE $1 || '\\_%')"
+        " AND relname !~ '_(ledger|counter)' ORDER BY 1", name,
+    )  # fmt: skip
+    assert relations
+    return {
+        relation.removeprefix(name): fetch(
+            connection, f"SELECT t::text FROM published.{relation} AS t"
+        )
+        for (relation,) in relations
+    }
+
+
+@pytest.fixture
+def source(parties: Parties) -> Iterator[str]:
+    create_table(parties.publisher, "data.drafts", COLUMNS, PEOPLE)
+    Functions(parties.publisher).register("data.drafts", ["age", "sex"], "ill", ["number"])
+    yield "data.drafts"
+    fetch(parties.publisher, "DROP TABLE data.drafts")
+
+
+@pytest.mark.pitfall(41)
+@pytest.mark.parametrize("kind", CALLS)
+def test_trying_again_changes_nothing(parties: Parties, source: str, kind: str) -> None:
+    """Rolled back, looked at, dropped, renamed, replaced, registered again, in another order.
+
+    Also by the Python client, and of a copy of the table with a column of another type of text,
+    which the server cannot read as codes: the same records are the same draw.
+    """
+    publisher, call = parties.publisher, CALLS[kind]
+    functions = Functions(publisher)
+    with publisher.transaction(force_rollback=True):
+        call(functions, source, "draft")
+        first = everything(publisher, "draft")
+
+    call(functions, source, "draft")
+    fetch(publisher, "SELECT * FROM kanon.metrics('draft')")
+    assert everything(publisher, "draft") == first
+    functions.drop("draft")
+
+    call(Package(publisher), source, "other_name")
+    assert everything(publisher, "other_name") == first
+    functions.drop("other_name")
+
+    fetch(publisher, "TRUNCATE data.drafts")
+    with publisher.cursor() as cursor:
+        cursor.executemany("INSERT INTO data.drafts VALUES (%s, %s, %s, %s)", PEOPLE[::-1])
+    functions.register(source, ["age", "sex"], "ill", ["number"])
+    call(functions, source, "reversed")
+    assert everything(publisher, "reversed") == first
+    functions.drop("reversed")
+
+    create_table(publisher, "data.copied", COLUMNS.replace("sex text", "sex name"), PEOPLE)
+    functions.register("data.copied", ["age", "sex"], "ill", ["number"])
+    call(functions, "data.copied", "copied")
+    copied = everything(publisher, "copied")
+    assert {
+        name: sorted(rows) for name, rows in copied.items() if name in ("_qit", "_sat", "")
+    } == {name: sorted(rows) for name, rows in first.items() if name in ("_qit", "_sat", "")}
+    functions.drop("copied")
+    fetch(publisher, "DROP TABLE data.copied")
+
+    forget_draws(parties.admin)
+    call(functions, source, "draft")
+    assert everything(publisher, "draft") != first
+    functions.drop("draft")
+
+
+@pytest.mark.pitfall(41)
+def test_a_dry_run_foretells_nothing(
+    parties: Parties, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its figures are of another draw, and the same each time: trying it on changes nothing."""
+    functions = Functions(parties.publisher)
+    tried = [
+        functions.publish(source, "tried", privacy='{"l": 3}', dry_run=True)["metrics"]["figures"]
+        for _ in range(2)
+    ]
+    assert tried[0]["counts"] == tried[1]["counts"]
+    asked: list[bool] = []
+    watched = Package(parties.publisher)
+    original = drawing.run_errand
+
+    def run_errand(session: Session, task: str, **given: Any) -> Any:
+        asked.append(given["dry_run"])
+        return original(session, task, **given)
+
+    monkeypatch.setattr(drawing, "run_errand", run_errand)
+    watched.publish(source, "tried", privacy='{"l": 3}', dry_run=True)
+    watched.publish(source, "tried", privacy='{"l": 3}')
+    assert asked == [True, False]  # which are other seeds, as the next test says
+    watched.drop("tried")
+
+
+@pytest.mark.pitfall(41)
+def test_nobody_has_the_seed_of_anothers_draw(parties: Parties) -> None:
+    """The same digest is another seed for another role, and for a dry run; readers get none."""
+    ask = (
+        "INSERT INTO kanon.errand (task, given) VALUES ('seed', '{\"digest\": \"00\"}'::jsonb ||"
+        " jsonb_build_object('dry_run', $1::text::boolean)) RETURNING answer"
+    )
+    seeds = {
+        str(fetch(one, ask, flag))
+        for one in (parties.publisher, parties.admin)
+        for flag in ("true", "false")
+    }
+    assert len(seeds) == 4
+    for reader in (parties.analyst, parties.stranger):
+        assert sqlstate_of(lambda reader=reader: fetch(reader, ask, "true")) == "42501"
+    for reader in (parties.publisher, parties.analyst, parties.stranger):
+        for statement in ("TABLE kanon.draw_key", "SELECT kanon.owner_seed(1, '{}')"):
+            assert sqlstate_of(lambda r=reader, s=statement: fetch(r, s)) == "42501"
