@@ -32,7 +32,7 @@ DECLARE
 BEGIN
     -- The caller first: nobody gets a seed of another role's draws, whatever they hash.
     SELECT sha256(d.outer_pad || sha256(d.inner_pad || convert_to(jsonb_build_array(
-        caller::text, given ->> 'digest', coalesce((given ->> 'dry_run')::boolean, false)
+        caller::text, given ->> 'digest', given -> 'dry_run'
     )::text, 'UTF8'))) INTO STRICT _seed
     FROM kanon.draw_key AS k CROSS JOIN kanon.key_pads(k.key) AS d;
     RETURN to_jsonb(encode(_seed, 'hex'));

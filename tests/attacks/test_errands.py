@@ -115,6 +115,7 @@ def valid(stranger: Connection, own: str, task: str) -> dict[str, object]:
         "earlier releases": lambda: {
             "source_id": own_source(stranger, own)["source_id"], "readers": ["kanon_analyst"],
         },
+        "seed": lambda: {"digest": "00", "dry_run": False},
         "register": lambda: {
             "relation": oid_of(stranger, f"{own}.own"), "quasi_identifiers": ["q"],
             "sensitive": "s", "identifiers": [], "attributes": {}, "insensitive": [],
@@ -126,12 +127,12 @@ def valid(stranger: Connection, own: str, task: str) -> dict[str, object]:
 
 TASKS = (
     "analyze", "batches", "create table", "create view", "drop", "drop staged",
-    "earlier releases", "grant", "keep attacks", "publish", "register", "unknown entities",
+    "earlier releases", "grant", "keep attacks", "publish", "register", "seed", "unknown entities",
 )  # fmt: skip
 REFUSED = {"as registered": "40001"}
 """Other rules are kept by 42501."""
 
-OPEN = ("anything", "names")
+OPEN = ("anything", "names", "own answer")
 """A value of another's is as good as any: what is there afterwards is the caller's own."""
 
 
@@ -172,6 +173,7 @@ def values_of_others(victim: Parties, rule: str, field: str) -> list[Any]:
         "own description": [oid_of(publisher, "data.people"), oid_of(publisher, "data.other")],
         "own label": [LABEL],
         "same source": [ids("release", "release_id"), ids("release", "release_id")[:1]],
+        "own answer": ["people", ["people"], True],
         "anything": [entry.get(field, "people"), entry, ["people"], True],
     }[rule]
 
