@@ -337,6 +337,23 @@ def test_34_labels_are_no_queue(victim: Parties, stranger: Connection, own: str)
 
 
 @pytest.mark.pitfall(34)
+def test_34_a_label_that_two_take_at_once(victim: Parties, stranger: Connection, own: str) -> None:
+    """The second one waits, and is then refused as who comes later."""
+    given = {**ENTRY, "prefix": staged(stranger), "name": f"{own}_l", "label": f"new {own}"}
+    other = {**given, "prefix": staged(victim.publisher), "name": "more"}
+    fetch(victim.publisher, "SET lock_timeout = '300ms'")
+    with stranger.transaction():
+        errand(stranger, "publish", **given)
+        assert sqlstate_of(lambda: errand(victim.publisher, "publish", **other)) == "55P03"
+    fetch(victim.publisher, "RESET lock_timeout")
+    assert sqlstate_of(lambda: errand(victim.publisher, "publish", **other)) == DENIED
+    # A label stays whose it was: copies of what was dropped may be about.
+    errand(stranger, "drop", name=f"{own}_l")
+    assert sqlstate_of(lambda: errand(victim.publisher, "publish", **other)) == DENIED
+    errand(victim.publisher, "drop staged", prefix=other["prefix"], suffixes=["_qit"])
+
+
+@pytest.mark.pitfall(34)
 def test_34_an_entry_without_relations_is_dropped(
     victim: Parties, stranger: Connection, own: str
 ) -> None:
