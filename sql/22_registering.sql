@@ -5,7 +5,6 @@ SET search_path = pg_catalog, pg_temp
 AS $function$
 DECLARE
     _relation  CONSTANT oid := (given ->> 'relation')::oid;
-    _owner     CONSTANT oid := (SELECT relowner FROM pg_class WHERE oid = _relation);
     _new       kanon.source;
     _old       kanon.source;
     _published text[];
@@ -20,17 +19,21 @@ BEGIN
         FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
         WHERE c.oid = _relation AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
           AND c.relpersistence <> 't');
+    IF NOT (kanon.is_plain(_new.schema_name) AND kanon.is_plain(_new.relation_name)) THEN
+        RAISE EXCEPTION USING ERRCODE = '42602',
+            MESSAGE = 'a name has control characters, or characters that turn text around';
+    END IF;
     PERFORM kanon.require_readable(caller, _new);
 
     SELECT * INTO _old FROM kanon.source AS s
     WHERE s.schema_name = _new.schema_name AND s.relation_name = _new.relation_name FOR UPDATE;
-    IF FOUND AND _old.registered_by <> caller AND NOT pg_has_role(caller, _owner, 'USAGE') THEN
-        RAISE EXCEPTION USING MESSAGE = 'another role registered the source', ERRCODE = '42501';
-    ELSIF FOUND AND current_setting('transaction_isolation') <> 'read committed' THEN
+    IF FOUND AND current_setting('transaction_isolation') <> 'read committed' THEN
         -- An older snapshot does not have what was published meanwhile.
         RAISE EXCEPTION USING ERRCODE = '25001',
             MESSAGE = 'register it again in a transaction that is READ COMMITTED';
     END IF;
+    -- Once more: somebody may have registered it meanwhile.
+    PERFORM kanon.require_own_description(caller, _relation);
     _published := ARRAY(SELECT p.name FROM kanon.publication AS p
         WHERE p.source_schema = _new.schema_name AND p.source_relation = _new.relation_name
         ORDER BY p.name);
@@ -110,3 +113,21 @@ BEGIN
 END
 $function$;
 COMMENT ON FUNCTION kanon.require_readable IS 'refuses a role that may not SELECT the source''s columns';
+
+CREATE OR REPLACE FUNCTION kanon.require_own_description(role oid, relation oid) RETURNS void
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+DECLARE
+    _other kanon.source;
+BEGIN
+    SELECT s.* INTO _other FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    JOIN kanon.source AS s ON s.schema_name = n.nspname AND s.relation_name = c.relname
+    WHERE c.oid = relation AND s.registered_by <> role AND NOT pg_has_role(role, c.relowner, 'USAGE');
+    IF FOUND THEN
+        RAISE EXCEPTION USING MESSAGE = 'another role registered the source', ERRCODE = '42501';
+    END IF;
+END
+$function$;
+COMMENT ON FUNCTION kanon.require_own_description IS
+    'refuses a role that would change another''s description of a source';

@@ -106,7 +106,7 @@ BEGIN
     -- For all publications at once: this runs after every GRANT in the database.
     RETURN QUERY
     SELECT p.publication_id,
-           md5(string_agg(format('%s %s %s', c.oid, w.granted, a.granted), ' ' ORDER BY c.oid))
+           string_agg(concat_ws(' ', w.granted, a.granted), ' ' ORDER BY c.oid)
     FROM kanon.publication AS p
     CROSS JOIN unnest(p.relations) AS r (name)
     JOIN kanon.setting AS s ON s.name = 'published_schema'
@@ -114,13 +114,14 @@ BEGIN
     JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = r.name
     -- By the roles' identity: the text of an ACL has their names.
     CROSS JOIN LATERAL (
-        SELECT string_agg(format('%s/%s/%s', t.grantee, t.privilege_type, t.grantor), ' '
+        SELECT string_agg(format('%s/%s/%s/%s', c.oid, t.grantee, t.grantor, t.privilege_type), ' '
                           ORDER BY t.grantee, t.privilege_type, t.grantor) AS granted
         FROM aclexplode(c.relacl) AS t
     ) AS w
     LEFT JOIN (
-        SELECT b.attrelid, string_agg(format('%s/%s', b.attnum, t.grantee), ' '
-                                      ORDER BY b.attnum, t.grantee) AS granted
+        SELECT b.attrelid, string_agg(
+            format('%s/%s/%s/%s/%s', b.attrelid, t.grantee, t.grantor, t.privilege_type, b.attnum),
+            ' ' ORDER BY b.attnum, t.grantee, t.privilege_type, t.grantor) AS granted
         FROM pg_attribute AS b CROSS JOIN aclexplode(b.attacl) AS t
         WHERE b.attacl IS NOT NULL GROUP BY b.attrelid
     ) AS a ON a.attrelid = c.oid
@@ -129,7 +130,7 @@ BEGIN
 END
 $function$;
 COMMENT ON FUNCTION kanon.grants IS
-    'a text for each publication that changes when it is granted or revoked; for one only, or all';
+    'the rights on each publication, or on one, as words: relation, grantee, grantor, right, column';
 
 CREATE OR REPLACE FUNCTION kanon.owner_note_readers(publication kanon.publication) RETURNS void
 LANGUAGE plpgsql VOLATILE
@@ -351,7 +352,6 @@ BEGIN
     ELSE
         SELECT * INTO _source FROM kanon.source AS s
         WHERE s.source_id = (given ->> 'source_id')::bigint;
-        PERFORM kanon.require_readable(caller, _source);
         _bases := kanon.bases(kanon.named(_source.schema_name, _source.relation_name));
         _names := kanon.base_names(_bases);
     END IF;
@@ -399,9 +399,16 @@ BEGIN
             RAISE EXCEPTION USING ERRCODE = '25001',
                 MESSAGE = 'what was made elsewhere is loaded in a transaction that is READ COMMITTED';
         END IF;
-        -- A row that only kanon_owner can lock: anybody may take an advisory lock.
-        INSERT INTO kanon.base (relation) VALUES (0) ON CONFLICT DO NOTHING;
-        PERFORM FROM kanon.base AS b WHERE b.relation = 0 FOR UPDATE;
+        -- Rows that only kanon_owner can lock: anybody may take an advisory lock.
+        INSERT INTO kanon.label (label) VALUES (publication.source_relation) ON CONFLICT DO NOTHING;
+        PERFORM FROM kanon.label AS l WHERE l.label = publication.source_relation FOR UPDATE;
+        IF NOT kanon.is_own_label(
+            (SELECT r.publisher FROM kanon.release AS r
+             WHERE r.publication_id = publication.publication_id),
+            publication.source_relation, publication.publication_id) THEN
+            RAISE EXCEPTION USING MESSAGE = 'another role has published under this label',
+                ERRCODE = '42501';
+        END IF;
     END IF;
     IF EXISTS (
         SELECT FROM kanon.earlier_releases(_bases, readers, publication.publication_id) AS e
@@ -444,13 +451,11 @@ BEGIN
     WHERE r.publication_id = _publication.publication_id
       AND NOT EXISTS (SELECT FROM kanon.release_reader AS d
           WHERE d.release_id = r.release_id AND d.role = l.role AND d.until IS NULL);
-    -- Readers are given what others may read already: not what is closed.
+    -- What the publisher may not grant is closed.
     FOR _relation IN
-        SELECT o.name FROM kanon.owned(_publication) AS o
-        WHERE o.relation NOT IN (
-            SELECT c.oid FROM pg_class AS c
-            JOIN jsonb_array_elements_text(given -> 'closed') AS s (suffix)
-            ON c.relname = _publication.name || s.suffix)
+        SELECT o.name FROM kanon.owned(_publication) AS o JOIN pg_class AS c ON c.oid = o.relation
+        WHERE EXISTS (SELECT FROM aclexplode(c.relacl) AS a
+                      WHERE a.grantor = c.relowner AND a.is_grantable)
     LOOP
         FOR _grantee IN SELECT quote_ident(r) FROM jsonb_array_elements_text(given -> 'readers') AS r
         LOOP
@@ -482,9 +487,13 @@ SECURITY DEFINER  -- as kanon_owner, who alone writes the ledger; it runs nobody
 SET search_path = pg_catalog, pg_temp
 AS $function$
 DECLARE
+    -- Whoever gave the command, if nobody has changed that: current_user is this function's owner.
+    _caller      CONSTANT name := CASE current_setting('role') WHEN 'none' THEN session_user
+        ELSE current_setting('role') END;
     _warns       CONSTANT boolean := EXISTS (SELECT FROM kanon.setting AS s
         WHERE s.name = 'combined_releases' AND s.value = 'warn');
     _publication kanon.publication;
+    _release     record;
     _other       record;
 BEGIN
     FOR _publication IN
@@ -493,24 +502,31 @@ BEGIN
         JOIN kanon.grants(NULL) AS g ON g.publication_id = p.publication_id
         WHERE r.grants IS DISTINCT FROM g.grants
     LOOP
-        SELECT e.* INTO _other FROM kanon.release AS r
-        CROSS JOIN kanon.earlier_releases(r.bases, ARRAY(
-            SELECT n.role FROM kanon.readers(_publication) AS n
-            WHERE n.role NOT IN (SELECT d.role FROM kanon.release_reader AS d
-                                 WHERE d.release_id = r.release_id)), r.publication_id) AS e
-        WHERE r.publication_id = _publication.publication_id LIMIT 1;
-        -- By the grantor in the ACL: settings and current_user do not tell who gave the command.
-        -- What kanon_owner or a superuser grants has the relation's owner there.
-        IF FOUND AND NOT _warns AND EXISTS (
-            SELECT FROM kanon.owned(_publication) AS o
-            JOIN pg_class AS c ON c.oid = o.relation
-            CROSS JOIN LATERAL (
-                SELECT t.grantor, t.privilege_type FROM aclexplode(c.relacl) AS t
-                UNION ALL
-                SELECT t.grantor, t.privilege_type FROM pg_attribute AS b
-                CROSS JOIN aclexplode(b.attacl) AS t WHERE b.attrelid = c.oid
-            ) AS a
-            WHERE a.privilege_type = 'SELECT' AND a.grantor <> c.relowner) THEN
+        -- New readers, by what has just been granted, and not by an administrator: what these grant
+        -- has the owner as grantor. The ACL cannot be told anything else, unlike _caller, which is
+        -- for administrators who are publishers themselves.
+        SELECT r.release_id, r.bases, array_agg(DISTINCT n.role) AS new INTO _release
+        FROM kanon.release AS r
+        CROSS JOIN LATERAL (
+            SELECT split_part(w, '/', 2)::oid AS grantee,
+                   split_part(w, '/', 3)::oid <> c.relowner AS is_by_others
+            FROM kanon.grants(_publication.publication_id) AS g
+            CROSS JOIN string_to_table(g.grants, ' ') AS w
+            JOIN pg_class AS c ON c.oid = split_part(w, '/', 1)::oid
+            WHERE w <> ALL (string_to_array(coalesce(r.grants, ''), ' '))
+              AND split_part(w, '/', 4) = 'SELECT'
+        ) AS a
+        JOIN kanon.readers(_publication) AS n
+            ON a.grantee = 0 OR pg_has_role(n.role, a.grantee, 'MEMBER')
+        WHERE r.publication_id = _publication.publication_id
+          AND (a.is_by_others OR EXISTS (SELECT FROM kanon.granted(_publication) AS p
+               WHERE p.is_publisher AND pg_get_userbyid(p.grantee) = _caller))
+          AND NOT EXISTS (SELECT FROM kanon.release_reader AS d
+                          WHERE d.release_id = r.release_id AND d.role = n.role)
+        GROUP BY r.release_id, r.bases;
+        SELECT e.* INTO _other FROM kanon.earlier_releases(
+            _release.bases, _release.new, _publication.publication_id) AS e LIMIT 1;
+        IF FOUND AND NOT _warns THEN
             RAISE EXCEPTION USING ERRCODE = 'KN005',
                 MESSAGE = 'a known risk is not accepted: combined_releases',
                 DETAIL = format('%s could also read %s', array_to_string(_other.shared, ', '),

@@ -32,6 +32,8 @@ SECURITY DEFINER  -- as kanon_owner, see above
 SET search_path = pg_catalog, pg_temp
 AS $function$
 BEGIN
+    -- Before anything is locked: nobody waits for who may not do it.
+    PERFORM kanon.require_told(NEW.caller, NEW.task, NEW.given);
     NEW.answer := CASE NEW.task
         WHEN 'create table' THEN kanon.owner_create_table(NEW.caller, NEW.given)
         WHEN 'create view' THEN kanon.owner_create_view(NEW.caller, NEW.given)

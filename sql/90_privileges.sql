@@ -11,7 +11,7 @@ GRANT SELECT ON kanon.setting TO kanon_owner, kanon_publisher, kanon_analyst;
 REVOKE ALL ON kanon.source, kanon.publication FROM kanon_publisher;
 GRANT SELECT, INSERT, UPDATE, DELETE ON kanon.source, kanon.publication TO kanon_owner;
 -- Nothing is taken out of the ledger.
-GRANT SELECT, INSERT, UPDATE ON kanon.release, kanon.release_reader, kanon.base TO kanon_owner;
+GRANT SELECT, INSERT, UPDATE ON kanon.release, kanon.release_reader, kanon.base, kanon.label TO kanon_owner;
 -- Who has been published is forgotten with the publication.
 GRANT SELECT, INSERT, DELETE ON kanon.release_key, kanon.release_entity TO kanon_owner;
 GRANT SELECT, INSERT, UPDATE ON kanon.budget TO kanon_owner;
@@ -43,6 +43,9 @@ GRANT EXECUTE ON FUNCTION
     kanon.owner_register(oid, jsonb), kanon.owner_remove(kanon.publication),
     kanon.owner_staged(oid, text, text[]), kanon.is_publisher(oid, kanon.publication),
     kanon.owned(kanon.publication), kanon.relation_kind("char"),
+    kanon.errand_fields(), kanon.errand_rules(), kanon.is_own_label(oid, text, bigint),
+    kanon.is_own_staged(oid, text), kanon.is_plain(text), kanon.releases_of(jsonb),
+    kanon.require_own_description(oid, oid), kanon.require_told(oid, text, jsonb),
     kanon.require_readable(oid, kanon.source), kanon.weighted_join(jsonb, text, text),
     kanon.base_names(oid[]), kanon.bases(oid), kanon.earlier_releases(oid[], oid[], bigint),
     kanon.earlier_named(oid[], text[], oid[], bigint), kanon.name_elsewhere(text),

@@ -40,13 +40,7 @@ def run_errand(session: Session, task: str, **given: Any) -> Any:
         task,
         json.dumps(given, ensure_ascii=False),
     )
-    if row["answer"] is None:
-        raise DatabaseError(
-            "nothing was done: the triggers of kanon.errand are switched off",
-            sqlstate="55000",
-            hint="SET session_replication_role = origin, and try again",
-        )
-    return json.loads(row["answer"])
+    return _read_answer(row["answer"], "kanon.errand")
 
 
 def ask_model(session: Session, task: str, inputs: bytes | None = None, **given: Any) -> Any:
@@ -80,10 +74,21 @@ def ask_model(session: Session, task: str, inputs: bytes | None = None, **given:
         json.dumps(given, ensure_ascii=False),
         inputs,
     )
-    answer = json.loads(row["answer"])
+    answer = _read_answer(row["answer"], "kanon.question")
     if "error" in answer:
         raise _refusal(**answer["error"])
     return answer
+
+
+def _read_answer(answer: str | None, view: str) -> Any:
+    """Read what a view's triggers have answered; without them, nothing was done."""
+    if answer is None:
+        raise DatabaseError(
+            f"nothing was done: the triggers of {view} are switched off",
+            sqlstate="55000",
+            hint="SET session_replication_role = origin, and try again",
+        )
+    return json.loads(answer)
 
 
 def _refusal(message: str, sqlstate: str, detail: str = "", hint: str = "") -> KanonError:

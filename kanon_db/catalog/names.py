@@ -1,7 +1,9 @@
-"""Rules for the names of publications and of the columns that kanon_db adds to them."""
+"""Rules for names, above all those of publications and of the columns that kanon_db adds."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
@@ -10,6 +12,37 @@ from kanon_db.declaration import MAX_NAME_BYTES, TEXT, Type
 from kanon_db.errors import InvalidNameError
 
 _LONGEST_SUFFIX: Final = "_qit"
+
+HIDING: Final = r"[\u0001-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
+"""Control characters, and those that turn text around."""
+
+_HIDING: Final = re.compile(HIDING)
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name shows what it is; ``kanon.is_plain()`` says the same."""
+    return _HIDING.search(name) is None
+
+
+def require_plain(what: str, name: str) -> None:
+    """Refuse a name that does not show what it is, for whatever has a name.
+
+    Parameters
+    ----------
+    what : str
+        What has the name, such as ``"a column"``.
+    name : str
+
+    Raises
+    ------
+    InvalidNameError
+    """
+    if not is_plain(name):
+        raise InvalidNameError(
+            f"{what} has control characters in its name, or characters that turn text around",
+            detail=f"name {json.dumps(name)}",
+            hint="give it another name",
+        )
 
 
 def _read_publication_name(value: Any, parameter: str) -> str:
@@ -28,6 +61,7 @@ def _read_publication_name(value: Any, parameter: str) -> str:
         raise InvalidNameError("a publication's name contains a NUL character")
     if any("\ud800" <= character <= "\udfff" for character in name):
         raise InvalidNameError("a publication's name contains a lone surrogate, half a character")
+    require_plain("a publication", name)
     if (n_bytes := len(name.encode())) > limit:
         raise InvalidNameError(
             "a publication's name is too long",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from kanon_db.catalog.entries import Source
+from kanon_db.catalog.names import require_plain
 from kanon_db.errors import InvalidParameterError, NotFoundError
 
 
@@ -13,7 +14,7 @@ def check_roles(source: Source) -> None:
 
     Raises
     ------
-    NotFoundError, InvalidParameterError
+    NotFoundError, InvalidNameError, InvalidParameterError
     """
     if not source.quasi_identifiers:
         raise InvalidParameterError(
@@ -38,6 +39,7 @@ def check_roles(source: Source) -> None:
                     detail=f'column "{column}", named as {role} of {source.relation}',
                     hint=_its_columns(source, column),
                 )
+            require_plain("a column", column)
             if column in roles:
                 raise InvalidParameterError(
                     "a column can have only one role",

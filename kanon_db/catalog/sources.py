@@ -8,6 +8,7 @@ from typing import Any, Final
 from kanon_db.catalog.attribute_checks import check_attribute
 from kanon_db.catalog.entries import Source, find_source
 from kanon_db.catalog.errands import run_errand
+from kanon_db.catalog.names import require_plain
 from kanon_db.catalog.odd_roles import warn_of_roles
 from kanon_db.catalog.owners import require_harmless
 from kanon_db.catalog.roles import check_roles
@@ -86,8 +87,10 @@ def register_source(
     ------
     NotFoundError, InvalidParameterError, SchemaMismatchError
         When the relation, the columns or the attributes are not as described above.
+    InvalidNameError
+        When a name has control characters.
     PermissionDeniedError
-        When the current role cannot read the columns.
+        When the current role cannot read the columns, or anything that a view is made of.
     InUseError
         When there are publications of the source, unless all that is new are columns at its end,
         some of them identifiers.
@@ -109,6 +112,8 @@ def register_source(
         0, relation, tuple(quasi_identifiers), sensitive, tuple(identifiers),
         dict(attributes or {}), tuple(types), tuple(insensitive), entity, arrival=arrival,
     )  # fmt: skip
+    for name in relation:
+        require_plain("a relation or its schema", name)
     check_roles(new)
     others = [name for name in (sensitive, entity, arrival) if name is not None]
     compared = [*quasi_identifiers, *others]

@@ -114,7 +114,7 @@ def enter_publication(
         "source_metrics": publication.metrics,
         **release,
     }
-    with _in_words(name):
+    with in_words(name):
         publication_id: int = _patiently(
             staging.session,
             name,
@@ -152,7 +152,7 @@ def drop_publication(session: Session, name: str) -> None:
             hint="TABLE kanon.publications lists the ones that you may read",
         )
     _require_publisher(session, name)
-    with _in_words(name):
+    with in_words(name):
         _patiently(session, name, lambda: run_errand(session, "drop", name=name))
 
 
@@ -190,7 +190,7 @@ def _patiently(session: Session, name: str, work: Callable[[], Any]) -> Any:
 
 
 @contextmanager
-def _in_words(name: str) -> Iterator[None]:
+def in_words(name: str) -> Iterator[None]:
     """Say what a refusal of the owner of all publications means."""
     try:
         yield
@@ -211,11 +211,13 @@ def _require_publisher(session: Session, name: str) -> None:
         " FROM kanon.publications WHERE name = $1::text",
         name,
     )
-    if not rows or not rows[0]["allowed"]:
+    if not rows:  # not for this role, or without a relation that tells whose it is
+        with in_words(name):
+            run_errand(session, "batches", name=name)
+    elif not rows[0]["allowed"]:
         raise PermissionDeniedError(
             "only the role that published a publication can drop or replace it",
-            detail=f'publication "{name}" belongs to '
-            + (f'role "{rows[0]["published_by"]}"' if rows else "another role"),
+            detail=f'publication "{name}" belongs to role "{rows[0]["published_by"]}"',
         )
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kanon_db.catalog.entries import Publication, published_schema
+from kanon_db.catalog.names import is_plain
 from kanon_db.errors import InvalidParameterError, VerificationError
 from kanon_db.publications.lifecycle import check_name, enter_publication
 from kanon_db.publications.loaded import LoadRequest
@@ -92,7 +93,7 @@ def load_publication(
     given = replace(elsewhere.publication, name=request.publication or elsewhere.publication.name)
     label = given.source if request.source_name is None else request.source_name
     kind = kind_named(given.kind).load()
-    if not 0 < len(label.encode()) <= _LONGEST_LABEL or not label.isprintable():
+    if not 0 < len(label.encode()) <= _LONGEST_LABEL or not is_plain(label):
         raise InvalidParameterError(
             "a source cannot have this label",
             detail=f"it needs 1 to {_LONGEST_LABEL:,} bytes, and no control characters",

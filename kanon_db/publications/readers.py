@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from kanon_db.catalog.names import require_plain
 from kanon_db.errors import InvalidParameterError, NotFoundError
 from kanon_db.session import Session
 
@@ -16,6 +17,8 @@ def check_readers(session: Session, readers: Sequence[str] | None, schema: str) 
 
     Raises
     ------
+    InvalidNameError
+        When a role's name has control characters.
     NotFoundError
         When a role does not exist.
     InvalidParameterError
@@ -23,6 +26,7 @@ def check_readers(session: Session, readers: Sequence[str] | None, schema: str) 
     """
     roles = DEFAULT_READERS if readers is None else tuple(dict.fromkeys(readers))
     for role in roles:
+        require_plain("a reader", role)
         rows = session.fetch(
             "SELECT has_schema_privilege(oid, $2::text, 'USAGE') AS reaches"
             " FROM pg_roles WHERE rolname = $1::text",

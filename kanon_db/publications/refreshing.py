@@ -25,7 +25,7 @@ from kanon_db.declaration.shown import Shown
 from kanon_db.errors import (
     PermissionDeniedError,
 )
-from kanon_db.publications.lifecycle import enter_publication
+from kanon_db.publications.lifecycle import enter_publication, in_words
 from kanon_db.publications.newcomers import extended
 from kanon_db.publications.notes import ShownNames
 from kanon_db.publications.pipeline import PHASES
@@ -105,7 +105,8 @@ def refresh(
     """
     started, name = time.perf_counter(), publication
     old = find_publication(session, name)
-    state = run_errand(session, "batches", name=name)
+    with in_words(name):
+        state = run_errand(session, "batches", name=name)
     if state is None or not state["is_own"]:
         raise PermissionDeniedError(
             "only the role that published a publication can refresh it",

@@ -31,7 +31,15 @@ KINDS = {
 }
 LEDGER = [
     f"kanon.{name}"
-    for name in ("base", "budget", "release", "release_entity", "release_key", "release_reader")
+    for name in (
+        "base",
+        "budget",
+        "label",
+        "release",
+        "release_entity",
+        "release_key",
+        "release_reader",
+    )
 ]
 OURS = ["--schema=kanon", "--schema=published"]
 

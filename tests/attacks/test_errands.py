@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kanon_db.catalog.errands import run_errand
+from kanon_db.catalog.errands import ask_model, run_errand
 from kanon_db.errors import DatabaseError
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.attacks.test_owner import (
@@ -15,95 +19,469 @@ from tests.attacks.test_owner import (
     errand,
     published,
     source_of,
-    spied,
     staged,
     stranger,
 )
-from tests.integration.parties import Connection, Parties, create_table, fetch, sqlstate_of, value
+from tests.integration.parties import (
+    Connection,
+    Functions,
+    Parties,
+    create_table,
+    fetch,
+    sqlstate_of,
+    value,
+    warn_only,
+)
 
-__all__ = ["published", "spied", "stranger"]
+__all__ = ["published", "stranger"]
+
+ONE = {"name": "a", "type": "23", "modifier": -1, "collating": "0"}
+LABEL = "census of another"
+PAGE = Path(__file__).parents[2] / "docs" / "operation.md"
+
+
+def oid_of(connection: Connection, relation: str) -> str:
+    return str(value(connection, "SELECT $1::text::regclass::oid::text", relation))
+
+
+@pytest.fixture(scope="module")
+def victim(published: Parties) -> Parties:
+    """Has publications, one with a label, one that is dropped; a draft, a type, a collation."""
+    publisher = published.publisher
+    fetch(published.admin, "GRANT USAGE ON SCHEMA data TO PUBLIC")
+    fetch(publisher, "CREATE TYPE data.grade AS ENUM ('a')")
+    fetch(publisher, 'CREATE COLLATION data.mine FROM "C"')
+    fetch(publisher, "CREATE TABLE data.other AS SELECT i % 3 AS q, i % 2 AS s"
+          " FROM generate_series(1, 30) AS i")  # fmt: skip
+    kanon = Functions(publisher)
+    kanon.register("data.other", ["q"], "s")
+    kanon.suppress("data.other", "gone", k=2)
+    kanon.drop("gone")
+    given = {**ENTRY, "prefix": staged(publisher), "name": "labelled", "label": LABEL}
+    errand(publisher, "publish", **given)
+    staged(publisher, suffix="")
+    return published
 
 
 @pytest.fixture
-def own_source(published: Parties, stranger: Connection) -> dict[str, object]:
-    """A source that the stranger may publish."""
-    user = stranger.info.user
-    fetch(published.admin, f"CREATE SCHEMA IF NOT EXISTS s_{user} AUTHORIZATION {user}")
-    create_table(stranger, f"s_{user}.own", "q int, s text", [(1, "a")])
-    relation = value(stranger, "SELECT $1::text::regclass::oid::text", f"s_{user}.own")
-    errand(
-        stranger, "register", relation=relation, quasi_identifiers=["q"], sensitive="s",
-        identifiers=[], attributes={}, insensitive=[],
-    )  # fmt: skip
+def own(victim: Parties, stranger: Connection) -> Iterator[str]:
+    """The stranger's own schema, with a source and a publication of it, which are named alike."""
+    name = f"s_{stranger.info.user}"
+    fetch(victim.admin, f"CREATE SCHEMA {name} AUTHORIZATION {stranger.info.user}")
+    rows = [(f"person {i}", i % 3, f"disease {i % 2}") for i in range(30)]
+    create_table(stranger, f"{name}.own", "who text, q int, s text", rows)
+    kanon = Functions(stranger)
+    kanon.register(f"{name}.own", ["q"], "s", entity="who")
+    kanon.suppress(f"{name}.own", name, k=2)
+    yield name
+    fetch(victim.admin, f"DROP SCHEMA {name} CASCADE")
+
+
+def own_source(stranger: Connection, own: str) -> dict[str, object]:
     ((source_id, at),) = fetch(
         stranger, "SELECT source_id, registered_at::text FROM kanon.source"
-        " WHERE schema_name = $1::text", f"s_{user}",
+        " WHERE schema_name = $1::text AND relation_name = 'own'", own,
     )  # fmt: skip
     return {"source_id": source_id, "registered_at": at}
 
 
-def kept(parties: Parties) -> list[object]:
-    tables = ("publication", "release", "release_key", "release_entity", "source")
+def valid(stranger: Connection, own: str, task: str) -> dict[str, object]:
+    """What the stranger may tell this errand."""
+
+    def digests() -> str:
+        prefix = f"kanon_{secrets.token_hex(16)}"
+        columns = [{**ONE, "name": "digest", "type": "17"}, {**ONE, "name": "signature"}]
+        for suffix in ("", "_new"):
+            errand(stranger, "create table", prefix=prefix, suffix=suffix, columns=columns)
+        return prefix
+
+    made: dict[str, Callable[[], dict[str, object]]] = {
+        "create table": lambda: {
+            "prefix": f"kanon_{secrets.token_hex(16)}", "suffix": "", "columns": [ONE],
+            "uncompressed": [],
+        },
+        "create view": lambda: {"prefix": staged(stranger), "tables": ["_qit"]},
+        "analyze": lambda: {"prefix": staged(stranger), "suffixes": ["_qit"], "columns": ["a"]},
+        "drop staged": lambda: {"prefix": staged(stranger), "suffixes": ["_qit"]},
+        "publish": lambda: {
+            **ENTRY, **own_source(stranger, own), "prefix": staged(stranger),
+            "name": f"{own}_{secrets.token_hex(4)}",
+        },
+        "drop": lambda: {"name": own},
+        "keep attacks": lambda: {"name": own, "found": []},
+        "batches": lambda: {"name": own},
+        "grant": lambda: {"name": own, "readers": ["kanon_analyst"], "accept": {}, "seen": []},
+        "unknown entities": lambda: {"name": own, "prefix": digests()},
+        "earlier releases": lambda: {
+            "source_id": own_source(stranger, own)["source_id"], "readers": ["kanon_analyst"],
+        },
+        "register": lambda: {
+            "relation": oid_of(stranger, f"{own}.own"), "quasi_identifiers": ["q"],
+            "sensitive": "s", "identifiers": [], "attributes": {}, "insensitive": [],
+            "entity": "who",
+        },
+    }  # fmt: skip
+    return made[task]()
+
+
+TASKS = (
+    "analyze", "batches", "create table", "create view", "drop", "drop staged",
+    "earlier releases", "grant", "keep attacks", "publish", "register", "unknown entities",
+)  # fmt: skip
+REFUSED = {"as registered": "40001"}
+"""Other rules are kept by 42501."""
+
+OPEN = ("anything", "names")
+"""A value of another's is as good as any: what is there afterwards is the caller's own."""
+
+
+def values_of_others(victim: Parties, rule: str, field: str) -> list[Any]:
+    """What belongs to the other publisher, for a field of this rule."""
+    admin, publisher = victim.admin, victim.publisher
+
+    def ids(table: str, column: str) -> list[Any]:
+        return [
+            found for (found,) in fetch(
+                admin, f"SELECT {column} FROM kanon.{table} WHERE name = ANY ($1::text[])"
+                " ORDER BY 1", ["people", "rows", "labelled", "gone"],
+            )
+        ]  # fmt: skip
+
+    (draft,) = (
+        name for (name,) in fetch(
+            admin, "SELECT relname::text FROM pg_class WHERE relname ~ '^kanon_[0-9a-f]{32}$'"
+            " AND relkind = 'r' AND relacl::text LIKE $1::text", f"%{publisher.info.user}=%",
+        )
+    )  # fmt: skip
+    type_, collation = (
+        value(publisher, f"SELECT 'data.{name}'::{kind}::oid::text")
+        for name, kind in (("grade", "regtype"), ("mine", "regcollation"))
+    )
+    source = source_of(publisher)
+    entry = value(admin, "SELECT to_jsonb(p) FROM kanon.publication AS p WHERE name = 'people'")
+    return {
+        "own staged": [draft, draft[:9], "people", "rows", "k", ""],
+        "ending": ["eople", "people", "_qit; DROP TABLE data.people", "_qit_"],
+        "columns": [[{**ONE, "type": type_}], [{**ONE, "type": "25", "collating": collation}]],
+        "names": [publisher.info.user, [publisher.info.user], ["people"], ["age"]],
+        "free name": ["people", "rows", "labelled"],
+        "own publication": ["people", "rows", "labelled"],
+        "own release": ids("release", "publication_id"),
+        "readable source": [source["source_id"]],
+        "as registered": [source["registered_at"]],
+        "own description": [oid_of(publisher, "data.people"), oid_of(publisher, "data.other")],
+        "own label": [LABEL],
+        "same source": [ids("release", "release_id"), ids("release", "release_id")[:1]],
+        "anything": [entry.get(field, "people"), entry, ["people"], True],
+    }[rule]
+
+
+def kept(victim: Parties, stranger: Connection) -> list[object]:
+    """All that is not the stranger's."""
+    mine = stranger.info.user
+    role = value(victim.admin, f"SELECT '{mine}'::regrole::oid::int8")
+    theirs = f"release_id IN (SELECT release_id FROM kanon.release WHERE publisher <> {role})"
     return [
-        fetch(parties.admin, f"SELECT to_jsonb(t)::text FROM kanon.{table} AS t ORDER BY 1")
-        for table in tables
+        fetch(victim.admin, f"SELECT to_jsonb(t)::text FROM {table} AS t WHERE {which} ORDER BY 1")
+        for table, which in {
+            "kanon.publication": f"published_by <> '{mine}'",
+            "kanon.release": f"publisher <> {role}",
+            "kanon.release_reader": theirs,
+            "kanon.release_key": theirs,
+            "kanon.release_entity": theirs,
+            "kanon.budget": theirs,
+            "kanon.source": f"registered_by <> {role}",
+            "(SELECT relname, relkind, relowner, relacl::text AS acl, relnamespace,"
+            " obj_description(oid, 'pg_class') AS note FROM pg_class)": (
+                "relnamespace = 'published'::regnamespace"
+                f" AND coalesce(acl, '') NOT LIKE '%{mine}=%' AND relkind <> 'i'"
+            ),
+        }.items()
     ]
 
 
+def fields(connection: Connection, task: str) -> list[tuple[str, str]]:
+    return fetch(
+        connection, "SELECT field, rule FROM kanon.errand_fields() WHERE task = $1::text", task
+    )
+
+
 @pytest.mark.pitfall(34)
-def test_34_a_release_is_not_taken_over(
-    published: Parties, stranger: Connection, own_source: dict[str, object]
+@pytest.mark.parametrize("task", TASKS)
+def test_34_every_field_of_every_errand(
+    victim: Parties, stranger: Connection, own: str, task: str
 ) -> None:
+    """Another publisher's value is refused in each of them, and changes nothing."""
+    before = kept(victim, stranger)
+    declared = fields(victim.admin, task)
+    assert declared
+    for field, rule in declared:
+        for told in values_of_others(victim, rule, field):
+            given = {**valid(stranger, own, task), field: told}
+            if field == "label":  # instead of a source
+                given.pop("source_id")
+            found = sqlstate_of(lambda: errand(stranger, task, **given))
+            if rule not in OPEN:
+                assert found == REFUSED.get(rule, DENIED), (field, rule, told)
+            assert kept(victim, stranger) == before, (field, rule, told)
+        if rule in ("names", "columns", "free name", "own label"):
+            hiding: object = "a\x1b]0;b"
+            if rule == "columns":
+                hiding = [{**ONE, "name": hiding}]
+            given = {**valid(stranger, own, task), field: hiding}
+            assert sqlstate_of(lambda: errand(stranger, task, **given)) == "42602", field
+    # All of this was refused for the one value: the rest may be told.
+    with stranger.transaction(force_rollback=True):
+        errand(stranger, task, **valid(stranger, own, task))
+    given = {**valid(stranger, own, task), "something": "else"}
+    assert sqlstate_of(lambda: errand(stranger, task, **given)) == "22023"
+
+
+@pytest.mark.pitfall(34)
+def test_34_all_errands_are_tried(victim: Parties, stranger: Connection) -> None:
+    declared = fetch(victim.admin, "SELECT DISTINCT task FROM kanon.errand_fields()")
+    assert {task for (task,) in declared} == set(TASKS)
+    rules = fetch(victim.admin, "SELECT rule FROM kanon.errand_rules()")
+    used = fetch(victim.admin, "SELECT DISTINCT rule FROM kanon.errand_fields()")
+    assert sorted(rules) == sorted(used)
+    for task in ("drop everything", "", "DROP"):
+        assert sqlstate_of(lambda t=task: errand(stranger, t, name="people")) == "22023"
+    code = value(victim.admin, "SELECT pg_get_functiondef('kanon.run_errand'::regproc)")
+    assert all(f"WHEN '{task}' THEN" in code for task in TASKS)
+    assert code.count("WHEN ") == len(TASKS)
+
+
+def test_the_page_has_the_table(victim: Parties) -> None:
+    """``KANON_WRITE_PAGES=1`` writes what has changed."""
+    rows = fetch(
+        victim.admin,
+        "SELECT f.task, string_agg(format('`%s`', f.field), ', ' ORDER BY f.position), r.says"
+        " FROM kanon.errand_fields() WITH ORDINALITY AS f (task, field, rule, position)"
+        " JOIN kanon.errand_rules() AS r ON r.rule = f.rule"
+        " GROUP BY f.task, r.says ORDER BY min(f.position)",
+    )
+    lines = ["| errand | is told | which must be |", "| --- | --- | --- |"]
+    lines += [f"| {task} | {names} | {says} |" for task, names, says in rows]
+    mark, end = "<!-- generated: errands -->\n", "\n<!-- end -->"
+    before, _, rest = PAGE.read_text().partition(mark)
+    written, _, after = rest.partition(end)
+    table = "\n".join(lines)
+    if os.environ.get("KANON_WRITE_PAGES"):
+        PAGE.write_text(before + mark + table + end + after)
+    else:
+        assert written == table
+
+
+@pytest.mark.pitfall(34)
+def test_34_a_release_is_not_taken_over(victim: Parties, stranger: Connection, own: str) -> None:
     """Only who published a publication refreshes it, and only under its name."""
-    before = kept(published)
+    before = kept(victim, stranger)
+    given = {**valid(stranger, own, "publish"), "name": "evil"}
     for name in ("people", "rows"):
         theirs = value(
-            published.admin,
+            victim.admin,
             "SELECT publication_id FROM kanon.publication WHERE name = $1::text",
             name,
         )
-        given = {**ENTRY, **own_source, "prefix": staged(stranger), "name": "evil"}
         call = lambda: errand(stranger, "publish", **{**given, "refreshes": theirs})
         assert sqlstate_of(call) == DENIED
-    given = {**ENTRY, **own_source, "prefix": staged(stranger), "name": "evil", "suffixes": []}
-    assert sqlstate_of(lambda: errand(stranger, "publish", **given)) == DENIED
-    other = {**ENTRY, **source_of(published.publisher), "prefix": staged(stranger), "name": "evil"}
-    assert sqlstate_of(lambda: errand(stranger, "publish", **other)) == DENIED
-    assert kept(published) == before
+    mine = value(
+        victim.admin, "SELECT publication_id FROM kanon.publication WHERE name = $1::text", own
+    )
+    for wrong in ({"refreshes": mine}, {"suffixes": []}, source_of(victim.publisher)):
+        assert sqlstate_of(lambda w=wrong: errand(stranger, "publish", **{**given, **w})) == DENIED
+    assert kept(victim, stranger) == before
 
 
 @pytest.mark.pitfall(34)
-@pytest.mark.parametrize("character", ["\x1b", "\n", "\x07", "\u202e", "\u2066", "\u200f"])
-def test_34_a_name_hides_nothing(
-    stranger: Connection, own_source: dict[str, object], character: str
+def test_34_refused_before_anything_is_locked(
+    victim: Parties, stranger: Connection, own: str
 ) -> None:
-    """Control characters, and those that turn text around, are in no name."""
-    given = {**ENTRY, **own_source, "prefix": staged(stranger), "name": f"a{character}b"}
-    assert sqlstate_of(lambda: errand(stranger, "publish", **given)) == "42602"
+    """Who may not do it neither waits for locks of others nor holds any."""
+    describe = {
+        "relation": oid_of(stranger, "data.other"), "quasi_identifiers": ["q"], "sensitive": "s",
+        "identifiers": [], "attributes": {}, "insensitive": [],
+    }  # fmt: skip
+    calls: dict[str, dict[str, object]] = {
+        "drop": {"name": "people"},
+        "keep attacks": {"name": "people", "found": []},
+        "grant": {"name": "people", "readers": ["kanon_analyst"], "accept": {}},
+        "batches": {"name": "people"},
+        "register": describe,
+        "publish": {**valid(stranger, own, "publish"), "name": "people", "replace": True},
+    }
+    with victim.publisher.transaction(force_rollback=True):
+        errand(victim.publisher, "batches", name="people")
+        errand(victim.publisher, "register", **describe)
+        fetch(stranger, "SET lock_timeout = '300ms'")
+        for task, given in calls.items():
+            assert sqlstate_of(lambda: errand(stranger, task, **given)) == DENIED, task
+        fetch(stranger, "RESET lock_timeout")
+
+
+@pytest.mark.pitfall(34)
+def test_34_labels_are_no_queue(victim: Parties, stranger: Connection, own: str) -> None:
+    """Whoever publishes under one label keeps nobody from publishing under another."""
+    given = {**ENTRY, "prefix": staged(stranger), "name": f"{own}_l", "label": own}
+    other = {**ENTRY, "prefix": staged(victim.publisher), "name": "more", "label": LABEL}
+    with stranger.transaction(force_rollback=True):
+        errand(stranger, "publish", **given)
+        # Nor does an advisory lock, whatever its key.
+        fetch(stranger, "SELECT pg_advisory_xact_lock(hashtextextended($1::text, 0))", LABEL)
+        fetch(victim.publisher, "SET lock_timeout = '2s'")
+        assert errand(victim.publisher, "publish", **other)
+        fetch(victim.publisher, "RESET lock_timeout")
+    errand(victim.publisher, "drop", name="more")
+
+
+@pytest.mark.pitfall(34)
+def test_34_a_label_that_two_take_at_once(victim: Parties, stranger: Connection, own: str) -> None:
+    """The second one waits, and is then refused as who comes later."""
+    given = {**ENTRY, "prefix": staged(stranger), "name": f"{own}_l", "label": f"new {own}"}
+    other = {**given, "prefix": staged(victim.publisher), "name": "more"}
+    fetch(victim.publisher, "SET lock_timeout = '300ms'")
+    with stranger.transaction():
+        errand(stranger, "publish", **given)
+        assert sqlstate_of(lambda: errand(victim.publisher, "publish", **other)) == "55P03"
+    fetch(victim.publisher, "RESET lock_timeout")
+    assert sqlstate_of(lambda: errand(victim.publisher, "publish", **other)) == DENIED
+    # A label stays whose it was: copies of what was dropped may be about.
+    errand(stranger, "drop", name=f"{own}_l")
+    assert sqlstate_of(lambda: errand(victim.publisher, "publish", **other)) == DENIED
+    errand(victim.publisher, "drop staged", prefix=other["prefix"], suffixes=["_qit"])
+
+
+@pytest.mark.pitfall(34)
+def test_34_an_entry_without_relations_is_dropped(
+    victim: Parties, stranger: Connection, own: str
+) -> None:
+    """By who made it, or an administrator, and nobody else; so is one whose relations are gone."""
+    for without in ("emptied", "robbed"):
+        for party in (stranger, victim.admin):
+            name = f"{own}_{without}"
+            errand(stranger, "publish", **{**valid(stranger, own, "publish"), "name": name})
+            fetch(victim.admin, f"DROP TABLE published.{name}_qit")
+            if without == "emptied":
+                fetch(
+                    victim.admin,
+                    "UPDATE kanon.publication SET relations = '{}' WHERE name = $1::text",
+                    name,
+                )
+            assert sqlstate_of(lambda n=name: Functions(victim.publisher).drop(n)) == DENIED
+            Functions(party).drop(name)
+            left = "SELECT count(*) FROM kanon.publication WHERE name = $1::text"
+            assert value(victim.admin, left, name) == 0
 
 
 @pytest.mark.pitfall(35)
-def test_35_a_view_does_not_lend_its_table(
-    published: Parties, stranger: Connection, own_source: dict[str, object]
-) -> None:
-    """A view over a table that its maker may not read is not a source."""
-    user = stranger.info.user
-    fetch(published.admin, "GRANT USAGE ON SCHEMA data TO PUBLIC")
-    fetch(stranger, f"CREATE VIEW s_{user}.over AS SELECT age AS q, 's' AS s FROM data.people")
-    relation = value(stranger, "SELECT $1::text::regclass::oid::text", f"s_{user}.over")
+def test_35_a_view_does_not_lend_its_table(victim: Parties, stranger: Connection, own: str) -> None:
+    """A view over a table that its maker may not read is no source, and was not for long."""
+    fetch(stranger, f"CREATE VIEW {own}.over AS SELECT age AS q, 's' AS s FROM data.people")
     given = {
-        "relation": relation, "quasi_identifiers": ["q"], "sensitive": "s", "identifiers": [],
-        "attributes": {}, "insensitive": [],
+        "relation": oid_of(stranger, f"{own}.over"), "quasi_identifiers": ["q"], "sensitive": "s",
+        "identifiers": [], "attributes": {}, "insensitive": [],
     }  # fmt: skip
     assert sqlstate_of(lambda: errand(stranger, "register", **given)) == DENIED
+    fetch(victim.publisher, f"GRANT SELECT ON data.people TO {stranger.info.user}")
+    errand(stranger, "register", **given)
+    fetch(victim.publisher, f"REVOKE SELECT ON data.people FROM {stranger.info.user}")
+    ((source_id, at),) = fetch(
+        stranger, "SELECT source_id, registered_at::text FROM kanon.source"
+        " WHERE schema_name = $1::text AND relation_name = 'over'", own,
+    )  # fmt: skip
+    source = {"source_id": source_id, "registered_at": at}
+    before = kept(victim, stranger)
+    publish = {**valid(stranger, own, "publish"), **source}
+    assert sqlstate_of(lambda: errand(stranger, "publish", **publish)) == DENIED
+    earlier = {"source_id": source_id, "readers": ["kanon_analyst"]}
+    assert sqlstate_of(lambda: errand(stranger, "earlier releases", **earlier)) == DENIED
+    call = lambda: Functions(stranger).suppress(f"{own}.over", f"{own}_over", k=2)
+    assert sqlstate_of(call) == DENIED
+    assert kept(victim, stranger) == before
+
+
+@pytest.fixture
+def guest(victim: Parties, new_role: Callable[..., str]) -> Iterator[str]:
+    """A role that reads a release of data.other, of which there is a second one."""
+    kanon, role = Functions(victim.publisher), new_role()
+    fetch(victim.admin, "DELETE FROM kanon.setting WHERE name = 'combined_releases'")
+    fetch(victim.admin, f"GRANT USAGE ON SCHEMA published TO {role}")
+    kanon.suppress("data.other", "first", k=2, readers=[role])
+    kanon.suppress("data.other", "second", k=2, readers=[])
+    yield role
+    fetch(victim.admin, f"DROP OWNED BY {role}")
+    kanon.drop("second")
+    kanon.drop("first")
+    warn_only(victim.admin)
+
+
+GRANT = "GRANT SELECT ON published.second TO {}"
+
+
+def readers_of_second(victim: Parties) -> list[str]:
+    rows = fetch(
+        victim.admin,
+        "SELECT d.role_name FROM kanon.release_reader AS d JOIN kanon.release AS r"
+        " ON r.release_id = d.release_id WHERE r.name = 'second' AND r.ended IS NULL ORDER BY 1",
+    )
+    return [name for (name,) in rows]
+
+
+@pytest.mark.pitfall(36)
+@pytest.mark.parametrize("setting", ["SET ROLE kanon_publisher", "SET ROLE NONE"])
+def test_36_a_grant_of_a_function(
+    victim: Parties, guest: str, stranger: Connection, setting: str
+) -> None:
+    """Who granted it is what the ACL says, whoever calls the publisher's function."""
+    fetch(
+        victim.publisher,
+        "CREATE OR REPLACE FUNCTION data.give() RETURNS void LANGUAGE sql SECURITY DEFINER AS"
+        f" '{GRANT.format(guest)}'",
+    )
+    for party in (victim.publisher, stranger):
+        fetch(party, setting)
+        try:
+            assert sqlstate_of(lambda p=party: fetch(p, "SELECT data.give()")) == "KN005"
+        finally:
+            fetch(party, "RESET ROLE")
+    assert readers_of_second(victim) == []
+
+
+@pytest.mark.pitfall(36)
+def test_36_a_grant_by_who_was_let_grant(victim: Parties, guest: str, stranger: Connection) -> None:
+    """Not by way of a friend either."""
+    friend = stranger.info.user
+    fetch(victim.publisher, GRANT.format(f"{friend} WITH GRANT OPTION"))
+    assert sqlstate_of(lambda: fetch(stranger, GRANT.format(guest))) == "KN005"
+    assert readers_of_second(victim) == [friend]
+    fetch(victim.publisher, f"REVOKE SELECT ON published.second FROM {friend} CASCADE")
+
+
+@pytest.mark.pitfall(36)
+def test_36_what_administrators_grant_is_noted(
+    victim: Parties, guest: str, new_role: Callable[..., str]
+) -> None:
+    """Whatever the publisher has granted before, or the readers' roles have got since."""
+    one, two = new_role(), new_role()
+    fetch(victim.admin, f"GRANT USAGE ON SCHEMA published TO {one}, {two}")
+    fetch(victim.publisher, GRANT.format(one))
+    assert readers_of_second(victim) == [one]
+    fetch(victim.admin, f"GRANT {one} TO {guest}")
+    fetch(victim.admin, GRANT.format(two))
+    assert readers_of_second(victim) == sorted([one, two, guest])
+    fetch(victim.publisher, f"REVOKE SELECT ON published.second FROM {one}")
+    fetch(victim.admin, f"DROP OWNED BY {one}, {two}")
 
 
 @pytest.mark.pitfall(37)
-def test_37_triggers_that_are_switched_off(
-    published: Parties, connect_as: Callable[[str, str], Connection]
-) -> None:
-    """Without triggers, an errand is an error and not a success."""
-    with published.admin.transaction(force_rollback=True):
-        fetch(published.admin, "SET LOCAL session_replication_role = replica")
-        with pytest.raises(DatabaseError, match="switched off"):
-            run_errand(PsycopgSession(published.admin), "drop", name="people")
+def test_37_triggers_that_are_switched_off(victim: Parties) -> None:
+    """Without triggers, an errand is an error and not a success; so is a question."""
+    session = PsycopgSession(victim.admin)
+    with victim.admin.transaction(force_rollback=True):
+        fetch(victim.admin, "SET LOCAL session_replication_role = replica")
+        with pytest.raises(DatabaseError, match="switched off") as raised:
+            run_errand(session, "drop", name="people")
+        assert raised.value.sqlstate == "55000"
+        with pytest.raises(DatabaseError, match="switched off") as raised:
+            ask_model(session, "members", name="people")
+        assert raised.value.sqlstate == "55000"

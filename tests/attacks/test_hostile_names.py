@@ -40,11 +40,10 @@ NAMES = {
     "braces": "{} {0} {name!r}",
     "colon": ":name ::text :1",
     "backslash": "a\\b \\' \\n \\",
-    "newline": "line\nbreak\r\n\ttab",
     "spaces": "  leading and trailing  ",
     "dots": "..a.b.",
     "unicode": "naïve Ω 漢字 😀",
-    "combining": "e\u0301 \u202e right to left",
+    "combining": "e\u0301",
     "longest": "n" * 59,
     "longest in bytes": "漢" * 19 + "é",
     "keyword select": "select",
@@ -83,6 +82,15 @@ NAMES = {
     "json": '{"a": ["b", null]}',
     "public": "public",
 }
+HIDING = {
+    "newline": "line\nbreak\r\n\ttab",
+    "escape": "\x1b]0;title\x07",
+    "control of eight bits": "a\x9b2Jb",
+    "right to left": "e\u0301 \u202e right to left",
+    "isolate": "a\u2066b",
+    "mark": "a\u200fb",
+}
+"""Names that do not show what they are: those of tables may have them, and nothing of ours."""
 
 
 @pytest.fixture(autouse=True)
@@ -345,7 +353,52 @@ def test_impossible_names(parties: Parties, name: str) -> None:
             Functions(parties.publisher).publish("data.plain", name, privacy='{"l": 2}')
 
 
+@pytest.fixture(params=HIDING)
+def hiding(request: pytest.FixtureRequest) -> str:
+    return HIDING[request.param]
+
+
+@pytest.mark.pitfall(34)
+@pytest.mark.parametrize("argument", ["publication", "column", "entity", "relation", "reader"])
+def test_34_names_that_hide_what_they_are(
+    parties: Parties,
+    hiding: str,
+    argument: str,
+    way: Callable[[Connection], Functions | Package],
+) -> None:
+    """They would reach terminals, comments, the ledger and reports."""
+    kanon = way(parties.publisher)
+    column, table = quoted(hiding), quoted("data", hiding)
+    create_table(parties.publisher, table, f"{column} int, b text", [(1, hiding), (2, "x")] * 9)
+    create_table(parties.publisher, "data.hiding", f"{column} int, b text", [(1, hiding)] * 9)
+    calls: dict[str, Callable[[], Any]] = {
+        "publication": lambda: kanon.publish("data.canary", hiding, privacy='{"l": 2}'),
+        "column": lambda: kanon.register("data.hiding", [hiding], "b"),
+        "entity": lambda: kanon.register("data.hiding", ["b"], None, entity=hiding),
+        "relation": lambda: kanon.register(table, ["b"], None),
+        "reader": lambda: kanon.publish("data.plain", "p", privacy='{"l": 2}', readers=[hiding]),
+    }
+    fetch(parties.publisher, "CREATE TABLE IF NOT EXISTS data.plain (a int, b int)")
+    kanon.register("data.plain", ["a"], "b")
+    with pytest.raises((InvalidNameError, psycopg.errors.InvalidName)):
+        calls[argument]()
+    assert kanon.publications() == []
+    fetch(parties.publisher, f"DROP TABLE {table}, data.hiding")
+
+
+def test_values_may_be_anything(parties: Parties, hiding: str) -> None:
+    rows = [(i % 3, hiding * (i % 2) or "x") for i in range(40)]
+    create_table(parties.publisher, "data.hiding", "a int, b text", rows)
+    kanon = Package(parties.publisher)
+    kanon.register("data.hiding", ["a"], "b")
+    kanon.publish("data.hiding", "values", privacy='{"l": 2}')
+    assert all(holds for *_, holds in kanon.verify("values"))
+    kanon.drop("values")
+    fetch(parties.publisher, "DROP TABLE data.hiding")
+
+
 @pytest.mark.pitfall(3)
+@pytest.mark.parametrize("hostile", {**NAMES, **HIDING}.values(), ids={**NAMES, **HIDING})
 def test_hostile_csv(parties: Parties, hostile: str, tmp_path: Path) -> None:
     """Header, values and table of a CSV file named alike."""
     field = '"' + hostile.replace('"', '""') + '"'

@@ -46,6 +46,7 @@ RELEASED = {
     "0008": "00d39e8a803da6115b170522f6b4d174132f71e2dc7ecae4e7e3679941c67a2e",
     "0009": "7b42272c8f5b156302f3dc17ff6b81ca4ddbd4b3bffc0e8e3543638f5f949070",
     "0010": "5f6963e3761333bc22599d7914785553244a8bdcaf3b080979266b57b0975fee",
+    "0011": "70d7173ae23523069dfaaf1a3c85b09baf3beac13722e698c1a5992a9e8e5922",
 }
 """SHA-256 of every released migration: what is released is never edited, only followed."""
 

@@ -59,8 +59,9 @@ EXECUTE = {
 OWNERS = {
     "asked", "counted", "counter_name", "members_of", "owner_budget", "owner_classify",
     "owner_close_budgets", "owner_draw", "owner_members", "owner_open_budgets", "python_vote",
-    "base_names", "bases", "batch", "changes", "earlier_named", "earlier_releases", "fingerprint",
-    "granted",
+    "base_names", "bases", "batch", "changes", "earlier_named", "earlier_releases",
+    "errand_fields", "errand_rules", "fingerprint", "granted", "is_own_label", "is_own_staged",
+    "is_plain", "releases_of", "require_own_description", "require_told",
     "grants", "is_publisher", "is_safe_collation", "is_safe_schema", "is_safe_type", "kept_grants",
     "key_pads", "login_readers", "mark", "name_elsewhere", "named", "owned", "owner_analyze",
     "owner_batches", "owner_close_type", "owner_create_table", "owner_create_view", "owner_drop",
@@ -80,8 +81,8 @@ DEFINERS = {"answer_question", "run_errand", "watch_grants"}
 watches GRANT."""
 
 RELATIONS = (
-    "alembic_version", "base", "budget", "errand", "progress", "publication", "publications",
-    "question", "release",
+    "alembic_version", "base", "budget", "errand", "label", "progress", "publication",
+    "publications", "question", "release",
     "release_entity", "release_key", "release_reader", "releases", "setting", "source",
 )  # fmt: skip
 TABLES: dict[str, dict[str, set[str]]] = {

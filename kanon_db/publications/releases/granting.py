@@ -16,7 +16,6 @@ from kanon_db.catalog.entries import (
 from kanon_db.catalog.errands import run_errand
 from kanon_db.errors import InvalidParameterError, PermissionDeniedError, SchemaMismatchError
 from kanon_db.publications.readers import check_readers
-from kanon_db.publications.registry import kind_named
 from kanon_db.publications.releases.combining import RISK, combine, require_compatible
 from kanon_db.publications.releases.findings import Finding
 from kanon_db.publications.releases.ledger import Earlier, earlier_releases
@@ -108,7 +107,6 @@ def grant_publication(
         "grant",
         name=name,
         readers=list(roles),
-        closed=list(kind_named(found.kind).load().closed),
         accept={RISK: accept[RISK]} if combined.refused and RISK in accept else {},
         measured=combined.described,
         seen=combined.seen,

@@ -1,0 +1,27 @@
+"""The rule for names."""
+
+from __future__ import annotations
+
+import unicodedata
+from pathlib import Path
+
+from kanon_db.catalog.names import HIDING, is_plain
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_sql_has_the_same_rule() -> None:
+    assert f"name !~ '{HIDING}'" in (ROOT / "sql" / "24_told.sql").read_text()
+
+
+def test_what_hides() -> None:
+    """By Unicode: what is a control character, separates lines, or has a direction of its own."""
+    for code in range(1, 0x10000):
+        character = chr(code)
+        kind = unicodedata.category(character)
+        turns = kind == "Cf" and (
+            unicodedata.bidirectional(character) not in ("BN", "AN", "AL", "ON")
+            or character == "\u061c"
+        )
+        hides = kind in ("Cc", "Zl", "Zp") or turns
+        assert is_plain(f"a{character}b") is not hides, hex(code)
