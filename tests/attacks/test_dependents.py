@@ -167,6 +167,9 @@ def test_38_nothing_of_others_holds_up_a_withdrawal(published: Published) -> Non
     assert sqlstate_of(lambda: fetch(parties.analyst, f"TABLE {temporary}")) == DENIED
     assert sqlstate_of(lambda: fetch(parties.analyst, f"TABLE mine.{mine[0]}")) == DENIED
     assert sqlstate_of(lambda: fetch(parties.analyst, "TABLE published.p")) == "42P01"
+    published.publish()
+    assert sqlstate_of(lambda: fetch(parties.analyst, f"TABLE mine.{mine[0]}")) == DENIED
+    check_closed(parties)
 
 
 @pytest.mark.pitfall(38)
