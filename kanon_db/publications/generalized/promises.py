@@ -41,13 +41,12 @@ def guarantee(
         counting = ", counting people," if with_entities and constraints.privacy else ","
         said += (
             f", with {constraints} in each{counting} which bounds inferences by readers who do not"
-            " know how classes were formed"
+            f" know how classes were formed{CLAUSE}"
         )
         if exposure is not None and exposure["unbounded"]:
             share = exposure["unbounded"] / exposure["records"]
             warn(f"the threshold is 1 for {share:.1%} of the records: no bound")
             said += f"; the threshold is 1 for {share:.1%} of the records"
-        said += CLAUSE
     if n_suppressed:
         said += f"; {n_suppressed} records are left out"
     return said
