@@ -422,6 +422,7 @@ AS $function$
 DECLARE
     _publication kanon.publication;
     _relation    text;
+    _oid         oid;
     _grantee     text;
     _readers     oid[];
 BEGIN
@@ -443,8 +444,8 @@ BEGIN
       AND NOT EXISTS (SELECT FROM kanon.release_reader AS d
           WHERE d.release_id = r.release_id AND d.role = l.role AND d.until IS NULL);
     -- Readers are given what others may read already: not what is closed.
-    FOR _relation IN
-        SELECT o.name FROM kanon.owned(_publication) AS o
+    FOR _relation, _oid IN
+        SELECT o.name, o.relation FROM kanon.owned(_publication) AS o
         WHERE o.relation NOT IN (
             SELECT c.oid FROM pg_class AS c
             JOIN jsonb_array_elements_text(given -> 'closed') AS s (suffix)
@@ -454,6 +455,10 @@ BEGIN
         LOOP
             EXECUTE format('GRANT SELECT ON %s TO %s', _relation, _grantee);
         END LOOP;
+        -- A draft's comments said nothing.
+        PERFORM kanon.owner_note(_publication, _oid, (
+            SELECT given -> 'notes' -> substr(c.relname, length(_publication.name) + 1)
+            FROM pg_class AS c WHERE c.oid = _oid));
     END LOOP;
     UPDATE kanon.publication AS p SET parameters = p.parameters || jsonb_build_object(
         'readers', ARRAY(

@@ -88,7 +88,7 @@ def drawn(
     order = order_of(hashes)
     asked = {
         "kind": type(request).__name__,
-        **_asked(request),
+        **_asked(request, source),
         **{role: _plain(getattr(source, role), role) for role in _ROLES},
     }
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode())
@@ -99,7 +99,7 @@ def drawn(
     return records.in_order(taken(order, random.permutation(records.n_records))), random
 
 
-def _asked(request: PublishRequest) -> dict[str, Any]:
+def _asked(request: PublishRequest, source: Source) -> dict[str, Any]:
     """Return what decides about the draw, as plain JSON that no spelling changes."""
     asked = {}
     for item in parameters_of(type(request)):
@@ -108,6 +108,11 @@ def _asked(request: PublishRequest) -> dict[str, Any]:
             if item.type.options:
                 used = (name for name in request.options_of_method if name not in _ONLY_EFFORT)
                 value = {name: getattr(value, name) for name in used}
+            elif item.name == "weights":
+                from kanon_db.publications.rows.view import weights_of  # buckets do without
+
+                weights = weights_of(source, value) or []
+                value = dict(zip(source.quasi_identifiers, weights, strict=False))
             asked[item.name] = _plain(value, item.name)
     return asked
 
