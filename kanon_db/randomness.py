@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 
+import numpy as np
+
 from kanon_db.algorithms.ground.arrays import AnyIntArray
 from kanon_db.algorithms.ground.shuffling import shuffled
 
@@ -19,6 +21,10 @@ class SecureRandom:
     def permutation(self, n: int) -> AnyIntArray:
         """Return a uniformly random order of ``0 … n-1``, see :func:`.shuffled`."""
         return shuffled(n, self.bytes)
+
+    def generator(self) -> np.random.Generator:
+        """Return numpy's generator, where what it draws is no secret's only protection."""
+        return np.random.default_rng(int.from_bytes(self.bytes(16)))
 
 
 class SeededRandom(SecureRandom):
@@ -37,6 +43,13 @@ class SeededRandom(SecureRandom):
     def __init__(self, seed: bytes) -> None:
         self._seed = seed
         self._drawn = 0
+
+    def absorb(self, *what: bytes) -> None:
+        """Go on with a seed that follows from the last one and from what else is drawn from."""
+        digest = hashlib.sha256(self._seed)
+        for one in what:
+            digest.update(len(one).to_bytes(8, "big") + one)
+        self._seed, self._drawn = digest.digest(), 0
 
     def bytes(self, length: int) -> bytes:
         """Return the next bytes."""

@@ -236,19 +236,22 @@ DECLARE
         JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = relation);
     _kind   CONSTANT text := (
         SELECT kanon.relation_kind(c.relkind) FROM pg_class AS c WHERE c.oid = relation);
+    -- Everybody who may connect can read comments: of drafts, they say nothing.
+    _note   CONSTANT jsonb := CASE WHEN EXISTS (
+        SELECT FROM pg_class AS c CROSS JOIN aclexplode(c.relacl) AS a WHERE c.oid = relation
+        AND a.grantee <> c.relowner AND NOT (a.grantor = c.relowner AND a.is_grantable)) THEN note END;
     _column record;
 BEGIN
     -- The mark comes first: it tells which publication the relation belongs to.
     EXECUTE format('COMMENT ON %s %s IS %L', _kind, _name,
-        kanon.mark(publication.publication_id) || publication.guarantee
-        || coalesce(chr(10) || (note ->> 'use'), ''));
-    FOR _column IN SELECT c.key, c.value FROM jsonb_each_text(note -> 'columns') AS c LOOP
+        kanon.mark(publication.publication_id) || coalesce(_note ->> 'use', ''));
+    FOR _column IN SELECT c.key, c.value FROM jsonb_each_text(_note -> 'columns') AS c LOOP
         EXECUTE format('COMMENT ON COLUMN %s.%I IS %L', _name, _column.key, _column.value);
     END LOOP;
 END
 $function$;
 COMMENT ON FUNCTION kanon.owner_note IS
-    'comments on a relation and its columns: mark, guarantee, and how to use them';
+    'comments on a relation and its columns: a mark and, unless nobody else may read it, how to use them';
 
 CREATE OR REPLACE FUNCTION kanon.owner_drop(caller oid, given jsonb) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE

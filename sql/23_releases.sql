@@ -431,6 +431,7 @@ AS $function$
 DECLARE
     _publication kanon.publication;
     _relation    text;
+    _oid         oid;
     _grantee     text;
     _readers     oid[];
 BEGIN
@@ -452,8 +453,8 @@ BEGIN
       AND NOT EXISTS (SELECT FROM kanon.release_reader AS d
           WHERE d.release_id = r.release_id AND d.role = l.role AND d.until IS NULL);
     -- What the publisher may not grant is closed.
-    FOR _relation IN
-        SELECT o.name FROM kanon.owned(_publication) AS o JOIN pg_class AS c ON c.oid = o.relation
+    FOR _relation, _oid IN
+        SELECT o.name, o.relation FROM kanon.owned(_publication) AS o JOIN pg_class AS c ON c.oid = o.relation
         WHERE EXISTS (SELECT FROM aclexplode(c.relacl) AS a
                       WHERE a.grantor = c.relowner AND a.is_grantable)
     LOOP
@@ -461,6 +462,10 @@ BEGIN
         LOOP
             EXECUTE format('GRANT SELECT ON %s TO %s', _relation, _grantee);
         END LOOP;
+        -- A draft's comments said nothing.
+        PERFORM kanon.owner_note(_publication, _oid, (
+            SELECT given -> 'notes' -> substr(c.relname, length(_publication.name) + 1)
+            FROM pg_class AS c WHERE c.oid = _oid));
     END LOOP;
     UPDATE kanon.publication AS p SET parameters = p.parameters || jsonb_build_object(
         'readers', ARRAY(

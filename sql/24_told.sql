@@ -51,7 +51,7 @@ BEGIN
         ('grant', 'own publication', '{name}'),
         ('grant', 'same source', '{seen}'),
         ('grant', 'names', '{readers}'),
-        ('grant', 'anything', '{accept,measured}'),
+        ('grant', 'anything', '{accept,measured,notes}'),
         ('unknown entities', 'own publication', '{name}'),
         ('unknown entities', 'own staged', '{prefix}'),
         ('earlier releases', 'readable source', '{source_id}'),

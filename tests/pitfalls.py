@@ -238,7 +238,14 @@ PITFALLS: Final[dict[int, Pitfall]] = {
         "A superuser, who can read or change the key of the draws. Other parameters, and records"
         " that were changed, are another request, with another draw; so is the same request of"
         " another role. Methods with a time limit may find something else on a slower day. Spark"
-        " and models draw anew each time.",
+        " draws anew each time.",
+    ),
+    42: Pitfall(
+        "What every role sees of somebody's work",
+        "Comments on publications and drafts, and the names of sessions, are shown to whoever may"
+        " connect.",
+        "That a session works, for how long, and that a transaction was undone: PostgreSQL shows"
+        " it to everybody. Columns, their names and types are shown, too, also of drafts.",
     ),
     43: Pitfall(
         "Known matches travel",

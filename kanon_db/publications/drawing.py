@@ -8,6 +8,11 @@ its readers and its risks it is not. ``kanon_owner`` makes it, with a key that n
 (``sql/24_entities.sql``): the hash of guessed records is no seed, and each role has its own seeds,
 so that nobody tries out guesses of what another role has published.
 
+Two ways to ask for the same are one request: other spellings, options that decide nothing, the
+order of columns, and identifiers, which nothing depends on. Buckets drawn from the whole table, and
+freeform rows, depend on their parameters only through what the search found, which is then added to
+the seed.
+
 What a dry run shows is drawn with another seed than the publication, which it would foretell.
 
 What this leaves open is in docs/privacy.md: a superuser can read the key, and other parameters, or
@@ -18,8 +23,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
-from typing import Final, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from fractions import Fraction
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -27,6 +34,7 @@ from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.algorithms.ground.sorting import order_of, taken
 from kanon_db.catalog.entries import Source
 from kanon_db.catalog.errands import run_errand
+from kanon_db.declaration import parameters_of
 from kanon_db.publications.request import PublishRequest
 from kanon_db.randomness import SeededRandom
 from kanon_db.session import Session, fetch_one
@@ -39,10 +47,14 @@ from kanon_db.transfer.values import read_integers
 Read = TypeVar("Read", bound=Records)
 
 _ROLES: Final = (
-    "quasi_identifiers", "sensitive", "insensitive", "identifiers", "entity", "arrival",
-    "attributes",
+    "quasi_identifiers", "sensitive", "insensitive", "entity", "arrival", "attributes",
 )  # fmt: skip
 """What a source was registered with that may change what is drawn."""
+
+_IN_ANY_ORDER: Final = ("quasi_identifiers", "insensitive", "patterns")
+
+_ONLY_EFFORT: Final = ("time_limit", "workers")
+"""Options that decide how long a search may take."""
 
 
 def drawn(
@@ -81,16 +93,47 @@ def drawn(
     order = taken(order, order_of(taken(of_known, order), stable=True))
     asked = {
         "kind": type(request).__name__,
-        "method": request.method,
-        **request.recorded,
-        **{role: getattr(source, role) for role in _ROLES},
+        **_asked(request, source),
+        **{role: _plain(getattr(source, role), role) for role in _ROLES},
     }
-    digest = hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode())
+    digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode())
     digest.update(taken(hashes, order).tobytes())
     given = {"digest": digest.hexdigest(), "dry_run": request.dry_run}
     seed = bytes.fromhex(run_errand(session, "seed", **given))
     random = SeededRandom(seed)
     return records.in_order(taken(order, random.permutation(records.n_records))), random
+
+
+def _asked(request: PublishRequest, source: Source) -> dict[str, Any]:
+    """Return what decides about the draw, as plain JSON that no spelling changes."""
+    asked = {}
+    for item in parameters_of(type(request)):
+        if item.name not in request.NOT_DRAWN:
+            value = getattr(request, item.name)
+            if item.type.options:
+                used = (name for name in request.options_of_method if name not in _ONLY_EFFORT)
+                value = {name: getattr(value, name) for name in used}
+            elif item.name == "weights":
+                from kanon_db.publications.rows.view import weights_of  # buckets do without
+
+                weights = weights_of(source, value) or []
+                value = dict(zip(source.quasi_identifiers, weights, strict=False))
+            asked[item.name] = _plain(value, item.name)
+    return asked
+
+
+def _plain(value: Any, name: str = "") -> Any:
+    """Write a value in one way: 2 and 2.0 are the same, and so are objects in any order."""
+    if is_dataclass(value):
+        value = {item.name: getattr(value, item.name) for item in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(value[key], str(key)) for key in sorted(value, key=str)}
+    if isinstance(value, list | tuple | set | frozenset):
+        plain = [_plain(item) for item in value]
+        return sorted(plain, key=json.dumps) if name in _IN_ANY_ORDER else plain
+    if isinstance(value, str | bool) or value is None:
+        return value
+    return str(Fraction(value))
 
 
 def _hashes(records: Records, columns: Sequence[str]) -> IntArray:

@@ -13,12 +13,14 @@ from kanon_db.session import Session, fetch_one
 class Note:
     """How to use a published relation, for people who look at it with any SQL tool.
 
-    Everybody who may connect can read comments, so they name columns and never a value.
+    Everybody who may connect can read comments, so they name columns, never a value or a figure;
+    a guarantee is in ``kanon.publications``, which readers can read. Of a draft, which nobody else
+    may read, there are no notes (``kanon.owner_note``).
 
     Attributes
     ----------
     use : str
-        Follows the guarantee in the relation's comment.
+        Follows the mark in the relation's comment.
     columns : mapping of str to str
         Comments on columns, by their names.
     """

@@ -39,6 +39,12 @@ class PublishRequest:
     )  # fmt: skip
     """Parameters that the catalog keeps elsewhere or in another form, or does not need."""
 
+    NOT_DRAWN: ClassVar[tuple[str, ...]] = (
+        "source", "publication", "readers", "accept", "replace", "dry_run",
+    )  # fmt: skip
+    """Parameters that decide nothing about what is drawn, or only by what a search finds, with
+    which the kind then goes on to draw (:meth:`.SeededRandom.absorb`)."""
+
     source: str = parameter(
         RELATION, "A registered relation, such as 'public.census'.", is_positional=True
     )

@@ -1,7 +1,8 @@
 """How far an operation is: told to a listener, and to other sessions of the server.
 
 PostgreSQL shows `application_name` of every session in `pg_stat_activity`, at once, also from
-within a transaction. Anybody may see it there, so it never has a name, a number of rows or a value.
+within a transaction. Anybody may see it there, so it says nothing unless the session wants it to
+(`SET kanon.progress = on`), and never has a name, a number of rows or a value.
 """
 
 from __future__ import annotations
@@ -256,7 +257,7 @@ class ReportingSession(ABC):
             self._watcher(progress)
         if self._own is None and self._is_wanted:
             (state,) = self.fetch(_STATE)
-            self._is_wanted = state["wanted"] != "off"
+            self._is_wanted = state["wanted"] == "on"
             if self._is_wanted:
                 self._own = state["own"]
         if self._is_wanted:

@@ -59,6 +59,7 @@ def random(
     job.session.step("searching the bucket setting")
     found = run_method(methods, job, data)
     plan = found.result
+    _absorb(job, plan.setting.pairs, plan.limits.tolist())
     job.session.step("assigning records to buckets")
     slots = assign_randomly(codes, data.counts, plan.limits, plan.setting, job.random)
     return Found(Assigned(plan.setting, slots), found.proof)
@@ -72,6 +73,7 @@ def cells(
 
     search = CellSearch(job, data)
     qi_codes = _quasi_identifiers(job, columns)
+    _absorb(job, data.privacy.thresholds, job.request.method, _largest(job, search.max_bucket_size))
     job.session.step("assigning records to buckets in cells")
     found = assign_in_cells(
         qi_codes, codes, search.tightened, search.max_bucket_size, search.setting, job.random,
@@ -88,6 +90,7 @@ def local(
     from kanon_db.algorithms.bucketization.local_assignment import assign_locally  # a compiler
 
     qi_codes = _quasi_identifiers(job, columns)
+    _absorb(job, data.privacy.thresholds, _largest(job, job.request.max_bucket_size))
     job.session.step("gathering similar records")
     found = assign_locally(
         qi_codes, codes, data.privacy, job.request.max_bucket_size, job.random,
@@ -105,11 +108,21 @@ def m_invariant(
     """Draw records into buckets with the same values each, from the whole table."""
     from kanon_db.publications.buckets.invariance import draw_buckets  # a compiler
 
+    l = data.privacy.corresponding_l()
+    _absorb(job, l)
     job.session.step("assigning records to buckets")
-    drawn = draw_buckets(
-        codes, data.labels, data.privacy.corresponding_l(), job.random, job.pulse()
-    )
+    drawn = draw_buckets(codes, data.labels, l, job.random, job.pulse())
     return Found(Assigned(drawn.setting, drawn.slots, signed=drawn.signed), method="m_invariant")
+
+
+def _absorb(job: Job[BucketRequest], *what: object) -> None:
+    """Go on drawing from what a request comes down to, however it was written."""
+    job.random.absorb(repr(what).encode())
+
+
+def _largest(job: Job[BucketRequest], max_bucket_size: int) -> int:
+    """Return the size above which no bucket can be, whatever was asked for."""
+    return min(max_bucket_size, job.records.n_records)
 
 
 def _quasi_identifiers(job: Job[BucketRequest], columns: Columns) -> CodeArray:

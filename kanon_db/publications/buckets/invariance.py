@@ -116,11 +116,11 @@ def redraw_buckets(job: Job[Any], old: Publication, signature_of: CodeArray) -> 
         signatures.append(tuple(sorted(known[label] for label in signature)))
     session.step("assigning records to buckets")
     # Whoever has a signature that was not kept cannot be published again.
+    l, renewals = int(old.parameters["l"]), int(old.parameters.get("renewals", 0))
+    job.random.absorb(f"{l}, {renewals + 1}".encode())
     is_known = signature_of != 0
     position = np.where(signature_of > 0, signature_of - 1, NEW)[is_known]
-    dealt = renew(
-        codes[is_known], position, signatures, int(old.parameters["l"]), job.random, job.pulse()
-    )  # fmt: skip
+    dealt = renew(codes[is_known], position, signatures, l, job.random, job.pulse())
     placed = is_known.copy()
     placed[is_known] = ~dealt.waits
     is_new = signature_of == NEW

@@ -42,6 +42,8 @@ class BucketOptions:
 class BucketRequest(PublishRequest):
     """Parameters of `publish_buckets`."""
 
+    NOT_DRAWN = (*PublishRequest.NOT_DRAWN, "method", "privacy", "max_bucket_size", "options")
+
     method: Literal["two_size", "anatomy", "multi_size", "optimal"] = parameter(
         choice(
             "method",

@@ -87,6 +87,8 @@ class FreeformRows(RowKind):
         job.session.step(f"matching records: {job.request.method}")
         found = run_method(methods, job, microdata)
         cells = numbered_cells(microdata, found.result, pulse=job.pulse())
+        for part in found.result.parts:
+            job.random.absorb(part.records.tobytes(), part.matches.tobytes())
         job.session.step("drawing the assignment")
         if job.request.method == "k_concealment":
             # There need not be k disjoint assignments here, so each record keeps its own cells.

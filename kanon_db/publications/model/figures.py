@@ -35,6 +35,7 @@ def figures_of(
     labels: AnyIntArray,
     parts: IntArray | None,
     budget: Budget | None,
+    random: SecureRandom,
     pulse: Pulse,
 ) -> dict[str, float]:
     """Measure a model on records of the source.
@@ -47,6 +48,7 @@ def figures_of(
     parts : ndarray of int64, shape (n_records,), or None
         Which member was trained on each record; None if all were on all.
     budget : Budget or None
+    random : SecureRandom
     pulse : Pulse
 
     Returns
@@ -59,7 +61,7 @@ def figures_of(
         its place.
     """
     n = len(labels)
-    drawn = np.random.default_rng().choice(n, min(n, MOST_PEOPLE), replace=False)
+    drawn = random.generator().choice(n, min(n, MOST_PEOPLE), replace=False)
     labels, inputs = labels[drawn], inputs[drawn]
     margins, chosen = [], []
     for member in members:
@@ -79,7 +81,7 @@ def figures_of(
     is_own = np.arange(len(members))[:, None] == part
     found["member_accuracy"] = float(right[~is_own].mean())
     if len(labels) >= 2 and len(members) > 1:
-        found |= _membership(right, margin, part, budget)
+        found |= _membership(right, margin, part, budget, random)
     return found
 
 
@@ -88,16 +90,17 @@ def _membership(
     margin: np.ndarray[tuple[int, int], np.dtype[np.float64]],
     part: AnyIntArray,
     budget: Budget | None,
+    random: SecureRandom,
 ) -> dict[str, float]:
     n_members, n = right.shape
     people = np.arange(n)
     # A member that was not trained on the person, each with the same probability.
-    stand_in = (part + np.random.default_rng().integers(1, n_members, n)) % n_members
+    stand_in = (part + random.generator().integers(1, n_members, n)) % n_members
     agreeing = right.sum(axis=0).astype(np.float64)
     inside = agreeing
     outside = agreeing - right[part, people] + right[stand_in, people]
     if budget is not None:
-        noise = discrete_gaussian(Fraction(budget.noise) ** 2, 2 * n, SecureRandom())
+        noise = discrete_gaussian(Fraction(budget.noise) ** 2, 2 * n, random)
         inside, outside = inside + noise[:n], outside + noise[n:]
     others = np.stack([np.delete(margin[:, i], part[i]) for i in people], axis=1)
     own = calibrated_scores(margin[part, people], others)

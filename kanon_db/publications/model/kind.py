@@ -114,7 +114,7 @@ class Model(Kind):
         labels, codes = read_labels(job)
         groups = None if job.entities is None else job.entities.codes
         job.session.step("training members")
-        data = Training(inputs, codes, len(labels.texts), groups)
+        data = Training(inputs, codes, len(labels.texts), groups, job.random)
         found = run_method(methods, job, data, job.pulse(request.options.time_limit))
         return replace(found, result=_Model(encoding, labels, found.result))
 

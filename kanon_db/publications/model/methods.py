@@ -19,6 +19,7 @@ from kanon_db.publications.kind import Found
 from kanon_db.publications.model.figures import figures_of
 from kanon_db.publications.model.request import ModelRequest
 from kanon_db.publications.results import Check
+from kanon_db.randomness import SecureRandom
 
 _EXTRA: Final = ("jax", "optax")
 _ACCOUNTING: Final = "dp_accounting"
@@ -35,12 +36,15 @@ class Training:
     classes : int
     groups : ndarray of int, shape (n_records,), or None
         Whose record each is, where several can be about the same person.
+    random : SecureRandom
+        For parts, training, and figures.
     """
 
     inputs: Float32Array
     labels: AnyIntArray
     classes: int
     groups: AnyIntArray | None
+    random: SecureRandom
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,8 +90,7 @@ def require_extra(*, with_budget: bool) -> None:
 
 def disjoint(data: Training, request: ModelRequest, pulse: Pulse) -> Found:
     """Train each member on people of its own."""
-    generator = np.random.default_rng()
-    parts = parts_of(len(data.labels), request.members, generator, data.groups)
+    parts = parts_of(len(data.labels), request.members, data.random.generator(), data.groups)
     return Found(_trained(data, request, pulse, parts))
 
 
@@ -108,6 +111,7 @@ def _trained(
             parts=parts,
             people=None if data.groups is None else int(data.groups.max()) + 1,
             settings=Settings(steps=request.options.steps),
+            generator=data.random.generator(),
             pulse=pulse,
         )
     )
@@ -118,7 +122,7 @@ def _trained(
         sizes,
         [member.temperature for member in members],
         [] if parts is None else [_check_parts(data, parts, request.members)],
-        figures_of(members, data.inputs, data.labels, parts, request.budget, pulse),
+        figures_of(members, data.inputs, data.labels, parts, request.budget, data.random, pulse),
     )
 
 

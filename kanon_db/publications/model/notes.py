@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 from kanon_db.catalog.entries import Publication
 from kanon_db.counting.layout import Quotes
-from kanon_db.publications.model.layout import FEATURES, MEMBERS
+from kanon_db.publications.model.layout import FEATURES
 from kanon_db.publications.notes import Note
 
 
 def model_notes(publication: Publication, quotes: Quotes) -> Mapping[str, Note]:
-    """Return the notes on the table of features and on that of members, by their suffixes."""
+    """Return the notes on the table of features, by its suffix."""
     name = publication.name.replace("'", "''")
     label = quotes.identifier(publication.layout["label"])
     return {
@@ -29,9 +29,5 @@ def model_notes(publication: Publication, quotes: Quotes) -> Mapping[str, Note]:
                 "length": "how many numbers an array has",
                 "labels": "the values that there are; any other one is taken for none of them",
             },
-        ),
-        MEMBERS: Note(
-            "Made for kanon_db, which lets its rows, the members of the model, vote; nobody else"
-            " may read them.",
         ),
     }

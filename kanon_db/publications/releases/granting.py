@@ -15,7 +15,9 @@ from kanon_db.catalog.entries import (
 )
 from kanon_db.catalog.errands import run_errand
 from kanon_db.errors import InvalidParameterError, PermissionDeniedError, SchemaMismatchError
+from kanon_db.publications.notes import ShownNames
 from kanon_db.publications.readers import check_readers
+from kanon_db.publications.registry import kind_named
 from kanon_db.publications.releases.combining import RISK, combine, require_compatible
 from kanon_db.publications.releases.findings import Finding
 from kanon_db.publications.releases.ledger import Earlier, earlier_releases
@@ -102,11 +104,14 @@ def grant_publication(
     roles = check_readers(session, readers, published_schema(session))
     source, earlier = _earlier(session, found, roles)
     combined = require_compatible(session, source, found, name, earlier, accept)
+    kind = kind_named(found.kind).load()
+    notes = kind.notes(found, ShownNames(session))
     run_errand(
         session,
         "grant",
         name=name,
         readers=list(roles),
+        notes={suffix: note.plain for suffix, note in notes.items()},
         accept={RISK: accept[RISK]} if combined.refused and RISK in accept else {},
         measured=combined.described,
         seen=combined.seen,

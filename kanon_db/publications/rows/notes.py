@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from kanon_db.catalog.entries import Publication
-from kanon_db.counting.layout import CELLS, CLASSES, ROWS, SHARES, Quotes
+from kanon_db.counting.layout import CLASSES, SHARES, Quotes
 from kanon_db.publications.notes import MADE_FOR_US, Note, counting
 
 _USE: Mapping[str, str] = {
@@ -21,7 +21,7 @@ _USE: Mapping[str, str] = {
 
 
 def row_notes(publication: Publication, quotes: Quotes) -> Mapping[str, Note]:
-    """Return the notes on the view, and on what was made for us, by their suffixes."""
+    """Return the notes on the view, and on what readers may read besides, by their suffixes."""
     layout = publication.layout
     cells = {cell["cell"] for cell in layout["quasi_identifiers"]}
     use = ["How to use: there is a row for each record, so count(*) counts records."]
@@ -29,13 +29,10 @@ def row_notes(publication: Publication, quotes: Quotes) -> Mapping[str, Note]:
     if layout.get("pattern") is not None:
         pattern = quotes.identifier(layout["pattern"])
         use.append(f"A suppressed cell is NULL; {pattern} tells it from a NULL of the source.")
-    if publication.left_out:
-        use.append("Records that are left out have no row.")
+    use.append("Records that are left out, if there are any, have no row.")
     use.append(counting(quotes.identifier(publication.name)))
     return {
         "": Note(" ".join(use), dict(_columns(publication, quotes))),
-        ROWS: Note(MADE_FOR_US),
-        CELLS: Note(MADE_FOR_US),
         SHARES: Note(MADE_FOR_US),
         CLASSES: Note(MADE_FOR_US),
     }
