@@ -265,4 +265,14 @@ PITFALLS: Final[dict[int, Pitfall]] = {
         "A promise without its condition",
         "The guarantee of a publication leaves out what it takes to hold.",
     ),
+    48: Pitfall(
+        "A condition means something else on a publication than on the source",
+        "Columns of every type, with infinite values and with more digits than a floating-point"
+        " number has: a bound that is called certain excludes the truth.",
+        "Arrays of all types are not tried, some are.",
+    ),
+    49: Pitfall(
+        "An error that leaves out what coding hides",
+        "The average of a column that is coded at its top, whose error does not reach the truth.",
+    ),
 }

@@ -12,7 +12,7 @@ from typing import NamedTuple, Self
 from kanon_db.answering.opened import OpenQuery
 from kanon_db.answering.scope import open_query
 from kanon_db.answering.ways import BY_BITMAPS, by_bitmaps
-from kanon_db.counting.answers import Estimated, Group, in_order, within_limit
+from kanon_db.counting.answers import Estimated, Group, in_doubles, in_order, within_limit
 from kanon_db.counting.checking import Formula, Measure, Query
 from kanon_db.counting.ranking import order_warning
 from kanon_db.counting.refusals import refusal
@@ -155,6 +155,7 @@ def _require_one_count(query: Query, other: str) -> None:
 def answered(opened: OpenQuery) -> tuple[list[Group], str]:
     """Return the groups that HAVING and LIMIT leave, in order, and how they were counted."""
     groups, method = before_having(opened)
+    groups = in_doubles(groups, [measure.aggregate.function for measure in opened.query.measures])
     if opened.query.formulas:
         from kanon_db.counting.calculated import with_calculated
 

@@ -19,12 +19,31 @@ from kanon_db.errors import NotFoundError
 from kanon_db.session.protocol import Session
 from kanon_db.transfer.columns import ColumnType
 
+_CONSTANT: Final = (
+    "uuid", "inet", "cidr", "macaddr", "macaddr8", "bytea", "bit", "bit varying", "oid", "xid8",
+    "pg_lsn", "tid", '"char"', "name", "jsonb", "tsvector", "tsquery", "pg_snapshot",
+    "txid_snapshot",
+)  # fmt: skip
+_RANGES: Final = ("int4", "int8", "num", "date", "ts", "tstz")
+_DEPENDENT: Final = (
+    "interval", "time without time zone", "time with time zone",
+    *(f"{of}{kind}" for of in _RANGES for kind in ("range", "multirange")),
+)  # fmt: skip
+_ELEMENTS: Final = (
+    *CATEGORIES, "uuid", "inet", "cidr", "macaddr", "macaddr8", "bytea", "interval", "jsonb",
+    "time without time zone", "time with time zone",
+)  # fmt: skip
 _OTHERS: Final = {
-    "uuid": True, "inet": True, "cidr": True, "macaddr": True, "bytea": True, "bit": True,
-    "bit varying": True, "interval": False, "time without time zone": False,
-    "time with time zone": False,
-}  # fmt: skip
-"""More types of sets' elements: whether reading a text as one depends on nothing else."""
+    **dict.fromkeys(_CONSTANT, True),
+    **dict.fromkeys((*_DEPENDENT, *(f"{of}[]" for of in _ELEMENTS if of != "bpchar")), False),
+}
+"""More types of sets' elements: whether reading a text as one depends on nothing else.
+
+Money is none of them: what its texts mean depends on where they are read.
+"""
+
+_SPELLED: Final = {"bit": '"bit"'}
+"""Types whose plain names mean something else in a cast, here one bit only."""
 
 _SET: Final = "text[]"
 _LONGEST: Final = 10_485_760  # characters in char(n), PostgreSQL's limit
@@ -121,8 +140,11 @@ class PublishedTypes:
             own = CATEGORIES[name]
             return Type(name, own, has_constant_input=own != "moment"), f"::{name}"
         if name in _OTHERS:
-            return Type(name, "other", has_constant_input=_OTHERS[name]), f"::{name}"
-        return Type("text", "text"), ""
+            spelled = _SPELLED.get(name, name)
+            return Type(spelled, "other", has_constant_input=_OTHERS[name]), f"::{spelled}"
+        # Texts are in another order than values of a type that is not read here, and other texts
+        # may be equal.
+        return Type("text", "label", is_ordered=False, has_equality=False), ""
 
     def _collation(self, described: Mapping[str, Any]) -> str:
         """Write the collation of a set's texts, if it is there and a superuser's."""
@@ -156,5 +178,6 @@ def plain_column(session: Session, column: ColumnType) -> Column:
     """Return a column of a relation with its own type."""
     name, schema = column.type_name, column.operator_schema
     quoted = None if schema is None else session.identifier(schema)
-    type_ = Type(name, CATEGORIES.get(name, "other"), quoted, column.has_constant_input)
+    category = CATEGORIES.get(name, "other")
+    type_ = Type(_SPELLED.get(name, name), category, quoted, column.has_constant_input)
     return Column(column.name, session.identifier(column.name), type_)

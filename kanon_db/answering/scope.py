@@ -56,6 +56,8 @@ def open_query(session: Session, query: str) -> OpenQuery:
     """
     schema = published_schema(session)
     limits = Limits.of(session)
+    if "\\" in query:
+        _require_plain_backslashes(session)
     text = read_query(query, schema, session.heartbeat)
     publication = find_publication(session, text.publication.name)
     require_whole(publication)
@@ -77,6 +79,16 @@ def open_query(session: Session, query: str) -> OpenQuery:
             _require_unique(opened, lookup)
             _require_short(opened, number, lookup)
     return opened
+
+
+def _require_plain_backslashes(session: Session) -> None:
+    """Refuse a backslash where a quoted constant would mean something else on the source."""
+    (row,) = session.fetch("SELECT current_setting('standard_conforming_strings') AS found")
+    if row["found"] != "on":
+        raise refusal(
+            "a backslash means something else while standard_conforming_strings is off",
+            hint="SET standard_conforming_strings = on, and ask again",
+        )
 
 
 def read_query(query: str, schema: str, heartbeat: Callable[[], None]) -> QueryText:

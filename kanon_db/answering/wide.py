@@ -13,7 +13,9 @@ def refuse_wide_groups(opened: OpenQuery, layout: CellLayout) -> None:
     for cell in grouped_ranges(opened.query, layout):
         if cell.is_discrete and opened.is_wide(layout, cell):
             raise refusal(
-                f"GROUP BY accepts ranges of at most {MOST_GROUPED} values",
-                hint="ask for each interval in a query of its own, with WHERE",
+                f"GROUP BY accepts neither ranges without an end nor of more than {MOST_GROUPED:,}"
+                " values",
+                hint="ask for each interval by itself, as in COUNT(*) FILTER (WHERE x >= 65),"
+                " COUNT(*) FILTER (WHERE x < 65)",
                 detail=f'column "{cell.column.name}"',
             )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import operator as operators
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
 from typing import Any, Final, NamedTuple
 
 from kanon_db.counting import expressions as ex
 from kanon_db.counting.checking.query import Order, Query
+from kanon_db.counting.refusals import refusal
 from kanon_db.counting.rounding import Round
 from kanon_db.declaration.shown import Shown
 
@@ -52,6 +54,47 @@ class Group(NamedTuple):
     key: str
     ranks: tuple[int, ...]
     estimates: tuple[Estimated, ...]
+
+
+_EXACT: Final = 2.0**53
+"""Up to this, every whole number is a floating-point number."""
+
+
+def in_doubles(groups: Sequence[Group], functions: Sequence[ex.AggregateFunction]) -> list[Group]:
+    """Widen bounds of aggregates that a floating-point number cannot tell.
+
+    Raises
+    ------
+    UnsupportedQueryError
+        For sums and averages of infinite values, or of what is no number.
+    """
+    if all(function in ("count", "distinct") for function in functions):
+        return list(groups)
+    return [
+        group._replace(
+            estimates=tuple(map(_in_doubles, group.estimates, functions)),
+        )
+        for group in groups
+    ]
+
+
+def _in_doubles(found: Estimated, function: ex.AggregateFunction) -> Estimated:
+    if function in ("count", "distinct"):
+        return found
+    low, high = found.lower_bound, found.upper_bound
+    if function in ("sum", "avg") and not all(
+        number is None or math.isfinite(number) for number in (found.estimate, low, high)
+    ):
+        raise refusal(
+            "sums and averages of infinite values, or of what is no number, are not answered",
+            hint="COUNT, MIN, MAX and percentiles are; for a sum, the source needs a view that has"
+            " NULL in place of such values",
+        )
+    if low is not None and abs(low) >= _EXACT:
+        low = math.nextafter(low, -math.inf)
+    if high is not None and abs(high) >= _EXACT:
+        high = math.nextafter(high, math.inf)
+    return replace(found, lower_bound=low, upper_bound=high)
 
 
 def within_limit(groups: Sequence[Group], query: Query) -> list[Group]:

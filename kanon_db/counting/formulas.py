@@ -233,6 +233,39 @@ TOTALS: Final = {**{name: f"sum({name})" for name in BUCKET_SUMS}, **EXTREMES}
 """The same of all buckets together."""
 
 
+_ROUNDING: Final = 2.0**-47
+"""What adding up loses of the sum of all absolute values, at most; some bits more than usual."""
+
+_ALWAYS, _NEVER, _NOTICED = 2.0**53, 2.0**33, 1e-12
+"""Sums of absolute values from which on bounds are always widened, and up to which they never are;
+in between, where it is more than this part of the bounds."""
+
+
+def rounding(largest: float, low: float, high: float) -> float:
+    """Return by how much the bounds of a sum are widened, since adding up rounds.
+
+    Parameters
+    ----------
+    largest : float
+        At least the sum of the absolute values.
+    low, high : float
+        The bounds as they were added up.
+    """
+    lost = largest * _ROUNDING
+    is_noticed = largest > _NEVER and lost > _NOTICED * max(abs(low), abs(high))
+    return lost if largest > _ALWAYS or is_noticed else 0.0
+
+
+def _rounding() -> str:
+    """Return the SQL of :func:`rounding`."""
+    largest = "c_high * greatest(abs(least_x), abs(most_x))"
+    return (
+        f"CASE WHEN {largest} > {_ALWAYS!r} OR ({largest} > {_NEVER!r} AND {largest}"
+        f" * {_ROUNDING!r} > {_NOTICED!r} * greatest(abs(t_low), abs(t_high)))"
+        f" THEN {largest} * {_ROUNDING!r} ELSE 0 END"
+    )
+
+
 def sum_answer(*, is_average: bool, certain: str = "", error: str = "") -> dict[str, str]:
     """Return the SQL of a sum, or an average, from totals as :data:`TOTALS` names them.
 
@@ -250,15 +283,18 @@ def sum_answer(*, is_average: bool, certain: str = "", error: str = "") -> dict[
     order: the root of tt - 2 (t / c) tc + (t / c)² cc, over c. It lies between the extreme values;
     where the count is certain, also between the sum's bounds, over the count.
     """
-    estimate, low, high = "t", "t_low", "t_high"
+    lost = _rounding()
+    estimate, low, high = "t", f"t_low - {lost}", f"t_high + {lost}"
     own_error = error or "CASE WHEN t IS NOT NULL THEN sqrt(greatest(tt, 0)) END"
     if is_average:
         estimate = "t / nullif(c, 0)"
         own_error = error or (
             f"sqrt(greatest(tt - 2 * {estimate} * tc + ({estimate}) ^ 2 * cc, 0)) / nullif(c, 0)"
         )
-        low = "CASE WHEN c_low = c_high THEN greatest(least_x, t_low / c_low) ELSE least_x END"
-        high = "CASE WHEN c_low = c_high THEN least(most_x, t_high / c_low) ELSE most_x END"
+        low, high = (
+            f"CASE WHEN c_low = c_high THEN {inner}({end}_x, ({total}) / c_low) ELSE {end}_x END"
+            for inner, end, total in (("greatest", "least", low), ("least", "most", high))
+        )
     if certain:
         low, high = (f"CASE WHEN {certain} THEN {bound} END" for bound in (low, high))
     if error:  # least() passes over bounds that are not there
@@ -343,6 +379,8 @@ def summed(
     least, most = extremes
     if c == 0:
         return None
+    lost = rounding(c_high * max(abs(least), abs(most)), t_low, t_high)
+    t_low, t_high = t_low - lost, t_high + lost
     if not is_average:
         return Matched(t, tt, t_low, t_high)
     mean = t / c

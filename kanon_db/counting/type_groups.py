@@ -242,8 +242,15 @@ class TypeCounter:
             return x, x * x, x, x, self._evaluator.open_(summed.open_, rows)
         listing, cells = self._read.lists[summed.own], self._read.cells[summed.own]
         at, cell = rows.at[summed.own], codes[summed.own][rows.type_]
-        is_wild = (cells.hidden | cells.endless)[cell]
-        return x, x * x, listing.least[at], listing.most[at], is_wild
+        is_wild, endless = (cells.hidden | cells.endless)[cell], cells.endless[cell]
+        xx = x * x
+        if endless.any():  # of what lies beyond a coded end nothing is published
+            ends = [
+                *listing.least[np.isfinite(listing.least)],
+                *listing.most[np.isfinite(listing.most)],
+            ]
+            xx = xx + endless * (np.ptp(ends) / 2) ** 2
+        return x, xx, listing.least[at], listing.most[at], is_wild
 
 
 @dataclass(frozen=True, eq=False)

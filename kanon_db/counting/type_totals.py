@@ -14,6 +14,7 @@ import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.counting.answers import NOTHING, Estimated
+from kanon_db.counting.formulas import rounding
 from kanon_db.counting.pieces import Pieces
 from kanon_db.counting.read_pieces import PieceReader, is_unknown
 from kanon_db.counting.type_groups import Counted, Moments
@@ -242,9 +243,10 @@ class Totals:
         c = float(s.m[group])
         estimate: float | None = float(s.mx[group])
         error = None if self._is_unknown else self._error(group)
-        low: float | None = float(s.low[group])
-        high: float | None = float(s.high[group])
+        low, high = float(s.low[group]), float(s.high[group])
         least, most = float(self._least[group]), float(self._most[group])
+        lost = rounding(float(s.possible[group]) * max(abs(least), abs(most)), low, high)
+        low, high = low - lost, high + lost
         if self._is_average:
             # Bounds are known also where no record is expected, though some may count.
             estimate = average if c > 0 else None
@@ -252,13 +254,13 @@ class Totals:
             if s.sure[group] == s.possible[group]:
                 number = float(s.sure[group])
                 low, high = (
-                    max(least, float(s.low[group]) / number),
-                    min(most, float(s.high[group]) / number),
+                    max(least, low / number),
+                    min(most, high / number),
                 )
             else:
                 low, high = least, most
-        if self._is_wild[group] or (low is not None and not math.isfinite(low)):
-            low = high = None
-        if error is not None and low is not None and high is not None:
+        if self._is_wild[group]:
+            return Estimated(estimate, error, None, None)
+        if error is not None:
             error = max(min(error, (high - low) / 2), 0)
         return Estimated(estimate, error, low, high)

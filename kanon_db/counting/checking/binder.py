@@ -235,6 +235,7 @@ class Binder:
         known = [type_ for type_ in (one_type, other_type) if type_ is not None] or [TEXT]
         if common_type(known) is None:
             raise misfit(one, one_type, other, other_type)
+        _require_equality(one, other)
         return (
             (self._given(one, known[-1]), one_type or known[-1]),
             (self._given(other, known[0]), other_type or known[0]),
@@ -247,6 +248,7 @@ class Binder:
         found = [self.bind(item) for item in items]
         if ex.Literal("null", "") in (bound, *(item for item, _ in found)):
             raise refusal("a comparison with NULL is never true", hint="write IS NULL")
+        _require_equality(bound, *(item for item, _ in found))
         known = [t for _, t in ((bound, type_), *found) if t is not None]
         common = common_type(known) if known else TEXT
         if common is None:
@@ -272,6 +274,20 @@ class Binder:
             operand, self._given(pattern.pattern, TEXT), escape, pattern.is_case_sensitive,
             pattern.negated,
         )  # fmt: skip
+
+
+def _require_equality(*compared: ex.Expression) -> None:
+    """Refuse values whose own types are not published: other texts may be equal to theirs."""
+    for one in compared:
+        for column in ex.columns(one):
+            type_ = column.type
+            if type_.category == "label" and not type_.labels and not type_.has_equality:
+                raise refusal(
+                    "a column's values are published as texts, which do not tell what they equal",
+                    hint="ask with IS NULL or GROUP BY, or publish a view that casts it, such as"
+                    " money to numeric, or a composite type to text",
+                    detail=f'column "{column.name}"',
+                )
 
 
 def _ordered(bound: ex.Expression, type_: ex.Type) -> ex.Expression:

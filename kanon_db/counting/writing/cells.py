@@ -84,7 +84,7 @@ class CellWriter(LikelihoodWriter):
         if self._summed is not None:
             return {name: f"mo.{name}" for name in ("x", "xx", "least_x", "most_x", "is_wild")}
         x = f"({self._write(self.weighed)})::float8"
-        least, most, is_wild = x, x, self._open(self.weighed)
+        least, most, is_wild, hidden = x, x, self._open(self.weighed), ""
         match self.weighed:
             case ex.Column(lookup=None, name=name) if name in self._spread:
                 cell, place = self._cell(name), self._places[name]
@@ -92,7 +92,10 @@ class CellWriter(LikelihoodWriter):
                 is_wild = "false" if cell.mark is None else f"e.m{place}"
                 if cell.kind == "range":
                     is_wild = is_endless(f"e.c{place}")
-        return {"x": x, "xx": f"({x}) ^ 2", "least_x": least, "most_x": most, "is_wild": is_wild}
+                    beyond = f"((max({x}) OVER () - min({x}) OVER ()) / 2) ^ 2"
+                    hidden = f" + CASE WHEN {is_wild} THEN {beyond} ELSE 0 END"
+        xx = f"({x}) ^ 2{hidden}"
+        return {"x": x, "xx": xx, "least_x": least, "most_x": most, "is_wild": is_wild}
 
     def _moments(self, name: str) -> str:
         """Sum over the values of each distinct cell of the column that is summed."""
@@ -108,9 +111,14 @@ class CellWriter(LikelihoodWriter):
         values = values_of(cell, f"d.c{place}", most_listed([cell]), likely)
         least, most = ("v.least::float8", "v.most::float8") if is_column else (x, x)
         per = f"nullif(sum(v.w) FILTER (WHERE {x} IS NOT NULL), 0)"
+        hidden = ""
+        if cell.kind == "range":
+            # Of what lies beyond a coded end nothing is published: half of the ranges' width.
+            beyond = f"((max(max({x})) OVER () - min(min({x})) OVER ()) / 2) ^ 2"
+            hidden = f" + CASE WHEN {is_endless(f'd.c{place}')} THEN {beyond} ELSE 0 END"
         own = {
             "i": f"d.i{place}",
-            "x": f"sum(v.w * {x}) / {per}", "xx": f"sum(v.w * ({x}) ^ 2) / {per}",
+            "x": f"sum(v.w * {x}) / {per}", "xx": f"sum(v.w * ({x}) ^ 2) / {per}{hidden}",
             "least_x": f"min({least}) FILTER (WHERE {x} IS NOT NULL)",
             "most_x": f"max({most}) FILTER (WHERE {x} IS NOT NULL)", "is_wild": is_wild,
         }  # fmt: skip

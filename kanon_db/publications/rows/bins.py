@@ -24,7 +24,7 @@ from kanon_db.transfer.columns import ColumnType
 from kanon_db.transfer.labels import fixed_labels
 from kanon_db.transfer.values import DistinctValues, read_numbers
 
-_FLOATS: Final = ("real", "double precision")
+FLOATS: Final = ("real", "double precision")
 _WHOLE: Final = {
     "smallint": (-(2**15), 2**15), "integer": (-(2**31), 2**31), "bigint": (-(2**63), 2**63 - 1),
 }  # fmt: skip
@@ -67,7 +67,7 @@ def element_of(column: ColumnType, value: str) -> str:
 
     A number of floating point is the one that its shortest text says: a cast has fewer digits.
     """
-    if column.type_name in _FLOATS:
+    if column.type_name in FLOATS:
         return f"{value}::text::numeric"
     return f"{value}::{column.bound_type}"
 
@@ -198,7 +198,7 @@ def _write_bins(values: DistinctValues, described: Mapping[str, Any], table: str
     member = session.identifier("pg_temp", f"kanon_bin_of_{secrets.token_hex(8)}")
     # A value has itself as its bin; bins of several end before the next one.
     closed = "false" if "round" in described else "num_nulls(e.low) = 0"
-    if column.type_name in _FLOATS and "round" in described:
+    if column.type_name in FLOATS and "round" in described:
         # The end of a bin may be less than one digit above a number of floating point.
         closed = f"e.value >= e.high::{column.type_name}"
     with fixed_labels(session):

@@ -18,7 +18,7 @@ from kanon_db.counting.layout import Cell, Quotes, RowView
 from kanon_db.counting.types import DISCRETE_RANGES, type_in_range
 from kanon_db.counting.writing.labels import checked
 from kanon_db.errors import SchemaMismatchError
-from kanon_db.publications.rows.bins import Bins, element_of, read_bins
+from kanon_db.publications.rows.bins import FLOATS, Bins, element_of, read_bins
 from kanon_db.publications.rows.cell_table import CellColumn, CellTable
 from kanon_db.publications.rows.labelled import Labels
 from kanon_db.publications.rows.shown_rows import SourceColumns
@@ -84,6 +84,12 @@ class GeneralizedColumn:
             return self.range_type.removesuffix("range")
         return self.values.column.bound_type
 
+    def bound(self, value: str) -> str:
+        """Write a value as the ends of its ranges are written: no digit of it is lost."""
+        is_exact = self.bins is None and self.values.column.type_name not in FLOATS
+        exact = value if is_exact else element_of(self.values.column, value)
+        return f"{exact}::{self.element}"
+
     def published(self, quotes: Quotes) -> Cell:
         """Describe its cells as the estimator reads them."""
         name, given = self.values.column.name, self.values.column.type_name
@@ -112,9 +118,7 @@ class GeneralizedColumn:
         if self.range_type is None:
             text = text_in_set(self.values.column, label_of(self.values.column, value))
             return f"array_position(c.{name}, {text}) IS NOT NULL"
-        element = f"{value}::{self.element}"
-        if self.bins is not None:
-            element = f"{element_of(self.values.column, value)}::{self.element}"
+        element = self.bound(value)
         of_null = f"num_nulls(c.{name}) > 0 OR (lower_inf(c.{name}) AND upper_inf(c.{name}))"
         otherwise = f"coalesce({element} <@ c.{name}, false)"
         if self.has_whole_ends:
@@ -320,6 +324,8 @@ def _write_ranges(session: Session, part: str, column: GeneralizedColumn, cells:
         table, ends = column.bins.table, ("low", "high")
         bounds = "CASE WHEN u.is_closed THEN '[]' ELSE '[)' END"
     first, last = (f"{end}::{element}" for end in (f"l.{ends[0]}", f"u.{ends[1]}"))
+    if column.bins is None:
+        first, last = column.bound("l.value"), column.bound("u.value")
     with roomy(session):
         session.fetch(
             f"CREATE TEMPORARY TABLE {part} ON COMMIT DROP AS SELECT c.i AS number,"

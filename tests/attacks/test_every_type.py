@@ -1,0 +1,331 @@
+"""Bounds are certain for a column of any type, in every kind of publication, whatever is asked.
+
+A condition means on a publication what it means on the source, or the question is refused. What is
+answered is compared with the source here; nothing is expected of estimates.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import psycopg
+import pytest
+
+from tests.integration.parties import Connection, Parties, fetch, value
+
+SETUP = (
+    "CREATE TYPE data.grade AS ENUM ('zed', 'low', 'mid', 'apex')",
+    "CREATE DOMAIN data.short AS varchar(9)",
+    "CREATE DOMAIN data.points AS float8 CHECK (value <> 7)",
+    "CREATE TYPE data.both AS (a int, b text)",
+    "CREATE TYPE data.spans AS RANGE (subtype = text)",
+)
+
+N: range = range(24)
+_FLOATS = ["NaN", "Infinity", "-Infinity", "-0", "1e300", "-1e300", "5e-324", "0.1"]
+_SEVENTHS = [repr(i / 7) for i in N]
+TYPES: dict[str, Sequence[str]] = {
+    # Texts in whose order values are not, wherever the type has such.
+    "smallint": [str(i * 7 - 50) for i in N],
+    "int": [str(i * 89_478_485 - 2**30) for i in N],
+    "bigint": [str(2**53 + i) for i in N] + ["-9223372036854775808", "9223372036854775807"],
+    "numeric": [f"{i * 7}.5" for i in N] + ["1e30", "-1e30"],
+    "numeric(40,20)": [f"0.1000000000000000000{i % 10}" for i in N],
+    "numeric[]": ["{9}", "{10}", "{}", "{NULL}", "{1.0,2}"],
+    "real": [repr(i / 7) for i in N],
+    "float8": _SEVENTHS,
+    "data.points": _SEVENTHS,
+    "money": [str(i * 4) for i in N],
+    "oid": [str(i * 7) for i in N],
+    "xid": ["9", "10", "100"],
+    "cid": ["9", "10", "100"],
+    "tid": [f"({i},1)" for i in N],
+    "xid8": [str(i * 7) for i in N],
+    "pg_lsn": [f"0/{i * 77:X}" for i in N],
+    "regclass": ["pg_class", "pg_type", "pg_proc", "pg_namespace"],
+    "regtype": ["int4", "text", "date", "oid"],
+    "text": [f"n{i}" for i in N] + ["", "a_b", "a%b", "a\\b", "A"],
+    "varchar(9)": [f"n{i}" for i in N],
+    "char(5)": [f"{i:3}" for i in N],
+    "data.short": [f"n{i}" for i in N],
+    '"char"': [chr(65 + i) for i in N],
+    "name": [f"n{i}" for i in N],
+    "bool": ["t", "f"],
+    "date": [f"2020-{1 + i % 12:02}-17" for i in N],
+    "time": [f"{i % 24}:07" for i in N],
+    "timetz": [f"{i % 24}:07+{i % 5:02}" for i in N],
+    "timestamp": [f"2020-01-{1 + i} 12:00:00.{i}" for i in N],
+    "timestamptz": [f"2020-01-{1 + i} 12:00+{i % 5:02}" for i in N],
+    "interval": [f"{i * 7 % 40} days {i * 5} hours" for i in N],
+    "uuid": [f"{i * 9:08x}-9c0b-4ef8-bb6d-6bb9bd380a11" for i in N],
+    "inet": [f"10.0.{i % 12}.{i * 9}" for i in N] + ["::1", "10.0.0.0/8"],
+    "cidr": [f"10.{i}.0.0/16" for i in N],
+    "macaddr": [f"08:00:2b:01:02:{i * 9:02x}" for i in N],
+    "macaddr8": [f"08:00:2b:01:02:03:04:{i * 9:02x}" for i in N],
+    "bit(5)": [f"{i:05b}" for i in N],
+    "varbit": [f"{i:b}" for i in N],
+    "bytea": [f"\\\\x{i * 9:02x}" for i in N],
+    "json": ['{"k": 1}', "[]"],
+    "jsonb": [f'{{"k": {i * 7 % 20}}}' for i in N] + ["9", "10", '"a"', "null"],
+    "jsonpath": ["$.a", "$.b"],
+    "xml": ["<a/>", "<b/>"],
+    "tsvector": ["a b", "b", "c"],
+    "tsquery": ["a & b", "b", "c"],
+    "txid_snapshot": ["10:20:10,14", "9:9:"],
+    "pg_snapshot": ["10:20:10,14", "9:9:"],
+    "point": ["(1,2)"], "line": ["{1,2,3}"], "lseg": ["[(1,2),(3,4)]"], "box": ["(3,4),(1,2)"],
+    "path": ["[(1,2),(3,4)]"], "polygon": ["((1,2),(3,4))"], "circle": ["<(1,2),3>"],
+    "int4range": [f"[{i},{i + 3})" for i in N] + ["empty", "(,)"],
+    "int8range": [f"[{i},{i + 3})" for i in N],
+    "numrange": [f"[{i}.5,{i + 3})" for i in N],
+    "daterange": [f"[2020-01-{1 + i},2020-02-{1 + i})" for i in N],
+    "tsrange": [f"[2020-01-{1 + i},2020-02-{1 + i})" for i in N],
+    "tstzrange": [f"[2020-01-{1 + i},2020-02-{1 + i})" for i in N],
+    "int4multirange": [f"{{[{i},{i + 3})}}" for i in N] + ["{}"],
+    "int[]": [f"{{{i}}}" for i in N] + ["{}", "{NULL}"],
+    "text[]": [f"{{n{i}}}" for i in N],
+    "data.grade": ["zed", "low", "mid", "apex"],
+    "data.both": [f"({i},a)" for i in N],
+    "data.spans": [f"[a{i},b)" for i in N],
+}  # fmt: skip
+ODD_NUMBERS = {
+    "float8": [*_SEVENTHS[:12], *_FLOATS],
+    "real": ["0.1", "1.5", "NaN", "Infinity", "-Infinity", "16777217", "3e38", "1e-45"],
+    "numeric": ["1.5", "2", "NaN", "Infinity", "-Infinity", "1e-30", "1e40"],
+    "date": ["2020-01-01", "2021-01-01", "infinity", "-infinity", "0044-03-15 BC"],
+    "timestamp": ["2020-01-01", "2021-01-01", "infinity", "-infinity"],
+}
+KINDS = {
+    "buckets": "privacy => '{\"l\": 2}', assignment => 'random'",
+    "generalized": "k => 4",
+    "freeform": "k => 3",
+    "suppressed": "k => 3",
+}
+OPERATORS = ("=", "<>", "<", "<=", ">", ">=")
+AGGREGATES = (
+    "COUNT(x)", "COUNT(DISTINCT x)", "SUM(x)", "AVG(x)", "MIN(x)", "MAX(x)",
+    "percentile_disc(0.4) WITHIN GROUP (ORDER BY x)", "percentile_cont(0.4) WITHIN GROUP (ORDER BY x)",
+)  # fmt: skip
+
+
+class Question(NamedTuple):
+    """What is asked, of the publication and of the source; a count if there is no aggregate."""
+
+    aggregate: str
+    condition: str
+
+
+def questions(texts: Sequence[str], chance: random.Random) -> list[Question]:
+    """Every operator, and some of all else that the allow-list has."""
+
+    def drawn() -> str:
+        return "'" + chance.choice(texts).replace("\\\\", "\\").replace("'", "''") + "'"
+
+    others = (
+        f"x IN ({drawn()}, {drawn()})",
+        f"x NOT IN ({drawn()}, {drawn()})",
+        f"x BETWEEN {drawn()} AND {drawn()}",
+        f"x IS DISTINCT FROM {drawn()}",
+        f"NOT (x < {drawn()} OR x = {drawn()})",
+        "x IS NULL",
+        f"COALESCE(x, {drawn()}) < {drawn()}",
+        f"CASE WHEN x > {drawn()} THEN 1 ELSE 0 END = 1",
+        f"NULLIF(x, {drawn()}) > {drawn()}",
+        "x LIKE '%1%'",
+        "x ILIKE 'N_'",
+        f"CAST(x AS text) < {drawn()}",
+        "CAST(x AS integer) < 10",
+        "x < 10",
+        "x + 1 > 10.5",
+        "x = 0.1",
+    )
+    conditions = ("true", f"x < {drawn()}", f"x >= {drawn()} AND y < 3")
+    return [
+        *(Question("COUNT(*)", f"x {operator} {drawn()}") for operator in OPERATORS),
+        *(Question("COUNT(*)", condition) for condition in chance.sample(others, 5)),
+        *(Question(each, chance.choice(conditions)) for each in chance.sample(AGGREGATES, 5)),
+    ]
+
+
+def misses(low: float | None, high: float | None, truth: Any, *, is_float: bool) -> bool:
+    """Whether bounds exclude the truth; NULL bounds exclude nothing.
+
+    What has a fraction is told as a floating-point number. A sum of such numbers depends on their
+    order on the source, too, in its last digits.
+    """
+    if truth is None:
+        return False
+    exact = Decimal(truth)
+    given = [None if end is None else Decimal(end) for end in (low, high)]
+    if exact.is_nan() or any(end is not None and end.is_nan() for end in given):
+        # PostgreSQL has NaN after all numbers.
+        return given[1] is not None and not given[1].is_nan() and exact.is_nan()
+    if exact.is_finite() and exact != exact.to_integral_value():
+        exact = Decimal(float(exact))
+    slack = abs(exact) / 10**12 if is_float and exact.is_finite() else Decimal(0)
+    least, most = given
+    return (least is not None and least > exact + slack) or (
+        most is not None and most < exact - slack
+    )
+
+
+class Battery:
+    """Asks, and counts what was answered, refused and wrong."""
+
+    def __init__(self, admin: Connection, publisher: Connection, analyst: Connection) -> None:
+        self._admin, self._publisher, self._analyst = admin, publisher, analyst
+        self.seen: Counter[str] = Counter()
+        self.wrong: list[str] = []
+
+    def make(self, type_: str, texts: Sequence[str], n_rows: int = 150) -> None:
+        """Make a table of a column ``x``; every tenth value is NULL."""
+        self.drop()
+        fetch(self._publisher, "DROP TABLE IF EXISTS data.every")
+        fetch(self._publisher, f"CREATE TABLE data.every (x {type_}, y int, ill text)")
+        with self._publisher.cursor().copy("COPY data.every FROM STDIN") as copy:
+            for i in range(n_rows):
+                text = "\\N" if i % 10 == 9 or not texts else texts[i * 7 % len(texts)]
+                copy.write(f"{text}\t{i % 5}\ti{i * 17 % 6}\n")
+
+    def drop(self) -> None:
+        """Drop the publication, if there is one."""
+        if value(self._admin, "SELECT count(*) FROM kanon.publications WHERE name = 'every'"):
+            fetch(self._publisher, "SELECT kanon.drop_publication('every')")
+
+    def ask(self, type_: str, kind: str, asked: Sequence[Question], *, role: str = "") -> None:
+        """Publish the table and compare all answers with it."""
+        columns = "'{y}', sensitive => 'x'" if role else "'{x,y}', sensitive => 'ill'"
+        self.drop()
+        try:
+            fetch(self._publisher, f"SELECT kanon.register_source('data.every', {columns})")
+            fetch(
+                self._publisher,
+                f"SELECT kanon.publish_{kind}('data.every', 'every', {KINDS[kind]})",
+            )
+        except psycopg.Error as error:
+            self.seen["not published"] += 1
+            self._require_clear(error, f"{type_} {kind}")
+            return
+        for question in asked:
+            self._compare(f"{type_} {kind}{role}", question)
+        for aggregate in ("COUNT(*)", "SUM(y)"):
+            self._compare_groups(f"{type_} {kind}{role}", aggregate)
+
+    def _compare_groups(self, where: str, aggregate: str) -> None:
+        query = f"SELECT x, {aggregate} FROM @ GROUP BY x"
+        answers = self._answers(where, query)
+        found = fetch(
+            self._admin,
+            f"SELECT to_jsonb(x) #>> '{{}}', {aggregate} FROM data.every GROUP BY x",
+        ) if answers else []  # fmt: skip
+        truth = dict(found)
+        for key, low, high in answers:
+            if key in truth and misses(low, high, truth[key], is_float=False):
+                self.wrong.append(f"{where} {aggregate} of {key}: {low}..{high}, {truth[key]}")
+
+    def _compare(self, where: str, question: Question) -> None:
+        query = f"SELECT {question.aggregate} FROM @ WHERE {question.condition}"
+        for _, low, high in self._answers(where, query):
+            try:
+                truth = value(self._admin, query.replace("@", "data.every", 1))
+            except psycopg.Error:
+                self.seen["the source fails"] += 1
+                return
+            is_float = isinstance(truth, float)
+            if misses(low, high, truth, is_float=is_float):
+                self.wrong.append(f"{where} {question}: {low}..{high}, {truth}")
+
+    def _answers(self, where: str, query: str) -> list[tuple[Any, ...]]:
+        """Return the key and the bounds of each group; nothing if the query is refused."""
+        try:
+            found = fetch(
+                self._analyst,
+                "SELECT group_key ->> 'x', lower_bound, upper_bound FROM kanon.estimate($1::text)",
+                query.replace("@", "every", 1),
+            )
+        except psycopg.Error as error:
+            self.seen["refused"] += 1
+            self._require_clear(error, f"{where} {query}")
+            return []
+        self.seen["answered"] += 1
+        return found
+
+    def _require_clear(self, error: psycopg.Error, where: str) -> None:
+        """A refusal is one of ours, or of a constant that is none of the column's type."""
+        if error.sqlstate is None or error.sqlstate[:2] in ("38", "39", "XX", "P0"):
+            self.wrong.append(f"{where}: {error}")
+
+
+@pytest.fixture(scope="module")
+def battery(parties: Parties) -> Battery:
+    for statement in SETUP:
+        fetch(parties.publisher, statement)
+    return Battery(parties.admin, parties.publisher, parties.analyst)
+
+
+CASES = [*TYPES.items(), *ODD_NUMBERS.items()]
+
+
+@pytest.mark.pitfall(48)
+@pytest.mark.parametrize(
+    "case", range(len(CASES)), ids=[f"{name}-{i}" for i, (name, _) in enumerate(CASES)]
+)
+def test_bounds_of_every_type_hold_the_truth(battery: Battery, case: int) -> None:
+    type_, texts = CASES[case]
+    chance = random.Random(case)
+    battery.make(type_, texts)
+    before = len(battery.wrong)
+    for kind in KINDS:
+        battery.ask(type_, kind, questions(texts, chance))
+    battery.ask(type_, "buckets", questions(texts, chance), role=" as sensitive")
+    print(f"so far: {dict(battery.seen)}")
+    assert battery.wrong[before:] == []
+
+
+@pytest.mark.pitfall(48)
+def test_types_without_a_case_of_their_own(parties: Parties, battery: Battery) -> None:
+    """All that pg_type has but arrays: NULLs are published and counted, or the type is refused."""
+    names = {
+        name
+        for (name,) in fetch(
+            parties.admin,
+            "SELECT format_type(oid, NULL) FROM pg_type WHERE typtype IN ('b', 'r', 'm')"
+            " AND typnamespace = 'pg_catalog'::regnamespace AND typcategory <> 'A'",
+        )
+    }
+    known = {
+        value(parties.admin, "SELECT format_type(to_regtype($1::text), NULL)", type_)
+        for type_ in TYPES
+    }
+    before = len(battery.wrong)
+    for name in sorted(names - known):
+        battery.make(name, [], n_rows=60)
+        battery.ask(name, "generalized", [Question("COUNT(*)", "x IS NULL")])
+    print(f"{len(names - known)} more types, so far: {dict(battery.seen)}")
+    assert battery.wrong[before:] == []
+
+
+N_TABLES = 100
+
+
+@pytest.mark.pitfall(48)
+def test_random_tables_of_odd_numbers(battery: Battery) -> None:
+    chance = random.Random(38)
+    for _ in range(N_TABLES):
+        type_ = chance.choice(["float8", "real", "numeric", "bigint"])
+        size = chance.choice([1, 1e6, 1e15, 1e18])
+        texts = [str(int(chance.uniform(-size, size))) for _ in range(chance.randint(3, 30))]
+        if type_ != "bigint":
+            texts += [repr(chance.gauss(0, size)) for _ in range(chance.randint(0, 20))]
+            texts += chance.sample(["NaN", "Infinity", "-Infinity", "1e30", "-1e30"], 2)[
+                : chance.choice([0, 0, 1, 2])
+            ]
+        battery.make(type_, texts, n_rows=chance.randint(40, 100))
+        asked = chance.sample(questions(texts, chance), 6)
+        battery.ask(type_, chance.choice(list(KINDS)), asked)
+    print(f"{N_TABLES} tables, so far: {dict(battery.seen)}")
+    assert battery.wrong == []
