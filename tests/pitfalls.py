@@ -197,4 +197,13 @@ PITFALLS: Final[dict[int, Pitfall]] = {
         " whoever publishes can ask without being counted, or turn the counter back"
         " ([models](models.md#who-asks-and-who-pays)).",
     ),
+    46: Pitfall(
+        "A proof of something else",
+        "A bound is shown, or a gap of 0, that was proven for other records, without the"
+        " constraints, or for another loss than that of what is published.",
+    ),
+    47: Pitfall(
+        "A missing value passes for a value",
+        "A class of three people with HIV and one without a value counts as 2-diverse.",
+    ),
 }

@@ -27,8 +27,6 @@ from kanon_db.publications.generalized import classes, methods
 from kanon_db.publications.generalized.classes import find_classes
 from kanon_db.publications.generalized.request import GeneralizedRequest
 
-pytestmark = pytest.mark.pitfall(46)
-
 HEURISTICS = ("split_carry", "greedy_search", "k_member", "mondrian", "initial")
 SORTS = ("numbers", "bins", "labels", "sets")
 
@@ -116,6 +114,7 @@ def check_proof(proof: Proof | None, loss: float, best: float) -> None:
 @pytest.mark.parametrize("suppressed", ["0", "0.3"])
 @pytest.mark.parametrize("l", [None, 2])
 @pytest.mark.parametrize("sort", SORTS)
+@pytest.mark.pitfall(46)
 def test_a_bound_is_one_of_what_is_published(sort: str, l: int | None, suppressed: str) -> None:
     for data, constraint, best in tables(sort, l, suppressed):
         share = Fraction(suppressed)
@@ -128,6 +127,7 @@ def test_a_bound_is_one_of_what_is_published(sort: str, l: int | None, suppresse
 @pytest.mark.parametrize("suppressed", ["0", "0.3"])
 @pytest.mark.parametrize("l", [None, 2])
 @pytest.mark.parametrize("sort", SORTS)
+@pytest.mark.pitfall(46)
 def test_bounds_of_tables_that_are_not_tried_out(
     monkeypatch: pytest.MonkeyPatch, sort: str, l: int | None, suppressed: str
 ) -> None:
@@ -143,6 +143,7 @@ def test_bounds_of_tables_that_are_not_tried_out(
 @pytest.mark.parametrize("suppressed", ["0", "0.1"])
 @pytest.mark.parametrize("l", [None, 2])
 @pytest.mark.parametrize("sort", SORTS)
+@pytest.mark.pitfall(46)
 def test_no_heuristic_publishes_less_loss(sort: str, l: int | None, suppressed: str) -> None:
     for seed in range(2):
         random = np.random.default_rng(seed)
@@ -155,6 +156,7 @@ def test_no_heuristic_publishes_less_loss(sort: str, l: int | None, suppressed: 
             assert loss <= other + 1e-9, method
 
 
+@pytest.mark.pitfall(46)
 def test_values_of_the_report() -> None:
     """Sensitive values p, q, NULL, NULL, p, r, p; then one record too many; then bins."""
     ages = Attribute(7, np.arange(7.0) * 3, 0, 18)
@@ -179,6 +181,7 @@ def test_values_of_the_report() -> None:
 
 
 @pytest.mark.parametrize("sort", SORTS)
+@pytest.mark.pitfall(46)
 def test_freeform_bounds_are_of_what_is_published(sort: str) -> None:
     n = 5
     for seed in range(6):
