@@ -265,6 +265,15 @@ PITFALLS: Final[dict[int, Pitfall]] = {
         "A promise without its condition",
         "The guarantee of a publication leaves out what it takes to hold.",
     ),
+    46: Pitfall(
+        "A proof of something else",
+        "A bound is shown, or a gap of 0, that was proven for other records, without the"
+        " constraints, or for another loss than that of what is published.",
+    ),
+    47: Pitfall(
+        "A missing value passes for a value",
+        "A class of three people with HIV and one without a value counts as 2-diverse.",
+    ),
     48: Pitfall(
         "A condition means something else on a publication than on the source",
         "Columns of every type, with infinite values and with more digits than a floating-point"

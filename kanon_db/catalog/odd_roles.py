@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from kanon_db.catalog.entries import Source
 from kanon_db.errors import DatabaseError
 from kanon_db.session.protocol import Session, fetch_one
-from kanon_db.transfer.columns import incomparable, selected
+from kanon_db.transfer.columns import incomparable, types_of
 
 _MOST_UNIQUE: Final = 0.1
 """From this share of unique values on, a column is nearly unique.
@@ -24,6 +24,9 @@ _MOST_RECURRING: Final = 0.1
 
 MOST_RECORDS: Final = 1_000_000
 """As many are looked at, so that registering never takes long."""
+
+_AT_ONCE: Final = 64
+"""Columns that are counted by one statement: each of them goes through what it has read again."""
 
 _STOPPED: Final = ("40", "57")
 """Classes of SQLSTATE that end the whole operation: a conflict, or a cancel."""
@@ -150,10 +153,44 @@ def _shares_of_unique(session: Session, source: Source, columns: Sequence[str]) 
     if not columns:
         return {}
     session.step("looking for columns that identify people")
-    whose = None if source.entity is None else session.identifier(source.entity)
-    names = [session.identifier(column) for column in columns]
     # Texts stand for values that cannot be compared, such as those of json.
     as_texts = set(incomparable(session, source.relation, columns))
+    whose = [] if source.entity is None else [source.entity]
+    read = {
+        each.name: f"{each.read(session)} AS {session.identifier(each.name)}"
+        for each in types_of(session, source.relation, [*columns, *whose])
+    }
+    shares: dict[str, float] = {}
+    for start in range(0, len(columns), _AT_ONCE):
+        some = columns[start : start + _AT_ONCE]
+        try:
+            with session.savepoint():
+                taken = ", ".join(read[column] for column in [*some, *whose])
+                found = _counted(session, source, some, as_texts, taken)
+        except DatabaseError as error:
+            if error.sqlstate.startswith(_STOPPED):
+                raise
+            # The server's message may quote data: a view runs other people's code.
+            session.warn(
+                f"{source.relation} cannot be read (SQLSTATE {error.sqlstate}), so it is not known"
+                " whether some of its columns are nearly unique"
+            )
+            return {}
+        of_columns = zip(some, found, strict=True)
+        shares |= {column: share for column, share in of_columns if share is not None}
+    return shares
+
+
+def _counted(
+    session: Session,
+    source: Source,
+    columns: Sequence[str],
+    as_texts: Collection[str],
+    taken: str,
+) -> Sequence[float | None]:
+    """Return the shares of some columns; the source, which may be a view, is read once."""
+    whose = None if source.entity is None else session.identifier(source.entity)
+    names = [session.identifier(column) for column in columns]
     values = [
         f"format('%s', {name})" if column in as_texts else name
         for column, name in zip(columns, names, strict=True)
@@ -164,27 +201,13 @@ def _shares_of_unique(session: Session, source: Source, columns: Sequence[str]) 
         f" FROM taken WHERE num_nulls({name}) = 0 GROUP BY {value}) AS counted)"
         for name, value in zip(names, values, strict=True)
     )
-    read = columns if source.entity is None else [*columns, source.entity]
-    taken = selected(session, source.relation, read)
-    try:
-        with session.savepoint():
-            found = fetch_one(  # the source, which may be a view, is read once
-                session,
-                f"WITH taken AS MATERIALIZED (SELECT {taken}"
-                f" FROM {source.relation.quoted(session)} LIMIT {MOST_RECORDS})"
-                f" SELECT ARRAY[{shares}] AS shares",
-            )
-    except DatabaseError as error:
-        if error.sqlstate.startswith(_STOPPED):
-            raise
-        # The server's message may quote data: a view runs other people's code.
-        session.warn(
-            f"{source.relation} cannot be read (SQLSTATE {error.sqlstate}), so it is not known"
-            " whether some of its columns are nearly unique"
-        )
-        return {}
-    of_columns = zip(columns, found["shares"], strict=True)
-    return {column: share for column, share in of_columns if share is not None}
+    found = fetch_one(
+        session,
+        f"WITH taken AS MATERIALIZED (SELECT {taken} FROM {source.relation.quoted(session)}"
+        f" LIMIT {MOST_RECORDS}) SELECT ARRAY[{shares}] AS shares",
+    )
+    shares_found: Sequence[float | None] = found["shares"]
+    return shares_found
 
 
 def _listed(columns: Sequence[str]) -> str:

@@ -23,10 +23,15 @@ def warn_of_unused_options(session: Warns, request: PublishRequest) -> None:
         )
 
 
-def warn_of_gap(session: Warns, proof: Proof | None) -> None:
-    """Warn that the time of an exact method ran out."""
-    if proof is not None and not proof.is_optimal:
+def warn_of_gap(session: Warns, method: str, proof: Proof | None) -> None:
+    """Warn that the result of an exact method may be worse than the optimum."""
+    if proof is None and method == "optimal":
         session.warn(
-            "time ran out: what is published is not proven optimal; the optimum may lose up to"
+            "what is published is not proven optimal, and no bound on the optimum is known: it was"
+            " sought for another loss or other records than those that are published"
+        )
+    elif proof is not None and not proof.is_optimal:
+        session.warn(
+            "what is published is not proven optimal; the optimum may lose up to"
             f" {proof.gap:.2%} less"
         )

@@ -224,7 +224,7 @@ def stage(
         session.phase("searching")
         found = kind.search(job)
         give_back()
-        warn_of_gap(session, found.proof)
+        warn_of_gap(session, request.method, found.proof)
         session.phase("writing")
         written = kind.write(job, found)
         give_back()

@@ -154,7 +154,7 @@ class _Run:
             staging, snapshot,
         )  # fmt: skip
         made = self.kind.make(job)
-        warn_of_gap(self.voice, made.found.proof)
+        warn_of_gap(self.voice, self.request.method, made.found.proof)
         self.voice.phase("verifying")
         publication = self._described(made, snapshot, accepted, columns)
         tables = {

@@ -135,10 +135,18 @@ WITH RECURSIVE typed AS (
     SELECT d.attname, d.attnum, d.attcollation, true, t.oid, t.typtype, t.typbasetype
     FROM typed d JOIN pg_type t ON t.oid = d.typbasetype
     WHERE d.typtype = 'd'
+), judged_type AS MATERIALIZED (  -- each once: a table may have 1,600 columns
+    SELECT d.type_oid AS judged, NOT kanon.is_safe_type(d.type_oid) AS is_others
+    FROM (SELECT DISTINCT type_oid FROM typed WHERE typtype <> 'd' OFFSET 0) d
+), judged_collation AS MATERIALIZED (
+    SELECT d.attcollation AS judged, NOT kanon.is_safe_collation(d.attcollation) AS is_others
+    FROM (SELECT DISTINCT attcollation FROM typed OFFSET 0) d
 ), column_type AS (
-    SELECT c.*, NOT kanon.is_safe_type(t.oid) AS is_others, t.typcategory, t.typinput, n.nspname,
-           t.typtype = 'b' AND t.typcategory <> 'A' AS is_base
-    FROM typed c JOIN pg_type t ON t.oid = c.type_oid JOIN pg_namespace n ON n.oid = t.typnamespace
+    SELECT c.*, j.is_others, l.is_others AS has_others_collation, t.typcategory, t.typinput,
+           n.nspname, t.typtype = 'b' AND t.typcategory <> 'A' AS is_base
+    FROM typed c JOIN judged_type j ON j.judged = c.type_oid
+    JOIN judged_collation l ON l.judged = c.attcollation
+    JOIN pg_type t ON t.oid = c.type_oid JOIN pg_namespace n ON n.oid = t.typnamespace
     WHERE c.typtype <> 'd'
 )
 SELECT c.attname::text AS name, c.is_domain, c.is_others,
@@ -147,7 +155,7 @@ SELECT c.attname::text AS name, c.is_domain, c.is_others,
        CASE WHEN c.nspname <> 'pg_catalog' AND c.is_base AND NOT c.is_others THEN c.nspname::text
            END AS operator_schema,
        c.is_others OR f.provolatile = 'i' AS has_constant_input,
-       NOT kanon.is_safe_collation(c.attcollation) AS has_others_collation
+       c.has_others_collation
 FROM column_type c JOIN pg_proc f ON f.oid = c.typinput
 ORDER BY c.attnum
 """
@@ -199,11 +207,12 @@ def selected(session: Session, relation: Relation, columns: Sequence[str]) -> st
     NotFoundError
         When the relation is gone, or one of the columns.
     """
-    return ", ".join(_read(session, relation, columns))
+    types = types_of(session, relation, columns)
+    return ", ".join(f"{each.read(session)} AS {session.identifier(each.name)}" for each in types)
 
 
-def _read(session: Session, relation: Relation, columns: Sequence[str]) -> list[str]:
-    """Write how each column of a source is read."""
+def types_of(session: Session, relation: Relation, columns: Sequence[str]) -> list[ColumnType]:
+    """Look up columns of a source."""
     _, oid, _ = find_relation(session, relation.quoted(session))
     types = column_types(session, oid)
     missing = [column for column in columns if column not in types]
@@ -211,7 +220,7 @@ def _read(session: Session, relation: Relation, columns: Sequence[str]) -> list[
         raise NotFoundError(
             "the relation has lost columns", detail=f"{relation} has no {', '.join(missing)}"
         )
-    return [f"{types[column].read(session)} AS {session.identifier(column)}" for column in columns]
+    return [types[column] for column in columns]
 
 
 def check_comparable(session: Session, relation: Relation, columns: Sequence[str]) -> None:
@@ -231,21 +240,28 @@ def check_comparable(session: Session, relation: Relation, columns: Sequence[str
 
 
 def incomparable(session: Session, relation: Relation, columns: Sequence[str]) -> list[str]:
-    """Return the columns whose values cannot be compared or sorted."""
-    found = []
-    for column, read in zip(columns, _read(session, relation, columns), strict=True):
-        name = session.identifier(column)
-        try:
-            with session.savepoint():
-                session.fetch(
-                    f"EXPLAIN SELECT FROM (SELECT {read} FROM {relation.quoted(session)}) AS s"
-                    f" GROUP BY s.{name} ORDER BY s.{name}"
-                )
-        except DatabaseError as error:
-            if error.sqlstate != UNDEFINED_FUNCTION:
-                raise
-            found.append(column)
-    return found
+    """Return the columns whose values cannot be compared or sorted.
+
+    That depends on the type alone: one column of each is tried.
+    """
+    types = types_of(session, relation, columns)
+    first = {each._replace(name=""): each for each in reversed(types)}
+    comparable = {kind: _is_comparable(session, relation, each) for kind, each in first.items()}
+    return [each.name for each in types if not comparable[each._replace(name="")]]
+
+
+def _is_comparable(session: Session, relation: Relation, column: ColumnType) -> bool:
+    try:
+        with session.savepoint():
+            session.fetch(
+                f"EXPLAIN SELECT FROM (SELECT {column.read(session)} AS value"
+                f" FROM {relation.quoted(session)}) AS s GROUP BY s.value ORDER BY s.value"
+            )
+    except DatabaseError as error:
+        if error.sqlstate != UNDEFINED_FUNCTION:
+            raise
+        return False
+    return True
 
 
 def with_numbers(

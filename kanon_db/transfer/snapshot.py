@@ -154,7 +154,8 @@ def expected_values(session: Session, source: Relation, columns: Sequence[str]) 
     PermissionDeniedError
         As :func:`take_snapshot`.
     """
-    there = [column for column in columns if column not in incomparable(session, source, columns)]
+    unequal = set(incomparable(session, source, columns))
+    there = [column for column in columns if column not in unequal]
     expected = 0
     for column in there:
         read = selected(session, source, [column])

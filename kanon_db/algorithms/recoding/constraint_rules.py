@@ -36,6 +36,8 @@ class Rules(NamedTuple):
         Numerators and denominators of the largest share of each value in a class.
     entities : int
         Fewest entities of a class; 0: records are counted.
+    missing : int
+        The value that is none, NULL; -1: there is no such one. It makes no class more diverse.
     """
 
     codes: IntArray
@@ -46,11 +48,12 @@ class Rules(NamedTuple):
     is_ordered: bool
     thresholds: IntArray
     entities: int
+    missing: int
 
 
 NO_RULES = Rules(
     np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), 0, 0.0, (-1, 1), False,
-    np.zeros((2, 0), dtype=np.int64), 0,
+    np.zeros((2, 0), dtype=np.int64), 0, -1,
 )  # fmt: skip
 """What every class fulfils."""
 
@@ -58,16 +61,18 @@ NO_RULES = Rules(
 @numba.njit(cache=True, nogil=True)
 def counts_hold(rules: Rules, counts: IntArray, size: Integer) -> bool:
     """Whether a class of ``size`` records, or entities, of which so many have each value, does."""
-    n_distinct = 0
-    for count in counts:
-        n_distinct += count > 0
+    n_distinct, known = 0, size
+    for i in range(counts.size):
+        n_distinct += counts[i] > 0 and i != rules.missing
+    if rules.missing >= 0:
+        known -= counts[rules.missing]
     if n_distinct < rules.distinct:
         return False
     if rules.entropy > 0.0:
         entropy = 0.0
-        for count in counts:
-            if count:
-                entropy -= count / size * math.log(count / size)
+        for i in range(counts.size):
+            if counts[i] and i != rules.missing:
+                entropy -= counts[i] / known * math.log(counts[i] / known)
         if entropy < rules.entropy - _ENTROPY_TOLERANCE:
             return False
     for i in range(rules.thresholds.shape[1]):

@@ -56,6 +56,8 @@ class Constraint:
         ``entropy_l`` and ``t``, which compare distributions of records.
     least_entities : int
         Fewest entities of a class, at least 1 if there are ``entities``.
+    missing : int
+        The code that stands for no value, NULL; -1 if there is none.
 
     Raises
     ------
@@ -67,6 +69,10 @@ class Constraint:
     **Source:** l-diversity: Machanavajjhala et al. 2007, Definitions 4.1 and 4.2. t-closeness: Li,
     Li and Venkatasubramanian 2007, Sections 4 and 5.2; the ordered distance of adjacent ones of v
     values is 1 / (v - 1). F'-privacy: [GB] Definition 3.
+
+    Deviation: a missing value is none of the values that ``l`` and ``entropy_l`` count. Otherwise
+    a class of three equal values and a missing one would be 2-diverse, although whoever has a value
+    has that one. By ``t`` and ``f_prime``, which compare shares, it is a value like all others.
 
     All comparisons are exact, but that of entropies, which holds up to 1e-9.
 
@@ -87,6 +93,7 @@ class Constraint:
     totals: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     entities: AnyIntArray | None = None
     least_entities: int = 0
+    missing: int = -1
 
     def __post_init__(self) -> None:
         codes = np.asarray(self.codes, dtype=np.int64)
@@ -157,6 +164,7 @@ class Constraint:
             self.distance == "ordered",
             thresholds,
             self.least_entities,
+            self.missing,
         )
 
     def holds(self, counts: npt.ArrayLike) -> BoolArray:
@@ -235,7 +243,8 @@ class Constraint:
             entities = ""
             if self.entities is not None:
                 entities = f" of {np.unique(self.entities).size:,} entities"
-            raise ineligible(self.codes.size, entities, np.unique(self.codes).size)
+            known = self.codes[self.codes != self.missing]
+            raise ineligible(self.codes.size, entities, np.unique(known).size)
 
 
 def ineligible(n_records: int, entities: str, n_values: int) -> IneligibleError:

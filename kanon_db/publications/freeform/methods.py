@@ -9,17 +9,37 @@ from kanon_db.algorithms import freeform
 from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.algorithms.ground.threads import n_cores
 from kanon_db.algorithms.recoding import Microdata
+from kanon_db.metrics.freeform import measure
 from kanon_db.publications.freeform.request import FreeformRequest
 from kanon_db.publications.kind import Found
+from kanon_db.publications.rows.proving import proof_of_published
 
 
 def optimal(data: Microdata, request: FreeformRequest, pulse: Pulse) -> Found:
-    """Find the matches that lose least of all."""
-    found = freeform.optimal(
-        data, request.k, symmetric=request.options.symmetric,
-        pulse=pulse.within(request.options.time_limit),
-    )  # fmt: skip
-    return Found(found, found.proof)
+    """Find the matches that lose least of all; where that is not proven, the best of all methods.
+
+    What was searched for is not always what is published: see :func:`.proof_of_published`.
+    """
+    is_symmetric = request.options.symmetric
+    best = freeform.optimal(
+        data, request.k, symmetric=is_symmetric, pulse=pulse.within(request.options.time_limit)
+    )
+    found: freeform.Freeform = best
+    least = _loss(data, found, pulse)
+    proof = proof_of_published(best.proof, data, least)
+    if proof is not None and proof.is_optimal:
+        return Found(found, proof)
+    for heuristic in (sort_greedy,) if is_symmetric else (sort_greedy, greedy, hungarian):
+        other = heuristic(data, request, pulse).result
+        loss = _loss(data, other, pulse)
+        if loss < least:
+            found, least = other, loss
+    return Found(found, proof_of_published(best.proof, data, least))
+
+
+def _loss(data: Microdata, found: freeform.Freeform, pulse: Pulse) -> float:
+    """Measure what is lost if these matches are published."""
+    return measure(data, freeform.numbered_cells(data, found, pulse=pulse)).weighted_loss
 
 
 def sort_greedy(data: Microdata, request: FreeformRequest, pulse: Pulse) -> Found:

@@ -110,6 +110,7 @@ class ClassConstraints:
             t=self.t,
             distance=self.distance,
             f_prime=f_prime,
+            missing=values.labels.index(None) if None in values.labels else -1,
         )
 
     def bounds(self, values: CountedValues) -> Bounds:

@@ -177,15 +177,18 @@ def check_constraints(
     if constraints.l is not None:
         (row,) = session.fetch(
             f"SELECT count(*) FILTER (WHERE l < $1::int8) AS below, min(l) AS least FROM"
-            f" (SELECT count(*) AS l FROM ({counted}) AS c GROUP BY class) AS d",
+            # NULL is no value, here and in the entropy.
+            f" (SELECT count(value) AS l FROM ({counted}) AS c GROUP BY class) AS d",
             str(constraints.l),
         )
         checks.append(_check("distinct l-diversity", "l", constraints.l, row, "least"))
     if constraints.entropy_l is not None:
         (row,) = session.fetch(
             "SELECT count(*) FILTER (WHERE h < ln($1::float8) - $2::float8) AS below,"
-            " exp(min(h)) AS least FROM (SELECT -sum(n / size * ln((n / size)::float8)) AS h"
-            f" FROM ({counted}) AS c GROUP BY class) AS d",
+            " exp(min(h)) AS least FROM (SELECT coalesce(-sum(CASE WHEN num_nulls(value) = 0 THEN"
+            " n / known * ln((n / known)::float8) END), 0) AS h FROM (SELECT c.*, sum(CASE WHEN"
+            " num_nulls(value) = 0 THEN n END) OVER (PARTITION BY class) AS known"
+            f" FROM ({counted}) AS c) AS k GROUP BY class) AS d",
             str(float(constraints.entropy_l)),
             str(_ROUNDING),
         )

@@ -123,7 +123,7 @@ class GeneralizedRequest(PublishRequest):
     constraints: ClassConstraints | None = parameter(
         json_object(_read_constraints),
         "Constraints on the sensitive values of rows that share their cells, such as"
-        " '{\"l\": 3}' or '{\"t\": 0.2}'.",
+        " '{\"l\": 3}' or '{\"t\": 0.2}'. A missing value is none that l counts.",
         default=None,
     )
     max_suppressed: Fraction = parameter(

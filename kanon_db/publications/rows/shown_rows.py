@@ -147,7 +147,7 @@ class SourceColumns:
 
 
 def _comparable(session: Session, relation: Relation, columns: Sequence[str]) -> list[str]:
-    unequal = incomparable(session, relation, columns)
+    unequal = set(incomparable(session, relation, columns))
     return [column for column in columns if column not in unequal]
 
 

@@ -1,0 +1,77 @@
+"""A missing value protects nobody: whoever is known to have a value has the only one there is."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import pytest
+
+from tests.integration.parties import Functions, Parties, create_table, fetch
+
+PEOPLE = [
+    *((20 + i, "hiv") for i in range(3)), (23, None),
+    *((30 + i, None) for i in range(4)),
+    *((40 + i, "flu") for i in range(3)), (43, "hiv"),
+    *((50 + i, "hiv") for i in range(3)), (53, None),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def people(parties: Parties) -> str:
+    create_table(parties.publisher, "data.missing", "age int, sick text", PEOPLE)
+    Functions(parties.publisher).register("data.missing", ["age"], "sick")
+    return "data.missing"
+
+
+@pytest.mark.pitfall(47)
+@pytest.mark.parametrize("constraint", ['{"l": 2}', '{"entropy_l": 1.2}'])
+@pytest.mark.parametrize("method", ["mondrian", "greedy_search", "optimal"])
+def test_a_class_of_one_value_and_none(
+    parties: Parties, people: str, constraint: str, method: str
+) -> None:
+    Functions(parties.publisher).call(
+        "publish_generalized", people, "missing", k=4, method=method, constraints=constraint,
+        replace=True,
+    )  # fmt: skip
+    found = defaultdict(set)
+    for age, sick in fetch(parties.publisher, "SELECT age::text, sick FROM published.missing"):
+        found[age].add(sick)
+    assert all(len(values - {None}) >= 2 for values in found.values())
+    checks = fetch(parties.publisher, "SELECT holds FROM kanon.verify('missing')")
+    assert all(holds for (holds,) in checks)
+
+
+@pytest.mark.pitfall(47)
+@pytest.mark.parametrize(
+    ("constraint", "name"),
+    [('{"l": 2}', "distinct l-diversity"), ('{"entropy_l": 1.2}', "entropy l-diversity")],
+)
+def test_verify_counts_no_missing_value(
+    parties: Parties, people: str, constraint: str, name: str
+) -> None:
+    """Classes of three people with one value and one with none, said to be diverse."""
+    Functions(parties.publisher).call(
+        "publish_generalized", people, "undiverse", k=4, method="initial", refine=False,
+        replace=True,
+    )  # fmt: skip
+    fetch(
+        parties.admin,
+        "UPDATE kanon.publication SET parameters = parameters || jsonb_build_object("
+        "'constraints', $1::text::jsonb) WHERE name = 'undiverse'",
+        constraint,
+    )
+    checks = dict(
+        fetch(parties.publisher, "SELECT check_name, measured FROM kanon.verify('undiverse')")
+    )
+    assert checks[f"{name} of every class"].startswith("3 violate it")
+
+
+@pytest.mark.pitfall(47)
+def test_a_table_of_one_value_and_none_is_refused(parties: Parties) -> None:
+    rows = [(i, "hiv" if i % 2 else None) for i in range(12)]
+    create_table(parties.publisher, "data.one_value", "age int, sick text", rows)
+    Functions(parties.publisher).register("data.one_value", ["age"], "sick")
+    with pytest.raises(Exception, match="no equivalence classes can satisfy"):
+        Functions(parties.publisher).call(
+            "publish_generalized", "data.one_value", "one_value", k=4, constraints='{"l": 2}'
+        )
