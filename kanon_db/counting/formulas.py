@@ -292,8 +292,9 @@ def sum_answer(*, is_average: bool, certain: str = "", error: str = "") -> dict[
             f"sqrt(greatest(tt - 2 * {estimate} * tc + ({estimate}) ^ 2 * cc, 0)) / nullif(c, 0)"
         )
         low, high = (
-            f"CASE WHEN c_low = c_high THEN {inner}({end}_x, ({total}) / c_low) ELSE {end}_x END"
-            for inner, end, total in (("greatest", "least", low), ("least", "most", high))
+            f"CASE WHEN c_low = c_high THEN greatest(least_x, least(most_x, ({total}) / c_low))"
+            f" ELSE {end} END"
+            for end, total in (("least_x", low), ("most_x", high))
         )
     if certain:
         low, high = (f"CASE WHEN {certain} THEN {bound} END" for bound in (low, high))
@@ -385,5 +386,6 @@ def summed(
         return Matched(t, tt, t_low, t_high)
     mean = t / c
     if c_low == c_high:
-        least, most = max(least, t_low / c_low), min(most, t_high / c_low)
+        # Rounded, an average could lie beyond the values that it is of.
+        least, most = (min(max(t / c_low, least), most) for t in (t_low, t_high))
     return Matched(mean, tt - 2 * mean * tc + mean * mean * cc, least, most, c)

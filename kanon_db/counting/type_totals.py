@@ -253,10 +253,7 @@ class Totals:
             error = None if error is None or c <= 0 else error / c
             if s.sure[group] == s.possible[group]:
                 number = float(s.sure[group])
-                low, high = (
-                    max(least, low / number),
-                    min(most, high / number),
-                )
+                low, high = (min(max(t / number, least), most) for t in (low, high))
             else:
                 low, high = least, most
         if self._is_wild[group]:
