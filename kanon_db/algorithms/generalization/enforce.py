@@ -88,7 +88,7 @@ def enforce(
     # Those that lose least are the cheapest to unite.
     failing = failing[np.argsort(state.losses[failing], kind="stable")]
     n_per_call = max(_COUNTS_PER_CALL // counts.size, 1)
-    place = 0
+    place: Integer = 0
     while place < failing.size:
         pulse.beat()
         place = _unite_failing(records, state, rules, failing, place, n_per_call, unions)
