@@ -61,7 +61,7 @@ def test_verify_counts_no_missing_value(
         constraint,
     )
     checks = dict(
-        fetch(parties.publisher, "SELECT check_name, measured FROM kanon.verify('undiverse')")
+        fetch(parties.publisher, 'SELECT "check", measured FROM kanon.verify($1)', "undiverse")
     )
     assert checks[f"{name} of every class"].startswith("3 violate it")
 

@@ -7,16 +7,15 @@ from itertools import combinations
 from math import ceil, comb, isfinite
 
 import numpy as np
-import pulp  # type: ignore[import-untyped]
 
 from kanon_db.algorithms.freeform.assignments import as_assignments
 from kanon_db.algorithms.freeform.hungarian import hungarian
 from kanon_db.algorithms.freeform.losses import cell_units, units_lost
 from kanon_db.algorithms.freeform.result import Freeform
-from kanon_db.algorithms.ground.arrays import CodeArray
+from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray
 from kanon_db.algorithms.ground.proof import Proof
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
-from kanon_db.algorithms.ground.solver import add_constraint, solve_problem
+from kanon_db.algorithms.ground.solver import Model, solve
 from kanon_db.algorithms.recoding.microdata import Microdata, check_k
 from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.errors import InfeasibleError, InvalidParameterError
@@ -61,7 +60,7 @@ def optimal(
         Whether the graph is to be reciprocal: records match each other or not at all.
     pulse : Pulse
         Beaten every few milliseconds, in the thread of the caller; what that raises ends the
-        work. Stating a large model takes a second or two without a beat.
+        work.
 
     Returns
     -------
@@ -114,48 +113,59 @@ def optimal(
     return _solve(ncp, k, start, symmetric, pulse)
 
 
+def _model(matches: IntArray, losses: FloatArray, symmetric: bool) -> Model:
+    """State the program: a variable for each cell, the first of a row, and what it covers."""
+    (n_columns, k), n = matches.shape, int(matches[-1, 0]) + 1
+    column = np.repeat(np.arange(n_columns), k)
+    cell, original = np.repeat(matches[:, 0], k), matches.reshape(-1)
+    # Row, variable and coefficient of each term: a cell takes one set, an original is in k cells.
+    terms = [
+        (matches[:, 0], np.arange(n_columns), np.ones(n_columns, dtype=np.int64)),
+        (n + original, column, np.ones_like(column)),
+    ]
+    right = np.repeat([1, k], n)
+    if symmetric:
+        other = cell != original
+        low, high = np.minimum(cell, original)[other], np.maximum(cell, original)[other]
+        pair = 2 * n + high * (high - 1) // 2 + low
+        terms.append((pair, column[other], np.where(cell[other] == high, 1, -1)))
+        right = np.append(right, np.zeros(n * (n - 1) // 2, dtype=np.int64))
+    row, variable, coefficients = (np.concatenate(parts) for parts in zip(*terms, strict=True))
+    order = np.argsort(row, kind="stable")
+    return Model(
+        costs=losses,
+        lower=np.zeros(n_columns, dtype=np.int64),
+        upper=np.ones(n_columns, dtype=np.int64),
+        is_whole=np.ones(n_columns, dtype=np.bool_),
+        row_lower=right,
+        row_upper=right,
+        rows=row[order],
+        columns=variable[order],
+        coefficients=coefficients[order],
+    )
+
+
 def _solve(
     ncp: Ncp, k: int, start: CodeArray | None, symmetric: bool, pulse: Pulse
 ) -> OptimalFreeform:
     n = ncp.values.shape[0]
     subsets = list(combinations(range(n - 1), k - 1))
     of_others = np.array(subsets, dtype=np.int64).reshape(-1, k - 1)
-    problem = pulp.LpProblem("freeform", pulp.LpMinimize)
-    covered: list[list[list[pulp.LpVariable]]] = [[[] for _ in range(n)] for _ in range(n)]
-    rows, losses, columns = [], [], []
-    known = set()
+    rows, losses = [], []
+    for cell in range(n):
+        pulse.beat()
+        others = of_others + (of_others >= cell)
+        rows.append(np.column_stack([np.full(len(subsets), cell), others]))
+        losses.append(cell_units(ncp, rows[-1]))
+    matches, units = np.concatenate(rows), np.concatenate(losses)
+    values = None
     if start is not None:
         known = {(cell, *sorted({*row} - {cell})) for cell, row in enumerate(start.tolist())}
-    for cell in range(n):
-        others = of_others + (of_others >= cell)
-        of_cell = np.column_stack([np.full(len(subsets), cell), others])
-        rows.append(of_cell)
-        losses.append(cell_units(ncp, of_cell))
-        for number, originals in enumerate(pulse.watched(others.tolist())):
-            column = problem.add_variable(f"y{cell:05}{number:09}", cat=pulp.LpBinary)
-            columns.append(column)
-            if known:
-                column.setInitialValue(int((cell, *originals) in known))
-            for original in (cell, *originals):
-                covered[cell][original].append(column)
-    matches, units = np.concatenate(rows), np.concatenate(losses)
+        values = [float((*row,) in known) for row in pulse.watched(matches.tolist())]
     scale = max(int(ncp.whole.max(initial=0)), 1)  # the solver is given losses around 1
-    problem.setObjective(
-        pulp.LpAffineExpression(zip(columns, (units / scale).tolist(), strict=True))
-    )
-    equal = pulp.LpConstraintEQ
-    for record in range(n):
-        pulse.beat()
-        add_constraint(problem, [(column, 1) for column in covered[record][record]], equal, 1)
-        of_record = [(column, 1) for of_cell in covered for column in of_cell[record]]
-        add_constraint(problem, of_record, equal, k)
-        if symmetric:
-            for other in range(record):
-                terms = [(column, 1) for column in covered[record][other]]
-                terms += [(column, -1) for column in covered[other][record]]
-                add_constraint(problem, terms, equal, 0)
+    highs = _model(matches, units / scale, symmetric).handed_over(gap=0.0)
+    answer = solve(highs, pulse, values)
     found = [] if start is None else [start]
-    answer = solve_problem(problem, pulse)
     if answer.values is not None:
         found.append(as_assignments(matches[np.rint(answer.values) == 1]))
     if not found:

@@ -19,7 +19,8 @@ from kanon_db.algorithms.recoding.microdata import Microdata
 from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.algorithms.recoding.packed_records import PackedRecords, bits_loss
 
-_PAIRS_PER_CALL = 2**17  # of classes, compared between two heartbeats: some milliseconds
+_COUNTS_PER_CALL = 2**20  # of values in pairs of classes, between two heartbeats: milliseconds
+_FEW_MEMBERS = 64  # compared with one another, rather than kept in a table of all values
 _MAX_SEEDS = 16  # records of a class that a part may be nearest to
 _MAX_SIZES = 16  # of such a part, about
 
@@ -86,10 +87,11 @@ def enforce(
     failing = np.flatnonzero(~holds)
     # Those that lose least are the cheapest to unite.
     failing = failing[np.argsort(state.losses[failing], kind="stable")]
-    n_per_call = max(_PAIRS_PER_CALL // holds.size, 1)
-    for start in range(0, failing.size, n_per_call):
+    n_per_call = max(_COUNTS_PER_CALL // counts.size, 1)
+    place: Integer = 0
+    while place < failing.size:
         pulse.beat()
-        _unite_failing(records, state, rules, failing[start : start + n_per_call], unions)
+        place = _unite_failing(records, state, rules, failing, place, n_per_call, unions)
     while (parent != parent[parent]).any():
         parent = parent[parent]
     classes[published] = parent[classes[published]]
@@ -161,17 +163,29 @@ def _unite_failing(
     classes: ClassSummaries,
     rules: Rules,
     failing: IntArray,
+    start: Integer,
+    n_unions: Integer,
     unions: _Unions,
-) -> None:
-    """Unite classes with others until the constraint holds for them."""
-    for first in failing:
-        g = first
+) -> Integer:
+    """Unite classes with others until the constraint holds for them, so often at most.
+
+    Returns
+    -------
+    int
+        The place of the first class to go on with.
+    """
+    for place in range(start, failing.size):
+        g = failing[place]
         while unions.parent[g] != g:
             g = unions.parent[g]
         while not unions.holds[g]:
+            if not n_unions:
+                return place
+            n_unions -= 1
             best, unions.holds[best] = _best_partner(records, classes, rules, unions, g)
             _unite(records, classes, unions, g, best)
             g = best
+    return failing.size
 
 
 @numba.njit(cache=True, nogil=True)
@@ -285,7 +299,18 @@ def _distances(records: PackedRecords, members: IntArray, seed: Integer) -> IntA
 def _set_loss(records: PackedRecords, members: IntArray) -> Integer:
     """Loss, in units, of each of some records as one class."""
     total = 0
-    for group in range(records.words.shape[1]):
+    if members.size > _FEW_MEMBERS:
+        present = np.zeros(records.bit_loss.size // 64 + 1, dtype=np.uint64)
+        for group in range(records.words.shape[1]):
+            first = True
+            for member in members:
+                word = records.words[member, group]
+                new = records.bits[member, group] & ~present[word]
+                present[word] |= new
+                if new and not first:
+                    total += bits_loss(new, word, records.bit_loss)
+                first = False
+    for group in range(records.words.shape[1] if members.size <= _FEW_MEMBERS else 0):
         for i in range(members.size):
             # Each value counts where it occurs first.
             word, new = records.words[members[i], group], records.bits[members[i], group]

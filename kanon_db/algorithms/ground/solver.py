@@ -58,7 +58,7 @@ class Model:
     coefficients : ndarray, shape (n_terms,)
     """
 
-    costs: AnyIntArray
+    costs: AnyIntArray | FloatArray
     lower: AnyIntArray
     upper: AnyIntArray
     is_whole: BoolArray

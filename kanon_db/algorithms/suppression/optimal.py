@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, isfinite
@@ -54,6 +55,7 @@ def optimal(
     patterns: PatternSet,
     k: int,
     *,
+    on_program: Callable[[int], None] | None = None,
     pulse: Pulse = UNLIMITED,
 ) -> OptimalSuppression:
     """Suppress cells at the lowest cost so that every combination of kept cells occurs k times.
@@ -69,6 +71,9 @@ def optimal(
         Allowed patterns of the m columns.
     k : int
         Fewest records that share what is kept of them, at least 1.
+    on_program : callable, optional
+        Called with the number of variables before an integer program is stated, which takes most of
+        the memory; what it raises ends the work. Not called where nothing is left to solve.
     pulse : Pulse
         Its time limit is for the solver; preparation, some seconds for 10^6 combinations of row
         type and pattern, is finished. Beaten every few milliseconds, in the thread of the caller;
@@ -125,7 +130,7 @@ def optimal(
     bound = int(options.counts @ options.cheapest)
     flows = start
     if start is None or options.cost(start) > bound:
-        flows, bound = _solve(options, k, start, pulse)
+        flows, bound = _solve(options, k, start, pulse, on_program)
     if flows is None:
         raise InfeasibleError(
             "no suppression was found within the time limit",
@@ -294,7 +299,11 @@ def _greedy_start(
 
 
 def _solve(
-    options: _Options, k: int, start: IntArray | None, pulse: Pulse
+    options: _Options,
+    k: int,
+    start: IntArray | None,
+    pulse: Pulse,
+    on_program: Callable[[int], None] | None,
 ) -> tuple[IntArray | None, int]:
     """Find the best known records per option, and a lower bound on the cost."""
     only = np.bincount(options.group)[options.group] == 1
@@ -302,6 +311,8 @@ def _solve(
     received = np.zeros(n_instances, dtype=np.int64)
     np.add.at(received, options.instance[only], options.counts[options.group[only]])
     open_options = np.flatnonzero(~only)
+    if on_program is not None:
+        on_program(open_options.size)
     program = SuppressionProgram(
         group=options.group[open_options],
         instance=options.instance[open_options],

@@ -30,7 +30,7 @@ from kanon_db.publications.suppressed.promises import guarantee
 from kanon_db.publications.suppressed.request import SuppressedRequest
 from kanon_db.transfer.columns import ColumnType
 from kanon_db.transfer.records import Size
-from kanon_db.transfer.room import Needs
+from kanon_db.transfer.room import Needs, as_text
 from kanon_db.transfer.values import DistinctValues, read_numbers
 
 
@@ -63,12 +63,12 @@ class Suppressed(RowKind):
         types: Mapping[str, ColumnType],  # noqa: ARG002
         size: Size,
     ) -> Needs:
-        """See :meth:`Kind.needs`; the integer program has a variable for each cell."""
+        """See :meth:`Kind.needs`; only after reading it is known what an integer program takes."""
         n, width = size.n_records, size.width
         record = 70 + 10 * len(source.published)
         memory = 130e6 + record * n + bytes_of_values(size) + bytes_of_texts(size)
         if request.method == "optimal":
-            memory = 400e6 + 1400 * n * len(_allowed(request, source))
+            memory = _bytes_of_optimum(n * len(_allowed(request, source)))
         return Needs(memory, (60 + 3.4 * width + 20 * len(source.quasi_identifiers)) * n)
 
     def search(self, job: Job[SuppressedRequest]) -> Found:
@@ -80,6 +80,7 @@ class Suppressed(RowKind):
             _allowed(job.request, job.source),
             job.random,
             None if job.entities is None else job.entities.codes,
+            lambda n: _require_program(job, n),
         )
         job.session.step("choosing patterns")
         found = run_method(methods, job, data)
@@ -133,6 +134,20 @@ class Suppressed(RowKind):
 
 
 KIND: Final = Suppressed()
+
+
+def _bytes_of_optimum(n_cells: int, n_variables: int = 0) -> float:
+    """Forecast what the optimum of records and patterns takes, and an integer program for it."""
+    return 400e6 + 80.0 * n_cells + 2000.0 * n_variables
+
+
+def _require_program(job: Job[SuppressedRequest], n_variables: int) -> None:
+    """Refuse an integer program that there is no room for, or say what it needs."""
+    patterns = _allowed(job.request, job.source)
+    needs = Needs(_bytes_of_optimum(job.records.n_records * len(patterns), n_variables), 0)
+    what = f"an integer program of {n_variables:,} variables"
+    job.room.require(needs, what, "use the method greedy, or fewer patterns")
+    job.session.tell(f"{what} needs some {as_text(needs.memory)} of memory")
 
 
 def _allowed(request: SuppressedRequest, source: Source) -> PatternSet:

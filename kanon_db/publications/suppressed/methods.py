@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kanon_db.algorithms import suppression
@@ -26,12 +27,15 @@ class CodedRows:
         For whom left-over records join.
     entities : ndarray of int, shape (n_records,), or None
         Whom each record is about, if several can be about the same entity.
+    require_room : callable or None
+        Refuses an integer program of so many variables where there is no memory for it.
     """
 
     codes: AnyIntArray
     patterns: PatternSet
     random: SecureRandom
     entities: AnyIntArray | None = None
+    require_room: Callable[[int], None] | None = None
 
 
 def greedy(data: CodedRows, request: SuppressedRequest, pulse: Pulse) -> Found:
@@ -62,6 +66,7 @@ def optimal(data: CodedRows, request: SuppressedRequest, pulse: Pulse) -> Found:
             hint="use the method greedy, or publish a view with one record of each entity",
         )
     found = suppression.optimal(
-        data.codes, data.patterns, request.k, pulse=pulse.within(request.options.time_limit)
-    )
+        data.codes, data.patterns, request.k,
+        on_program=data.require_room, pulse=pulse.within(request.options.time_limit),
+    )  # fmt: skip
     return Found(found.suppression, found.proof)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 from fractions import Fraction
 
 import numpy as np
@@ -8,9 +9,11 @@ import pytest
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.generalization.enforce import enforce
 from kanon_db.algorithms.generalization.refine import refine
+from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.algorithms.recoding.constraints import Constraint
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.algorithms.recoding.ncp import Ncp
+from kanon_db.algorithms.recoding.packed_records import PackedRecords
 from kanon_db.errors import IneligibleError, InvalidParameterError
 
 VALUES = np.array([0, 0, 1, 1, 2, 2])
@@ -155,3 +158,28 @@ def test_entities_are_counted_for_all_or_not_at_all(given: dict[str, object]) ->
     whole = {"entities": VALUES, "least_entities": 2, **given}
     with pytest.raises(InvalidParameterError):
         Constraint(VALUES, 3, **whole)  # type: ignore[arg-type]
+
+
+def test_uniting_beats_between_unions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One call united classes until the constraint held: with rare values, for seconds."""
+    enforcing = importlib.import_module("kanon_db.algorithms.generalization.enforce")
+    monkeypatch.setattr(enforcing, "_COUNTS_PER_CALL", 1)
+    n = 400
+    microdata = Microdata(np.arange(n)[:, np.newaxis], (Attribute(n, np.arange(n), 0, n - 1),))
+    sensitive = Constraint(np.where(np.arange(n) == n - 1, 1, 0), 2, l=2)
+    beats: list[None] = []
+    pulse = Pulse(heartbeat=lambda: beats.append(None))
+    found = enforcing.enforce(microdata, np.arange(n) // 2, 2, sensitive, pulse=pulse)
+    assert found.class_of_record.max() == 0
+    assert len(beats) >= 199  # as many unions
+
+
+@pytest.mark.parametrize("n", [3, 64, 65, 200])
+def test_large_sets_lose_what_their_values_do(n: int) -> None:
+    enforcing = importlib.import_module("kanon_db.algorithms.generalization.enforce")
+    codes = np.random.default_rng(n).integers(0, 90, (n, 3))
+    microdata = Microdata(codes, (Attribute(90), Attribute(90), Attribute(90)))
+    ncp = Ncp.of(microdata)
+    members = np.arange(n)
+    lost = enforcing._set_loss(PackedRecords.of(ncp), members)
+    assert lost == ncp.of_classes(np.zeros(n))[0]
