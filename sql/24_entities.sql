@@ -42,6 +42,12 @@ COMMENT ON FUNCTION kanon.owner_seed IS
     'what the caller draws a publication from: HMAC-SHA-256 of the caller, of a digest of the request'
     ' and the records, and of whether it is a dry run';
 
+-- A dump for others leaves the key out. From the operating system's generator: 244 bits.
+INSERT INTO kanon.draw_key (key)
+VALUES (pg_catalog.uuid_send(pg_catalog.gen_random_uuid())
+        OPERATOR(pg_catalog.||) pg_catalog.uuid_send(pg_catalog.gen_random_uuid()))
+ON CONFLICT DO NOTHING;
+
 CREATE OR REPLACE FUNCTION kanon.owner_unknown(caller oid, given jsonb) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp

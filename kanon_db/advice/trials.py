@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -245,6 +245,7 @@ def _staged(session: Session, candidate: Candidate, copy: Copy) -> tuple[Kind, T
     request = declared.operation.read(
         {"source": copy.source.relation.quoted(session), "publication": "tried", **given}
     )
+    request = replace(request, is_tried=True)
     staged = stage(session, request, copy.source, copy.types, readers=())
     target = Target(
         session, staged.publication, copy.source, copy.types, published_schema(session),

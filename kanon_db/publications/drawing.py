@@ -13,7 +13,8 @@ order of columns, and identifiers, which nothing depends on. Buckets drawn from 
 freeform rows, depend on their parameters only through what the search found, which is then added to
 the seed.
 
-What a dry run shows is drawn with another seed than the publication, which it would foretell.
+What a dry run shows is drawn with another seed than the publication, which it would foretell; what
+`recommend` tries, with a new one each time.
 
 What this leaves open is in docs/privacy.md: a superuser can read the key, and other parameters, or
 records that were changed on purpose, are another request.
@@ -23,6 +24,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
@@ -96,10 +98,12 @@ def drawn(
         **_asked(request, source),
         **{role: _plain(getattr(source, role), role) for role in _ROLES},
     }
-    digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode())
-    digest.update(taken(hashes, order).tobytes())
-    given = {"digest": digest.hexdigest(), "dry_run": request.dry_run}
-    seed = bytes.fromhex(run_errand(session, "seed", **given))
+    seed = os.urandom(32)
+    if not request.is_tried:
+        digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode())
+        digest.update(taken(hashes, order).tobytes())
+        given = {"digest": digest.hexdigest(), "dry_run": request.dry_run}
+        seed = bytes.fromhex(run_errand(session, "seed", **given))
     random = SeededRandom(seed)
     return records.in_order(taken(order, random.permutation(records.n_records))), random
 

@@ -71,6 +71,8 @@ class PublishRequest:
         default=False, follows=3,
     )  # fmt: skip
     given: Mapping[str, Any] = field(default_factory=dict)
+    is_tried: bool = False
+    """Whether nothing will ever be published of it, so that it is drawn anew each time."""
     if TYPE_CHECKING:
         # Each kind declares this parameter itself, with its methods.
         method: str

@@ -10,10 +10,15 @@ from typing import Any
 
 import pytest
 
+from kanon_db.catalog.errands import run_errand
+from kanon_db.installation.install import install
+from kanon_db.publications import drawing
+from kanon_db.session import Session
 from tests.integration.parties import (
     ACCEPTED,
     Connection,
     Functions,
+    Package,
     Parties,
     create_table,
     fetch,
@@ -142,6 +147,37 @@ def test_the_order_of_columns_draws_no_other_buckets(parties: Parties, source: s
         buckets.add(tuple(sorted(rows)))
         functions.drop("draft")
     assert len(buckets) == 1
+
+
+@pytest.mark.pitfall(41)
+def test_a_dump_without_the_key_gets_another(parties: Parties) -> None:
+    """Installing keeps the key that there is."""
+    key = "SELECT key FROM kanon.draw_key"
+    before = value(parties.admin, key)
+    install(parties.dsn)
+    assert value(parties.admin, key) == before
+    fetch(parties.admin, "DELETE FROM kanon.draw_key")
+    install(parties.dsn)
+    assert value(parties.admin, key) != before
+
+
+@pytest.mark.pitfall(41)
+def test_recommend_foretells_no_draw(
+    parties: Parties, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    """What it tries is drawn without the seed that a publication of the same is drawn from."""
+    asked = []
+
+    def noting(session: Session, task: str, **given: Any) -> Any:
+        asked.append(task)
+        return run_errand(session, task, **given)
+
+    monkeypatch.setattr(drawing, "run_errand", noting)
+    kanon = Package(parties.publisher)
+    assert len(kanon.kanon.recommend(source, time_limit=5.0)) > 0
+    assert asked == []
+    kanon.publish(source, "draft", **RANDOM)  # type: ignore[arg-type]
+    assert asked == ["seed"]
 
 
 def comments(connection: Connection, name: str) -> list[str]:
