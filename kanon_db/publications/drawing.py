@@ -41,7 +41,8 @@ from kanon_db.publications.request import PublishRequest
 from kanon_db.randomness import SeededRandom
 from kanon_db.session import Session, fetch_one
 from kanon_db.transfer.coded import CodedRecords
-from kanon_db.transfer.labels import fixed_labels, label
+from kanon_db.transfer.columns import WHOLE_NUMBERS, ColumnType
+from kanon_db.transfer.labels import fixed_labels, label_of
 from kanon_db.transfer.records import Records
 from kanon_db.transfer.snapshot import Snapshot
 from kanon_db.transfer.values import read_integers
@@ -61,7 +62,7 @@ _ONLY_EFFORT: Final = ("time_limit", "workers")
 
 def drawn(
     session: Session, request: PublishRequest, source: Source, records: Read,
-    columns: Sequence[str],
+    columns: Sequence[ColumnType],
 ) -> tuple[Read, SeededRandom]:  # fmt: skip
     """Put the records in a random order, and make all further randomness.
 
@@ -77,7 +78,7 @@ def drawn(
     source : Source
     records : Records
         In the order in which the source gave them.
-    columns : sequence of str
+    columns : sequence of ColumnType
         Their columns.
 
     Returns
@@ -87,8 +88,8 @@ def drawn(
     random : SeededRandom
     """
     session.step("putting the records in order")
-    known = [name for name in columns if name in source.quasi_identifiers]
-    others = [name for name in columns if name not in known]
+    known = [column for column in columns if column.name in source.quasi_identifiers]
+    others = [column for column in columns if column not in known]
     of_known, hashes = _hashes(records, known), _hashes(records, others)
     hashes ^= of_known
     order = order_of(hashes)
@@ -140,7 +141,7 @@ def _plain(value: Any, name: str = "") -> Any:
     return str(Fraction(value))
 
 
-def _hashes(records: Records, columns: Sequence[str]) -> IntArray:
+def _hashes(records: Records, columns: Sequence[ColumnType]) -> IntArray:
     """Hash each record: the exclusive or of its values' hashes, each with its column's own seed.
 
     The same however the records were read.
@@ -150,26 +151,26 @@ def _hashes(records: Records, columns: Sequence[str]) -> IntArray:
     with fixed_labels(records.session):
         if isinstance(records, CodedRecords):
             found = np.zeros(records.n_records, dtype=np.int64)
-            for name in columns:
-                column = records.columns[name]
+            for column in columns:
+                coded = records.columns[column.name]
                 row = fetch_one(
                     records.session,
-                    f"SELECT string_agg(int8send({_hash('value', name)}), ''::bytea ORDER BY code)"
-                    f" AS hashes FROM {column.values.table}",
+                    f"SELECT string_agg(int8send({_hash('value', column)}), ''::bytea"
+                    f" ORDER BY code) AS hashes FROM {coded.values.table}",
                 )
-                found ^= taken(np.frombuffer(row["hashes"], dtype=">i8").astype(np.int64),
-                               column.codes)  # fmt: skip
+                of_values = np.frombuffer(row["hashes"], dtype=">i8").astype(np.int64)
+                found ^= taken(of_values, coded.codes)
             return found
         assert isinstance(records, Snapshot)  # noqa: S101  # there is no third way to read
-        names = [f"s.{records.session.identifier(name)}" for name in columns]
-        each = [_hash(quoted, name) for quoted, name in zip(names, columns, strict=True)]
+        each = [_hash(f"s.{records.session.identifier(one.name)}", one) for one in columns]
         return read_integers(records, " # ".join(each), kind="int8").astype(np.int64, copy=False)
 
 
-def _hash(value: str, column: str) -> str:
+def _hash(value: str, column: ColumnType) -> str:
     """Write the hash of a value of a column; NULL has the column's own."""
-    own = int.from_bytes(hashlib.sha256(column.encode()).digest()[:8], "big", signed=True)
-    return (
-        f"coalesce(hashtextextended(({label(value)}) COLLATE pg_catalog.\"C\", '{own}'::int8),"
-        f" '{own}'::int8)"
-    )
+    name = hashlib.sha256(column.name.encode()).digest()
+    own = f"'{int.from_bytes(name[:8], 'big', signed=True)}'::int8"
+    if column.type_name in WHOLE_NUMBERS:
+        return f"coalesce(hashint8extended({value}::int8, {own}), {own})"
+    text = label_of(column, value)
+    return f'coalesce(hashtextextended(({text}) COLLATE pg_catalog."C", {own}), {own})'

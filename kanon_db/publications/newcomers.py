@@ -152,7 +152,9 @@ class _Newcomers:
         require_unchanged(session, source)
         if source.arrival is not None:
             self.upto = snapshot.greatest(source.arrival) or self.upto
-        snapshot, random = drawn(session, task.request, source, snapshot, columns)
+        snapshot, random = drawn(
+            session, task.request, source, snapshot, [task.types[name] for name in columns]
+        )
         entities = read_entities(snapshot, source, are_counted=kind.counts_entities)
         schema = published_schema(session)
         staging = Staging.begin(session, schema)

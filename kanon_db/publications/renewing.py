@@ -91,7 +91,9 @@ def _read(task: Task, known: Entities) -> Job[Any]:
     columns = [*task.kind.columns(source, task.types), str(source.entity)]
     snapshot = take_snapshot(session, source.relation, columns, room, where=where)
     require_unchanged(session, source)
-    snapshot, random = drawn(session, task.request, source, snapshot, columns)
+    snapshot, random = drawn(
+        session, task.request, source, snapshot, [task.types[name] for name in columns]
+    )
     read_entities(snapshot, source, are_counted=False)
     staging = Staging.begin(session, published_schema(session))
     return Job(session, task.request, source, task.types, staging, snapshot, room, random)
