@@ -48,6 +48,8 @@ def is_close(found: str, shown: str) -> bool:
 @pytest.fixture
 def fair(database: str, tmp_path: Path) -> str:
     write_fair(tmp_path / "fair.csv")
+    with psycopg.connect(database, autocommit=True) as admin:  # draws what the page shows
+        admin.execute("UPDATE kanon.draw_key SET key = sha256('plain-sql.md')")
     with kanon_db.connect(database) as kanon:
         kanon.load(tmp_path / "fair.csv", "fair")
     return database

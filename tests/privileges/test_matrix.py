@@ -68,7 +68,8 @@ OWNERS = {
     "owner_drop_staged", "owner_earlier", "owner_end_release", "owner_enter",
     "owner_forget_entities", "owner_grant", "owner_keep_attacks", "owner_keep_entities",
     "owner_note", "owner_note_readers", "owner_open", "owner_publish", "owner_refresh_release",
-    "owner_register", "owner_release", "owner_remove", "owner_require_alone", "owner_staged",
+    "owner_register", "owner_release", "owner_remove", "owner_require_alone", "owner_seed",
+    "owner_staged",
     "owner_unknown", "reached", "readers", "relation_kind", "require_readable", "require_visible",
     "source_elsewhere", "weighted_join",
     "aside", "owner_close", "owner_drop_or_close", "owner_live_on", "owner_living", "owner_sweep",
@@ -81,7 +82,7 @@ DEFINERS = {"answer_question", "run_errand", "watch_grants"}
 watches GRANT."""
 
 RELATIONS = (
-    "alembic_version", "base", "budget", "errand", "label", "progress", "publication",
+    "alembic_version", "base", "budget", "draw_key", "errand", "label", "progress", "publication",
     "publications", "question", "release",
     "release_entity", "release_key", "release_reader", "releases", "setting", "source",
 )  # fmt: skip

@@ -164,7 +164,7 @@ def as_assignments(rows: AnyIntArray, *, pulse: Pulse = UNLIMITED) -> CodeArray:
     Examples
     --------
     >>> as_assignments(np.array([[1, 0, 2], [0, 1, 2], [2, 1, 0]])).tolist()
-    [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
+    [[0, 2, 1], [1, 0, 2], [2, 1, 0]]
     """
     n, k = rows.shape
     others = rows[rows != np.arange(n)[:, np.newaxis]]
@@ -206,7 +206,7 @@ def named_after_originals(rows: AnyIntArray, *, pulse: Pulse = UNLIMITED) -> Cod
     Examples
     --------
     >>> named_after_originals(np.array([[1, 2], [2, 0], [0, 1]])).tolist()
-    [[0, 1], [1, 2], [2, 0]]
+    [[0, 2], [1, 0], [2, 1]]
     """
     matches = _split(rows, pulse)
     return matches[np.argsort(matches[:, 0])]
