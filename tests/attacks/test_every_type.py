@@ -330,3 +330,49 @@ def test_random_tables_of_odd_numbers(battery: Battery) -> None:
         battery.ask(type_, chance.choice(list(KINDS)), asked)
     print(f"{N_TABLES} tables, so far: {dict(battery.seen)}")
     assert battery.wrong == []
+
+
+@pytest.mark.pitfall(49)
+def test_the_error_of_a_top_coded_average_reaches_the_truth(parties: Parties) -> None:
+    fetch(
+        parties.publisher,
+        "CREATE TABLE data.ages AS SELECT 20 + (i * 37) % 81 AS age,"
+        " (array['a','b','c'])[1 + i % 3] AS dx FROM generate_series(1, 400) AS i",
+    )
+    fetch(
+        parties.publisher,
+        "SELECT kanon.register_source('data.ages', '{age}', 'dx',"
+        ' attributes => \'{"age": {"top": 90}}\')',
+    )
+    fetch(parties.publisher, "SELECT kanon.publish_generalized('data.ages', 'ages', k => 5)")
+    for condition in ("true", "dx = 'a'", "age > 50"):
+        query = f"SELECT AVG(age) FROM {{}} WHERE {condition}"
+        ((estimate, error),) = fetch(
+            parties.analyst, "SELECT estimate, std_error FROM kanon.estimate($1::text)",
+            query.format("ages"),
+        )  # fmt: skip
+        truth = float(value(parties.admin, query.format("data.ages")))
+        assert abs(estimate - truth) <= error
+    with pytest.raises(psycopg.errors.FeatureNotSupported, match="FILTER"):
+        fetch(
+            parties.analyst,
+            "SELECT kanon.estimate('SELECT CASE WHEN age >= 65 THEN 1 ELSE 0 END, COUNT(*)"
+            " FROM ages GROUP BY 1')",
+        )
+
+
+@pytest.mark.pitfall(48)
+def test_a_backslash_means_what_it_means_on_the_source(parties: Parties, battery: Battery) -> None:
+    battery.make("text", ["a_b", "a\\\\\\\\b", "axb"])
+    battery.ask("text", "generalized", [])
+    query = r"SELECT COUNT(*) FROM every WHERE x LIKE 'a\_b'"
+    ask = "SELECT lower_bound, upper_bound FROM kanon.estimate($1::text)"
+    ((low, high),) = fetch(parties.analyst, ask, query)
+    truth = value(parties.admin, query.replace("every", "data.every"))
+    assert low <= truth <= high
+    fetch(parties.analyst, "SET standard_conforming_strings = off")
+    try:
+        with pytest.raises(psycopg.Error, match="standard_conforming_strings"):
+            fetch(parties.analyst, ask, query)
+    finally:
+        fetch(parties.analyst, "RESET standard_conforming_strings")
