@@ -316,6 +316,7 @@ N_TABLES = 100
 @pytest.mark.pitfall(48)
 def test_random_tables_of_odd_numbers(battery: Battery) -> None:
     chance = random.Random(38)  # noqa: S311  # made-up tables
+    before = len(battery.wrong)
     for _ in range(N_TABLES):
         type_ = chance.choice(["float8", "real", "numeric", "bigint"])
         size = chance.choice([1, 1e6, 1e15, 1e18])
@@ -329,7 +330,7 @@ def test_random_tables_of_odd_numbers(battery: Battery) -> None:
         asked = chance.sample(questions(texts, chance), 6)
         battery.ask(type_, chance.choice(list(KINDS)), asked)
     print(f"{N_TABLES} tables, so far: {dict(battery.seen)}")
-    assert battery.wrong == []
+    assert battery.wrong[before:] == []
 
 
 @pytest.mark.pitfall(49)
