@@ -165,7 +165,7 @@ def misses(low: float | None, high: float | None, truth: Any) -> bool:
     if exact.is_nan() or any(end is not None and end.is_nan() for end in given):
         # PostgreSQL has NaN after all numbers.
         return given[1] is not None and not given[1].is_nan() and exact.is_nan()
-    if exact.is_finite() and exact != exact.to_integral_value():
+    if exact.is_finite() and (isinstance(truth, float) or exact != exact.to_integral_value()):
         above, below = (exact + sign * abs(exact) / 10**12 for sign in (1, -1))
     least, most = given
     return (least is not None and least > above) or (most is not None and most < below)
