@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Self
 
 import psycopg
+from psycopg import sql
 
 from kanon_db.cluster.local import LocalCluster
 from kanon_db.installation.install import install
@@ -45,6 +46,9 @@ def private_server() -> Iterator[str]:
         with psycopg.connect(dsn, autocommit=True) as admin:
             # One table is published in many ways, for the same readers.
             admin.execute("INSERT INTO kanon.setting VALUES ('combined_releases', 'warn')")
+            # What is measured of steps is read from other sessions.
+            database = sql.Identifier(admin.info.dbname)
+            admin.execute(sql.SQL("ALTER DATABASE {} SET kanon.progress = 'on'").format(database))
         yield dsn
     finally:
         cluster.destroy()
