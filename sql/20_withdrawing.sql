@@ -133,7 +133,10 @@ BEGIN
                 LEFT JOIN pg_namespace AS m ON m.oid = l.collnamespace
                 WHERE a.attrelid = _relation.oid AND a.attnum > 0))
             WHEN 'm' THEN format('REFRESH MATERIALIZED VIEW %s', _relation.name)
-            ELSE format('TRUNCATE %s', _relation.name) END;
+            -- The planner's statistics outlive rows, and whoever reads what takes their place reads
+            -- these: they become those of a row of NULLs.
+            ELSE format('TRUNCATE %1$s; INSERT INTO %1$s DEFAULT VALUES; ANALYZE %1$s; TRUNCATE %1$s',
+                        _relation.name) END;
     END LOOP;
     FOR _relation IN SELECT unnest(_owned) AS name LOOP
         PERFORM kanon.owner_drop_or_close(_relation.name);

@@ -442,7 +442,8 @@ BEGIN
     END IF;
     _readers := ARRAY(SELECT l.role FROM kanon.login_readers(
         ARRAY(SELECT u.oid FROM pg_roles AS u JOIN jsonb_array_elements_text(given -> 'readers')
-              AS n (name) ON n.name = u.rolname),
+              AS n (name) ON n.name = u.rolname
+              UNION ALL SELECT 0 WHERE given -> 'readers' ? 'public'),
         ARRAY(SELECT g.grantee FROM kanon.granted(_publication) AS g WHERE g.is_publisher)) AS l);
     PERFORM kanon.owner_require_alone(given, _publication, _readers);
     -- First in the ledger, so that kanon.watch_grants() finds nobody new.

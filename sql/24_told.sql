@@ -8,7 +8,7 @@ SET search_path = pg_catalog, pg_temp
 AS $function$
 BEGIN
     -- The same characters as in kanon_db/catalog/names.py.
-    RETURN name !~ '[\u0001-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]';
+    RETURN name !~ '[\u0001-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2064\u2066-\u206f\ufeff]';
 END
 $function$;
 COMMENT ON FUNCTION kanon.is_plain IS
@@ -124,7 +124,7 @@ BEGIN
         WHEN 'ending' THEN
             _may := NOT EXISTS (
                 SELECT FROM jsonb_path_query(_told.value, 'lax $[*]') AS s
-                WHERE s #>> '{}' !~ '^(_[a-z]{3})?$');
+                WHERE coalesce(s #>> '{}', 'none') !~ '^(_[a-z]{3})?$');
         WHEN 'columns' THEN
             -- Those of the caller are refused, too, but for another reason.
             _may := NOT EXISTS (

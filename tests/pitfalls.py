@@ -169,8 +169,9 @@ PITFALLS: Final[dict[int, Pitfall]] = {
     29: Pitfall(
         "Locks that anybody may take",
         "A role that can only connect keeps everybody from publishing.",
-        "A reader who keeps a publication in use delays its replacement, which is refused after"
-        " a minute ([replacing](operation.md#replacing)).",
+        "Who keeps a publication in use delays its replacement and withdrawal, which are refused"
+        " after a minute ([replacing](operation.md#replacing)): readers, and any role that may use"
+        " the schema, with a statement that it prepares. `pg_locks` shows who it is.",
     ),
     30: Pitfall(
         "Nobody says that releases add up",
@@ -235,10 +236,10 @@ PITFALLS: Final[dict[int, Pitfall]] = {
         "The best of several drafts",
         "A publisher draws again until a draft suits them; who knows that infers more from it than"
         " any bound allows.",
-        "A superuser, who can read or change the key of the draws. Other parameters, and records"
-        " that were changed, are another request, with another draw; so is the same request of"
-        " another role. Methods with a time limit may find something else on a slower day. Spark"
-        " draws anew each time.",
+        "A superuser, who can read or change the key of the draws. Other parameters, names, types"
+        " and collations of columns, and records that were changed, are another request, with"
+        " another draw; so is the same request of another role. Methods with a time limit may find"
+        " something else on a slower day. Spark draws anew each time.",
     ),
     42: Pitfall(
         "What every role sees of somebody's work",

@@ -13,8 +13,11 @@ from kanon_db.errors import InvalidNameError
 
 _LONGEST_SUFFIX: Final = "_qit"
 
-HIDING: Final = r"[\u0001-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
-"""Control characters, and those that turn text around."""
+HIDING: Final = (
+    r"[\u0001-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e"
+    r"\u2060-\u2064\u2066-\u206f\ufeff]"
+)
+"""Control characters, those that turn text around, and those that do not show."""
 
 _HIDING: Final = re.compile(HIDING)
 

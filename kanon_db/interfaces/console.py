@@ -54,7 +54,7 @@ Of the format characters, those that join letters stay, which some scripts canno
 _LINES: Final = re.compile(rf"(?![\n\t]){_INVISIBLE.pattern}")
 """The same in a text of several lines."""
 
-_FORMULA: Final = re.compile(r"[=+\-@\t\r]")
+_FORMULA: Final = re.compile(r"[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 """How a cell begins that spreadsheets run: CWE-1236."""
 
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")

@@ -49,12 +49,17 @@ from kanon_db.transfer.values import read_integers
 
 Read = TypeVar("Read", bound=Records)
 
-_ROLES: Final = (
-    "quasi_identifiers", "sensitive", "insensitive", "entity", "arrival", "attributes",
-)  # fmt: skip
-"""What a source was registered with that may change what is drawn."""
+_IN_ANY_ORDER: Final = ("insensitive", "patterns")
 
-_IN_ANY_ORDER: Final = ("quasi_identifiers", "insensitive", "patterns")
+_EQUAL: Final = {
+    "numeric": "trim_scale({})",
+    "real": "{} + 0",
+    "double precision": "{} + 0",
+    "interval": "justify_interval({})",
+    "bpchar": "{}::text",
+    "character": "{}::text",
+}
+"""One text for all values of a type that are equal: 1.0 and 1.00, 0 and -0, '1 day' and '24:00'."""
 
 _ONLY_EFFORT: Final = ("time_limit", "workers")
 """Options that decide how long a search may take."""
@@ -97,7 +102,7 @@ def drawn(
     asked = {
         "kind": type(request).__name__,
         **_asked(request, source),
-        **{role: _plain(getattr(source, role), role) for role in _ROLES},
+        **{role: _plain(getattr(source, role), role) for role in request.ROLES_DRAWN},
     }
     seed = os.urandom(32)
     if not request.is_tried:
@@ -132,7 +137,8 @@ def _plain(value: Any, name: str = "") -> Any:
     if is_dataclass(value):
         value = {item.name: getattr(value, item.name) for item in fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): _plain(value[key], str(key)) for key in sorted(value, key=str)}
+        kept = (key for key in sorted(value, key=str) if key != "weight" or name == "weights")
+        return {str(key): _plain(value[key], str(key)) for key in kept}
     if isinstance(value, list | tuple | set | frozenset):
         plain = [_plain(item) for item in value]
         return sorted(plain, key=json.dumps) if name in _IN_ANY_ORDER else plain
@@ -171,6 +177,11 @@ def _hash(value: str, column: ColumnType) -> str:
     name = hashlib.sha256(column.name.encode()).digest()
     own = f"'{int.from_bytes(name[:8], 'big', signed=True)}'::int8"
     if column.type_name in WHOLE_NUMBERS:
-        return f"coalesce(hashint8extended({value}::int8, {own}), {own})"
-    text = label_of(column, value)
+        # The hash of an int8 folds it to four bytes, which would be another order of its own.
+        high = f"hashint8extended(({value}::int8 >> 32), {own} # 1)"
+        return f"coalesce(hashint8extended({value}::int8, {own}) # {high}, {own})"
+    if column.type_name in _EQUAL:  # values that are equal have several texts
+        text = f"({_EQUAL[column.type_name].format(value)})::text"
+    else:
+        text = label_of(column, value)
     return f'coalesce(hashtextextended(({text}) COLLATE pg_catalog."C", {own}), {own})'

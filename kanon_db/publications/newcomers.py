@@ -152,8 +152,9 @@ class _Newcomers:
         require_unchanged(session, source)
         if source.arrival is not None:
             self.upto = snapshot.greatest(source.arrival) or self.upto
+        deciding = [*self.published, *(entity if kind.counts_entities else ())]
         snapshot, random = drawn(
-            session, task.request, source, snapshot, [task.types[name] for name in columns]
+            session, task.request, source, snapshot, [task.types[name] for name in deciding]
         )
         entities = read_entities(snapshot, source, are_counted=kind.counts_entities)
         schema = published_schema(session)

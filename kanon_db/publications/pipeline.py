@@ -213,9 +213,9 @@ def stage(
     records.hold(forecast.require(records.size()).memory, "the rows")
     described = describe_types(session, source.relation, published)
     check_comparable(session, source.relation, [*kind.comparable(source), *entity])
-    records, random = drawn(
-        session, request, source, records, [types[column] for column in columns]
-    )
+    # Whose records they are decides something only where it counts; when they came, nothing.
+    deciding = [types[name] for name in (*published, *(entity if kind.counts_entities else ()))]
+    records, random = drawn(session, request, source, records, deciding)
     entities, upto = None, None
     if isinstance(records, Snapshot):
         entities = read_entities(records, source, are_counted=kind.counts_entities)

@@ -45,6 +45,11 @@ class PublishRequest:
     """Parameters that decide nothing about what is drawn, or only by what a search finds, with
     which the kind then goes on to draw (:meth:`.SeededRandom.absorb`)."""
 
+    ROLES_DRAWN: ClassVar[tuple[str, ...]] = (
+        "quasi_identifiers", "sensitive", "insensitive", "entity", "arrival", "attributes",
+    )  # fmt: skip
+    """What a source was registered with that may change what is drawn."""
+
     source: str = parameter(
         RELATION, "A registered relation, such as 'public.census'.", is_positional=True
     )

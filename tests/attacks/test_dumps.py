@@ -34,6 +34,7 @@ LEDGER = [
     for name in (
         "base",
         "budget",
+        "draw_key",
         "label",
         "release",
         "release_entity",

@@ -21,7 +21,7 @@ ILLNESSES = (
     "\x1b]52;c;Y3VybCBldmlsfHNo\x07", "\x1b[2J\x1b[1;1HAll checks hold", "=cmd|' /C calc'!A0",
     "+1+1", "-2+3", "@SUM(1)", "\tx", "a\u202eb\x85c", "two\nlines", "-5", "1e3",
 )  # fmt: skip
-COLUMN = "ill \x1b]0;x"
+COLUMN = "ill ]0;x"
 QUERY = f'SELECT "{COLUMN}", COUNT(*) FROM odd GROUP BY "{COLUMN}"'
 ACTING = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """What may act on a terminal: all but tabs and ends of lines."""

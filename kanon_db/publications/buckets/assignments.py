@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -59,7 +60,7 @@ def random(
     job.session.step("searching the bucket setting")
     found = run_method(methods, job, data)
     plan = found.result
-    _absorb(job, plan.setting.pairs, plan.limits.tolist())
+    _absorb(job, data.labels, plan.setting.pairs, plan.limits.tolist())
     job.session.step("assigning records to buckets")
     slots = assign_randomly(codes, data.counts, plan.limits, plan.setting, job.random)
     return Found(Assigned(plan.setting, slots), found.proof)
@@ -73,7 +74,10 @@ def cells(
 
     search = CellSearch(job, data)
     qi_codes = _quasi_identifiers(job, columns)
-    _absorb(job, data.privacy.thresholds, job.request.method, _largest(job, search.max_bucket_size))
+    _absorb(
+        job, data.labels, _codes_of(qi_codes), data.privacy.thresholds, job.request.method,
+        _largest(job, search.max_bucket_size),
+    )  # fmt: skip
     job.session.step("assigning records to buckets in cells")
     found = assign_in_cells(
         qi_codes, codes, search.tightened, search.max_bucket_size, search.setting, job.random,
@@ -90,7 +94,10 @@ def local(
     from kanon_db.algorithms.bucketization.local_assignment import assign_locally  # a compiler
 
     qi_codes = _quasi_identifiers(job, columns)
-    _absorb(job, data.privacy.thresholds, _largest(job, job.request.max_bucket_size))
+    _absorb(
+        job, data.labels, _codes_of(qi_codes), data.privacy.thresholds,
+        _largest(job, job.request.max_bucket_size),
+    )  # fmt: skip
     job.session.step("gathering similar records")
     found = assign_locally(
         qi_codes, codes, data.privacy, job.request.max_bucket_size, job.random,
@@ -109,7 +116,7 @@ def m_invariant(
     from kanon_db.publications.buckets.invariance import draw_buckets  # a compiler
 
     l = data.privacy.corresponding_l()
-    _absorb(job, l)
+    _absorb(job, data.labels, l)
     job.session.step("assigning records to buckets")
     drawn = draw_buckets(codes, data.labels, l, job.random, job.pulse())
     return Found(Assigned(drawn.setting, drawn.slots, signed=drawn.signed), method="m_invariant")
@@ -120,6 +127,11 @@ def _absorb(job: Job[BucketRequest], *what: object) -> None:
     job.random.absorb(repr(what).encode())
 
 
+def _codes_of(qi_codes: CodeArray) -> str:
+    """Return a digest of the quasi-identifiers in the order in which they are searched."""
+    return hashlib.sha256(np.ascontiguousarray(qi_codes).tobytes()).hexdigest()
+
+
 def _largest(job: Job[BucketRequest], max_bucket_size: int) -> int:
     """Return the size above which no bucket can be, whatever was asked for."""
     return min(max_bucket_size, job.records.n_records)
@@ -127,7 +139,7 @@ def _largest(job: Job[BucketRequest], max_bucket_size: int) -> int:
 
 def _quasi_identifiers(job: Job[BucketRequest], columns: Columns) -> CodeArray:
     """Return the codes of quasi-identifiers, of shape (n_records, n_qi)."""
-    names = job.source.quasi_identifiers
+    names = sorted(job.source.quasi_identifiers)  # in whatever order they were registered
     codes = np.empty((job.records.n_records, len(names)), dtype=np.int32)
     for i, name in enumerate(names):
         if name in columns:

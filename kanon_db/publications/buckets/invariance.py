@@ -117,7 +117,8 @@ def redraw_buckets(job: Job[Any], old: Publication, signature_of: CodeArray) -> 
     session.step("assigning records to buckets")
     # Whoever has a signature that was not kept cannot be published again.
     l, renewals = int(old.parameters["l"]), int(old.parameters.get("renewals", 0))
-    job.random.absorb(f"{l}, {renewals + 1}".encode())
+    known_of = repr((l, renewals + 1, labels, signatures)).encode()
+    job.random.absorb(known_of, np.ascontiguousarray(signature_of).tobytes())
     is_known = signature_of != 0
     position = np.where(signature_of > 0, signature_of - 1, NEW)[is_known]
     dealt = renew(codes[is_known], position, signatures, l, job.random, job.pulse())

@@ -42,6 +42,7 @@ class BucketOptions:
 class BucketRequest(PublishRequest):
     """Parameters of `publish_buckets`."""
 
+    ROLES_DRAWN = ("sensitive",)
     NOT_DRAWN = (*PublishRequest.NOT_DRAWN, "method", "privacy", "max_bucket_size", "options")
 
     method: Literal["two_size", "anatomy", "multi_size", "optimal"] = parameter(

@@ -72,6 +72,12 @@ def write_row_view(
     """
     session = job.session
     session.step("writing the published rows")
+    # Two results of one seed, as of searches that ended at other times, must not share an order: by
+    # their places, readers of both would join the rows of each person.
+    job.random.absorb(
+        repr((job.source.published, job.source.quasi_identifiers)).encode(),
+        np.ascontiguousarray(combination_of_record, dtype=np.int64).tobytes(),
+    )
     names = [session.identifier(column) for column in view.columns]
     others = [name for name in names if name not in cells.columns]
     if isinstance(job.records, CodedRecords):
