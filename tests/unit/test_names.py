@@ -15,7 +15,7 @@ def test_sql_has_the_same_rule() -> None:
 
 
 def test_what_hides() -> None:
-    """By Unicode: what is a control character, separates lines, has a direction, or does not show."""
+    """By Unicode: control characters, ends of lines, what has a direction, or does not show."""
     for code in range(1, 0x10000):
         character = chr(code)
         kind = unicodedata.category(character)
