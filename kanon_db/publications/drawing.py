@@ -8,10 +8,12 @@ its readers and its risks it is not. ``kanon_owner`` makes it, with a key that n
 (``sql/24_entities.sql``): the hash of guessed records is no seed, and each role has its own seeds,
 so that nobody tries out guesses of what another role has published.
 
-Two ways to ask for the same are one request: other spellings, options that decide nothing, the
-order of columns, and identifiers, which nothing depends on. Buckets drawn from the whole table, and
-freeform rows, depend on their parameters only through what the search found, which is then added to
-the seed.
+Two ways to ask for the same are one request: other spellings, options that decide nothing,
+identifiers, equal values of another scale and, of buckets, the order of columns. Buckets depend on
+their parameters only through what the search found, and so do freeform rows; that is then added to
+the seed, as is of all kinds what decides about the order of published rows. Otherwise two results
+of one seed, as of a search that ends by the clock, would lie side by side
+(``tests/attacks/test_same_seed.py``).
 
 What a dry run shows is drawn with another seed than the publication, which it would foretell; what
 `recommend` tries, with a new one each time.
