@@ -11,7 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.integration.parties import Functions, Parties, create_table, fetch, sqlstate_of
+from tests.integration.parties import (
+    Functions,
+    Parties,
+    create_table,
+    fetch,
+    forget_draws,
+    sqlstate_of,
+)
 
 ROLES = ("one", "two", "group")
 NAMES = ("a", "b")
@@ -56,8 +63,8 @@ class History:
         self._register()
 
     def _grow(self) -> None:
-        # So many that no two draws have the same buckets, which would be allowed: of 12 rows, one
-        # in 36 had.
+        # So many that no two draws have the same buckets by chance, which would be allowed: of 12
+        # rows, one in 36 had.
         first, self.n_rows = self.n_rows, self.n_rows + 40
         fetch(
             self.parties.publisher,
@@ -116,6 +123,7 @@ class History:
         new.accepted = accepts and self._conflicts(new)
         refused = self._conflicts(new) and not accepts
         given = {"accept": ACCEPT} if accepts else {}
+        forget_draws(self.parties.admin)  # the same draw again would be allowed, too
         done = self._tried(
             "publish_buckets", f"data.{self.source}", name, privacy='{"l": 2}', replace=True,
             readers=[self.roles[role] for role in sorted(grantees)], **given,
