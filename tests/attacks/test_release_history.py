@@ -139,15 +139,15 @@ class History:
             return
         if grows:
             self._grow()
-        self._look()
-        release = self.live[name]
-        refused = self._conflicts(release, release) and not release.accepted
+        release, refused = self.live[name], False
+        self.noted = [set(one.readers) for one in self.all]
         rows = fetch(
             self.parties.publisher,
             "SELECT rows FROM kanon.publications WHERE name = $1::text", name,
         )  # fmt: skip
-        if rows == [(self.n_rows,)]:  # nobody came
-            refused = False
+        if rows != [(self.n_rows,)]:  # where nobody came, nothing is looked at
+            self._look()
+            refused = self._conflicts(release, release) and not release.accepted
         assert self._tried("refresh", name) is not refused
 
     def _drop(self, name: str) -> None:
