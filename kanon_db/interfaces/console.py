@@ -27,6 +27,7 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
 
+from kanon_db.catalog.names import HIDING
 from kanon_db.declaration.shown import cell as cell
 from kanon_db.declaration.shown import plain as plain
 from kanon_db.errors import KanonError
@@ -43,8 +44,7 @@ _QUIET_SECONDS: Final = 10.0
 """How long a command runs before it prints lines where there is no terminal."""
 
 _INVISIBLE: Final = re.compile(
-    "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
-    "\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+    rf"[{HIDING[1:-1]}\x00\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
 """Characters that command a terminal, turn text round, or do not show at all.
 
