@@ -99,7 +99,7 @@ def replacements() -> str:
             rows.append([
                 name, f"{codes.size:,}", n - 1,
                 *(f"{found.check(check).certain:,}" for check in ("candidates", "forced")),
-                f"{found.check('worlds').people + found.check('maximum_entropy').people:,}",
+                f"{found.check('worlds').people:,}",
             ])  # fmt: skip
     return f"### Replaced with the same parameters, l = {L}, everybody unique\n\n" + table(
         ["table", "people", "replaced", "certain by intersection", "certain by forced values",
@@ -114,21 +114,18 @@ def costs() -> str:
     for shape in SHAPES:
         with get_context("spawn").Pool(1) as pool:
             took, memory, found = pool.apply(_measured, (shape,))
-        worlds, estimate = found.check("worlds"), found.check("maximum_entropy")
+        worlds = found.check("worlds")
         rows.append([
             shape.name, f"{took:.0f}", f"{memory:,.0f}",
             *(f"{found.check(check).certain:,}" for check in ("candidates", "forced")),
-            f"{worlds.people:,}", f"{estimate.people:,}",
-            f"{estimate.value:.2f} / {estimate.bound:.2f}",
-            f"{found.sweeps}, {found.residual:.4f}",
+            f"{worlds.people:,}", f"{found.uncounted:,}",
         ])  # fmt: skip
     return (
         f"### {N_RELEASES} releases of {N_RECORDS:,} people, of whom {SHARE_GONE:.0%} are missing "
         "in each\n\n"
         + table(
             ["buckets", "CPU seconds", "peak MB", "certain by intersection",
-             "certain by forced values", "above their bounds: exact", "estimated",
-             "worst share / bound", "sweeps, residual"],
+             "certain by forced values", "above their bounds", "not counted"],
             rows,
         )
     )  # fmt: skip

@@ -29,7 +29,7 @@ ANALYSTS = re.compile(r"kanon_test_\w+(?:(?:, | and )(?:kanon_test_\w+|\d+ more 
 """Every test of the pages makes another one."""
 
 FIGURES = re.compile(
-    r"(?:differencing|intersection|forced values|all worlds counted|maximum entropy"
+    r"(?:differencing|intersection|forced values|all worlds counted"
     r"|(?:rows|values) that may be somebody's)\b.*\((?:exact|sound|estimate)\)\."
 )
 """Buckets are drawn at random, so that every test measures others."""

@@ -19,7 +19,6 @@ from kanon_db.algorithms.releases import (
     compare_all,
     count_worlds,
     differences,
-    estimate_shares,
     everybody,
     force,
     is_m_unique,
@@ -128,7 +127,7 @@ def test_certain_people_and_exact_shares_are_those_of_all_worlds(case: Case) -> 
 @settings(max_examples=examples(60))
 @given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.sampled_from([3, 4, 12]))
 def test_claims_are_true_of_many_people(seed: int, alike: int, size: int) -> None:
-    """People with a single candidate have it, others have one of theirs; expectations are met."""
+    """People with a single candidate have it, others have one of theirs; shares add up to 1."""
     random = np.random.default_rng(seed)
     n, n_values = 600, 8
     values = random.choice(n_values, n, p=np.arange(1, 9) / 36)
@@ -152,10 +151,9 @@ def test_claims_are_true_of_many_people(seed: int, alike: int, size: int) -> Non
     for who in published.tolist():
         assert values[who] in listed(forced.candidates, tuples[who])
     posterior = count_worlds(releases, forced, 2000)
-    found = estimate_shares(releases, forced, posterior.share, posterior.is_known, max_sweeps=30)
     owner = np.repeat(np.arange(releases.n_all), np.diff(forced.candidates.first))
-    whole = np.bincount(owner, found.share, releases.n_all)
-    assert np.allclose(whole[forced.candidates.number > 0], 1)
+    whole = np.bincount(owner, posterior.share, releases.n_all)
+    assert np.allclose(whole[posterior.is_known & (forced.candidates.number > 0)], 1)
 
 
 @MANY

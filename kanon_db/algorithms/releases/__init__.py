@@ -13,15 +13,14 @@ from kanon_db.algorithms.releases.differencing import (
 )
 from kanon_db.algorithms.releases.forced import Forced, force
 from kanon_db.algorithms.releases.m_invariance import NEW, WAITS, Refreshed, is_m_unique, refresh
-from kanon_db.algorithms.releases.maximum_entropy import Estimate, estimate_shares
 from kanon_db.algorithms.releases.measure import Check, Measured, measure
 from kanon_db.algorithms.releases.placements import NOWHERE, Release, Releases
 from kanon_db.algorithms.releases.renewal import renew
 from kanon_db.algorithms.releases.worlds import Posterior, count_worlds
 
 __all__ = [
-    "NEW", "NOWHERE", "WAITS", "Candidates", "Check", "Differences", "Estimate", "Forced",
-    "Measured", "Posterior", "Refreshed", "Release", "Releases", "candidates_of", "compare_all",
-    "count_worlds", "differences", "estimate_shares", "everybody", "force", "is_m_unique",
-    "measure", "refresh", "renew", "virtual_releases",
+    "NEW", "NOWHERE", "WAITS", "Candidates", "Check", "Differences", "Forced", "Measured",
+    "Posterior", "Refreshed", "Release", "Releases", "candidates_of", "compare_all",
+    "count_worlds", "differences", "everybody", "force", "is_m_unique", "measure", "refresh",
+    "renew", "virtual_releases",
 ]  # fmt: skip

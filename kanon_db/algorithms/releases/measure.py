@@ -20,14 +20,11 @@ from kanon_db.algorithms.releases.differencing import (
     virtual_releases,
 )
 from kanon_db.algorithms.releases.forced import Forced, force
-from kanon_db.algorithms.releases.maximum_entropy import estimate_shares
 from kanon_db.algorithms.releases.placements import Release, Releases
 from kanon_db.algorithms.releases.worlds import MAX_WORLDS, count_worlds
 
-Kind = Literal["exact", "sound", "estimate"]
+Kind = Literal["exact", "sound"]
 _ROUNDING = 1e-9
-_MOST_MARGIN = 0.01
-"""By which share of a bound an estimate that has not quite converged may be above it."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +34,9 @@ class Check:
     Parameters
     ----------
     name : str
-        ``inserted``, ``deleted``, ``candidates``, ``forced``, ``worlds`` or ``maximum_entropy``.
+        ``inserted``, ``deleted``, ``candidates``, ``forced`` or ``worlds``.
     kind : str
         ``exact``: this is what a reader of that kind knows. ``sound``: at least this much is known.
-        ``estimate``: neither.
     people : int
         How many people's value exceeds its bound: some value is more likely, or more frequent among
         those who came or went, than its bound allows.
@@ -77,12 +73,10 @@ class Measured:
         In how many groups of two releases more values came than people. If either is not 0, values
         or quasi-identifiers changed between releases, and what is said of others may be wrong.
     counted : int
-        For how many people the posterior is exact: those in ``worlds``. All others, but for those
-        contradicted, are in ``maximum_entropy``.
-    residual : float
-        How far the estimate's expected numbers are off, as a share of its people.
-    sweeps : int
-    is_converged : bool
+        For how many people all worlds were counted: those in ``worlds``.
+    uncounted : int
+        For how many others, who are not contradicted, there are too many worlds to be counted: how
+        likely their values are is not known.
     """
 
     checks: tuple[Check, ...]
@@ -90,9 +84,7 @@ class Measured:
     contradicted: int
     contradicted_groups: int
     counted: int
-    residual: float
-    sweeps: int
-    is_converged: bool
+    uncounted: int
 
     @property
     def holds(self) -> bool:
@@ -122,7 +114,6 @@ def measure(
     bounds : sequence of Fraction, shape (n_values,)
         The largest probability allowed for each value, such as f' or 1/l; 1 for none.
     pulse : Pulse
-        When its time is over, the estimate ends with fewer sweeps.
     max_worlds : int
         In components with at most as many worlds, all are counted.
 
@@ -155,22 +146,9 @@ def measure(
     checks.append(_narrowed("forced", "sound", together, forced.candidates, limits))
     counted = count_worlds(together, forced, max_worlds, pulse, n_real=len(releases))
     checks.append(
-        _likely("worlds", "exact", together, forced, counted.share, limits, counted.is_known, 0)
+        _likely("worlds", "exact", together, forced, counted.share, limits, counted.is_known)
     )
-    estimate = estimate_shares(together, forced, counted.share, counted.is_known, pulse=pulse)
     others = ~counted.is_known & ~forced.is_contradicted
-    checks.append(
-        _likely(
-            "maximum_entropy",
-            "estimate",
-            together,
-            forced,
-            estimate.share,
-            limits,
-            others,
-            min(estimate.residual, _MOST_MARGIN),
-        )
-    )
     is_person = together.is_person
     return Measured(
         checks=tuple(checks),
@@ -178,9 +156,7 @@ def measure(
         contradicted=int(together.total[is_person & forced.is_contradicted].sum()),
         contradicted_groups=sum(int(one.is_contradicted.sum()) for one in compared),
         counted=int(together.total[is_person & counted.is_known].sum()),
-        residual=estimate.residual,
-        sweeps=estimate.sweeps,
-        is_converged=estimate.is_converged,
+        uncounted=int(together.total[is_person & others].sum()),
     )
 
 
@@ -280,7 +256,6 @@ def _likely(
     share: FloatArray,
     limits: FloatArray,
     among: BoolArray,
-    margin: float,
 ) -> Check:
     """Find people with a candidate that is more likely than its bound."""
     candidates = forced.candidates
@@ -289,7 +264,7 @@ def _likely(
     reached, bound = np.zeros(releases.n_all), np.ones(releases.n_all)
     reached[looked_at] = share[worst[looked_at]]
     bound[looked_at] = limits[candidates.value[worst[looked_at]]]
-    exceeding = looked_at & (reached > bound * (1 + margin) + _ROUNDING)
+    exceeding = looked_at & (reached > bound + _ROUNDING)
     top = int(np.where(looked_at, reached / bound, -1).argmax()) if looked_at.any() else -1
     return Check(
         name=name,

@@ -106,10 +106,11 @@ def _measured(
     releases = [read.releases[at] for at in alike]
     if _n_candidates(releases, read.n_tuples) > _MOST_CANDIDATES:
         checks: Sequence[Check] = measure_differences(releases, read.n_tuples, bounds, pulse)
-        contradicted = 0
+        contradicted = uncounted = 0
     else:
         measured = measure(releases, read.n_tuples, bounds, pulse)
         checks, contradicted = measured.checks, measured.contradicted
+        uncounted = measured.uncounted
     rows = [one for at in alike if (one := read.rows[at])]
     others = [set(p.others) for at in alike if isinstance(p := compared[at].partition, Classes)]
     # Readers also see which class somebody fits, and link rows by what else they show.
@@ -125,6 +126,10 @@ def _measured(
     ]  # fmt: skip
     if any(one.merged.is_open.any() for one in rows):
         found += _all_together(read, alike, bounds)
+    if uncounted:
+        # Publishers must not take what was not measured for harmless.
+        check = f"{_UNCOUNTED} of {uncounted:,} people are, in too many possible worlds to count"
+        found.append(Finding(check, "not measured", "", None, None, None, None, holds=False))
     if contradicted:
         found.append(Finding(_CONTRADICTED, "sound", "", contradicted, 0, None, None, holds=False))
     return found
@@ -221,10 +226,10 @@ _CHECKS: Final = {
     "candidates": "intersection",
     "forced": "forced values",
     "worlds": "all worlds counted",
-    "maximum_entropy": "maximum entropy",
 }
 """The names of the checks, for people."""
 
 _ALL_CAME: Final = "differencing: all who came, unless somebody left"
 _ALL_LEFT: Final = "differencing: all who left, unless somebody came"
+_UNCOUNTED: Final = "not measured: how likely the values are"
 _CONTRADICTED: Final = "values or quasi-identifiers changed"
