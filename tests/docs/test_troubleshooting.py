@@ -31,7 +31,7 @@ ANALYSTS = re.compile(r"kanon_test_\w+(?:(?:, | and )(?:kanon_test_\w+|\d+ more 
 FIGURES = re.compile(
     r"(?:differencing|intersection|forced values|all worlds counted"
     r"|(?:rows|values) that may be somebody's)\b.*\((?:exact|sound|estimate)\)\."
-    r"(?: [^:]*: not measured: how likely the values of .* to count\.)?"
+    r"(?: [^:]*: too many possible worlds to say .* people are\.)?"
 )
 """Buckets are drawn at random, so that every test measures others."""
 

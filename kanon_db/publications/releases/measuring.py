@@ -128,7 +128,7 @@ def _measured(
         found += _all_together(read, alike, bounds)
     if uncounted:
         # Publishers must not take what was not measured for harmless.
-        check = f"{_UNCOUNTED} of {uncounted:,} people are, in too many possible worlds to count"
+        check = f"{_UNCOUNTED} how likely the values of {uncounted:,} people are"
         found.append(Finding(check, "not measured", "", None, None, None, None, holds=False))
     if contradicted:
         found.append(Finding(_CONTRADICTED, "sound", "", contradicted, 0, None, None, holds=False))
@@ -231,5 +231,5 @@ _CHECKS: Final = {
 
 _ALL_CAME: Final = "differencing: all who came, unless somebody left"
 _ALL_LEFT: Final = "differencing: all who left, unless somebody came"
-_UNCOUNTED: Final = "not measured: how likely the values are"
+_UNCOUNTED: Final = "too many possible worlds to say"
 _CONTRADICTED: Final = "values or quasi-identifiers changed"
