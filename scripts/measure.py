@@ -1,8 +1,9 @@
-"""Measure the package: lines of code in each room, long files, circles, and public parameters.
+"""Measure the package: files, lines, names that occur twice, circles, and public parameters.
 
     .venv/bin/python scripts/measure.py [FOLDER]
 
-FOLDER is the package of another checkout to compare with; there, parameters are not counted.
+FOLDER is the package of another checkout to compare with, with its tests beside it; there,
+parameters are not counted.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ import io
 import sys
 import tokenize
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 MOST_LINES = 400
+MOST_MODULES = 12
 ORDER = (
     "errors", "heartbeat", "algorithms.ground", "randomness", "algorithms.bucketization",
     "algorithms.suppression", "algorithms.recoding", "algorithms.models", "algorithms", "metrics",
@@ -25,6 +28,10 @@ ORDER = (
     "interfaces",
 )  # fmt: skip
 """Rooms from the ground up; a module imports from its own room and from rooms below."""
+
+BESIDE_CORE = ("spark", "models", "algorithms.models", "publications.model")
+"""Rooms that a database with buckets and rows does without."""
+_BESIDE = tuple(f"{name}." for name in BESIDE_CORE)
 
 _LAYOUT = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT,
@@ -56,15 +63,23 @@ def modules(package: Path) -> dict[str, Path]:
     return found
 
 
-def imports(text: str, known: set[str]) -> Iterator[str]:
-    """Name the modules of the package that a module imports, at its start or later."""
-    for node in _run(ast.parse(text)):
+def imports(text: str, known: set[str], *, types: bool = True) -> Iterator[str]:
+    """Name the modules of the package that a module imports, at its start or later.
+
+    Without `types`, what only a type checker imports does not count.
+    """
+    tree = ast.parse(text)
+    for node in ast.walk(tree) if types else _run(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("kanon_db"):
             base = (node.module or "").removeprefix("kanon_db").lstrip(".")
             for alias in node.names:
                 whole = f"{base}.{alias.name}".lstrip(".")
                 if whole in known or base:
                     yield whole if whole in known else base
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.startswith("kanon_db."):
+                    yield alias.name.removeprefix("kanon_db.")
 
 
 def _run(tree: ast.AST) -> Iterator[ast.AST]:
@@ -73,6 +88,15 @@ def _run(tree: ast.AST) -> Iterator[ast.AST]:
         if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
             yield node
             yield from _run(node)
+
+
+def arrows(package: Path, *, types: bool = True) -> dict[str, set[str]]:
+    """Return which modules of the package each one imports."""
+    known = modules(package)
+    return {
+        module: set(imports(path.read_text(encoding="utf-8"), set(known), types=types))
+        for module, path in known.items()
+    }
 
 
 def room(module: str) -> int:
@@ -85,27 +109,22 @@ def room(module: str) -> int:
 
 def upward_arrows(package: Path = ROOT / "kanon_db") -> list[str]:
     """List the imports that go up, from a room to one above it."""
-    known = modules(package)
     return [
         f"{module} -> {other}"
-        for module, path in known.items()
-        for other in imports(path.read_text(encoding="utf-8"), set(known))
+        for module, others in arrows(package).items()
+        for other in sorted(others)
         if room(other) > room(module)
     ]
 
 
-def circles(package: Path = ROOT / "kanon_db") -> list[str]:
-    """List the modules that import themselves through others."""
-    known = modules(package)
-    arrows = {
-        module: set(imports(path.read_text(encoding="utf-8"), set(known)))
-        for module, path in known.items()
-    }
+def circles(package: Path = ROOT / "kanon_db", *, types: bool = True) -> list[str]:
+    """List the modules that import themselves through others; see :func:`imports`."""
+    drawn = arrows(package, types=types)
     found = []
-    for module in known:
+    for module in drawn:
         reached, waiting = set(), [module]
         while waiting:
-            for other in arrows.get(waiting.pop(), set()) - reached:
+            for other in drawn.get(waiting.pop(), set()) - reached:
                 reached.add(other)
                 waiting.append(other)
         if module in reached:
@@ -113,8 +132,95 @@ def circles(package: Path = ROOT / "kanon_db") -> list[str]:
     return found
 
 
+def private_imports(package: Path = ROOT / "kanon_db") -> list[str]:
+    """List the imports of private modules (`_x`), or modules of private packages, from outside."""
+    found = []
+    for module, others in arrows(package).items():
+        for other in sorted(others):
+            parts = other.split(".")
+            for depth, part in enumerate(parts):
+                own = parts[:depth]  # the package that the private part belongs to
+                if part.startswith("_") and module.split(".")[:depth] != own:
+                    found.append(f"{module} -> {other}")
+                    break
+    return found
+
+
+def stems_twice(package: Path = ROOT / "kanon_db") -> dict[str, list[str]]:
+    """Return the modules whose files have the same name, by that name."""
+    by_stem = defaultdict(list)
+    for path in modules(package).values():
+        if path.stem != "__init__":
+            by_stem[path.stem].append(path.relative_to(package).as_posix())
+    return _several(by_stem)
+
+
+def classes_twice(package: Path = ROOT / "kanon_db") -> dict[str, list[str]]:
+    """Return the modules that define a class of the same name, by that name."""
+    by_name = defaultdict(list)
+    for path in modules(package).values():
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                by_name[node.name].append(path.relative_to(package).as_posix())
+    return _several(by_name)
+
+
+def _several(by_name: dict[str, list[str]]) -> dict[str, list[str]]:
+    return {name: found for name, found in sorted(by_name.items()) if len(found) > 1}
+
+
+def crowded_folders(package: Path = ROOT / "kanon_db") -> list[str]:
+    """List the folders of more than 12 modules, without their ``__init__``."""
+    counted = Counter(path.parent for path in modules(package).values() if path.stem != "__init__")
+    return [
+        f"{folder.relative_to(package).as_posix()}: {n}"
+        for folder, n in sorted(counted.items())
+        if n > MOST_MODULES
+    ]
+
+
+class Total(NamedTuple):
+    """How much some modules are.
+
+    Attributes
+    ----------
+    files : int
+    lines : int
+        With docstrings, comments and blank lines.
+    code : int
+        Without them.
+    classes, functions : int
+        Methods are functions.
+    """
+
+    files: int
+    lines: int
+    code: int
+    classes: int
+    functions: int
+
+    @classmethod
+    def of(cls, paths: Iterable[Path]) -> Total:
+        """Count what is in these files."""
+        texts = [path.read_text(encoding="utf-8") for path in paths]
+        nodes = Counter(type(node) for text in texts for node in ast.walk(ast.parse(text)))
+        return cls(
+            len(texts),
+            sum(len(text.splitlines()) for text in texts),
+            sum(map(code_lines, texts)),
+            nodes[ast.ClassDef],
+            nodes[ast.FunctionDef] + nodes[ast.AsyncFunctionDef],
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"{self.files:,} files, {self.lines:,} lines ({self.code:,} of code),"
+            f" {self.classes:,} classes, {self.functions:,} functions"
+        )
+
+
 def long_files(package: Path = ROOT / "kanon_db") -> list[str]:
-    """List the files of more than 400 lines."""
+    """List the files of more than :data:`MOST_LINES` lines."""
     counted = {
         path: len(path.read_text(encoding="utf-8").splitlines()) for path in package.rglob("*.py")
     }
@@ -141,22 +247,39 @@ def public_parameters() -> dict[str, list[str]]:
 def main() -> None:
     """Print all measures."""
     package = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "kanon_db"
+    known = modules(package)
     by_room: Counter[str] = Counter()
-    for module, path in modules(package).items():
+    for module, path in known.items():
         by_room[module.split(".")[0] or "(package)"] += code_lines(path.read_text(encoding="utf-8"))
     for name, n in sorted(by_room.items()):
         print(f"{n:7,} {name}")
     print(f"{by_room.total():7,} lines of code\n")
-    print(f"files of more than {MOST_LINES} lines: {', '.join(long_files(package)) or 'none'}")
-    print(f"modules in circles: {', '.join(circles(package)) or 'none'}")
+    core = [path for name, path in known.items() if not f"{name}.".startswith(_BESIDE)]
+    print(f"package: {Total.of(known.values())}")
+    print(f"core, without Spark and models: {Total.of(core)}")
+    for folder in ("tests", "benchmarks"):
+        if (package.parent / folder).is_dir():
+            print(f"{folder}: {Total.of(sorted((package.parent / folder).rglob('*.py')))}")
+    print(f"\nfiles of more than {MOST_LINES} lines: {_listed(long_files(package))}")
+    print(f"folders of more than {MOST_MODULES} modules: {_listed(crowded_folders(package))}")
+    for what, twice in (("classes", classes_twice(package)), ("files", stems_twice(package))):
+        print(f"names of several {what}: {len(twice)}")
+        for name, found in twice.items():
+            print(f"    {name}: {', '.join(found)}")
+    print(f"modules in circles: {_listed(circles(package))}")
+    print(f"private modules imported from outside: {_listed(private_imports(package))}")
     if package == ROOT / "kanon_db":
-        print(f"imports that run up: {', '.join(upward_arrows(package)) or 'none'}")
+        print(f"imports that run up: {_listed(upward_arrows(package))}")
         parameters = public_parameters()
         print(
             f"public parameters and options: {sum(map(len, parameters.values()))} of"
             f" {len({name for of in parameters.values() for name in of})} operations, each written"
             " where it is declared"
         )
+
+
+def _listed(found: list[str]) -> str:
+    return ", ".join(found) or "none"
 
 
 if __name__ == "__main__":

@@ -72,12 +72,12 @@ class Hierarchy:
         _require_nested(levels)
         spans: dict[str, Span] = {}
         own: dict[str, Span] = {value: (at, at) for at, value in enumerate(values)}
-        for number, level in enumerate(levels):
+        for depth, level in enumerate(levels):
             for label, span in _spans(level).items():
                 if spans.setdefault(label, span) != span or own.get(label, span) != span:
                     raise InvalidParameterError(
                         "a label of a hierarchy stands for different values at different levels",
-                        detail=f"level {number + 1}",
+                        detail=f"level {depth + 1}",
                         hint="give one of them another name",
                     )
         if spans.get(ANYTHING, (0, len(values) - 1)) != (0, len(values) - 1) or ANYTHING in own:
@@ -97,7 +97,7 @@ class Hierarchy:
 
 def _require_nested(levels: Sequence[Sequence[str]]) -> None:
     """Check that values that share a label share all wider ones: then they follow each other."""
-    for number, (level, wider) in enumerate(pairwise(levels), start=1):
+    for depth, (level, wider) in enumerate(pairwise(levels), start=1):
         parents: dict[str, str] = {}
         if any(
             parents.setdefault(label, above) != above
@@ -105,7 +105,7 @@ def _require_nested(levels: Sequence[Sequence[str]]) -> None:
         ):
             raise InvalidParameterError(
                 "a label of a hierarchy has two wider ones",
-                detail=f"level {number}",
+                detail=f"level {depth}",
                 hint="values that share a label must share all wider ones, too",
             )
 

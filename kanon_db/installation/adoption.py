@@ -15,7 +15,7 @@ from kanon_db.session.protocol import fetch_one
 from kanon_db.session.psycopg_session import PsycopgSession
 
 _UNOWNED: Final = """
-SELECT p.publication_id, p.name, p.kind, p.layout::text AS layout, p.guarantee, p.relations,
+SELECT p.publication_id, p.name, p.kind, p.layout::text AS layout, p.relations,
        array_agg(c.oid::text ORDER BY r.position) AS oids,
        array_agg(c.relkind::text ORDER BY r.position) AS kinds,
        -- Where a dump was restored without its roles, a superuser owns what others published.
@@ -29,6 +29,13 @@ LEFT JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = r.name
 GROUP BY p.publication_id
 HAVING bool_or(pg_get_userbyid(c.relowner) IS DISTINCT FROM $2::text)
 ORDER BY p.publication_id
+"""
+
+# The comments that begin with a mark, and NULL for others.
+_MARKED: Final = """
+SELECT CASE WHEN starts_with(obj_description(r.oid, 'pg_class'), $2::text)
+            THEN obj_description(r.oid, 'pg_class') END AS comment
+FROM unnest($1::text[]::oid[]) WITH ORDINALITY AS r (oid, position) ORDER BY r.position
 """
 
 # Everything with which an owner can attach code to a relation, and types that others own.
@@ -58,7 +65,7 @@ WHERE o.kind = 'v' AND NOT EXISTS (
 
 _GUARD: Final = " WHERE kanon.require_visible("
 
-MALFORMED: Final = (
+_MALFORMED: Final = (
     ArithmeticError, AttributeError, LookupError, TypeError, ValueError, DatabaseError,
 )  # fmt: skip
 """What reading an entry raises whose publisher wrote anything into it: it may stop nothing."""
@@ -92,7 +99,7 @@ def adopt_publications(session: PsycopgSession, schema: str) -> list[str]:
         try:
             with session.savepoint():
                 _adopt(session, schema, found, names)
-        except (_ChangedError, *MALFORMED):
+        except (_ChangedError, *_MALFORMED):
             done.append(
                 f'publication "{found["name"]}" is not answered from: its relations are missing or'
                 " were changed; publish it again under another name, then drop it"
@@ -136,7 +143,7 @@ def guard_views(session: PsycopgSession, schema: str) -> list[str]:
                 tables = BucketTables.of(session, schema, found["name"], layout)
                 definition = _weighted_join(session, found["layout"], tables)
                 session.fetch(f"CREATE OR REPLACE VIEW {tables.view} AS {definition}")
-        except MALFORMED:
+        except _MALFORMED:
             undone.append(
                 f'publication "{found["name"]}" is not what it is described as: its view stays as'
                 " it is, and may look empty in a snapshot from before it took another's place"
@@ -155,10 +162,13 @@ def _adopt(session: PsycopgSession, schema: str, found: Any, names: Sequence[str
         session, "SELECT kanon.mark($1::text::int8) AS value", str(found["publication_id"])
     )["value"]
     # Once they belong to somebody else, and are locked, the publisher cannot change them any more.
-    for name, kind in zip(names, found["kinds"], strict=True):
+    rows = session.fetch(_MARKED, found["oids"], mark)
+    for name, kind, comment in zip(
+        names, found["kinds"], (row["comment"] for row in rows), strict=True
+    ):
         session.fetch(f"ALTER {_KINDS[kind]} {name} OWNER TO {session.identifier(OWNER)}")
-        comment = session.literal(mark + found["guarantee"])
-        session.fetch(f"COMMENT ON {_KINDS[kind]} {name} IS {comment}")
+        # Comments that say how to use it come with a dump; everybody reads them: no guarantee here.
+        session.fetch(f"COMMENT ON {_KINDS[kind]} {name} IS {session.literal(comment or mark)}")
     if fetch_one(session, _ATTACHED, found["oids"])["n"]:
         raise _ChangedError
     if found["kinds"][0] != "r":

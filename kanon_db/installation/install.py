@@ -20,7 +20,6 @@ from kanon_db.installation.adoption import (
     guard_views,
     note_fingerprints,
 )
-from kanon_db.installation.annotation import annotate_publications
 from kanon_db.installation.dependents import dependents
 from kanon_db.installation.interpreter import server_paths
 from kanon_db.installation.objects import replace_objects, run_script
@@ -134,7 +133,6 @@ def install(
             actions += repair_restored(session, schema)
             actions += enter_releases(session)
             actions += guard_views(session, schema)
-            actions += annotate_publications(session)
             session.fetch("SELECT kanon.owner_sweep()")
     return InstallReport(kanon_db.__version__, actions)
 

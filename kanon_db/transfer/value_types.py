@@ -171,11 +171,11 @@ def _doubtful_numbers(decimal: str | None, delimiter: str) -> Iterator[ValueType
 
 
 def _likely_dates() -> Iterator[ValueType]:
-    for time in ("", " HH24:MI", " HH24:MI:SS"):
+    for clock in ("", " HH24:MI", " HH24:MI:SS"):
         for ordered in _ORDERED_DATES:
-            yield DateFormat(ordered + time).type
+            yield DateFormat(ordered + clock).type
         for mark in "/-":
-            both = (f"DD{mark}MM{mark}YYYY{time}", f"MM{mark}DD{mark}YYYY{time}")
+            both = (f"DD{mark}MM{mark}YYYY{clock}", f"MM{mark}DD{mark}YYYY{clock}")
             doubtful = DateFormat(both[0]).pattern.replace(_PARTS["DD"], _PARTS["MM"])
             yield ValueType(
                 "text", doubtful,

@@ -10,7 +10,6 @@ from typing import Any
 import psycopg
 import pytest
 
-from kanon_db.installation.install import install
 from kanon_db.publications import KINDS
 from tests.integration.parties import Connection, Functions, Parties, create_table, fetch, value
 
@@ -163,19 +162,3 @@ def test_notes_are_never_run(parties: Parties, note: dict[str, Any]) -> None:
     except psycopg.errors.UndefinedColumn:
         assert "use" not in note
     assert comments(parties.stranger, name) == before
-
-
-def test_installing_again_says_it_of_what_was_there(parties: Parties) -> None:
-    before = {kind: comments(parties.stranger, name) for kind, name in PUBLISHED.items()}
-    for relation, kind in (('"Odd ""b"""', "VIEW"), ('"odd -- p"', "MATERIALIZED VIEW")):
-        mark = value(
-            parties.admin,
-            "SELECT kanon.mark(publication_id) || guarantee FROM kanon.publication"
-            " WHERE quote_ident(name) = $1::text",
-            relation,
-        ).replace("'", "''")
-        fetch(parties.admin, f"COMMENT ON {kind} published.{relation} IS '{mark}'")
-        fetch(parties.admin, f"COMMENT ON COLUMN published.{relation}.illness IS NULL")
-    assert {kind: comments(parties.stranger, name) for kind, name in PUBLISHED.items()} != before
-    install(parties.dsn)
-    assert {kind: comments(parties.stranger, name) for kind, name in PUBLISHED.items()} == before

@@ -176,6 +176,16 @@ def test_in_the_documented_order(
     assert amiss(dsn) == []
 
 
+def comments(admin: Connection) -> list[tuple[object, ...]]:
+    """The comments on everything in the schema of publications."""
+    return fetch(
+        admin,
+        "SELECT c.relname::text, d.objsubid, d.description FROM pg_description AS d"
+        " JOIN pg_class AS c ON c.oid = d.objoid AND d.classoid = 'pg_class'::regclass"
+        " WHERE c.relnamespace = 'published'::regnamespace ORDER BY 1, 2",
+    )
+
+
 @pytest.mark.pitfall(31)
 def test_31_without_the_roles(
     other: str,
@@ -190,6 +200,8 @@ def test_31_without_the_roles(
             fetch(admin, f"ALTER ROLE {role} RENAME TO {role}_away")
     dsn = restored(other, dumped[0], "too_late")
     publisher, reader = roles
+    with psycopg.connect(dsn, autocommit=True) as admin:
+        notes = comments(admin)
     # Installed first: the publications belong to nobody, and doctor says who cannot read them.
     report = " ".join(install(dsn).actions)
     assert f"there is no role {publisher}" in report
@@ -200,6 +212,7 @@ def test_31_without_the_roles(
     report = " ".join(install(dsn).actions)
     assert f'publication "census" granted again to {publisher}' in report
     with psycopg.connect(dsn, autocommit=True) as admin:
+        assert comments(admin) == notes  # how to use them; nothing that only readers may know
         fetch(admin, f"ALTER SCHEMA data OWNER TO {publisher}")
         fetch(admin, f"ALTER TABLE data.people OWNER TO {publisher}")
     works(dsn, roles, connect_as)
