@@ -46,6 +46,7 @@ GRANT EXECUTE ON FUNCTION
     kanon.owned(kanon.publication), kanon.relation_kind("char"),
     kanon.errand_fields(), kanon.errand_rules(), kanon.is_own_label(oid, text, bigint),
     kanon.is_own_staged(oid, text), kanon.is_plain(text), kanon.releases_of(jsonb),
+    kanon.ticket(oid, bigint),
     kanon.require_own_description(oid, oid), kanon.require_told(oid, text, jsonb),
     kanon.require_readable(oid, kanon.source), kanon.weighted_join(jsonb, text, text),
     kanon.base_names(oid[]), kanon.bases(oid), kanon.earlier_releases(oid[], oid[], bigint),
