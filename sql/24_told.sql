@@ -45,6 +45,7 @@ BEGIN
         ('publish', 'anything', '{kind,method,parameters,layout,records,guarantee,metrics,'
             'source_metrics,columns,digest,measured,notes,upto,added,withdrawn,replace,keeps_grants}'),
         ('drop', 'own publication', '{name}'),
+        ('close', 'own publication', '{name}'),
         ('keep attacks', 'own publication', '{name}'),
         ('keep attacks', 'anything', '{found}'),
         ('batches', 'own publication', '{name}'),

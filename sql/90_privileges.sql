@@ -71,7 +71,9 @@ GRANT EXECUTE ON FUNCTION
     kanon.aside(), kanon.owner_close(regclass), kanon.owner_drop_or_close(regclass),
     kanon.owner_live_on(oid, jsonb, text), kanon.owner_living(oid, jsonb, text),
     kanon.owner_sweep(), kanon.owner_withdraw(kanon.publication, text), kanon.withdrawn(),
-    kanon.withdrawn_mark()
+    kanon.withdrawn_mark(), kanon.closed(), kanon.closed_mark(bigint), kanon.owner_mark(regclass, text),
+    kanon.owner_close_all(kanon.publication), kanon.owner_make_way(text[]),
+    kanon.owner_take_away(regclass[], text[])
 TO kanon_owner;
 
 -- Publications from before, and restored ones: a dump does not have the rights on tables' types.

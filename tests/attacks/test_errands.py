@@ -108,6 +108,7 @@ def valid(stranger: Connection, own: str, task: str) -> dict[str, object]:
             "name": f"{own}_{secrets.token_hex(4)}",
         },
         "drop": lambda: {"name": own},
+        "close": lambda: {"name": own},
         "keep attacks": lambda: {"name": own, "found": []},
         "batches": lambda: {"name": own},
         "grant": lambda: {"name": own, "readers": ["kanon_analyst"], "accept": {}, "seen": []},
@@ -126,7 +127,7 @@ def valid(stranger: Connection, own: str, task: str) -> dict[str, object]:
 
 
 TASKS = (
-    "analyze", "batches", "create table", "create view", "drop", "drop staged",
+    "analyze", "batches", "close", "create table", "create view", "drop", "drop staged",
     "earlier releases", "grant", "keep attacks", "publish", "register", "seed", "unknown entities",
 )  # fmt: skip
 REFUSED = {"as registered": "40001"}
@@ -306,6 +307,7 @@ def test_34_refused_before_anything_is_locked(
     }  # fmt: skip
     calls: dict[str, dict[str, object]] = {
         "drop": {"name": "people"},
+        "close": {"name": "people"},
         "keep attacks": {"name": "people", "found": []},
         "grant": {"name": "people", "readers": ["kanon_analyst"], "accept": {}},
         "batches": {"name": "people"},
@@ -477,7 +479,7 @@ def test_36_what_administrators_grant_is_noted(
 
 @pytest.mark.pitfall(34)
 def test_34_what_was_seen_is_what_was_told(victim: Parties, guest: str) -> None:
-    """Nobody has seen a release of which this transaction was not told, or measured what is gone."""
+    """Nobody has seen a release it was not told of, or measured what is gone."""
     publisher = victim.publisher
     kanon = Functions(publisher)
     source = value(
