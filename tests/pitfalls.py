@@ -171,8 +171,8 @@ PITFALLS: Final[dict[int, Pitfall]] = {
         "A role that can only connect keeps everybody from publishing.",
         "Who keeps a publication in use delays its replacement, which is refused after a minute"
         " ([replacing](operation.md#replacing)): readers, and any role that may use the schema,"
-        " with a statement that it prepares. `pg_locks` shows who it is. Withdrawal does not wait for"
-        " them; a transaction that has read the publication may go on until it ends"
+        " with a statement that it prepares. `pg_locks` shows who it is. Withdrawal does not wait"
+        " for them; a transaction that has read the publication may go on until it ends"
         " ([withdrawing](operation.md#withdrawing)).",
     ),
     30: Pitfall(

@@ -291,10 +291,9 @@ def _examine_withdrawn(session: PsycopgSession) -> Iterator[Finding]:
             "ok",
             f"{row['n_closed']}, which nobody may read, until nobody keeps them in use (pg_locks)",
         )
-        row["n"] -= row["n_closed"]
-    if row["n"]:
+    if row["n"] > row["n_closed"]:
         holders = dependents(session, _schema_of_publications(session), row["mark"])
-        found = f"{row['n']}, empty and closed, until nothing depends on them"
+        found = f"{row['n'] - row['n_closed']}, empty and closed, until nothing depends on them"
         yield Finding("withdrawn relations", "ok", f"{found} ({', '.join(holders) or 'now'})")
 
 
