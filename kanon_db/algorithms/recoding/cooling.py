@@ -49,7 +49,8 @@ class Schedule:
         pulse : Pulse
             It beats before each call. Its seconds are counted in proposals, at
             ``PROPOSALS_PER_SECOND`` for each worker, so that the same request finds the same
-            however busy the machine is. The clock ends the work only after ``_OVERDUE`` times as long.
+            however busy the machine is. The clock ends the work only after ``_OVERDUE`` times as
+            long.
         workers : int
             How many share the proposals of a call.
 

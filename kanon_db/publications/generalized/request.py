@@ -44,8 +44,8 @@ class GeneralizedOptions:
     time_limit: float = parameter(
         SECONDS,
         "Seconds for the search, including refinement, for which they are counted in"
-        " changes tried. `optimal` and `split_carry` end by the clock: the same request may then find other"
-        " classes.",
+        " changes tried. `optimal` and `split_carry` end by the clock: the same request may then find"
+        " other classes.",
         default=60.0,
     )
     s: int = parameter(
