@@ -5,6 +5,34 @@
 -- or replacing a publication, and none is dropped: what they depend on is emptied, closed and put
 -- aside, until nothing depends on it; or, where the new relation has the same columns, it gets its
 -- rows and takes its place.
+--
+-- Nor does anybody who keeps it in use, which a statement that is only prepared does: taking rights
+-- (REVOKE) and comments locks no reader out, so it never waits for one. Rows and names go later.
+CREATE OR REPLACE FUNCTION kanon.closed_mark(publication_id bigint) RETURNS text
+LANGUAGE sql IMMUTABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$SELECT 'withdrawn from kanon_db: nobody may read it, and it is dropped once nobody keeps it in use'
+    || coalesce(' (publication ' || publication_id || ')', '')$function$;
+COMMENT ON FUNCTION kanon.closed_mark IS
+    'the comment on relations that lost their rights only, or how all of these begin';
+
+CREATE OR REPLACE FUNCTION kanon.closed() RETURNS TABLE (relation oid, kind "char", name text, mark text)
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    RETURN QUERY
+    SELECT c.oid, c.relkind, c.relname::text, obj_description(c.oid, 'pg_class')
+    FROM kanon.setting AS s
+    JOIN pg_namespace AS n ON s.name = 'published_schema' AND n.nspname = s.value
+    JOIN pg_class AS c ON c.relnamespace = n.oid
+    JOIN pg_roles AS u ON u.oid = c.relowner AND u.rolname = 'kanon_owner'
+    WHERE starts_with(obj_description(c.oid, 'pg_class'), kanon.closed_mark(NULL));
+END
+$function$;
+COMMENT ON FUNCTION kanon.closed IS
+    'relations that are withdrawn, and still have their rows and names since they were in use';
+
 CREATE OR REPLACE FUNCTION kanon.withdrawn() RETURNS TABLE (relation oid, kind "char", name text)
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
@@ -14,9 +42,11 @@ BEGIN
     SELECT c.oid, c.relkind, format('%I.%I', n.nspname, c.relname)
     FROM kanon.setting AS s
     JOIN pg_namespace AS n ON s.name = 'published_schema' AND n.nspname = s.value
-    JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname ~ '^kanon_[0-9a-f]{32}'
+    JOIN pg_class AS c ON c.relnamespace = n.oid
     JOIN pg_roles AS u ON u.oid = c.relowner AND u.rolname = 'kanon_owner'
-    WHERE obj_description(c.oid, 'pg_class') = kanon.withdrawn_mark()
+    WHERE c.relname ~ '^kanon_[0-9a-f]{32}'
+          AND obj_description(c.oid, 'pg_class') = kanon.withdrawn_mark()
+       OR c.oid IN (SELECT d.relation FROM kanon.closed() AS d)
     ORDER BY c.relkind IN ('v', 'm') DESC, c.oid;
 END
 $function$;
@@ -74,12 +104,25 @@ AS $function$
 DECLARE
     _kind   CONSTANT text := (
         SELECT kanon.relation_kind(c.relkind) FROM pg_class AS c WHERE c.oid = relation);
-    _column text;
 BEGIN
     EXECUTE format('DROP %s %s', _kind, relation);
 EXCEPTION WHEN dependent_objects_still_exist THEN
-    PERFORM kanon.owner_close(relation);
-    EXECUTE format('COMMENT ON %s %s IS %L', _kind, relation, kanon.withdrawn_mark());
+    PERFORM kanon.owner_close(relation), kanon.owner_mark(relation, kanon.withdrawn_mark());
+END
+$function$;
+COMMENT ON FUNCTION kanon.owner_drop_or_close IS
+    'drops a relation; where something depends on it, leaves it without rights and comments';
+
+CREATE OR REPLACE FUNCTION kanon.owner_mark(relation regclass, mark text) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+DECLARE
+    _kind   CONSTANT text := (
+        SELECT kanon.relation_kind(c.relkind) FROM pg_class AS c WHERE c.oid = relation);
+    _column text;
+BEGIN
+    EXECUTE format('COMMENT ON %s %s IS %L', _kind, relation, mark);
     FOR _column IN
         SELECT a.attname FROM pg_attribute AS a
         WHERE a.attrelid = relation AND col_description(relation, a.attnum) IS NOT NULL
@@ -88,8 +131,8 @@ EXCEPTION WHEN dependent_objects_still_exist THEN
     END LOOP;
 END
 $function$;
-COMMENT ON FUNCTION kanon.owner_drop_or_close IS
-    'drops a relation; where something depends on it, leaves it without rights and comments';
+COMMENT ON FUNCTION kanon.owner_mark IS
+    'comments on a withdrawn relation, in place of all comments on it and its columns';
 
 CREATE OR REPLACE FUNCTION kanon.owner_withdraw(publication kanon.publication, aside text)
 RETURNS void
@@ -98,11 +141,58 @@ SET search_path = pg_catalog, pg_temp
 AS $function$
 DECLARE
     _owned CONSTANT regclass[] := ARRAY(SELECT o.relation FROM kanon.owned(publication) AS o);
-    _relation record;
 BEGIN
     DELETE FROM kanon.publication AS p WHERE p.publication_id = publication.publication_id;
+    PERFORM kanon.owner_take_away(_owned, ARRAY(
+        SELECT aside || substr(c.relname, length(publication.name) + 1)
+        FROM unnest(_owned) WITH ORDINALITY AS o (oid, position)
+        JOIN pg_class AS c ON c.oid = o.oid ORDER BY o.position));
+END
+$function$;
+COMMENT ON FUNCTION kanon.owner_withdraw IS
+    'takes rows, rights and names from a publication, and drops of it what nothing depends on';
+
+CREATE OR REPLACE FUNCTION kanon.owner_close_all(publication kanon.publication) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    PERFORM kanon.owner_close(o.relation::regclass),
+            kanon.owner_mark(o.relation::regclass, kanon.closed_mark(publication.publication_id))
+    FROM kanon.owned(publication) AS o;
+    DELETE FROM kanon.publication AS p WHERE p.publication_id = publication.publication_id;
+END
+$function$;
+COMMENT ON FUNCTION kanon.owner_close_all IS
+    'takes all rights on a publication that is in use; what was theirs is dropped later';
+
+CREATE OR REPLACE FUNCTION kanon.owner_make_way(names text[]) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    PERFORM kanon.owner_take_away(
+        array_agg(c.relation::regclass ORDER BY c.kind IN ('v', 'm') DESC, c.relation),
+        array_agg(kanon.aside()))
+    FROM kanon.closed() AS c GROUP BY c.mark HAVING array_agg(c.name) && names;
+END
+$function$;
+COMMENT ON FUNCTION kanon.owner_make_way IS
+    'takes rows and names from what was closed and has one of these names; waits for its readers';
+
+CREATE OR REPLACE FUNCTION kanon.owner_take_away(owned regclass[], asides text[]) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+DECLARE
+    _relation record;
+BEGIN
     BEGIN
-        FOR _relation IN SELECT * FROM kanon.owned(publication) LOOP
+        FOR _relation IN
+            SELECT c.oid::regclass AS name, c.relkind AS kind
+            FROM unnest(owned) WITH ORDINALITY AS o (oid, position)
+            JOIN pg_class AS c ON c.oid = o.oid ORDER BY o.position
+        LOOP
             EXECUTE format('DROP %s %s', kanon.relation_kind(_relation.kind), _relation.name);
         END LOOP;
         RETURN;
@@ -111,15 +201,15 @@ BEGIN
     END;
     -- All are locked before one loses a row: the view, which readers come through, first.
     FOR _relation IN
-        SELECT c.oid::regclass AS name, substr(c.relname, length(publication.name) + 1) AS suffix
-        FROM unnest(_owned) WITH ORDINALITY AS o (oid, position)
+        SELECT o.oid AS name, o.aside
+        FROM unnest(owned, asides) WITH ORDINALITY AS o (oid, aside, position)
         JOIN pg_class AS c ON c.oid = o.oid ORDER BY o.position
     LOOP
-        EXECUTE format('ALTER TABLE %s RENAME TO %I', _relation.name, aside || _relation.suffix);
+        EXECUTE format('ALTER TABLE %s RENAME TO %I', _relation.name, _relation.aside);
     END LOOP;
     FOR _relation IN
         SELECT c.oid::regclass AS name, c.oid, c.relkind AS kind
-        FROM unnest(_owned) AS o (oid) JOIN pg_class AS c ON c.oid = o.oid
+        FROM unnest(owned) AS o (oid) JOIN pg_class AS c ON c.oid = o.oid
         ORDER BY c.relkind = 'm'  -- when the tables that they read are empty
     LOOP
         EXECUTE CASE _relation.kind
@@ -138,13 +228,13 @@ BEGIN
             ELSE format('TRUNCATE %1$s; INSERT INTO %1$s DEFAULT VALUES; ANALYZE %1$s; TRUNCATE %1$s',
                         _relation.name) END;
     END LOOP;
-    FOR _relation IN SELECT unnest(_owned) AS name LOOP
+    FOR _relation IN SELECT unnest(owned) AS name LOOP
         PERFORM kanon.owner_drop_or_close(_relation.name);
     END LOOP;
 END
 $function$;
-COMMENT ON FUNCTION kanon.owner_withdraw IS
-    'takes rows, rights and names from a publication, and drops of it what nothing depends on';
+COMMENT ON FUNCTION kanon.owner_take_away IS
+    'drops relations; where something depends on one, all lose rows, rights and names';
 
 CREATE OR REPLACE FUNCTION kanon.aside() RETURNS text
 LANGUAGE sql VOLATILE
@@ -160,6 +250,14 @@ AS $function$
 DECLARE
     _relation record;
 BEGIN
+    FOR _relation IN SELECT DISTINCT c.mark FROM kanon.closed() AS c LOOP
+        BEGIN
+            PERFORM kanon.owner_make_way(ARRAY(
+                SELECT c.name FROM kanon.closed() AS c WHERE c.mark = _relation.mark));
+        EXCEPTION WHEN lock_not_available OR object_in_use OR undefined_table THEN
+            NULL;  -- another time
+        END;
+    END LOOP;
     FOR _relation IN SELECT * FROM kanon.withdrawn() LOOP
         BEGIN
             EXECUTE format('DROP %s %s', kanon.relation_kind(_relation.kind), _relation.name);

@@ -113,6 +113,7 @@ BEGIN
         END IF;
         PERFORM kanon.require_readable(caller, _source);
     END IF;
+    PERFORM kanon.owner_make_way(ARRAY(SELECT _name || s FROM unnest(_suffixes) AS s));
     _new := kanon.owner_enter(caller, given || jsonb_build_object('aside', _aside), _source);
     PERFORM kanon.owner_live_on(caller, given, _aside);
     FOR _staged IN SELECT * FROM kanon.owner_staged(caller, given ->> 'prefix', _suffixes) LOOP
@@ -269,11 +270,16 @@ BEGIN
             MESSAGE = 'only the role that published a publication can drop or replace it';
     END IF;
     PERFORM kanon.owner_end_release(_publication, 'dropped');
-    PERFORM kanon.owner_remove(_publication);
+    IF (given ->> 'close')::boolean THEN
+        PERFORM kanon.owner_close_all(_publication);
+    ELSE
+        PERFORM kanon.owner_remove(_publication);
+    END IF;
     RETURN NULL;
 END
 $function$;
-COMMENT ON FUNCTION kanon.owner_drop IS 'drops the caller''s publication';
+COMMENT ON FUNCTION kanon.owner_drop IS
+    'drops the caller''s publication, or only closes it, for which no reader is waited for';
 
 CREATE OR REPLACE FUNCTION kanon.owner_remove(publication kanon.publication) RETURNS void
 LANGUAGE plpgsql VOLATILE

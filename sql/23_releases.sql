@@ -334,6 +334,21 @@ $function$;
 COMMENT ON FUNCTION kanon.earlier_named IS
     'releases of sources made of these relations, or of these names, that any of these roles could read';
 
+CREATE OR REPLACE FUNCTION kanon.ticket(caller oid, release_id bigint) RETURNS text
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    RETURN (
+        SELECT release_id || ':' || encode(sha256(d.outer_pad || sha256(d.inner_pad || convert_to(
+            jsonb_build_array('ticket', caller::text, pg_current_xact_id()::text, release_id)::text,
+            'UTF8'))), 'hex')
+        FROM kanon.draw_key AS k CROSS JOIN kanon.key_pads(k.key) AS d);
+END
+$function$;
+COMMENT ON FUNCTION kanon.ticket IS
+    'what only kanon_owner can write: that it told the caller of a release in this transaction';
+
 CREATE OR REPLACE FUNCTION kanon.owner_earlier(caller oid, given jsonb) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -368,7 +383,8 @@ BEGIN
         JOIN jsonb_array_elements_text(given -> 'readers') AS r (name) ON r.name = u.rolname
         UNION ALL SELECT 0 WHERE given -> 'readers' ? 'public');
     RETURN (
-        SELECT coalesce(jsonb_agg(to_jsonb(e) ORDER BY e.release_id), '[]')
+        SELECT coalesce(jsonb_agg(to_jsonb(e) || jsonb_build_object(
+            'ticket', kanon.ticket(caller, e.release_id)) ORDER BY e.release_id), '[]')
         FROM kanon.earlier_named(_bases, _names,
             ARRAY(SELECT l.role FROM kanon.login_readers(_grantees, ARRAY[caller]) AS l),
             (given ->> 'publication_id')::bigint) AS e);
@@ -386,8 +402,16 @@ AS $function$
 DECLARE
     _bases CONSTANT oid[] := kanon.bases(
         kanon.named(publication.source_schema, publication.source_relation));
+    -- Tickets, as kanon.require_told() has checked.
     _seen  CONSTANT bigint[] := ARRAY(
-        SELECT jsonb_array_elements_text(coalesce(given -> 'seen', '[]'))::bigint);
+        SELECT split_part(t, ':', 1)::bigint
+        FROM jsonb_array_elements_text(coalesce(given -> 'seen', '[]')) AS t);
+    -- Of a grant, or of what is published.
+    _reason CONSTANT text := coalesce(given -> 'accept', given -> 'parameters' -> 'accept')
+        ->> 'combined_releases';
+    _warns  CONSTANT boolean := EXISTS (SELECT FROM kanon.setting AS s
+        WHERE s.name = 'combined_releases' AND s.value = 'warn');
+    _other  record;
 BEGIN
     -- One at a time: two that do not see each other would both be allowed.
     INSERT INTO kanon.base (relation) SELECT unnest(_bases) ON CONFLICT DO NOTHING;
@@ -413,11 +437,22 @@ BEGIN
     IF EXISTS (
         SELECT FROM kanon.earlier_releases(_bases, readers, publication.publication_id) AS e
         WHERE e.release_id <> ALL (_seen)
-    ) AND NOT EXISTS (SELECT FROM kanon.setting AS s
-        WHERE s.name = 'combined_releases' AND s.value = 'warn') THEN
+    ) AND NOT _warns THEN
         RAISE EXCEPTION USING ERRCODE = '40001',
             MESSAGE = 'something else was released of the same source while this was published:'
                 ' publish it again';
+    END IF;
+    -- What both tell is measured in the publisher's session, who alone reads the source. But nobody
+    -- can have measured what is gone, unless this transaction replaces it.
+    SELECT e.name, e.shared INTO _other
+    FROM kanon.earlier_releases(_bases, readers, publication.publication_id) AS e
+    JOIN kanon.release AS r ON r.release_id = e.release_id
+    WHERE publication.source_schema = '' OR r.ended_at < now() LIMIT 1;
+    IF FOUND AND NOT _warns AND coalesce(btrim(_reason), '') = '' THEN
+        RAISE EXCEPTION USING ERRCODE = 'KN005',
+            MESSAGE = 'a known risk is not accepted: combined_releases',
+            DETAIL = format('%s could also read %s', array_to_string(_other.shared, ', '), _other.name),
+            HINT = 'say why it is acceptable: accept => ''{"combined_releases": "..."}''';
     END IF;
 END
 $function$;

@@ -40,16 +40,17 @@ BEGIN
         ('publish', 'readable source', '{source_id}'),
         ('publish', 'as registered', '{registered_at}'),
         ('publish', 'own label', '{label}'),
-        ('publish', 'same source', '{seen}'),
+        ('publish', 'ticket', '{seen}'),
         ('publish', 'names', '{readers}'),
         ('publish', 'anything', '{kind,method,parameters,layout,records,guarantee,metrics,'
             'source_metrics,columns,digest,measured,notes,upto,added,withdrawn,replace,keeps_grants}'),
         ('drop', 'own publication', '{name}'),
+        ('close', 'own publication', '{name}'),
         ('keep attacks', 'own publication', '{name}'),
         ('keep attacks', 'anything', '{found}'),
         ('batches', 'own publication', '{name}'),
         ('grant', 'own publication', '{name}'),
-        ('grant', 'same source', '{seen}'),
+        ('grant', 'ticket', '{seen}'),
         ('grant', 'names', '{readers}'),
         ('grant', 'anything', '{accept,measured,notes}'),
         ('unknown entities', 'own publication', '{name}'),
@@ -87,7 +88,7 @@ BEGIN
             ' owns or no other role has registered'),
         ('as registered', 'when the source was registered: not what the caller has not seen'),
         ('own label', 'a plain label under which nobody else has published'),
-        ('same source', 'numbers of releases about the same people'),
+        ('ticket', 'tickets of releases of which the caller was told in this transaction, about the same people'),
         ('own answer', 'anything: what is answered is another thing for each caller'),
         ('anything', 'anything: it is kept with what is the caller''s, and nothing is found by it');
 END
@@ -95,7 +96,7 @@ $function$;
 COMMENT ON FUNCTION kanon.errand_rules IS 'the rules of kanon.errand_fields(), for people to read';
 
 CREATE OR REPLACE FUNCTION kanon.require_told(caller oid, task text, given jsonb) RETURNS void
-LANGUAGE plpgsql STABLE
+LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
 AS $function$
 DECLARE
@@ -159,10 +160,10 @@ BEGIN
             PERFORM kanon.require_own_description(caller, _text::oid);
         WHEN 'own label' THEN
             _may := kanon.is_own_label(caller, _text, NULL);
-        WHEN 'same source' THEN
+        WHEN 'ticket' THEN
             _may := NOT EXISTS (
-                SELECT jsonb_array_elements_text(_told.value)::bigint
-                EXCEPT SELECT kanon.releases_of(given));
+                SELECT s #>> '{}' FROM jsonb_path_query(_told.value, 'lax $[*]') AS s
+                EXCEPT SELECT kanon.ticket(caller, r) FROM kanon.releases_of(given) AS r);
         WHEN 'anything', 'own answer', 'names', 'as registered' THEN
             NULL;
         ELSE

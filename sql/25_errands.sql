@@ -40,6 +40,7 @@ BEGIN
         WHEN 'analyze' THEN kanon.owner_analyze(NEW.caller, NEW.given)
         WHEN 'publish' THEN kanon.owner_publish(NEW.caller, NEW.given)
         WHEN 'drop' THEN kanon.owner_drop(NEW.caller, NEW.given)
+        WHEN 'close' THEN kanon.owner_drop(NEW.caller, NEW.given || '{"close": true}')
         WHEN 'keep attacks' THEN kanon.owner_keep_attacks(NEW.caller, NEW.given)
         WHEN 'drop staged' THEN kanon.owner_drop_staged(NEW.caller, NEW.given)
         WHEN 'earlier releases' THEN kanon.owner_earlier(NEW.caller, NEW.given)

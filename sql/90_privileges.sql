@@ -46,6 +46,7 @@ GRANT EXECUTE ON FUNCTION
     kanon.owned(kanon.publication), kanon.relation_kind("char"),
     kanon.errand_fields(), kanon.errand_rules(), kanon.is_own_label(oid, text, bigint),
     kanon.is_own_staged(oid, text), kanon.is_plain(text), kanon.releases_of(jsonb),
+    kanon.ticket(oid, bigint),
     kanon.require_own_description(oid, oid), kanon.require_told(oid, text, jsonb),
     kanon.require_readable(oid, kanon.source), kanon.weighted_join(jsonb, text, text),
     kanon.base_names(oid[]), kanon.bases(oid), kanon.earlier_releases(oid[], oid[], bigint),
@@ -70,7 +71,9 @@ GRANT EXECUTE ON FUNCTION
     kanon.aside(), kanon.owner_close(regclass), kanon.owner_drop_or_close(regclass),
     kanon.owner_live_on(oid, jsonb, text), kanon.owner_living(oid, jsonb, text),
     kanon.owner_sweep(), kanon.owner_withdraw(kanon.publication, text), kanon.withdrawn(),
-    kanon.withdrawn_mark()
+    kanon.withdrawn_mark(), kanon.closed(), kanon.closed_mark(bigint), kanon.owner_mark(regclass, text),
+    kanon.owner_close_all(kanon.publication), kanon.owner_make_way(text[]),
+    kanon.owner_take_away(regclass[], text[])
 TO kanon_owner;
 
 -- Publications from before, and restored ones: a dump does not have the rights on tables' types.

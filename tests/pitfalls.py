@@ -169,9 +169,11 @@ PITFALLS: Final[dict[int, Pitfall]] = {
     29: Pitfall(
         "Locks that anybody may take",
         "A role that can only connect keeps everybody from publishing.",
-        "Who keeps a publication in use delays its replacement and withdrawal, which are refused"
-        " after a minute ([replacing](operation.md#replacing)): readers, and any role that may use"
-        " the schema, with a statement that it prepares. `pg_locks` shows who it is.",
+        "Who keeps a publication in use delays its replacement, which is refused after a minute"
+        " ([replacing](operation.md#replacing)): readers, and any role that may use the schema,"
+        " with a statement that it prepares. `pg_locks` shows who it is. Withdrawal does not wait"
+        " for them; a transaction that has read the publication may go on until it ends"
+        " ([withdrawing](operation.md#withdrawing)).",
     ),
     30: Pitfall(
         "Nobody says that releases add up",

@@ -155,7 +155,7 @@ def _require_one_count(query: Query, other: str) -> None:
 def answered(opened: OpenQuery) -> tuple[list[Group], str]:
     """Return the groups that HAVING and LIMIT leave, in order, and how they were counted."""
     groups, method = before_having(opened)
-    groups = in_doubles(groups, [measure.aggregate.function for measure in opened.query.measures])
+    groups = in_doubles(groups, [measure.aggregate for measure in opened.query.measures])
     if opened.query.formulas:
         from kanon_db.counting.calculated import with_calculated
 

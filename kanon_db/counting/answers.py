@@ -60,25 +60,38 @@ _EXACT: Final = 2.0**53
 """Up to this, every whole number is a floating-point number."""
 
 
-def in_doubles(groups: Sequence[Group], functions: Sequence[ex.AggregateFunction]) -> list[Group]:
+_WHOLE_QUOTIENT: Final = 2.0**20
+"""An average of whole numbers below it that is whole is not rounded: of fewer than 2^32 records,
+another one is farther from it than floating-point numbers are from each other."""
+
+_LOST: Final = 2.0**-40
+"""How much of a bound adding up may lose where values are no whole numbers; see also
+:func:`.formulas.rounding`."""
+
+
+def in_doubles(groups: Sequence[Group], aggregates: Sequence[ex.Aggregate]) -> list[Group]:
     """Widen bounds of aggregates that a floating-point number cannot tell.
+
+    Sums and averages of numbers that are not whole are rounded when they are read, added up and
+    divided, averages of whole numbers when they are divided only. Bounds move outward by that.
 
     Raises
     ------
     UnsupportedQueryError
         For sums and averages of infinite values, or of what is no number.
     """
-    if all(function in ("count", "distinct") for function in functions):
+    if all(one.function in ("count", "distinct") for one in aggregates):
         return list(groups)
     return [
         group._replace(
-            estimates=tuple(map(_in_doubles, group.estimates, functions)),
+            estimates=tuple(map(_in_doubles, group.estimates, aggregates)),
         )
         for group in groups
     ]
 
 
-def _in_doubles(found: Estimated, function: ex.AggregateFunction) -> Estimated:
+def _in_doubles(found: Estimated, aggregate: ex.Aggregate) -> Estimated:
+    function = aggregate.function
     if function in ("count", "distinct"):
         return found
     low, high = found.lower_bound, found.upper_bound
@@ -90,11 +103,22 @@ def _in_doubles(found: Estimated, function: ex.AggregateFunction) -> Estimated:
             hint="COUNT, MIN, MAX and percentiles are; for a sum, the source needs a view that has"
             " NULL in place of such values",
         )
-    if low is not None and abs(low) >= _EXACT:
-        low = math.nextafter(low, -math.inf)
-    if high is not None and abs(high) >= _EXACT:
-        high = math.nextafter(high, math.inf)
+    if function in ("sum", "avg"):
+        is_whole = aggregate.type is not None and aggregate.type.category == "integer"
+        lost = 0.0 if is_whole else _LOST * max(abs(low or 0.0), abs(high or 0.0))
+        low, high = (None if end is None else end + sign * lost
+                     for end, sign in ((low, -1), (high, 1)))  # fmt: skip
+    low, high = (
+        end if end is None or _is_exact(end, aggregate) else math.nextafter(end, towards)
+        for end, towards in ((low, -math.inf), (high, math.inf))
+    )
     return replace(found, lower_bound=low, upper_bound=high)
+
+
+def _is_exact(end: float, aggregate: ex.Aggregate) -> bool:
+    if aggregate.function == "avg":
+        return end == math.trunc(end) and abs(end) < _WHOLE_QUOTIENT
+    return abs(end) < _EXACT
 
 
 def within_limit(groups: Sequence[Group], query: Query) -> list[Group]:

@@ -201,7 +201,7 @@ class Aggregate(Expression):
     share : float or None
         Of a percentile; 0 and 1 of MIN and MAX.
     type : Type or None
-        That of the operand of these, once it is checked.
+        That of the operand of these, of SUM and of AVG, once it is checked.
     """
 
     function: AggregateFunction

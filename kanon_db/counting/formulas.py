@@ -234,35 +234,50 @@ TOTALS: Final = {**{name: f"sum({name})" for name in BUCKET_SUMS}, **EXTREMES}
 
 
 _ROUNDING: Final = 2.0**-47
-"""What adding up loses of the sum of all absolute values, at most; some bits more than usual."""
+"""What adding up whole numbers loses of the sum of their absolute values, at most; some bits more
+than usual."""
+
+_OF_EACH, _AT_LEAST = 2.0**-52, 2.0**-40
+"""The same of other numbers: each record rounds once more, and values and buckets do, too."""
 
 _ALWAYS, _NEVER, _NOTICED = 2.0**53, 2.0**33, 1e-12
-"""Sums of absolute values from which on bounds are always widened, and up to which they never are;
-in between, where it is more than this part of the bounds."""
+"""Sums of absolute values from which on bounds are always widened, and up to which those of whole
+numbers never are; in between, where it is more than this part of the bounds. For less,
+:func:`.in_doubles` widens all bounds of numbers that are not whole."""
 
 
-def rounding(largest: float, low: float, high: float) -> float:
+def rounding(n: float, largest: float, low: float, high: float) -> float:
     """Return by how much the bounds of a sum are widened, since adding up rounds.
 
     Parameters
     ----------
+    n : float
+        How many are added up, at most.
     largest : float
-        At least the sum of the absolute values.
+        The largest absolute value of one.
     low, high : float
         The bounds as they were added up.
     """
-    lost = largest * _ROUNDING
-    is_noticed = largest > _NEVER and lost > _NOTICED * max(abs(low), abs(high))
-    return lost if largest > _ALWAYS or is_noticed else 0.0
+    total = n * largest
+    is_whole = all(number == math.trunc(number) for number in (total, low, high)
+                   if math.isfinite(number))  # fmt: skip
+    lost = total * (_ROUNDING if is_whole else n * _OF_EACH + _AT_LEAST)
+    is_noticed = (total > _NEVER or not is_whole) and lost > _NOTICED * max(abs(low), abs(high))
+    return lost if total > _ALWAYS or is_noticed else 0.0
 
 
 def _rounding() -> str:
     """Return the SQL of :func:`rounding`."""
-    largest = "c_high * greatest(abs(least_x), abs(most_x))"
+    total = "c_high * greatest(abs(least_x), abs(most_x))"
+    is_whole = " AND ".join(f"{one} = trunc({one})" for one in (total, "t_low", "t_high"))
+    lost = (
+        f"({total} * CASE WHEN {is_whole} THEN {_ROUNDING!r}"
+        f" ELSE c_high * {_OF_EACH!r} + {_AT_LEAST!r} END)"
+    )
     return (
-        f"CASE WHEN {largest} > {_ALWAYS!r} OR ({largest} > {_NEVER!r} AND {largest}"
-        f" * {_ROUNDING!r} > {_NOTICED!r} * greatest(abs(t_low), abs(t_high)))"
-        f" THEN {largest} * {_ROUNDING!r} ELSE 0 END"
+        f"CASE WHEN {total} > {_ALWAYS!r} OR (({total} > {_NEVER!r} OR NOT ({is_whole}))"
+        f" AND {lost} > {_NOTICED!r} * greatest(abs(t_low), abs(t_high)))"
+        f" THEN {lost} ELSE 0 END"
     )
 
 
@@ -380,7 +395,7 @@ def summed(
     least, most = extremes
     if c == 0:
         return None
-    lost = rounding(c_high * max(abs(least), abs(most)), t_low, t_high)
+    lost = rounding(c_high, max(abs(least), abs(most)), t_low, t_high)
     t_low, t_high = t_low - lost, t_high + lost
     if not is_average:
         return Matched(t, tt, t_low, t_high)

@@ -245,7 +245,7 @@ class Totals:
         error = None if self._is_unknown else self._error(group)
         low, high = float(s.low[group]), float(s.high[group])
         least, most = float(self._least[group]), float(self._most[group])
-        lost = rounding(float(s.possible[group]) * max(abs(least), abs(most)), low, high)
+        lost = rounding(float(s.possible[group]), max(abs(least), abs(most)), low, high)
         low, high = low - lost, high + lost
         if self._is_average:
             # Bounds are known also where no record is expected, though some may count.

@@ -281,11 +281,19 @@ def _examine_publications(session: PsycopgSession) -> Iterator[Finding]:
 def _examine_withdrawn(session: PsycopgSession) -> Iterator[Finding]:
     """Say what keeps relations of publications that are gone: nothing has to be done about it."""
     row = fetch_one(
-        session, "SELECT count(*) AS n, kanon.withdrawn_mark() AS mark FROM kanon.withdrawn()"
+        session,
+        "SELECT count(*) AS n, kanon.withdrawn_mark() AS mark,"
+        " (SELECT count(*) FROM kanon.closed()) AS n_closed FROM kanon.withdrawn()",
     )
-    if row["n"]:
+    if row["n_closed"]:
+        yield Finding(
+            "closed relations",
+            "ok",
+            f"{row['n_closed']}, which nobody may read, until nobody keeps them in use (pg_locks)",
+        )
+    if row["n"] > row["n_closed"]:
         holders = dependents(session, _schema_of_publications(session), row["mark"])
-        found = f"{row['n']}, empty and closed, until nothing depends on them"
+        found = f"{row['n'] - row['n_closed']}, empty and closed, until nothing depends on them"
         yield Finding("withdrawn relations", "ok", f"{found} ({', '.join(holders) or 'now'})")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
@@ -9,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 from rich.console import Console
@@ -142,11 +143,15 @@ def print_frame(frame: Any) -> None:
 def print_csv(frame: pd.DataFrame) -> None:
     """Print a data frame as comma-separated values, which spreadsheets do not run.
 
-    A text that they would take for a formula gets an apostrophe before it; numbers stay. To a
+    A text that they would take for a formula gets an apostrophe before it; numbers stay. Where a
+    text has a semicolon, at which some spreadsheets divide lines, all texts are in quotes. To a
     program every other value goes as it is, and to a terminal so that it shows.
     """
     marked = frame.map(_unrun).rename(columns=_unrun)
-    text = marked.to_csv(index=False)
+    divides = any(";" in str(name) for name in marked)
+    divides = divides or bool(marked.map(_has_semicolon).any(axis=None))
+    quoting: Literal[0, 2] = csv.QUOTE_NONNUMERIC if divides else csv.QUOTE_MINIMAL
+    text = marked.to_csv(index=False, quoting=quoting)
     # Not click.echo, which takes out of a value what looks like a terminal's codes.
     sys.stdout.write(visible(text, hidden=_LINES) if sys.stdout.isatty() else text)
 
@@ -154,6 +159,10 @@ def print_csv(frame: pd.DataFrame) -> None:
 def _unrun(value: Any) -> Any:
     is_formula = isinstance(value, str) and _FORMULA.match(value) and not _NUMBER.fullmatch(value)
     return f"'{value}" if is_formula else value
+
+
+def _has_semicolon(value: Any) -> bool:
+    return isinstance(value, str) and ";" in value
 
 
 def print_fields(fields: Mapping[str, Any]) -> None:

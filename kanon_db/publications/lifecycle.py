@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,8 +30,15 @@ _LOCK_MILLISECONDS: Final = 100
 """How long readers may have to wait behind one attempt to take the place of a publication."""
 
 _PAUSE_SECONDS: Final = 0.3
+_WITHDRAWAL_SECONDS: Final = 1.0
+"""How long a withdrawal waits for readers to pass; then it takes their rights and no more."""
+
 _PATIENCE_SECONDS: Final = 60.0
 """How long to try; the caller's own lock_timeout comes first."""
+
+
+_CLOSED: Final = "withdrawn from kanon_db: nobody may read it"
+"""How the comment on relations begins that were closed; see ``sql/20_withdrawing.sql``."""
 
 
 def check_name(session: Session, name: str, suffixes: Sequence[str], *, replace: bool) -> None:
@@ -54,10 +62,13 @@ def check_name(session: Session, name: str, suffixes: Sequence[str], *, replace:
         " JOIN pg_namespace AS n ON n.oid = c.relnamespace"
         " WHERE n.nspname = $1::text AND c.relname = ANY ($2::text[])"
         " AND NOT EXISTS (SELECT FROM kanon.publication AS p"
-        "  WHERE p.name = $3::text AND c.relname = ANY (p.relations))",
+        "  WHERE p.name = $3::text AND c.relname = ANY (p.relations))"
+        # What was only closed makes way when nobody keeps it in use.
+        " AND NOT starts_with(coalesce(obj_description(c.oid, 'pg_class'), ''), $4::text)",
         published_schema(session),
         [name + suffix for suffix in suffixes],
         name,
+        _CLOSED,
     )
     if rows:
         raise _is_taken(rows[0]["name"])
@@ -135,7 +146,9 @@ def drop_publication(session: Session, name: str) -> None:
     """Drop a publication's relations and its catalog entry.
 
     Relations that something depends on lose their rows, rights and names instead, and are dropped
-    when nothing depends on them any more.
+    when nothing depends on them any more. Nobody's reading delays it: where somebody keeps the
+    publication in use, all rights on it are taken within a second or two, and rows and names when
+    something is next published or dropped.
 
     Raises
     ------
@@ -143,7 +156,7 @@ def drop_publication(session: Session, name: str) -> None:
     PermissionDeniedError
         When another role published it.
     DatabaseError
-        When it is in use all the time.
+        When it is being replaced all the time.
     """
     if not session.fetch("SELECT 1 FROM kanon.publication WHERE name = $1::text", name):
         raise NotFoundError(
@@ -153,10 +166,28 @@ def drop_publication(session: Session, name: str) -> None:
         )
     _require_publisher(session, name)
     with in_words(name):
-        _patiently(session, name, lambda: run_errand(session, "drop", name=name))
+        try:
+            _patiently(
+                session,
+                name,
+                lambda: run_errand(session, "drop", name=name),
+                at_most=_WITHDRAWAL_SECONDS,
+            )
+        except DatabaseError as error:
+            if error.sqlstate != LOCK_NOT_AVAILABLE:
+                raise
+            # REVOKE waits for no reader.
+            _patiently(session, name, lambda: run_errand(session, "close", name=name))
+            session.warn(
+                f'somebody keeps publication "{name}" in use: nobody may read it any more, and it'
+                " is dropped when you next publish or drop anything and it is not in use"
+                " (pg_locks shows who holds locks)"
+            )
 
 
-def _patiently(session: Session, name: str, work: Callable[[], Any]) -> Any:
+def _patiently(
+    session: Session, name: str, work: Callable[[], Any], at_most: float = math.inf
+) -> Any:
     """Do what needs a publication for itself, without making its readers wait for each other.
 
     While somebody waits for a lock, everybody else queues behind. So each attempt waits only for
@@ -165,7 +196,7 @@ def _patiently(session: Session, name: str, work: Callable[[], Any]) -> Any:
     setting = fetch_one(
         session, "SELECT setting::int4 AS ms FROM pg_settings WHERE name = 'lock_timeout'"
     )
-    limit = setting["ms"] / 1000 or _PATIENCE_SECONDS
+    limit = min(setting["ms"] / 1000 or _PATIENCE_SECONDS, at_most)
     started = time.monotonic()
     while True:
         try:

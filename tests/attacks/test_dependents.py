@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -348,11 +349,93 @@ def test_38_a_lock_is_waited_for_and_nothing_changes(published: Published) -> No
     fetch(parties.publisher, "SET lock_timeout = '1s'")
     with parties.analyst.transaction():
         fetch(parties.analyst, "SELECT count(*) FROM published.p")
-        assert sqlstate_of(lambda: Functions(parties.publisher).drop("p")) == "55P03"
         assert sqlstate_of(lambda: published.publish(replace=True)) == "55P03"
     fetch(parties.publisher, "RESET lock_timeout")
     assert left(parties) == []
-    Functions(parties.publisher).drop("p")
+
+
+def prepared(who: Connection) -> str | None:
+    """Run what was prepared before, in the same transaction."""
+
+    def run() -> None:
+        with who.transaction():
+            fetch(who, "EXECUTE mine")
+
+    return sqlstate_of(run)
+
+
+@pytest.mark.pitfall(38, 29)
+@pytest.mark.parametrize("depends", [False, True])
+@every_kind
+def test_38_a_withdrawal_waits_for_nobody(
+    published: Published, depends: bool, connect_as: Callable[[str, str], Connection]
+) -> None:
+    """Whoever keeps a publication in use, with a statement that is only prepared even.
+
+    Nobody reads it from then on. Within a transaction that has it locked, PostgreSQL looks at
+    rights anew when this locks anything else.
+    """
+    parties = published.parties
+    kanon = Functions(parties.publisher)
+    fetch(parties.admin, f"GRANT USAGE ON SCHEMA published TO {parties.stranger.info.user}")
+    if depends:
+        make_all(published)
+    with parties.analyst.transaction(), parties.stranger.transaction():
+        for who in (parties.analyst, parties.stranger):
+            fetch(who, "PREPARE mine AS TABLE published.p")
+        assert prepared(parties.analyst) is None
+        assert prepared(parties.stranger) == DENIED
+        began = time.monotonic()
+        kanon.drop("p")
+        assert time.monotonic() - began < 20  # not the minute of what waits for a lock
+        with connect_as(parties.dsn, parties.analyst.info.user) as another:
+            assert sqlstate_of(lambda: fetch(another, "TABLE published.p")) == DENIED
+        fetch(parties.analyst, "SELECT count(*) FROM pg_foreign_server")
+        assert prepared(parties.analyst) == DENIED
+        assert prepared(parties.stranger) == DENIED
+        assert kanon.publications() == []
+        with_rights = fetch(
+            parties.admin,
+            "SELECT c.relname FROM kanon.closed() AS d JOIN pg_class AS c ON c.oid = d.relation"
+            " CROSS JOIN aclexplode(c.relacl) AS a WHERE a.grantee <> c.relowner",
+        )
+        assert with_rights == []
+        query = "SELECT COUNT(*) FROM p"
+        for who in (parties.analyst, parties.publisher):
+            assert sqlstate_of(lambda w=who: Functions(w).estimate(query)) == "42704"
+        found = [one for one in examine(parties.dsn) if one.subject == "closed relations"]
+        assert [one.state for one in found] == ["ok"]
+        # Only its name is taken until nobody keeps it in use.
+        fetch(parties.publisher, "SET lock_timeout = '300ms'")
+        assert sqlstate_of(published.publish) == "55P03"
+        fetch(parties.publisher, "RESET lock_timeout")
+    published.publish()
+    assert fetch(parties.admin, "SELECT * FROM kanon.closed()") == []
+    check_closed(parties)
+    assert (left(parties) == []) is not depends
+    for who in (parties.analyst, parties.stranger):
+        fetch(who, "DEALLOCATE mine")
+    fetch(parties.admin, f"REVOKE USAGE ON SCHEMA published FROM {parties.stranger.info.user}")
+
+
+@pytest.mark.pitfall(38, 29)
+@pytest.mark.parametrize("published", ["buckets"], indirect=True)
+def test_38_what_was_closed_goes_with_the_next_withdrawal(published: Published) -> None:
+    """Whatever it is called, and however many are still in use."""
+    parties = published.parties
+    kanon = Functions(parties.publisher)
+    with parties.analyst.transaction():
+        fetch(parties.analyst, "SELECT count(*) FROM published.p")
+        kanon.drop("p")
+        kanon.publish("data.people", "q", privacy='{"l": 2}')
+        kanon.drop("q")
+        # What the reader does not use is gone already.
+        names = fetch(parties.admin, "SELECT name FROM kanon.closed() ORDER BY 1")
+        assert [name for (name,) in names] == ["p", "p_qit", "p_sat"]
+    kanon.publish("data.people", "q", privacy='{"l": 2}')
+    kanon.drop("q")
+    assert left(parties) == []
+    assert fetch(parties.admin, "SELECT name FROM kanon.closed()") == []
 
 
 @pytest.mark.pitfall(38)
@@ -377,3 +460,21 @@ def test_38_readers_are_kept_when_the_kind_changes(published: Published) -> None
         assert sqlstate_of(lambda: fetch(parties.stranger, "TABLE published.p")) == DENIED
         if kind != "buckets":
             assert sqlstate_of(lambda: fetch(analyst, "TABLE published.p_row")) == DENIED
+
+
+@pytest.mark.pitfall(38)
+@pytest.mark.parametrize("published", ["buckets"], indirect=True)
+def test_statistics_do_not_outlive_rows(published: Published) -> None:
+    """A stranger's view keeps a table alive; whoever reads it next reads nothing of before."""
+    admin, publisher = published.parties.admin, published.parties.publisher
+    fetch(admin, "CREATE VIEW mine.kept AS SELECT * FROM published.p_bit")
+    fetch(admin, "CREATE VIEW mine.kept_too AS SELECT * FROM published.p_est")
+    shown = "concat(histogram_bounds, most_common_vals)"
+    told = f"SELECT count(*) FROM pg_stats WHERE tablename = $1::text AND {shown} ~ $2::text"
+    for table in ("p_bit", "p_est"):
+        fetch(admin, f"ANALYZE published.{table}")  # as autovacuum would
+        assert value(admin, told, table, "[0-9]")
+    fetch(publisher, "UPDATE data.people SET sick = 'x' || sick")
+    published.publish(replace=True)
+    for table in ("p_bit", "p_est"):
+        assert not value(admin, told, table, "\\ydisease")

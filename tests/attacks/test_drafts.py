@@ -8,7 +8,9 @@ draw, whatever was looked at, rolled back, dropped, renamed or registered again 
 
 from __future__ import annotations
 
+import json
 import math
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
@@ -18,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kanon_db.algorithms.ground import pulse
 from kanon_db.publications import drawing
 from kanon_db.session import Session
 from tests.attacks.posterior import tables_of
@@ -303,3 +306,24 @@ def test_nobody_has_the_seed_of_anothers_draw(parties: Parties) -> None:
     for reader in (parties.publisher, parties.analyst, parties.stranger):
         for statement in ("TABLE kanon.draw_key", "SELECT kanon.owner_seed(1, '{}')"):
             assert sqlstate_of(lambda r=reader, s=statement: fetch(r, s)) == "42501"
+
+
+@pytest.mark.pitfall(41)
+def test_a_short_time_limit_is_no_other_draw(
+    parties: Parties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever repeats a search when the machine is busy has nothing to choose between."""
+    rows = [(i * 37 % 91, i * 53 % 40, i % 7, f"i{i % 11}") for i in range(4000)]
+    create_table(parties.publisher, "data.hurried", "age int, zip int, n int, ill text", rows)
+    package = Package(parties.publisher)
+    package.register("data.hurried", ["age", "zip", "n"], "ill")
+
+    def found(seconds: float, clock: float) -> object:
+        monkeypatch.setattr(pulse, "monotonic", lambda: time.monotonic() * clock)
+        options = json.dumps({"time_limit": seconds})
+        package.generalize("data.hurried", "hurried", k=4, method="mondrian", options=options)
+        rows = everything(parties.publisher, "hurried")
+        package.drop("hurried")
+        return rows
+
+    assert found(1.0, 0.02) == found(1.0, 0.5) != found(0.2, 0.02)

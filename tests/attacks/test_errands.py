@@ -108,6 +108,7 @@ def valid(stranger: Connection, own: str, task: str) -> dict[str, object]:
             "name": f"{own}_{secrets.token_hex(4)}",
         },
         "drop": lambda: {"name": own},
+        "close": lambda: {"name": own},
         "keep attacks": lambda: {"name": own, "found": []},
         "batches": lambda: {"name": own},
         "grant": lambda: {"name": own, "readers": ["kanon_analyst"], "accept": {}, "seen": []},
@@ -126,7 +127,7 @@ def valid(stranger: Connection, own: str, task: str) -> dict[str, object]:
 
 
 TASKS = (
-    "analyze", "batches", "create table", "create view", "drop", "drop staged",
+    "analyze", "batches", "close", "create table", "create view", "drop", "drop staged",
     "earlier releases", "grant", "keep attacks", "publish", "register", "seed", "unknown entities",
 )  # fmt: skip
 REFUSED = {"as registered": "40001"}
@@ -172,7 +173,7 @@ def values_of_others(victim: Parties, rule: str, field: str) -> list[Any]:
         "as registered": [source["registered_at"]],
         "own description": [oid_of(publisher, "data.people"), oid_of(publisher, "data.other")],
         "own label": [LABEL],
-        "same source": [ids("release", "release_id"), ids("release", "release_id")[:1]],
+        "ticket": [ids("release", "release_id"), ids("release", "release_id")[:1]],
         "own answer": ["people", ["people"], True],
         "anything": [entry.get(field, "people"), entry, ["people"], True],
     }[rule]
@@ -306,6 +307,7 @@ def test_34_refused_before_anything_is_locked(
     }  # fmt: skip
     calls: dict[str, dict[str, object]] = {
         "drop": {"name": "people"},
+        "close": {"name": "people"},
         "keep attacks": {"name": "people", "found": []},
         "grant": {"name": "people", "readers": ["kanon_analyst"], "accept": {}},
         "batches": {"name": "people"},
@@ -473,6 +475,46 @@ def test_36_what_administrators_grant_is_noted(
     assert readers_of_second(victim) == sorted([one, two, guest])
     fetch(victim.publisher, f"REVOKE SELECT ON published.second FROM {one}")
     fetch(victim.admin, f"DROP OWNED BY {one}, {two}")
+
+
+@pytest.mark.pitfall(34)
+def test_34_what_was_seen_is_what_was_told(victim: Parties, guest: str) -> None:
+    """Nobody has seen a release it was not told of, or measured what is gone."""
+    publisher = victim.publisher
+    kanon = Functions(publisher)
+    source = value(
+        publisher, "SELECT source_id FROM kanon.source WHERE relation_name = 'other'"
+        " AND schema_name = 'data'",
+    )  # fmt: skip
+    session = PsycopgSession(publisher)
+    asks = {"source_id": source, "readers": [guest]}
+    given = {"name": "second", "readers": [guest], "accept": {}}
+
+    def grant(**more: object) -> str | None:
+        return sqlstate_of(lambda: errand(publisher, "grant", **given, **more))
+
+    with publisher.transaction():
+        old = [one["ticket"] for one in run_errand(session, "earlier releases", **asks)]
+    assert old
+    assert grant() == "40001"
+    numbers = [ticket.split(":")[0] for ticket in old]
+    for seen in (old, numbers, [int(n) for n in numbers], [f"{n}:00" for n in numbers]):
+        assert grant(seen=seen) == DENIED, seen
+
+    def told() -> None:
+        with publisher.transaction():
+            seen = [one["ticket"] for one in run_errand(session, "earlier releases", **asks)]
+            errand(publisher, "grant", **given, seen=seen)
+
+    kanon.drop("first")
+    try:
+        assert sqlstate_of(told) == "KN005"
+        assert readers_of_second(victim) == []
+        given["accept"] = {"combined_releases": "the copy is the team's own"}
+        told()
+        assert readers_of_second(victim) == [guest]
+    finally:
+        kanon.suppress("data.other", "first", k=2, readers=[])
 
 
 @pytest.mark.pitfall(37)

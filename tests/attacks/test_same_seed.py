@@ -15,7 +15,7 @@ import pytest
 
 from kanon_db.publications import drawing
 from kanon_db.session import Session
-from tests.integration.parties import Functions, Package, Parties, create_table, fetch, value
+from tests.integration.parties import Functions, Package, Parties, create_table, fetch
 
 SIGMAS = 7
 PEOPLE = [(i, 20 + i * 7 % 40, "FM"[i * 5 % 2], "aBcDeFg"[i % 7]) for i in range(700)]
@@ -84,23 +84,3 @@ def test_buckets_do_not_have_the_same_numbers(parties: Parties, assignment: str)
     same = sum(buckets[0][person] == buckets[1][person] for person in buckets[0])
     expected = 3 * 2  # n people in n / 3 buckets, and some more where there are few cells
     assert same <= expected + SIGMAS * math.sqrt(expected)
-
-
-@pytest.mark.pitfall(38)
-def test_statistics_do_not_outlive_rows(parties: Parties) -> None:
-    """A stranger's view keeps a table alive; whoever reads it next reads nothing of before."""
-    admin, publisher, kanon = parties.admin, parties.publisher, Functions(parties.publisher)
-    kanon.register("data.first", ["age", "sex"], "ill")
-    kanon.publish("data.first", "one", privacy='{"l": 3}')
-    fetch(admin, "CREATE VIEW public.kept AS SELECT * FROM published.one_bit")
-    fetch(admin, "CREATE VIEW public.kept_too AS SELECT * FROM published.one_est")
-    shown = "concat(histogram_bounds, most_common_vals)"
-    told = f"SELECT count(*) FROM pg_stats WHERE tablename = $1::text AND {shown} ~ $2::text"
-    for table in ("one_bit", "one_est"):
-        fetch(admin, f"ANALYZE published.{table}")  # as autovacuum would
-        assert value(admin, told, table, "[0-9]")
-    fetch(publisher, "UPDATE data.first SET ill = 'x' || ill")
-    kanon.publish("data.first", "one", privacy='{"l": 3}', replace=True)
-    for table in ("one_bit", "one_est"):
-        assert not value(admin, told, table, "\\y[aBcDeFg]\\y")
-    fetch(admin, "DROP VIEW public.kept, public.kept_too")

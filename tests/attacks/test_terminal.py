@@ -19,7 +19,7 @@ from tests.integration.parties import Functions, Parties, create_table
 
 ILLNESSES = (
     "\x1b]52;c;Y3VybCBldmlsfHNo\x07", "\x1b[2J\x1b[1;1HAll checks hold", "=cmd|' /C calc'!A0",
-    "+1+1", "-2+3", "@SUM(1)", "\tx", "a\u202eb\x85c", "two\nlines", "-5", "1e3",
+    "+1+1", "-2+3", "@SUM(1)", "\tx", "a\u202eb\x85c", "two\nlines", "-5", "1e3", "a;=1+1",
 )  # fmt: skip
 COLUMN = "ill ]0;x"
 QUERY = f'SELECT "{COLUMN}", COUNT(*) FROM odd GROUP BY "{COLUMN}"'
@@ -97,6 +97,8 @@ def test_spreadsheets_run_nothing(module_database: str) -> None:
     assert header[0] == COLUMN
     formulas = {text for text in ILLNESSES if text[0] in "=+-@\t"} - {"-5"}
     assert {row[0] for row in rows} == {*set(ILLNESSES) - formulas, *(f"'{f}" for f in formulas)}
+    # Some spreadsheets take a semicolon for the end of a cell.
+    assert '"a;=1+1",' in printed.stdout
     numbers = kanon("query", "SELECT COUNT(*) FROM odd WHERE age = 1", "--csv", dsn=module_database)
     assert all(float(cell) >= 0 for cell in numbers.stdout.splitlines()[1].split(","))
 

@@ -73,7 +73,8 @@ OWNERS = {
     "owner_unknown", "reached", "readers", "relation_kind", "require_readable", "require_visible",
     "source_elsewhere", "weighted_join",
     "aside", "owner_close", "owner_drop_or_close", "owner_live_on", "owner_living", "owner_sweep",
-    "owner_withdraw", "withdrawn", "withdrawn_mark",
+    "owner_withdraw", "withdrawn", "withdrawn_mark", "ticket", "closed", "closed_mark",
+    "owner_mark", "owner_close_all", "owner_make_way", "owner_take_away",
 }  # fmt: skip
 """What the owner of publications does, called by the functions that have its rights."""
 
@@ -271,7 +272,13 @@ def test_functions_are_fixed(parties: Parties) -> None:
             continue
         assert path == "search_path=pg_catalog, pg_temp", name
         # An IMMUTABLE function of data may be folded into a plan, and answer from the past.
-        reads_nothing = name in ("mark", "relation_kind", "weighted_join", "withdrawn_mark")
+        reads_nothing = name in (
+            "mark",
+            "relation_kind",
+            "weighted_join",
+            "withdrawn_mark",
+            "closed_mark",
+        )
         assert volatility == "i" if reads_nothing else volatility in "sv", name
 
 

@@ -15,6 +15,11 @@ from kanon_db.algorithms.ground.pulse import Pulse
 _COLD_SHARE = 0.05  # of the proposals come last, without any heat
 _PROPOSALS_PER_CALL = 2**13  # some milliseconds
 
+PROPOSALS_PER_SECOND = 500_000
+"""What a second of a time limit is worth to each worker: most machines make more in a second."""
+
+_OVERDUE = 4.0  # times its seconds, after which annealing ends all the same
+
 
 @dataclass(frozen=True)
 class Schedule:
@@ -42,9 +47,10 @@ class Schedule:
         mean_loss : float
             In units.
         pulse : Pulse
-            It beats before each call. The temperature falls with the share of its time or of
-            ``n_proposals`` that is used up, whichever is larger; the work ends when either is.
-            Time is counted in 64ths, so that what is found depends on it only where it is short.
+            It beats before each call. Its seconds are counted in proposals, at
+            ``PROPOSALS_PER_SECOND`` for each worker, so that the same request finds the same
+            however busy the machine is. The clock ends the work only after ``_OVERDUE`` times as
+            long.
         workers : int
             How many share the proposals of a call.
 
@@ -55,15 +61,14 @@ class Schedule:
             In units.
         """
         n_done = 0
+        in_time = max(pulse.seconds, 0.0) * workers * PROPOSALS_PER_SECOND
+        n_planned = int(min(self.n_proposals, in_time))
         while True:
             pulse.beat()
-            done = max(
-                n_done / self.n_proposals if self.n_proposals else 1.0, _coarsely(pulse.spent)
-            )
-            if done >= 1.0:
+            if n_done >= n_planned or pulse.spent >= _OVERDUE:
                 return
-            n_proposals = min(workers * _PROPOSALS_PER_CALL, self.n_proposals - n_done)
-            yield n_proposals, mean_loss * self._temperature(done)
+            n_proposals = min(workers * _PROPOSALS_PER_CALL, n_planned - n_done)
+            yield n_proposals, mean_loss * self._temperature(n_done / n_planned)
             n_done += n_proposals
 
     def _temperature(self, done: float) -> float:
@@ -112,7 +117,3 @@ def random_bits(state: WordArray) -> np.uint64:
 def scaled(bits: np.uint64, end: np.uint64) -> np.uint64:
     """Make a number below ``end`` of 32 random bits."""
     return (bits * end) >> np.uint64(32)
-
-
-def _coarsely(share: float) -> float:
-    return math.floor(64 * share) / 64

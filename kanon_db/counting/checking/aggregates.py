@@ -202,7 +202,7 @@ class Measures:
                 hint="a condition can be counted, with COUNT(*) FILTER (WHERE ...), and a part of"
                 " a date is a number, as in AVG(EXTRACT(YEAR FROM <column>))",
             )
-        return ex.Aggregate(aggregate.function, operand, condition)
+        return ex.Aggregate(aggregate.function, operand, condition, type=type_)
 
     def _condition(self, expression: ex.Expression) -> ex.Expression:
         """Bind a condition of HAVING: comparisons of aggregates and numbers, joined."""

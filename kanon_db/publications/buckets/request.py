@@ -33,7 +33,8 @@ class BucketOptions:
     """Options of the methods."""
 
     time_limit: float = parameter(
-        SECONDS, "Seconds for the search, after which the best setting found is published.",
+        SECONDS, "Seconds for the search, after which the best setting found is published: the same"
+        " request may then find another one, which is another draw.",
         default=60.0, methods=("optimal",), is_strict=True,
     )  # fmt: skip
 

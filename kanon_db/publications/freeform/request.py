@@ -37,7 +37,11 @@ class FreeformOptions:
         methods=("sort_greedy", "optimal"), is_strict=True,
     )  # fmt: skip
     time_limit: float = parameter(
-        SECONDS, "Seconds for the search.", default=60.0, methods=("optimal",)
+        SECONDS,
+        "Seconds for the search, after which the best matches found are published: the"
+        " same request may then find others.",
+        default=60.0,
+        methods=("optimal",),
     )
     allow_weaker: bool = parameter(
         FLAG, "Publish by k_concealment, which is weaker than k-anonymity.", default=False,

@@ -42,7 +42,11 @@ class GeneralizedOptions:
     """Options of the methods."""
 
     time_limit: float = parameter(
-        SECONDS, "Seconds for the search, including refinement.", default=60.0
+        SECONDS,
+        "Seconds for the search, including refinement, for which they are counted in"
+        " changes tried. `optimal` and `split_carry` end by the clock: the same request may then find"
+        " other classes.",
+        default=60.0,
     )
     s: int = parameter(
         whole(), "How many groups of k records to search at a time.", default=3,

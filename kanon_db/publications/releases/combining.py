@@ -40,14 +40,14 @@ class Combined:
     Attributes
     ----------
     findings : list of Finding
-    seen : list of int
-        The ids of all earlier releases that were considered.
+    seen : list of str
+        The tickets of all earlier releases that were considered.
     refused : list of Earlier
         Those that the new release may not be set against.
     """
 
     findings: list[Finding] = field(default_factory=list)
-    seen: list[int] = field(default_factory=list)
+    seen: list[str] = field(default_factory=list)
     refused: list[Earlier] = field(default_factory=list)
 
     @property
@@ -56,7 +56,7 @@ class Combined:
         if not self.refused:
             return None
         return {
-            "against": [asdict(one) for one in self.refused],
+            "against": [one.kept for one in self.refused],
             "findings": [asdict(finding) for finding in self.findings],
         }
 
@@ -101,7 +101,7 @@ def combine(
         found = [replace(one, releases=one.releases or names) for one in found]
     return Combined(
         not_measured(reasons) + found,
-        [one.release_id for one in earlier],
+        [one.ticket for one in earlier],
         sorted(refused, key=lambda one: one.release_id),
     )
 
@@ -204,7 +204,7 @@ def _warned(
         f" ({names_of(earlier)}), or could: combined, they can reveal more about a person than"
         " the bound of each allows"
     )
-    return Combined(seen=[one.release_id for one in earlier])
+    return Combined(seen=[one.ticket for one in earlier])
 
 
 def require_alone(
@@ -228,7 +228,7 @@ def require_alone(
         return warned
     reasons = {reason: earlier} if earlier else {}
     combined = Combined(
-        not_measured(reasons), [one.release_id for one in earlier], list(earlier)
+        not_measured(reasons), [one.ticket for one in earlier], list(earlier)
     )  # fmt: skip
     if earlier and RISK not in accept:
         raise _refusal(combined)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from kanon_db.catalog.errands import run_errand
@@ -23,6 +23,9 @@ class Earlier:
         ``replaced`` or ``dropped``: readers may still have a copy, but it cannot be measured.
     shared : tuple of str
         Login roles that could read it, now or then.
+    ticket : str
+        By which the owner of all publications knows that it told of this release. It is good for
+        this transaction, and for this role.
     """
 
     release_id: int
@@ -30,6 +33,14 @@ class Earlier:
     kind: str
     ended: str | None
     shared: tuple[str, ...]
+    ticket: str = ""
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """What the ledger keeps of it, as plain JSON."""
+        found = asdict(self)
+        del found["ticket"]
+        return found
 
 
 def earlier_releases(
@@ -69,7 +80,8 @@ def _earlier(session: Session, **given: Any) -> list[Earlier]:
     found = run_errand(session, "earlier releases", **given)
     return [
         Earlier(
-            one["release_id"], one["name"], one["kind"], one["ended"], tuple(one["shared"])
+            one["release_id"], one["name"], one["kind"], one["ended"], tuple(one["shared"]),
+            one["ticket"],
         )
         for one in found
     ]  # fmt: skip

@@ -22,7 +22,8 @@ class SuppressedOptions:
     """Options of the methods."""
 
     time_limit: float = parameter(
-        SECONDS, "Seconds for the search, after which the best suppression found is published.",
+        SECONDS, "Seconds for the search, after which the best suppression found is published: the"
+        " same request may then find another one.",
         default=60.0, methods=("optimal",), is_strict=True,
     )  # fmt: skip
     left_over: Literal["withhold", "join", "publish"] = parameter(

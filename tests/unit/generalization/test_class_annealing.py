@@ -8,7 +8,7 @@ from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.recoding import class_annealing
 from kanon_db.algorithms.recoding.class_annealing import annealed_classes
 from kanon_db.algorithms.recoding.constraints import Constraint
-from kanon_db.algorithms.recoding.cooling import Schedule
+from kanon_db.algorithms.recoding.cooling import PROPOSALS_PER_SECOND, Schedule
 from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.algorithms.recoding.order import sort_order
 from kanon_db.algorithms.recoding.typed_records import TypedRecords
@@ -47,17 +47,33 @@ def test_steps_propose_as_much_as_was_asked_for() -> None:
     assert not list(Schedule(0).steps(50.0, UNLIMITED))
 
 
-def test_the_time_spent_cools_and_ends_the_work() -> None:
-    shares = iter([0.0, 0.5, 0.96, 1.0])
+class Slow(Pulse):
+    """A machine on which the time is over after some calls."""
 
-    class Shares(Pulse):
-        @property
-        def spent(self) -> float:
-            return next(shares)
+    def __init__(self, seconds: float, shares: list[float]) -> None:
+        super().__init__(seconds)
+        self._shares = iter(shares)
 
-    steps = Schedule(10**9, 1.0, 0.25).steps(1.0, Shares())
-    temperatures = [temperature for _, temperature in steps]
-    assert temperatures == pytest.approx([1.0, 0.25 ** (0.5 / 0.95), 0.0])
+    @property
+    def spent(self) -> float:
+        return next(self._shares)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_seconds_are_counted_in_proposals(workers: int) -> None:
+    """However long they take: the same request does the same."""
+    in_time = PROPOSALS_PER_SECOND * workers
+    quick = list(Schedule(10**9).steps(1.0, Slow(1.0, [0.0] * 1000), workers))
+    slow = list(Schedule(10**9).steps(1.0, Slow(1.0, [3.9] * 1000), workers))
+    assert quick == slow
+    assert sum(n_proposals for n_proposals, _ in quick) == in_time
+    assert [temperature for _, temperature in quick][-1] == 0.0
+    assert not list(Schedule(10**9).steps(1.0, Pulse(0.0)))
+
+
+def test_what_takes_far_too_long_ends() -> None:
+    steps = Schedule(10**9).steps(1.0, Slow(60.0, [0.0, 3.9, 4.0]))
+    assert len(list(steps)) == 2
 
 
 def test_annealed_classes_keep_k_records_and_lose_less() -> None:
