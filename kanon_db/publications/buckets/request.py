@@ -36,6 +36,17 @@ class BucketOptions:
         SECONDS, "Seconds for the search, after which the best setting found is published.",
         default=60.0, methods=("optimal",), is_strict=True,
     )  # fmt: skip
+    formulation: Literal["projected", "paper"] = parameter(
+        choice(
+            "formulation",
+            projected="a variable for each bucket size",
+            paper="the paper's: a variable for each sensitive value and bucket size, for tens of"
+            " values and sizes",
+        ),
+        "The integer program that finds the optimum.",
+        default="projected",
+        methods=("optimal",),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

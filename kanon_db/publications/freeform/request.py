@@ -39,6 +39,16 @@ class FreeformOptions:
     time_limit: float = parameter(
         SECONDS, "Seconds for the search.", default=60.0, methods=("optimal",)
     )
+    formulation: Literal["match_sets", "paper"] = parameter(
+        choice(
+            "formulation",
+            match_sets="a variable for each set of originals that a row may match",
+            paper="the paper's: a variable for each pair of records, for about ten records",
+        ),
+        "The integer program that finds the optimum.",
+        default="match_sets",
+        methods=("optimal",),
+    )
     allow_weaker: bool = parameter(
         FLAG, "Publish by k_concealment, which is weaker than k-anonymity.", default=False,
         methods=("k_concealment",),
@@ -81,6 +91,12 @@ class FreeformRequest(PublishRequest):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.options.symmetric and self.options.formulation == "paper":
+            raise InvalidParameterError(
+                "the formulation paper cannot be combined with symmetric",
+                detail="the paper's program has no constraint that matches are mutual",
+                hint="leave out one of the two",
+            )
         if self.method == "k_concealment" and not self.options.allow_weaker:
             raise InvalidParameterError(
                 "k_concealment is a weaker guarantee than k-anonymity",

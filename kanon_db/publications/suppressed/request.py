@@ -25,6 +25,17 @@ class SuppressedOptions:
         SECONDS, "Seconds for the search, after which the best suppression found is published.",
         default=60.0, methods=("optimal",), is_strict=True,
     )  # fmt: skip
+    formulation: Literal["reduced", "paper"] = parameter(
+        choice(
+            "formulation",
+            reduced="the paper's, in which row types with the same choices are one",
+            paper="the paper's: a variable for each row type and pattern, for hundreds of row"
+            " types",
+        ),
+        "The integer program that finds the optimum.",
+        default="reduced",
+        methods=("optimal",),
+    )
     left_over: Literal["withhold", "join", "publish"] = parameter(
         choice(
             "left-over rule",
