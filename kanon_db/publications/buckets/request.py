@@ -40,8 +40,8 @@ class BucketOptions:
         choice(
             "formulation",
             projected="a variable for each bucket size",
-            paper="the paper's: a variable for each sensitive value and bucket size, for tens of"
-            " values and sizes",
+            paper="as the paper states it, with a variable for each pair of a sensitive value and a"
+            " bucket size; for tens of values and sizes",
         ),
         "The integer program that finds the optimum.",
         default="projected",

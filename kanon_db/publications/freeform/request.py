@@ -43,7 +43,8 @@ class FreeformOptions:
         choice(
             "formulation",
             match_sets="a variable for each set of originals that a row may match",
-            paper="the paper's: a variable for each pair of records, for about ten records",
+            paper="as the paper states it, with a variable for each pair of records; for about ten"
+            " records",
         ),
         "The integer program that finds the optimum.",
         default="match_sets",

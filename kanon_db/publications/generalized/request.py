@@ -84,7 +84,8 @@ class GeneralizedOptions:
         choice(
             "formulation",
             set_partition="a variable for each class that may be part of the optimum",
-            paper="the paper's: a variable for each pair of records, for about ten records",
+            paper="as the paper states it, with a variable for each pair of records; for about ten"
+            " records",
             bigm="the former name of paper",
         ),
         "The integer program that finds the optimum.",

@@ -28,9 +28,10 @@ class SuppressedOptions:
     formulation: Literal["reduced", "paper"] = parameter(
         choice(
             "formulation",
-            reduced="the paper's, in which row types with the same choices are one",
-            paper="the paper's: a variable for each row type and pattern, for hundreds of row"
-            " types",
+            reduced="the paper's without what cannot matter: row types with the same choices are"
+            " one",
+            paper="as the paper states it, with a variable for each pair of a row type and a"
+            " pattern; for hundreds of row types",
         ),
         "The integer program that finds the optimum.",
         default="reduced",
