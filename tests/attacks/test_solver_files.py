@@ -52,8 +52,7 @@ else:
     variables = [problem.add_variable(f"x{i:02}", cat=pulp.LpBinary) for i in range(50)]
     problem.setObjective(pulp.lpSum(variables))
     for row, side in zip(coefficients.tolist(), right.tolist()):
-        terms = list(zip(variables, row))
-        solver.add_constraint(problem, terms, pulp.LpConstraintEQ, side)
+        problem += pulp.LpAffineExpression(zip(variables, row)) == side
     solver.solve_problem(problem, pulse)
 """
 

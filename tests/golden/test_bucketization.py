@@ -180,6 +180,14 @@ def test_optimal(golden: Golden, file: str) -> None:
         assert is_valid(case["o"], limits, found.setting), case["id"]
 
 
+def test_the_paper_s_program(golden: Golden) -> None:
+    for case in golden("bucket_small"):
+        expected = general_loss_of(case)
+        if expected is not None:
+            found = optimal(case["o"], privacy_of(case), case["M_prime"], formulation="paper")
+            assert found.proof.objective == found.proof.lower_bound == expected, case["id"]
+
+
 @pytest.mark.parametrize("file", FILES)
 def test_multi_size_is_as_good_as_the_best_partition_rule(golden: Golden, file: str) -> None:
     for case in golden(file):

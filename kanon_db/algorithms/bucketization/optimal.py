@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from math import ceil, isfinite
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from kanon_db.algorithms.bucketization.multi_size import multi_size
-from kanon_db.algorithms.bucketization.optimal_model import SettingProgram, solve_setting
+from kanon_db.algorithms.bucketization.optimal_model import (
+    SettingProgram,
+    solve_paper_program,
+    solve_setting,
+)
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.setting import BucketSetting, record_counts
 from kanon_db.algorithms.bucketization.transportation import transport
@@ -20,6 +25,8 @@ from kanon_db.algorithms.ground.proof import Proof
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
 from kanon_db.algorithms.ground.solver import Answer
 from kanon_db.errors import InfeasibleError, InvalidParameterError
+
+Formulation = Literal["projected", "paper"]
 
 MAX_CELLS = 2**22
 """Most pairs of a bucket size and a distinct pair of count and threshold."""
@@ -54,6 +61,7 @@ def optimal(
     privacy: FPrimePrivacy,
     max_bucket_size: int,
     *,
+    formulation: Formulation = "projected",
     pulse: Pulse = UNLIMITED,
 ) -> OptimalSetting:
     """Find the bucket setting with the smallest loss, of any number of sizes.
@@ -69,6 +77,9 @@ def optimal(
         Thresholds of the m values.
     max_bucket_size : int
         M', the most records in a bucket, in [1, 5000].
+    formulation : {"projected", "paper"}
+        The program to solve: one variable for each bucket size, or the paper's, also one for each
+        value and bucket size, for some tens of values and sizes.
     pulse : Pulse
         Its time limit is for the solver: heuristics to start from, and constraints that are being
         looked for, are finished. That may take a second or two for 50 distinct values, up to a
@@ -89,16 +100,17 @@ def optimal(
     InfeasibleError
         If no setting of sizes up to ``max_bucket_size`` is valid, or none was found in time.
     InvalidParameterError
-        If ``max_bucket_size`` is out of range, ``counts`` and ``privacy`` do not match, records
-        exceed :data:`MAX_RECORDS`, or distinct pairs of count and threshold times sizes exceed
-        :data:`MAX_CELLS`.
+        If ``max_bucket_size`` or ``formulation`` is out of range, ``counts`` and ``privacy`` do not
+        match, records exceed :data:`MAX_RECORDS`, distinct pairs of count and threshold times sizes
+        exceed :data:`MAX_CELLS`, or the table is too large for the formulation ``paper``.
 
     Notes
     -----
     **Source:** [GB] Section 6.1, with u_ij = floor(f'_i S_j) b_j, where the paper prints f'_j and
-    calls u_ij a constant.
+    calls u_ij a constant. The formulation ``paper`` is that program as it is:
+    :func:`~kanon_db.algorithms.programs.bucket_program`.
 
-    Deviations, none of which changes the optimum:
+    Deviations of ``projected``, none of which changes the optimum:
 
     - For given b_j the v_ij solve a transportation problem, which by Gale's theorem has a solution
       if and only if no set U of values has more records than the buckets may hold of it:
@@ -124,6 +136,10 @@ def optimal(
     >>> found.setting.pairs, int(found.proof.objective), found.proof.status
     (((2, 1), (3, 2), (4, 1)), 18, 'optimal')
     """
+    if formulation not in get_args(Formulation):
+        raise InvalidParameterError(
+            "unknown formulation", hint=f"use one of {', '.join(get_args(Formulation))}"
+        )
     checked, n_records = record_counts(counts, len(privacy.thresholds))
     if n_records > MAX_RECORDS:
         raise InvalidParameterError(
@@ -143,12 +159,15 @@ def optimal(
     sizes = np.arange(smallest, min(max_bucket_size, n_records) + 1)
     search = _Search(_Table.of(checked, privacy, sizes, pulse))
     search.keep(start)
-    search.relax(pulse)
-    # Most programs are solved in a moment, sooner than the heuristic is.
-    search.branch(pulse.until(1 / 8), pulse.seconds / 8)
-    if start is not None and not search.is_proven:
-        search.keep(multi_size(checked, privacy, max_bucket_size, pulse=pulse))
-    search.branch(pulse, pulse.seconds / 4)
+    if formulation == "paper":
+        search.take(solve_paper_program(checked, privacy, sizes, pulse))
+    else:
+        search.relax(pulse)
+        # Most programs are solved in a moment, sooner than the heuristic is.
+        search.branch(pulse.until(1 / 8), pulse.seconds / 8)
+        if start is not None and not search.is_proven:
+            search.keep(multi_size(checked, privacy, max_bucket_size, pulse=pulse))
+        search.branch(pulse, pulse.seconds / 4)
     if search.best is None:
         raise InfeasibleError(
             "no bucket setting was found within the time limit",
@@ -267,6 +286,14 @@ class _Search:
             if answer.values is not None:
                 progress |= self._consider(np.rint(answer.values).astype(np.int64), pulse)
 
+    def take(self, answer: Answer) -> None:
+        """Take what the paper's program has shown: a setting known to be valid, and a bound."""
+        self._require_one(answer)
+        if isfinite(answer.lower_bound):
+            self._raise_bound(answer.lower_bound)
+        if answer.values is not None:
+            self.keep(BucketSetting.of(self._table.sizes, answer.values.astype(np.int64)))
+
     @property
     def is_proven(self) -> bool:
         """Whether the best setting is known to be optimal."""
@@ -316,6 +343,11 @@ class _Search:
             needed=np.array([table.counts[members].sum() for members in sets], dtype=np.int64),
         )
         answer = solve_setting(program, self._near, start, whole=whole, pulse=pulse)
+        self._require_one(answer)
+        return answer
+
+    def _require_one(self, answer: Answer) -> None:
+        table = self._table
         if answer.is_infeasible and self.best is None:
             raise InfeasibleError(
                 "no bucket setting is valid",
@@ -323,4 +355,3 @@ class _Search:
                 f"n_records = {table.n_records:,}",
                 hint="raise max_bucket_size, or the thresholds of the privacy specification",
             )
-        return answer

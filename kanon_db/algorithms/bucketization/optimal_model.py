@@ -1,4 +1,4 @@
-"""The integer linear program of general bucket settings."""
+"""The integer linear programs of general bucket settings."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.algorithms.ground.pulse import Pulse
-from kanon_db.algorithms.ground.solver import Answer, Model, solve
+from kanon_db.algorithms.ground.solver import Answer, Model, solve, solve_problem
+from kanon_db.algorithms.programs import bucket_program
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,3 +84,45 @@ def solve_setting(
     highs = model.handed_over(gap=0.99)
     answer = solve(highs, pulse, None if start is None else (start - near).tolist())
     return answer if answer.values is None else answer._replace(values=near + answer.values)
+
+
+def solve_paper_program(
+    counts: IntArray, privacy: FPrimePrivacy, sizes: IntArray, pulse: Pulse
+) -> Answer:
+    """Solve the paper's program by HiGHS.
+
+    Parameters
+    ----------
+    counts : ndarray of int64, shape (m,)
+        Records of each value.
+    privacy : FPrimePrivacy
+    sizes : ndarray of int64, shape (q,)
+        Bucket sizes, consecutive.
+    pulse : Pulse
+        Beaten in the thread of the caller.
+
+    Returns
+    -------
+    Answer
+        Its values are the numbers of buckets of each size. There are none where the solver's, as
+        whole numbers, break a constraint.
+
+    Raises
+    ------
+    InvalidParameterError
+        As :func:`~kanon_db.algorithms.programs.bucket_program`, which states the program.
+    """
+    smallest, largest = int(sizes[0]), int(sizes[-1])
+    program = bucket_program(counts.tolist(), privacy.thresholds, smallest, largest)
+    answer = solve_problem(program.problem, pulse)
+    if answer.values is None:
+        return answer
+    b, v = program.whole_values("b"), program.whole_values("v")
+    holds = (
+        (b >= 0).all()
+        and (v >= 0).all()
+        and (v.sum(axis=1) == counts).all()
+        and (v.sum(axis=0) == sizes * b).all()
+        and (v <= privacy.occurrence_limits(sizes) * b).all()
+    )
+    return answer._replace(values=b.astype(np.float64) if holds else None)

@@ -5,20 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import combinations
 from math import ceil, comb, isfinite
+from typing import Literal, get_args
 
 import numpy as np
 
-from kanon_db.algorithms.freeform.assignments import as_assignments
+from kanon_db.algorithms.freeform.assignments import as_assignments, named_after_originals
 from kanon_db.algorithms.freeform.hungarian import hungarian
 from kanon_db.algorithms.freeform.losses import cell_units, units_lost
 from kanon_db.algorithms.freeform.result import Freeform
 from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray
 from kanon_db.algorithms.ground.proof import Proof
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
-from kanon_db.algorithms.ground.solver import Model, solve
+from kanon_db.algorithms.ground.solver import Model, solve, solve_problem
+from kanon_db.algorithms.programs import graph_program
 from kanon_db.algorithms.recoding.microdata import Microdata, check_k
 from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.errors import InfeasibleError, InvalidParameterError
+
+Formulation = Literal["match_sets", "paper"]
 
 MAX_COLUMNS = 2**16
 """Most sets of originals that cells may cover, those of all cells together."""
@@ -46,6 +50,7 @@ def optimal(
     microdata: Microdata,
     k: int,
     *,
+    formulation: Formulation = "match_sets",
     symmetric: bool = False,
     pulse: Pulse = UNLIMITED,
 ) -> OptimalFreeform:
@@ -56,8 +61,12 @@ def optimal(
     microdata : Microdata
     k : int
         Matches of each record, at least 1.
+    formulation : {"match_sets", "paper"}
+        The program to solve: one variable for each set of matches that a record can have, or the
+        paper's, one for each pair of records.
     symmetric : bool
-        Whether the graph is to be reciprocal: records match each other or not at all.
+        Whether the graph is to be reciprocal: records match each other or not at all. Not by the
+        formulation ``paper``.
     pulse : Pulse
         Beaten every few milliseconds, in the thread of the caller; what that raises ends the
         work.
@@ -72,11 +81,13 @@ def optimal(
     InfeasibleError
         If there are fewer than ``k`` records.
     InvalidParameterError
-        If ``k`` is less than 1, or the table is too large.
+        If ``k`` is less than 1, the table is too large, ``formulation`` is unknown, or ``paper``
+        and the graph is to be reciprocal or a numeric attribute holds NULL.
 
     Notes
     -----
-    **Source:** [FF] Eq. (4) to (11). Deviations:
+    **Source:** [FF] Eq. (4) to (11). The formulation ``paper`` is that program as it is:
+    :func:`~kanon_db.algorithms.programs.graph_program`. Deviations of ``match_sets``:
 
     - The model has a variable for each set of k - 1 other originals that a cell may cover, whose
       loss is known beforehand, not for each edge: a cell takes one set, and each original is
@@ -95,8 +106,9 @@ def optimal(
     """
     n = microdata.n_records
     check_k(k, n)
+    _check(formulation, symmetric)
     n_columns = n * comb(n - 1, k - 1) if n else 0
-    if n_columns > MAX_COLUMNS:
+    if formulation == "match_sets" and n_columns > MAX_COLUMNS:
         raise InvalidParameterError(
             "the table is too large for the method optimal",
             detail=f"{n:,} records, k = {k}: {n_columns:,} sets of k matches, limit = "
@@ -109,8 +121,23 @@ def optimal(
         matches = np.ascontiguousarray(matches.reshape(n, k))
         loss = units_lost(ncp, matches)
         return OptimalFreeform(Freeform.whole(matches).parts, Proof.of(loss, loss, ncp.unit))
+    if formulation == "paper":
+        return _solve_as_stated(microdata, ncp, k, hungarian(ncp, k, pulse=pulse), pulse)
     start = None if symmetric else hungarian(ncp, k, pulse=pulse)
     return _solve(ncp, k, start, symmetric, pulse)
+
+
+def _check(formulation: Formulation, symmetric: bool) -> None:
+    if formulation not in get_args(Formulation):
+        raise InvalidParameterError(
+            "unknown formulation", hint=f"use one of {', '.join(get_args(Formulation))}"
+        )
+    if symmetric and formulation == "paper":
+        raise InvalidParameterError(
+            "the formulation paper cannot be combined with symmetric",
+            detail="the paper's program has no constraint that matches are mutual",
+            hint="leave out one of the two",
+        )
 
 
 def _model(matches: IntArray, losses: FloatArray, symmetric: bool) -> Model:
@@ -176,9 +203,28 @@ def _solve(
             if answer.is_infeasible
             else "raise time_limit",
         )
+    return _best(ncp, found, answer.lower_bound * scale)
+
+
+def _solve_as_stated(
+    microdata: Microdata, ncp: Ncp, k: int, start: CodeArray, pulse: Pulse
+) -> OptimalFreeform:
+    """Solve the paper's program, in which a cell need not match its own original."""
+    program = graph_program(microdata, k)
+    answer = solve_problem(program.problem, pulse)
+    found = [start]
+    if answer.values is not None:
+        records, originals = np.nonzero(program.whole_values("x").T)
+        if (np.bincount(records, minlength=microdata.n_records) == k).all():
+            found.append(named_after_originals(originals.reshape(-1, k), pulse=pulse))
+    return _best(ncp, found, answer.lower_bound / float(ncp.unit))
+
+
+def _best(ncp: Ncp, found: list[CodeArray], least: float) -> OptimalFreeform:
+    """Take the best of the graphs that were found, beside a lower bound by the solver."""
     totals = [units_lost(ncp, graph) for graph in found]
     total = min(totals)
-    bound, least = 0, answer.lower_bound * scale
+    bound = 0
     if isfinite(least):
         bound = max(ceil(least - _TOLERANCE * total), 0)
         if least >= total * (1 - _TOLERANCE):

@@ -20,7 +20,7 @@ from kanon_db.algorithms.recoding.microdata import Microdata, check_k
 from kanon_db.algorithms.recoding.order import sort_order
 from kanon_db.errors import InvalidParameterError
 
-Formulation = Literal["set_partition", "bigm"]
+Formulation = Literal["set_partition", "paper"]
 
 _SHARE_OF_START = 1 / 6  # of the time, each of two steps
 _TOLERANCE = 1e-6  # of the solver's bound, relative
@@ -39,7 +39,7 @@ class OptimalGeneralization:
         weights; and a bound on that of any classes.
     n_classes : int
         Most classes that the search had as columns of its model at a time; 0 by the formulation
-        ``bigm``.
+        ``paper``.
     """
 
     class_of_record: IntArray
@@ -62,9 +62,9 @@ def optimal(
     microdata : Microdata
     k : int
         Fewest records of a class, at least 1.
-    formulation : {"set_partition", "bigm"}
-        One variable for each class that is worth a look, or the paper's, one for each pair of
-        records: for reference, and tables of some ten records.
+    formulation : {"set_partition", "paper"}
+        The program to solve: one variable for each class that is worth a look, or the paper's, one
+        for each pair of records, for some ten records.
     loss : {"ncp", "binary"}
         See :class:`~kanon_db.algorithms.recoding.exact_loss.ExactLoss`.
     pulse : Pulse
@@ -82,13 +82,13 @@ def optimal(
     InvalidParameterError
         If ``k``, ``formulation`` or ``loss`` is out of range, there are more than
         :data:`~.exact.set_partition.MAX_RECORDS` records, or the table is not for the formulation
-        ``bigm``.
+        ``paper``: it is too large, or a numeric attribute holds NULL.
 
     Notes
     -----
     **Source:** [OB] Section 2.2, Eq. (34); see
     :func:`~kanon_db.algorithms.generalization.exact.set_partition.set_partition` and
-    :func:`~kanon_db.algorithms.generalization.exact.pairwise.solve_pairwise`.
+    :func:`~kanon_db.algorithms.programs.class_program`.
 
     The search starts from Split & Carry or Greedy Search, whichever loses less, improved by the
     best partition of neighboring classes.
@@ -126,9 +126,10 @@ def optimal(
         if found.classes is not None:
             classes[order] = found.classes.of_records()
     elif k > 1 and n_records:
-        better, least = solve_pairwise(exact, loss, k, classes, pulse)
+        better, least = solve_pairwise(microdata, loss, k, classes, pulse)
         if isfinite(least):
-            bound = max(ceil(least - _TOLERANCE * abs(least)), 0)
+            units = least / float(exact.unit)
+            bound = max(ceil(units - _TOLERANCE * abs(units)), 0)
         if better is not None and exact.units_of(better) < exact.units_of(classes):
             classes = better
     proof = Proof.of(exact.units_of(classes), bound, exact.unit)

@@ -192,24 +192,6 @@ def values_of(highs: highspy.Highs) -> FloatArray | None:
     return np.array(highs.getSolution().col_value)
 
 
-def add_constraint(
-    problem: pulp.LpProblem, terms: list[tuple[pulp.LpVariable, int]], sense: int, right: int
-) -> None:
-    """Add a constraint to a model stated with PuLP.
-
-    Parameters
-    ----------
-    problem : pulp.LpProblem
-    terms : list of tuples of pulp.LpVariable and int
-        Variables with their coefficients.
-    sense : int
-        One of PuLP's ``LpConstraintLE``, ``LpConstraintEQ`` and ``LpConstraintGE``.
-    right : int
-        What the sum of the terms is compared with.
-    """
-    problem.addConstraint(pulp.LpConstraint(pulp.LpAffineExpression(terms), sense, rhs=right))
-
-
 def solve_problem(problem: pulp.LpProblem, pulse: Pulse) -> Answer:
     """Solve a model stated with PuLP, from its variables' initial values if they have any.
 
@@ -237,4 +219,5 @@ def solve_problem(problem: pulp.LpProblem, pulse: Pulse) -> Answer:
     if answer.values is not None:
         for variable, value in zip(variables, answer.values.tolist(), strict=True):
             variable.varValue = value
-    return answer
+    # HiGHS is not told of the constant in the objective.
+    return answer._replace(lower_bound=answer.lower_bound + problem.objective.constant)

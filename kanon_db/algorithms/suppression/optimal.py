@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, isfinite
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +21,15 @@ from kanon_db.algorithms.suppression.greedy import (
     greedy_on_types,
 )
 from kanon_db.algorithms.suppression.patterns import PatternSet
-from kanon_db.algorithms.suppression.program import SuppressionProgram, solve_suppression
+from kanon_db.algorithms.suppression.program import (
+    SuppressionProgram,
+    solve_paper_program,
+    solve_suppression,
+)
 from kanon_db.algorithms.suppression.row_types import RowTypes, identical_rows
 from kanon_db.errors import InfeasibleError, InvalidParameterError
+
+Formulation = Literal["reduced", "paper"]
 
 MAX_CELLS = 2**24
 """Most row types times patterns: beyond, the program is out of reach of any solver."""
@@ -55,6 +62,7 @@ def optimal(
     patterns: PatternSet,
     k: int,
     *,
+    formulation: Formulation = "reduced",
     on_program: Callable[[int], None] | None = None,
     pulse: Pulse = UNLIMITED,
 ) -> OptimalSuppression:
@@ -71,6 +79,9 @@ def optimal(
         Allowed patterns of the m columns.
     k : int
         Fewest records that share what is kept of them, at least 1.
+    formulation : {"reduced", "paper"}
+        The program to solve: the paper's, reduced as the notes say, or as the paper states it, for
+        some hundreds of row types.
     on_program : callable, optional
         Called with the number of variables before an integer program is stated, which takes most of
         the memory; what it raises ends the work. Not called where nothing is left to solve.
@@ -91,14 +102,16 @@ def optimal(
     InfeasibleError
         If no suppression by these patterns exists, or none was found in time.
     InvalidParameterError
-        If ``k`` is less than 1, ``codes`` and ``patterns`` do not match, or row types times
-        patterns exceed :data:`MAX_CELLS`.
+        If ``k`` is less than 1, ``formulation`` is unknown, ``codes`` and ``patterns`` do not
+        match, row types times patterns exceed :data:`MAX_CELLS`, or the table is too large for the
+        formulation ``paper``.
 
     Notes
     -----
-    **Source:** [PG] Section 2.2, Eq. (5) to (8).
+    **Source:** [PG] Section 2.2, Eq. (5) to (8). The formulation ``paper`` is that program as it
+    is: :func:`~kanon_db.algorithms.programs.pattern_program`.
 
-    Deviations, none of which changes the optimum:
+    Deviations of ``reduced``, none of which changes the optimum:
 
     - Instances of patterns with fewer than k records are left out, and so are those with exactly
       the records of a cheaper instance. Two instances have the same records if and only if these
@@ -113,6 +126,10 @@ def optimal(
     - The program starts from the greedy suppression, its left-over records joined to others. Where
       that costs no more than the cheapest instance of each record, nothing is left to solve.
     """
+    if formulation not in get_args(Formulation):
+        raise InvalidParameterError(
+            "unknown formulation", hint=f"use one of {', '.join(get_args(Formulation))}"
+        )
     types = checked_types(codes, patterns, k)
     n_cells = types.counts.size * len(patterns)
     if n_cells > MAX_CELLS:
@@ -125,6 +142,16 @@ def optimal(
     if not types.n_records:
         empty = Suppression(patterns, np.zeros(0, dtype=np.int64))
         return OptimalSuppression(empty, Proof.of(0, 0))
+    unit = Fraction(1, patterns.cost_unit)
+    if formulation == "paper":
+        sent, bound = _solve_as_stated(types, patterns, k, on_program, pulse)
+        by_type = np.argsort(types.type_of_record, kind="stable")
+        pattern_of_record = np.empty(types.n_records, dtype=np.int64)
+        numbers = np.tile(np.arange(len(patterns)), types.counts.size)
+        pattern_of_record[by_type] = np.repeat(numbers, sent)
+        cost = int(patterns.costs[numbers] @ sent)
+        found = Suppression(patterns, pattern_of_record)
+        return OptimalSuppression(found, Proof.of(cost, bound, unit))
     options = _Options.of(types, patterns, k, pulse)
     start = _greedy_start(types, patterns, k, options, pulse)
     bound = int(options.counts @ options.cheapest)
@@ -132,14 +159,8 @@ def optimal(
     if start is None or options.cost(start) > bound:
         flows, bound = _solve(options, k, start, pulse, on_program)
     if flows is None:
-        raise InfeasibleError(
-            "no suppression was found within the time limit",
-            detail=f"time_limit = {pulse.seconds} s, {types.n_records:,} records, k = {k}",
-            hint="raise time_limit, allow the pattern that suppresses every cell, or use the "
-            "method greedy",
-        )
+        raise _none_in_time(types, k, pulse)
     found = Suppression(patterns, options.pattern_of_record(types, flows))
-    unit = Fraction(1, patterns.cost_unit)
     return OptimalSuppression(found, Proof.of(options.cost(flows), bound, unit))
 
 
@@ -323,12 +344,7 @@ def _solve(
     )
     found = solve_suppression(program, None if start is None else start[open_options], pulse)
     if found.is_infeasible:
-        raise InfeasibleError(
-            "no suppression with these patterns exists",
-            detail=f"{int(options.counts.sum()):,} records, k = {k}",
-            hint="allow the pattern that suppresses every cell, or others with more stars, or "
-            "lower k",
-        )
+        raise _none_exists(int(options.counts.sum()), k)
     fixed = np.where(only, options.counts[options.group], 0)
     best = start
     if found.values is not None:
@@ -343,3 +359,39 @@ def _solve(
     if isfinite(found.lower_bound):
         bound = max(bound, options.cost(fixed) + ceil(found.lower_bound - _TOLERANCE))
     return best, bound
+
+
+def _solve_as_stated(
+    types: RowTypes,
+    patterns: PatternSet,
+    k: int,
+    on_program: Callable[[int], None] | None,
+    pulse: Pulse,
+) -> tuple[IntArray, int]:
+    """Find the records of each row type and pattern, and a lower bound on the cost."""
+    if on_program is not None:
+        on_program(types.counts.size * len(patterns))
+    found = solve_paper_program(types, patterns, k, pulse)
+    if found.is_infeasible:
+        raise _none_exists(types.n_records, k)
+    if found.values is None:
+        raise _none_in_time(types, k, pulse)
+    bound = ceil(found.lower_bound - _TOLERANCE) if isfinite(found.lower_bound) else 0
+    return found.values.astype(np.int64), max(bound, 0)
+
+
+def _none_exists(n_records: int, k: int) -> InfeasibleError:
+    return InfeasibleError(
+        "no suppression with these patterns exists",
+        detail=f"{n_records:,} records, k = {k}",
+        hint="allow the pattern that suppresses every cell, or others with more stars, or lower k",
+    )
+
+
+def _none_in_time(types: RowTypes, k: int, pulse: Pulse) -> InfeasibleError:
+    return InfeasibleError(
+        "no suppression was found within the time limit",
+        detail=f"time_limit = {pulse.seconds} s, {types.n_records:,} records, k = {k}",
+        hint="raise time_limit, allow the pattern that suppresses every cell, or use the method "
+        "greedy",
+    )

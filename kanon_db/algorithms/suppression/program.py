@@ -1,4 +1,4 @@
-"""The integer linear program of pattern-guided k-anonymity, for HiGHS."""
+"""The integer linear programs of pattern-guided k-anonymity, solved by HiGHS."""
 
 from __future__ import annotations
 
@@ -9,7 +9,17 @@ import numpy as np
 
 from kanon_db.algorithms.ground.arrays import BoolArray, IntArray
 from kanon_db.algorithms.ground.pulse import Pulse
-from kanon_db.algorithms.ground.solver import Answer, Model, run, solve, values_of
+from kanon_db.algorithms.ground.solver import (
+    Answer,
+    Model,
+    run,
+    solve,
+    solve_problem,
+    values_of,
+)
+from kanon_db.algorithms.programs import pattern_program
+from kanon_db.algorithms.suppression.patterns import PatternSet
+from kanon_db.algorithms.suppression.row_types import RowTypes, identical_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,3 +135,40 @@ def _model(
         columns=columns[order],
         coefficients=coefficients[order],
     )
+
+
+def solve_paper_program(types: RowTypes, patterns: PatternSet, k: int, pulse: Pulse) -> Answer:
+    """Solve the paper's program by HiGHS.
+
+    Parameters
+    ----------
+    types : RowTypes
+        t of them.
+    patterns : PatternSet
+        p of them.
+    k : int
+    pulse : Pulse
+        Beaten in the thread of the caller.
+
+    Returns
+    -------
+    Answer
+        Its values are the records of each row type and pattern, in whole numbers, row type by row
+        type: shape (t * p,). There are none where the solver's break a constraint.
+
+    Raises
+    ------
+    InvalidParameterError
+        As :func:`~kanon_db.algorithms.programs.pattern_program`, which states the program.
+    """
+    stars, costs = patterns.stars, patterns.costs.tolist()
+    program = pattern_program(types.codes, types.counts.tolist(), stars, costs, k)
+    answer = solve_problem(program.problem, pulse)
+    if answer.values is None:
+        return answer
+    x = program.whole_values("x")
+    holds = (x >= 0).all() and (x.sum(axis=1) == types.counts).all()
+    for sent, kept in zip(x.T, ~stars, strict=True):
+        received = np.bincount(identical_rows(types.codes[:, kept]), sent)
+        holds = holds and ((received == 0) | (received >= k)).all()
+    return answer._replace(values=x.reshape(-1).astype(np.float64) if holds else None)

@@ -1,4 +1,4 @@
-"""Optimal pattern-guided 2-anonymity ([PG] Theorem 2)."""
+"""Optimal pattern-guided 2-anonymity, by the integer program of all k."""
 
 from __future__ import annotations
 
@@ -37,14 +37,15 @@ def two_anonymity(
 
     Notes
     -----
-    **Source:** [PG] Theorem 2: for k = 2, simplex matching makes the problem polynomial.
+    **Source:** [PG] Section 2.2. **The polynomial algorithm of [PG] Theorem 2 is not implemented.**
 
-    Deviation: the integer program of Section 2.2 finds the same optimum, and is the better way in
-    practice, although its worst case is exponential. Simplex matching takes each record for a
-    vertex, and each pair and triple that shares an allowed pattern for a hyperedge. With the
-    all-star pattern these are all of them: 5 * 10^8 pairs and 6 * 10^12 triples of Adult's 32,561
-    records, where the program has 10^5 variables, since identical records, and records with the
-    same choices, are one in it.
+    Theorem 2 reduces the problem for k = 2 to Simplex Matching: each record is a vertex, and each
+    pair and each triple of records that share an allowed pattern is a hyperedge. For the matching,
+    the paper refers to Anshelevich and Karagiozova (2011). The integer program finds the same
+    optimum (``tests/property/test_programs.py`` compares it with the least matching of the paper's
+    hypergraph), but its worst case is exponential. It is the better way in practice: with the all-star pattern, all pairs and triples
+    are hyperedges, 5 * 10^8 and 6 * 10^12 of Adult's 32,561 records, where the program has 10^5
+    variables, since identical records, and records with the same choices, are one in it.
 
     Examples
     --------

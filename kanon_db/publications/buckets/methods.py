@@ -80,6 +80,7 @@ def optimal(data: SensitiveValues, request: BucketRequest, pulse: Pulse) -> Foun
         data.counts,
         data.privacy,
         request.max_bucket_size,
+        formulation=request.options.formulation,
         pulse=pulse.within(request.options.time_limit),
     )
     return Found(plan_of(data, found.setting), found.proof)

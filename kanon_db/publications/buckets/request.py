@@ -37,6 +37,17 @@ class BucketOptions:
         " request may then find another one, which is another draw.",
         default=60.0, methods=("optimal",), is_strict=True,
     )  # fmt: skip
+    formulation: Literal["projected", "paper"] = parameter(
+        choice(
+            "formulation",
+            projected="a variable for each bucket size",
+            paper="as the paper states it, with a variable for each pair of a sensitive value and a"
+            " bucket size; for tens of values and sizes",
+        ),
+        "The integer program that finds the optimum.",
+        default="projected",
+        methods=("optimal",),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

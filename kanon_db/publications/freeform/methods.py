@@ -22,7 +22,11 @@ def optimal(data: Microdata, request: FreeformRequest, pulse: Pulse) -> Found:
     """
     is_symmetric = request.options.symmetric
     best = freeform.optimal(
-        data, request.k, symmetric=is_symmetric, pulse=pulse.within(request.options.time_limit)
+        data,
+        request.k,
+        formulation=request.options.formulation,
+        symmetric=is_symmetric,
+        pulse=pulse.within(request.options.time_limit),
     )
     found: freeform.Freeform = best
     least = _loss(data, found, pulse)

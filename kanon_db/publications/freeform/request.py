@@ -43,6 +43,17 @@ class FreeformOptions:
         default=60.0,
         methods=("optimal",),
     )
+    formulation: Literal["match_sets", "paper"] = parameter(
+        choice(
+            "formulation",
+            match_sets="a variable for each set of originals that a row may match",
+            paper="as the paper states it, with a variable for each pair of records; for about ten"
+            " records",
+        ),
+        "The integer program that finds the optimum.",
+        default="match_sets",
+        methods=("optimal",),
+    )
     allow_weaker: bool = parameter(
         FLAG, "Publish by k_concealment, which is weaker than k-anonymity.", default=False,
         methods=("k_concealment",),
@@ -85,6 +96,12 @@ class FreeformRequest(PublishRequest):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.options.symmetric and self.options.formulation == "paper":
+            raise InvalidParameterError(
+                "the formulation paper cannot be combined with symmetric",
+                detail="the paper's program has no constraint that matches are mutual",
+                hint="leave out one of the two",
+            )
         if self.method == "k_concealment" and not self.options.allow_weaker:
             raise InvalidParameterError(
                 "k_concealment is a weaker guarantee than k-anonymity",

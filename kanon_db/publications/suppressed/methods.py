@@ -66,7 +66,7 @@ def optimal(data: CodedRows, request: SuppressedRequest, pulse: Pulse) -> Found:
             hint="use the method greedy, or publish a view with one record of each entity",
         )
     found = suppression.optimal(
-        data.codes, data.patterns, request.k,
+        data.codes, data.patterns, request.k, formulation=request.options.formulation,
         on_program=data.require_room, pulse=pulse.within(request.options.time_limit),
     )  # fmt: skip
     return Found(found.suppression, found.proof)

@@ -26,6 +26,18 @@ class SuppressedOptions:
         " same request may then find another one.",
         default=60.0, methods=("optimal",), is_strict=True,
     )  # fmt: skip
+    formulation: Literal["reduced", "paper"] = parameter(
+        choice(
+            "formulation",
+            reduced="the paper's without what cannot matter: row types with the same choices are"
+            " one",
+            paper="as the paper states it, with a variable for each pair of a row type and a"
+            " pattern; for hundreds of row types",
+        ),
+        "The integer program that finds the optimum.",
+        default="reduced",
+        methods=("optimal",),
+    )
     left_over: Literal["withhold", "join", "publish"] = parameter(
         choice(
             "left-over rule",

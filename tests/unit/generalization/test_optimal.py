@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.generalization.exact import pairwise
+from kanon_db.algorithms import programs
 from kanon_db.algorithms.generalization.optimal import optimal
 from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
@@ -70,7 +70,7 @@ def test_both_formulations_agree(loss: str) -> None:
         microdata = random_microdata(np.random.default_rng(seed), 7, "nc", 4, "1 0.5")
         found = [
             optimal(microdata, 2, formulation=formulation, loss=loss)  # type: ignore[arg-type]
-            for formulation in ("set_partition", "bigm")
+            for formulation in ("set_partition", "paper")
         ]
         assert [one.proof.status for one in found] == ["optimal"] * 2
         assert found[0].proof.objective == found[1].proof.objective
@@ -108,7 +108,7 @@ def test_one_class_and_classes_of_one() -> None:
 
 def test_no_records() -> None:
     microdata = Microdata(np.zeros((0, 2), dtype=np.int32), (Attribute(1), Attribute(1)))
-    for formulation in ("set_partition", "bigm"):
+    for formulation in ("set_partition", "paper"):
         found = optimal(microdata, 2, formulation=formulation)  # type: ignore[arg-type]
         assert (found.proof.status, found.proof.objective, found.proof.gap) == ("optimal", 0, 0)
 
@@ -130,7 +130,7 @@ def test_out_of_time(hard: Microdata, seconds: float) -> None:
 
 def test_out_of_time_at_once(hard: Microdata) -> None:
     few = Microdata(hard.codes[:20, :2], hard.attributes[:2])
-    for records, formulation in ((hard, "set_partition"), (few, "bigm")):
+    for records, formulation in ((hard, "set_partition"), (few, "paper")):
         found = optimal(records, 3, pulse=Pulse(1e-9), formulation=formulation)  # type: ignore[arg-type]
         assert found.proof.status == "feasible"
         assert 0 <= found.proof.lower_bound < found.proof.objective
@@ -173,7 +173,7 @@ def test_the_heartbeat_stops_the_solver() -> None:
             raise StoppedError
 
     with pytest.raises(StoppedError):
-        optimal(microdata, 3, formulation="bigm", pulse=Pulse(heartbeat=heartbeat))
+        optimal(microdata, 3, formulation="paper", pulse=Pulse(heartbeat=heartbeat))
     assert solving
     assert_no_threads_but(before)
 
@@ -192,7 +192,7 @@ def test_refusals(hard: Microdata, monkeypatch: pytest.MonkeyPatch) -> None:
         optimal(many, 3)
     nulls = random_microdata(np.random.default_rng(1), 12, "0", 2)
     with pytest.raises(InvalidParameterError, match="cannot handle NULL in numeric columns"):
-        optimal(nulls, 3, formulation="bigm")
-    monkeypatch.setattr(pairwise, "MAX_CELLS", 100)
-    with pytest.raises(InvalidParameterError, match="too large for the formulation bigm"):
-        optimal(hard, 3, formulation="bigm")
+        optimal(nulls, 3, formulation="paper")
+    monkeypatch.setattr(programs, "MAX_CONSTRAINTS", 100)
+    with pytest.raises(InvalidParameterError, match="too large for the formulation paper"):
+        optimal(hard, 3, formulation="paper")

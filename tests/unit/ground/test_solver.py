@@ -7,7 +7,7 @@ import pulp  # type: ignore[import-untyped]
 import pytest
 
 from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
-from kanon_db.algorithms.ground.solver import Answer, Model, add_constraint, solve, solve_problem
+from kanon_db.algorithms.ground.solver import Answer, Model, solve, solve_problem
 
 COSTS, WEIGHTS, LEAST = [5, 4, 3, 7], [2, 3, 1, 4], 6
 
@@ -28,12 +28,11 @@ def by_arrays(least: int, *, whole: bool = True, pulse: Pulse = UNLIMITED) -> An
     return solve(model.handed_over(gap=0.0), pulse)
 
 
-def by_pulp(least: int) -> tuple[Answer, list[float]]:
+def by_pulp(least: int, constant: int = 0) -> tuple[Answer, list[float]]:
     problem = pulp.LpProblem("weights", pulp.LpMinimize)
     things = [problem.add_variable(f"x{i}", cat=pulp.LpBinary) for i in range(4)]
-    problem.setObjective(pulp.LpAffineExpression(zip(things, COSTS, strict=True)))
-    terms = list(zip(things, WEIGHTS, strict=True))
-    add_constraint(problem, terms, pulp.LpConstraintGE, least)
+    problem += pulp.LpAffineExpression(zip(things, COSTS, strict=True)) + constant
+    problem += pulp.LpAffineExpression(zip(things, WEIGHTS, strict=True)) >= least
     for thing in things:
         thing.setInitialValue(1)
     return solve_problem(problem, UNLIMITED), [thing.varValue for thing in things]
@@ -49,6 +48,11 @@ def test_arrays_and_pulp_state_the_same() -> None:
         assert chosen @ COSTS == pytest.approx(11)
     assert by_array.lower_bound == pytest.approx(11)
     assert stated.lower_bound == pytest.approx(11)
+
+
+def test_the_bound_contains_the_constant_of_the_objective() -> None:
+    answer, _ = by_pulp(LEAST, constant=-3)
+    assert answer.lower_bound == pytest.approx(8)
 
 
 def test_fractions_where_they_are_allowed() -> None:
