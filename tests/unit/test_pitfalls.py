@@ -1,4 +1,4 @@
-"""Every known attack has a test, or a line that says why it has none."""
+"""Every known attack and every promise has a test, or a line that says why it has none."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from scripts.security_tests import Marked, marked_tests, written
 from tests.pitfalls import PITFALLS, Pitfall
+from tests.promises import exists, promises
 
 TESTS = marked_tests(Path(__file__).parents[1])
 
@@ -67,3 +68,8 @@ def test_marks_that_would_be_overlooked_are_refused(tmp_path: Path, text: str) -
     (tmp_path / "test_x.py").write_text(text)
     with pytest.raises(ValueError, match="a mark of a pitfall"):
         marked_tests(tmp_path)
+
+
+@pytest.mark.parametrize("test", sorted({promise.test for promise in promises()}))
+def test_every_promise_has_a_test(test: str) -> None:
+    assert exists(test)
