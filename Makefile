@@ -1,7 +1,7 @@
 # Each target works alone on a fresh clone, and is quick when there is nothing to do.
 #   make PYTHON=/path/to/python3    another interpreter than Debian's, if PL/Python embeds another
 
-.PHONY: setup demo spark test test-long test-full coverage lint generate docs links dist bench clean
+.PHONY: setup demo spark test test-all coverage lint generate docs links dist bench clean
 
 # .venv with the command kanon.
 setup:
@@ -24,20 +24,20 @@ spark:
 # A worker for each core, each with a cluster of its own.
 workers = -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
+# Every promise, every attack.
 test:
 	@scripts/debian-packages
 	@scripts/environment dev
 	@.venv/bin/pytest $(workers) -m "not long"
 
-# The modules that take long. The tests are all of these and those of `make test`.
-test-long:
-	@scripts/debian-packages
-	@scripts/environment dev
-	@.venv/bin/pytest $(workers) -m long
-
-# All tests, with many more random examples.
-test-full:
-	@KANON_EXAMPLES=full $(MAKE) --no-print-directory test test-long
+# All tests, with many more random examples, and all of Spark; then faults: of the server, and in
+# the package, which tests must notice. It takes hours.
+test-all:
+	@scripts/debian-packages spark
+	@scripts/environment dev spark
+	@KANON_EXAMPLES=full KANON_SPARK=all .venv/bin/pytest $(workers)
+	@.venv/bin/python scripts/mutations.py
+	@.venv/bin/python -m benchmarks faults
 
 # Lines and branches that the tests reach outside the server.
 coverage:

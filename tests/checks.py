@@ -14,6 +14,7 @@ from typing import Any, Final
 from kanon_db.publications.registry import KINDS
 from tests.integration.parties import (
     ACCEPTED,
+    WAYS,
     Functions,
     Parties,
     fetch,
@@ -248,6 +249,30 @@ def look_at_figures(parties: Parties, case: Case, figures: dict[str, Any]) -> No
     assert figures["not_measured"] == {}
 
 
+def check_both_ways(parties: Parties, case: Case) -> None:
+    """The functions of SQL and the methods of Python publish, show and measure the same."""
+    found = []
+    for way in WAYS.values():
+        kanon = way(parties.publisher)
+        tried = kanon.call(case.function, "data.people", "battery", **case.given, dry_run=True)
+        published = kanon.call(case.function, "data.people", "battery", **case.given)
+        rows = "SELECT md5(string_agg(b::text, ' ' ORDER BY b::text)) FROM published.battery AS b"
+        found.append(
+            (
+                [published[name] for name in ("name", "guarantee", "records")],
+                [sorted(row["metrics"]) for row in (tried, published)],
+                None if case.kind == "model" else value(parties.publisher, rows),
+                kanon.verify("battery"),
+                kanon.metrics("battery"),
+                [row[:2] for row in kanon.attack("battery")],
+                kanon.publications(),
+                sqlstate_of(lambda: kanon.metrics("nothing")),
+            )
+        )
+        kanon.drop("battery")
+    assert found[0] == found[1]
+
+
 def check_readers(parties: Parties, case: Case) -> None:
     """Only the readers can read a publication; nobody can read what its view is made from."""
     case.publish(parties, "battery")
@@ -287,10 +312,11 @@ def check_refused(parties: Parties, case: Case) -> None:
         mistakes += [({"weights": '{"number": 1}'}, INVALID), ({"weights": '{"age": 0}'}, INVALID)]
     for given, sqlstate in mistakes:
         whole = {**case.given, **given}
-        publish = lambda: Functions(parties.publisher).call(
-            case.function, "data.people", "battery", **whole
-        )
-        assert sqlstate_of(publish) == sqlstate, given
+        for way in WAYS.values():
+            publish = lambda: way(parties.publisher).call(
+                case.function, "data.people", "battery", **whole
+            )
+            assert sqlstate_of(publish) == sqlstate, given
     case.publish(parties, "taken")
     for name in ("", "x" * 60):
         assert sqlstate_of(lambda: case.publish(parties, name)) == "42602"
@@ -328,6 +354,7 @@ CHECKS: Final[tuple[Callable[[Parties, Case], None], ...]] = (
     check_row_order_tells_nothing,
     check_replaced,
     check_dry_run,
+    check_both_ways,
     check_readers,
     check_refused,
     check_strangers,

@@ -141,7 +141,8 @@ def _hand_compiled_code_to(account: pwd.struct_passwd | None) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of `LONG`, and put those of `FIRST` first, in its order."""
     for item in items:
-        if item.nodeid.startswith(LONG):
+        is_attack = item.get_closest_marker("pitfall") is not None
+        if item.nodeid.startswith(LONG) and not is_attack:
             item.add_marker(pytest.mark.long)
     items.sort(
         key=lambda item: next(

@@ -1,6 +1,6 @@
 """How many random examples the property tests try.
 
-``KANON_EXAMPLES=fast``, the default, is for every run; ``full`` (``make test-full``) is for a
+``KANON_EXAMPLES=fast``, the default, is for every run; ``full`` (``make test-all``) is for a
 change of an algorithm, and takes its time.
 """
 

@@ -11,10 +11,16 @@ from typing import Any
 import psycopg
 import pytest
 
-from kanon_db.errors import InvalidNameError, KanonError, NotFoundError
+from kanon_db.declaration import Operation
+from kanon_db.errors import InvalidNameError, KanonError
 from kanon_db.installation.install import install, uninstall
+from kanon_db.operations import operations
 from kanon_db.session.psycopg_session import PsycopgSession
 from kanon_db.transfer.load import load_csv
+from tests.hostile_input.arguments import as_json
+from tests.hostile_input.entries import REFUSED, ways_in
+from tests.hostile_input.tables import make_tables, restore
+from tests.hostile_input.verdict import Verdict
 from tests.integration.parties import (
     WAYS,
     Connection,
@@ -30,58 +36,23 @@ from tests.integration.parties import (
 )
 
 NAMES = {
-    "double quote": 'a"b""c',
-    "single quote": "it's ''quoted''",
-    "statement": 'x"; DROP TABLE data.canary; --',
-    "value": "x'); DROP TABLE data.canary; --",
-    "comment": "a -- b /* c",
-    "dollar quote": "$$ $1 $python$ $plpgsql$",
-    "percent": "100% %s %(name)s %I %%",
-    "braces": "{} {0} {name!r}",
-    "colon": ":name ::text :1",
-    "backslash": "a\\b \\' \\n \\",
-    "spaces": "  leading and trailing  ",
-    "dots": "..a.b.",
-    "unicode": "naïve Ω 漢字 😀",
-    "combining": "e\u0301",
-    "longest": "n" * 59,
-    "longest in bytes": "漢" * 19 + "é",
-    "keyword select": "select",
-    "keyword user": "user",
-    "capitals": "CamelCase",
-    "digits": "16384",
-    "own bucket_id": "bucket_id",
-    "own count": "count",
-    "own weight": "weight",
-    "own kanon_count": "kanon_count",
-    **{
-        f"own {name}": name
-        for name in (
-            "attribute",
-            "bits",
-            "kanon_attribute",
-            "kanon_bits",
-            "kanon_number",
-            "kanon_pairs",
-            "kanon_pattern",
-            "kanon_positions",
-            "n",
-            "number",
-            "pattern",
-            "positions",
-            "record",
-            "records",
-        )
-    },
-    "own code": "code",
-    "own value": "value",
-    "own size": "size",
-    "own label": "label",
-    "alias": "q",
-    "null": "NULL",
-    "json": '{"a": ["b", null]}',
+    "quotes": "x\"\"; it's '') ; DROP TABLE data.canary; -- /* c",
+    "formats": "$$ $1 $python$ 100% %s %(n)s %I {} {0} {n!r} :n ::text",
+    "escapes": '{"a": ["\\b", null]} \\\' \\n \\',
+    "spaces": "  ..NULL.CamelCase.  ",
+    "bytes": "漢" * 18 + "e\u0301é",
     "public": "public",
 }
+"""The worst that names can have: each has several things that were read as SQL somewhere."""
+
+OWN = (
+    "a", "b c", "select", "user", "16384", "q", "NULL", "n" * 59, "😀",
+    "attribute", "bits", "bucket_id", "code", "count", "kanon_attribute", "kanon_bits",
+    "kanon_count", "kanon_number", "kanon_pairs", "kanon_pattern", "kanon_positions", "label", "n",
+    "number", "pattern", "positions", "record", "records", "size", "value", "weight",
+)  # fmt: skip
+"""Key words, and names that columns and aliases of ours have."""
+
 HIDING = {
     "newline": "line\nbreak\r\n\ttab",
     "escape": "\x1b]0;title\x07",
@@ -264,17 +235,17 @@ def test_hostile_name_of_entities(parties: Parties, hostile: str, table: str) ->
 
 
 # Together with all others, kanon's own column names give way twice; without, once.
-@pytest.mark.parametrize("names", [
-    [name for name in NAMES.values() if not name.startswith("kanon_")], list(NAMES.values()),
-], ids=["some", "all"])  # fmt: skip
-@pytest.mark.parametrize("way", WAYS, indirect=True)
+@pytest.mark.parametrize(("way", "names"), [
+    ("sql", [name for name in (*OWN, *NAMES.values()) if not name.startswith("kanon_")]),
+    ("python", [*OWN, *NAMES.values()]),
+], indirect=["way"], ids=["some", "all"])  # fmt: skip
 def test_hostile_names_side_by_side(
     parties: Parties, way: Callable[[Connection], Functions | Package], names: list[str]
 ) -> None:
-    """Half of them name quasi-identifiers, the rest columns that are published as they are."""
+    """Some of them name quasi-identifiers, the rest columns that are published as they are."""
     kanon = way(parties.publisher)
     columns = ", ".join(f"{quoted(name)} int" for name in names)
-    rows = [[(i * (j + 1)) % 3 for j in range(len(names))] for i in range(40)]
+    rows = [[(i * (j + 1) + i // 3) % 3 for j in range(len(names))] for i in range(40)]
     fetch(parties.publisher, "DROP TABLE IF EXISTS data.all")
     create_table(parties.publisher, "data.all", columns, rows)
     for qi in (names[:8], names[-8:]):
@@ -286,56 +257,68 @@ def test_hostile_names_side_by_side(
             left, right = (f"SELECT {others} FROM {x}.all" for x in ("data", "published"))
             for missing in (f"{left} EXCEPT ALL {right}", f"{right} EXCEPT ALL {left}"):
                 assert fetch(parties.publisher, missing) == []
+    for sensitive in ("count", "bucket_id"):
+        qi = [name for name in names if name != sensitive]
+        kanon.register("data.all", qi, sensitive)
+        kanon.publish("data.all", "all", privacy='{"l": 2}')
+        check_published(
+            parties.publisher, "data.all", "all", qi, sensitive, lambda _: Fraction(1, 2)
+        )
+        for name in names:
+            where = f"{quoted(name)} = 2"
+            n = value(parties.publisher, f"SELECT count(*) FROM data.all WHERE {where}")
+            answer = kanon.estimate(f'SELECT COUNT(*) FROM "all" WHERE {where}')
+            assert answer == (n, 0, n, n)
+        kanon.drop("all")
 
 
-@pytest.mark.parametrize("operation", ["verify", "metrics", "drop"])
-def test_hostile_name_of_no_publication(
-    parties: Parties,
-    hostile: str,
-    operation: str,
-    way: Callable[[Connection], Functions | Package],
-) -> None:
-    with pytest.raises((NotFoundError, psycopg.errors.UndefinedObject)):
-        getattr(way(parties.publisher), operation)(hostile)
+MEANT: dict[str, object] = {
+    "source": "data.people", "publication": "ranged", "name": "ill", "k": 3, "label": "sex",
+    "privacy": {"l": 2}, "quasi_identifiers": ["age"], "readers": ["kanon_analyst"],
+    "query": "SELECT COUNT(*) FROM ill", "features": {"age": 3}, "rows": [{"age": 3}],
+}  # fmt: skip
+"""What the other arguments of a call are, where there must be some."""
 
 
-@pytest.mark.parametrize("argument", ["quasi_identifiers", "sensitive", "identifiers"])
-def test_hostile_name_of_no_column(
-    parties: Parties,
-    hostile: str,
-    argument: str,
-    way: Callable[[Connection], Functions | Package],
-) -> None:
-    fetch(parties.publisher, "CREATE TABLE IF NOT EXISTS data.plain (a int, b int)")
-    given: dict[str, Any] = {"quasi_identifiers": ["a"], "sensitive": "b"}
-    given[argument] = hostile if argument == "sensitive" else [hostile]
-    with pytest.raises((NotFoundError, psycopg.errors.UndefinedObject)):
-        way(parties.publisher).register("data.plain", **given)
+def named(operation: Operation, hostile: str) -> Iterator[dict[str, object]]:
+    """Put a name into each argument in turn: as a text, in a list, as a key, and as a value."""
+    needed = {item.name: MEANT[item.name] for item in operation.parameters if item.is_required}
+    for item in operation.parameters:
+        if item.type.sql in ("text", "regclass"):
+            yield {**needed, item.name: hostile}
+        elif item.type.sql == "text[]":
+            yield {**needed, item.name: [hostile]}
+        elif item.type.sql == "jsonb":
+            yield {**needed, item.name: {hostile: {hostile: 1}}}
+            yield {**needed, item.name: [{"never": [hostile]}]}
+    if "query" in needed:
+        name, literal = quoted(hostile), hostile.replace("'", "''")
+        for query in (
+            f"SELECT COUNT(*) FROM {name}", f"SELECT COUNT(*) FROM ill WHERE {name} = 1",
+            f"SELECT COUNT(*) AS {name} FROM ill AS {name} WHERE {name}.sex = '{literal}'",
+        ):  # fmt: skip
+            yield {"query": query}
+
+
+@pytest.fixture(scope="module")
+def tables(parties: Parties) -> None:
+    make_tables(parties)
 
 
 @pytest.mark.pitfall(3)
-@pytest.mark.parametrize("argument", ["method", "assignment", "readers"])
+@pytest.mark.parametrize("operation", operations().values(), ids=lambda one: one.name)
 def test_hostile_argument(
-    parties: Parties,
-    hostile: str,
-    argument: str,
-    way: Callable[[Connection], Functions | Package],
+    parties: Parties, tables: None, operation: Operation, hostile: str
 ) -> None:
-    """As a method, an assignment, and a reader."""
-    fetch(parties.publisher, "CREATE TABLE IF NOT EXISTS data.plain (a int, b int)")
-    kanon = way(parties.publisher)
-    kanon.register("data.plain", ["a"], "b")
-    given = {argument: [hostile] if argument == "readers" else hostile}
-    with pytest.raises((KanonError, psycopg.errors.DatabaseError)):
-        kanon.publish("data.plain", "plain", privacy='{"l": 2}', **given)
-    assert kanon.publications() == []
-
-
-@pytest.mark.pitfall(3)
-def test_hostile_name_of_no_relation(parties: Parties, hostile: str) -> None:
-    """The name of a source is SQL text: what is not quoted there is refused, and not run."""
-    with pytest.raises((KanonError, psycopg.errors.DatabaseError)):
-        Package(parties.publisher).register(hostile, ["a"], "b")
+    """As every argument of every operation, by every way in: refused with a reason, or a name."""
+    verdict = Verdict(frozenset(REFUSED))
+    for given in named(operation, hostile):
+        for way, calling in ways_in(parties, operation, given):
+            verdict.of(way, f"{operation.name}: {as_json(given)}", calling)
+    restore(parties)
+    assert verdict.defects == []
+    if operation.parameters and hostile != "public":
+        assert {outcome for _, outcome in verdict.outcomes} - {""}
 
 
 @pytest.mark.parametrize(
@@ -364,10 +347,9 @@ def test_34_names_that_hide_what_they_are(
     parties: Parties,
     hiding: str,
     argument: str,
-    way: Callable[[Connection], Functions | Package],
 ) -> None:
     """They would reach terminals, comments, the ledger and reports."""
-    kanon = way(parties.publisher)
+    kanon = Package(parties.publisher)
     column, table = quoted(hiding), quoted("data", hiding)
     create_table(parties.publisher, table, f"{column} int, b text", [(1, hiding), (2, "x")] * 9)
     create_table(parties.publisher, "data.hiding", f"{column} int, b text", [(1, hiding)] * 9)
@@ -382,7 +364,7 @@ def test_34_names_that_hide_what_they_are(
     kanon.register("data.plain", ["a"], "b")
     with pytest.raises((InvalidNameError, psycopg.errors.InvalidName)):
         calls[argument]()
-    assert kanon.publications() == []
+    assert hiding not in kanon.publications()
     fetch(parties.publisher, f"DROP TABLE {table}, data.hiding")
 
 

@@ -139,13 +139,12 @@ def canary(parties: Parties) -> Iterator[None]:
 @pytest.mark.pitfall(6, 11)
 @pytest.mark.parametrize("operation", ["estimate", "rewrite"])
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("attack", ATTACKS)
-def test_attack(parties: Parties, attack: str, way: str, operation: str) -> None:
+def test_attack(parties: Parties, way: str, operation: str) -> None:
     """A query of a superuser's: none of its functions, casts, subqueries and statements is run."""
-    kanon = WAYS[way](parties.admin)
+    ask = getattr(WAYS[way](parties.admin), operation)
+    ended = {name: sqlstate_of(lambda: ask(query)) for name, query in ATTACKS.items()}
     # Refused for a reason: no class of errors that stands for something gone wrong.
-    refused = sqlstate_of(lambda: getattr(kanon, operation)(ATTACKS[attack]))
-    assert refused in ("0A000", "42704")
+    assert {name for name, state in ended.items() if state not in ("0A000", "42704")} == set()
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -344,6 +344,10 @@ class Package:
     def freeform(self, source: str, name: str, *, k: int, **options: Any) -> dict[str, Any]:
         return asdict(self.kanon.publish_freeform(source, name, k=k, **options))
 
+    def call(self, function: str, *texts: str, **given: Any) -> dict[str, Any]:
+        """Call a method that returns one row."""
+        return asdict(getattr(self.kanon, function)(*texts, **given))
+
     def patterns(self, source: str, **options: Any) -> list[dict[str, Any]]:
         found = self.kanon.suppression_patterns(source, **options)
         return [{str(key): value for key, value in row.items()} for row in found.to_dict("records")]

@@ -18,7 +18,6 @@ from tests.integration.parties import (
     Functions,
     Package,
     Parties,
-    both_ways,
     create_table,
     fetch,
     sqlstate_of,
@@ -58,7 +57,6 @@ def classes_of(parties: Parties, name: str) -> list[list[tuple[int, str]]]:
     return list(classes.values())
 
 
-@both_ways
 def test_generalized_rows_count_people(kanon: Functions | Package, parties: Parties) -> None:
     published = kanon.generalize("data.visits", "p", k=4)
     assert published["records"] == len(VISITS)
@@ -66,7 +64,6 @@ def test_generalized_rows_count_people(kanon: Functions | Package, parties: Part
     assert all(holds for *_, holds in kanon.verify("p"))
 
 
-@both_ways
 @pytest.mark.parametrize("default", ["1/2", "0.4"])
 def test_thresholds_are_for_shares_of_people(
     kanon: Functions | Package, parties: Parties, default: str
@@ -96,7 +93,6 @@ def test_people_may_be_left_out(kanon: Functions | Package, parties: Parties) ->
     assert all(holds for *_, holds in kanon.verify("p"))
 
 
-@both_ways
 def test_suppressed_rows_count_people(kanon: Functions | Package, parties: Parties) -> None:
     published = kanon.suppress("data.visits", "p", k=4)
     assert "4 times, for as many different people" in published["guarantee"]

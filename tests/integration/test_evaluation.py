@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import psycopg
 import pytest
 
 from kanon_db.metrics.workload import CountQuery, random_queries
 from tests.integration.parties import (
-    WAYS,
     Functions,
     Package,
     Parties,
@@ -40,9 +37,9 @@ def people(parties: Parties) -> None:
     kanon.publish("data.people", "people", privacy='{"default": 0.7}', max_bucket_size=8)
 
 
-@pytest.fixture(params=WAYS)
-def kanon(request: pytest.FixtureRequest, parties: Parties) -> Iterator[Functions | Package]:
-    return WAYS[request.param](parties.publisher)
+@pytest.fixture
+def kanon(parties: Parties) -> Package:
+    return Package(parties.publisher)
 
 
 def condition(query: CountQuery) -> str:

@@ -22,7 +22,6 @@ from tests.integration.parties import (
     Functions,
     Package,
     Parties,
-    both_ways,
     columns_of,
     create_table,
     fetch,
@@ -138,7 +137,6 @@ def test_less_is_lost_than_in_classes(kanon: Functions | Package) -> None:
     assert freeform < classes
 
 
-@both_ways
 def test_view(kanon: Functions | Package, parties: Parties) -> None:
     kanon.freeform("data.people", "people", k=5)
     assert columns_of(parties.publisher, "published.people") == [
@@ -275,7 +273,6 @@ def test_other_cells_than_those_that_were_checked_are_not_published(
     assert "the view shows the cells that were made" in failed.value.detail
 
 
-@both_ways
 def test_optimal(kanon: Functions | Package, parties: Parties) -> None:
     fetch(parties.publisher, "DROP TABLE IF EXISTS data.few")
     fetch(parties.publisher, "CREATE TABLE data.few AS SELECT * FROM data.people LIMIT 9")
@@ -299,7 +296,6 @@ def test_symmetric(kanon: Functions | Package, parties: Parties, method: str) ->
     check_freeform(parties.publisher, "data.few", "few", QUASI_IDENTIFIERS, 3)
 
 
-@both_ways
 def test_partitions(kanon: Functions | Package, parties: Parties) -> None:
     """Two at a time or one after the other: the same cells."""
     loss = []
@@ -332,7 +328,6 @@ def test_weights(kanon: Functions | Package) -> None:
     assert of_age[0] < of_age[1] / 2
 
 
-@both_ways
 def test_types(kanon: Functions | Package, parties: Parties) -> None:
     """Each type has its kind of cell, at its largest values, too."""
     fetch(parties.publisher, "DROP TABLE IF EXISTS data.typed")
@@ -379,7 +374,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-@both_ways
 def test_refused(kanon: Functions | Package, case: str) -> None:
     given, expected = REFUSED[case]
     options = {"k": 5, **given}

@@ -11,7 +11,6 @@ from tests.integration.parties import (
     Functions,
     Package,
     Parties,
-    both_ways,
     check_published,
     create_table,
     fetch,
@@ -36,7 +35,6 @@ def people(parties: Parties) -> None:
     Functions(parties.publisher).register("data.people", ["age", "sex"], "sick")
 
 
-@both_ways
 def test_methods(kanon: Functions | Package, parties: Parties) -> None:
     """Each is valid, the optimum is proven, and more freedom never loses more."""
     losses = []
@@ -114,7 +112,6 @@ def test_local_has_its_own_sizes(kanon: Functions | Package) -> None:
         ("optimal", "[]"),
     ],
 )
-@both_ways
 def test_refused(kanon: Functions | Package, method: str, options: str) -> None:
     publish = lambda: kanon.publish(
         "data.people", "people", privacy=PRIVACY, method=method, options=options

@@ -19,7 +19,6 @@ from tests.integration.parties import (
     Functions,
     Package,
     Parties,
-    both_ways,
     columns_of,
     create_table,
     fetch,
@@ -104,7 +103,6 @@ def test_methods(kanon: Functions | Package, parties: Parties, method: str) -> N
     assert all(holds for *_, holds in kanon.verify("people"))
 
 
-@both_ways
 def test_view(kanon: Functions | Package, parties: Parties) -> None:
     kanon.generalize("data.people", "people", k=5, options=QUICK)
     assert columns_of(parties.publisher, "published.people") == [
@@ -142,7 +140,6 @@ def test_cells_are_tight(kanon: Functions | Package, parties: Parties) -> None:
             assert (age.lower, age.upper) == (min(known), max(known) + 1)
 
 
-@both_ways
 def test_optimal(kanon: Functions | Package, parties: Parties) -> None:
     fetch(parties.publisher, "DROP TABLE IF EXISTS data.few")
     fetch(parties.publisher, "CREATE TABLE data.few AS SELECT * FROM data.people LIMIT 18")
@@ -275,7 +272,6 @@ def test_suppression(kanon: Functions | Package, parties: Parties) -> None:
     assert all(holds for *_, holds in kanon.verify("odd"))
 
 
-@both_ways
 def test_types(kanon: Functions | Package, parties: Parties) -> None:
     """Each type has its kind of cell, at its largest values, too."""
     fetch(parties.publisher, "DROP TABLE IF EXISTS data.typed")
@@ -329,7 +325,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-@both_ways
 def test_refused(kanon: Functions | Package, case: str) -> None:
     given, expected = REFUSED[case]
     options = {"k": 5, **given}

@@ -106,15 +106,15 @@ ERRORS = [name for name in INTERRUPTIONS if name != "cancel"]
 
 # Each interruption in one kind, each kind interrupted: what is undone knows nothing of why. So a
 # cancel comes at every definition, and one of the errors: each at the next one in turn.
-@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
-    ("kind", "interruption", "first", "step"),
-    [*((kind, "cancel", 1, 1) for kind in PUBLISHERS),
-     *(("buckets", error, first, len(ERRORS)) for first, error in enumerate(ERRORS, start=1))],
+    ("kind", "interruption", "first", "step", "way"),
+    [*((kind, "cancel", 1, 1, way) for kind, way in zip(PUBLISHERS, [*WAYS] * 2, strict=True)),
+     *(("buckets", error, first, len(ERRORS), way)
+       for way in WAYS for first, error in enumerate(ERRORS, start=1))],
 )  # fmt: skip
 def test_at_every_definition(
-    parties: Parties, definitions: Callable[[str], None], way: str, kind: str, interruption: str,
-    first: int, step: int,
+    parties: Parties, definitions: Callable[[str], None], kind: str, interruption: str,
+    first: int, step: int, way: str,
 ) -> None:  # fmt: skip
     """Stopped at its first, second, … last definition of an object, until there is no more."""
     action, sqlstate = INTERRUPTIONS[interruption]

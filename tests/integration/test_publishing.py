@@ -24,7 +24,6 @@ from tests.integration.parties import (
     Functions,
     Package,
     Parties,
-    both_ways,
     check_published,
     columns_of,
     create_table,
@@ -108,7 +107,6 @@ def test_weights_answer_any_tool(kanon: Functions | Package, parties: Parties) -
     assert estimate == pytest.approx(total)
 
 
-@both_ways
 def test_returned_row(kanon: Functions | Package, parties: Parties) -> None:
     published = kanon.publish("data.people", "people", privacy='{"theta": 2, "base": "1/10"}')
     assert published["name"] == "people"
@@ -188,7 +186,6 @@ def test_replace(kanon: Functions | Package, parties: Parties, method: str) -> N
     assert kanon.publications() == ["people", "others"]
 
 
-@both_ways
 def test_failed_replacement_changes_nothing(kanon: Functions | Package, parties: Parties) -> None:
     kanon.publish("data.people", "people", privacy='{"l": 2}')
     before = (remains(parties.admin), fetch(parties.admin, "SELECT * FROM kanon.publication"))
@@ -222,7 +219,6 @@ def test_replaced_at_once(
         assert fetch(parties.admin, "SELECT publication_id FROM kanon.publication") != listed
 
 
-@both_ways
 def test_drop(kanon: Functions | Package, parties: Parties) -> None:
     kanon.publish("data.people", "people", privacy='{"l": 2}')
     kanon.drop("people")
@@ -239,7 +235,6 @@ def test_drop_what_is_left(kanon: Functions | Package, parties: Parties) -> None
     assert remains(parties.admin) == []
 
 
-@both_ways
 def test_drop_keeps_what_depends(kanon: Functions | Package, parties: Parties) -> None:
     """A view that somebody made of a publication is not dropped with it, and shows nothing."""
     kanon.publish("data.people", "people", privacy='{"l": 2}')
@@ -272,7 +267,6 @@ def test_empty_readers(kanon: Functions | Package, parties: Parties) -> None:
         ([""], UNKNOWN),
     ],
 )
-@both_ways
 def test_readers(kanon: Functions | Package, readers: list[str], sqlstate: str | None) -> None:
     call = lambda: kanon.publish("data.people", "people", privacy='{"l": 2}', readers=readers)
     assert sqlstate_of(call) == sqlstate
@@ -389,7 +383,6 @@ def test_options(kanon: Functions | Package, options: dict[str, Any]) -> None:
     kanon.publish("data.people", "people", **options)
 
 
-@both_ways
 @pytest.mark.parametrize(
     ("options", "sqlstate"),
     [

@@ -17,7 +17,6 @@ from tests.integration.parties import (
     ACCEPTED,
     Functions,
     Parties,
-    both_ways,
     create_table,
     fetch,
     remains,
@@ -183,7 +182,6 @@ def test_late_and_known_people_wait(parties: Parties) -> None:
     assert "3 are of people who are published" in row["missing"]
 
 
-@both_ways
 def test_refusals(parties: Parties, kanon: Any) -> None:
     source = Source(parties)
     source.add(50, 0)

@@ -32,9 +32,9 @@ def people(parties: Parties) -> None:
     )
 
 
-@pytest.fixture(params=WAYS)
-def kanon(request: pytest.FixtureRequest, parties: Parties) -> Iterator[Functions | Package]:
-    yield WAYS[request.param](parties.publisher)
+@pytest.fixture
+def kanon(parties: Parties) -> Iterator[Functions | Package]:
+    yield Functions(parties.publisher)
     fetch(parties.admin, "DELETE FROM kanon.source")
 
 

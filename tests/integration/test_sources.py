@@ -118,10 +118,9 @@ def source(request: pytest.FixtureRequest, parties: Parties) -> Iterator[str]:
 
 
 @pytest.mark.pitfall(16)
-@pytest.mark.parametrize("way", WAYS)
-def test_every_row_once(parties: Parties, source: str, way: str) -> None:
+def test_every_row_once(parties: Parties, source: str) -> None:
     """Every row of partitioned tables, inheriting tables and views is published once."""
-    kanon = WAYS[way](parties.publisher)
+    kanon = Functions(parties.publisher)
     kanon.register(source, ["age", "sex"], "sick", ["person"])
     published = kanon.publish(source, "people", privacy='{"l": 3}')
     assert published["records"] == value(parties.publisher, f"SELECT count(*) FROM {source}")
@@ -166,23 +165,22 @@ def test_foreign_table(parties: Parties, cluster_dsn: str) -> None:
     kanon.drop("foreign")
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("n_columns", [1, 31, 32, 40, 100])
-def test_many_columns(parties: Parties, n_columns: int, way: str) -> None:
+@pytest.mark.parametrize("n_columns", [1, 32, 100])
+def test_many_columns(parties: Parties, n_columns: int) -> None:
     names = [f"c{i}" for i in range(n_columns)]
     columns = ", ".join(f"i % {2 + i % 5} AS {name}" for i, name in enumerate(names))
-    table = f"data.wide_{way}_{n_columns}"
+    table = f"data.wide_{n_columns}"
     fetch(
         parties.publisher,
         f"CREATE TABLE {table} AS SELECT {columns}, i % 4 AS sick FROM generate_series(1, 80) AS i",
     )
-    kanon = WAYS[way](parties.publisher)
+    kanon = Functions(parties.publisher)
     kanon.register(table, names, "sick")
     kanon.publish(table, "wide", privacy='{"l": 4}')
     check_published(parties.publisher, table, "wide", names, "sick", lambda _: Fraction(1, 4))
     n = value(parties.publisher, f"SELECT count(*) FROM {table} WHERE {names[-1]} = 1")
     query = f"SELECT COUNT(*) FROM wide WHERE {names[-1]} = 1"
-    assert WAYS[way](parties.analyst).estimate(query) == (n, 0, n, n)
+    assert Functions(parties.analyst).estimate(query) == (n, 0, n, n)
     kanon.drop("wide")
 
 
@@ -202,12 +200,11 @@ PROTECT_NOBODY = {"one record", "one value", "all null"}
 
 @pytest.mark.parametrize("extreme", EXTREMES)
 @pytest.mark.parametrize("method", ["anatomy", "two_size"])
-@pytest.mark.parametrize("way", WAYS)
-def test_extremes(parties: Parties, extreme: str, method: str, way: str) -> None:
+def test_extremes(parties: Parties, extreme: str, method: str) -> None:
     rows, privacy = EXTREMES[extreme]
     fetch(parties.publisher, "DROP TABLE IF EXISTS data.extreme")
     create_table(parties.publisher, "data.extreme", "age int, sick text", rows)
-    kanon = WAYS[way](parties.publisher)
+    kanon = Functions(parties.publisher)
     kanon.register("data.extreme", ["age"], "sick")
     publish = lambda: kanon.publish("data.extreme", "extreme", privacy=privacy, method=method)
     if extreme in PROTECT_NOBODY:
@@ -266,7 +263,6 @@ ROW_SECURITY = [
 
 @pytest.mark.pitfall(16)
 @pytest.mark.parametrize(("who", "relation", "force", "allowed"), ROW_SECURITY)
-@pytest.mark.parametrize("way", WAYS)
 def test_all_or_nothing(
     parties: Parties,
     secured: dict[str, Connection],
@@ -274,7 +270,6 @@ def test_all_or_nothing(
     relation: str,
     force: bool,
     allowed: bool,
-    way: str,
 ) -> None:
     """Under row security, all rows are published or none: never those that a policy leaves."""
     fetch(
@@ -282,7 +277,7 @@ def test_all_or_nothing(
         f"ALTER TABLE data.secured {'' if force else 'NO '}FORCE ROW LEVEL SECURITY",
     )
     fetch(parties.admin, "DELETE FROM kanon.source WHERE relation_name <> 'people'")
-    kanon = WAYS[way](secured[who])
+    kanon = Functions(secured[who])
     for setting in ("on", "off"):
         fetch(secured[who], f"SET row_security = {setting}")
         kanon.register(f"data.{relation}", ["age"], "sick")

@@ -16,7 +16,6 @@ from tests.integration.parties import (
     Functions,
     Package,
     Parties,
-    both_ways,
     columns_of,
     create_table,
     fetch,
@@ -93,7 +92,6 @@ def of_people(*columns: int) -> list[tuple[Any, ...]]:
     return [tuple(row[column] for column in (0, *columns)) for row in PEOPLE]
 
 
-@both_ways
 def test_view(kanon: Functions | Package, parties: Parties) -> None:
     published = kanon.suppress("data.people", "people", k=5)
     assert published["records"] == len(PEOPLE)
@@ -119,7 +117,6 @@ def test_view(kanon: Functions | Package, parties: Parties) -> None:
     assert all(holds for *_, holds in kanon.verify("people"))
 
 
-@both_ways
 def test_autovacuum_leaves_published_rows_alone(
     kanon: Functions | Package, parties: Parties
 ) -> None:
@@ -159,7 +156,6 @@ def test_listed_patterns(kanon: Functions | Package, parties: Parties, patterns:
     assert set(found) <= set(patterns)
 
 
-@both_ways
 def test_rules(kanon: Functions | Package, parties: Parties) -> None:
     rules = '[{"at_most": 1}, {"never": ["sex"]}, {"outliers": "suppress"}]'
     shown = kanon.patterns("data.people", rules=rules)
@@ -199,7 +195,6 @@ def test_registered_weights(kanon: Functions | Package, parties: Parties) -> Non
     assert (cheapest["pattern"], cheapest["cost"]) == ("..*", 0.25)
 
 
-@both_ways
 def test_optimal(kanon: Functions | Package, parties: Parties) -> None:
     heuristic = kanon.suppress("data.people", "greedy", k=7)
     published = kanon.suppress(
@@ -223,7 +218,6 @@ PUBLISHED = {
 
 
 @pytest.mark.parametrize("left_over", [None, *PUBLISHED])
-@both_ways
 def test_left_over_records(kanon: Functions | Package, parties: Parties, left_over: Any) -> None:
     fetch(parties.publisher, "DROP TABLE IF EXISTS data.lonely")
     create_table(parties.publisher, "data.lonely", "number int, a int", LONELY)
@@ -262,7 +256,6 @@ def test_left_over_records_without_a_pattern_for_them(
     assert sqlstate_of(refused) == INFEASIBLE
 
 
-@both_ways
 def test_equal_values_look_equal(kanon: Functions | Package, parties: Parties) -> None:
     """1.0 and 1.00 are equal: written apart, they would tell two rows of one class apart."""
     fetch(parties.publisher, "DROP TABLE IF EXISTS data.scales")
@@ -357,7 +350,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-@both_ways
 def test_refused(kanon: Functions | Package, case: str) -> None:
     given, expected = REFUSED[case]
     options = {"k": 30, **given}

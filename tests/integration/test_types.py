@@ -12,8 +12,8 @@ import pytest
 
 from tests.checks import NEEDED
 from tests.integration.parties import (
-    WAYS,
     Functions,
+    Package,
     Parties,
     check_published,
     create_table,
@@ -125,9 +125,8 @@ def table(request: pytest.FixtureRequest, parties: Parties, extensions: set[str]
         Functions(parties.publisher).drop("typed")
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_sensitive_attribute(parties: Parties, table: str, way: str) -> None:
-    kanon = WAYS[way](parties.publisher)
+def test_sensitive_attribute(parties: Parties, table: str) -> None:
+    kanon = Functions(parties.publisher)
     kanon.register(table, ["plain"], "typed")
     published = kanon.publish(table, "typed", privacy='{"default": 0.5}')
     check_published(parties.publisher, table, "typed", ["plain"], "typed", bound)
@@ -135,27 +134,29 @@ def test_sensitive_attribute(parties: Parties, table: str, way: str) -> None:
         parties.publisher, f"SELECT count(*) FROM (SELECT typed FROM {table} GROUP BY typed) AS t"
     )
     assert published["metrics"]["sensitive_values"] == n
-    assert all(holds for *_, holds in WAYS[way](parties.analyst).verify("typed"))
+    assert all(holds for *_, holds in Functions(parties.analyst).verify("typed"))
     for condition in ("typed IS NULL", "typed IS NOT NULL", "typed IS NULL AND plain >= 0"):
         n = value(parties.publisher, f"SELECT count(*) FROM {table} WHERE {condition}")
-        estimate, _, lower, upper = WAYS[way](parties.analyst).estimate(
+        estimate, _, lower, upper = Functions(parties.analyst).estimate(
             f"SELECT COUNT(*) FROM typed WHERE {condition}"
         )
         assert lower <= n <= upper
         assert estimate == pytest.approx(n)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_quasi_identifier(parties: Parties, table: str, way: str) -> None:
-    kanon = WAYS[way](parties.publisher)
+def test_quasi_identifier(parties: Parties, table: str) -> None:
+    kanon = Package(parties.publisher)
     kanon.register(table, ["typed"], "plain")
     kanon.publish(table, "typed", privacy='{"l": 2}', method="anatomy")
     check_published(parties.publisher, table, "typed", ["typed"], "plain", bound)
-    assert all(holds for *_, holds in WAYS[way](parties.analyst).verify("typed"))
+    assert all(holds for *_, holds in Package(parties.analyst).verify("typed"))
     n = value(parties.publisher, f"SELECT count(*) FROM {table} WHERE typed IS NULL")
-    assert WAYS[way](parties.analyst).estimate(
-        "SELECT COUNT(*) FROM typed WHERE typed IS NULL"
-    ) == (n, 0, n, n)
+    assert Package(parties.analyst).estimate("SELECT COUNT(*) FROM typed WHERE typed IS NULL") == (
+        n,
+        0,
+        n,
+        n,
+    )
 
 
 def test_a_list_counts_as_comparisons_do(parties: Parties, table: str) -> None:
@@ -299,20 +300,18 @@ def test_types_of_others_are_published_as_texts(parties: Parties, kind: str) -> 
 
 
 @pytest.mark.parametrize("kind", ["json", "xml", "point", "box", "polygon", "xid", "cid", "json[]"])
-@pytest.mark.parametrize("way", WAYS)
-def test_refused(parties: Parties, kind: str, way: str) -> None:
+def test_refused(parties: Parties, kind: str) -> None:
     """Types whose values cannot be told equal or put in order, in either role."""
     fetch(parties.publisher, "DROP TABLE IF EXISTS data.refused")
     fetch(parties.publisher, f"CREATE TABLE data.refused (typed {kind}, plain int)")
-    kanon = WAYS[way](parties.publisher)
+    kanon = Functions(parties.publisher)
     assert sqlstate_of(lambda: kanon.register("data.refused", ["plain"], "typed")) == "42804"
     assert sqlstate_of(lambda: kanon.register("data.refused", ["typed"], "plain")) == "42804"
     # Where it plays no part, such a column is no obstacle.
     kanon.register("data.refused", ["plain"], None, identifiers=["typed"])
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_long_values(parties: Parties, way: str) -> None:
+def test_long_values(parties: Parties) -> None:
     """Values that no index can hold are published all the same."""
     fetch(parties.publisher, "DROP TABLE IF EXISTS data.long")
     fetch(
@@ -322,7 +321,7 @@ def test_long_values(parties: Parties, way: str) -> None:
         " repeat('long ', 1000) || i AS essay FROM generate_series(1, 80) AS i",
     )
     assert value(parties.publisher, "SELECT min(length(sick)) FROM data.long") > 5000
-    kanon = WAYS[way](parties.publisher)
+    kanon = Functions(parties.publisher)
     kanon.register("data.long", ["age", "essay"], "sick")
     kanon.publish("data.long", "long", privacy='{"l": 4}', method="anatomy", replace=True)
     check_published(

@@ -12,23 +12,12 @@ from tests.meaning.tables import (
     SCHEMA,
     TABLES,
     WITHOUT_SOME_VALUES,
-    make_tables,
-    publish_all,
     ways_of,
 )
 from tests.meaning.verdict import ask
 from tests.profiles import examples
 
-N_RECORDS = 400
 N_QUESTIONS = examples(40)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def published(parties: Parties) -> None:
-    fetch(parties.admin, "CREATE EXTENSION citext SCHEMA public")
-    make_tables(parties.publisher, N_RECORDS)
-    for table in TABLES:
-        publish_all(parties.publisher, table)
 
 
 @pytest.mark.parametrize(

@@ -13,23 +13,14 @@ from kanon_db.answering.estimates import AnswerRow, answer
 from kanon_db.counting.type_totals import Totals
 from kanon_db.errors import KanonError
 from kanon_db.session.psycopg_session import PsycopgSession
-from tests.integration.parties import Parties, fetch
+from tests.integration.parties import Parties
 from tests.meaning.questions import FROM, Questions
-from tests.meaning.tables import TABLES, WAYS, make_tables, publish_all, ways_of
+from tests.meaning.tables import TABLES, WAYS, ways_of
 from tests.profiles import examples
 
 SEARCHED = ("min", "max", "percentile")
-N_RECORDS = 200
 N_QUESTIONS = examples(12)
 OF_ROWS = [(way, table) for table in TABLES for way in ways_of(table) if WAYS[way][0] != "buckets"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def published(parties: Parties) -> None:
-    fetch(parties.admin, "CREATE EXTENSION citext SCHEMA public")
-    make_tables(parties.publisher, N_RECORDS)
-    for table in TABLES:
-        publish_all(parties.publisher, table)
 
 
 class BothWays:

@@ -9,7 +9,7 @@
 ``target`` (test)
     A folder that does not exist yet, in one of its own.
 
-``make spark`` runs all of them, ``make test-long`` those of :data:`SHORT`.
+``make spark`` and ``make test-all`` run all of them, ``make test`` those of :data:`SHORT`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every known attack has a test, or a line that says why it has none."""
+"""Every known attack and every promise has a test, or a line that says why it has none."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from scripts.mutations import MUTATIONS, place_of
 from scripts.security_tests import Marked, marked_tests, written
+from tests.conftest import LONG
 from tests.pitfalls import PITFALLS, Pitfall
+from tests.promises import exists, promises
 
 TESTS = marked_tests(Path(__file__).parents[1])
 
@@ -67,3 +70,25 @@ def test_marks_that_would_be_overlooked_are_refused(tmp_path: Path, text: str) -
     (tmp_path / "test_x.py").write_text(text)
     with pytest.raises(ValueError, match="a mark of a pitfall"):
         marked_tests(tmp_path)
+
+
+@pytest.mark.parametrize("test", sorted({promise.test for promise in promises()}))
+def test_every_promise_has_a_test(test: str) -> None:
+    assert exists(test)
+
+
+def test_no_promise_is_left_to_the_long_tests() -> None:
+    attacks = {(test.path, test.name) for test in TESTS}
+    left = [
+        promise
+        for promise in promises()
+        if f"tests/{promise.test}".startswith(LONG)
+        and tuple(promise.test.split("::")) not in attacks
+    ]
+    assert left == []
+
+
+def test_faults_are_found_in_the_package_and_noticed_by_short_tests() -> None:
+    for mutation in MUTATIONS:
+        place_of(mutation, Path(__file__).parents[2] / "kanon_db")
+        assert not any(f"tests/{test}".startswith(LONG) for test in mutation.tests)

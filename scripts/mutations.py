@@ -1,0 +1,191 @@
+"""Break the package on purpose, one fault at a time, and see whether `make test` notices.
+
+    .venv/bin/python scripts/mutations.py [WORD …]
+
+Each fault is one that has slipped into software like this. A checkout is copied, one line of it is
+changed, and the tests that ought to notice are run there; a fault that they let pass is printed
+as such, and makes the command fail. With words, only faults whose name has one of them are tried.
+Faults are found by their text, wherever a module has been moved to: one that is no longer there,
+or there twice, is an error.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Final, NamedTuple
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tests.conftest import LONG  # noqa: E402
+
+
+class Mutation(NamedTuple):
+    """One fault."""
+
+    name: str
+    right: str
+    """Text that the package has once."""
+    wrong: str
+    tests: tuple[str, ...]
+    """The tests of `make test` that must notice, below the folder of tests."""
+
+
+MUTATIONS: Final = (
+    Mutation(
+        "no shuffle",
+        "places[left], places[other] = places[other], places[left]",
+        "places[left], places[left] = places[left], places[left]",
+        ("unit/ground/test_shuffling.py", "attacks/test_row_order.py"),
+    ),
+    Mutation(
+        "no shuffle of who has which value of a bucket",
+        "    shuffled = random.permutation(sa_codes.size)\n",
+        "    shuffled = np.arange(sa_codes.size)\n",
+        ("attacks/test_row_order.py", "attacks/test_posterior.py", "property/test_cells.py"),
+    ),
+    Mutation(
+        "k - 1: classes of k - 1 records",
+        "_cut_all(table, state, parts, k, cut == ",
+        "_cut_all(table, state, parts, k - 1, cut == ",
+        ("unit/generalization/test_heuristics.py", "attacks/test_posterior.py"),
+    ),
+    Mutation(
+        "k - 1: the check of classes",
+        "int((sizes < k).sum())\n",
+        "int((sizes < k - 1).sum())\n",
+        ("attacks/test_tampering_rows.py", "integration/test_generalized.py"),
+    ),
+    Mutation(
+        "a threshold off by one occurrence",
+        "limits = numerators * columns // denominators\n",
+        "limits = numerators * columns // denominators + 1\n",
+        ("unit/bucketization/test_privacy.py",),
+    ),
+    Mutation(
+        "lower bound off by one",
+        "lower += int((n * np.maximum(q + s - size, 0)).sum())",
+        "lower += int((n * np.maximum(q + s - size + 1, 0)).sum())",
+        ("corpus/test_corpus.py",),
+    ),
+    Mutation(
+        "upper bound off by one",
+        "upper += int((n * np.minimum(q, s)).sum())",
+        "upper += int((n * np.minimum(q, s - 1)).sum())",
+        ("corpus/test_corpus.py",),
+    ),
+    Mutation(
+        "the estimator off by one record",
+        "estimate += int((n * q * s).sum()) / size\n",
+        "estimate += int((n * q * s).sum() + 1) / size\n",
+        ("corpus/test_corpus.py",),
+    ),
+    Mutation(
+        "a check that always holds: every record once",
+        "holds=qit.records == sat.records == records,",
+        "holds=True,",
+        ("attacks/test_tampering.py",),
+    ),
+    Mutation(
+        "a check that always holds: SAT counts each value once",
+        "holds=self.repeated == 0,",
+        "holds=True,",
+        ("attacks/test_tampering.py",),
+    ),
+    Mutation(
+        "a check that always holds: k matches",
+        "holds=min(published, originals) >= job.request.k,",
+        "holds=True,",
+        ("integration/test_freeform.py",),
+    ),
+    Mutation(
+        "a constant read as text",
+        'value = f"{self._parameter(constant.text)}::text::{constant.type.name}"',
+        'value = f"{self._parameter(constant.text)}::text"',
+        ("corpus/test_corpus.py",),
+    ),
+    Mutation(
+        "<= for <",
+        '"<": "{a}.low < {b}.high"',
+        '"<": "{a}.low <= {b}.high"',
+        ("integration/test_cell_answers.py", "meaning/test_meaning.py"),
+    ),
+    Mutation(
+        "a swapped column",
+        "named = dict(zip(tables.quasi_identifiers, columns, strict=True))",
+        "named = dict(zip(tables.quasi_identifiers, reversed(columns), strict=True))",
+        ("integration/test_coded.py", "integration/test_in_parts.py"),
+    ),
+)
+"""Faults, each with the text that is changed and the tests that must notice."""
+
+
+def place_of(mutation: Mutation, package: Path) -> Path:
+    """Find the one file that has the text of a fault.
+
+    Raises
+    ------
+    ValueError
+        When it is in none, or more than once.
+    """
+    texts = {path: path.read_text(encoding="utf-8") for path in package.rglob("*.py")}
+    found = [path for path, text in texts.items() if mutation.right in text]
+    if len(found) != 1 or texts[found[0]].count(mutation.right) != 1:
+        raise ValueError(f"{mutation.name}: the text must be there once: {mutation.right!r}")
+    return found[0]
+
+
+def is_noticed(mutation: Mutation, copy: Path) -> str:
+    """Make one fault in a copy of the checkout; return the test that noticed, or nothing."""
+    path = place_of(mutation, copy / "kanon_db")
+    before, stat = path.read_text(encoding="utf-8"), path.stat()
+    path.write_text(before.replace(mutation.right, mutation.wrong), encoding="utf-8")
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:randomly", "-p",
+             "no:cacheprovider", *(f"tests/{test}" for test in mutation.tests)],
+            cwd=copy, env={**os.environ, "PYTHONPATH": str(copy)}, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+    finally:
+        path.write_text(before, encoding="utf-8")
+        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    if ended.returncode not in (0, 1):
+        raise RuntimeError(f"{mutation.name}: pytest failed:\n{ended.stdout[-2000:]}")
+    lines = [line for line in ended.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return lines[0].split(" - ")[0].split(" ", 1)[1] if lines else ""
+
+
+def main() -> int:
+    """Try all faults; return how many were not noticed."""
+    wanted = [m for m in MUTATIONS if not sys.argv[1:] or any(w in m.name for w in sys.argv[1:])]
+    for mutation in wanted:
+        place_of(mutation, ROOT / "kanon_db")
+        long = [test for test in mutation.tests if f"tests/{test}".startswith(LONG)]
+        if long:
+            raise ValueError(f"{mutation.name}: `make test` does not run {', '.join(long)}")
+    missed = 0
+    print("| fault | noticed by | seconds |\n| --- | --- | --- |")
+    with tempfile.TemporaryDirectory(prefix="kanon-mutations-") as folder:
+        copy = Path(folder, "checkout")
+        # Compiled code comes along: it is valid for files of the same time.
+        skipped = shutil.ignore_patterns(".git", ".venv", ".hypothesis", ".*_cache", "site")
+        shutil.copytree(ROOT, copy, ignore=skipped)
+        Path(folder).chmod(0o755)
+        for mutation in wanted:
+            start = time.monotonic()
+            noticed = is_noticed(mutation, copy)
+            missed += not noticed
+            told = f"`{noticed}`" if noticed else "**nothing**"
+            print(f"| {mutation.name} | {told} | {time.monotonic() - start:.0f} |", flush=True)
+    return missed
+
+
+if __name__ == "__main__":
+    sys.exit(min(main(), 1))
