@@ -181,7 +181,7 @@ def _cluster_of(data_directory: str) -> Path:
 
 @contextmanager
 def _restarted(folder: Path) -> Iterator[None]:
-    from kanon_db.cluster.local import LocalCluster
+    from kanon_db.cluster.local_cluster import LocalCluster
 
     cluster = LocalCluster(folder)
     cluster.stop()

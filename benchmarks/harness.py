@@ -16,7 +16,7 @@ from typing import Self
 import psycopg
 from psycopg import sql
 
-from kanon_db.cluster.local import LocalCluster
+from kanon_db.cluster.local_cluster import LocalCluster
 from kanon_db.installation.install import install
 
 

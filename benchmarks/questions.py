@@ -24,7 +24,7 @@ import psycopg
 import kanon_db
 from benchmarks.analysts_questions import QUESTIONS, Question
 from benchmarks.harness import private_server, table
-from kanon_db.cluster import host
+from kanon_db.cluster import _host
 from kanon_db.errors import KanonError
 from kanon_db.interfaces.python import Kanon
 
@@ -200,7 +200,7 @@ def _ask_psql(dsn: str, query: str) -> tuple[list[dict[str, Any]], float]:
         script.write(f"\\o /dev/null\n{call}\\o\n\\timing on\n{call}")
         script.flush()
         printed = subprocess.run(
-            [host.find_programs(None).path("psql"), "-XqAt", "-v", "ON_ERROR_STOP=1",
+            [_host.find_programs(None).path("psql"), "-XqAt", "-v", "ON_ERROR_STOP=1",
              "-f", script.name, dsn],
             check=True, capture_output=True, text=True,
         ).stdout  # fmt: skip

@@ -15,14 +15,18 @@ import numpy as np
 import kanon_db
 from benchmarks.calibration import DATA
 from benchmarks.harness import private_server, table
-from kanon_db.advice.candidates import Candidate, candidates_for
-from kanon_db.advice.copies import copy_source
-from kanon_db.advice.protections import PROTECTIONS
-from kanon_db.advice.recommend import recommend, what_is_protected
-from kanon_db.advice.trials import Ground, answer_counts, number_of_draws
+from kanon_db.advice.identifying_columns import copy_source
+from kanon_db.advice.publication_candidates import PROTECTIONS, Candidate, candidates_for
+from kanon_db.advice.recommendation import (
+    TrialGround,
+    answer_counts,
+    number_of_draws,
+    recommend,
+    what_is_protected,
+)
 from kanon_db.catalog.sources import open_source
 from kanon_db.session.psycopg_session import PsycopgSession, open_connection
-from kanon_db.transfer.room import Room
+from kanon_db.transfer.allowance import Allowance
 
 ALLOWED: Final = 1.2
 LEVELS: Final = ("standard",)
@@ -121,7 +125,7 @@ def _measure(dsn: str, data: Data, protection: str) -> tuple[str, float, float, 
         seconds = time.perf_counter() - started
     with session.transaction():
         described, _ = open_source(session, source)
-        whole = Ground.of(session, copy_source(session, described, Room.of(session)))
+        whole = TrialGround.of(session, copy_source(session, described, Allowance.of(session)))
         candidates = candidates_for(
             "counts", PROTECTIONS[protection], what_is_protected(whole, has_entities=False)
         )

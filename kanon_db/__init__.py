@@ -1,4 +1,4 @@
-"""Private publications of PostgreSQL tables, and count answers from them."""
+"""Private publications of PostgreSQL tables, and answers to count queries from them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Errors that kanon_db raises on purpose.
-
-Every error says *what* (``message``: one short lower-case fact), *where* (``detail``: table,
-column, limit and value) and *what to do* (``hint``). None carries a data value: names, counts and
-limits only, because messages reach logs and other people.
-"""
+"""Defines the errors that kanon_db raises on purpose, with their SQLSTATEs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All operations, each declared once; SQL functions, Python methods and commands follow from it."""
+"""Declares every operation once; SQL functions, Python methods and commands are derived from it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import kanon_db
-from kanon_db.advice.protections import PROTECTIONS, PURPOSES
-from kanon_db.answering.questions import QUESTIONS
+from kanon_db.advice.publication_candidates import PROTECTIONS, PURPOSES
+from kanon_db.answers.query_operations import QUESTIONS
 from kanon_db.catalog.attributes import read_attributes
 from kanon_db.declaration import (
     EVERYBODY,
@@ -28,8 +28,8 @@ from kanon_db.declaration import (
 )
 from kanon_db.publications import KINDS
 from kanon_db.publications.model.classify_request import ClassifyAllRequest, ClassifyRequest
-from kanon_db.publications.risks import ACCEPTED
-from kanon_db.publications.suppressed.patterns_request import PatternsRequest
+from kanon_db.publications.publish_request import ACCEPTED
+from kanon_db.publications.suppressed.request import PatternsRequest
 from kanon_db.session import Session
 
 
@@ -210,7 +210,7 @@ _OTHERS: Final = (
     Operation(
         "unicity",
         "which columns, and combinations of columns, tell records apart, and how many",
-        "kanon_db.advice.identifying:unicity",
+        "kanon_db.advice.identifying_columns:unicity",
         columns(
             columns="text[]", records="bigint", share="double precision", meaning="text",
         ),
@@ -221,7 +221,7 @@ _OTHERS: Final = (
     Operation(
         "recommend",
         "try what could be published of a source, and set it side by side, the best first",
-        "kanon_db.advice.recommend:recommend",
+        "kanon_db.advice.recommendation:recommend",
         columns(
             place="integer", candidate="text", guarantee="text", certain_people="bigint",
             count_error="double precision", loss="double precision", loss_by_column="jsonb",
@@ -234,7 +234,7 @@ _OTHERS: Final = (
     Operation(
         "suppression_patterns",
         "the pattern vectors that patterns or rules allow, in the order in which they are tried",
-        "kanon_db.publications.suppressed.patterns:suppression_patterns",
+        "kanon_db.publications.suppressed.methods:suppression_patterns",
         columns(position="integer", pattern="text", suppressed="text[]", cost="double precision"),
         request=PatternsRequest, is_many=True, is_stable=True, command=("patterns",),
     ),
@@ -253,7 +253,7 @@ _OTHERS: Final = (
     Operation(
         "attack",
         "play known attacks against a publication, and compare what they achieve with its bound",
-        "kanon_db.publications.attacks:attack",
+        "kanon_db.publications.examination:attack",
         columns(
             attack="text", bound="double precision", base_rate="double precision",
             rate="double precision", people="bigint",
@@ -264,7 +264,7 @@ _OTHERS: Final = (
     Operation(
         "evaluate_counts",
         "relative errors of a bucketization's answers to random count queries, against its source",
-        "kanon_db.answering.evaluation:evaluate_counts",
+        "kanon_db.publications.count_accuracy:evaluate_counts",
         columns(
             expected_selectivity="double precision", n_queries="bigint", undefined="bigint",
             mean_relative_error="double precision", median_relative_error="double precision",
@@ -274,7 +274,7 @@ _OTHERS: Final = (
     Operation(
         "check_release",
         "measure what a publication would tell together with earlier releases of the same people",
-        "kanon_db.publications.releases.granting:check_release",
+        "kanon_db.publications.releases.release_check:check_release",
         columns(
             check="text", result="text", releases="text", people="bigint", certain="bigint",
             share="double precision", bound="double precision", holds="boolean",
@@ -285,20 +285,20 @@ _OTHERS: Final = (
     Operation(
         "grant_publication",
         "let more roles read a publication, under the rules for publishing it to them",
-        "kanon_db.publications.releases.granting:grant_publication", (),
+        "kanon_db.publications.releases.release_check:grant_publication", (),
         request=GrantRequest, command=("grant",),
     ),
     Operation(
         "refresh",
         "publish the people that came since, as a batch of their own under the same guarantee",
-        "kanon_db.publications.refreshing:refresh",
+        "kanon_db.publications.refresh:refresh",
         columns(
             publication_id="bigint", name="text", guarantee="text", records="bigint",
             added="bigint", waiting="bigint", missing="text", metrics="jsonb",
             seconds="double precision", withdrawn="bigint", left_out="bigint",
         ),
         request=RefreshRequest, command=("refresh",),
-        row_class="kanon_db.publications.refreshing:Refreshed",
+        row_class="kanon_db.publications.refresh:Refreshed",
         details="The source must be registered with the column that says when a record came"
         " (arrival), or whom it is about (entity). Too few people to keep the guarantee wait, and"
         " the row says what is missing. Buckets of the assignment m_invariant are drawn anew,"

@@ -1,4 +1,4 @@
-"""Randomness that nobody can foretell."""
+"""Draws random bytes and orders that nobody can predict."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class SeededRandom(SecureRandom):
 
     Whoever guesses or reads the seed, or could reconstruct the generator's state from a published
     order, would undo the shuffling. So the seed is a secret of 256 bits, made by
-    :func:`kanon_db.publications.drawing.drawn`, and the bytes are SHAKE256 of it and of a counter
-    (FIPS 202), of which any number tells nothing of others.
+    :func:`kanon_db.publications.pipeline.draw_records`, and the bytes are SHAKE256 of it and of a
+    counter (FIPS 202), of which any number tells nothing of others.
 
     Parameters
     ----------

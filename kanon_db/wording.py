@@ -1,4 +1,4 @@
-"""Hints in the language of the caller.
+"""Rewrites hints for the caller: as options and commands for the shell, or as Python.
 
 Operations write them as SQL, such as ``replace => true`` or ``kanon.register_source``. A parameter
 has the same name everywhere, so the command line and Python can say the same in their own words.

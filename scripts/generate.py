@@ -18,7 +18,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # this checkout's package, no matter which one is installed
 
 from kanon_db.declaration import Operation, Parameter, parameters_of  # noqa: E402
-from kanon_db.installation import functions as sql  # noqa: E402
+from kanon_db.installation import sql_objects as sql  # noqa: E402
 from kanon_db.operations import operations  # noqa: E402
 from scripts import security_tests  # noqa: E402
 

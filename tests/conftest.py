@@ -40,8 +40,8 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from kanon_db.cluster import host
-from kanon_db.cluster.local import LocalCluster
+from kanon_db.cluster import _host
+from kanon_db.cluster.local_cluster import LocalCluster
 from tests import profiles
 
 profiles.load()
@@ -101,7 +101,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Before any worker starts, make room for compiled code that every process can use."""
     if not hasattr(config, "workerinput"):
         compileall.compile_dir(PACKAGE, quiet=1)
-        accounts = map(host.find_account, ("postgres", host.OWN_ACCOUNT))
+        accounts = map(_host.find_account, ("postgres", _host.OWN_ACCOUNT))
         _hand_compiled_code_to(next(filter(None, accounts), None))
 
 

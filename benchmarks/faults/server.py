@@ -18,7 +18,7 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from kanon_db.cluster.local import LocalCluster
+from kanon_db.cluster.local_cluster import LocalCluster
 from kanon_db.errors import ServerError
 from kanon_db.installation.install import install
 from tests.integration.parties import warn_only

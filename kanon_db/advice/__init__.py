@@ -1,1 +1,1 @@
-"""What to publish: candidates, tried as dry runs and set side by side, with reasons."""
+"""Recommends what to publish: candidates are tried as dry runs and compared, with reasons."""

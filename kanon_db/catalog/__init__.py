@@ -1,4 +1,4 @@
-"""kanon_db's own tables: settings, registered sources, publications; and the rules for names.
+"""Keeps what kanon_db knows: its settings, registered sources and publications.
 
-Its modules are imported one by one: to answer a query, none of those that describe sources.
+Its modules are imported one by one: answering a query needs none of those that describe sources.
 """

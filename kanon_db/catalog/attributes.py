@@ -1,14 +1,174 @@
-"""What a publisher may say about a quasi-identifier when registering its source."""
+"""Describes quasi-identifiers, as their owner registers them: kind, domain, bins, hierarchy."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from itertools import pairwise
+from typing import Any, Final, Self
 
-from kanon_db.catalog.hierarchy import Hierarchy
-from kanon_db.declaration import BOUND, MAX_WEIGHT, Type, choice, number, options, parameter
+from kanon_db.declaration import (
+    BOUND,
+    MAX_WEIGHT,
+    ParameterType,
+    choice,
+    number,
+    options,
+    parameter,
+)
 from kanon_db.errors import InvalidParameterError
+from kanon_db.query.layout import ANYTHING
+
+# Hierarchies of values, as their owners describe them: a label for each value at each level.
+
+
+MOST_VALUES: Final = 20_000
+MOST_LEVELS: Final = 20
+MOST_CHARACTERS: Final = 1_000
+"""Of a value or a label."""
+
+_HINT: Final = (
+    'write {"hierarchy": {"value": ["label", "wider label"], ...}}, with as many labels for each'
+    " value; from Python and the command line, it may be the name of a CSV file as ARX has it"
+)
+
+Span = tuple[int, int]
+"""The first and the last of the values that a label stands for, by their places."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hierarchy:
+    """A hierarchy, with its values in an order in which each label's values follow each other.
+
+    Attributes
+    ----------
+    values : tuple of str
+    levels : tuple of tuple of str
+        At each level, from the narrowest, the label of each value, by its place.
+    spans : mapping of str to tuple of int
+        Of each label, which values it stands for; no value is a label, unless of itself alone.
+    """
+
+    values: tuple[str, ...]
+    levels: tuple[tuple[str, ...], ...]
+    spans: Mapping[str, Span]
+
+    @classmethod
+    def of(cls, given: object) -> Self:
+        """Read a hierarchy, and check that it is one.
+
+        Parameters
+        ----------
+        given : mapping of str to list of str
+            The labels of each value, the narrowest first.
+
+        Raises
+        ------
+        InvalidParameterError
+            When a value has more labels than another, a label is not a text, or labels are not
+            nested: a label has two wider ones, or stands for other values at another level.
+
+        Examples
+        --------
+        >>> found = Hierarchy.of({"BSc": ["degree", "any"], "none": ["none", "any"],
+        ...                       "MSc": ["degree", "any"]})
+        >>> found.values
+        ('BSc', 'MSc', 'none')
+        >>> found.spans
+        {'degree': (0, 1), 'none': (2, 2), 'any': (0, 2)}
+        """
+        labels = _read(given)
+        # The widest label first: then each label's values follow each other.
+        values = sorted(labels, key=lambda value: (*reversed(labels[value]), value))
+        levels = tuple(zip(*(labels[value] for value in values), strict=True))
+        _require_nested(levels)
+        spans: dict[str, Span] = {}
+        own: dict[str, Span] = {value: (at, at) for at, value in enumerate(values)}
+        for depth, level in enumerate(levels):
+            for label, span in _spans(level).items():
+                if spans.setdefault(label, span) != span or own.get(label, span) != span:
+                    raise InvalidParameterError(
+                        "a label of a hierarchy stands for different values at different levels",
+                        detail=f"level {depth + 1}",
+                        hint="give one of them another name",
+                    )
+        if spans.get(ANYTHING, (0, len(values) - 1)) != (0, len(values) - 1) or ANYTHING in own:
+            raise InvalidParameterError(
+                f"the label {ANYTHING} stands for anything",
+                hint="give another name to what stands for some values only",
+            )
+        return cls(tuple(values), levels, spans)
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """What the catalog keeps of it, as JSON; see :meth:`read`."""
+        apart = {*self.values, ANYTHING}
+        spans = [[label, *span] for label, span in self.spans.items() if label not in apart]
+        return {"values": list(self.values), "labels": spans}
+
+
+def _require_nested(levels: Sequence[Sequence[str]]) -> None:
+    """Check that values that share a label share all wider ones: then they follow each other."""
+    for depth, (level, wider) in enumerate(pairwise(levels), start=1):
+        parents: dict[str, str] = {}
+        if any(
+            parents.setdefault(label, above) != above
+            for label, above in zip(level, wider, strict=True)
+        ):
+            raise InvalidParameterError(
+                "a label of a hierarchy has two wider ones",
+                detail=f"level {depth}",
+                hint="values that share a label must share all wider ones, too",
+            )
+
+
+def _spans(level: Sequence[str]) -> dict[str, Span]:
+    """Find where the values of each label of a level begin and end."""
+    spans: dict[str, Span] = {}
+    for place, label in enumerate(level):
+        spans[label] = (spans.get(label, (place, place))[0], place)
+    return spans
+
+
+def _read(given: object) -> dict[str, tuple[str, ...]]:
+    """Check the form of a hierarchy."""
+    if not isinstance(given, Mapping) or not given:
+        raise InvalidParameterError("a hierarchy must be a JSON object with values", hint=_HINT)
+    if len(given) > MOST_VALUES:
+        raise InvalidParameterError(
+            "a hierarchy has too many values",
+            detail=f"{len(given):,} of them; {MOST_VALUES:,} are allowed",
+            hint="give the source a view with wider values",
+        )
+    labels: dict[str, tuple[str, ...]] = {}
+    for place, (value, its) in enumerate(given.items(), start=1):
+        if isinstance(its, str) or not isinstance(its, Sequence):
+            raise _refused("the labels of a value must be a list", place)
+        if not all(isinstance(text, str) for text in (value, *its)):
+            raise _refused("values and labels must be texts, and not NULL", place)
+        if not all(its) or any("\0" in text for text in (value, *its)):
+            raise _refused("a label is empty, or has a NUL character", place)
+        if max(map(len, (value, *its)), default=0) > MOST_CHARACTERS:
+            raise _refused(f"a text has more than {MOST_CHARACTERS:,} characters", place)
+        if not 1 <= len(its) <= MOST_LEVELS:
+            raise _refused(f"a value must have 1 to {MOST_LEVELS} labels", place)
+        labels[value] = tuple(its)
+    n_levels = {len(its) for its in labels.values()}
+    if len(n_levels) > 1:
+        raise InvalidParameterError(
+            "the values of a hierarchy have different numbers of labels",
+            detail=f"{min(n_levels)} to {max(n_levels)}",
+            hint="repeat a label where a value has no other at a level",
+        )
+    return labels
+
+
+def _refused(message: str, place: int) -> InvalidParameterError:
+    return InvalidParameterError(message, detail=f"value number {place} of a hierarchy", hint=_HINT)
+
+
+# What a publisher may say about a quasi-identifier when registering its source.
+
 
 UNITS: Final[Mapping[str, str]] = {
     "year": "1 year",
@@ -43,8 +203,8 @@ def _read_round(value: Any, name: str) -> str | float:
     )
 
 
-ROUND: Final = Type("text", "str | float", _read_round)
-HIERARCHY: Final = Type(
+ROUND: Final = ParameterType("text", "str | float", _read_round)
+HIERARCHY: Final = ParameterType(
     "jsonb", "Mapping[str, Sequence[str]]", lambda given, _: Hierarchy.of(given)
 )
 

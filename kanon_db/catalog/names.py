@@ -1,4 +1,4 @@
-"""Rules for names, above all those of publications and of the columns that kanon_db adds."""
+"""Checks names of publications, columns and roles."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
-from kanon_db.declaration import MAX_NAME_BYTES, TEXT, Type
+from kanon_db.declaration import MAX_NAME_BYTES, TEXT, ParameterType
 from kanon_db.errors import InvalidNameError
 
 _LONGEST_SUFFIX: Final = "_qit"
@@ -75,7 +75,7 @@ def _read_publication_name(value: Any, parameter: str) -> str:
     return name
 
 
-PUBLICATION: Final[Type] = replace(TEXT, read=_read_publication_name)
+PUBLICATION: Final[ParameterType] = replace(TEXT, read=_read_publication_name)
 """The type of a parameter that names a new publication."""
 
 

@@ -1,17 +1,13 @@
-"""Registering microdata: the roles of its columns."""
+"""Registers sources, and opens them if they are what they were when they were registered."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from kanon_db.catalog.attribute_checks import check_attribute
-from kanon_db.catalog.entries import Source, find_source
-from kanon_db.catalog.errands import run_errand
+from kanon_db.catalog.entries import Source, find_source, require_harmless, run_errand
 from kanon_db.catalog.names import require_plain
-from kanon_db.catalog.odd_roles import warn_of_roles
-from kanon_db.catalog.owners import require_harmless
-from kanon_db.catalog.roles import check_roles
+from kanon_db.catalog.source_checks import check_attribute, check_roles, warn_of_roles
 from kanon_db.errors import (
     DatabaseError,
     InUseError,
@@ -20,11 +16,7 @@ from kanon_db.errors import (
     PermissionDeniedError,
     SchemaMismatchError,
 )
-from kanon_db.session.protocol import Session, fetch_one
-from kanon_db.session.server_errors import (
-    LOCK_NOT_AVAILABLE,
-    UNDEFINED_FUNCTION,
-)
+from kanon_db.session.protocol import LOCK_NOT_AVAILABLE, UNDEFINED_FUNCTION, Session, fetch_one
 from kanon_db.session.settings import patient
 from kanon_db.transfer.columns import (
     ColumnType,

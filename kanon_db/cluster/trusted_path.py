@@ -1,4 +1,4 @@
-"""Paths that no other OS user can change, and reading from those that one can."""
+"""Refuses paths that another OS user can change, and reads safely from those that one can."""
 
 from __future__ import annotations
 

@@ -1,15 +1,20 @@
-"""How an operation is declared: its parameters with their types, its results, and its callers."""
+"""Declares operations: their parameters with types, their results, and who may call them."""
 
-from kanon_db.declaration.operation import EVERYBODY, PUBLISHERS, Column, Operation, columns, value
-from kanon_db.declaration.parameters import (
+from kanon_db.declaration.operation import (
+    EVERYBODY,
+    PUBLISHERS,
     REQUIRED,
+    Operation,
     Parameter,
+    ResultColumn,
+    columns,
     options,
     parameter,
     parameters_of,
     read_request,
+    value,
 )
-from kanon_db.declaration.types import (
+from kanon_db.declaration.parameter_types import (
     BOUND,
     FLAG,
     MAX_NAME_BYTES,
@@ -20,7 +25,7 @@ from kanon_db.declaration.types import (
     SHARE,
     TEXT,
     WEIGHTS,
-    Type,
+    ParameterType,
     choice,
     json_list,
     json_object,
@@ -33,8 +38,36 @@ from kanon_db.declaration.types import (
 )
 
 __all__ = [
-    "BOUND", "EVERYBODY", "FLAG", "MAX_NAME_BYTES", "MAX_WEIGHT", "NAMES", "PUBLISHERS", "RELATION",
-    "REQUIRED", "SECONDS", "SHARE", "TEXT", "WEIGHTS", "Column", "Operation", "Parameter", "Type",
-    "choice", "columns", "json_list", "json_object", "number", "numbers", "options", "pair",
-    "parameter", "parameters_of", "read_request", "unknown", "value", "whole", "wholes",
+    "BOUND",
+    "EVERYBODY",
+    "FLAG",
+    "MAX_NAME_BYTES",
+    "MAX_WEIGHT",
+    "NAMES",
+    "PUBLISHERS",
+    "RELATION",
+    "REQUIRED",
+    "SECONDS",
+    "SHARE",
+    "TEXT",
+    "WEIGHTS",
+    "Operation",
+    "Parameter",
+    "ParameterType",
+    "ResultColumn",
+    "choice",
+    "columns",
+    "json_list",
+    "json_object",
+    "number",
+    "numbers",
+    "options",
+    "pair",
+    "parameter",
+    "parameters_of",
+    "read_request",
+    "unknown",
+    "value",
+    "whole",
+    "wholes",
 ]  # fmt: skip

@@ -1,23 +1,198 @@
-"""An operation: what SQL, Python and the command line know about it."""
+"""Defines operations and their parameters, which are the fields of a request's dataclass."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
+from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from kanon_db.declaration.parameters import Parameter, parameters_of, read_request
+from kanon_db.declaration.parameter_types import ParameterType, decoded, plain, read_object, unknown
+from kanon_db.errors import InvalidParameterError
 
 if TYPE_CHECKING:
     from kanon_db.session import Session
+
+
+# Parameters, declared as the fields of a dataclass: the request that an operation receives.
+#
+# Each parameter is written once, with its name, type, default, bounds, help, and the methods that
+# it
+# belongs to. What SQL, Python and the command line accept is derived from that.
+
+
+_Request = TypeVar("_Request")
+
+REQUIRED: Final = MISSING
+_KEY: Final = "kanon_db"
+
+
+class Parameter(NamedTuple):
+    """One declared parameter.
+
+    Attributes
+    ----------
+    name : str
+    type : Type
+    help : str
+        One sentence or more, shown by SQL, Python and the command line.
+    default : object
+        :data:`REQUIRED` if there is no default. None is NULL in SQL.
+    is_positional : bool
+        Whether Python and the command line accept it by position.
+    follows : int
+        Parameters of an SQL function are ordered by this number, and then as they are declared. A
+        parameter that is added later goes to the end, so that calls by position keep their
+        meaning.
+    methods : tuple of str
+        The methods that an option belongs to; empty if it belongs to all of them.
+    is_strict : bool
+        Whether other methods refuse the option. Otherwise they warn that it has no effect.
+    metavar : str or None
+        What the command line calls a value, if the word of its type does not fit.
+    """
+
+    name: str
+    type: ParameterType
+    help: str
+    default: Any
+    is_positional: bool = False
+    follows: int = 0
+    methods: tuple[str, ...] = ()
+    is_strict: bool = False
+    metavar: str | None = None
+
+    @property
+    def is_required(self) -> bool:
+        """Whether callers must pass it."""
+        return self.default is REQUIRED
+
+    def plain(self, given: Any) -> Any:
+        """Return what the caller passed, as plain JSON."""
+        return plain(decoded(given, self.name) if self.type.is_json else given)
+
+    def read(self, given: Any) -> Any:
+        """Return the value that the operation works with.
+
+        Raises
+        ------
+        InvalidParameterError
+        """
+        if given is None:
+            if self.type.options is not None:
+                return self.type.read({}, self.name)
+            if self.default is None:
+                return None
+            raise InvalidParameterError(f"{self.name} must not be NULL")
+        return self.type.read(given, self.name)
+
+
+def parameter(
+    type_: ParameterType,
+    text: str,
+    *,
+    default: Any = REQUIRED,
+    is_positional: bool = False,
+    follows: int = 0,
+    methods: tuple[str, ...] = (),
+    is_strict: bool = False,
+    metavar: str | None = None,
+) -> Any:
+    """Declare a parameter, as a field of a request."""
+    declared = (type_, text, default, is_positional, follows, methods, is_strict, metavar)
+    return field(metadata={_KEY: declared})
+
+
+def parameters_of(request: type) -> tuple[Parameter, ...]:
+    """Return the parameters of a request, in the order of the SQL function."""
+    return _parameters_of(request)
+
+
+@cache  # a publication in cells asks once for each cell
+def _parameters_of(request: type) -> tuple[Parameter, ...]:
+    found = [
+        Parameter(item.name, *item.metadata[_KEY])
+        for item in dataclasses.fields(request)
+        if _KEY in item.metadata
+    ]
+    return tuple(sorted(found, key=lambda parameter: parameter.follows))
+
+
+def read_request(
+    request: type[_Request],
+    given: Mapping[str, Any],
+    *,
+    what: str = "parameter",
+    is_shown: bool = True,
+) -> _Request:
+    """Check everything that a caller passed, before anything else happens.
+
+    Parameters
+    ----------
+    request : type
+        A dataclass of parameters.
+    given : mapping
+        Values by name; parameters that are left out have their defaults.
+    what : str
+        What an error message calls one of the names.
+    is_shown : bool
+        Whether the message repeats an unknown name.
+
+    Returns
+    -------
+    object
+        The request. A field ``given``, if it has one, holds what was passed, as plain JSON.
+
+    Raises
+    ------
+    InvalidParameterError
+        For an unknown name (the hint has the most similar known one), a missing value, or a value
+        that its type refuses.
+    """
+    declared = {parameter.name: parameter for parameter in parameters_of(request)}
+    for name in given:
+        if name not in declared:
+            raise unknown(what, name, sorted(declared), is_shown=is_shown)
+    values: dict[str, Any] = {}
+    if any(item.name == "given" for item in dataclasses.fields(request)):  # type: ignore[arg-type]
+        try:
+            values["given"] = {name: declared[name].plain(value) for name, value in given.items()}
+        except RecursionError:  # Python's objects may contain themselves
+            raise InvalidParameterError("a parameter is nested too deeply") from None
+    for name, parameter in declared.items():
+        if name in given:
+            values[name] = parameter.read(given[name])
+        elif parameter.is_required:
+            raise InvalidParameterError(f"{name} is missing", hint=parameter.help)
+        else:
+            values[name] = parameter.read(parameter.default)  # declared as a caller would pass it
+    return request(**values)
+
+
+def options(declared: type, what: str = "option", *, is_shown: bool = True) -> ParameterType:
+    """Return the type of options: a JSON object with fields of `declared`, which have defaults.
+
+    `what` is what an error message calls one of them, and `is_shown` whether it repeats an unknown
+    one.
+    """
+
+    def read(value: Any, name: str) -> Any:
+        return read_request(declared, read_object(value, name), what=what, is_shown=is_shown)
+
+    return ParameterType("jsonb", "str | Mapping[str, Any]", read, "JSON", options=declared)
+
+
+# An operation: what SQL, Python and the command line know about it.
+
 
 Audience = tuple[str, ...]
 PUBLISHERS: Final[Audience] = ("kanon_publisher",)
 EVERYBODY: Final[Audience] = ("kanon_publisher", "kanon_analyst")
 
 
-class Column(NamedTuple):
+class ResultColumn(NamedTuple):
     """A column of a result: its name, and PostgreSQL's type."""
 
     name: str
@@ -61,7 +236,7 @@ class Operation:
     name: str
     help: str
     function: str
-    result: tuple[Column, ...]
+    result: tuple[ResultColumn, ...]
     request: type = field(kw_only=True)
     is_many: bool = False
     audience: Audience = PUBLISHERS
@@ -112,11 +287,11 @@ class Operation:
         return [getattr(found, column.name) for column in self.result]
 
 
-def columns(**types: str) -> tuple[Column, ...]:
+def columns(**types: str) -> tuple[ResultColumn, ...]:
     """Declare the columns of a row, by name."""
-    return tuple(Column(name, sql) for name, sql in types.items())
+    return tuple(ResultColumn(name, sql) for name, sql in types.items())
 
 
-def value(sql: str) -> tuple[Column, ...]:
+def value(sql: str) -> tuple[ResultColumn, ...]:
     """Declare a single value as the result."""
-    return (Column("", sql),)
+    return (ResultColumn("", sql),)

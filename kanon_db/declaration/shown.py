@@ -1,4 +1,4 @@
-"""How results look to people: numbers, units, and tables in notebooks."""
+"""Formats results for people: numbers, units, and tables in notebooks."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def cell(value: Any) -> str:
     return str(value)
 
 
-class Shown:
+class ShownResult:
     """A row of a result, a dataclass, which notebooks show as a table with units."""
 
     __slots__ = ()

@@ -1,1 +1,1 @@
-"""Installing kanon_db into a database, examining an installation, taking it out."""
+"""Installs kanon_db into a database, examines an installation, and removes it."""

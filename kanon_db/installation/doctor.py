@@ -1,4 +1,4 @@
-"""Examining an installation: what is there, what is wrong, and which command fixes it."""
+"""Examines an installation: what is there, what is wrong, and which command repairs it."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import kanon_db
-from kanon_db.catalog.entries import published_schema
-from kanon_db.catalog.errands import OWNER
-from kanon_db.cluster.local_folder import ENVIRONMENT
+from kanon_db.catalog.entries import OWNER, published_schema
+from kanon_db.cluster.cluster_folder import ENVIRONMENT
 from kanon_db.declaration import EVERYBODY
 from kanon_db.errors import DatabaseError, PermissionDeniedError, ServerError
-from kanon_db.installation.dependents import dependents
-from kanon_db.installation.install import migration_script
-from kanon_db.installation.interpreter import can_import, server_interpreter
-from kanon_db.installation.resources import import_paths, resource_directory
-from kanon_db.installation.trust import require_trusted
+from kanon_db.installation.install import dependents, migration_script, require_trusted_schema
+from kanon_db.installation.interpreter import (
+    can_import,
+    import_paths,
+    resource_directory,
+    server_interpreter,
+)
 from kanon_db.session.protocol import fetch_one
 from kanon_db.session.psycopg_session import PsycopgSession, open_connection
 
@@ -26,7 +27,7 @@ State = Literal["ok", "warning", "broken"]
 
 
 @dataclass(frozen=True)
-class Finding:
+class Diagnosis:
     """One line of the examination.
 
     Attributes
@@ -45,7 +46,7 @@ class Finding:
     remedy: str = ""
 
 
-def examine(dsn: str) -> list[Finding]:
+def examine(dsn: str) -> list[Diagnosis]:
     """Examine the server, its Python, the installation and the roles, without changing anything.
 
     Raises
@@ -66,33 +67,33 @@ def examine(dsn: str) -> list[Finding]:
 _AVAILABLE: Final = "pg_available_extensions WHERE name = 'plpython3u'"
 
 
-def _judged(subject: str, value: str, remedy: str = "kanon install", *, is_ok: bool) -> Finding:
-    return Finding(subject, "ok", value) if is_ok else Finding(subject, "broken", value, remedy)
+def _judged(subject: str, value: str, remedy: str = "kanon install", *, is_ok: bool) -> Diagnosis:
+    return Diagnosis(subject, "ok", value) if is_ok else Diagnosis(subject, "broken", value, remedy)
 
 
-def _examine_server(session: PsycopgSession) -> Iterator[Finding]:
+def _examine_server(session: PsycopgSession) -> Iterator[Diagnosis]:
     row = fetch_one(
         session,
         "SELECT current_setting('server_version') AS version, current_user::text AS role,"
         " current_database()::text AS database, current_setting('is_superuser') AS superuser",
     )
-    yield Finding("PostgreSQL", "ok", row["version"])
-    yield Finding("database", "ok", row["database"])
+    yield Diagnosis("PostgreSQL", "ok", row["version"])
+    yield Diagnosis("database", "ok", row["database"])
     is_superuser = row["superuser"] == "on"
-    yield Finding("role", "ok", f"{row['role']}{', superuser' if is_superuser else ''}")
+    yield Diagnosis("role", "ok", f"{row['role']}{', superuser' if is_superuser else ''}")
     major = row["version"].split(".")[0]
     if not session.fetch(f"SELECT 1 FROM {_AVAILABLE}"):
-        yield Finding(
+        yield Diagnosis(
             "PL/Python", "broken", "not available",
             f"apt-get install postgresql-plpython3-{major}, on the server",
         )  # fmt: skip
         return
     if not session.fetch("SELECT 1 FROM pg_extension WHERE extname = 'plpython3u'"):
-        yield Finding("PL/Python", "broken", "not created in this database", "kanon install")
+        yield Diagnosis("PL/Python", "broken", "not created in this database", "kanon install")
         return
-    yield Finding("PL/Python", "ok", "created in this database")
+    yield Diagnosis("PL/Python", "ok", "created in this database")
     if not is_superuser:
-        yield Finding(
+        yield Diagnosis(
             "server's Python", "warning", "only a superuser can examine it",
             "kanon doctor --dsn ... as the server's administrator",
         )  # fmt: skip
@@ -105,9 +106,9 @@ def _examine_server(session: PsycopgSession) -> Iterator[Finding]:
     copied = [str(server.data_directory.parent / ENVIRONMENT)]
     for paths in (import_paths(), copied):
         if can_import(session, paths):
-            yield Finding("environment", "ok", ", ".join(paths))
+            yield Diagnosis("environment", "ok", ", ".join(paths))
             return
-    yield Finding(
+    yield Diagnosis(
         "environment",
         "warning",
         f"{', '.join(import_paths())} (the server cannot read it)",
@@ -115,7 +116,7 @@ def _examine_server(session: PsycopgSession) -> Iterator[Finding]:
     )
 
 
-def _examine_installation(session: PsycopgSession) -> Iterator[Finding]:
+def _examine_installation(session: PsycopgSession) -> Iterator[Diagnosis]:
     # Not to_regclass(), which fails if the role may not use the schema.
     rows = session.fetch(
         "SELECT has_schema_privilege(n.oid, 'USAGE') AS usable FROM pg_namespace AS n"
@@ -123,28 +124,28 @@ def _examine_installation(session: PsycopgSession) -> Iterator[Finding]:
         " WHERE n.nspname = 'kanon' AND c.relname = 'publications'"
     )
     if not rows:
-        yield Finding("kanon_db", "broken", "not installed in this database", "kanon install")
+        yield Diagnosis("kanon_db", "broken", "not installed in this database", "kanon install")
         return
     try:
-        require_trusted(session)
+        require_trusted_schema(session)
     except PermissionDeniedError as error:
         # We must not call its functions, which would run with the rights of the current role.
-        yield Finding("schema kanon", "broken", f"{error.message}: {error.detail}", error.hint)
+        yield Diagnosis("schema kanon", "broken", f"{error.message}: {error.detail}", error.hint)
         return
     yield from _examine_functions(session)
     for role in (*EVERYBODY, OWNER):
         yield _examine_role(session, role)
     if not rows[0]["usable"]:
-        yield Finding("kanon_db", "warning", "not open to this role", "grant it kanon_analyst")
+        yield Diagnosis("kanon_db", "warning", "not open to this role", "grant it kanon_analyst")
         return
     yield _examine_version(session)
     yield from _examine_catalog(session)
     n = fetch_one(session, "SELECT count(*) AS n FROM kanon.publications")["n"]
-    yield Finding("publications", "ok", f"{n} readable by this role")
+    yield Diagnosis("publications", "ok", f"{n} readable by this role")
     yield from _examine_publications(session)
 
 
-def _examine_functions(session: PsycopgSession) -> Iterator[Finding]:
+def _examine_functions(session: PsycopgSession) -> Iterator[Diagnosis]:
     rows = session.fetch(
         "SELECT p.proname::text AS name,"
         " p.prosecdef AND pg_get_userbyid(p.proowner) <> $1::text"
@@ -175,17 +176,17 @@ def _functions() -> set[str]:
     return {name for file in files for name in created.findall(file.read_text(encoding="utf-8"))}
 
 
-def _examine_version(session: PsycopgSession) -> Finding:
+def _examine_version(session: PsycopgSession) -> Diagnosis:
     try:
         with session.savepoint():
             version = fetch_one(session, "SELECT kanon.version() AS value")["value"]
     except DatabaseError as error:
-        return Finding("kanon_db", "broken", f"does not run: {error.message}", "kanon install")
+        return Diagnosis("kanon_db", "broken", f"does not run: {error.message}", "kanon install")
     found = f"{version} in the server, {kanon_db.__version__} here"
     return _judged("kanon_db", found, is_ok=version == kanon_db.__version__)
 
 
-def _examine_catalog(session: PsycopgSession) -> Iterator[Finding]:
+def _examine_catalog(session: PsycopgSession) -> Iterator[Diagnosis]:
     rows = session.fetch(
         "SELECT has_table_privilege('kanon.alembic_version', 'SELECT') AS readable"
     )
@@ -195,7 +196,7 @@ def _examine_catalog(session: PsycopgSession) -> Iterator[Finding]:
     try:
         behind = bool(migration_script(revision).strip())
     except ServerError as error:
-        yield Finding("catalog", "broken", f"{error.message}: {error.detail}", error.hint)
+        yield Diagnosis("catalog", "broken", f"{error.message}: {error.detail}", error.hint)
         return
     found = f"revision {revision}{', behind this package' if behind else ''}"
     yield _judged("catalog", found, is_ok=not behind)
@@ -265,20 +266,20 @@ WHERE s.name = 'published_schema' AND to_regnamespace(quote_ident(s.value)) IS N
 """
 
 
-def _examine_publications(session: PsycopgSession) -> Iterator[Finding]:
+def _examine_publications(session: PsycopgSession) -> Iterator[Diagnosis]:
     """Look for what a restored dump, or somebody with the rights to, has left amiss."""
     row = fetch_one(session, "SELECT current_setting('is_superuser') AS superuser")
     if row["superuser"] != "on":
         return
     if lost := session.fetch(_LOST_SCHEMA):
-        yield Finding(f"schema {lost[0]['schema']}", "broken", "missing", lost[0]["remedy"])
+        yield Diagnosis(f"schema {lost[0]['schema']}", "broken", "missing", lost[0]["remedy"])
         return  # each publication would seem to be gone
     for found in session.fetch(_AMISS):
-        yield Finding(found["subject"], "warning", found["value"], found["remedy"])
+        yield Diagnosis(found["subject"], "warning", found["value"], found["remedy"])
     yield from _examine_withdrawn(session)
 
 
-def _examine_withdrawn(session: PsycopgSession) -> Iterator[Finding]:
+def _examine_withdrawn(session: PsycopgSession) -> Iterator[Diagnosis]:
     """Say what keeps relations of publications that are gone: nothing has to be done about it."""
     row = fetch_one(
         session,
@@ -286,7 +287,7 @@ def _examine_withdrawn(session: PsycopgSession) -> Iterator[Finding]:
         " (SELECT count(*) FROM kanon.closed()) AS n_closed FROM kanon.withdrawn()",
     )
     if row["n_closed"]:
-        yield Finding(
+        yield Diagnosis(
             "closed relations",
             "ok",
             f"{row['n_closed']}, which nobody may read, until nobody keeps them in use (pg_locks)",
@@ -294,10 +295,10 @@ def _examine_withdrawn(session: PsycopgSession) -> Iterator[Finding]:
     if row["n"] > row["n_closed"]:
         holders = dependents(session, _schema_of_publications(session), row["mark"])
         found = f"{row['n'] - row['n_closed']}, empty and closed, until nothing depends on them"
-        yield Finding("withdrawn relations", "ok", f"{found} ({', '.join(holders) or 'now'})")
+        yield Diagnosis("withdrawn relations", "ok", f"{found} ({', '.join(holders) or 'now'})")
 
 
-def _examine_role(session: PsycopgSession, role: str) -> Finding:
+def _examine_role(session: PsycopgSession, role: str) -> Diagnosis:
     rows = session.fetch(
         "SELECT rolsuper OR rolbypassrls AS powerful, rolcanlogin"
         " OR EXISTS (SELECT FROM pg_auth_members AS m WHERE m.roleid = r.oid) AS open,"
@@ -310,22 +311,22 @@ def _examine_role(session: PsycopgSession, role: str) -> Finding:
     )
     subject = f"role {role}"
     if not rows:
-        return Finding(subject, "broken", "missing", "kanon install")
+        return Diagnosis(subject, "broken", "missing", "kanon install")
     if rows[0]["powerful"]:
-        return Finding(
+        return Diagnosis(
             subject, "broken", "superuser or bypasses row security",
             f"ALTER ROLE {role} NOSUPERUSER NOBYPASSRLS",
         )  # fmt: skip
     if role == OWNER and rows[0]["open"]:
-        return Finding(
+        return Diagnosis(
             subject, "broken", "it can log in, or has members",
             f"ALTER ROLE {role} NOLOGIN, and REVOKE it from its members",
         )  # fmt: skip
     if closed := rows[0]["closed"]:
-        return Finding(
+        return Diagnosis(
             subject, "broken", f"cannot use schema {' and '.join(closed)}", "kanon install"
         )
-    return Finding(subject, "ok", "no special rights")
+    return Diagnosis(subject, "ok", "no special rights")
 
 
 def _schema_of_publications(session: PsycopgSession) -> list[str]:

@@ -1,8 +1,9 @@
-"""Installing kanon_db into a database, and removing it again."""
+"""Installs kanon_db into a database, or brings it up to date, and removes it again."""
 
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,25 +12,114 @@ from alembic.config import Config
 from alembic.util import CommandError
 
 import kanon_db
-from kanon_db.catalog.errands import OWNER
+from kanon_db.catalog.entries import OWNER
 from kanon_db.declaration import EVERYBODY
 from kanon_db.errors import InUseError, PermissionDeniedError, ServerError
-from kanon_db.installation.adoption import (
+from kanon_db.installation._existing_publications import (
     adopt_counters,
     adopt_publications,
+    enter_releases,
     guard_views,
     note_fingerprints,
+    repair_restored,
 )
-from kanon_db.installation.dependents import dependents
-from kanon_db.installation.interpreter import server_paths
-from kanon_db.installation.objects import replace_objects, run_script
-from kanon_db.installation.releases import enter_releases
-from kanon_db.installation.resources import resource_directory
-from kanon_db.installation.restored import repair_restored
-from kanon_db.installation.trust import NOT_ADOPTED, require_trusted, require_trusted_owner
+from kanon_db.installation.interpreter import resource_directory, server_paths
+from kanon_db.installation.sql_objects import replace_objects, run_script
+from kanon_db.session import fetch_one
 from kanon_db.session.progress import Watcher
-from kanon_db.session.protocol import fetch_one
 from kanon_db.session.psycopg_session import PsycopgSession, open_connection
+
+# Whether what is in the schema kanon can be trusted.
+
+
+def require_trusted_schema(session: PsycopgSession) -> None:
+    """Make sure that the schema kanon, if it exists, and everything in it belong to superusers.
+
+    The owner of an object can change it, even after CREATE OR REPLACE, and somebody else's view or
+    function can run with the rights of whoever reads or calls it. So this check comes first.
+
+    One function belongs to the role that owns publications, which nobody can become.
+
+    Raises
+    ------
+    PermissionDeniedError
+    """
+    require_trusted_owner(session, "kanon")
+    n = fetch_one(
+        session,
+        "SELECT count(*) AS n FROM ("
+        "SELECT proowner, pronamespace FROM pg_proc UNION ALL"
+        " SELECT relowner, relnamespace FROM pg_class UNION ALL"
+        " SELECT typowner, typnamespace FROM pg_type) AS o (owner, namespace)"
+        " JOIN pg_roles AS r ON r.oid = o.owner"
+        " WHERE o.namespace = to_regnamespace('kanon') AND NOT r.rolsuper"
+        " AND r.rolname <> $1::text",
+        OWNER,
+    )["n"]
+    if n:
+        raise PermissionDeniedError(
+            "the schema kanon contains objects that are not owned by a superuser",
+            detail=f"{n} functions, relations or types",
+            hint=NOT_ADOPTED,
+        )
+
+
+def require_trusted_owner(session: PsycopgSession, schema: str) -> None:
+    """Make sure that a schema, if it exists, belongs to a superuser."""
+    rows = session.fetch(
+        "SELECT r.rolname::text AS owner FROM pg_namespace AS n"
+        " JOIN pg_roles AS r ON r.oid = n.nspowner WHERE n.nspname = $1::text AND NOT r.rolsuper",
+        schema,
+    )
+    if rows:
+        raise PermissionDeniedError(
+            "a schema of this name belongs to somebody else",
+            detail=f'schema "{schema}" is owned by role "{rows[0]["owner"]}"',
+            hint=NOT_ADOPTED,
+        )
+
+
+NOT_ADOPTED: Final = "drop or rename it; kanon_db does not adopt foreign objects"
+
+
+# What others have made of kanon_db and of publications.
+
+
+# A view depends by its rule. Our event trigger belongs to no schema.
+_DEPENDENTS: Final = """
+SELECT DISTINCT CASE WHEN r.oid IS NULL THEN pg_describe_object(d.classid, d.objid, 0)
+                ELSE pg_describe_object('pg_class'::regclass, r.ev_class, 0) END AS name
+FROM pg_depend AS d
+LEFT JOIN pg_class AS c ON d.refclassid = 'pg_class'::regclass AND c.oid = d.refobjid
+LEFT JOIN pg_proc AS p ON d.refclassid = 'pg_proc'::regclass AND p.oid = d.refobjid
+LEFT JOIN pg_type AS t ON d.refclassid = 'pg_type'::regclass AND t.oid = d.refobjid
+JOIN pg_namespace AS n ON n.oid = coalesce(c.relnamespace, p.pronamespace, t.typnamespace)
+LEFT JOIN pg_rewrite AS r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid
+CROSS JOIN LATERAL pg_identify_object_as_address(d.classid, d.objid, 0) AS a
+WHERE n.nspname = ANY ($1::text[]) AND d.deptype = 'n'
+  AND d.classid <> 'pg_event_trigger'::regclass
+  AND a.object_names[1] <> ALL ($1::text[])
+  AND ($2::text IS NULL OR obj_description(c.oid, 'pg_class') = $2::text)
+ORDER BY 1
+"""
+
+
+def dependents(
+    session: PsycopgSession, schemas: Sequence[str], comment: str | None = None
+) -> list[str]:
+    """Describe what depends on objects in these schemas, and lies outside of them.
+
+    Parameters
+    ----------
+    schemas : sequence of str
+    comment : str, optional
+        Only what depends on relations with this comment.
+    """
+    return [row["name"] for row in session.fetch(_DEPENDENTS, list(schemas), comment)]
+
+
+# Installing kanon_db into a database, and removing it again.
+
 
 _ENCODINGS: Final = ("UTF8", "SQL_ASCII")
 """Of databases: in SQL_ASCII, texts are UTF-8 where whoever wrote them says so."""
@@ -103,7 +193,7 @@ def install(
             for role in EVERYBODY:
                 _create_role(session, role)
             _create_owner(session)
-            require_trusted(session)
+            require_trusted_schema(session)
             before = _revision(session)
             schema = _chosen_schema(session, published_schema or _PUBLISHED)
             if published_schema not in (None, schema):
@@ -155,7 +245,7 @@ def uninstall(dsn: str, *, drop_publications: bool = False) -> list[str]:
         session = PsycopgSession(connection)
         with session.transaction():
             _require_superuser(session)
-            require_trusted(session)
+            require_trusted_schema(session)
             if not session.fetch("SELECT 1 WHERE to_regclass('kanon.setting') IS NOT NULL"):
                 raise ServerError(
                     "kanon_db is not installed in this database", hint="there is nothing to do"

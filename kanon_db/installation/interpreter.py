@@ -1,4 +1,4 @@
-"""The Python inside the server, and the environment from which it imports kanon_db."""
+"""Prepares the server's Python: the folders and the environment it imports kanon_db from."""
 
 from __future__ import annotations
 
@@ -14,12 +14,34 @@ from pathlib import Path
 from typing import Final
 
 import kanon_db
-from kanon_db.cluster.local_folder import CONFIGURATION, ENVIRONMENT, NEW
+from kanon_db.cluster.cluster_folder import CONFIGURATION, ENVIRONMENT, NEW
 from kanon_db.cluster.trusted_path import require_trusted
 from kanon_db.errors import ServerError
-from kanon_db.installation.resources import import_paths
 from kanon_db.session import fetch_one
 from kanon_db.session.psycopg_session import PsycopgSession
+
+# Where the SQL objects and migrations are: in the wheel, or beside the package in a checkout.
+
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def resource_directory(name: str) -> Path:
+    """Return the folder `name` (``sql`` or ``migrations``)."""
+    inside = _PACKAGE / name
+    return inside if inside.is_dir() else _PACKAGE.parent / name
+
+
+def import_paths() -> list[str]:
+    """Return the folders that the server needs on its path to import the same packages as we do."""
+    import numpy as np
+
+    paths = [_PACKAGE.parent, Path(np.__file__).resolve().parents[1]]
+    return list(dict.fromkeys(str(path) for path in paths))
+
+
+# The Python inside the server, and the environment from which it imports kanon_db.
+
 
 _NEEDED: Final = ("kanon_db", "numpy", "sqlglot")
 """Packages that every session which asks something imports."""

@@ -1,1 +1,1 @@
-"""SQL, Python and the command line, all derived from the declared operations."""
+"""Offers the declared operations in SQL, in Python and on the command line."""

@@ -1,4 +1,4 @@
-"""How a server process is made ready for Python; to be imported before anything heavy."""
+"""Prepares a server process for Python; it is imported before anything heavy."""
 
 from __future__ import annotations
 

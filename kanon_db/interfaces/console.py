@@ -1,4 +1,4 @@
-"""What the command line prints: tables, numbers, errors and JSON."""
+"""Prints for the command line: tables, numbers, errors, progress and JSON."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def progress(*, quiet: bool) -> Iterator[Watcher]:
         yield lambda _said: None
         return
     if not sys.stderr.isatty():
-        yield _Lines().show
+        yield _ProgressLines().show
         return
     columns = (
         SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), TaskProgressColumn(),
@@ -219,7 +219,7 @@ def progress(*, quiet: bool) -> Iterator[Watcher]:
         yield show
 
 
-class _Lines:
+class _ProgressLines:
     """Steps as lines, for logs."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""`kanon demo`: the whole way from a CSV file to verified, private count answers."""
+"""Demonstrates the whole way from a CSV file to verified, private count answers: `kanon demo`."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from typing import Final
 import numpy as np
 
 from kanon_db.catalog.entries import published_schema
-from kanon_db.cluster.local import LocalCluster, default_directory
-from kanon_db.counting.answers import Estimated
+from kanon_db.cluster.local_cluster import LocalCluster, default_directory
 from kanon_db.errors import DuplicateError
 from kanon_db.installation.install import install
 from kanon_db.interfaces import console
 from kanon_db.interfaces.python import Kanon, connect
 from kanon_db.publications.results import Published
+from kanon_db.query.formulas import Estimated
 from kanon_db.session.progress import Progress
 from kanon_db.session.protocol import fetch_one
 from kanon_db.session.psycopg_session import PsycopgSession, open_connection
-from kanon_db.transfer.load import LoadReport, load_csv
+from kanon_db.transfer.csv_table import LoadReport, load_csv
 
 FAIR_PRIVACY: Final = '{"default": 0.2, "values": {"0.0": 0.9}}'
 """Nobody may infer a number of affairs with more than 20 %, or that there were none with 90 %."""
@@ -79,7 +79,7 @@ class Inference:
 
 
 @dataclass(frozen=True)
-class Answer:
+class DemoAnswer:
     """A count query, its estimate and the true count."""
 
     query: str
@@ -295,7 +295,7 @@ def _infer(owner: PsycopgSession, table: str, data: _Data) -> tuple[Inference, I
     return Inference(**original), Inference(**published)
 
 
-def _ask(kanon: Kanon, owner: PsycopgSession, table: str, data: _Data) -> list[Answer]:
+def _ask(kanon: Kanon, owner: PsycopgSession, table: str, data: _Data) -> list[DemoAnswer]:
     """Ask random questions about two quasi-identifiers and the sensitive attribute."""
     random = np.random.default_rng(_SEED)
     values = {
@@ -313,7 +313,7 @@ def _ask(kanon: Kanon, owner: PsycopgSession, table: str, data: _Data) -> list[A
         with owner.transaction():
             true = fetch_one(owner, f"SELECT count(*) AS n FROM {table} WHERE {where}")["n"]
         query = f"SELECT COUNT(*) FROM {_name(owner, data.publication)} WHERE {where}"
-        answers.append(Answer(query, kanon.estimate_count(query), int(true)))
+        answers.append(DemoAnswer(query, kanon.estimate_count(query), int(true)))
     return answers
 
 
@@ -363,7 +363,7 @@ def _print_inference(data: _Data, before: Inference, after: Inference) -> None:
     )  # fmt: skip
 
 
-def _print_answers(answers: Sequence[Answer]) -> None:
+def _print_answers(answers: Sequence[DemoAnswer]) -> None:
     console.say(f"\n{len(answers)} count queries, answered from the published tables:\n")
     console.print_table(
         ["WHERE", "true count", "estimate", "std. error", "certain bounds"],
@@ -381,7 +381,7 @@ def _print_answers(answers: Sequence[Answer]) -> None:
 
 
 def _print_next(
-    publication: str, answers: Sequence[Answer], dsn: str, directory: Path | None
+    publication: str, answers: Sequence[DemoAnswer], dsn: str, directory: Path | None
 ) -> None:
     option = "" if directory == default_directory() else f" --dir {shlex.quote(str(directory))}"
     if directory is None:

@@ -1,4 +1,4 @@
-"""Anonymizing a pandas frame without a server of one's own, in the private cluster."""
+"""Anonymizes a pandas frame in the private cluster, without a server of one's own."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ import pandas as pd
 from psycopg.types.range import Range
 
 from kanon_db.catalog.entries import published_schema
-from kanon_db.cluster.local import LocalCluster, default_directory
+from kanon_db.cluster.local_cluster import LocalCluster, default_directory
 from kanon_db.errors import InvalidParameterError
 from kanon_db.installation.install import install
-from kanon_db.interfaces.notebooks import Result
-from kanon_db.interfaces.python import Kanon
+from kanon_db.interfaces.python import Kanon, ResultFrame
 from kanon_db.session.psycopg_session import PsycopgSession, open_connection
 from kanon_db.wording import explained
 
@@ -118,7 +117,7 @@ def anonymize(
             },
         )
         found = _read(session, name)
-    return Result.of(found, guarantee=published.guarantee, metrics=dict(published.metrics))
+    return ResultFrame.of(found, guarantee=published.guarantee, metrics=dict(published.metrics))
 
 
 def _types(frame: pd.DataFrame) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""What the PL/Python functions call: one function for all operations.
+"""Performs the calls of the PL/Python functions: one function for all operations.
 
 Heavier parts are imported by the call that needs them, so that a session's first estimate does not
 have to wait for numpy.
@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from typing import Any, Final
 
 import kanon_db.interfaces.backend  # noqa: F401  # before all others
-from kanon_db.answering.questions import QUESTIONS
+from kanon_db.answers.query_operations import QUESTIONS
 from kanon_db.declaration import Operation
 from kanon_db.errors import InvalidParameterError, KanonError
 from kanon_db.interfaces.backend import with_stack

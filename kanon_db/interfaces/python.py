@@ -1,7 +1,8 @@
-"""The Python interface: the same operations as in SQL, with results as pandas frames."""
+"""Offers the operations in Python, with results as pandas frames."""
 
 from __future__ import annotations
 
+import html
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -12,19 +13,85 @@ from typing import Any, Final, Self
 
 import pandas as pd
 
-from kanon_db.answering import estimates
+from kanon_db.answers import estimates
 from kanon_db.declaration import RELATION, Operation
+from kanon_db.declaration.parameter_types import decoded
 from kanon_db.declaration.shown import UNITS
 from kanon_db.errors import PermissionDeniedError, ServerError
-from kanon_db.interfaces.hierarchy_files import with_files
-from kanon_db.interfaces.notebooks import Result
 from kanon_db.interfaces.python_methods import Methods
 from kanon_db.operations import operations
 from kanon_db.session.progress import Watcher
 from kanon_db.session.protocol import fetch_one
 from kanon_db.session.psycopg_session import Listener, PsycopgSession, open_connection
-from kanon_db.transfer.load import Found, LoadReport, Reading, load_csv
+from kanon_db.transfer.csv_file import read_hierarchy
+from kanon_db.transfer.csv_table import CsvOptions, CsvPreview, LoadReport, load_csv
 from kanon_db.wording import explained
+
+# Data frames that notebooks show with units.
+
+
+class ResultFrame(pd.DataFrame):
+    """A data frame like any other one, whose columns have units where a notebook shows it.
+
+    ``attrs["units"]`` has them, by column, and ``attrs["guarantee"]`` what is promised of the rows.
+    What is computed from it is a plain data frame.
+    """
+
+    @classmethod
+    def of(cls, frame: pd.DataFrame, **attributes: Any) -> ResultFrame:
+        """Make one of a frame, with attributes."""
+        found = cls(frame)
+        for name, value in attributes.items():
+            found.attrs[name] = value
+        return found
+
+    @property
+    def _constructor(self) -> type[pd.DataFrame]:
+        return pd.DataFrame
+
+    def _repr_html_(self) -> str | None:
+        units: Mapping[str, str] = self.attrs.get("units", {})
+        named = {name: f"{name} ({unit})" for name, unit in units.items()}
+        shown: str | None = pd.DataFrame(self).rename(columns=named)._repr_html_()  # type: ignore[operator]
+        guarantee = self.attrs.get("guarantee")
+        if shown is None or guarantee is None:
+            return shown
+        return f"{shown}<p>{html.escape(guarantee)}</p>"
+
+
+# Files that attributes name: Python and the command line read them, and never the server.
+
+
+def with_files(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Put hierarchies in the place of the names of their files.
+
+    Parameters
+    ----------
+    given : mapping
+        What a caller passed to `register_source`.
+
+    Returns
+    -------
+    mapping
+        The same, unless ``attributes`` name a file.
+
+    Raises
+    ------
+    NotFoundError, InvalidParameterError
+    """
+    attributes = decoded(given.get("attributes"), "attributes", is_exact=False)
+    if not isinstance(attributes, Mapping):
+        return given  # what is wrong with it is said where it is read
+    named = {
+        column: {**described, "hierarchy": read_hierarchy(Path(described["hierarchy"]))}
+        for column, described in attributes.items()
+        if isinstance(described, Mapping) and isinstance(described.get("hierarchy"), str)
+    }
+    return {**given, "attributes": {**attributes, **named}} if named else given
+
+
+# The Python interface: the same operations as in SQL, with results as pandas frames.
+
 
 _ANSWER: Final = ("estimate", "std_error", "lower_bound", "upper_bound")
 _NUMBERS: Final = ("bigint", "integer", "double precision")
@@ -117,7 +184,7 @@ class Kanon(Methods):
             return rows
         names = [column.name for column in operation.result]
         frame = pd.DataFrame([operation.row(row) for row in rows], columns=names)
-        return Result.of(frame, units=_units(operation))
+        return ResultFrame.of(frame, units=_units(operation))
 
     @contextmanager
     def _operation(self) -> Iterator[PsycopgSession]:
@@ -160,10 +227,10 @@ class Kanon(Methods):
         date_format: str | None = None,
         types: str | Mapping[str, str] | None = None,
         dry_run: bool = False,
-        on_found: Callable[[Found], None] | None = None,
+        on_found: Callable[[CsvPreview], None] | None = None,
     ) -> LoadReport:
-        """Copy a CSV file into a new table; see :func:`~kanon_db.transfer.load.load_csv`."""
-        reading = Reading(
+        """Copy a CSV file into a new table; see :func:`~kanon_db.transfer.csv_table.load_csv`."""
+        reading = CsvOptions(
             null=null, delimiter=delimiter, encoding=encoding, decimal=decimal,
             date_format=date_format, types=types,
         )  # fmt: skip
@@ -200,7 +267,7 @@ class Kanon(Methods):
                 rows.append(row)
         columns = [*names, *([] if is_one_count else ["aggregate"]), *numbers]
         units = dict.fromkeys(numbers, "records") if is_one_count else {}
-        return Result.of(pd.DataFrame(rows, columns=columns), units=units)
+        return ResultFrame.of(pd.DataFrame(rows, columns=columns), units=units)
 
     @explained()
     def report(self, name: str) -> str:
@@ -233,7 +300,7 @@ class Kanon(Methods):
             rows = session.fetch(
                 f"SELECT {', '.join(columns)} FROM kanon.publications ORDER BY publication_id"
             )
-        return Result.of(pd.DataFrame(rows, columns=list(columns)), units={"rows": "records"})
+        return ResultFrame.of(pd.DataFrame(rows, columns=list(columns)), units={"rows": "records"})
 
 
 def _units(operation: Operation) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The operations as methods; the stub beside this file, from `make generate`, has their types."""
+"""Derives a method from each operation; `make generate` writes their types into the stub beside."""
 
 from __future__ import annotations
 

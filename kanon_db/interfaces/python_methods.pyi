@@ -11,10 +11,10 @@ from typing import Any
 
 import pandas as pd
 
-from kanon_db.counting.answers import Estimated
 from kanon_db.publications.model.asking import Classified
-from kanon_db.publications.refreshing import Refreshed
+from kanon_db.publications.refresh import Refreshed
 from kanon_db.publications.results import Published
+from kanon_db.query.formulas import Estimated
 
 class Methods:
     def perform(self, name: str, given: Mapping[str, Any]) -> Any: ...

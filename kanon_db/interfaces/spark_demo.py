@@ -1,4 +1,4 @@
-"""What ``make spark`` shows: buckets on a small cluster of Spark, verified, and their counts."""
+"""Demonstrates buckets on a small cluster of Spark, verified, and their counts: ``make spark``."""
 
 from __future__ import annotations
 

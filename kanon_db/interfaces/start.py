@@ -1,4 +1,4 @@
-"""Where the command ``kanon`` begins: with little, so that Ctrl-C is heard from the start."""
+"""Starts the command ``kanon``, importing little, so that Ctrl-C is heard from the start."""
 
 from __future__ import annotations
 

@@ -1,16 +1,26 @@
-"""Whom records are about, where several of them can be about the same person."""
+"""Reads whom records are about, and recognizes who has been published.
+
+Publishers stage a plain hash of each entity, in a table that belongs to the owner. The owner hashes
+it again with a key that nobody else has, and keeps or compares that; see ``sql/24_entities.sql``.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
-from kanon_db.algorithms.ground.arrays import AnyIntArray
-from kanon_db.catalog.entries import Source
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
+from kanon_db.catalog.entries import Source, run_errand
 from kanon_db.errors import InvalidParameterError
-from kanon_db.session import fetch_one
+from kanon_db.publications.relations import StagedRelations
+from kanon_db.session import Session, fetch_one
 from kanon_db.session.protocol import Row
-from kanon_db.transfer.snapshot import Snapshot
+from kanon_db.transfer.columns import ColumnType, int4_bytes, with_numbers
+from kanon_db.transfer.snapshot import Snapshot, all_rows
 from kanon_db.transfer.values import read_integers
+
+# Whom records are about, where several of them can be about the same person.
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,3 +124,138 @@ def require_one_record(found: Row, source: Source) -> None:
             hint="publish generalized or suppressed rows, which count entities, or a view with one"
             " record of each entity",
         )
+
+
+# Who has been published: keyed hashes of entities, which only `kanon_owner` can read.
+#
+# Publishers stage a plain hash of each entity, in a table that belongs to the owner; the owner
+# hashes
+# it again with a key that nobody else has, and keeps or compares that. See
+# ``sql/24_entities.sql``.
+
+
+_WRITTEN_ALIKE: Final = (
+    "smallint", "integer", "bigint", "numeric", "uuid", "text", "character varying", "bpchar",
+)  # fmt: skip
+"""Types of which equal values have equal texts, whatever the settings are."""
+
+
+_NEW: Final = "_new"
+"""The end of the name of the table with those that are new."""
+
+
+@dataclass(frozen=True)
+class StagedEntities:
+    """The staged hashes of some entities.
+
+    Attributes
+    ----------
+    staging : Staging
+    n_gone : int
+        How many of those that have a signature in the publication are not among them.
+    suffix : str
+        The end of the table's name.
+    """
+
+    staging: StagedRelations
+    n_gone: int = 0
+    suffix: str = ""
+
+    @property
+    def table(self) -> str:
+        """The table, with the columns ``digest`` and ``signature``; quoted."""
+        return self.staging.session.identifier(self.staging.schema, self.staging.name + self.suffix)
+
+    def count(self) -> int:
+        """Count the records."""
+        row = fetch_one(self.staging.session, f"SELECT count(*) AS n FROM {self.table}")
+        return int(row["n"])
+
+    def drop(self) -> None:
+        """Drop the table before the transaction ends."""
+        self.staging.drop([self.suffix])
+
+
+def can_be_hashed(session: Session, source: Source, types: Mapping[str, ColumnType]) -> bool:
+    """Whether equal entities of a source have equal texts, so that a hash finds them again."""
+    if source.entity is None:
+        return False
+    column = types[source.entity]
+    if column.is_others or column.type_name not in _WRITTEN_ALIKE:
+        return False
+    row = fetch_one(
+        session,
+        "SELECT coalesce(l.collisdeterministic, true) AS is_plain FROM pg_attribute AS a"
+        " LEFT JOIN pg_collation AS l ON l.oid = a.attcollation"
+        " WHERE a.attrelid = to_regclass($1::text) AND a.attname = $2::text",
+        source.relation.quoted(session),
+        source.entity,
+    )
+    return bool(row["is_plain"])
+
+
+def digest_of(column: ColumnType, value: str) -> str:
+    """Return SQL for the plain hash of an entity; NULL if it is NULL."""
+    # 1.0 and 1.00 are equal, and so are texts of char(n) with blanks at the end.
+    text = f"trim_scale({value})::text" if column.type_name == "numeric" else f"{value}::text"
+    return f"sha256(convert_to({text}, 'UTF8'))"
+
+
+def stage_published(
+    session: Session,
+    schema: str,
+    snapshot: Snapshot,
+    column: ColumnType,
+    signatures: CodeArray | None = None,
+) -> StagedEntities:
+    """Stage the entities of a snapshot, for the ledger to keep with what is made of it.
+
+    Parameters
+    ----------
+    signatures : ndarray of int32, shape (n_records,), optional
+        The number of each record's signature, if the ledger is to keep it.
+    """
+    session.step("hashing entities")
+    found = StagedEntities(StagedRelations.begin(session, schema))
+    digest = digest_of(column, f"s.{session.identifier(column.name)}")
+    table, number, bound = snapshot.table, "NULL::int4", []
+    if signatures is not None:
+        table, (name,) = with_numbers(session, table, (1, f"r.{snapshot.record}"))
+        number, bound = f"s.{name}", [int4_bytes(signatures)]
+    found.staging.fill_table(
+        "",
+        f"SELECT {digest} AS digest, {number} AS signature FROM {table} AS s",
+        *bound,
+    )
+    return found
+
+
+def stage_unknown(
+    session: Session, schema: str, source: Source, column: ColumnType, publication: str, where: str
+) -> StagedEntities:
+    """Stage the entities of a source that a publication does not have yet, and others.
+
+    Parameters
+    ----------
+    where : str
+        A condition on the rows ``s`` to look at, as SQL.
+
+    Returns
+    -------
+    Entities
+        The new ones without a signature; those that have one in the publication, with its number.
+    """
+    session.step("looking for new entities")
+    staging = StagedRelations.begin(session, schema)
+    digest = digest_of(column, column.read(session))
+    with all_rows(session, source.relation):
+        staging.fill_table(
+            "",
+            f"SELECT {digest} AS digest, NULL::int4 AS signature"
+            f" FROM {source.relation.quoted(session)} AS s"
+            f" WHERE ({where}) AND {column.read(session)} IS NOT NULL",
+        )
+    staging.create_table(_NEW, "SELECT ''::bytea AS digest, NULL::int4 AS signature")
+    n_gone = run_errand(session, "unknown entities", name=publication, prefix=staging.name)
+    staging.drop([""])
+    return StagedEntities(staging, int(n_gone), _NEW)

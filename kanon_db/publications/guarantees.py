@@ -1,14 +1,36 @@
-"""The guarantee of a publication and a batch of new people together, in words."""
+"""Words a guarantee, checks how frequent sensitive values are, and says what is not covered.
+
+The server compares the frequency of each sensitive value in a bucket or class with its threshold.
+No bound on values covers what refusals and waiting tell: whoever knows who was in the source then
+learns something of their values. Who waited is not recorded, since it would tell readers.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final, Protocol
+
+from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
+from kanon_db.algorithms.bucketization.specification import PrivacySpecification
+from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.ground.proof import Proof
+from kanon_db.algorithms.recoding import Microdata
+from kanon_db.errors import InvalidParameterError
+from kanon_db.publications.publish_request import PublishRequest
+from kanon_db.publications.results import Check
+from kanon_db.session.protocol import Row, Session, fetch_one
+from kanon_db.transfer.columns import fixed_labels, label
+
+# The guarantee of a publication and a batch of new people together, in words.
+
 
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 
 
-def of_both(one: str, other: str) -> str:
+def joint_guarantee(one: str, other: str) -> str:
     """Put two guarantees of the same request together.
 
     What follows a semicolon is about some people of a batch, such as ``3 records are left out``:
@@ -43,3 +65,314 @@ def _added(one: str, other: str) -> str:
         return mine if is_threshold else str(int(mine) + int(theirs))
 
     return _NUMBER.sub(add, one)
+
+
+# What refusals and waiting tell, which no bound on values covers.
+#
+# Publishing is refused, and new people wait, because of the values that there are. Whoever knows
+# who
+# was in the source at that time learns something of their values, and can be surer of them than
+# the
+# bound, once they are published with others. Who waited is not recorded: it would tell readers.
+
+
+WAITING_NOT_COVERED: Final = "what it tells that publishing was refused, or that people had to wait"
+"""What a guarantee about values leaves out."""
+
+WAITING_CLAUSE: Final = f"; {WAITING_NOT_COVERED}, is not covered"
+"""The same, at the end of a guarantee."""
+
+WAITING_WARNING: Final = (
+    "people wait, not being enough or having too few different values: whoever knows of it can be"
+    " surer of these than the guarantee says, once they are published; refresh when there are"
+    " clearly enough"
+)
+"""For publishers."""
+
+
+def check_waiting(parameters: Mapping[str, Any]) -> Check:
+    """Say in a verification what is not covered, and how often people can have waited.
+
+    Parameters
+    ----------
+    parameters : mapping
+        Of the publication, as in the catalog.
+    """
+    states = int(parameters.get("batches", 1)) + int(parameters.get("renewals", 0))
+    return Check(
+        f"not covered: {WAITING_NOT_COVERED}",
+        "readers do not know of it",
+        "published once" if states == 1 else f"published {states - 1} times more since the first",
+        holds=True,
+    )
+
+
+# How frequent sensitive values are in each group; the server compares that with thresholds.
+
+
+def share_unbounded(privacy: FPrimePrivacy, counts: IntArray) -> float:
+    """Return the share of the records whose value has a threshold of 1.
+
+    Raises
+    ------
+    InvalidParameterError
+        When that is so for every record: such a specification protects nobody.
+    """
+    unbounded: int = sum(
+        count
+        for count, threshold in zip(counts.tolist(), privacy.thresholds, strict=True)
+        if threshold >= 1
+    )
+    records = int(counts.sum())
+    if unbounded == records > 0:
+        raise InvalidParameterError(
+            "the privacy specification bounds no value",
+            detail=f"the threshold is 1 for all {len(counts)} values, so it protects nobody",
+            hint="lower theta, or add a cap, which bounds all values",
+        )
+    return unbounded / max(records, 1)
+
+
+def measure_exposure(
+    session: Session,
+    privacy: PrivacySpecification,
+    profile: str,
+    *values: Sequence[str | None],
+    l: str = "1",
+    by: str = "value",
+) -> Row:
+    """Run the statement of :func:`exposure_statement`, whose parameters these are.
+
+    Returns
+    -------
+    mapping
+    """
+    statement, bound = exposure_statement(privacy, profile, *values, l=l, by=by)
+    with fixed_labels(session):
+        return fetch_one(session, statement, *bound)
+
+
+def exposure_statement(
+    privacy: PrivacySpecification,
+    profile: str,
+    *values: Sequence[str | None],
+    l: str = "1",
+    by: str = "value",
+) -> tuple[str, list[str | Sequence[str | None]]]:
+    """Count the pairs of a group (bucket or equivalence class) and a value above its threshold.
+
+    Each distinct (value, count, size) is judged once. Thresholds are fractions written as
+    numerator and denominator, so that no comparison is rounded.
+
+    Parameters
+    ----------
+    privacy : PrivacySpecification
+    profile : str
+        A SELECT of ``value, count, size, buckets``: the number of groups of this size in which
+        the value occurs this often.
+    values : sequences of (str or None)
+        What the profile has bound, from ``$5`` on.
+    l : str
+        Diversity to compare with, independently of the specification.
+    by : str
+        What tells values apart: a column of the profile.
+
+    Returns
+    -------
+    statement : str
+        Its one row has ``above`` and ``not_diverse``: the numbers of pairs above the threshold and
+        above 1/l; ``ratio`` and ``frequency``: the largest ones; ``values``: how many distinct
+        values; ``records``: how many there are, and ``unbounded``: of how many the threshold is 1.
+    bound : list
+        What it has bound.
+    """
+    labels = list(privacy.values)
+    own = [_capped(threshold, privacy) for threshold in privacy.values.values()]
+    rules = _general_rules(privacy)
+    cases = [("WHEN o.label IS NOT NULL THEN", _OWN)]
+    if privacy.null is not None:
+        cases.append(("WHEN is_null THEN", _rule(_capped(privacy.null, privacy))))
+    together = _Rule(
+        " OR ".join(rule.above for rule in rules),
+        f"greatest({', '.join(rule.ratio for rule in rules)})",
+        " AND ".join(rule.unbounded for rule in rules),
+    )
+    cases.append(("ELSE", together))
+    statement = (
+        f"WITH profile AS ({profile}),"
+        " judged AS ("
+        f"  SELECT {label('value')} AS label,"
+        "  num_nulls(value) > 0 AS is_null, count, size, buckets,"
+        f"  sum(count * buckets) OVER (PARTITION BY {by}) AS records,"
+        "  sum(count * buckets) OVER () AS total FROM profile),"
+        " own AS (SELECT * FROM unnest($1::text[], $2::text[]::numeric[], $3::text[]::numeric[])"
+        "  AS o (label, numerator, denominator)),"
+        " compared AS ("
+        "  SELECT j.label, j.is_null, j.buckets, j.count, j.count / j.size::float8 AS frequency,"
+        "  j.count * $4::int8 > j.size AS not_diverse,"
+        f"  CASE {' '.join(f'{when} {rule.above}' for when, rule in cases)} END AS above,"
+        f"  CASE {' '.join(f'{when} {rule.ratio}' for when, rule in cases)} END AS ratio,"
+        f"  CASE {' '.join(f'{when} {rule.unbounded}' for when, rule in cases)} END AS unbounded"
+        "  FROM judged AS j LEFT JOIN own AS o ON o.label = j.label)"
+        " SELECT coalesce(sum(buckets) FILTER (WHERE above), 0)::int8 AS above,"
+        " coalesce(sum(buckets) FILTER (WHERE not_diverse), 0)::int8 AS not_diverse,"
+        " coalesce(max(ratio), 0)::float8 AS ratio,"
+        " coalesce(max(frequency), 0)::float8 AS frequency,"
+        " coalesce(sum(count * buckets), 0)::int8 AS records,"
+        " coalesce(sum(count * buckets) FILTER (WHERE unbounded), 0)::int8 AS unbounded,"
+        " (count(DISTINCT label) + (count(*) FILTER (WHERE is_null) > 0)::int4)::int8 AS values"
+        " FROM compared"
+    )
+    return statement, [
+        labels,
+        [str(threshold.numerator) for threshold in own],
+        [str(threshold.denominator) for threshold in own],
+        l,
+        *values,
+    ]
+
+
+def check_exposure(group: str, exposure: Row) -> Check:
+    """Check what :func:`measure_exposure` has found in buckets or classes."""
+    return Check(
+        f"F'-privacy: frequency in {group} <= threshold",
+        f"0 pairs of {group} and value exceed it",
+        f"{exposure['above']} exceed it, largest ratio {exposure['ratio']:.6g}",
+        holds=exposure["above"] == 0,
+    )
+
+
+def report_unbounded(exposure: Row) -> Check:
+    """Say for which share of the records nothing is bounded: what thresholds of 1 protect."""
+    share = exposure["unbounded"] / max(exposure["records"], 1)
+    return Check(
+        "share of the records whose value has a threshold of 1",
+        "such a threshold bounds nothing",
+        f"{share:.1%}: {exposure['unbounded']} of {exposure['records']} records",
+        holds=True,
+    )
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """SQL of a rule: whether a frequency exceeds its threshold, the quotient, whether it is 1."""
+
+    above: str
+    ratio: str
+    unbounded: str
+
+
+_OWN = _Rule(
+    "j.count * o.denominator > j.size * o.numerator",
+    "(j.count * o.denominator) / (j.size * o.numerator)::float8",
+    "o.numerator >= o.denominator",
+)
+
+
+def _capped(threshold: Fraction, privacy: PrivacySpecification) -> Fraction:
+    return threshold if privacy.cap is None else min(threshold, privacy.cap)
+
+
+def _general_rules(privacy: PrivacySpecification) -> list[_Rule]:
+    """Return the general rules, of which the strictest counts."""
+    rules = [_rule(Fraction(1))]  # no threshold exceeds 1
+    if privacy.default is not None:
+        rules.append(_rule(privacy.default))
+    if privacy.l is not None:
+        rules.append(_rule(1 / privacy.l))
+    if privacy.cap is not None:
+        rules.append(_rule(privacy.cap))
+    if privacy.theta is not None or privacy.base is not None:
+        theta, base = privacy.theta or Fraction(0), privacy.base or Fraction(0)
+        # The threshold theta * records / total + base, with a common denominator.
+        bound = (
+            f"({theta.numerator * base.denominator} * records"
+            f" + {base.numerator * theta.denominator} * total)"
+        )
+        scale = f"({theta.denominator * base.denominator} * total)"
+        rules.append(
+            _Rule(
+                f"count * {scale} > size * {bound}",
+                f"(count * {scale}) / (size * {bound})::float8",
+                f"{bound} >= {scale}",
+            )
+        )
+    return rules
+
+
+def _rule(threshold: Fraction) -> _Rule:
+    count = f"count * {threshold.denominator}"
+    bound = f"size * {threshold.numerator}"
+    is_one = str(threshold >= 1).lower()
+    return _Rule(f"{count} > {bound}", f"({count}) / ({bound})::float8", is_one)
+
+
+# What publishers are warned of, whatever publishes.
+
+
+class WarnsCaller(Protocol):
+    """What can warn a caller; a session does."""
+
+    def warn(self, message: str) -> None:
+        """Warn the caller of something that does not stop the operation."""
+
+
+def warn_of_unused_options(session: WarnsCaller, request: PublishRequest) -> None:
+    """Warn of options that belong to other methods."""
+    for option in request.unused_options:
+        session.warn(
+            f"the option {option.name} has no effect: it belongs to {' and '.join(option.methods)}"
+        )
+
+
+def warn_of_gap(session: WarnsCaller, method: str, proof: Proof | None) -> None:
+    """Warn that the result of an exact method may be worse than the optimum."""
+    if proof is None and method == "optimal":
+        session.warn(
+            "what is published is not proven optimal, and no bound on the optimum is known: it was"
+            " sought for another loss or other records than those that are published"
+        )
+    elif proof is not None and not proof.is_optimal:
+        session.warn(
+            "what is published is not proven optimal; the optimum may lose up to"
+            f" {proof.gap:.2%} less"
+        )
+
+
+# What a proof of the search says of the rows that are published.
+
+
+_ROUNDING: Final = Fraction(1, 10**9)  # of a measured loss, relative
+
+
+def proof_of_published(proof: Proof | None, data: Microdata, loss: float) -> Proof | None:
+    """Compare a published loss with a bound that was proven for the loss that was searched for.
+
+    Parameters
+    ----------
+    proof : Proof or None
+        Of the search, for the same records and at least as many solutions.
+    data : Microdata
+        What was searched.
+    loss : float
+        Weighted loss of what is published, as it was measured.
+
+    Returns
+    -------
+    Proof or None
+        None where the bound says nothing of what is published.
+
+    Notes
+    -----
+    Bins: the search compares where they begin, and a cell ends where its last bin does. So a cell
+    loses no less than the search takes it to, and the bound holds.
+
+    Hierarchies: the search compares places on an axis, where values that share only a high label
+    are far apart; a label loses by how many values it stands for. Of the same values, either can
+    be more, so the bound says nothing.
+    """
+    if proof is None or any(attribute.taxonomy is not None for attribute in data.attributes):
+        return None
+    published = Fraction(loss)
+    bound = min(proof.lower_bound, published)
+    return Proof(bound if published - bound <= _ROUNDING * published else published, bound)

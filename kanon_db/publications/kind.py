@@ -1,35 +1,378 @@
-"""The steps of a kind of publication, which the pipeline runs."""
+"""Defines the steps of a kind of publication, and the job that the pipeline passes to them.
+
+A kind reads and checks, calls the method that was asked for, writes and examines. What it answers
+to random count queries (`Usefulness`) and how its records are grouped (`Partition`, `Classes`) let
+kanon_db measure any kind in the same way.
+"""
 
 from __future__ import annotations
 
+import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from fractions import Fraction
+from math import inf
+from types import ModuleType
+from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
-from kanon_db.algorithms.ground.arrays import CodeArray
+import numpy as np
+
+from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray
 from kanon_db.algorithms.ground.proof import Proof
 from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.catalog.entries import Publication, Source
-from kanon_db.counting.layout import Cell, Quotes
 from kanon_db.errors import InvalidParameterError
-from kanon_db.metrics.workload import CountQuery
-from kanon_db.publications.job import Job
-from kanon_db.publications.notes import Note
-from kanon_db.publications.partition import Classes, Partition
+from kanon_db.metrics.count_errors import CountErrors, exact_counts
+from kanon_db.metrics.workload import CountQuery, random_queries
+from kanon_db.publications.entities import Entities
+from kanon_db.publications.publish_request import PublishRequest
+from kanon_db.publications.relations import Note, StagedRelations
 from kanon_db.publications.results import Attack, Check, CountAccuracy, Examination
-from kanon_db.publications.staging import Staging
-from kanon_db.publications.usefulness import Usefulness, Workload
+from kanon_db.query.layout import CellDescription, Quotes
+from kanon_db.randomness import SeededRandom
 from kanon_db.session import Session
-from kanon_db.transfer.columns import ColumnType
-from kanon_db.transfer.records import Size
-from kanon_db.transfer.room import Needs, Room
-from kanon_db.transfer.values import DistinctValues
+from kanon_db.transfer.allowance import Allowance, Needs
+from kanon_db.transfer.columns import ColumnType, Relation
+from kanon_db.transfer.snapshot import Records, Size, Snapshot
+from kanon_db.transfer.values import DistinctValues, distinct_values, read_codes
+
+# Where to read who is in which bucket or class of a publication, and what these hold.
+
+
+@dataclass(frozen=True)
+class PublishedBuckets:
+    """A publication of buckets; every name is quoted.
+
+    Attributes
+    ----------
+    people : str
+        A relation with a row for each record.
+    contents : str
+        A relation with a row for each value in a bucket.
+    bucket, value, count : str
+        Columns: the bucket in both relations, the value and how often it occurs.
+    quasi_identifiers : mapping of str to str
+        Columns of `people`, by their names.
+    sensitive : str
+        The name of the attribute that the values are of.
+    thresholds : callable
+        The largest share that each value, by its text, may have, from how often it occurs.
+    """
+
+    people: str
+    contents: str
+    bucket: str
+    value: str
+    count: str
+    quasi_identifiers: Mapping[str, str]
+    sensitive: str
+    thresholds: Callable[[Sequence[str | None], IntArray], Sequence[Fraction]]
+
+
+@dataclass(frozen=True)
+class PublishedClasses:
+    """A publication of rows, where those with the same cells are a class; no name is quoted.
+
+    Attributes
+    ----------
+    relation : Relation
+        The published rows.
+    cells : sequence of mapping
+        The ``name`` of each quasi-identifier, and what its ``cell`` is, as in the layout.
+    pattern : str or None
+        The column that marks suppressed cells, if there is one.
+    others : sequence of str
+        What the rows show besides quasi-identifiers.
+    sensitive : str or None
+    types : mapping of str to object
+        What the types of the source's columns were.
+    k : int
+        The least number of rows of a class that was promised.
+    least : int
+        The least number of sensitive values in a class that was promised, at least 1.
+    thresholds : callable or None
+        As of :class:`Partition`; 1 where nothing is promised. None if that is so of all values.
+    """
+
+    relation: Relation
+    cells: Sequence[Mapping[str, str]]
+    pattern: str | None
+    others: Sequence[str]
+    sensitive: str | None
+    types: Mapping[str, object]
+    k: int
+    least: int
+    thresholds: Callable[[Sequence[str | None], IntArray], Sequence[Fraction]] | None
+
+    @property
+    def quasi_identifiers(self) -> list[str]:
+        """The names of the quasi-identifiers."""
+        return [cell["name"] for cell in self.cells]
+
+
+# Random count queries, and what a publication is good for.
+
+
+@dataclass(frozen=True, eq=False)
+class Usefulness:
+    """What a publication is good for.
+
+    Attributes
+    ----------
+    answers : ndarray of float64, shape (n_queries,)
+        What `estimate_count` answers.
+    losses : ndarray of float64, shape (n_qi,)
+        Of each quasi-identifier: 0 if each row shows its value, 1 if no row shows anything.
+    """
+
+    answers: FloatArray
+    losses: FloatArray
+
+
+SELECTIVITY: Final = (0.01, 0.05, 0.1)
+"""Expected shares of matching records, of which each random query draws one."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Random count queries, as the parameters of `evaluate_counts` describe them."""
+
+    queries: int
+    dimensionality: tuple[int, ...] | None = None
+    selectivity: tuple[float, ...] = SELECTIVITY
+    seed: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class ComparedCounts:
+    """The two sides that queries are asked of.
+
+    Attributes
+    ----------
+    phase : callable
+        Hears what is done next.
+    hold : callable
+        Refuses what needs too much memory, given bytes and what for.
+    count : callable
+        Counts in the source.
+    estimate : callable
+        Estimates from the publication.
+    """
+
+    phase: Callable[[str], None]
+    hold: Callable[[float, str], None]
+    count: Callable[[Sequence[CountQuery]], IntArray]
+    estimate: Callable[[Sequence[CountQuery]], FloatArray]
+
+
+def compare_counts(
+    workload: Workload,
+    n_values: Sequence[int],
+    n_sensitive: int,
+    compared: ComparedCounts,
+    pulse: Pulse,
+) -> list[CountAccuracy]:
+    """Draw random queries, and compare the answers of both sides.
+
+    Parameters
+    ----------
+    workload : Workload
+    n_values : sequence of int
+        The number of values of each quasi-identifier in the source.
+    n_sensitive : int
+        The same of the sensitive attribute.
+    compared : Compared
+    pulse : Pulse
+    """
+    compared.phase("drawing the queries")
+    queries, dimensionality = workload.queries, workload.dimensionality
+    largest = sorted(n_values, reverse=True)
+    n_conditions = max(dimensionality or [len(largest)], default=0)
+    # A byte for each value of a condition, twice: the publication's may be others.
+    n_bytes = sum(largest[: max(n_conditions, 0)]) + n_sensitive
+    compared.hold(2 * queries * n_bytes, f"{queries:,} queries of {n_bytes:,} values")
+    seed = secrets.randbits(128) if workload.seed is None else workload.seed
+    chosen = random_queries(
+        queries,
+        n_values,
+        n_sensitive,
+        np.random.default_rng(seed),
+        dimensionality=dimensionality or range(1, len(n_values) + 1),
+        selectivity=workload.selectivity,
+        pulse=pulse,
+    )
+    compared.phase("counting in the source")
+    actual = compared.count(chosen)
+    compared.phase("estimating from the publication")
+    errors = CountErrors(actual, compared.estimate(chosen))
+    expected = np.array([query.selectivity for query in chosen])
+    return [
+        *(_accuracy(s, errors.select(expected == s)) for s in sorted(set(workload.selectivity))),
+        _accuracy(None, errors),
+    ]
+
+
+def _accuracy(selectivity: float | None, errors: CountErrors) -> CountAccuracy:
+    """Summarize the errors of some queries."""
+    return CountAccuracy(
+        selectivity, errors.actual.size, errors.n_undefined, errors.mean, errors.median
+    )
+
+
+# Random count queries with the true answers of a source.
+
+
+_MOST_CONDITIONS: Final = 3
+"""On quasi-identifiers, beside that on the sensitive attribute."""
+
+
+@dataclass(frozen=True, eq=False)
+class RandomQueries:
+    """Random count queries on up to three quasi-identifiers, and the sensitive attribute.
+
+    Attributes
+    ----------
+    columns : list of DistinctValues
+        The quasi-identifiers.
+    sensitive : DistinctValues or None
+    queries : list of CountQuery
+    actual : ndarray of int64, shape (n_queries,)
+        How many records of the source match.
+    """
+
+    columns: list[DistinctValues]
+    sensitive: DistinctValues | None
+    queries: list[CountQuery]
+    actual: IntArray
+
+    @classmethod
+    def draw(
+        cls,
+        n: int,
+        snapshot: Snapshot,
+        source: Source,
+        types: Mapping[str, ColumnType],
+        *,
+        selectivity: Sequence[float],
+        seed: int,
+        pulse: Pulse,
+    ) -> Self:
+        """Draw n questions, and answer them from a snapshot of the source.
+
+        Parameters
+        ----------
+        n : int
+        snapshot : Snapshot
+            With the quasi-identifiers, and the sensitive attribute if there is one.
+        source : Source
+        types : mapping of str to ColumnType
+        selectivity : sequence of float
+            Expected shares of matching records, of which each query draws one.
+        seed : int
+            The same seed draws the same questions to the same records.
+        pulse : Pulse
+        """
+        columns = [distinct_values(snapshot, types[name]) for name in source.quasi_identifiers]
+        codes = read_codes(snapshot, columns)
+        sensitive, values = None, np.zeros(snapshot.n_records, dtype=np.int32)
+        if source.sensitive is not None:
+            sensitive = distinct_values(snapshot, types[source.sensitive])
+            values = read_codes(snapshot, [sensitive])[:, 0]
+        queries = random_queries(
+            n,
+            [len(column.labels) for column in columns],
+            1 if sensitive is None else len(sensitive.labels),
+            np.random.default_rng(seed),
+            dimensionality=range(1, min(_MOST_CONDITIONS, len(columns)) + 1),
+            selectivity=selectivity,
+            pulse=pulse,
+        )
+        return cls(columns, sensitive, queries, exact_counts(codes, values, queries, pulse=pulse))
+
+
+# What publishing of any kind needs, by what was measured (``python -m benchmarks forecast``).
+
+
+def bytes_of_values(size: Size) -> float:
+    """Forecast the memory that the values of quasi-identifiers take beside the rows.
+
+    That is little where many records have the same ones.
+    """
+    return 250.0 * size.n_values
+
+
+def bytes_of_texts(size: Size) -> float:
+    """Forecast the memory that the rows themselves take in sorts, which spill to disk."""
+    return min(0.3 * size.width * size.n_records, 64e6)
+
+
+# A publication in the making, as it is passed from step to step.
+
+
+Request = TypeVar("Request", bound=PublishRequest)
+
+
+@dataclass(frozen=True, eq=False)
+class Job(Generic[Request]):
+    """A publication in the making: what was asked for, and what has been read so far.
+
+    Attributes
+    ----------
+    session : Session
+    request : PublishRequest
+    source : Source
+    types : dict of str to ColumnType
+        All columns of the source, in their order.
+    staging : Staging
+        Where the published relations are made.
+    records : Records
+        The columns that the kind asked for, and that of the entities: a copy of them, or of some
+        kinds (:attr:`Kind.takes_codes`) all their codes.
+    room : Room
+        How much memory and disk there is.
+    random : SeededRandom
+        See :mod:`kanon_db.publications.pipeline`.
+    entities : Entities or None
+        Whom each record is about, if several can be about the same entity.
+    """
+
+    session: Session
+    request: Request
+    source: Source
+    types: Mapping[str, ColumnType]
+    staging: StagedRelations
+    records: Records
+    room: Allowance
+    random: SeededRandom
+    entities: Entities | None = None
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The records, of which the server has a copy."""
+        assert isinstance(self.records, Snapshot)  # noqa: S101  # all but of kinds that take codes
+        return self.records
+
+    @property
+    def schema(self) -> str:
+        """The schema of published relations."""
+        return self.staging.schema
+
+    def pulse(self, seconds: float = inf) -> Pulse:
+        """Return the session's heartbeat, with a time limit that starts now."""
+        return Pulse(seconds, self.session.heartbeat, self.session.done)
+
+    def limit(self, seconds: float) -> None:
+        """Say that the search has a time limit, from now on."""
+        self.session.limit(seconds)
+
+
+# The steps of a kind of publication, which the pipeline runs.
 
 
 @dataclass(eq=False)
-class Found:
+class MethodResult:
     """What a method has found.
 
     Attributes
@@ -81,13 +424,13 @@ class Written:
     checks: Sequence[Check] = ()
     metrics: Mapping[str, float] = field(default_factory=dict)
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    cells: Mapping[str, Cell] = field(default_factory=dict)
+    cells: Mapping[str, CellDescription] = field(default_factory=dict)
     matches: int | None = None
     signatures: CodeArray | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class Renewed:
+class RedrawnBuckets:
     """What was found for everybody who stays and everybody who came.
 
     Attributes
@@ -105,7 +448,7 @@ class Renewed:
     """
 
     job: Job[Any]
-    found: Found
+    found: MethodResult
     n_stay: int
     n_new: int
     n_left_out: int
@@ -113,7 +456,7 @@ class Renewed:
 
 
 @dataclass(frozen=True, eq=False)
-class Target:
+class AttackTarget:
     """A publication under attack, with its source.
 
     Attributes
@@ -135,7 +478,7 @@ class Target:
     source: Source
     types: Mapping[str, ColumnType]
     schema: str
-    room: Room
+    room: Allowance
 
     def pulse(self) -> Pulse:
         """Return the session's heartbeat."""
@@ -215,11 +558,11 @@ class Kind(ABC):
         """
 
     @abstractmethod
-    def search(self, job: Job[Any]) -> Found:
+    def search(self, job: Job[Any]) -> MethodResult:
         """Decide what to publish."""
 
     @abstractmethod
-    def write(self, job: Job[Any], found: Found) -> Written:
+    def write(self, job: Job[Any], found: MethodResult) -> Written:
         """Write the published relations."""
 
     @abstractmethod
@@ -244,7 +587,7 @@ class Kind(ABC):
         job: Job[Any],  # noqa: ARG002
         old: Publication,
         batch: Written,  # noqa: ARG002
-        whole: Staging,  # noqa: ARG002
+        whole: StagedRelations,  # noqa: ARG002
     ) -> Written:
         """Write a publication and a batch of new people as one.
 
@@ -268,9 +611,9 @@ class Kind(ABC):
 
     def complete(
         self,
-        staging: Staging,  # noqa: ARG002
+        staging: StagedRelations,  # noqa: ARG002
         publication: Publication,
-        room: Room,  # noqa: ARG002
+        room: Allowance,  # noqa: ARG002
     ) -> Mapping[str, Any]:
         """Write all other relations from the staged tables that are :attr:`told`.
 
@@ -292,7 +635,7 @@ class Kind(ABC):
         job: Job[Any],  # noqa: ARG002
         old: Publication,
         signature_of: CodeArray,  # noqa: ARG002
-    ) -> Renewed:
+    ) -> RedrawnBuckets:
         """Decide what to publish of people who stay and people who came.
 
         Parameters
@@ -317,13 +660,13 @@ class Kind(ABC):
         session: Session,  # noqa: ARG002
         schema: str,  # noqa: ARG002
         publication: Publication,  # noqa: ARG002
-    ) -> Partition | Classes | None:
+    ) -> PublishedBuckets | PublishedClasses | None:
         """Say where to read who is in which bucket or class; None where it cannot be measured."""
         return None
 
     def evaluate(
         self,
-        target: Target,  # noqa: ARG002
+        target: AttackTarget,  # noqa: ARG002
         workload: Workload,  # noqa: ARG002
     ) -> Sequence[CountAccuracy]:
         """Answer count queries from the published relations, and compare with the source."""
@@ -331,7 +674,7 @@ class Kind(ABC):
 
     def usefulness(
         self,
-        target: Target,
+        target: AttackTarget,
         columns: Sequence[DistinctValues],  # noqa: ARG002
         sensitive: DistinctValues | None,  # noqa: ARG002
         queries: Sequence[CountQuery],  # noqa: ARG002
@@ -357,6 +700,49 @@ class Kind(ABC):
             detail=f"kind {target.publication.kind}",
         )
 
-    def attack(self, target: Target) -> Sequence[Attack]:  # noqa: ARG002  # none by default
+    def attack(self, target: AttackTarget) -> Sequence[Attack]:  # noqa: ARG002  # none by default
         """Play known attacks against the published relations, whose checks all hold."""
         return ()
+
+
+# Calling the method that a request asks for.
+
+
+class SearchJob(Protocol):
+    """What calling a method needs of a job."""
+
+    @property
+    def request(self) -> Any:
+        """What was asked for."""
+
+    def pulse(self, seconds: float = inf) -> Pulse:
+        """Return a heartbeat, with a time limit that starts now."""
+
+    def limit(self, seconds: float) -> None:
+        """Say that the search has a time limit, from now on."""
+
+
+def run_method(
+    methods: ModuleType, job: SearchJob, data: Any, pulse: Pulse | None = None, method: str = ""
+) -> MethodResult:
+    """Call the function of the method that is asked for.
+
+    Parameters
+    ----------
+    methods : module
+        It has a function named like each method: ``method(data, request, pulse) -> Found``.
+    data : object
+        What the methods of this kind search in.
+    pulse : Pulse, optional
+        Given if the kind has one time limit for all of its methods.
+    method : str
+        The method to call instead of the request's.
+    """
+    request, pulse = job.request, pulse or job.pulse()
+    has_limit = "time_limit" in request.options_of_method
+    seconds = min(pulse.seconds_left, request.options.time_limit if has_limit else inf)
+    if seconds < inf:
+        job.limit(seconds)
+    search = getattr(methods, method or request.method)
+    found: MethodResult = search(data, request, pulse)
+    return found

@@ -1,30 +1,47 @@
-"""The names of publications: given, given to another publication, taken back."""
+"""Names, replaces, drops and loads publications.
+
+Loading takes the tables of a publication that was made elsewhere, from which all others follow. The
+rest is written and verified by the code that publishing uses, before it gets its name. There is no
+source here, so attacks, evaluations, refreshes and later grants are refused.
+"""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from kanon_db.catalog.entries import Publication, Source, published_schema
-from kanon_db.catalog.errands import run_errand
+from kanon_db.catalog.entries import Publication, Source, published_schema, run_errand
+from kanon_db.catalog.names import is_plain
 from kanon_db.errors import (
     DatabaseError,
     DuplicateError,
+    InvalidParameterError,
     NotFoundError,
     PermissionDeniedError,
+    VerificationError,
 )
-from kanon_db.publications.notes import Note
-from kanon_db.publications.staging import Staging
+from kanon_db.publications.publish_request import LoadRequest
+from kanon_db.publications.registry import kind_named
+from kanon_db.publications.relations import Note, ShownNames, StagedRelations
+from kanon_db.publications.releases.ledger import (
+    check_readers,
+    digest_of_relations,
+    earlier_releases_elsewhere,
+)
+from kanon_db.publications.releases.release_check import RISK, require_alone
+from kanon_db.publications.results import Published, require_checks
 from kanon_db.session import Session, fetch_one
-from kanon_db.session.server_errors import (
-    DUPLICATE_TABLE,
-    INSUFFICIENT_PRIVILEGE,
-    LOCK_NOT_AVAILABLE,
-)
-from kanon_db.session.settings import settings
+from kanon_db.session.protocol import DUPLICATE_TABLE, INSUFFICIENT_PRIVILEGE, LOCK_NOT_AVAILABLE
+from kanon_db.session.psycopg_session import PsycopgSession
+from kanon_db.session.settings import roomy, settings
+from kanon_db.transfer.allowance import Allowance
+
+# The names of publications: given, given to another publication, taken back.
+
 
 _LOCK_MILLISECONDS: Final = 100
 """How long readers may have to wait behind one attempt to take the place of a publication."""
@@ -55,7 +72,7 @@ def check_name(session: Session, name: str, suffixes: Sequence[str], *, replace:
     """
     if session.fetch("SELECT 1 FROM kanon.publication WHERE name = $1::text", name):
         if not replace:
-            raise already_there(name)
+            raise name_is_taken(name)
         _require_publisher(session, name)
     rows = session.fetch(
         "SELECT c.relname::text AS name FROM pg_class AS c"
@@ -75,7 +92,7 @@ def check_name(session: Session, name: str, suffixes: Sequence[str], *, replace:
 
 
 def enter_publication(
-    staging: Staging,
+    staging: StagedRelations,
     publication: Publication,
     source: Source | None,
     *,
@@ -125,7 +142,7 @@ def enter_publication(
         "source_metrics": publication.metrics,
         **release,
     }
-    with in_words(name):
+    with refusal_of_owner(name):
         publication_id: int = _patiently(
             staging.session,
             name,
@@ -165,7 +182,7 @@ def drop_publication(session: Session, name: str) -> None:
             hint="TABLE kanon.publications lists the ones that you may read",
         )
     _require_publisher(session, name)
-    with in_words(name):
+    with refusal_of_owner(name):
         try:
             _patiently(
                 session,
@@ -221,13 +238,13 @@ def _patiently(
 
 
 @contextmanager
-def in_words(name: str) -> Iterator[None]:
+def refusal_of_owner(name: str) -> Iterator[None]:
     """Say what a refusal of the owner of all publications means."""
     try:
         yield
     except DatabaseError as error:
         if error.sqlstate == DuplicateError.sqlstate:
-            raise already_there(name) from None
+            raise name_is_taken(name) from None
         if error.sqlstate == DUPLICATE_TABLE:
             raise _is_taken(name) from None
         if error.sqlstate == INSUFFICIENT_PRIVILEGE:
@@ -243,7 +260,7 @@ def _require_publisher(session: Session, name: str) -> None:
         name,
     )
     if not rows:  # not for this role, or without a relation that tells whose it is
-        with in_words(name):
+        with refusal_of_owner(name):
             run_errand(session, "batches", name=name)
     elif not rows[0]["allowed"]:
         raise PermissionDeniedError(
@@ -252,7 +269,7 @@ def _require_publisher(session: Session, name: str) -> None:
         )
 
 
-def already_there(name: str) -> DuplicateError:
+def name_is_taken(name: str) -> DuplicateError:
     """Say that a publication of this name exists."""
     return DuplicateError(
         "a publication of this name exists",
@@ -267,3 +284,183 @@ def _is_taken(relation: str) -> DuplicateError:
         detail=f'relation "{relation}" in the schema of publications',
         hint="choose another name, or drop the relation yourself",
     )
+
+
+# Publications that were made elsewhere: loaded, and verified as if they had been made here.
+#
+# Only the tables from which all others follow are loaded. The rest is written from them, by the
+# code
+# that publishing uses, and everything is verified from the relations before it gets its name.
+#
+# There is no source here: the catalog keeps a label of it. What needs the source (attacks,
+# evaluations, refreshes, later grants) is refused. Two loaded publications of the same label are
+# taken to be about the same people, and nothing is measured of what they tell together.
+
+
+PHASES: Final = ("reading the files", "writing", "verifying", "publishing")
+
+_LONGEST_LABEL: Final = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedTable:
+    """A table from elsewhere.
+
+    Attributes
+    ----------
+    columns : mapping of str to str
+        PostgreSQL's types of its columns, as SQL, by their names.
+    blocks : callable
+        Returns its rows as CSV, in blocks of whole lines: texts are quoted, NULL is nothing.
+    """
+
+    columns: Mapping[str, str]
+    blocks: Callable[[], Iterable[bytes]]
+
+
+@dataclass(frozen=True, eq=False)
+class ForeignPublication:
+    """A publication that was made elsewhere.
+
+    Attributes
+    ----------
+    publication : Publication
+        Its source is a label, which people gave it.
+    tables : mapping of str to LoadedTable
+        By their suffixes.
+    columns : mapping
+        What the ledger keeps of the source's columns: ``quasi_identifiers``, ``sensitive`` and
+        ``published``.
+    """
+
+    publication: Publication
+    tables: Mapping[str, LoadedTable]
+    columns: Mapping[str, Any]
+
+
+def load_publication(
+    session: PsycopgSession, elsewhere: ForeignPublication, request: LoadRequest
+) -> Published:
+    """Load a publication that was made elsewhere, verified before anybody sees it.
+
+    Parameters
+    ----------
+    session : PsycopgSession
+        In a transaction of the publishing role.
+    elsewhere : Elsewhere
+    request : LoadRequest
+
+    Raises
+    ------
+    KanonError
+        The transaction must then be rolled back.
+    """
+    started = time.perf_counter()
+    given = replace(elsewhere.publication, name=request.publication or elsewhere.publication.name)
+    label = given.source if request.source_name is None else request.source_name
+    kind = kind_named(given.kind).load()
+    if not 0 < len(label.encode()) <= _LONGEST_LABEL or not is_plain(label):
+        raise InvalidParameterError(
+            "a source cannot have this label",
+            detail=f"it needs 1 to {_LONGEST_LABEL:,} bytes, and no control characters",
+            hint="give source_name, the same for each publication of these people",
+        )
+    session.plan(PHASES)
+    session.phase("reading the files")
+    schema = published_schema(session)
+    check_name(session, given.name, kind.suffixes, replace=request.replace)
+    roles = check_readers(session, request.readers, schema)
+    staging = StagedRelations.begin(session, schema)
+    for suffix in kind.told:
+        _fill(session, staging, suffix, elsewhere.tables[suffix])
+    session.phase("writing")
+    accepted = {**given.parameters.get("accept", {}), **request.accept}
+    staged = replace(
+        given,
+        name=staging.name,
+        source=label,
+        parameters={**given.parameters, "readers": list(roles), "accept": accepted},
+    )
+    with roomy(session):
+        staged = replace(staged, layout=kind.complete(staging, staged, Allowance.of(session)))
+    session.phase("verifying")
+    examined = kind.examine(session, staged, is_new=True)
+    require_checks(examined.checks)
+    session.phase("publishing")
+    earlier = earlier_releases_elsewhere(session, label, roles)
+    combined = require_alone(
+        session, earlier, request.accept, "their source is not in this database"
+    )
+    if not combined.refused and RISK not in given.parameters.get("accept", {}):
+        accepted.pop(RISK, None)
+    entered = replace(staged, name=given.name)
+    names = [staging.name + suffix for suffix in kind.digested(staged.layout)]
+    publication_id = enter_publication(
+        staging,
+        entered,
+        None,
+        metrics=examined.metrics,
+        suffixes=kind.made(entered.layout),
+        closed=kind.closed,
+        notes=kind.notes(entered, ShownNames(session)),
+        release={
+            "label": label,
+            "columns": elsewhere.columns,
+            "digest": digest_of_relations(
+                session, [session.identifier(schema, name) for name in names]
+            ),
+            "measured": combined.described,
+            "seen": combined.seen,
+            "upto": None,
+            "keeps_grants": False,
+            "entities": None,
+        },
+        replace=request.replace,
+    )
+    return Published(
+        publication_id=publication_id,
+        name=given.name,
+        guarantee=given.guarantee,
+        records=given.records,
+        metrics={**examined.metrics, **given.metrics},
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _fill(
+    session: PsycopgSession, staging: StagedRelations, suffix: str, table: LoadedTable
+) -> None:
+    """Create a staged table, and copy the rows into it."""
+    session.step("copying a table")
+    names = {name: session.identifier(name) for name in table.columns}
+    staging.create_table(
+        suffix, f"SELECT {', '.join(f'NULL::{t} AS {names[c]}' for c, t in table.columns.items())}"
+    )
+    session.copy(
+        f"COPY {session.identifier(staging.schema, staging.name + suffix)}"
+        f" ({', '.join(names.values())}) FROM STDIN (FORMAT csv)",
+        table.blocks(),
+    )
+
+
+def require_loaded_tables(kind: str, tables: Iterable[str]) -> Sequence[str]:
+    """Return the suffixes of the tables that are loaded; refuse a publication that lacks one.
+
+    Raises
+    ------
+    InvalidParameterError
+        When publications of the kind cannot be loaded.
+    VerificationError
+    """
+    told = kind_named(kind).load().told
+    if not told:
+        raise InvalidParameterError(
+            "publications of this kind cannot be loaded", detail=f"kind {kind}"
+        )
+    if missing := set(told) - set(tables):
+        raise VerificationError(
+            "a publication lacks a table",
+            detail=", ".join(sorted(missing)),
+            hint="publish it again",
+        )
+    return told

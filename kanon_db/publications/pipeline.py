@@ -1,47 +1,434 @@
-"""Publishing, in the same steps for all kinds.
+"""Publishes a source in the same steps for all kinds.
 
-The request has been validated when this begins. Then the data is read once, searched, written to
-relations that nobody else sees, and examined; at the end they get the publication's name. If
-anything is refused, no trace remains, since the caller's transaction, or subtransaction, is rolled
-back.
+The request has been validated when this begins. The data is read once, searched, written to
+relations that nobody else sees, and examined; at the end they get the publication's name. A refusal
+leaves no trace, since the caller's transaction, or subtransaction, is rolled back.
+
+The same request of the same records draws the same publication, so that publishers cannot draw
+again until they like the draft: the seed is a function of the role, the request and the records.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import math
+import os
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from fractions import Fraction
+from typing import Any, Final, TypeVar
 
+import numpy as np
+
+from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.algorithms.ground.memory import give_back
-from kanon_db.catalog.entries import Publication, Source, published_schema
-from kanon_db.catalog.errands import run_errand
+from kanon_db.algorithms.ground.sorting import order_of, taken
+from kanon_db.catalog.entries import Publication, Source, published_schema, run_errand
 from kanon_db.catalog.sources import open_source, require_unchanged
-from kanon_db.publications.cautions import warn_of_gap, warn_of_unused_options
-from kanon_db.publications.drawing import drawn
-from kanon_db.publications.entities import read_entities
-from kanon_db.publications.entity_hashes import can_be_hashed, stage_published
-from kanon_db.publications.forecast import Forecast
-from kanon_db.publications.job import Job
-from kanon_db.publications.kind import Target
+from kanon_db.declaration import parameters_of
+from kanon_db.errors import InfeasibleError, RiskError
+from kanon_db.publications.entities import can_be_hashed, read_entities, stage_published
+from kanon_db.publications.guarantees import warn_of_gap, warn_of_unused_options
+from kanon_db.publications.kind import AttackTarget, Job, Kind, Workload
 from kanon_db.publications.lifecycle import check_name, enter_publication
-from kanon_db.publications.notes import ShownNames
-from kanon_db.publications.readers import check_readers
+from kanon_db.publications.publish_request import RISKS, PublishRequest, accepted_risks
 from kanon_db.publications.registry import kind_of
-from kanon_db.publications.releases.combining import RISK as COMBINED
-from kanon_db.publications.releases.combining import describe_release, weigh
-from kanon_db.publications.releases.ledger import earlier_releases
-from kanon_db.publications.request import PublishRequest
+from kanon_db.publications.relations import ShownNames, StagedRelations
+from kanon_db.publications.releases.ledger import check_readers, earlier_releases
+from kanon_db.publications.releases.release_check import RISK as COMBINED
+from kanon_db.publications.releases.release_check import describe_release, judge_release
 from kanon_db.publications.results import FIGURES, Published, require_checks
-from kanon_db.publications.risks import accepted_risks
-from kanon_db.publications.staging import Staging
-from kanon_db.publications.trial import measure_staged
-from kanon_db.session import Session, undone
-from kanon_db.transfer.coded import read_coded
-from kanon_db.transfer.columns import ColumnType, check_comparable
-from kanon_db.transfer.room import Room
-from kanon_db.transfer.snapshot import Snapshot, expected_values, take_snapshot
-from kanon_db.transfer.source_types import describe_types
+from kanon_db.randomness import SeededRandom
+from kanon_db.session import Session, fetch_one, undone
+from kanon_db.transfer.allowance import Allowance, Needs
+from kanon_db.transfer.coded_columns import CodedRecords, read_coded
+from kanon_db.transfer.columns import (
+    WHOLE_NUMBERS,
+    ColumnType,
+    check_comparable,
+    describe_types,
+    fixed_labels,
+    label_of,
+)
+from kanon_db.transfer.snapshot import (
+    MAX_RECORDS,
+    Records,
+    Size,
+    Snapshot,
+    count_records,
+    expected_size,
+    expected_values,
+    take_snapshot,
+)
+from kanon_db.transfer.values import read_integers
+
+# What a publication is drawn from: the same for the same request of the same records.
+#
+# Every bound on what readers infer is about a publication that was not chosen for what it shows.
+# If a
+# publisher could look at a draft, drop it and draw again, they could keep the draft that shows
+# most
+# of somebody. So there is nothing to draw again. The seed is a function of the role that
+# publishes,
+# of what it asks for, and of the records, in whatever order they are; of the name of the
+# publication,
+# its readers and its risks it is not. ``kanon_owner`` makes it, with a key that nobody else reads
+# (``sql/24_entities.sql``): the hash of guessed records is no seed, and each role has its own
+# seeds,
+# so that nobody tries out guesses of what another role has published.
+#
+# Two ways to ask for the same are one request: other spellings, options that decide nothing,
+# identifiers, equal values of another scale and, of buckets, the order of columns. Buckets depend
+# on
+# their parameters only through what the search found, and so do freeform rows; that is then added
+# to
+# the seed, as is of all kinds what decides about the order of published rows. Otherwise two
+# results
+# of one seed, as of a search that ends by the clock, would lie side by side
+# (``tests/attacks/test_same_seed.py``).
+#
+# What a dry run shows is drawn with another seed than the publication, which it would foretell;
+# what
+# `recommend` tries, with a new one each time.
+#
+# What this leaves open is in docs/privacy.md: a superuser can read the key, and other parameters,
+# or
+# records that were changed on purpose, are another request.
+
+
+Read = TypeVar("Read", bound=Records)
+
+_IN_ANY_ORDER: Final = ("insensitive", "patterns")
+
+_EQUAL: Final = {
+    "numeric": "trim_scale({})",
+    "real": "{} + 0",
+    "double precision": "{} + 0",
+    "interval": "justify_interval({})",
+    "bpchar": "{}::text",
+    "character": "{}::text",
+}
+"""One text for all values of a type that are equal: 1.0 and 1.00, 0 and -0, '1 day' and '24:00'."""
+
+_ONLY_EFFORT: Final = ("time_limit", "workers")
+"""Options that decide how long a search may take."""
+
+
+def draw_records(
+    session: Session, request: PublishRequest, source: Source, records: Read,
+    columns: Sequence[ColumnType],
+) -> tuple[Read, SeededRandom]:  # fmt: skip
+    """Put the records in a random order, and make all further randomness.
+
+    They are sorted by hashes of what they are, and then shuffled: in the order of their hashes,
+    people who are alike in everything would follow each other, and a search that has to part people
+    with the same quasi-identifiers would part them by their sensitive values. Quasi-identifiers are
+    sorted first, so that where they come does not depend on anything else.
+
+    Parameters
+    ----------
+    session : Session
+    request : PublishRequest
+    source : Source
+    records : Records
+        In the order in which the source gave them.
+    columns : sequence of ColumnType
+        Their columns.
+
+    Returns
+    -------
+    records : Records
+        Only records that are alike in all columns may still have another order.
+    random : SeededRandom
+    """
+    session.step("putting the records in order")
+    known = [column for column in columns if column.name in source.quasi_identifiers]
+    others = [column for column in columns if column not in known]
+    of_known, hashes = _hashes(records, known), _hashes(records, others)
+    hashes ^= of_known
+    order = order_of(hashes)
+    order = taken(order, order_of(taken(of_known, order), stable=True))
+    asked = {
+        "kind": type(request).__name__,
+        **_asked(request, source),
+        **{role: _plain(getattr(source, role), role) for role in request.ROLES_DRAWN},
+    }
+    seed = os.urandom(32)
+    if not request.is_tried:
+        digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode())
+        digest.update(taken(hashes, order).tobytes())
+        given = {"digest": digest.hexdigest(), "dry_run": request.dry_run}
+        seed = bytes.fromhex(run_errand(session, "seed", **given))
+    random = SeededRandom(seed)
+    return records.in_order(taken(order, random.permutation(records.n_records))), random
+
+
+def _asked(request: PublishRequest, source: Source) -> dict[str, Any]:
+    """Return what decides about the draw, as plain JSON that no spelling changes."""
+    asked = {}
+    for item in parameters_of(type(request)):
+        if item.name not in request.NOT_DRAWN:
+            value = getattr(request, item.name)
+            if item.type.options:
+                used = (name for name in request.options_of_method if name not in _ONLY_EFFORT)
+                value = {name: getattr(value, name) for name in used}
+            elif item.name == "weights":
+                from kanon_db.publications.rows.row_kind import weights_of  # buckets do without
+
+                weights = weights_of(source, value) or []
+                value = dict(zip(source.quasi_identifiers, weights, strict=False))
+            asked[item.name] = _plain(value, item.name)
+    return asked
+
+
+def _plain(value: Any, name: str = "") -> Any:
+    """Write a value in one way: 2 and 2.0 are the same, and so are objects in any order."""
+    if is_dataclass(value):
+        value = {item.name: getattr(value, item.name) for item in fields(value)}
+    if isinstance(value, Mapping):
+        kept = (key for key in sorted(value, key=str) if key != "weight" or name == "weights")
+        return {str(key): _plain(value[key], str(key)) for key in kept}
+    if isinstance(value, list | tuple | set | frozenset):
+        plain = [_plain(item) for item in value]
+        return sorted(plain, key=json.dumps) if name in _IN_ANY_ORDER else plain
+    if isinstance(value, str | bool) or value is None:
+        return value
+    return str(Fraction(value))
+
+
+def _hashes(records: Records, columns: Sequence[ColumnType]) -> IntArray:
+    """Hash each record: the exclusive or of its values' hashes, each with its column's own seed.
+
+    The same however the records were read.
+    """
+    if not columns:
+        return np.zeros(records.n_records, dtype=np.int64)
+    with fixed_labels(records.session):
+        if isinstance(records, CodedRecords):
+            found = np.zeros(records.n_records, dtype=np.int64)
+            for column in columns:
+                coded = records.columns[column.name]
+                row = fetch_one(
+                    records.session,
+                    f"SELECT string_agg(int8send({_hash('value', column)}), ''::bytea"
+                    f" ORDER BY code) AS hashes FROM {coded.values.table}",
+                )
+                of_values = np.frombuffer(row["hashes"], dtype=">i8").astype(np.int64)
+                found ^= taken(of_values, coded.codes)
+            return found
+        assert isinstance(records, Snapshot)  # noqa: S101  # there is no third way to read
+        each = [_hash(f"s.{records.session.identifier(one.name)}", one) for one in columns]
+        return read_integers(records, " # ".join(each), kind="int8").astype(np.int64, copy=False)
+
+
+def _hash(value: str, column: ColumnType) -> str:
+    """Write the hash of a value of a column; NULL has the column's own."""
+    name = hashlib.sha256(column.name.encode()).digest()
+    own = f"'{int.from_bytes(name[:8], 'big', signed=True)}'::int8"
+    if column.type_name in WHOLE_NUMBERS:
+        # The hash of an int8 folds it to four bytes, which would be another order of its own.
+        high = f"hashint8extended(({value}::int8 >> 32), {own} # 1)"
+        return f"coalesce(hashint8extended({value}::int8, {own}) # {high}, {own})"
+    if column.type_name in _EQUAL:  # values that are equal have several texts
+        text = f"({_EQUAL[column.type_name].format(value)})::text"
+    else:
+        text = label_of(column, value)
+    return f'coalesce(hashtextextended(({text}) COLLATE pg_catalog."C", {own}), {own})'
+
+
+# What publishing will need, said before anything is read; see "Limits" in docs/operation.md.
+
+
+_HASH: Final = 300
+"""Bytes on disk for the hash of an entity: staged, sorted, and kept with its index."""
+
+
+MOST_COLUMNS: Final = 400
+"""Each column has statements of its own, which the server plans with all others in view, and a
+quasi-identifier some temporary tables, which take locks: 1,000 rows of 1,549 quasi-identifiers had
+not even found room for these after two minutes, and 400 take about as long."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a request will need, for any number of records.
+
+    Attributes
+    ----------
+    kind : Kind
+    request : PublishRequest
+    source : Source
+    types : dict of str to ColumnType
+        All columns of the source.
+    room : Room
+    n_values : float
+        How many values the quasi-identifiers have, as the server's planner expects.
+    """
+
+    kind: Kind
+    request: PublishRequest
+    source: Source
+    types: Mapping[str, ColumnType]
+    room: Allowance
+    n_values: float
+
+    def begin(self, session: Session, columns: Sequence[str]) -> int:
+        """Say what publishing will need, by what the server's planner expects of the source.
+
+        Returns
+        -------
+        int
+            How many records there is room for, if they are as wide as expected.
+
+        Raises
+        ------
+        InfeasibleError
+            When there is too little, or more than :data:`MOST_COLUMNS`. The planner may be wrong
+            about rows, so these are counted before.
+        """
+        relation = self.source.relation
+        if len(columns) > MOST_COLUMNS:
+            raise InfeasibleError(
+                "the source has too many columns to publish",
+                detail=f"{relation}: {len(columns):,} are to be read; the limit is {MOST_COLUMNS}",
+                hint="give a role only to those that are needed, or publish parts through views",
+            )
+        size = expected_size(session, relation, columns)
+        most = bisect_left(
+            range(1, MAX_RECORDS + 1),
+            True,
+            key=lambda n: not self.room.holds(self._needs(replace(size, n_records=n))),
+        )
+        if size.n_records > most:
+            size = replace(size, n_records=count_records(session, relation))
+            self.require(size)
+        session.tell(f"publishing {_rows(size)} needs some {self._needs(size)}")
+        return most
+
+    def require(self, size: Size) -> Needs:
+        """Refuse what there is no room for.
+
+        Returns
+        -------
+        Needs
+            What there is room for.
+
+        Raises
+        ------
+        InfeasibleError
+        """
+        if size.n_records > MAX_RECORDS:
+            raise InfeasibleError(
+                "the source has too many rows",
+                detail=f"{self.source.relation} has {size.n_records:,}; the limit is"
+                f" {MAX_RECORDS:,}",
+                hint="publish a part of it, through a view",
+            )
+        needs = self._needs(size)
+        self.room.require(
+            needs,
+            f"{self.source.relation}, {_rows(size)}",
+            "publish fewer rows or columns, through a view, or by another method",
+        )
+        return needs
+
+    def _needs(self, size: Size) -> Needs:
+        most = len(self.source.quasi_identifiers) * size.n_records
+        size = replace(size, n_values=min(self.n_values, most))
+        needs = self.kind.needs(self.request, self.source, self.types, size)
+        if self.source.entity is None:
+            return needs
+        return needs._replace(disk=needs.disk + _HASH * size.n_records)
+
+
+def _rows(size: Size) -> str:
+    return f"about {size.n_records:,} rows of {size.width:,.0f} bytes"
+
+
+# What a dry run measures: a publication that was written and verified, before it is undone.
+#
+# Answers to counts and attacks are those of `evaluate_counts` and `attack`, on the staged
+# relations.
+# Everything runs with the rights of the publishing role, which reads the source in order to
+# publish.
+
+
+WORKLOAD: Final = Workload(1000, seed=1)
+"""The questions that every dry run asks: the same ones for the same source."""
+
+
+def measure_staged(
+    kind: Kind, target: AttackTarget, accepted: Mapping[str, str], refusal: RiskError | None
+) -> dict[str, Any]:
+    """Measure a staged publication as its publisher could measure it afterwards.
+
+    Parameters
+    ----------
+    kind : Kind
+    target : Target
+        The publication, under the name of its staged relations.
+    accepted : mapping of str to str
+        The known risks that it takes, with the reasons.
+    refusal : RiskError or None
+        Why publishing it to these readers would be refused.
+
+    Returns
+    -------
+    dict
+        Plain JSON: ``counts`` (rows of `evaluate_counts`, for buckets), ``attacks`` (rows of
+        `attack`), ``risks``, and in ``not_measured`` the reasons for what is missing.
+    """
+    not_measured: dict[str, str] = {}
+
+    def measured(name: str, rows: Callable[[], Sequence[Any]]) -> list[dict[str, Any]] | None:
+        try:
+            with target.session.savepoint():
+                return [_json_number(asdict(row)) for row in rows()]
+        except InfeasibleError as error:
+            # Reading may need more memory than publishing does, which is no reason to refuse.
+            not_measured[name] = f"{error.message}: {error.detail}"
+            target.session.warn(f"{name} were not measured: {error.message}")
+            return None
+
+    return {
+        "counts": measured("counts", lambda: kind.evaluate(target, WORKLOAD)),
+        "attacks": measured("attacks", lambda: kind.attack(target)),
+        "risks": _risks(accepted, refusal),
+        "not_measured": not_measured,
+    }
+
+
+def _risks(accepted: Mapping[str, str], refusal: RiskError | None) -> list[dict[str, Any]]:
+    found = [
+        {"risk": risk, "is_refused": False, "meaning": RISKS[risk], "accepted": reason}
+        for risk, reason in accepted.items()
+    ]
+    if refusal is not None:
+        found.append(
+            {"risk": COMBINED, "is_refused": True, "meaning": refusal.detail, "accepted": None}
+        )
+    return found
+
+
+def _json_number(row: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON has no NaN: an average of nothing is missing."""
+    return {
+        name: None if isinstance(value, float) and math.isnan(value) else value
+        for name, value in row.items()
+    }
+
+
+# Publishing, in the same steps for all kinds.
+#
+# The request has been validated when this begins. Then the data is read once, searched, written to
+# relations that nobody else sees, and examined; at the end they get the publication's name. If
+# anything is refused, no trace remains, since the caller's transaction, or subtransaction, is
+# rolled
+# back.
+
 
 PHASES: Final = (
     "reading the source", "searching", "writing", "verifying", "comparing releases", "publishing",
@@ -76,7 +463,7 @@ def publish(session: Session, request: PublishRequest) -> Published:
 
     Notes
     -----
-    Rows are published in a random order; see :mod:`kanon_db.publications.drawing`.
+    Rows are published in a random order; see :mod:`kanon_db.publications.pipeline`.
     """
     source, types = open_source(session, request.source)
     session.plan([*PHASES[:-1], MEASURING] if request.dry_run else PHASES)
@@ -100,7 +487,7 @@ def _publish(
     publication, accepted = staged.publication, staged.accepted
     session.phase("comparing releases")
     earlier = earlier_releases(session, source.source_id, readers)
-    combined, refusal = weigh(session, source, publication, name, earlier, request.accept)
+    combined, refusal = judge_release(session, source, publication, name, earlier, request.accept)
     if combined.refused and COMBINED in request.accept:
         accepted[COMBINED] = request.accept[COMBINED]
 
@@ -118,7 +505,7 @@ def _publish(
         session.phase(MEASURING)
         if refusal is not None:
             session.warn(f"publishing it would be refused: {refusal.message}")
-        target = Target(session, publication, source, types, schema, staged.room)
+        target = AttackTarget(session, publication, source, types, schema, staged.room)
         return published(None, {FIGURES: measure_staged(kind, target, accepted, refusal)})
     if refusal is not None:
         raise refusal
@@ -146,7 +533,7 @@ def _publish(
 
 
 @dataclass(frozen=True, eq=False)
-class Staged:
+class StagedPublication:
     """A publication that is written and verified, and that nobody else can read yet.
 
     Attributes
@@ -165,14 +552,14 @@ class Staged:
         The staged relation of the hashes of its entities, if it is to have one.
     """
 
-    staging: Staging
+    staging: StagedRelations
     publication: Publication
     accepted: dict[str, str]
     metrics: Mapping[str, float]
     columns: list[str]
     upto: str | None
     entities: str | None
-    room: Room
+    room: Allowance
 
 
 def stage(
@@ -181,7 +568,7 @@ def stage(
     source: Source,
     types: Mapping[str, ColumnType],
     readers: Sequence[str],
-) -> Staged:
+) -> StagedPublication:
     """Read, search, write and verify: all of publishing but the publication's name and readers.
 
     Raises
@@ -201,7 +588,7 @@ def stage(
     arrival = [source.arrival] if source.arrival and source.arrival not in published else []
     columns = [*published, *entity, *arrival]
     _warn_of_texts(session, [types[column] for column in published])
-    room = Room.of(session)
+    room = Allowance.of(session)
     n_values = expected_values(session, source.relation, source.quasi_identifiers)
     forecast = Forecast(kind, request, source, types, room, n_values)
     most = forecast.begin(session, columns)
@@ -215,12 +602,12 @@ def stage(
     check_comparable(session, source.relation, [*kind.comparable(source), *entity])
     # Whose records they are decides something only where it counts; when they came, nothing.
     deciding = [types[name] for name in (*published, *(entity if kind.counts_entities else ()))]
-    records, random = drawn(session, request, source, records, deciding)
+    records, random = draw_records(session, request, source, records, deciding)
     entities, upto = None, None
     if isinstance(records, Snapshot):
         entities = read_entities(records, source, are_counted=kind.counts_entities)
         upto = None if source.arrival is None else records.greatest(source.arrival)
-    staging = Staging.begin(session, published_schema(session))
+    staging = StagedRelations.begin(session, published_schema(session))
     job = Job(session, request, source, types, staging, records, room, random, entities)
     with kind.memory():
         session.phase("searching")
@@ -257,7 +644,9 @@ def stage(
     examined = kind.examine(session, publication, is_new=True)
     require_checks([*examined.checks, *written.checks])
     named = None if known is None else known.staging.name
-    return Staged(staging, publication, accepted, examined.metrics, published, upto, named, room)
+    return StagedPublication(
+        staging, publication, accepted, examined.metrics, published, upto, named, room
+    )
 
 
 def _readers(session: Session, request: PublishRequest, schema: str) -> tuple[Sequence[str], bool]:

@@ -1,11 +1,227 @@
-"""What the server's catalogs say about the published relations."""
+"""Creates, fills, comments on and checks the relations of a publication.
+
+A publication is written under a name that nobody knows, to relations of `kanon_owner` that only the
+publishing role may fill and read. The server makes rows from codes, in any order.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import secrets
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
 
+import numpy as np
+
+from kanon_db.algorithms.ground.arrays import AnyIntArray
+from kanon_db.catalog.entries import run_errand
 from kanon_db.publications.results import Check
 from kanon_db.session import Session, fetch_one
+from kanon_db.session.protocol import Value
+from kanon_db.transfer.columns import WHOLE_NUMBERS
+from kanon_db.transfer.values import CodedColumn, DistinctValues
+
+# What the comments on published relations say about how to use them.
+
+
+@dataclass(frozen=True)
+class Note:
+    """How to use a published relation, for people who look at it with any SQL tool.
+
+    Everybody who may connect can read comments, so they name columns, never a value or a figure;
+    a guarantee is in ``kanon.publications``, which readers can read. Of a draft, which nobody else
+    may read, there are no notes (``kanon.owner_note``).
+
+    Attributes
+    ----------
+    use : str
+        Follows the mark in the relation's comment.
+    columns : mapping of str to str
+        Comments on columns, by their names.
+    """
+
+    use: str
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """The note as plain JSON."""
+        return {"use": self.use, "columns": dict(self.columns)}
+
+
+class ShownNames:
+    """Quotes names where PostgreSQL needs it, as people write them; a session may quote all."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def identifier(self, *parts: str) -> str:
+        """Quote a name, or several joined by dots."""
+        quoted = "SELECT quote_ident($1::text) AS name"
+        return ".".join(fetch_one(self._session, quoted, part)["name"] for part in parts)
+
+
+FOR_THE_ESTIMATOR = "Made for kanon_db, which answers counts from it; it is not meant for queries."
+"""The use of relations that only repeat others."""
+
+
+def counting_note(name: str) -> str:
+    """Say how to count with an error and bounds; `name` is the publication's, quoted."""
+    return (
+        f"SELECT * FROM kanon.estimate_count($$SELECT count(*) FROM {name} WHERE ...$$) counts"
+        " with a standard error and certain bounds."
+    )
+
+
+# Published relations in the making, under a name that nobody knows.
+
+
+_COLUMNS = """
+SELECT attname::text AS name, atttypid::text AS type, atttypmod AS modifier,
+       attcollation::text AS collating
+FROM pg_attribute WHERE attrelid = to_regclass($1::text) AND attnum > 0 ORDER BY attnum
+"""
+
+
+@dataclass(frozen=True)
+class StagedRelations:
+    """Relations that belong to `kanon_owner`, and that only the publishing role may fill and read.
+
+    They get the publication's name when it is published. Until then, an old publication of this
+    name stays as it is, and its readers do not wait.
+
+    Attributes
+    ----------
+    session : Session
+    schema : str
+        The schema of published relations.
+    name : str
+        How the relations' names begin.
+    """
+
+    session: Session
+    schema: str
+    name: str
+
+    @classmethod
+    def begin(cls, session: Session, schema: str) -> StagedRelations:
+        """Choose a name at random."""
+        return cls(session, schema, f"kanon_{secrets.token_hex(16)}")
+
+    def create_table(
+        self, suffix: str, select: str, *values: Value, uncompressed: Sequence[str] = ()
+    ) -> None:
+        """Create a table with the columns of a query, without rows.
+
+        Parameters
+        ----------
+        suffix : str
+            The end of the table's name.
+        select : str
+            The query, with its bound values.
+        uncompressed : sequence of str
+            Columns whose values are read completely, and hardly shrink.
+        """
+        session = self.session
+        shape = session.identifier("pg_temp", f"kanon_shape_{secrets.token_hex(8)}")
+        session.fetch(
+            f"CREATE TEMPORARY TABLE {shape} ON COMMIT DROP AS {select} WITH NO DATA", *values
+        )
+        columns = [dict(row) for row in session.fetch(_COLUMNS, shape)]
+        session.fetch(f"DROP TABLE {shape}")
+        self._run("create table", suffix=suffix, columns=columns, uncompressed=list(uncompressed))
+
+    def fill_table(self, suffix: str, select: str, *values: Value) -> None:
+        """Create a table with the columns and rows of a query, in the order of its rows.
+
+        The owner creates the table, and the publishing role fills it: no row of the source, and no
+        code that its owner may have attached to it, is touched with other rights.
+        """
+        self.create_table(suffix, select, *values)
+        table = self.session.identifier(self.schema, self.name + suffix)
+        self.session.fetch(f"INSERT INTO {table} {select}", *values)
+
+    def create_weighted_view(self, layout: Mapping[str, Any], qit: str, sat: str) -> None:
+        """Join the tables with these suffixes to the view of a bucketization."""
+        self._run("create view", tables=[qit, sat], layout=layout)
+
+    def materialize(self, rows: str) -> None:
+        """Create the materialized view of all rows of the table with this suffix."""
+        self._run("create view", tables=[rows])
+
+    def materialize_join(self, rows: str, cells: str, number: str, columns: Sequence[str]) -> None:
+        """Create the materialized view of two tables, which are joined by a column of both.
+
+        Parameters
+        ----------
+        rows, cells : str
+            The ends of the tables' names. No other column is in both.
+        number : str
+        columns : sequence of str
+            Those of the view.
+        """
+        self._run("create view", tables=[rows, cells], number=number, columns=list(columns))
+
+    def analyze(self, *suffixes: str, columns: Sequence[str] = ()) -> None:
+        """Gather the planner's statistics, of all columns or of some."""
+        self._run("analyze", suffixes=suffixes, columns=columns)
+
+    def drop(self, suffixes: Sequence[str]) -> None:
+        """Drop the relations with these suffixes; what depends on others comes first."""
+        self._run("drop staged", suffixes=list(suffixes))
+
+    def publish(
+        self,
+        name: str,
+        entry: Mapping[str, Any],
+        *,
+        suffixes: Sequence[str],
+        closed: Collection[str],
+        readers: Sequence[str],
+        notes: Mapping[str, Note],
+        replace: bool,
+    ) -> int:
+        """Enter the publication into the catalog, and give the relations its name.
+
+        Parameters
+        ----------
+        name : str
+        entry : mapping
+            What the catalog keeps, with the source's id and the time of its registration.
+        suffixes : sequence of str
+            Of all relations, in the order in which to drop them: what depends on others first.
+        closed : collection of str
+            Suffixes of the relations that readers may not read.
+        readers : sequence of str
+        notes : mapping of str to Note
+            What comments say about the relations with these suffixes.
+        replace : bool
+            Whether a publication of this name may be dropped.
+
+        Returns
+        -------
+        int
+            The publication's id.
+        """
+        return int(
+            self._run(
+                "publish",
+                **entry,
+                name=name,
+                suffixes=suffixes,
+                closed=list(closed),
+                readers=readers,
+                notes={suffix: note.plain for suffix, note in notes.items()},
+                replace=replace,
+            )
+        )
+
+    def _run(self, task: str, **given: Any) -> Any:
+        return run_errand(self.session, task, prefix=self.name, **given)
+
+
+# What the server's catalogs say about the published relations.
+
 
 _RELATIONS = """
 SELECT v.relkind::text IS NOT DISTINCT FROM $3::text AND (
@@ -47,3 +263,126 @@ def check_relations(
         f"{'as' if found['kinds'] else 'not as'} published, {found['others']} other objects",
         holds=found["kinds"] and found["others"] == 0,
     )
+
+
+# Rows that the server makes from codes, in any order: nothing needs to be sorted or copied.
+
+
+_ROWS_AT_ONCE: Final = 1 << 23
+"""Rows that are made by one statement, so that what is bound stays small."""
+
+
+@dataclass(frozen=True)
+class DecodedRows:
+    """Columns of records that are known by their codes, and of numbers from 0 on.
+
+    Whole numbers follow from their codes, and other values are looked up in an array.
+
+    Attributes
+    ----------
+    session : Session
+    columns : mapping of str to CodedColumn
+        By the quoted names of the rows' columns.
+    numbers : mapping of str to ndarray of int, shape (n_records,)
+        Likewise; they come after the others.
+    """
+
+    session: Session
+    columns: Mapping[str, CodedColumn]
+    numbers: Mapping[str, AnyIntArray]
+
+    @property
+    def names(self) -> list[str]:
+        """The quoted names of all columns."""
+        return [*self.columns, *self.numbers]
+
+    @property
+    def shape(self) -> str:
+        """SQL for rows with these columns."""
+        shown = [f"{values.alias}.value AS {name}" for name, values in self._values.items()]
+        shown += [f"0 AS {name}" for name in self.numbers]
+        tables = [f"{values.table} AS {values.alias}" for values in self._values.values()]
+        return f"SELECT {', '.join(shown)} FROM {', '.join([*tables, '(SELECT) AS one'])}"
+
+    def parts(self, order: AnyIntArray) -> Iterator[tuple[str, list[Value]]]:
+        """Select the rows of some records, a part of them at a time.
+
+        Parameters
+        ----------
+        order : ndarray of int, shape (n_rows,)
+            The records, in the order of the rows.
+
+        Yields
+        ------
+        tuple of str and list
+            SQL, with what it has bound.
+        """
+        values = self._values
+        for start in range(0, order.size, _ROWS_AT_ONCE):
+            self.session.done(start, order.size)
+            some = order[start : start + _ROWS_AT_ONCE]
+            bound: list[Value] = []
+            shown = []
+            for name, column in self.columns.items():
+                code = number_of_row(column.codes[some], bound)
+                shown.append(f"{values[name].of(code)} AS {name}")
+            for name, numbers in self.numbers.items():
+                shown.append(f"{number_of_row(numbers[some], bound)} AS {name}")
+            rows = f"(SELECT generate_series(0, {some.size - 1}) AS i) AS r"
+            yield f"SELECT {', '.join(shown)} FROM {rows}", bound
+
+    @property
+    def _values(self) -> dict[str, _Values]:
+        return {
+            name: _Values(f"v{i}", column.values)
+            for i, (name, column) in enumerate(self.columns.items())
+        }
+
+
+@dataclass(frozen=True)
+class _Values:
+    """How a statement finds the values of a column by their codes."""
+
+    alias: str
+    values: DistinctValues
+
+    @property
+    def table(self) -> str:
+        return self.values.table
+
+    @property
+    def is_run(self) -> bool:
+        """Whether they are whole numbers, one after the other."""
+        first, last = self.values.labels[0], self.values.labels[-1]
+        if first is None or last is None or self.values.column.type_name not in WHOLE_NUMBERS:
+            return False
+        return int(last) - int(first) == len(self.values.labels) - 1
+
+    def of(self, code: str) -> str:
+        """Write the value of a code, from the first one, or from an array of all.
+
+        NULL comes last, where an array has nothing: one with a NULL in it would be walked through,
+        as arrays of texts are, of which there are few.
+        """
+        if self.is_run:
+            return f"(SELECT min(o.value) FROM {self.table} AS o) + {code}"
+        values = (
+            "SELECT array_agg(o.value ORDER BY o.code) FILTER (WHERE o.value IS NOT NULL)"
+            f" FROM {self.table} AS o"
+        )
+        return f"(({values}))[1 + {code}]"
+
+
+def number_of_row(numbers: AnyIntArray, bound: list[Value]) -> str:
+    """Write the number of row ``r.i``, from 0 on, and bind a byte of all rows, then the next one.
+
+    The planner turns every mention of a parameter into a constant, a copy of many megabytes, so
+    each is mentioned once. As results of queries of their own, they are calculated before the rows,
+    and need not be joined with these.
+    """
+    n_bytes = max(1, (int(numbers.max(initial=0)).bit_length() + 7) // 8)
+    digits = []
+    for shift in range(8 * (n_bytes - 1), -1, -8):
+        bound.append((numbers >> shift).astype(np.uint8).tobytes())
+        digits.append(f"(get_byte((SELECT ${len(bound)}::bytea), r.i) << {shift})")
+    return f"({' | '.join(digits)})"

@@ -1,4 +1,4 @@
-"""The results of publishing and examining a publication."""
+"""Declares the results of publishing, verifying, measuring and attacking a publication."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kanon_db.declaration.shown import Shown
+from kanon_db.declaration.shown import ShownResult
 from kanon_db.errors import VerificationError
 
 FIGURES: Final = "figures"
@@ -14,7 +14,7 @@ FIGURES: Final = "figures"
 
 
 @dataclass(frozen=True)
-class Published(Shown):
+class Published(ShownResult):
     """What a `publish_*` call returns.
 
     Attributes

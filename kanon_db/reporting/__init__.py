@@ -1,1 +1,1 @@
-"""A report on one publication, for the person who answers for data protection."""
+"""Reports on one publication, for the person who answers for data protection."""

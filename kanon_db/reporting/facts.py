@@ -1,4 +1,4 @@
-"""What a report says: read from the catalog, and measured against the source."""
+"""Gathers what a report says: from the catalog, and measured against the source."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from kanon_db.algorithms.ground.arrays import BoolArray
 from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.metrics.count_errors import CountErrors
-from kanon_db.publications.attacks import open_target
-from kanon_db.publications.kind import Kind, Target
-from kanon_db.publications.questions import Questions
+from kanon_db.publications.examination import open_target
+from kanon_db.publications.kind import AttackTarget, Kind, RandomQueries
+from kanon_db.publications.publish_request import RISKS
 from kanon_db.publications.registry import kind_named
 from kanon_db.publications.results import Attack, Check
-from kanon_db.publications.risks import RISKS
 from kanon_db.session import Row, Session, fetch_one
 from kanon_db.transfer.columns import Relation
 from kanon_db.transfer.snapshot import take_snapshot
@@ -32,7 +31,7 @@ _SIZES: Final = "buckets_of_size_"
 
 
 @dataclass(frozen=True)
-class Column:
+class ColumnFacts:
     """A column of the source: its name, its role, and what readers see of it."""
 
     name: str
@@ -71,7 +70,7 @@ class ErrorsAt:
 
 
 @dataclass(frozen=True)
-class Release:
+class ReleaseFacts:
     """A release of the same source, as the ledger has it."""
 
     name: str
@@ -110,7 +109,7 @@ class Facts:
     published_at: str
     published_by: str
     readers: list[str]
-    columns: list[Column]
+    columns: list[ColumnFacts]
     risks: list[tuple[str, str, str]]
     before: Knowledge
     after: Knowledge
@@ -119,7 +118,7 @@ class Facts:
     sizes: list[tuple[int, int]]
     losses: Mapping[str, float]
     errors: list[ErrorsAt]
-    releases: list[Release]
+    releases: list[ReleaseFacts]
     parameters: Mapping[str, Any]
     digest: str
 
@@ -142,7 +141,7 @@ def gather(session: Session, name: str) -> Facts:
     Raises
     ------
     NotFoundError, PermissionDeniedError, SchemaMismatchError, VerificationError
-        As :func:`~kanon_db.publications.attacks.attack`.
+        As :func:`~kanon_db.publications.examination.attack`.
     """
     session.plan(_PHASES)
     session.phase("opening the publication")
@@ -197,7 +196,7 @@ def _entry(session: Session, name: str) -> Row:
     )
 
 
-def _releases(session: Session, source: Source) -> list[Release]:
+def _releases(session: Session, source: Source) -> list[ReleaseFacts]:
     """List what this role released from the source; the ledger shows a publisher no more."""
     rows = session.fetch(
         "SELECT name, kind, to_char(released_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI') AS at,"
@@ -208,7 +207,7 @@ def _releases(session: Session, source: Source) -> list[Release]:
         str(source.relation),
     )
     return [
-        Release(
+        ReleaseFacts(
             row["name"], row["kind"], row["at"], row["publisher"], row["readers"], row["state"],
             row["digest"],
         )
@@ -216,7 +215,7 @@ def _releases(session: Session, source: Source) -> list[Release]:
     ]  # fmt: skip
 
 
-def _columns(publication: Publication, source: Source) -> list[Column]:
+def _columns(publication: Publication, source: Source) -> list[ColumnFacts]:
     """Say of each column of the source what readers see."""
     cells = {
         "buckets": "as it is",
@@ -244,10 +243,12 @@ def _columns(publication: Publication, source: Source) -> list[Column]:
         roles[source.entity] = ("says whom a record is about", "not published")
     if source.arrival is not None:
         roles.setdefault(source.arrival, ("says when a record came", "not published"))
-    return [Column(name, *roles.get(name, ("none", "not published"))) for name in source.columns]
+    return [
+        ColumnFacts(name, *roles.get(name, ("none", "not published"))) for name in source.columns
+    ]
 
 
-def _known_of_source(target: Target) -> Knowledge:
+def _known_of_source(target: AttackTarget) -> Knowledge:
     """Measure what the source itself would tell, if it were given away without identifiers."""
     session, source = target.session, target.source
     known = ", ".join(map(session.identifier, source.quasi_identifiers))
@@ -278,7 +279,7 @@ def _known_of_publication(publication: Publication, attacks: Sequence[Attack]) -
     return Knowledge(unique, rates.get("homogeneity"), rates.get("most frequent value"))
 
 
-def _sizes(target: Target, metrics: Mapping[str, float]) -> list[tuple[int, int]]:
+def _sizes(target: AttackTarget, metrics: Mapping[str, float]) -> list[tuple[int, int]]:
     """Count the buckets or classes of each size; none where rows make no classes."""
     session, layout = target.session, target.publication.layout
     found = [
@@ -300,14 +301,14 @@ def _sizes(target: Target, metrics: Mapping[str, float]) -> list[tuple[int, int]
     return [(row["size"], row["n"]) for row in rows]
 
 
-def _useful(kind: Kind, target: Target) -> tuple[list[ErrorsAt], dict[str, float]]:
+def _useful(kind: Kind, target: AttackTarget) -> tuple[list[ErrorsAt], dict[str, float]]:
     """Ask random counts, and find what each quasi-identifier loses; a model answers none."""
     if kind_named(target.publication.kind).shape == "model":
         return [], {}
     source, room = target.source, target.room
     names = [*source.quasi_identifiers, *([source.sensitive] if source.sensitive else [])]
     snapshot = take_snapshot(target.session, source.relation, names, room)
-    asked = Questions.draw(
+    asked = RandomQueries.draw(
         N_QUERIES, snapshot, source, target.types,
         selectivity=SELECTIVITIES, seed=_SEED, pulse=Pulse(heartbeat=target.session.heartbeat),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""How operations reach PostgreSQL: from inside through PL/Python, from outside through psycopg."""
+"""Runs statements in PostgreSQL: from inside through PL/Python, from outside through psycopg."""
 
 from kanon_db.session.protocol import SETTINGS, Row, Session, Value, fetch_one, undone
 

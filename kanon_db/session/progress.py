@@ -1,9 +1,4 @@
-"""How far an operation is: told to a listener, and to other sessions of the server.
-
-PostgreSQL shows `application_name` of every session in `pg_stat_activity`, at once, also from
-within a transaction. Anybody may see it there, so it says nothing unless the session wants it to
-(`SET kanon.progress = on`), and never has a name, a number of rows or a value.
-"""
+"""Reports how far an operation is: to a listener, and to other sessions of the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session outside the server, through psycopg."""
+"""Runs statements from outside the server, through psycopg."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from psycopg.rows import dict_row
 
 from kanon_db.errors import InvalidParameterError, ServerError, UndoneInterrupt
 from kanon_db.session.progress import PREFIX, ReportingSession, Watcher
-from kanon_db.session.protocol import SETTINGS, Row, Value
-from kanon_db.session.server_errors import database_error
+from kanon_db.session.protocol import SETTINGS, Row, Value, database_error
 
 Listener = Callable[[str], None]
 

@@ -1,4 +1,4 @@
-"""Settings of the server that are only used for a few statements."""
+"""Changes settings of the server for a few statements."""
 
 from __future__ import annotations
 

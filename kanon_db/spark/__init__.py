@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     import psycopg
     from pyspark.sql import DataFrame, SparkSession
 
-    from kanon_db.answering.estimates import AnswerRow
-    from kanon_db.counting.answers import Estimated
+    from kanon_db.answers.estimates import AnswerRow
     from kanon_db.publications.results import Attack, Check, CountAccuracy, Metric, Published
+    from kanon_db.query.formulas import Estimated
     from kanon_db.session.progress import Watcher
 
 __all__ = [
@@ -219,7 +219,7 @@ def load(
         As of :func:`publish_buckets`.
     **given
         ``publication``, ``source_name``, ``readers``, ``accept`` and ``replace``; see
-        :class:`~kanon_db.publications.loading.LoadRequest`.
+        :class:`~kanon_db.publications.publish_request.LoadRequest`.
 
     Raises
     ------

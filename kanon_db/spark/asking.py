@@ -11,21 +11,24 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
-from kanon_db.answering.estimates import Answer, AnswerRow, counts, one_count
-from kanon_db.answering.estimator import Estimator
-from kanon_db.answering.limits import Limits
-from kanon_db.answering.opened import OpenQuery
-from kanon_db.answering.published_types import PublishedTypes
-from kanon_db.answering.scope import ASSIGNMENTS, checked_query, read_query
+from kanon_db.answers.estimates import AnswerRow, QueryAnswer, counts, one_count
+from kanon_db.answers.scope import (
+    ASSIGNMENTS,
+    Estimator,
+    Limits,
+    OpenQuery,
+    PublishedTypes,
+    checked_query,
+    read_query,
+)
 from kanon_db.catalog.entries import Publication, changed
-from kanon_db.counting import expressions as ex
-from kanon_db.counting.answers import Estimated
-from kanon_db.counting.layout import QIT, SAT, BucketLayout, BucketTables, CellLayout
-from kanon_db.counting.refusals import refusal
-from kanon_db.counting.regression import MOST_CORRECTED
 from kanon_db.declaration import unknown
 from kanon_db.errors import NotFoundError
 from kanon_db.publications.registry import kind_named
+from kanon_db.query import expressions as ex
+from kanon_db.query.expressions import refusal
+from kanon_db.query.formulas import MOST_CORRECTED, Estimated
+from kanon_db.query.layout import QIT, SAT, BucketLayout, BucketTables, CellLayout
 from kanon_db.spark.answering.rows import cell_layout, row_query, unordered
 from kanon_db.spark.environment import own_session, require_spark
 from kanon_db.spark.examination import check_files
@@ -63,7 +66,7 @@ def estimate(session: SparkSession, target: str, query: str, **given: Any) -> li
 
 
 def _rows(query: OpenQuery) -> list[AnswerRow]:
-    return Answer.of(query).rows
+    return QueryAnswer.of(query).rows
 
 
 def _asked(

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.catalog.entries import Publication, Source
-from kanon_db.publications.kind import Found, Written
+from kanon_db.publications.kind import MethodResult, Workload, Written
 from kanon_db.publications.results import Attack, CountAccuracy, Examination
-from kanon_db.publications.usefulness import Workload
 from kanon_db.spark.reading import TableSession
 from kanon_db.spark.snapshot import Snapshot
 from kanon_db.spark.staging import Staging
@@ -74,7 +73,7 @@ class Made:
         As in PostgreSQL.
     """
 
-    found: Found
+    found: MethodResult
     written: Written
 
 

@@ -8,18 +8,18 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from kanon_db.catalog.entries import changed
-from kanon_db.counting.layout import ROWS
-from kanon_db.counting.types import type_in_range
 from kanon_db.declaration import read_request
 from kanon_db.errors import SchemaMismatchError
-from kanon_db.publications.loaded import LoadRequest
-from kanon_db.publications.loading import (
-    Elsewhere,
+from kanon_db.publications.lifecycle import (
+    ForeignPublication,
     LoadedTable,
     load_publication,
-    require_told,
+    require_loaded_tables,
 )
+from kanon_db.publications.publish_request import LoadRequest
 from kanon_db.publications.results import Published
+from kanon_db.query.expressions import type_in_range
+from kanon_db.query.layout import ROWS
 from kanon_db.session.progress import Watcher
 from kanon_db.session.psycopg_session import PsycopgSession, open_connection
 from kanon_db.spark.environment import in_own_words, own_session, require_spark, through_arrow
@@ -61,10 +61,10 @@ def load(
     tables = {}
     ranges = _ranges(described.layout)
     known = {_SUFFIXES.get(suffix, suffix): suffix for suffix in manifest.tables}
-    for suffix in map(known.__getitem__, require_told(described.kind, known)):
+    for suffix in map(known.__getitem__, require_loaded_tables(described.kind, known)):
         frame = read_table(own, release / folder_of(suffix), manifest.tables[suffix])
         tables[_SUFFIXES.get(suffix, suffix)] = _loaded_table(frame, ranges)
-    elsewhere = Elsewhere(described, tables, _columns(described.layout))
+    elsewhere = ForeignPublication(described, tables, _columns(described.layout))
     with _opened(connection, on_progress, on_warning) as opened, opened.transaction():
         return load_publication(opened, elsewhere, request)
 

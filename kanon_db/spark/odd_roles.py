@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from kanon_db.catalog.odd_roles import MOST_RECORDS, warn_of_recurring, warn_of_values
+from kanon_db.catalog.source_checks import MOST_RECORDS, warn_of_recurring, warn_of_values
 from kanon_db.errors import ServerError
 from kanon_db.spark.environment import in_own_words
 from kanon_db.spark.names import quoted

@@ -17,13 +17,13 @@ from kanon_db.catalog.entries import Publication
 from kanon_db.declaration import parameters_of, read_request, unknown
 from kanon_db.operations import RegisterRequest
 from kanon_db.publications import KINDS
-from kanon_db.publications.cautions import warn_of_gap, warn_of_unused_options
 from kanon_db.publications.entities import entity_statement, require_one_record
-from kanon_db.publications.lifecycle import already_there
+from kanon_db.publications.guarantees import warn_of_gap, warn_of_unused_options
+from kanon_db.publications.lifecycle import name_is_taken
+from kanon_db.publications.publish_request import accepted_risks
 from kanon_db.publications.registry import DeclaredKind
-from kanon_db.publications.releases.combining import RISK as COMBINED
+from kanon_db.publications.releases.release_check import RISK as COMBINED
 from kanon_db.publications.results import Examination, Published, require_checks
-from kanon_db.publications.risks import accepted_risks
 from kanon_db.session.progress import Watcher
 from kanon_db.spark.environment import own_session, require_spark
 from kanon_db.spark.examination import check_files
@@ -136,7 +136,7 @@ class _Run:
         self.voice.phase("reading the source")
         old = Manifest.find(self.target)
         if old is not None and not self.request.replace:
-            raise already_there(self.request.publication)
+            raise name_is_taken(self.request.publication)
         if staging.left_by is not None and (
             old is None or old.release != release_named(staging.left_by)
         ):

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from kanon_db.catalog.entries import changed
 from kanon_db.declaration import read_request
 from kanon_db.operations import EvaluateRequest
+from kanon_db.publications.kind import SELECTIVITY, Workload
 from kanon_db.publications.results import Attack, CountAccuracy
-from kanon_db.publications.usefulness import SELECTIVITY, Workload
 from kanon_db.session.progress import Watcher
 from kanon_db.spark.environment import own_session, require_spark
 from kanon_db.spark.examination import check_files

@@ -8,10 +8,10 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from decimal import Decimal
 from typing import Any, Final
 
-from kanon_db.answering.opened import OpenQuery
-from kanon_db.counting.read_pieces import NotReadError
-from kanon_db.counting.refusals import refusal
+from kanon_db.answers.evidence import NotReadError
+from kanon_db.answers.scope import OpenQuery
 from kanon_db.errors import ServerError, UnsupportedQueryError
+from kanon_db.query.expressions import refusal
 from kanon_db.session.protocol import Row, Value
 
 IN_POSTGRESQL: Final = "load the publication into PostgreSQL (kanon spark load), and ask there"

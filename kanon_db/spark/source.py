@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from kanon_db.catalog.attribute_checks import require_fitting
 from kanon_db.catalog.entries import Source
-from kanon_db.catalog.roles import check_roles
+from kanon_db.catalog.source_checks import check_roles, require_fitting
 from kanon_db.errors import InvalidParameterError, NotFoundError, SchemaMismatchError
 from kanon_db.operations import RegisterRequest
 from kanon_db.spark.environment import in_own_words

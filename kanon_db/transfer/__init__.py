@@ -1,6 +1,6 @@
-"""Columns of data between relations and numpy, and from files into tables.
+"""Transfers columns of data between relations and numpy, and from CSV files into tables.
 
-The modules that bring numpy along, :mod:`.snapshot` and :mod:`.load`, are imported by themselves.
+The modules that import numpy are imported one by one, by what needs them.
 """
 
 from kanon_db.transfer.columns import ColumnType, Relation, column_types, find_relation

@@ -1,17 +1,24 @@
-"""What the catalogs know about a relation's columns, and passing columns of numbers in bulk."""
+"""Reads the columns of a relation from the server's catalogs, and passes numbers in bulk.
+
+Text that names a value, such as a threshold's, is the same in every session (`fixed_labels`).
+"""
 
 from __future__ import annotations
 
-import os  # not secrets, which loads OpenSSL: a first estimate would wait for it
+import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kanon_db.errors import DatabaseError, NotFoundError, SchemaMismatchError
-from kanon_db.session.protocol import Session
-from kanon_db.session.server_errors import UNDEFINED_FUNCTION
+from kanon_db.session.protocol import UNDEFINED_FUNCTION, Session
+from kanon_db.session.settings import settings
 
-if TYPE_CHECKING:  # the estimator imports this module, too, and does not need numpy
+if TYPE_CHECKING:
     from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
+
+
+# What the catalogs know about a relation's columns, and passing columns of numbers in bulk.
 
 
 class Relation(NamedTuple):
@@ -380,3 +387,108 @@ def inverse_permutation(order: AnyIntArray) -> CodeArray:
     places = np.empty(order.size, dtype=np.int32)
     places[order] = np.arange(order.size, dtype=np.int32)
     return places
+
+
+# Sensitive values as text, by which thresholds name them: the same in every session.
+
+
+_SETTINGS: Final = {
+    "bytea_output": "hex",
+    "datestyle": "ISO, YMD",
+    "extra_float_digits": "1",
+    "intervalstyle": "postgres",
+    "lc_monetary": "C",
+    "timezone": "UTC",
+}
+
+
+def fixed_labels(session: Session) -> AbstractContextManager[None]:
+    """Run the block with fixed settings for how values are written.
+
+    Otherwise an analyst's time zone would decide whether verifying finds a threshold. The source is
+    read with the caller's own settings, since a view may depend on them.
+    """
+    return settings(session, _SETTINGS)
+
+
+def label(value: str) -> str:
+    """Return SQL for the text of an expression's value; NULL if the value is NULL.
+
+    Unlike IS NULL, num_nulls() distinguishes a NULL from a row of NULLs. format() uses the type's
+    output function, which a cast to text may not.
+    """
+    return f"CASE WHEN num_nulls({value}) = 0 THEN format('%s', {value}) END"
+
+
+def label_of(column: ColumnType, value: str) -> str:
+    """Return SQL for the text of a column's value, as :func:`label` does; a text is its own."""
+    return f"{value}::text" if column.type_name in _TEXTS else label(value)
+
+
+_TEXTS: Final = ("text", "character varying")
+
+
+def text_in_set(column: ColumnType, label: str) -> str:
+    """Return SQL for the text in a set that stands for a value, from the value's label.
+
+    Texts in sets are compared as they are, so the blanks that fill up a ``char(n)`` must go.
+    """
+    return f"rtrim({label}, ' ')" if column.type_name == "bpchar" else label
+
+
+# What the types of a source's columns mean, kept with its publications.
+#
+# A comparison of a published column then means what it means on the source.
+
+
+_TYPES = """
+WITH RECURSIVE typed AS (
+    SELECT a.attname, a.atttypmod AS modifier, a.attcollation, t.oid, t.typtype, t.typbasetype,
+           t.typtypmod
+    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+    WHERE a.attrelid = to_regclass($1::text) AND a.attname = ANY ($2::text[])
+    UNION ALL
+    SELECT d.attname, CASE WHEN d.typtypmod < 0 THEN d.modifier ELSE d.typtypmod END,
+           d.attcollation, t.oid, t.typtype, t.typbasetype, t.typtypmod
+    FROM typed d JOIN pg_type t ON t.oid = d.typbasetype
+    WHERE d.typtype = 'd'
+)
+SELECT c.attname::text AS name,
+       CASE WHEN kanon.is_safe_type(c.oid) AND c.typtype <> 'e' THEN format_type(c.oid, -1) END
+           AS type,
+       CASE WHEN c.oid = 'bpchar'::regtype AND c.modifier > 4 THEN c.modifier - 4 END AS length,
+       CASE WHEN c.typtype = 'e' THEN ARRAY(
+           SELECT enumlabel::text FROM pg_enum WHERE enumtypid = c.oid ORDER BY enumsortorder
+       ) END AS labels,
+       CASE WHEN l.collname <> 'default' AND kanon.is_safe_collation(l.oid)
+           THEN ARRAY[n.nspname::text, l.collname::text] END AS collation,
+       CASE WHEN NOT kanon.is_safe_collation(c.attcollation)
+           OR NOT (kanon.is_safe_type(c.oid) OR c.typtype = 'e') THEN false END AS is_ordered
+FROM typed c
+LEFT JOIN (pg_collation l JOIN pg_namespace n ON n.oid = l.collnamespace) ON l.oid = c.attcollation
+WHERE c.typtype <> 'd'
+"""
+
+
+def describe_types(
+    session: Session, relation: Relation, columns: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """Describe what comparisons of columns depend on.
+
+    Returns
+    -------
+    dict of str to dict
+        For each column, of these what applies: ``type``, SQL's name of the type behind its
+        domains; the ``length`` of a ``char(n)``; the ``labels`` of an enumeration, in their order;
+        its ``collation``, schema and name, if that is not the database's; ``is_ordered``, false if
+        its values are published as texts, or with another collation, whose order is not theirs.
+    """
+    rows = session.fetch(_TYPES, relation.quoted(session), list(columns))
+    return {
+        str(row["name"]): {
+            key: list(value) if isinstance(value, list) else value
+            for key, value in row.items()
+            if key != "name" and value is not None
+        }
+        for row in rows
+    }

@@ -1,9 +1,9 @@
-"""One consistent copy of a source's published columns, private to the transaction."""
+"""Takes one consistent copy of a source's published columns, private to the transaction."""
 
 from __future__ import annotations
 
 import json
-import os  # not secrets, which loads OpenSSL: a first estimate would wait for it
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -15,10 +15,11 @@ from kanon_db.errors import (
     InvalidParameterError,
     PermissionDeniedError,
 )
-from kanon_db.session.protocol import Row, Session, fetch_one
-from kanon_db.session.server_errors import INSUFFICIENT_PRIVILEGE, withheld
+from kanon_db.session.protocol import INSUFFICIENT_PRIVILEGE, Row, Session, fetch_one, withheld
+from kanon_db.transfer.allowance import Allowance
 from kanon_db.transfer.columns import (
     Relation,
+    fixed_labels,
     incomparable,
     int4_bytes,
     inverse_permutation,
@@ -26,12 +27,93 @@ from kanon_db.transfer.columns import (
     selected,
     with_numbers,
 )
-from kanon_db.transfer.labels import fixed_labels
-from kanon_db.transfer.records import Records, Size, require_rows
-from kanon_db.transfer.room import Room
 
 if TYPE_CHECKING:
     from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
+
+
+# What all ways to read a source have in common: how many records there are, and room for them.
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much there is to read.
+
+    Attributes
+    ----------
+    n_records : int
+    width : float
+        Bytes of a row of a table, its header included.
+    n_values : float
+        Distinct values of all columns that are to be numbered, together.
+    """
+
+    n_records: int
+    width: float
+    n_values: float = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Records:
+    """Records of a source, numbered from 0, all read by one statement.
+
+    Attributes
+    ----------
+    session : Session
+    n_records : int
+    room : Room
+    """
+
+    session: Session
+    n_records: int
+    room: Allowance
+    _held: list[float] = field(default_factory=list)
+
+    def hold(self, n_bytes: float, what: str) -> None:
+        """Refuse to take more memory for what is read than there is room for, all together.
+
+        Raises
+        ------
+        InfeasibleError
+        """
+        self._held.append(n_bytes)
+        self.room.require_memory(
+            sum(self._held), what, "take fewer or shorter values, or fewer queries"
+        )
+
+    def in_order(self, order: IntArray) -> Self:
+        """Give the records other numbers.
+
+        Parameters
+        ----------
+        order : ndarray of int, shape (n_records,)
+            A permutation: the old number of each new record.
+        """
+        raise NotImplementedError
+
+    def drop(self) -> None:
+        """Remove what the server keeps of them before the transaction ends."""
+
+
+def require_rows(n_records: int, most: int, source: object) -> None:
+    """Refuse a source without rows, or with more than may be read.
+
+    Raises
+    ------
+    InfeasibleError
+    """
+    if n_records > most:
+        raise InfeasibleError(
+            "the source has too many rows",
+            detail=f"{source} has more than {most:,} rows, which is all that may be read",
+            hint="read a part of it, through a view; docs/operation.md says what limits it",
+        )
+    if n_records == 0:
+        raise InfeasibleError("the source has no rows", detail=f"relation {source}")
+
+
+# One consistent copy of a source's published columns, private to the transaction.
+
 
 MAX_RECORDS = 2**31 - 2
 """Records and buckets have numbers of 4 bytes."""
@@ -196,7 +278,7 @@ def take_snapshot(
     session: Session,
     source: Relation,
     columns: Sequence[str],
-    room: Room,
+    room: Allowance,
     most: int = MAX_RECORDS,
     where: str = "true",
 ) -> Snapshot:

@@ -1,4 +1,4 @@
-"""The values of a snapshot's columns, as codes and numbers."""
+"""Reads the values of a snapshot's columns, as codes and as numbers."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ import numpy as np
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from kanon_db.errors import SchemaMismatchError
 from kanon_db.session.protocol import Session, Value, fetch_one
-from kanon_db.transfer.columns import ColumnType
-from kanon_db.transfer.labels import fixed_labels, label
-from kanon_db.transfer.records import Records
-from kanon_db.transfer.snapshot import MOST_BYTES, Snapshot, too_long
+from kanon_db.transfer.columns import ColumnType, fixed_labels, label
+from kanon_db.transfer.snapshot import MOST_BYTES, Records, Snapshot, too_long
 
 _BATCH_BYTES: Final = 1 << 24
 """Texts that are fetched at once."""

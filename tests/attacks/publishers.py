@@ -32,12 +32,12 @@ from kanon_db.algorithms.suppression import all_patterns
 from kanon_db.declaration import read_request
 from kanon_db.errors import IneligibleError
 from kanon_db.publications.buckets import methods as bucket_methods
-from kanon_db.publications.buckets.methods import Plan, SensitiveValues
+from kanon_db.publications.buckets.methods import BucketPlan, SensitiveValues
 from kanon_db.publications.freeform import methods as freeform_methods
 from kanon_db.publications.generalized import methods as generalized_methods
 from kanon_db.publications.registry import KINDS
 from kanon_db.publications.suppressed import methods as suppressed_methods
-from kanon_db.publications.suppressed.methods import CodedRows
+from kanon_db.publications.suppressed.methods import SuppressibleRows
 from kanon_db.randomness import SecureRandom
 from tests.attacks.posterior import Outcomes, Publish, Table
 
@@ -180,7 +180,7 @@ def with_suppressed_cells(people: People, method: str, k: int) -> tuple[Publish,
     The method is given no sensitive values: it runs once for all tables.
     """
     codes = np.array(people, dtype=np.int32)
-    data = CodedRows(codes, all_patterns(codes.shape[1]), SecureRandom())
+    data = SuppressibleRows(codes, all_patterns(codes.shape[1]), SecureRandom())
     request = _request("suppressed", method=method, k=k)
     found = getattr(suppressed_methods, method)(data, request, UNLIMITED).result
     shown: list[Hashable] = [tuple(row) for row in np.where(found.suppressed, -1, codes).tolist()]
@@ -274,9 +274,9 @@ def _request(kind: str, **given: Any) -> Any:
 
 
 @cache
-def _plan(method: str, counts: tuple[int, ...], privacy: FPrimePrivacy) -> Plan:
+def _plan(method: str, counts: tuple[int, ...], privacy: FPrimePrivacy) -> BucketPlan:
     """Find the setting: it depends on nothing but the public counts."""
     request = _request("buckets", method=method, privacy={"l": 2}, max_bucket_size=MAX_BUCKET_SIZE)
     data = SensitiveValues(np.array(counts, dtype=np.int64), privacy)
-    found: Plan = getattr(bucket_methods, method)(data, request, UNLIMITED).result
+    found: BucketPlan = getattr(bucket_methods, method)(data, request, UNLIMITED).result
     return found

@@ -21,7 +21,7 @@ import pytest
 
 from kanon_db.errors import KanonError
 from kanon_db.session.psycopg_session import PsycopgSession
-from kanon_db.transfer.load import load_csv
+from kanon_db.transfer.csv_table import load_csv
 from tests.integration.parties import (
     WAYS,
     Connection,

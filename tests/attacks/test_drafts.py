@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from kanon_db.algorithms.ground import pulse
-from kanon_db.publications import drawing
+from kanon_db.publications import pipeline
 from kanon_db.session import Session
 from tests.attacks.posterior import tables_of
 from tests.integration.parties import (
@@ -275,13 +275,13 @@ def test_a_dry_run_foretells_nothing(
     assert tried[0]["counts"] == tried[1]["counts"]
     asked: list[bool] = []
     watched = Package(parties.publisher)
-    original = drawing.run_errand
+    original = pipeline.run_errand
 
     def run_errand(session: Session, task: str, **given: Any) -> Any:
         asked.append(given["dry_run"])
         return original(session, task, **given)
 
-    monkeypatch.setattr(drawing, "run_errand", run_errand)
+    monkeypatch.setattr(pipeline, "run_errand", run_errand)
     watched.publish(source, "tried", privacy='{"l": 3}', dry_run=True)
     watched.publish(source, "tried", privacy='{"l": 3}')
     assert asked == [True, False]  # which are other seeds, as the next test says

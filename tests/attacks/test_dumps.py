@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from kanon_db.cluster.host import find_programs
+from kanon_db.cluster._host import find_programs
 from tests.integration.parties import Functions, Parties, create_table, fetch
 
 N_RECORDS = 120

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kanon_db.catalog.errands import ask_model, run_errand
+from kanon_db.catalog.entries import ask_model, run_errand
 from kanon_db.errors import DatabaseError
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.attacks.test_owner import (

@@ -16,7 +16,7 @@ from kanon_db.errors import InvalidNameError, KanonError
 from kanon_db.installation.install import install, uninstall
 from kanon_db.operations import operations
 from kanon_db.session.psycopg_session import PsycopgSession
-from kanon_db.transfer.load import load_csv
+from kanon_db.transfer.csv_table import load_csv
 from tests.hostile_input.arguments import as_json
 from tests.hostile_input.entries import REFUSED, ways_in
 from tests.hostile_input.tables import make_tables, restore

@@ -16,7 +16,7 @@ from kanon_db.algorithms.ground.pulse import UNLIMITED
 from kanon_db.algorithms.recoding.microdata import Microdata
 from kanon_db.declaration import read_request
 from kanon_db.publications.freeform import methods
-from kanon_db.publications.freeform.promises import guarantee
+from kanon_db.publications.freeform.kind import freeform_guarantee
 from kanon_db.publications.freeform.request import FreeformRequest
 from tests.attacks.publishers import microdata_of
 
@@ -80,7 +80,7 @@ def test_known_matches_make_others_certain_in_a_graph(*, symmetric: bool) -> Non
     assert certain > 0
     if symmetric:
         assert certain == 55
-    said = guarantee(asked)
+    said = freeform_guarantee(asked)
     assert "; whoever knows which record is somebody's can be certain of others'" in said
     assert ("which does not change that" in said) == symmetric
 

@@ -22,7 +22,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kanon_db.cluster.local import LocalCluster
+from kanon_db.cluster.local_cluster import LocalCluster
 from kanon_db.installation.doctor import examine
 from kanon_db.installation.install import install
 from tests.attacks.models import (

@@ -10,12 +10,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from kanon_db.answering.limits import Limits
-from kanon_db.counting.reading import parse_query
-from kanon_db.counting.reading.lexemes import MAX_LEXEMES
-from kanon_db.counting.reading.parse import MAX_ITEMS, MAX_OPERATORS, MAX_PATTERNS
-from kanon_db.counting.reading.tree import MAX_PATTERN
+from kanon_db.answers.scope import Limits
 from kanon_db.errors import UnsupportedQueryError
+from kanon_db.query._lexer import MAX_LEXEMES
+from kanon_db.query._syntax import MAX_PATTERN
+from kanon_db.query.parse import MAX_ITEMS, MAX_OPERATORS, MAX_PATTERNS, parse_query
 from kanon_db.session.psycopg_session import PsycopgSession
 from kanon_db.transfer.snapshot import MOST_BYTES
 from tests.integration.parties import Connection, Functions, Parties, create_table, fetch, value

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from kanon_db.installation.install import install
-from kanon_db.publications.staging import Staging
+from kanon_db.publications.relations import StagedRelations
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.integration.parties import (
     WAYS,
@@ -152,7 +152,7 @@ def planted(published: Parties) -> Iterator[Callable[..., None]]:
     def plant(layout: dict[str, object], parameters: dict[str, object]) -> None:
         source = source_of(published.publisher)
         with session.transaction():
-            staging = Staging.begin(session, "published")
+            staging = StagedRelations.begin(session, "published")
             for suffix, columns in COLUMNS.items():
                 staging.create_table(suffix, f"SELECT {columns}")
             staging.create_weighted_view(LAYOUT, "_qit", "_sat")

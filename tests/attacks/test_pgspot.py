@@ -29,7 +29,7 @@ ANSWERED = {
 """What pgspot finds in an upgrade, which does not create the schema kanon itself.
 
 An upgrade only begins if the schema and everything in it belong to superusers
-(`kanon_db.installation.trust`, tested in `test_capture`), so nothing foreign is adopted.
+(`kanon_db.installation.install`, tested in `test_capture`), so nothing foreign is adopted.
 """
 
 SAID_OTHERWISE = [

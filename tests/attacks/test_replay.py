@@ -10,7 +10,7 @@ from itertools import combinations
 
 import pytest
 
-from kanon_db.cluster.host import find_programs
+from kanon_db.cluster._host import find_programs
 from kanon_db.randomness import SecureRandom, SeededRandom
 from tests.integration.parties import (
     ACCEPTED,

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from kanon_db.algorithms.ground.arrays import FloatArray
-from kanon_db.cluster import host
+from kanon_db.cluster import _host
 from tests.integration.parties import ACCEPTED, Functions, Parties, create_table, fetch, value
 
 SIGMAS = 7
@@ -95,7 +95,7 @@ def by_copy(parties: Parties, layout: str) -> tuple[Qit, Sat]:
 
 def by_dump(parties: Parties, layout: str) -> tuple[Qit, Sat]:
     def lines(table: str) -> list[list[str]]:
-        program = host.find_programs(None).path("pg_dump")
+        program = _host.find_programs(None).path("pg_dump")
         dump = subprocess.run(
             [program, "--data-only", f"--table=published.{table}", f"--dbname={parties.dsn}"],
             check=True,

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kanon_db.publications import drawing
+from kanon_db.publications import pipeline
 from kanon_db.session import Session
 from tests.integration.parties import Functions, Package, Parties, create_table, fetch
 
@@ -26,12 +26,12 @@ OTHER = '"und-x-icu"'
 @pytest.fixture(autouse=True)
 def one_seed(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Whatever is asked for has the same seed."""
-    asked = drawing.run_errand
+    asked = pipeline.run_errand
 
     def run_errand(session: Session, task: str, **given: Any) -> Any:
         return "5e" * 32 if task == "seed" else asked(session, task, **given)
 
-    monkeypatch.setattr(drawing, "run_errand", run_errand)
+    monkeypatch.setattr(pipeline, "run_errand", run_errand)
     for name, collation in (("data.first", '"C"'), ("data.second", OTHER)):
         columns = f"number int, age int, sex text, ill text COLLATE {collation}"
         create_table(parties.publisher, name, columns, PEOPLE)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from kanon_db.counting.layout import SUFFIXES
+from kanon_db.query.layout import SUFFIXES
 from tests.integration.parties import WHOLE, Functions, Parties, create_table, fetch, make_whole
 
 RECORDS = "every record is published once"

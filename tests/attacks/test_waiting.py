@@ -13,7 +13,11 @@ import pytest
 
 from kanon_db.algorithms.releases.m_invariance import NEW
 from kanon_db.algorithms.releases.renewal import renew
-from kanon_db.publications.waiting import CLAUSE, NOT_COVERED, WARNING
+from kanon_db.publications.guarantees import (
+    WAITING_CLAUSE,
+    WAITING_NOT_COVERED,
+    WAITING_WARNING,
+)
 from tests.attacks.posterior import REFUSED, Table, posteriors, worst_excess
 from tests.attacks.publishers import ASSIGNMENTS, TRANSPARENT, People, in_buckets
 from tests.integration.parties import Functions, Parties, create_table, fetch
@@ -62,20 +66,20 @@ def test_the_guarantee_and_verify_name_people_who_wait(parties: Parties) -> None
     people = [(1, 30, "flu"), (2, 40, "gout"), (3, 50, "asthma"), (4, 60, "flu")]
     create_table(parties.publisher, "data.waits", "id int, age int, ill text", people)
     kanon.register("data.waits", ["age"], "ill", entity="id")
-    row = "not covered: " + NOT_COVERED
+    row = "not covered: " + WAITING_NOT_COVERED
 
     def told() -> list[tuple[Any, ...]]:
         return [line for line in Functions(parties.analyst).verify("waits_b") if line[0] == row]
 
     published = kanon.call("publish_buckets", "data.waits", "waits_b", privacy='{"l": 2}')
-    assert published["guarantee"].endswith(CLAUSE)
+    assert published["guarantee"].endswith(WAITING_CLAUSE)
     assert told() == [(row, "readers do not know of it", "published once", True)]
     fetch(parties.publisher, "INSERT INTO data.waits VALUES (5, 70, 'HIV'), (6, 80, 'HIV')")
     warnings: list[str] = []
     parties.publisher.add_notice_handler(lambda note: warnings.append(str(note.message_primary)))
     waited = kanon.call("refresh", "waits_b")
     assert (waited["added"], waited["waiting"]) == (0, 2)
-    assert WARNING in warnings
+    assert WAITING_WARNING in warnings
     # Nothing that readers see says that somebody waited.
     assert told() == [(row, "readers do not know of it", "published once", True)]
     fetch(parties.publisher, "INSERT INTO data.waits VALUES (7, 90, 'flu'), (8, 95, 'gout')")
@@ -86,7 +90,7 @@ def test_the_guarantee_and_verify_name_people_who_wait(parties: Parties) -> None
     accept = '{"combined_releases": "it is a test"}'
     rows = {"k": 2, "accept": accept, "constraints": '{"l": 2}'}
     constrained = kanon.call("publish_generalized", "data.waits", "waits_r", **rows)
-    assert constrained["guarantee"].endswith(CLAUSE)
+    assert constrained["guarantee"].endswith(WAITING_CLAUSE)
     assert row in [line[0] for line in Functions(parties.analyst).verify("waits_r")]
     for name in ("waits_b", "waits_r"):
         kanon.drop(name)

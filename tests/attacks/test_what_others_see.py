@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from kanon_db.catalog.errands import run_errand
+from kanon_db.catalog.entries import run_errand
 from kanon_db.installation.install import install
-from kanon_db.publications import drawing
+from kanon_db.publications import pipeline
 from kanon_db.session import Session
 from tests.integration.parties import (
     ACCEPTED,
@@ -172,7 +172,7 @@ def test_recommend_foretells_no_draw(
         asked.append(task)
         return run_errand(session, task, **given)
 
-    monkeypatch.setattr(drawing, "run_errand", noting)
+    monkeypatch.setattr(pipeline, "run_errand", noting)
     kanon = Package(parties.publisher)
     assert len(kanon.kanon.recommend(source, time_limit=5.0)) > 0
     assert asked == []

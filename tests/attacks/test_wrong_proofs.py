@@ -18,13 +18,13 @@ from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.algorithms.recoding import Constraint, Microdata
 from kanon_db.algorithms.recoding.microdata import Attribute
 from kanon_db.algorithms.recoding.taxonomy import Taxonomy
-from kanon_db.declaration.parameters import read_request
+from kanon_db.declaration.operation import read_request
 from kanon_db.metrics.freeform import measure as measure_freeform
 from kanon_db.metrics.generalization import measure
 from kanon_db.publications.freeform import methods as freeform
 from kanon_db.publications.freeform.request import FreeformRequest
-from kanon_db.publications.generalized import classes, methods
-from kanon_db.publications.generalized.classes import find_classes
+from kanon_db.publications.generalized import kind, methods
+from kanon_db.publications.generalized.kind import find_classes
 from kanon_db.publications.generalized.request import GeneralizedRequest
 
 HEURISTICS = ("split_carry", "greedy_search", "k_member", "mondrian", "initial")
@@ -132,7 +132,7 @@ def test_bounds_of_tables_that_are_not_tried_out(
     monkeypatch: pytest.MonkeyPatch, sort: str, l: int | None, suppressed: str
 ) -> None:
     """As larger tables, on which the optimum cannot be looked up."""
-    monkeypatch.setattr(classes, "MOST_RECORDS", 0)
+    monkeypatch.setattr(kind, "MOST_RECORDS", 0)
     for data, constraint, best in tables(sort, l, suppressed):
         share = Fraction(suppressed)
         loss, proof = published(data, constraint, "optimal", max_suppressed=share)

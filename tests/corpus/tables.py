@@ -16,7 +16,7 @@ import numpy as np
 
 from kanon_db.algorithms.bucketization.setting import BucketSetting
 from kanon_db.algorithms.bucketization.slots import bit_positions, pack_bits
-from kanon_db.publications.buckets.tables import first_bucket_ids
+from kanon_db.publications.buckets.bucket_relations import first_bucket_ids
 from tests.integration.parties import (
     Connection,
     Parties,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kanon_db.answering import estimates, measures
+from kanon_db.answers import estimates, measures
 from kanon_db.errors import KanonError
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.corpus.oracle import expected_counts
@@ -130,7 +130,7 @@ def test_counts_follow_from_the_pairs(parties: Parties, query: str) -> None:
 
 def in_order(parties: Parties, query: str) -> list[list[Any]]:
     """Answers with each group's values in the order of GROUP BY, which JSON objects lose."""
-    from kanon_db.answering.scope import open_query
+    from kanon_db.answers.scope import open_query
 
     session = PsycopgSession(parties.analyst)
     with session.transaction():

@@ -12,13 +12,13 @@ from typing import Any, cast
 import pytest
 
 from kanon_db.declaration import read_request
-from kanon_db.publications.buckets.protection import Protection
-from kanon_db.publications.freeform import promises as freeform
-from kanon_db.publications.generalized import promises as generalized
-from kanon_db.publications.guarantees import of_both
+from kanon_db.publications.buckets.kind import ValueProtection
+from kanon_db.publications.freeform import kind as freeform
+from kanon_db.publications.generalized import kind as generalized
+from kanon_db.publications.guarantees import joint_guarantee
 from kanon_db.publications.model.budget import guarantee_of
 from kanon_db.publications.registry import KINDS
-from kanon_db.publications.suppressed import promises as suppressed
+from kanon_db.publications.suppressed import kind as suppressed
 
 TESTS = Path(__file__).parents[1]
 PAGE = (TESTS.parent / "docs" / "reference.md").read_text(encoding="utf-8")
@@ -39,24 +39,28 @@ def guarantees() -> Iterator[str]:
     ):
         asked = request("buckets", privacy={"l": 3}, assignment=assignment)
         for l in (None, 3) if assignment != "m_invariant" else (3,):
-            protection = Protection(asked.privacy, l, unbounded)
+            protection = ValueProtection(asked.privacy, l, unbounded)
             yield protection.guarantee(asked, certain, quiet)
     exposure = {"unbounded": 1, "records": 8}
     for constraints, n, with_entities in product(
         (None, {"l": 2}, {"default": 0.5}), (0, 3), (False, True)
     ):
         asked = request("generalized", k=5, constraints=constraints)
-        yield generalized.guarantee(asked, n, exposure, quiet.warn, with_entities=with_entities)
-        yield generalized.guarantee(asked, n, None, quiet.warn, with_entities=with_entities)
+        yield generalized.generalized_guarantee(
+            asked, n, exposure, quiet.warn, with_entities=with_entities
+        )
+        yield generalized.generalized_guarantee(
+            asked, n, None, quiet.warn, with_entities=with_entities
+        )
     for method, options in (
         ("sort_greedy", {}), ("sort_greedy", {"symmetric": True}),
         ("k_concealment", {"allow_weaker": True}),
     ):  # fmt: skip
-        yield freeform.guarantee(request("freeform", k=4, method=method, options=options))
+        yield freeform.freeform_guarantee(request("freeform", k=4, method=method, options=options))
     accept = {"left_over_records": "it is a test"}
     for left_over, n, with_entities in product(("withhold", "publish"), (0, 3), (False, True)):
         asked = request("suppressed", k=4, options={"left_over": left_over}, accept=accept)
-        yield suppressed.guarantee(asked, n, with_entities=with_entities)
+        yield suppressed.suppressed_guarantee(asked, n, with_entities=with_entities)
     for entity, is_declared, budget in product(
         (None, "id"), (True, False), (None, SimpleNamespace(epsilon=2.0, delta=1e-5, answers=70))
     ):
@@ -72,7 +76,7 @@ def guarantees() -> Iterator[str]:
 def test_each_sentence_is_in_the_reference() -> None:
     known = [".+".join(map(re.escape, row.split("…"))) for row, _ in ROWS]
     told = [*guarantees()]
-    told += [of_both(one, one) for one in told]
+    told += [joint_guarantee(one, one) for one in told]
     sentences = {one for said in told for one in said.split("; ")}
     missing = [one for one in sentences if not any(re.fullmatch(row, one) for row in known)]
     assert missing == []

@@ -20,7 +20,7 @@ from typing import Any
 import nbformat
 import pytest
 
-from kanon_db.cluster.local import LocalCluster
+from kanon_db.cluster.local_cluster import LocalCluster
 
 NOTEBOOK = Path(__file__).parents[2] / "docs" / "examples" / "frame.ipynb"
 _HEADING = r"<th[^>]*>((?!buckets_of_size_)[^<]*[a-z][^<]*)</th>"

@@ -19,8 +19,9 @@ from kanon_db.algorithms.bucketization.multi_size import multi_size
 from kanon_db.algorithms.bucketization.optimal import optimal
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.setting import BucketSetting
+from kanon_db.algorithms.bucketization.size_pairs import Pruning
 from kanon_db.algorithms.bucketization.specification import PrivacySpecification
-from kanon_db.algorithms.bucketization.two_size import Pruning, two_size
+from kanon_db.algorithms.bucketization.two_size import two_size
 from kanon_db.errors import IneligibleError, InfeasibleError
 
 Golden = Callable[[str], Any]

@@ -10,7 +10,7 @@ import pytest
 from psycopg import sql
 
 from kanon_db.algorithms.bucketization.setting import BucketSetting
-from kanon_db.publications.buckets.tables import first_bucket_ids
+from kanon_db.publications.buckets.bucket_relations import first_bucket_ids
 from tests.integration.parties import enter_by_hand
 
 QI = ("Gender", "Zip", "Age")

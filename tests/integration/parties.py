@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from kanon_db.declaration import Type
+from kanon_db.declaration import ParameterType
 from kanon_db.errors import KanonError
 from kanon_db.operations import operations
 from kanon_db.session.psycopg_session import PsycopgSession
@@ -180,7 +180,7 @@ def enter_by_hand(
 # Qualified, since some callers have look-alikes of these types on their search path.
 
 
-def _cast(type_: Type) -> str:
+def _cast(type_: ParameterType) -> str:
     """The cast of a bound value to a parameter's type; a text array or a text comes as it is."""
     name = _QUALIFIED.get(type_.sql.removesuffix("[]"), type_.sql.removesuffix("[]"))
     array = "[]" if type_.sql.endswith("[]") else ""

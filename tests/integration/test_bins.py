@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kanon_db.catalog.attributes import BINNED, UNITS
-from kanon_db.publications.rows.bins import bin_of, element_of
+from kanon_db.publications.rows.recoded_cells import bin_of, element_of
 from kanon_db.transfer.columns import ColumnType
 from tests.integration.parties import Parties, fetch
 from tests.profiles import examples

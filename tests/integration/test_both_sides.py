@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from kanon_db.answering import by_pairs, estimates, measures
-from kanon_db.answering.by_bitmaps import count_with_bitmaps
-from kanon_db.answering.scope import open_query
-from kanon_db.counting.answers import Group
+from kanon_db.answers import _bitmap_counts, estimates, measures
+from kanon_db.answers._bitmap_counts import count_with_bitmaps
+from kanon_db.answers.scope import open_query
+from kanon_db.query.formulas import Group
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.integration.parties import Functions, Parties, create_table, fetch
 
@@ -162,7 +162,7 @@ def test_too_many_classes_are_left_to_the_statement(
 ) -> None:
     query = "SELECT COUNT(*) FROM few WHERE age > 3 AND ill = 1 OR sex = 'f' AND ill = 2"
     assert assert_same(parties, query, monkeypatch)
-    monkeypatch.setattr(by_pairs, limit, 2)
+    monkeypatch.setattr(_bitmap_counts, limit, 2)
     assert not assert_same(parties, query, monkeypatch, can_be_none=True)
 
 

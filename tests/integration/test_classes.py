@@ -8,8 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from kanon_db.answering import ways
-from kanon_db.publications.rows import classes
+from kanon_db.answers import estimates
+from kanon_db.publications.rows import class_table
 from tests.integration.parties import (
     Functions,
     Package,
@@ -159,7 +159,7 @@ def test_columns_with_too_many_cells(
     parties: Parties, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Questions that mention them are answered from the view."""
-    monkeypatch.setattr(classes, "MOST_CELLS", 3)
+    monkeypatch.setattr(class_table, "MOST_CELLS", 3)
     getattr(Package(parties.publisher), kind)("data.ill", "few", k=4, replace=True)
     layout = value(
         parties.admin,
@@ -177,4 +177,4 @@ def test_explain_says_how_it_was_counted(parties: Parties) -> None:
     lines = dict(
         row[:2] for row in fetch(parties.analyst, "SELECT * FROM kanon.explain_count($1)", query)
     )
-    assert lines["method"].startswith(ways.BY_CLASSES)
+    assert lines["method"].startswith(estimates.BY_CLASSES)

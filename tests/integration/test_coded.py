@@ -11,15 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kanon_db.errors import InfeasibleError, PermissionDeniedError
-from kanon_db.publications import decoding
+from kanon_db.publications import relations
 from kanon_db.session.psycopg_session import PsycopgSession
-from kanon_db.transfer import coded, packed
-from kanon_db.transfer.coded import _Reader, read_coded
-from kanon_db.transfer.columns import ColumnType, Relation, column_types, find_relation
-from kanon_db.transfer.labels import fixed_labels, label
-from kanon_db.transfer.listed_values import list_values
-from kanon_db.transfer.packed import Digits, Known
-from kanon_db.transfer.room import Room
+from kanon_db.transfer import _packed_columns, coded_columns
+from kanon_db.transfer._packed_columns import KnownValues, PackedDigits, list_values
+from kanon_db.transfer.allowance import Allowance
+from kanon_db.transfer.coded_columns import _SourceReader, read_coded
+from kanon_db.transfer.columns import (
+    ColumnType,
+    Relation,
+    column_types,
+    find_relation,
+    fixed_labels,
+    label,
+)
 from kanon_db.transfer.snapshot import MAX_RECORDS
 from tests.integration.parties import Package, Parties, fetch, sqlstate_of
 
@@ -97,7 +102,7 @@ def read(
 ) -> list[tuple[str | None, ...]] | None:
     """Return the texts of each record, sorted; None if the source needs a copy."""
     with opened(parties, name) as (session, relation, columns):
-        found = read_coded(session, relation, columns, Room.of(session), most)
+        found = read_coded(session, relation, columns, Allowance.of(session), most)
         if found is None:
             return None
         texts = []
@@ -129,8 +134,8 @@ def test_in_parts(
     parties: Parties, columns: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Numbers that do not fit into one value of the server."""
-    monkeypatch.setattr(coded, "_BYTES_OF_PART", 3200)
-    monkeypatch.setattr(packed, "_AT_ONCE", 70)
+    monkeypatch.setattr(coded_columns, "_BYTES_OF_PART", 3200)
+    monkeypatch.setattr(_packed_columns, "_AT_ONCE", 70)
     make(parties, columns)
     fetch(parties.publisher, "ANALYZE data.source")
     assert read(parties) == written(parties, columns)
@@ -141,7 +146,7 @@ def test_published_as_they_are(
     parties: Parties, columns: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """QIT has the source's values, and the types, lengths and collations of its columns."""
-    monkeypatch.setattr(decoding, "_ROWS_AT_ONCE", 700)
+    monkeypatch.setattr(relations, "_ROWS_AT_ONCE", 700)
     make(parties, {**columns, "sick": "i % 7"})
     kanon = Package(parties.publisher)
     kanon.register("data.source", list(columns), "sick")
@@ -218,9 +223,11 @@ def test_values_that_come_meanwhile(
 ) -> None:
     """What was not known before is looked for, all is read again, and at last copied."""
     make(parties, columns)
-    found = _Reader._digits
+    found = _SourceReader._digits
 
-    def moved(reader: _Reader, known: Sequence[Known]) -> tuple[int, list[Digits]]:
+    def moved(
+        reader: _SourceReader, known: Sequence[KnownValues]
+    ) -> tuple[int, list[PackedDigits]]:
         nonlocal often
         often -= 1
         if often >= 0:
@@ -230,7 +237,7 @@ def test_values_that_come_meanwhile(
             )
         return found(reader, known)
 
-    monkeypatch.setattr(_Reader, "_digits", moved)
+    monkeypatch.setattr(_SourceReader, "_digits", moved)
     lasts = often < 3
     assert read(parties) == (written(parties, columns) if lasts else None)
 
@@ -276,7 +283,7 @@ def test_rare_values_are_read_without_a_copy(
     parties: Parties, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those that the sample misses are found by looking at all records."""
-    monkeypatch.setattr(coded, "_SAMPLE", 50)
+    monkeypatch.setattr(coded_columns, "_SAMPLE", 50)
     columns = {"age": "i % 9", "word": "CASE WHEN i = 7 THEN 'rare' ELSE 'w' || i % 5 END"}
     make(parties, columns)
     assert read(parties) == written(parties, columns)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kanon_db.algorithms.recoding import Attribute
-from kanon_db.publications.rows.cells import GeneralizedColumn
+from kanon_db.publications.rows.recoded_cells import GeneralizedColumn
 from kanon_db.session.psycopg_session import PsycopgSession
 from kanon_db.transfer.columns import ColumnType
 from kanon_db.transfer.values import DistinctValues

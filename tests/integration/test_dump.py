@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 import kanon_db
-from kanon_db.cluster.host import find_programs
+from kanon_db.cluster._host import find_programs
 
 QUERY = "SELECT COUNT(*) FROM {} WHERE age < 40 AND disease = 'flu'"
 NAMES = "people_b", "people_p", "people_k", "people_f"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kanon_db.algorithms.generalization import Generalization
 from kanon_db.errors import IneligibleError, InvalidParameterError, VerificationError
-from kanon_db.publications.generalized import classes as generalized
+from kanon_db.publications.generalized import kind as generalized
 from tests.integration.parties import (
     Functions,
     Package,

@@ -11,16 +11,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kanon_db.counting.answers import Estimated
-from kanon_db.counting.formulas import (
+from kanon_db.query.formulas import (
     BUCKET_SUMS,
     COUNTS,
     REACHED,
     SLOPE_DOUBT,
     TOTALS,
+    Estimated,
+    Trust,
     Weighed,
     all_but,
     all_but_answer,
+    answer_sql,
+    calibrated_sql,
+    corrected,
     count_buckets,
     count_correlation,
     count_measures,
@@ -29,8 +33,7 @@ from kanon_db.counting.formulas import (
     sum_buckets,
     weights,
 )
-from kanon_db.counting.regression import Trust, answer_sql, calibrated_sql, corrected
-from kanon_db.counting.writing.steps import Select, Steps
+from kanon_db.query.sql import Select, Steps
 
 DATABASE = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

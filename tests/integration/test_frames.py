@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 import kanon_db
-from kanon_db.cluster.local import LocalCluster
+from kanon_db.cluster.local_cluster import LocalCluster
 from kanon_db.errors import IneligibleError, InfeasibleError, InvalidParameterError, TooFewError
 
 N = 120

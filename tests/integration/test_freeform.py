@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from psycopg.types.range import Range
 
 from kanon_db.errors import VerificationError
-from kanon_db.publications.rows.cell_table import CellTable
-from kanon_db.publications.rows.cells import write_cells
+from kanon_db.publications.rows.distinct_cells import CellTable
+from kanon_db.publications.rows.recoded_cells import write_cells
 from tests.integration.parties import (
     Connection,
     Functions,
@@ -267,7 +267,7 @@ def test_other_cells_than_those_that_were_checked_are_not_published(
         moved = replace(column, of_combination=np.roll(column.of_combination, 1))
         return replace(table, columns={**table.columns, name: moved})
 
-    monkeypatch.setattr("kanon_db.publications.rows.recoding.write_cells", shifted)
+    monkeypatch.setattr("kanon_db.publications.rows.recoded_cells.write_cells", shifted)
     with pytest.raises(VerificationError) as failed:
         Package(parties.publisher).freeform("data.people", "shifted", k=4)
     assert "the view shows the cells that were made" in failed.value.detail

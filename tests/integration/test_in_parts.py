@@ -8,10 +8,12 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from kanon_db.publications import decoding
-from kanon_db.publications.buckets import bitmaps, examine, writing
+from kanon_db.publications import relations
+from kanon_db.publications.buckets import _derived_tables, bucket_relations, kind
 from kanon_db.session.psycopg_session import PsycopgSession
-from kanon_db.transfer import columns, few_values
+from kanon_db.transfer import coded_columns, columns
+from kanon_db.transfer.allowance import Allowance
+from kanon_db.transfer.coded_columns import read_few_values
 from kanon_db.transfer.columns import (
     ColumnType,
     column_types,
@@ -20,8 +22,6 @@ from kanon_db.transfer.columns import (
     parts_of,
     with_numbers,
 )
-from kanon_db.transfer.few_values import read_few_values
-from kanon_db.transfer.room import Room
 from kanon_db.transfer.snapshot import Snapshot, take_snapshot
 from kanon_db.transfer.values import distinct_values, read_codes
 from tests.integration.parties import Functions, Package, Parties, fetch, value
@@ -44,13 +44,13 @@ def people(parties: Parties) -> None:
 def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let everything be too much for one value."""
     monkeypatch.setattr(columns, "_ROWS_AT_ONCE", 700)
-    monkeypatch.setattr(few_values, "_MOST_NAMED", 1)
-    monkeypatch.setattr(writing, "_NUMBERS_AT_ONCE", 700)
-    monkeypatch.setattr(writing, "_PAIRS_AT_ONCE", 700)
-    monkeypatch.setattr(decoding, "_ROWS_AT_ONCE", 700)
-    monkeypatch.setattr(examine, "_MOST_AT_ONCE", 700)
-    monkeypatch.setattr(examine, "_MOST_SHARED", 700)
-    monkeypatch.setattr(bitmaps, "_AUDITED_BYTES", 7000)
+    monkeypatch.setattr(coded_columns, "_MOST_NAMED", 1)
+    monkeypatch.setattr(bucket_relations, "_NUMBERS_AT_ONCE", 700)
+    monkeypatch.setattr(bucket_relations, "_PAIRS_AT_ONCE", 700)
+    monkeypatch.setattr(relations, "_ROWS_AT_ONCE", 700)
+    monkeypatch.setattr(kind, "_MOST_AT_ONCE", 700)
+    monkeypatch.setattr(kind, "_MOST_SHARED", 700)
+    monkeypatch.setattr(_derived_tables, "_AUDITED_BYTES", 7000)
 
 
 @pytest.mark.usefixtures("in_parts")
@@ -92,7 +92,7 @@ def snapshot(parties: Parties) -> Iterator[tuple[Snapshot, dict[str, ColumnType]
     with session.transaction():
         relation, oid, _ = find_relation(session, "data.people")
         types = column_types(session, oid)
-        yield take_snapshot(session, relation, list(types), Room.of(session)), types
+        yield take_snapshot(session, relation, list(types), Allowance.of(session)), types
 
 
 @pytest.mark.parametrize("is_large", [False, True])

@@ -20,7 +20,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from kanon_db.cluster.local import LocalCluster
+from kanon_db.cluster.local_cluster import LocalCluster
 from kanon_db.errors import DatabaseError
 from kanon_db.installation.install import install
 from kanon_db.session.psycopg_session import PsycopgSession

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from kanon_db.errors import DuplicateError, InvalidParameterError, KanonError, NotFoundError
 from kanon_db.interfaces.python import Kanon
 from kanon_db.session.psycopg_session import PsycopgSession
-from kanon_db.transfer.load import Found, LoadReport
+from kanon_db.transfer.csv_table import CsvPreview, LoadReport
 from tests.integration.parties import Parties, columns_of, fetch, quoted, value
 from tests.profiles import examples
 
@@ -298,11 +298,11 @@ def test_what_options_say(parties: Parties, write: Any, read: str) -> None:
 
 
 def test_guesses_are_told_before_the_table_is_written(parties: Parties, write: Any) -> None:
-    told: list[tuple[Found, bool]] = []
+    told: list[tuple[CsvPreview, bool]] = []
     exists = "SELECT to_regclass('data.loaded') IS NOT NULL"
     path = write("a;b;c;d\n1;2,5;31.12.1999;01/02/2003\n")
 
-    def listen(found: Found) -> None:
+    def listen(found: CsvPreview) -> None:
         told.append((found, bool(value(parties.admin, exists))))
 
     report = load(parties, path, dry_run=True, on_found=listen)

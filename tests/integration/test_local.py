@@ -19,9 +19,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from kanon_db.cluster import host
-from kanon_db.cluster.local import LocalCluster
-from kanon_db.cluster.local_folder import TEMPORARY
+from kanon_db.cluster import _host
+from kanon_db.cluster.cluster_folder import TEMPORARY
+from kanon_db.cluster.local_cluster import LocalCluster
 from kanon_db.errors import ServerError
 
 KANON = Path(sys.executable).with_name("kanon")
@@ -166,7 +166,7 @@ def test_stop_does_not_wait_for_a_deaf_backend(
 ) -> None:
     cluster = LocalCluster(folders())
     dsn = cluster.start()
-    monkeypatch.setattr("kanon_db.cluster.postmaster.STOP_TIMEOUT", 1)
+    monkeypatch.setattr("kanon_db.cluster._postmaster.STOP_TIMEOUT", 1)
     with contextlib.closing(psycopg.connect(dsn, autocommit=True)) as connection:
         connection.execute("CREATE EXTENSION plpython3u")
         connection.pgconn.send_query(b"DO $$ while True: pass $$ LANGUAGE plpython3u")
@@ -188,7 +188,7 @@ def test_start_after_kill_with_a_backend_that_does_not_notice(
 ) -> None:
     cluster = LocalCluster(folders())
     dsn = cluster.start()
-    monkeypatch.setattr("kanon_db.cluster.postmaster.ORPHAN_GRACE", 0.5)
+    monkeypatch.setattr("kanon_db.cluster._postmaster.ORPHAN_GRACE", 0.5)
     with contextlib.closing(psycopg.connect(dsn, autocommit=True)) as connection:
         connection.execute("CREATE EXTENSION plpython3u")
         backend = connection.info.backend_pid
@@ -361,7 +361,7 @@ def test_folder_that_the_server_cannot_reach(tmp_path: Path) -> None:
 @as_root
 def test_ordinary_user_runs_the_server_as_themselves(folders: Callable[..., Path]) -> None:
     nobody = pwd.getpwnam("nobody")
-    if not host.can_enter(nobody, KANON.parent):
+    if not _host.can_enter(nobody, KANON.parent):
         pytest.skip("the environment is closed to other OS users")
     home = folders()
     home.mkdir()
@@ -387,7 +387,7 @@ def test_ordinary_user_runs_the_server_as_themselves(folders: Callable[..., Path
 
 
 def test_postgresql_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "DEBIAN_ROOT", tmp_path)
+    monkeypatch.setattr(_host, "DEBIAN_ROOT", tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ServerError, match="postgresql is not installed") as caught:
         LocalCluster(tmp_path / "cluster").start()
@@ -396,7 +396,7 @@ def test_postgresql_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_version_of_an_existing_cluster_is_missing() -> None:
     with pytest.raises(ServerError, match="postgresql 7 is missing") as caught:
-        host.find_programs(7)
+        _host.find_programs(7)
     assert "apt-get install postgresql-7 postgresql-plpython3-7" in caught.value.hint
 
 
@@ -405,5 +405,5 @@ def test_plpython_not_installed(tmp_path: Path) -> None:
     pg_config.write_text(f"#!/bin/sh\necho {tmp_path}\necho {tmp_path}\n")
     pg_config.chmod(0o755)
     with pytest.raises(ServerError, match="pl/python is not installed") as caught:
-        host.ServerPrograms(tmp_path, 17).require_plpython()
+        _host.ServerPrograms(tmp_path, 17).require_plpython()
     assert "apt-get install postgresql-17 postgresql-plpython3-17" in caught.value.hint

@@ -12,10 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from kanon_db.errors import KanonError
-from kanon_db.installation.functions import ENVIRONMENT_MARK, function_sql
-from kanon_db.installation.interpreter import preamble
-from kanon_db.installation.resources import import_paths
-from kanon_db.interfaces.cli.main import add_operations, main
+from kanon_db.installation.interpreter import import_paths, preamble
+from kanon_db.installation.sql_objects import ENVIRONMENT_MARK, function_sql
+from kanon_db.interfaces.cli.commands import add_operations, main
 from kanon_db.publications.registry import KINDS
 from tests.integration.parties import Functions, Package, Parties, create_table, fetch, sqlstate_of
 

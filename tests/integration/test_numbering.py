@@ -7,11 +7,9 @@ from types import ModuleType
 
 import pytest
 
-from kanon_db.answering import by_classes, scope
-from kanon_db.answering.estimates import answer
-from kanon_db.counting import type_counts
-from kanon_db.counting.writing import numbered_cells, pieces
-from kanon_db.publications.rows import numbered_rows, shown_rows
+from kanon_db.answers import coded_rows, evidence, evidence_sql, scope
+from kanon_db.answers.estimates import answer
+from kanon_db.publications.rows import distinct_cells
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.integration.parties import (
     Functions,
@@ -79,9 +77,10 @@ def test_an_average_of_records_that_are_not_expected(
 @pytest.mark.parametrize(
     ("module", "limit", "most"),
     [
-        (pieces, "MOST_LISTED", 3), (pieces, "MOST_COMBINED", 2), (pieces, "MOST_TEXT", 5),
-        (numbered_cells, "MOST_LEAVES", 0), (type_counts, "_MOST_BYTES", 900),
-        (by_classes, "_COLUMN_BYTES", 1 << 40), (by_classes, "_GROUP_BYTES", 1 << 40),
+        (evidence_sql, "MOST_LISTED", 3), (evidence_sql, "MOST_COMBINED", 2),
+        (evidence_sql, "MOST_TEXT", 5),
+        (evidence_sql, "MOST_LEAVES", 0), (evidence, "_MOST_BYTES", 900),
+        (coded_rows, "_COLUMN_BYTES", 1 << 40), (coded_rows, "_GROUP_BYTES", 1 << 40),
     ],
 )  # fmt: skip
 def test_what_is_too_much_is_answered_from_the_view(
@@ -126,7 +125,7 @@ def test_a_class_may_be_larger_than_a_block(
     parties: Parties, kind: str, k: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is read at a time does not grow with the classes."""
-    monkeypatch.setattr(numbered_rows, "_BLOCK", 3)
+    monkeypatch.setattr(distinct_cells, "_BLOCK", 3)
     kanon = Package(parties.publisher)
     getattr(kanon, kind)("data.spelled", "parts", k=k, replace=True)
     largest = value(
@@ -151,5 +150,5 @@ def test_what_the_sample_shows_does_not_matter_later(
     parties: Parties, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which columns have numbers is decided once: another sample finds others."""
-    monkeypatch.setattr(shown_rows, "MOST_IN_SAMPLE", 0)
+    monkeypatch.setattr(distinct_cells, "MOST_IN_SAMPLE", 0)
     assert all(holds for *_, holds in Package(parties.admin).verify("wide"))

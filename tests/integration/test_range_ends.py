@@ -8,10 +8,9 @@ from datetime import date, timedelta
 import psycopg
 import pytest
 
-from kanon_db.answering import scope, ways
-from kanon_db.answering.estimates import AnswerRow, answer
-from kanon_db.counting.writing import pieces
-from kanon_db.publications.rows import classes, shares
+from kanon_db.answers import estimates, evidence_sql, scope
+from kanon_db.answers.estimates import AnswerRow, answer
+from kanon_db.publications.rows import class_table
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.integration.parties import (
     Functions,
@@ -69,8 +68,8 @@ def published(parties: Parties) -> None:
     kanon = Package(parties.publisher)
     kanon.register("data.wide", ["born", "wage", "sex"], "sick", insensitive=["ward"])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(classes, "MOST_CELLS", 9)
-        patch.setattr(shares, "MOST_CELLS", 8)  # fewer, as they are
+        patch.setattr(class_table, "MOST_CELLS", 9)
+        patch.setattr(class_table, "MOST_CELLS", 8)  # fewer, as they are
         kanon.generalize("data.wide", "wide_classes", k=3, method="mondrian")
         kanon.freeform("data.wide", "wide_graph", k=3)
 
@@ -96,7 +95,7 @@ def method(parties: Parties, query: str) -> str:
 
 
 def test_no_column_has_both_ends_and_shares() -> None:
-    assert shares.MOST_CELLS <= classes.MOST_CELLS
+    assert class_table.MOST_CELLS <= class_table.MOST_NUMBERED
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -116,7 +115,7 @@ def test_both_ways_give_the_same_answers(
     parties: Parties, name: str, question: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query = question.format(name)
-    assert method(parties, query).startswith(ways.BY_CLASSES)
+    assert method(parties, query).startswith(estimates.BY_CLASSES)
     found = asked(parties, query)
     monkeypatch.setattr(scope, "_class_table", lambda *_: None)
     wanted = asked(parties, query)
@@ -130,7 +129,7 @@ def test_both_ways_give_the_same_answers(
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("question", OTHERWISE)
 def test_the_view_answers_what_ends_do_not(parties: Parties, name: str, question: str) -> None:
-    assert method(parties, question.format(name)).startswith(ways.BY_STATEMENT)
+    assert method(parties, question.format(name)).startswith(estimates.BY_STATEMENT)
 
 
 @pytest.mark.parametrize(("limit", "question"), [("MOST_BETWEEN", 0), ("MOST_TRIED", 2)])
@@ -139,7 +138,7 @@ def test_so_many_values_are_not_tried(
 ) -> None:
     query = QUESTIONS[question].format("wide_classes")
     wanted = asked(parties, query)
-    monkeypatch.setattr(pieces, limit, 100)
+    monkeypatch.setattr(evidence_sql, limit, 100)
     (found,) = asked(parties, query)
     assert found.estimate == pytest.approx(wanted[0].estimate)
 
@@ -208,7 +207,7 @@ def test_ranges_without_an_end_have_none(parties: Parties, monkeypatch: pytest.M
         "data.topped", ["born", "wage", "sex"], "sick", insensitive=["ward"],
         attributes={"wage": {"top": 8000}},
     )  # fmt: skip
-    monkeypatch.setattr(classes, "MOST_CELLS", 9)
+    monkeypatch.setattr(class_table, "MOST_CELLS", 9)
     kanon.generalize("data.topped", "endless", k=3, method="mondrian")
     assert ended(parties, "endless") == ["born"]
     assert all(row[3] for row in Functions(parties.admin).verify("endless"))

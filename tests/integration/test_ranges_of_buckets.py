@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kanon_db.publications.buckets.bitmaps import _lies_in
+from kanon_db.publications.buckets._derived_tables import _lies_in
 from tests.integration.parties import Parties, value
 
 

@@ -13,16 +13,16 @@ import psycopg
 import pytest
 
 import kanon_db
-from kanon_db.advice import recommend
-from kanon_db.advice.copies import copy_source
-from kanon_db.advice.trials import Ground
+from kanon_db.advice import recommendation
+from kanon_db.advice.identifying_columns import copy_source
+from kanon_db.advice.recommendation import TrialGround
 from kanon_db.catalog.entries import find_publication, published_schema
 from kanon_db.catalog.sources import open_source
 from kanon_db.metrics.workload import CountQuery
-from kanon_db.publications.kind import Target
+from kanon_db.publications.kind import AttackTarget
 from kanon_db.publications.registry import kind_named
 from kanon_db.session.psycopg_session import PsycopgSession
-from kanon_db.transfer.room import Room
+from kanon_db.transfer.allowance import Allowance
 from tests.acceptance.commands import KANON
 from tests.acceptance.commands import kanon as command
 from tests.integration.parties import (
@@ -196,7 +196,7 @@ def test_time_that_is_over_is_said(parties: Parties) -> None:
 def test_a_large_table_is_tried_as_a_sample(
     parties: Parties, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recommend, "MOST_TRIED", 200)
+    monkeypatch.setattr(recommendation, "MOST_TRIED", 200)
     told: list[str] = []
     with kanon_db.connect(parties.publisher.info.dsn, on_notice=told.append) as kanon:
         for source in ("data.people", "data.visits"):
@@ -246,7 +246,7 @@ def test_of_a_sample_people_are_whole(parties: Parties) -> None:
     session = PsycopgSession(parties.publisher)
     with session.transaction():
         source, _ = open_source(session, "data.visits")
-        room = Room.of(session)
+        room = Allowance.of(session)
         copy = copy_source(session, source, room).sampled(session, room, 200)
         rows = session.fetch(f"SELECT count(*) AS n FROM {copy.snapshot.table} GROUP BY person")
     assert 40 < len(rows) < 160
@@ -315,11 +315,11 @@ def test_answers_are_those_of_estimate_count(parties: Parties, name: str) -> Non
     session = PsycopgSession(parties.publisher)
     with session.transaction():
         source, types = open_source(session, table)
-        copy = copy_source(session, source, Room.of(session))
-        questions = Ground.of(session, copy).asked
+        copy = copy_source(session, source, Allowance.of(session))
+        questions = TrialGround.of(session, copy).asked
         publication = find_publication(session, "out")
-        target = Target(
-            session, publication, source, types, published_schema(session), Room.of(session)
+        target = AttackTarget(
+            session, publication, source, types, published_schema(session), Allowance.of(session)
         )
         useful = kind_named(kind).load().usefulness(
             target, questions.columns, questions.sensitive, questions.queries[:40]

@@ -16,7 +16,7 @@ from psycopg.conninfo import make_conninfo
 import kanon_db
 from kanon_db.errors import KanonError
 from kanon_db.reporting.facts import gather
-from kanon_db.reporting.words import ATTACKS
+from kanon_db.reporting.page import ATTACKS
 from tests.integration.parties import Functions, Parties, create_table, fetch
 
 BAD = "<script>alert('1')</script> & co"

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from kanon_db.publications.rows import row_hashes
+from kanon_db.publications.rows import class_table
 from tests.integration.parties import (
     Functions,
     Package,
@@ -127,13 +127,13 @@ def test_no_two_numbers_that_are_hashed_always_have_the_same_hash(parties: Parti
     """As some of those whose types are looked up have."""
     folded = "SELECT hashint8extended(1, 5) = hashint8extended(4294967296, 5)"
     assert value(parties.admin, folded)
-    assert "bigint" not in row_hashes._HASHES
-    assert not {"timestamp without time zone", "int8range", "tsrange"} & set(row_hashes._HASHES)
+    assert "bigint" not in class_table._HASHES
+    assert not {"timestamp without time zone", "int8range", "tsrange"} & set(class_table._HASHES)
 
 
 def test_rows_are_summed_up_a_part_at_a_time(
     parties: Parties, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_hashes, "_ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(class_table, "_ROWS_AT_ONCE", 7)
     for name in NAMES:
         assert {row[0]: row[3] for row in Package(parties.admin).verify(name)}[CHECK]

@@ -10,10 +10,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from kanon_db.answering.cell_counts import CellCounts
-from kanon_db.answering.estimates import answer
-from kanon_db.answering.scope import open_query
-from kanon_db.counting.answers import known_as
+from kanon_db.answers.estimates import answer
+from kanon_db.answers.scope import open_query
+from kanon_db.answers.value_counts import CellCounts
+from kanon_db.query.formulas import known_as
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.integration.parties import Functions, Parties, create_table, fetch, value
 

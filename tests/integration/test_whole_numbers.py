@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from kanon_db.session.psycopg_session import PsycopgSession
+from kanon_db.transfer._packed_columns import are_close
+from kanon_db.transfer.allowance import Allowance
+from kanon_db.transfer.coded_columns import count_in_sample, read_columns
 from kanon_db.transfer.columns import column_types, find_relation
-from kanon_db.transfer.few_values import count_in_sample, read_columns
-from kanon_db.transfer.room import Room
 from kanon_db.transfer.snapshot import take_snapshot
 from kanon_db.transfer.values import distinct_values, read_codes
-from kanon_db.transfer.whole_numbers import are_close
 from tests.integration.parties import Parties, fetch
 
 CLOSE = {
@@ -39,7 +39,7 @@ def test_as_the_server_groups_them(parties: Parties) -> None:
     with session.transaction():
         relation, oid, _ = find_relation(session, "data.numbers")
         types = column_types(session, oid)
-        taken = take_snapshot(session, relation, list(types), Room.of(session))
+        taken = take_snapshot(session, relation, list(types), Allowance.of(session))
         assert [name for name in types if are_close(taken.ends, types[name])] == list(CLOSE)
         sampled = count_in_sample(taken, list(types.values()))
         found = read_columns(taken, list(types.values()), sampled)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from kanon_db.answering import measures, scope
-from kanon_db.answering.estimates import AnswerRow, answer
-from kanon_db.counting.type_totals import Totals
+from kanon_db.answers import measures, scope
+from kanon_db.answers.coded_rows import Totals
+from kanon_db.answers.estimates import AnswerRow, answer
 from kanon_db.errors import KanonError
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.integration.parties import Parties

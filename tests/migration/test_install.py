@@ -18,13 +18,13 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 
 import kanon_db
-from kanon_db.cluster import host
-from kanon_db.cluster.local import LocalCluster
+from kanon_db.cluster import _host
+from kanon_db.cluster.local_cluster import LocalCluster
 from kanon_db.errors import InUseError, ServerError
 from kanon_db.installation import doctor
 from kanon_db.installation.doctor import examine
 from kanon_db.installation.install import install, migration_script, uninstall
-from kanon_db.installation.resources import resource_directory
+from kanon_db.installation.interpreter import resource_directory
 from tests.integration.parties import (
     Connection,
     Functions,
@@ -77,7 +77,7 @@ def admin(dsn: str) -> Iterator[Connection]:
 
 def dump(dsn: str) -> str:
     """Everything that the database defines, as pg_dump writes it."""
-    program = host.find_programs(None).path("pg_dump")
+    program = _host.find_programs(None).path("pg_dump")
     written = subprocess.run(
         [program, "--schema-only", f"--dbname={dsn}"], check=True, capture_output=True, text=True
     ).stdout
@@ -128,7 +128,7 @@ def test_upgrade_of_a_dump(dsn: str, admin: Connection, installed_dsn: str, stat
 
     A dump of a database, from before; its functions import from a folder that does not exist.
     """
-    program = host.find_programs(None).path("psql")
+    program = _host.find_programs(None).path("psql")
     text = gzip.decompress((BEFORE / state).read_bytes())
     subprocess.run([program, "-q", dsn], input=text, capture_output=True, check=True)
     kanon = Functions(admin)

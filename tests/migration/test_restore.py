@@ -12,8 +12,8 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from kanon_db.cluster.host import find_programs
-from kanon_db.cluster.local import LocalCluster
+from kanon_db.cluster._host import find_programs
+from kanon_db.cluster.local_cluster import LocalCluster
 from kanon_db.installation.doctor import examine
 from kanon_db.installation.install import install
 from tests.integration.parties import (

@@ -13,10 +13,12 @@ from kanon_db.algorithms.releases.coarser import coarsening, holds_the_same
 from kanon_db.algorithms.releases.measure import measure
 from kanon_db.algorithms.releases.merging import Contents, merge
 from kanon_db.algorithms.releases.placements import Release
-from kanon_db.publications.partition import Classes
-from kanon_db.publications.releases.derived import follows
-from kanon_db.publications.releases.reading import ReadRows
-from kanon_db.publications.releases.reading_rows import ReadClasses
+from kanon_db.publications.kind import PublishedClasses
+from kanon_db.publications.releases.joint_disclosure import (
+    ReleasedClasses,
+    ReleasedRows,
+    follows_from,
+)
 from kanon_db.transfer.columns import Relation
 from tests.property.plain_classes import N_CODES, Case, Class, Person, cases, coded, fitted
 
@@ -111,7 +113,7 @@ def test_batches_of_new_people_keep_their_bounds(
     assert found.contradicted == 0
 
 
-def _published(people: list[Person], release: list[Class]) -> tuple[ReadRows, Classes]:
+def _published(people: list[Person], release: list[Class]) -> tuple[ReleasedRows, PublishedClasses]:
     """What is read of a release of rows, which show a record."""
     tuples = sorted(set(people))
     fits = fitted(tuples, release)
@@ -120,13 +122,13 @@ def _published(people: list[Person], release: list[Class]) -> tuple[ReadRows, Cl
     contents = Contents.of(of_row, records, len(release))
     number = np.array([people.count(one) for one in tuples])
     labels: list[str | None] = [str(record) for record in range(4)]
-    read = ReadClasses(fits, of_row, *coded(release), {"record": (labels, records)})
+    read = ReleasedClasses(fits, of_row, *coded(release), {"record": (labels, records)})
     merged = merge(fits, number, np.arange(len(tuples)), contents)
     cells = [{"name": "first", "cell": "range"}, {"name": "second", "cell": "set"}]
-    described = Classes(
+    described = PublishedClasses(
         Relation("", ""), cells, None, ["record"], "record", {}, 2, least=1, thresholds=None
     )
-    return ReadRows(read, contents, merged), described
+    return ReleasedRows(read, contents, merged), described
 
 
 @given(cases(), st.data())
@@ -147,7 +149,7 @@ def test_coarser_classes_tell_nothing_new(case: Case, data: st.DataObject) -> No
     ]  # fmt: skip
     n_codes = {"first": N_CODES, "second": N_CODES}
     own, other = _published(case.people, fine), _published(case.people, coarse)
-    follow = follows(own, other, n_codes)
+    follow = follows_from(own, other, n_codes)
     event(f"follows: {follow}")
     if not follow:
         return
@@ -165,21 +167,21 @@ def test_other_rows_do_not_follow() -> None:
     everything = frozenset(range(N_CODES))
     fine = [Class(0, 0, frozenset({0, 1}), (0, 1)), Class(1, 2, frozenset({0, 2}), (2, 3))]
     fine_read = _published(people, fine)
-    assert follows(fine_read, fine_read, n_codes)
+    assert follows_from(fine_read, fine_read, n_codes)
     coarse = [Class(0, 2, everything, (0, 1, 2, 3))]
-    assert follows(fine_read, _published(people, coarse), n_codes)
-    assert not follows(_published(people, coarse), fine_read, n_codes)
+    assert follows_from(fine_read, _published(people, coarse), n_codes)
+    assert not follows_from(_published(people, coarse), fine_read, n_codes)
     for other in (
         [Class(0, 2, everything, (0, 1, 2, 2))],  # another record
         [Class(0, 2, everything, (0, 1, 2))],  # somebody less
         [Class(0, 1, frozenset({0, 1}), (0, 1, 2)), Class(2, 2, frozenset({2}), (3,))],
     ):
-        assert not follows(fine_read, _published(people, other), n_codes)
+        assert not follows_from(fine_read, _published(people, other), n_codes)
     wide = [Class(0, 2, everything, (0, 1)), Class(0, 2, everything, (2, 3))]
     tight = [Class(0, 0, everything, (0, 1)), Class(1, 2, frozenset({0, 2}), (2, 3))]
-    assert follows(fine_read, _published(people, tight), n_codes)
-    assert not follows(_published(people, tight), fine_read, n_codes)  # tighter cells
-    assert not follows(fine_read, _published(people, wide), n_codes)  # somebody fits both
+    assert follows_from(fine_read, _published(people, tight), n_codes)
+    assert not follows_from(_published(people, tight), fine_read, n_codes)  # tighter cells
+    assert not follows_from(fine_read, _published(people, wide), n_codes)  # somebody fits both
 
 
 def test_people_who_move_are_no_coarsening() -> None:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kanon_db.counting.expressions import (
+from kanon_db.errors import UnsupportedQueryError
+from kanon_db.query.expressions import (
     And,
     Arithmetic,
     Case,
@@ -28,8 +29,7 @@ from kanon_db.counting.expressions import (
     Range,
     TruthTest,
 )
-from kanon_db.counting.reading.parse import parse_query
-from kanon_db.errors import UnsupportedQueryError
+from kanon_db.query.parse import parse_query
 
 FIXTURES = Path(__file__).parents[1] / "rewrite" / "fixtures"
 CORPUS = [
@@ -178,7 +178,7 @@ def test_a_query_means_what_it_says(data: st.DataObject, predicate: Expression) 
 
 def _tidy(expression: Expression) -> Expression:
     """Take off a column's qualifier, which was a choice of spelling."""
-    from kanon_db.counting.expressions import replaced
+    from kanon_db.query.expressions import replaced
 
     def change(part: Expression) -> Expression | None:
         match part:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kanon_db.counting.expressions import (
+from kanon_db.query.expressions import (
     Age,
     Aggregate,
     And,
@@ -24,7 +24,9 @@ from kanon_db.counting.expressions import (
     DatePart,
     Distinct,
     Expression,
+    ItemText,
     Literal,
+    LookupText,
     Membership,
     Name,
     Negative,
@@ -32,13 +34,15 @@ from kanon_db.counting.expressions import (
     NullIf,
     NullTest,
     Or,
+    OrderText,
     Pattern,
+    QueryText,
     Range,
+    RelationText,
+    Rounded,
     TruthTest,
     replaced,
 )
-from kanon_db.counting.reading.query import ItemText, LookupText, OrderText, QueryText, RelationText
-from kanon_db.counting.rounding import Round
 
 pglast = pytest.importorskip("pglast", reason="needs pglast, PostgreSQL's grammar")
 
@@ -381,7 +385,7 @@ def call(node: Any) -> Expression:
         case ["age"] if len(args) == 2:
             return Age(*args)
         case ["round"] if len(args) < 3:
-            return Round(args[0], int(args[1].text) if len(args) == 2 else None)
+            return Rounded(args[0], int(args[1].text) if len(args) == 2 else None)
         case ["pg_catalog", "extract"]:
             return DatePart("extract", args[0].text.lower(), args[1])
         case ["date_part" | "date_trunc" as name]:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kanon_db.counting.reading.parse import parse_query
 from kanon_db.errors import UnsupportedQueryError
+from kanon_db.query.parse import parse_query
 
 FIXTURES = Path(__file__).parent / "fixtures"
 ANSWERED = (FIXTURES / "answered.sql").read_text(encoding="utf-8").splitlines()

@@ -10,7 +10,7 @@ from typing import Any
 import click
 import pytest
 
-from kanon_db.interfaces.cli.main import main
+from kanon_db.interfaces.cli.commands import main
 
 PAGE = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
 

@@ -10,13 +10,11 @@ import pytest
 from kanon_db import spark as on_spark
 from kanon_db.catalog.entries import Source, find_publication, published_schema
 from kanon_db.errors import InvalidParameterError, NotFoundError, SchemaMismatchError
-from kanon_db.publications.buckets.attack import attack_buckets
-from kanon_db.publications.buckets.evaluation import evaluate_buckets
-from kanon_db.publications.kind import Target
-from kanon_db.publications.usefulness import SELECTIVITY, Workload
+from kanon_db.publications.buckets.bucket_measurement import attack_buckets, evaluate_buckets
+from kanon_db.publications.kind import SELECTIVITY, AttackTarget, Workload
 from kanon_db.session.psycopg_session import PsycopgSession
+from kanon_db.transfer.allowance import Allowance
 from kanon_db.transfer.columns import Relation, column_types, find_relation
-from kanon_db.transfer.room import Room
 from tests.integration.parties import Parties, create_table, parties
 from tests.spark import data
 
@@ -33,16 +31,16 @@ def published(spark: Any, people: str, tmp_path_factory: pytest.TempPathFactory)
     return target
 
 
-def target_of(session: PsycopgSession) -> Target:
+def target_of(session: PsycopgSession) -> AttackTarget:
     """Set the loaded publication against a table with the same people."""
     source = Source(
         0, Relation("data", "people"), tuple(data.ROLES["quasi_identifiers"]), "disease", (), {},
         ("id", "age", "sex", "zip", "disease"),
     )  # fmt: skip
     _, oid, _ = find_relation(session, "data.people")
-    return Target(
+    return AttackTarget(
         session, find_publication(session, "people_b"), source, column_types(session, oid),
-        published_schema(session), Room.of(session),
+        published_schema(session), Allowance.of(session),
     )  # fmt: skip
 
 

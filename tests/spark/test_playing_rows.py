@@ -16,11 +16,10 @@ from kanon_db.errors import NotFoundError, SchemaMismatchError, VerificationErro
 from kanon_db.metrics.count_errors import CountErrors, exact_counts
 from kanon_db.metrics.workload import random_queries
 from kanon_db.publications import KINDS
-from kanon_db.publications.kind import Target
-from kanon_db.publications.usefulness import SELECTIVITY
+from kanon_db.publications.kind import SELECTIVITY, AttackTarget
 from kanon_db.session.psycopg_session import PsycopgSession
+from kanon_db.transfer.allowance import Allowance
 from kanon_db.transfer.columns import Relation, column_types, find_relation
-from kanon_db.transfer.room import Room
 from kanon_db.transfer.snapshot import take_snapshot
 from kanon_db.transfer.values import distinct_values, read_codes
 from tests.integration.parties import Parties, create_table, parties
@@ -73,16 +72,16 @@ def people(parties: Parties) -> None:
     create_table(parties.publisher, "data.mixed", TYPES, rows)
 
 
-def target_of(session: PsycopgSession, made: Made) -> Target:
+def target_of(session: PsycopgSession, made: Made) -> AttackTarget:
     """Set the loaded publication against a table with the same people."""
     source = Source(
         0, Relation("data", "mixed"), tuple(made.names), "disease", (), {},
         ("id", "age", "born", "pay", "city", "disease"),
     )  # fmt: skip
     _, oid, _ = find_relation(session, "data.mixed")
-    return Target(
+    return AttackTarget(
         session, find_publication(session, made.target.name), source, column_types(session, oid),
-        published_schema(session), Room.of(session),
+        published_schema(session), Allowance.of(session),
     )  # fmt: skip
 
 

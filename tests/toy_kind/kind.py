@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from kanon_db.publications.kind import Kind, Written
+from kanon_db.publications.kind import Kind, Written, run_method
 from kanon_db.publications.results import Check, Examination
-from kanon_db.publications.searching import run_method
 from kanon_db.session import fetch_one
-from kanon_db.transfer.room import Needs
+from kanon_db.transfer.allowance import Needs
 
 from . import methods
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from kanon_db.publications.kind import Found
+from kanon_db.publications.kind import MethodResult
 
 
 def count(data, request, pulse):
     """Put the smallest counts first."""
     pulse.beat()
-    return Found((data, "ASC"))
+    return MethodResult((data, "ASC"))
 
 
 def count_down(data, request, pulse):
     """Put the largest counts first."""
     pulse.beat()
-    return Found((data, "DESC"))
+    return MethodResult((data, "DESC"))

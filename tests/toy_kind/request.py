@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kanon_db.declaration import choice, parameter, whole
-from kanon_db.publications.request import PublishRequest
+from kanon_db.publications.publish_request import PublishRequest
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from kanon_db.interfaces import cli
-from kanon_db.interfaces.cli import base
+from kanon_db.interfaces.cli import command_base
 
 
 def commands(group: click.Group) -> Iterator[click.Command]:
@@ -37,7 +37,9 @@ def test_names(given: list[str], names: list[str]) -> None:
     seen: list[list[str]] = []
 
     @click.command()
-    @click.option("--columns", type=base.Names(), multiple=True, callback=base.flattened)
+    @click.option(
+        "--columns", type=command_base.Names(), multiple=True, callback=command_base.flattened
+    )
     def command(columns: list[str]) -> None:
         seen.append(columns)
 

@@ -16,7 +16,7 @@ LOOK = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import kanon_db
-from kanon_db.installation.resources import import_paths, resource_directory
+from kanon_db.installation.interpreter import import_paths, resource_directory
 from kanon_db.interfaces.demo import write_fair
 from pathlib import Path
 assert kanon_db.__file__.startswith(sys.argv[1])

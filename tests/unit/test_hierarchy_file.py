@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kanon_db.errors import InvalidParameterError, KanonError, NotFoundError
-from kanon_db.interfaces.hierarchy_files import with_files
-from kanon_db.transfer.hierarchy_file import read_hierarchy
+from kanon_db.interfaces.python import with_files
+from kanon_db.transfer.csv_file import read_hierarchy
 
 TREE = {"BSc": ["degree", "*"], "MSc": ["degree", "*"], "": ["none, yet", "*"]}
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from kanon_db.counting.answers import Estimated
-from kanon_db.interfaces.notebooks import Result
+from kanon_db.interfaces.python import ResultFrame
 from kanon_db.publications.results import Published
+from kanon_db.query.formulas import Estimated
 
 
 def test_numbers_have_their_units() -> None:
@@ -40,7 +40,7 @@ def test_figures_of_a_dry_run_are_tables() -> None:
 
 def test_a_frame_has_units_where_it_is_shown() -> None:
     frame = pd.DataFrame({"attack": ["<b>"], "rate": [0.5]})
-    found = Result.of(frame, units={"rate": "0 to 1"}, guarantee="5-anonymity <")
+    found = ResultFrame.of(frame, units={"rate": "0 to 1"}, guarantee="5-anonymity <")
     shown = found._repr_html_()
     assert shown is not None
     assert "<th>rate (0 to 1)</th>" in shown
@@ -51,6 +51,6 @@ def test_a_frame_has_units_where_it_is_shown() -> None:
 
 
 def test_what_is_computed_from_it_is_a_plain_frame() -> None:
-    found = Result.of(pd.DataFrame({"rate": [0.5, 0.7]}), units={"rate": "0 to 1"})
+    found = ResultFrame.of(pd.DataFrame({"rate": [0.5, 0.7]}), units={"rate": "0 to 1"})
     assert type(found.head(1)) is pd.DataFrame
     assert type(found[found["rate"] > 0.6]) is pd.DataFrame

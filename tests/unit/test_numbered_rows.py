@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from kanon_db.publications.rows.numbered_rows import NumberedRows, packed_rows, packing
+from kanon_db.publications.rows.distinct_cells import NumberedRows, packed_rows, packing
 
 BASES = ([7, 5, 9, 4], [2**16, 2**16, 2**16, 2**16], [2**40, 2**10, 2**20, 2**60])
 

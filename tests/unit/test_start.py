@@ -11,7 +11,7 @@ import pytest
 
 from kanon_db.errors import UndoneInterrupt
 from kanon_db.interfaces import start
-from kanon_db.interfaces.cli.base import connected
+from kanon_db.interfaces.cli.command_base import connected
 
 
 class Interrupted(ModuleType):

@@ -43,9 +43,10 @@ def two_anonymity(
     pair and each triple of records that share an allowed pattern is a hyperedge. For the matching,
     the paper refers to Anshelevich and Karagiozova (2011). The integer program finds the same
     optimum (``tests/property/test_programs.py`` compares it with the least matching of the paper's
-    hypergraph), but its worst case is exponential. It is the better way in practice: with the all-star pattern, all pairs and triples
-    are hyperedges, 5 * 10^8 and 6 * 10^12 of Adult's 32,561 records, where the program has 10^5
-    variables, since identical records, and records with the same choices, are one in it.
+    hypergraph), but its worst case is exponential. It is the better way in practice: with the
+    all-star pattern, all pairs and triples are hyperedges, 5 * 10^8 and 6 * 10^12 of Adult's 32,561
+    records, where the program has 10^5 variables, since identical records, and records with the
+    same choices, are one in it.
 
     Examples
     --------

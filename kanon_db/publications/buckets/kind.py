@@ -1,9 +1,15 @@
-"""Publishing a bucketization [GB]: QIT, SAT and their weighted view."""
+"""Publishes and verifies a bucketization [GB]: QIT, SAT and their weighted view.
+
+Verification uses the published relations only, and shares nothing with the algorithms: buckets are
+counted row by row, SQL compares frequencies with thresholds by cross-multiplying exact numbers, and
+totals come from the published table.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -13,58 +19,537 @@ import numpy as np
 
 from kanon_db.algorithms.bucketization.contents import Contents
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
-from kanon_db.algorithms.bucketization.specification import PrivacySpecification
-from kanon_db.algorithms.ground.arrays import CodeArray
+from kanon_db.algorithms.bucketization.specification import PrivacySpecification, check_eligible
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.catalog.sources import require_sensitive
-from kanon_db.counting.layout import Quotes
 from kanon_db.metrics.workload import CountQuery
-from kanon_db.publications.buckets import assignments
-from kanon_db.publications.buckets.answers import answer_from_buckets
-from kanon_db.publications.buckets.assignments import Assigned
-from kanon_db.publications.buckets.attack import attack_buckets
-from kanon_db.publications.buckets.batches import extended
-from kanon_db.publications.buckets.bitmaps import most_values, write_bitmaps
-from kanon_db.publications.buckets.completing import completed
-from kanon_db.publications.buckets.evaluation import evaluate_buckets
-from kanon_db.publications.buckets.examine import examine_buckets
-from kanon_db.publications.buckets.methods import SensitiveValues
-from kanon_db.publications.buckets.notes import bucket_notes
-from kanon_db.publications.buckets.protection import Protection
-from kanon_db.publications.buckets.regression import write_composition
-from kanon_db.publications.buckets.request import BucketRequest
-from kanon_db.publications.buckets.tables import (
-    QIT,
-    SAT,
-    SUFFIXES,
-    BucketTables,
-    layout_of,
-    tables_of,
+from kanon_db.publications.buckets import assignment_methods
+from kanon_db.publications.buckets._derived_tables import (
+    count_bitmap_differences,
+    most_values,
+    write_batch,
+    write_bitmaps,
+    write_derived_tables,
 )
-from kanon_db.publications.buckets.thresholds import published_thresholds
-from kanon_db.publications.buckets.writing import (
+from kanon_db.publications.buckets.assignment_methods import AssignedRecords
+from kanon_db.publications.buckets.bucket_measurement import (
+    answer_from_buckets,
+    attack_buckets,
+    evaluate_buckets,
+    published_thresholds,
+)
+from kanon_db.publications.buckets.bucket_relations import (
+    bucket_layout,
+    bucket_notes,
+    check_composition,
     number_buckets,
+    tables_of,
     write_coded_qit,
+    write_composition,
     write_qit,
     write_sat,
 )
-from kanon_db.publications.job import Job
-from kanon_db.publications.kind import Found, Kind, Renewed, Target, Written
-from kanon_db.publications.needs import bytes_of_texts, bytes_of_values
-from kanon_db.publications.notes import Note
-from kanon_db.publications.partition import Partition
-from kanon_db.publications.results import Attack, CountAccuracy, Examination
-from kanon_db.publications.staging import Staging
-from kanon_db.publications.usefulness import Usefulness, Workload
+from kanon_db.publications.buckets.methods import SensitiveValues
+from kanon_db.publications.buckets.request import BucketRequest
+from kanon_db.publications.guarantees import (
+    WAITING_CLAUSE,
+    WarnsCaller,
+    check_exposure,
+    check_waiting,
+    measure_exposure,
+    report_unbounded,
+    share_unbounded,
+)
+from kanon_db.publications.kind import (
+    AttackTarget,
+    Job,
+    Kind,
+    MethodResult,
+    PublishedBuckets,
+    RedrawnBuckets,
+    Usefulness,
+    Workload,
+    Written,
+    bytes_of_texts,
+    bytes_of_values,
+)
+from kanon_db.publications.relations import Note, StagedRelations, check_relations
+from kanon_db.publications.results import Attack, Check, CountAccuracy, Examination
+from kanon_db.query.layout import QIT, SAT, SUFFIXES, BucketTables, Quotes
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session
-from kanon_db.transfer.coded import CodedRecords
-from kanon_db.transfer.columns import ColumnType, Relation, column_types, find_relation
-from kanon_db.transfer.few_values import most_bytes_read, read_few_values
-from kanon_db.transfer.labels import fixed_labels, label
-from kanon_db.transfer.records import Size
-from kanon_db.transfer.room import Needs, Room
+from kanon_db.session.protocol import Row
+from kanon_db.session.settings import shared
+from kanon_db.transfer.allowance import Allowance, Needs
+from kanon_db.transfer.coded_columns import CodedRecords, most_bytes_read, read_few_values
+from kanon_db.transfer.columns import (
+    ColumnType,
+    Relation,
+    column_types,
+    find_relation,
+    fixed_labels,
+    label,
+)
+from kanon_db.transfer.snapshot import Size
 from kanon_db.transfer.values import CodedColumn, DistinctValues, distinct_values, read_codes
+
+# What the sensitive values of a bucketization are protected by, and what it is called in words.
+
+
+@dataclass(frozen=True)
+class ValueProtection:
+    """How frequent each sensitive value may be in a bucket.
+
+    Attributes
+    ----------
+    privacy : FPrimePrivacy
+        The thresholds.
+    l : int or None
+        The diversity of buckets that have one.
+    unbounded : float
+        The share of the records whose value has a threshold of 1.
+    """
+
+    privacy: FPrimePrivacy
+    l: int | None
+    unbounded: float
+
+    @classmethod
+    def of(
+        cls, request: BucketRequest, labels: Sequence[str | None], counts: IntArray
+    ) -> ValueProtection:
+        """Find the thresholds of the values that a source has.
+
+        Raises
+        ------
+        IneligibleError
+            When no bucketization can keep them.
+        InvalidParameterError
+            When they bound nothing.
+        """
+        check_eligible(request.privacy, labels, counts)
+        privacy = request.privacy.thresholds(labels, counts)
+        unbounded = share_unbounded(privacy, counts)
+        is_diverse = request.method == "anatomy" or request.assignment == "m_invariant"
+        return cls(privacy, privacy.corresponding_l() if is_diverse else None, unbounded)
+
+    def guarantee(self, request: BucketRequest, certain: int, session: WarnsCaller) -> str:
+        """Say what is guaranteed, and warn of the people for whom it is not.
+
+        Parameters
+        ----------
+        request : BucketRequest
+        certain : int
+            People whose bucket has no other value than theirs.
+        session : Warns
+        """
+        unbounded = self.unbounded if self.l is None else 0.0
+        if unbounded:
+            session.warn(f"the threshold is 1 for {unbounded:.1%} of the records: no bound")
+        if certain:
+            session.warn(f"the value of {certain} people is certain: their buckets have no other")
+        return _guarantee(request, self.l, certain, unbounded)
+
+
+_NOT_COVERED: Final = f"; what correlations with other columns tell is not covered{WAITING_CLAUSE}"
+
+
+def _guarantee(request: BucketRequest, l: int | None, certain: int, unbounded: float) -> str:
+    if l is not None:
+        over_time = ""
+        if request.assignment == "m_invariant":
+            over_time = (
+                ", also from all its states together while people come and go, unless values"
+                " change; whoever knows one person's value can learn those of many who left"
+            )
+        return (
+            f"{l}-diversity: no person's sensitive value can be inferred with a probability"
+            f" above 1/{l}{over_time}{_NOT_COVERED}"
+        )
+    guarantee = (
+        "F'-privacy: no person's sensitive value can be inferred with a probability above the"
+        f" threshold of that value ({request.privacy.describe()})"
+    )
+    if request.assignment == "local":
+        guarantee += ", by readers who do not know how records were put into buckets"
+    guarantee += _NOT_COVERED
+    if unbounded:
+        guarantee += f"; the threshold is 1 for {unbounded:.1%} of the records"
+    if certain:
+        guarantee += f"; the value of {certain} people is certain"
+    return guarantee
+
+
+# What was found in the published tables of a bucketization, and what follows from it.
+
+
+@dataclass(frozen=True)
+class CountedBuckets:
+    """The buckets of one table, counted from its rows.
+
+    Attributes
+    ----------
+    records : int
+        In all buckets.
+    differing : int
+        Buckets whose size does not follow from their number.
+    unreadable : int
+        Rows without a bucket or a count.
+    of_sizes : dict of int to int
+        The number of buckets of each size.
+    """
+
+    records: int
+    differing: int
+    unreadable: int
+    of_sizes: Mapping[int, int]
+
+
+@dataclass(frozen=True)
+class BucketFindings:
+    """What was counted in both tables.
+
+    Attributes
+    ----------
+    qit, sat : Counted
+    repeated : int
+        Rows of the SAT for a bucket and a value that have one already.
+    certain : int
+        People whose bucket has no other value than theirs.
+    exposure : mapping
+        See :func:`~kanon_db.publications.guarantees.exposure_statement`.
+    """
+
+    qit: CountedBuckets
+    sat: CountedBuckets
+    repeated: int
+    certain: int
+    exposure: Mapping[str, Any]
+
+    def judged(
+        self,
+        n_buckets: int,
+        parameters: Mapping[str, Any],
+        records: int,
+        relations: Check,
+        further: Sequence[Check] = (),
+    ) -> Examination:
+        """Compare what was found with what was promised.
+
+        Parameters
+        ----------
+        n_buckets : int
+        parameters : mapping
+            What the publisher asked for.
+        records : int
+            Number of records that the source had.
+        relations : Check
+            Whether the tables are those that were published.
+        further : sequence of Check
+            Of what follows from the tables, such as bitmaps.
+        """
+        qit, sat, exposure = self.qit, self.sat, self.exposure
+        sizes = sat.of_sizes
+        loss = sum(n * (size - 1) ** 2 for size, n in sizes.items())
+        checks = [
+            relations,
+            Check(
+                "every record is published once",
+                f"{records} records",
+                f"{qit.records} in QIT, {sat.records} in SAT",
+                holds=qit.records == sat.records == records,
+            ),
+            *(
+                Check(
+                    f"{table}: every bucket has the size that follows from its number",
+                    f"{n_buckets} buckets, 0 differ",
+                    f"{found.differing} differ, {found.unreadable} rows without a bucket or a"
+                    " count",
+                    holds=found.differing == found.unreadable == 0,
+                )
+                for table, found in (("QIT", qit), ("SAT", sat))
+            ),
+            Check(
+                "SAT counts each value of a bucket once",
+                "0 rows violate it",
+                f"{self.repeated} violate it",
+                holds=self.repeated == 0,
+            ),
+            check_exposure("bucket", exposure),
+            *further,
+        ]
+        if "l" in parameters:
+            checks.append(
+                Check(
+                    "l-diversity: frequency in bucket <= 1/l",
+                    f"l = {parameters['l']}",
+                    f"{exposure['not_diverse']} pairs exceed it, largest frequency"
+                    f" {exposure['frequency']:.6g}",
+                    holds=exposure["not_diverse"] == 0,
+                )
+            )
+        else:
+            checks.append(
+                Check(
+                    "no bucket exceeds the largest size allowed",
+                    f"at most {parameters['max_bucket_size']} records",
+                    f"largest has {max(sizes, default=0)}",
+                    holds=max(sizes, default=0) <= parameters["max_bucket_size"],
+                )
+            )
+        checks.append(
+            Check(
+                "people whose sensitive value is certain, in buckets of one value",
+                "thresholds of 1 allow them",
+                f"{self.certain} people",
+                holds=True,
+            )
+        )
+        if "l" in parameters:
+            unbounded = 0.0
+        else:
+            unbounded = exposure["unbounded"] / max(exposure["records"], 1)
+            checks.append(report_unbounded(exposure))
+        checks.append(check_waiting(parameters))
+        return Examination(
+            checks,
+            {
+                "records": sat.records,
+                "certain_records": self.certain,
+                "unbounded_share": unbounded,
+                "sensitive_values": exposure["values"],
+                "buckets": sum(sizes.values()),
+                **{f"buckets_of_size_{size}": n for size, n in sizes.items()},
+                "loss": loss,
+                "msbs": loss / (sat.records - 1) if sat.records > 1 else 0.0,
+                "largest_frequency": exposure["frequency"],
+                "largest_frequency_ratio": exposure["ratio"],
+            },
+        )
+
+
+# Verifying and measuring a bucketization, using only its published relations.
+#
+# Nothing here is shared with the algorithms: buckets are counted row by row, SQL compares
+# frequencies
+# with thresholds by cross-multiplying exact numbers, and totals come from the published table.
+
+
+def examine_buckets(
+    session: Session,
+    tables: BucketTables,
+    parameters: Mapping[str, Any],
+    *,
+    records: int,
+    all_bitmaps: bool = True,
+) -> Examination:
+    """Check everything that a bucketization promises, and measure it.
+
+    Parameters
+    ----------
+    session : Session
+        The session of any role that may read the publication.
+    tables : BucketTables
+    parameters : mapping
+        What the publisher asked for, as in the catalog.
+    records : int
+        Number of records that the source had.
+    all_bitmaps : bool
+        Whether to compare the bitmaps with QIT and SAT in all buckets or in a random sample.
+
+    Returns
+    -------
+    Examination
+        Metrics: ``records``, ``sensitive_values``, ``buckets``, ``buckets_of_size_<S>`` for each
+        size S, ``loss`` ([GB] Eq. 2), ``msbs`` ([GB] Eq. 1), ``largest_frequency`` of a value in
+        a bucket and ``largest_frequency_ratio``, the largest quotient of such a frequency and
+        its value's threshold f' (at most 1). If the relations are not those that were published,
+        there are no metrics and no further checks.
+    """
+    view, *others = tables.relations
+    relations = check_relations(
+        session, "QIT and SAT are tables, and the view reads nothing else", view, others
+    )
+    if not relations.holds:
+        return Examination([relations], {})
+    session.step("checking the sizes of buckets")
+    qit = _count_qit(session, tables)
+    sat, profile = _count_sat(session, tables)
+    privacy = PrivacySpecification.parse(json.dumps(parameters["privacy"]))
+    session.step("checking the values of buckets")
+    exposure = measure_exposure(
+        session,
+        privacy,
+        "SELECT number, value, count, size, buckets FROM unnest($5::text[]::int4[], $6::text[],"
+        " $7::text[]::numeric[], $8::text[]::numeric[], $9::text[]::int8[])"
+        " AS p (number, value, count, size, buckets)",
+        *profile.columns,
+        l=str(parameters.get("l", 1)),
+        by="number",
+    )
+    session.step("checking the bitmaps")
+    differing = count_bitmap_differences(session, tables, whole=all_bitmaps)
+    further = []
+    if tables.with_bitmaps:
+        further.append(
+            Check(
+                f"bitmaps repeat QIT and SAT ({'all' if all_bitmaps else 'sampled'} buckets)",
+                "0 values of a bucket differ",
+                f"{differing} differ",
+                holds=differing == 0,
+            )
+        )
+    if tables.spectrum is not None:
+        further.append(check_composition(session, tables))
+    found = BucketFindings(qit.counted, sat.counted, sat.repeated, profile.certain, exposure)
+    return found.judged(tables.n_buckets, parameters, records, relations, further)
+
+
+_PAIR = np.dtype([("bucket", ">i4"), ("count", ">i4")])
+_ROWS_PER_BLOCK = 2**20  # keeps copies small, compared with the table itself
+
+
+class _Buckets:
+    """The buckets of one table, counted from its rows."""
+
+    def __init__(self, tables: BucketTables) -> None:
+        self._sizes = np.zeros(tables.n_buckets + 1, dtype=np.int64)
+        self._expected = np.repeat([0, *tables.sizes], [1, *tables.buckets_of_sizes])
+        self.unreadable = 0
+        self.repeated = 0
+
+    def add(self, n_rows: int, bucket_ids: AnyIntArray, counts: AnyIntArray | None = None) -> None:
+        """Count rows, of one record or of `counts` records each; find rows without bucket or count.
+
+        If there are counts, no two of the rows may have the same bucket.
+        """
+        seen = np.zeros(self._sizes.size, dtype=np.int32)
+        at_once = max(
+            _ROWS_PER_BLOCK, self._sizes.size
+        )  # each block takes a number for each bucket
+        for start in range(0, bucket_ids.size, at_once):
+            block = slice(start, start + at_once)
+            ids = bucket_ids[block].astype(np.int64)
+            known = (ids >= 1) & (ids < self._sizes.size)
+            if counts is not None:
+                known &= counts[block] >= 1
+            n_rows -= int(known.sum())
+            rows = np.bincount(ids[known], minlength=self._sizes.size)
+            if counts is None:
+                self._sizes += rows
+            else:
+                seen += rows.astype(np.int32)
+                np.add.at(self._sizes, ids[known], counts[block][known].astype(np.int64))
+        self.unreadable += n_rows
+        self.repeated += int((seen > 1).sum())
+
+    @property
+    def counted(self) -> CountedBuckets:
+        """What was counted."""
+        sizes, counts = np.unique(self._sizes[1:], return_counts=True)
+        return CountedBuckets(
+            records=int(self._sizes.sum()),
+            differing=int((self._sizes != self._expected).sum()),
+            unreadable=self.unreadable,
+            of_sizes={int(size): int(n) for size, n in zip(sizes, counts, strict=True) if size},
+        )
+
+
+class _Profile:
+    """In how many buckets of each size a value occurs how often."""
+
+    def __init__(self, tables: BucketTables) -> None:
+        self.columns: tuple[list[str | None], ...] = ([], [], [], [], [])
+        """Number of the value, its text, how often, size of the bucket, and how many buckets."""
+        self.certain = 0
+        """People whose bucket has no other value than theirs."""
+        self._firsts = np.array(tables.first_bucket_ids)
+        self._sizes = np.array([0, *tables.sizes])
+
+    def add(
+        self, number: str, label: str | None, bucket_ids: AnyIntArray, counts: AnyIntArray
+    ) -> None:
+        """Add rows of a value, which has this number."""
+        found: Counter[tuple[int, int]] = Counter()
+        for start in range(0, bucket_ids.size, _ROWS_PER_BLOCK):
+            block = slice(start, start + _ROWS_PER_BLOCK)
+            classes = np.searchsorted(self._firsts, bucket_ids[block], side="right")
+            keys = counts[block].astype(np.int64) * self._sizes.size + classes
+            for key, n in zip(*np.unique(keys, return_counts=True), strict=True):
+                count, size_class = divmod(int(key), self._sizes.size)
+                found[count, int(self._sizes[size_class])] += int(n)
+        for (count, size), n in found.items():
+            # A bucket below all numbers has no size.
+            row = (number, label, str(count), str(size) if size else None, str(n))
+            for column, value in zip(self.columns, row, strict=True):
+                column.append(value)
+            if count == size:
+                self.certain += count * n
+
+
+_MOST_SHARED = 2**22
+"""Records of which all numbers are fetched at once."""
+
+_MOST_AT_ONCE = 2**26
+"""Rows whose numbers the server puts into one value, which may have a gigabyte."""
+
+
+def _grouped_by(tables: BucketTables, *columns: str) -> str:
+    """Group rows also by parts of the buckets, each of them in one, if there are many rows."""
+    n_parts = -(-tables.n_records // _MOST_AT_ONCE)
+    if n_parts > 1:
+        columns += (f"s.bucket / {1 + tables.n_buckets // n_parts}",)
+    return f" GROUP BY {', '.join(columns)}" if columns else ""
+
+
+def _read_counts(session: Session, tables: BucketTables, statement: str) -> Iterator[Row]:
+    """Give the rows of a statement: at once, as a parallel plan needs it, or of many one by one."""
+    if tables.n_records > _MOST_SHARED:
+        yield from session.stream(1, statement)
+        return
+    with shared(session):
+        rows = session.fetch(statement)
+    yield from rows
+
+
+def _count_qit(session: Session, tables: BucketTables) -> _Buckets:
+    found = _Buckets(tables)
+    bucket_id = tables.bucket_id
+    for row in _read_counts(
+        session,
+        tables,
+        "SELECT count(*) AS n, string_agg(s.sent, ''::bytea) AS buckets"
+        f" FROM (SELECT {bucket_id} AS bucket, int4send({bucket_id}) AS sent FROM {tables.qit}"
+        f" OFFSET 0) AS s{_grouped_by(tables)}",
+    ):
+        found.add(row["n"], np.frombuffer(row["buckets"] or b"", dtype=">i4"))
+    return found
+
+
+def _count_sat(session: Session, tables: BucketTables) -> tuple[_Buckets, _Profile]:
+    found, profile = _Buckets(tables), _Profile(tables)
+    bucket_id = tables.bucket_id
+    with fixed_labels(session):
+        for row in _read_counts(
+            session,
+            tables,
+            # A prepared statement fails where the collation of its result has changed since.
+            f'SELECT dense_rank() OVER (ORDER BY value) AS number, {label("value")} COLLATE "C"'
+            " AS label,"
+            " n, pairs FROM (SELECT s.value, count(*) AS n, string_agg(s.sent, ''::bytea) AS pairs"
+            f" FROM (SELECT {bucket_id} AS bucket, {tables.sensitive} AS value,"
+            f" int4send({bucket_id}) || int4send({tables.count}) AS sent FROM {tables.sat}"
+            f" OFFSET 0) AS s{_grouped_by(tables, 's.value')}) AS s",
+        ):
+            pairs = np.frombuffer(row["pairs"] or b"", dtype=_PAIR)
+            bucket_ids, counts = pairs["bucket"].astype(np.int32), pairs["count"].astype(np.int32)
+            found.add(row["n"], bucket_ids, counts)
+            profile.add(str(row["number"]), row["label"], bucket_ids, counts)
+    return found, profile
+
+
+# Publishing a bucketization [GB]: QIT, SAT and their weighted view.
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,11 +567,11 @@ class _Assignment:
     protection : Protection
     """
 
-    assigned: Assigned
+    assigned: AssignedRecords
     columns: Mapping[str, CodedColumn]
     values: DistinctValues
     codes: CodeArray
-    protection: Protection
+    protection: ValueProtection
 
 
 class Buckets(Kind):
@@ -143,25 +628,25 @@ class Buckets(Kind):
             fixed += 30_000 * request.max_bucket_size
         return Needs(fixed + record * size.n_records, (100 + 3.4 * size.width) * size.n_records)
 
-    def search(self, job: Job[BucketRequest]) -> Found:
+    def search(self, job: Job[BucketRequest]) -> MethodResult:
         """Find a bucket setting, and the bucket of each record."""
         request = job.request
         columns, values, codes = _read(job)
-        protection = Protection.of(request, values.labels, values.counts)
-        assign = getattr(assignments, request.assignment)
+        protection = ValueProtection.of(request, values.labels, values.counts)
+        assign = getattr(assignment_methods, request.assignment)
         data = SensitiveValues(values.counts, protection.privacy, values.labels)
-        found: Found = assign(job, data, codes, columns)
+        found: MethodResult = assign(job, data, codes, columns)
         result = _Assignment(found.result, columns, values, codes, protection)
         return replace(found, result=result)
 
-    def write(self, job: Job[BucketRequest], found: Found) -> Written:
+    def write(self, job: Job[BucketRequest], found: MethodResult) -> Written:
         """Write QIT, SAT, view, bitmaps, and the composition of buckets."""
         session, source = job.session, job.source
         assignment: _Assignment = found.hand_over()
         setting, values, codes = assignment.assigned.setting, assignment.values, assignment.codes
         random = job.random
         bucket_ids = number_buckets(setting, random)[assignment.assigned.slots]
-        layout = layout_of(source, setting)
+        layout = bucket_layout(source, setting)
         signed = assignment.assigned.signed
         if signed is not None:
             layout["signatures"] = signed.labels
@@ -205,22 +690,31 @@ class Buckets(Kind):
         """Buckets that keep their signatures are drawn anew, without those who have left."""
         return publication.parameters.get("assignment") == "m_invariant"
 
-    def renew(self, job: Job[BucketRequest], old: Publication, signature_of: CodeArray) -> Renewed:
+    def renew(
+        self, job: Job[BucketRequest], old: Publication, signature_of: CodeArray
+    ) -> RedrawnBuckets:
         """See :func:`redraw_buckets`."""
-        from kanon_db.publications.buckets.invariance import redraw_buckets  # a compiler
+        from kanon_db.publications.buckets._signatures import redraw_buckets  # a compiler
 
         found = redraw_buckets(job, old, signature_of)
         if not found.job.records.n_records:
-            return Renewed(found.job, Found(None), 0, 0, found.n_left_out, found.n_waiting)
+            return RedrawnBuckets(
+                found.job, MethodResult(None), 0, 0, found.n_left_out, found.n_waiting
+            )
         columns, values, codes = _read(found.job)
         drawn = found.drawn
-        assigned = Assigned(drawn.setting, drawn.slots, signed=drawn.signed)
+        assigned = AssignedRecords(drawn.setting, drawn.slots, signed=drawn.signed)
         l = int(old.parameters["l"])
         privacy = FPrimePrivacy((Fraction(1, l),) * len(values.labels))
-        protection = Protection(privacy, l, 0.0)
+        protection = ValueProtection(privacy, l, 0.0)
         result = _Assignment(assigned, columns, values, codes, protection)
-        return Renewed(
-            found.job, Found(result), found.n_stay, found.n_new, found.n_left_out, found.n_waiting
+        return RedrawnBuckets(
+            found.job,
+            MethodResult(result),
+            found.n_stay,
+            found.n_new,
+            found.n_left_out,
+            found.n_waiting,
         )
 
     def frozen(self, session: Session, publication: Publication, request: BucketRequest) -> Any:
@@ -248,19 +742,23 @@ class Buckets(Kind):
         return replace(request, privacy=fixed, given={**request.given, "privacy": given})
 
     def extend(
-        self, job: Job[BucketRequest], old: Publication, batch: Written, whole: Staging
+        self, job: Job[BucketRequest], old: Publication, batch: Written, whole: StagedRelations
     ) -> Written:
         """See :meth:`Kind.extend`: buckets of one size follow each other, the old ones first."""
-        return extended(job, old, batch, whole)
+        return write_batch(job, old, batch, whole)
 
-    def complete(self, staging: Staging, publication: Publication, room: Room) -> Mapping[str, Any]:
+    def complete(
+        self, staging: StagedRelations, publication: Publication, room: Allowance
+    ) -> Mapping[str, Any]:
         """See :func:`completed`."""
         types = {}
         for suffix in self.told:
             named = Relation(staging.schema, staging.name + suffix)
             _, oid, _ = find_relation(staging.session, named.quoted(staging.session))
             types.update(column_types(staging.session, oid))
-        return completed(staging.session, staging, publication.layout, types, room, SecureRandom())
+        return write_derived_tables(
+            staging.session, staging, publication.layout, types, room, SecureRandom()
+        )
 
     def examine(
         self, session: Session, publication: Publication, *, is_new: bool = False
@@ -276,14 +774,14 @@ class Buckets(Kind):
 
     def partition(
         self, session: Session, schema: str, publication: Publication
-    ) -> Partition | None:
+    ) -> PublishedBuckets | None:
         """Read QIT and SAT; None if readers may have copies of other buckets of it."""
         if publication.parameters.get("renewals"):
             return None
         layout = publication.layout
         tables = BucketTables.of(session, schema, publication.name, layout)
         names = map(str, layout["quasi_identifiers"])
-        return Partition(
+        return PublishedBuckets(
             tables.qit, tables.sat, tables.bucket_id, tables.sensitive, tables.count,
             dict(zip(names, tables.quasi_identifiers, strict=True)), str(layout["sensitive"]),
             partial(published_thresholds, publication.parameters),
@@ -293,13 +791,13 @@ class Buckets(Kind):
         """See :func:`bucket_notes`."""
         return bucket_notes(publication, quotes)
 
-    def evaluate(self, target: Target, workload: Workload) -> Sequence[CountAccuracy]:
+    def evaluate(self, target: AttackTarget, workload: Workload) -> Sequence[CountAccuracy]:
         """See :func:`evaluate_buckets`."""
         return evaluate_buckets(target, workload)
 
     def usefulness(
         self,
-        target: Target,
+        target: AttackTarget,
         columns: Sequence[DistinctValues],
         sensitive: DistinctValues | None,
         queries: Sequence[CountQuery],
@@ -309,7 +807,7 @@ class Buckets(Kind):
         answers = answer_from_buckets(target, columns, sensitive, queries)
         return Usefulness(answers, np.zeros(len(columns)))
 
-    def attack(self, target: Target) -> Sequence[Attack]:
+    def attack(self, target: AttackTarget) -> Sequence[Attack]:
         """See :func:`attack_buckets`."""
         return attack_buckets(target)
 

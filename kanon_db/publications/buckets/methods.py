@@ -1,4 +1,4 @@
-"""The methods that find a bucket setting, all with the same signature."""
+"""Finds a bucket setting: a function for each method, all with the same signature."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kanon_db.algorithms.bucketization.setting import BucketSetting
 from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.algorithms.ground.pulse import Pulse
 from kanon_db.publications.buckets.request import BucketRequest
-from kanon_db.publications.kind import Found
+from kanon_db.publications.kind import MethodResult
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,7 @@ class SensitiveValues:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class BucketPlan:
     """A bucket setting, and how often each value may occur in a bucket of each size.
 
     Attributes
@@ -54,27 +54,27 @@ class Plan:
     l: int | None = None
 
 
-def anatomy(data: SensitiveValues, request: BucketRequest, pulse: Pulse) -> Found:  # noqa: ARG001
+def anatomy(data: SensitiveValues, request: BucketRequest, pulse: Pulse) -> MethodResult:  # noqa: ARG001
     """Make buckets of l and l + 1 records; neither sizes nor time need limits."""
     l = data.privacy.corresponding_l()
     setting = anatomy_setting(data.counts, l)
     limits = np.ones((data.counts.size, len(setting.sizes)), dtype=np.int64)
-    return Found(Plan(setting, limits, l))
+    return MethodResult(BucketPlan(setting, limits, l))
 
 
-def two_size(data: SensitiveValues, request: BucketRequest, pulse: Pulse) -> Found:
+def two_size(data: SensitiveValues, request: BucketRequest, pulse: Pulse) -> MethodResult:
     """Find the setting of one or two sizes that loses least."""
     setting = two_size_setting(data.counts, data.privacy, request.max_bucket_size, pulse=pulse)
-    return Found(plan_of(data, setting))
+    return MethodResult(plan_of(data, setting))
 
 
-def multi_size(data: SensitiveValues, request: BucketRequest, pulse: Pulse) -> Found:
+def multi_size(data: SensitiveValues, request: BucketRequest, pulse: Pulse) -> MethodResult:
     """Find a setting of more sizes, which loses less."""
     setting = multi_size_setting(data.counts, data.privacy, request.max_bucket_size, pulse=pulse)
-    return Found(plan_of(data, setting))
+    return MethodResult(plan_of(data, setting))
 
 
-def optimal(data: SensitiveValues, request: BucketRequest, pulse: Pulse) -> Found:
+def optimal(data: SensitiveValues, request: BucketRequest, pulse: Pulse) -> MethodResult:
     """Find the setting that loses least of all."""
     found = optimal_setting(
         data.counts,
@@ -83,9 +83,9 @@ def optimal(data: SensitiveValues, request: BucketRequest, pulse: Pulse) -> Foun
         formulation=request.options.formulation,
         pulse=pulse.within(request.options.time_limit),
     )
-    return Found(plan_of(data, found.setting), found.proof)
+    return MethodResult(plan_of(data, found.setting), found.proof)
 
 
-def plan_of(data: SensitiveValues, setting: BucketSetting) -> Plan:
+def plan_of(data: SensitiveValues, setting: BucketSetting) -> BucketPlan:
     """Return a setting with the limits that follow from the thresholds."""
-    return Plan(setting, data.privacy.occurrence_limits(setting.sizes))
+    return BucketPlan(setting, data.privacy.occurrence_limits(setting.sizes))

@@ -1,4 +1,4 @@
-"""The parameters of a bucketization."""
+"""Declares the parameters of a bucketization."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from kanon_db.declaration import SECONDS, choice, json_object, options, parameter, whole
 from kanon_db.errors import InvalidParameterError
-from kanon_db.publications.request import PublishRequest
+from kanon_db.publications.publish_request import PublishRequest
 
 if TYPE_CHECKING:
     from kanon_db.algorithms.bucketization.specification import PrivacySpecification

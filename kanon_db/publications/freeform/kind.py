@@ -1,4 +1,8 @@
-"""Publishing freeform rows [FF]: each record matches k originals, and each original k records."""
+"""Publishes and verifies freeform rows [FF]: each record matches k originals, and each original k.
+
+The guarantee rests on the graph of matches, which readers must not have, so it is checked when
+publishing. Afterwards, a digest of the rows tells whether the view is still the published one.
+"""
 
 from __future__ import annotations
 
@@ -15,28 +19,226 @@ from kanon_db.algorithms.freeform import (
     numbered_cells,
     verify_matching,
 )
+from kanon_db.algorithms.ground.arrays import AnyIntArray
 from kanon_db.algorithms.ground.memory import giving_back
 from kanon_db.algorithms.recoding import Microdata, NumberedCells
 from kanon_db.catalog.entries import Publication, Source
-from kanon_db.counting.layout import RECODED_SUFFIXES
 from kanon_db.metrics.freeform import measure
 from kanon_db.publications.freeform import methods
-from kanon_db.publications.freeform.examine import examine_freeform
-from kanon_db.publications.freeform.promises import check_graph, guarantee
 from kanon_db.publications.freeform.request import FreeformRequest
-from kanon_db.publications.freeform.shown_cells import check_cells
-from kanon_db.publications.job import Job
-from kanon_db.publications.kind import Found, Written
-from kanon_db.publications.needs import bytes_of_texts, bytes_of_values
-from kanon_db.publications.results import Check
-from kanon_db.publications.rows.digest import digest_rows
-from kanon_db.publications.rows.needs import bytes_of_cells, bytes_of_shares
-from kanon_db.publications.rows.recoding import RecodedRows, loss_metrics
-from kanon_db.publications.rows.view import RowKind
-from kanon_db.publications.searching import run_method
-from kanon_db.transfer.columns import ColumnType
-from kanon_db.transfer.records import Size
-from kanon_db.transfer.room import Needs
+from kanon_db.publications.kind import (
+    Job,
+    MethodResult,
+    Written,
+    bytes_of_texts,
+    bytes_of_values,
+    run_method,
+)
+from kanon_db.publications.results import Check, Examination
+from kanon_db.publications.rows.distinct_cells import (
+    CellColumn,
+    CellTable,
+    ClassSizes,
+    packed_rows,
+    packing,
+)
+from kanon_db.publications.rows.row_kind import (
+    RecodedRows,
+    RowKind,
+    bytes_of_cells,
+    bytes_of_shares,
+    loss_metrics,
+)
+from kanon_db.publications.rows.row_relations import check_digest, digest_rows
+from kanon_db.query.layout import RECODED_SUFFIXES, RowView
+from kanon_db.session import Session, fetch_one
+from kanon_db.session.settings import grouping_by_hash, joining_by_hash
+from kanon_db.transfer.allowance import Needs
+from kanon_db.transfer.columns import ColumnType, parts_of
+from kanon_db.transfer.snapshot import Size
+
+# What a freeform publication promises, in words.
+
+
+def freeform_guarantee(request: FreeformRequest) -> str:
+    """Say what holds for every row."""
+    k = request.k
+    if request.method == "k_concealment":
+        return (
+            f"{k}-concealment, which is weaker than k-anonymity: each record may be any of at least"
+            f" {k} published ones, but not with the same probability: readers who know the method"
+            " may be certain"
+        )
+    said = (
+        f"k-anonymity with k = {k} by freeform generalization: each published record covers {k}"
+        f" originals, each original is covered {k} times, and each of these is its own with"
+        f" probability 1/{k}; whoever knows which record is somebody's can be certain of others'"
+    )
+    return said + "; matches are mutual, which does not change that" * request.options.symmetric
+
+
+def check_graph(k: int, originals: int, published: int, outside: int, *, holds: bool) -> Check:
+    """Judge what was counted of the graph of matches.
+
+    Parameters
+    ----------
+    k : int
+    originals, published : int
+        Fewest that a record matches on either side.
+    outside : int
+        Matches outside their cells.
+    holds : bool
+    """
+    return Check(
+        "k-anonymity: every record has k matches on both sides",
+        f"k = {k}",
+        f"at least {originals} and {published}, {outside} matches outside their cells",
+        holds=holds,
+    )
+
+
+# Whether a view shows the cells that were made, by the numbers that these have in Python.
+#
+# Values are checked against numbered cells (:mod:`~kanon_db.publications.rows.row_kind`). So
+# the
+# server looks up the number of each cell of the view, and the rows of numbers are compared.
+
+
+def check_cells(session: Session, view: RowView, table: CellTable) -> Check:
+    """Check that the view shows the cells that were made, each combination of them once.
+
+    Parameters
+    ----------
+    session : Session
+    view : RowView
+    table : CellTable
+        The columns' cells are looked up in their own tables, not in that of the combinations.
+    """
+    bases = [1 + column.n_cells for column in table.columns.values()]
+    expected, digits, joins = [], [], ""
+    for i, (name, column) in enumerate(table.columns.items()):
+        first = _first_numbers(session, column)
+        expected.append(first[column.of_combination])
+        cells, number, cell = f"{column.table} AS c", f"c.{column.number}", f"c.{column.cell}"
+        looked_up = f"(SELECT {number} AS number, {cell} AS cell FROM {cells})"
+        if (first < np.arange(column.n_cells)).any():
+            looked_up = f"(SELECT min({number}) AS number, {cell} AS cell FROM {cells} GROUP BY 2)"
+        joins += f" LEFT JOIN {looked_up} AS p{i} ON v.{name} OPERATOR(pg_catalog.=) p{i}.cell"
+        null = f"(SELECT min({number}) FROM {cells} WHERE num_nulls({cell}) = 1)"
+        digits.append(
+            f"coalesce(p{i}.number, CASE WHEN num_nulls(v.{name}) = 1 THEN {null} END, -1) + 1"
+        )
+    sent = []
+    for start, end in packing(bases):
+        digit = digits[start]
+        for i in range(start + 1, end):
+            digit = f"({digit})::int8 * {bases[i]} + {digits[i]}"
+        sent.append(f"int8send({digit})")
+    found = [np.empty((0, len(sent)), dtype=np.int64)]
+    for part in parts_of(session, view.view, table.n_combinations, "v"):
+        with joining_by_hash(session):
+            row = fetch_one(
+                session,
+                f"SELECT string_agg({' || '.join(sent)}, ''::bytea) AS numbers"
+                f" FROM {view.view} AS v{joins} WHERE {part}",
+            )
+        numbers = np.frombuffer(row["numbers"] or b"", dtype=">i8").astype(np.int64)
+        found.append(numbers.reshape(-1, len(sent)))
+    shown = _in_order(np.concatenate(found))
+    del found, row, numbers
+    made = packed_rows(bases, [], np.arange(table.n_combinations), expected)
+    del expected
+    same = np.array_equal(shown, _in_order(np.column_stack(made)))
+    return Check(
+        "the view shows the cells that were made",
+        "the same combinations",
+        f"{'the same' if same else 'other'} combinations",
+        holds=same,
+    )
+
+
+def _first_numbers(session: Session, column: CellColumn) -> AnyIntArray:
+    """Return, for each number of a cell, the least one of those that look the same.
+
+    They may be of different codes: where two labels of a hierarchy have the same text, for example.
+    """
+    numbers = np.arange(column.n_cells, dtype=np.min_scalar_type(-1 - column.n_cells))
+    cells, number = f"{column.table} AS c", f"c.{column.number}"
+    with grouping_by_hash(session):
+        found = session.fetch(
+            f"SELECT {number} AS number, d.first FROM (SELECT c.{column.cell} AS cell,"
+            f" min({number}) AS first FROM {cells} GROUP BY 1 HAVING count(*) > 1) AS d"
+            f" JOIN {cells} ON c.{column.cell} OPERATOR(pg_catalog.=) d.cell"
+        )
+    for row in found:
+        numbers[row["number"]] = row["first"]
+    return numbers
+
+
+def _in_order(rows: AnyIntArray) -> AnyIntArray:
+    return rows[np.lexsort(rows.T)]
+
+
+# Verifying and measuring a freeform publication.
+#
+# Its guarantee rests on the graph of matches, which readers must not have. The view by itself does
+# not show how likely each record belongs to a person. So the guarantee is checked when publishing;
+# afterwards, a digest of the rows shows whether the view is still the one that was published.
+
+
+def examine_freeform(
+    session: Session, view: RowView, publication: Publication, counted: ClassSizes
+) -> Examination:
+    """Check what can be checked with the view alone, and measure it.
+
+    Parameters
+    ----------
+    session : Session
+        The session of any role that may read the publication.
+    view : RowView
+    publication : Publication
+        Its entry in the catalog, with the digest of the rows when they were published; see
+        :func:`digest_rows`.
+    counted : ClassSizes
+
+    Returns
+    -------
+    Examination
+        Metrics: ``records``, and ``distinct_rows``, the number of distinct combinations of cells.
+    """
+    same = check_digest(session, view, publication.layout["digest"], SAME_ROWS)
+    return judge_freeform(publication, counted, same)
+
+
+SAME_ROWS: Final = "the rows are those whose matches were checked when they were published"
+
+
+def judge_freeform(publication: Publication, counted: ClassSizes, same: Check) -> Examination:
+    """Judge what was counted; see :func:`examine_freeform`.
+
+    Parameters
+    ----------
+    publication : Publication
+    counted : ClassSizes
+    same : Check
+        Whether the rows are those that were published.
+    """
+    n_rows = int(counted.sizes.sum())
+    return Examination(
+        [
+            Check(
+                "every record is published once",
+                f"{publication.records} records",
+                f"{n_rows} records",
+                holds=n_rows == publication.records,
+            ),
+            same,
+        ],
+        {"records": n_rows, "distinct_rows": counted.sizes.size},
+    )
+
+
+# Publishing freeform rows [FF]: each record matches k originals, and each original k records.
 
 
 class FreeformRows(RowKind):
@@ -75,7 +277,7 @@ class FreeformRows(RowKind):
         """Return k: a cell covers as many originals."""
         return int(publication.parameters["k"])
 
-    def search(self, job: Job[FreeformRequest]) -> Found:
+    def search(self, job: Job[FreeformRequest]) -> MethodResult:
         """Find the matches, what covers them, and an assignment; the matches are not kept."""
         rows, microdata = RecodedRows.of(job, job.request.k, job.request.weights)
         together = min(microdata.n_records, 2 * methods.partition_size(job.request))
@@ -108,7 +310,7 @@ class FreeformRows(RowKind):
         )
         return replace(found, result=(rows, cells, drawn, check, measure(microdata, cells)))
 
-    def write(self, job: Job[FreeformRequest], found: Found) -> Written:
+    def write(self, job: Job[FreeformRequest], found: MethodResult) -> Written:
         """Write cells and rows; check every original value with all its cells."""
         session, request = job.session, job.request
         rows: RecodedRows
@@ -132,7 +334,7 @@ class FreeformRows(RowKind):
             check,
         ]
         written = Written(
-            guarantee(request),
+            freeform_guarantee(request),
             layout={"digest": digest_rows(session, rows.view)},
             checks=checks,
             metrics=loss_metrics(job.source, lost),

@@ -1,4 +1,4 @@
-"""The methods that find matches, all with the same signature."""
+"""Finds matches: a function for each method, all with the same signature."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from kanon_db.algorithms.ground.threads import n_cores
 from kanon_db.algorithms.recoding import Microdata
 from kanon_db.metrics.freeform import measure
 from kanon_db.publications.freeform.request import FreeformRequest
-from kanon_db.publications.kind import Found
-from kanon_db.publications.rows.proving import proof_of_published
+from kanon_db.publications.guarantees import proof_of_published
+from kanon_db.publications.kind import MethodResult
 
 
-def optimal(data: Microdata, request: FreeformRequest, pulse: Pulse) -> Found:
+def optimal(data: Microdata, request: FreeformRequest, pulse: Pulse) -> MethodResult:
     """Find the matches that lose least of all; where that is not proven, the best of all methods.
 
     What was searched for is not always what is published: see :func:`.proof_of_published`.
@@ -32,13 +32,13 @@ def optimal(data: Microdata, request: FreeformRequest, pulse: Pulse) -> Found:
     least = _loss(data, found, pulse)
     proof = proof_of_published(best.proof, data, least)
     if proof is not None and proof.is_optimal:
-        return Found(found, proof)
+        return MethodResult(found, proof)
     for heuristic in (sort_greedy,) if is_symmetric else (sort_greedy, greedy, hungarian):
         other = heuristic(data, request, pulse).result
         loss = _loss(data, other, pulse)
         if loss < least:
             found, least = other, loss
-    return Found(found, proof_of_published(best.proof, data, least))
+    return MethodResult(found, proof_of_published(best.proof, data, least))
 
 
 def _loss(data: Microdata, found: freeform.Freeform, pulse: Pulse) -> float:
@@ -46,47 +46,47 @@ def _loss(data: Microdata, found: freeform.Freeform, pulse: Pulse) -> float:
     return measure(data, freeform.numbered_cells(data, found, pulse=pulse)).weighted_loss
 
 
-def sort_greedy(data: Microdata, request: FreeformRequest, pulse: Pulse) -> Found:
+def sort_greedy(data: Microdata, request: FreeformRequest, pulse: Pulse) -> MethodResult:
     """Take the lightest matches first."""
     if request.options.symmetric:
         return _partitioned(freeform.symmetric, data, request, pulse)
     return _refined(freeform.sort_greedy, data, request, pulse)
 
 
-def greedy(data: Microdata, request: FreeformRequest, pulse: Pulse) -> Found:
+def greedy(data: Microdata, request: FreeformRequest, pulse: Pulse) -> MethodResult:
     """Give each record its lightest match, in turn."""
     return _refined(freeform.greedy, data, request, pulse)
 
 
-def hungarian(data: Microdata, request: FreeformRequest, pulse: Pulse) -> Found:
+def hungarian(data: Microdata, request: FreeformRequest, pulse: Pulse) -> MethodResult:
     """Take the assignment with the least loss in each round."""
     return _refined(freeform.hungarian, data, request, pulse)
 
 
-def min_cost_flow(data: Microdata, request: FreeformRequest, pulse: Pulse) -> Found:
+def min_cost_flow(data: Microdata, request: FreeformRequest, pulse: Pulse) -> MethodResult:
     """Find matches by a method of another paper, for comparison."""
     return _partitioned(freeform.min_cost_flow, data, request, pulse)
 
 
-def ring(data: Microdata, request: FreeformRequest, pulse: Pulse) -> Found:
+def ring(data: Microdata, request: FreeformRequest, pulse: Pulse) -> MethodResult:
     """Match small partitions in rings, for comparison."""
     return _partitioned(freeform.ring, data, request, pulse)
 
 
-def k_concealment(data: Microdata, request: FreeformRequest, pulse: Pulse) -> Found:
+def k_concealment(data: Microdata, request: FreeformRequest, pulse: Pulse) -> MethodResult:
     """Find matches that give a weaker guarantee."""
     matches = freeform.k_concealment(data, request.k, pulse=pulse).matches
-    return Found(freeform.Freeform.whole(matches))
+    return MethodResult(freeform.Freeform.whole(matches))
 
 
-def _refined(search: Any, data: Microdata, request: FreeformRequest, pulse: Pulse) -> Found:
+def _refined(search: Any, data: Microdata, request: FreeformRequest, pulse: Pulse) -> MethodResult:
     improving = partial(search, improve=request.options.refine)
     return _partitioned(improving, data, request, pulse)
 
 
 def _partitioned(
     search: freeform.Method, data: Microdata, request: FreeformRequest, pulse: Pulse
-) -> Found:
+) -> MethodResult:
     found = freeform.partitioned(
         data,
         request.k,
@@ -95,7 +95,7 @@ def _partitioned(
         workers=n_workers(request),
         pulse=pulse,
     )
-    return Found(found)
+    return MethodResult(found)
 
 
 def partition_size(request: FreeformRequest) -> int:

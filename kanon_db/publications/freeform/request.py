@@ -1,4 +1,4 @@
-"""The parameters of a freeform publication."""
+"""Declares the parameters of a freeform publication."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from kanon_db.declaration import FLAG, SECONDS, WEIGHTS, choice, options, parameter, whole
 from kanon_db.errors import InvalidParameterError
-from kanon_db.publications.request import PublishRequest
+from kanon_db.publications.publish_request import PublishRequest
 
 _REFINED: Final = ("sort_greedy", "greedy", "hungarian")
 _IN_PARTITIONS: Final = (*_REFINED, "min_cost_flow", "ring")

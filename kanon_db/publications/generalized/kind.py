@@ -1,55 +1,509 @@
-"""Publishing generalized rows [OB]: ranges and sets that at least k rows share."""
+"""Publishes and verifies generalized rows [OB]: ranges and sets that at least k rows share.
+
+Classes are found by a method, made to keep the constraints, refined, and some records are left out.
+Verification uses the published view only.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Final
 
 import numpy as np
 
-from kanon_db.algorithms.generalization import recommend
-from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
-from kanon_db.algorithms.ground.threads import n_cores
-from kanon_db.algorithms.recoding import (
-    Constraint,
-    Microdata,
-    cells_of_classes,
-    distinct_cells,
+from kanon_db.algorithms.generalization import enforce, one_of_each, recommend, refine, suppress
+from kanon_db.algorithms.generalization.exact.all_partitions import (
+    MOST_RECORDS,
+    best_partition,
+    members_of_sets,
 )
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
+from kanon_db.algorithms.ground.proof import Proof
+from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.ground.threads import n_cores
+from kanon_db.algorithms.recoding import Constraint, Microdata, cells_of_classes, distinct_cells
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.catalog.sources import require_sensitive
-from kanon_db.counting.layout import RECODED_SUFFIXES
 from kanon_db.errors import InvalidParameterError
-from kanon_db.metrics.generalization import measure
+from kanon_db.metrics.generalization import class_ncp, measure
 from kanon_db.publications.generalized import methods
-from kanon_db.publications.generalized.classes import find_classes
-from kanon_db.publications.generalized.examine import (
-    counted_classes,
-    examine_generalized,
-    measure_thresholds,
-    published_constraints,
-)
-from kanon_db.publications.generalized.promises import guarantee
+from kanon_db.publications.generalized.class_constraints import ClassConstraints
 from kanon_db.publications.generalized.request import GeneralizedRequest
-from kanon_db.publications.job import Job
-from kanon_db.publications.kind import Found, Written
-from kanon_db.publications.needs import bytes_of_texts, bytes_of_values
-from kanon_db.publications.partition import Classes
-from kanon_db.publications.results import Check
-from kanon_db.publications.rows.attack import Bounds, CountedValues
-from kanon_db.publications.rows.cell_table import CellTable
-from kanon_db.publications.rows.entities import CountedRows, counted_layout, counted_parameters
-from kanon_db.publications.rows.needs import bytes_of_cells, bytes_of_shares
-from kanon_db.publications.rows.recoding import RecodedRows, loss_metrics
-from kanon_db.publications.rows.view import RowKind
-from kanon_db.publications.searching import run_method
-from kanon_db.session import Session
-from kanon_db.transfer.coded import CodedRecords
+from kanon_db.publications.guarantees import (
+    WAITING_CLAUSE,
+    check_exposure,
+    check_waiting,
+    measure_exposure,
+    proof_of_published,
+    report_unbounded,
+)
+from kanon_db.publications.kind import (
+    Job,
+    MethodResult,
+    PublishedClasses,
+    Written,
+    bytes_of_texts,
+    bytes_of_values,
+    run_method,
+)
+from kanon_db.publications.results import Check, Examination
+from kanon_db.publications.rows.distinct_cells import CellTable, ClassSizes
+from kanon_db.publications.rows.published_rows import SensitiveCounts, ValueBounds
+from kanon_db.publications.rows.row_kind import (
+    RecodedRows,
+    RowKind,
+    bytes_of_cells,
+    bytes_of_shares,
+    loss_metrics,
+)
+from kanon_db.publications.rows.row_relations import (
+    RowsWithEntities,
+    counted_layout,
+    counted_parameters,
+)
+from kanon_db.query.layout import RECODED_SUFFIXES, Quotes, RowView
+from kanon_db.session import Row, Session
+from kanon_db.session.protocol import Fetching
+from kanon_db.transfer.allowance import Needs
+from kanon_db.transfer.coded_columns import CodedRecords
 from kanon_db.transfer.columns import ColumnType
-from kanon_db.transfer.records import Size
-from kanon_db.transfer.room import Needs
+from kanon_db.transfer.snapshot import Size
 from kanon_db.transfer.values import DistinctValues, distinct_values, read_codes
+
+# Finding classes, step by step: the method, the constraints, refinement, and what is left out.
+
+
+_HEURISTICS: Final = (
+    methods.split_carry, methods.greedy_search, methods.k_member, methods.mondrian,
+    methods.initial,
+)  # fmt: skip
+"""What `optimal` starts from, too, where what it has found is not proven to be published best."""
+
+
+def find_classes(
+    data: Microdata,
+    request: GeneralizedRequest,
+    constraint: Constraint | None,
+    pulse: Pulse,
+    *,
+    method: str,
+    search: Callable[[Microdata], MethodResult],
+    entities: AnyIntArray | None = None,
+    workers: int = 1,
+    on_step: Callable[[str], None],
+) -> MethodResult:
+    """Find classes, enforce the constraints, lower the loss, and leave records out.
+
+    Parameters
+    ----------
+    data : Microdata
+    request : GeneralizedRequest
+    constraint : Constraint or None
+    pulse : Pulse
+    method : str
+        The name of the method to use.
+    search : callable
+        Runs it.
+    entities : ndarray of int, shape (n_records,), optional
+        Whom each record is about, if several can be about the same entity.
+    workers : int
+        Threads that refine.
+    on_step : callable
+        Called with the name of each step.
+
+    Returns
+    -------
+    Found
+        The class of each record, from 0; -1 for one that is left out.
+    """
+    finishing = _Finishing(data, request, constraint, workers, on_step)
+    on_step(f"searching classes: {method}")
+    searched, place = data, None
+    if entities is not None:
+        searched, place = one_of_each(data, entities)
+    found = search(searched)
+    classes: IntArray = found.result if place is None else found.result[place]
+    if method != "optimal":
+        return MethodResult(
+            finishing.finished(classes, pulse, is_refined=request.refine), None, method
+        )
+    # What is optimal for fewer records need not be so for all of them.
+    bound = found.proof if place is None else None
+    best = finishing.finished(classes, pulse, is_refined=False)
+    proof, least = finishing.proof(bound, best), finishing.loss(best)
+    if proof is not None and proof.is_optimal:
+        return MethodResult(best, proof, method)
+    if data.n_records <= MOST_RECORDS:
+        return MethodResult(*finishing.best_of_all(pulse), method)
+    starts = [classes]
+    for heuristic in _HEURISTICS:
+        pulse.beat()
+        start = heuristic(searched, request, pulse).result
+        starts.append(start if place is None else start[place])
+    for number, start in enumerate(starts):
+        part = pulse.within(max(pulse.seconds_left, 0) / (len(starts) - number))
+        # Refining lowers the loss of the search, which need not be that of what is published.
+        for is_refined in (False, True) if request.refine else (False,):
+            other = finishing.finished(start, part, is_refined=is_refined)
+            if finishing.loss(other) < least:
+                best, least = other, finishing.loss(other)
+    return MethodResult(best, finishing.proof(bound, best), method)
+
+
+@dataclass(frozen=True, eq=False)
+class _Finishing:
+    """What is done with the classes of any method before they are published."""
+
+    data: Microdata
+    request: GeneralizedRequest
+    constraint: Constraint | None
+    workers: int
+    on_step: Callable[[str], None]
+
+    def finished(self, classes: IntArray, pulse: Pulse, *, is_refined: bool) -> IntArray:
+        """Enforce the constraints, lower the loss, and leave records out."""
+        data, request, constraint = self.data, self.request, self.constraint
+        if constraint is not None:
+            self.on_step("enforcing the constraints")
+            enforced = enforce(data, classes, request.k, constraint, pulse=pulse)
+            classes = enforced.class_of_record
+        if is_refined:
+            self.on_step("refining the classes")
+            classes = refine(
+                data, classes, request.k, random=methods.new_random(), constraint=constraint,
+                pulse=pulse, workers=self.workers,
+            ).class_of_record  # fmt: skip
+        if request.max_suppressed:
+            self.on_step("suppressing records")
+            classes = suppress(
+                data, classes, request.k, request.max_suppressed, constraint=constraint,
+                pulse=pulse,
+            ).class_of_record  # fmt: skip
+        return classes
+
+    def best_of_all(self, pulse: Pulse) -> tuple[IntArray, Proof]:
+        """Find the best of everything that may be published of a few records."""
+        data, k = self.data, self.request.k
+        records, sets = members_of_sets(data.n_records)
+        sizes = np.bincount(sets, minlength=2**data.n_records)
+        weights = np.array([attribute.weight for attribute in data.attributes])
+        every = Microdata(data.codes[records], data.attributes)
+        losses = class_ncp(every, sets)[0] @ weights * sizes
+        if self.constraint is not None:
+            holds = self.constraint.restricted_to(records).holds_for(sets - 1)
+            losses[1:][~holds] = np.inf
+        losses[sizes < k] = np.inf
+        most = int(self.request.max_suppressed * data.n_records)
+        classes, _ = best_partition(losses, float(weights.sum()), most, pulse=pulse)
+        loss = Fraction(self.loss(classes))
+        return classes, Proof(loss, loss)
+
+    def loss(self, classes: IntArray) -> float:
+        """Measure the loss of what is published."""
+        return measure(self.data, classes).weighted_loss
+
+    def proof(self, bound: Proof | None, classes: IntArray) -> Proof | None:
+        """Compare what is published with a bound on the loss of all records, without constraints.
+
+        None where more is allowed than classes of all records: then less may be lost.
+        """
+        if int(self.request.max_suppressed * self.data.n_records):
+            return None
+        return proof_of_published(bound, self.data, self.loss(classes))
+
+
+# What a generalized publication promises, in words.
+
+
+def generalized_guarantee(
+    request: GeneralizedRequest,
+    n_suppressed: int,
+    exposure: Row | None,
+    warn: Callable[[str], None],
+    *,
+    with_entities: bool = False,
+) -> str:
+    """Say what holds in each class, and for whom.
+
+    Parameters
+    ----------
+    request : GeneralizedRequest
+    n_suppressed : int
+        Records that are left out.
+    exposure : mapping or None
+        How frequencies compare with thresholds, if there are any.
+    warn : callable
+        Called with a text where they bound nothing.
+    with_entities : bool
+        Whether it is known whom each record is about.
+    """
+    times = "times, for as many different people" if with_entities else "times"
+    said = (
+        f"{request.k}-anonymity: every combination of generalized quasi-identifiers occurs at"
+        f" least {request.k} {times}"
+    )
+    constraints = request.constraints
+    if constraints is not None:
+        counting = ", counting people," if with_entities and constraints.privacy else ","
+        said += (
+            f", with {constraints} in each{counting} which bounds inferences by readers who do not"
+            f" know how classes were formed{WAITING_CLAUSE}"
+        )
+        if exposure is not None and exposure["unbounded"]:
+            share = exposure["unbounded"] / exposure["records"]
+            warn(f"the threshold is 1 for {share:.1%} of the records: no bound")
+            said += f"; the threshold is 1 for {share:.1%} of the records"
+    if n_suppressed:
+        said += f"; {n_suppressed} records are left out"
+    return said
+
+
+# Verifying and measuring a generalized publication, using only its view.
+
+
+_ROUNDING = 1e-9  # allowed in an entropy, for its logarithms
+
+
+@dataclass(frozen=True)
+class ClassValues:
+    """Where the sensitive values of the rows of each class can be read, as SQL.
+
+    Attributes
+    ----------
+    rows : str
+        A relation with the published rows.
+    cells : str
+        Its columns by which classes are told apart, with commas between them.
+    value : str
+        Its column with the sensitive values.
+    number : str
+        What tells classes apart in one column.
+    place : str
+        The place of a value among all of them, in their order.
+    """
+
+    rows: str
+    cells: str
+    value: str
+    number: str
+    place: str
+
+    @property
+    def counted(self) -> str:
+        """How often each value occurs in each class."""
+        return (
+            f"SELECT {self.number} AS class, {self.value} AS value, count(*) AS n,"
+            f" sum(count(*)) OVER (PARTITION BY {self.cells}) AS size"
+            f" FROM {self.rows} GROUP BY {self.cells}, {self.value}"
+        )
+
+
+def counted_classes(session: Quotes, view: RowView, sensitive: str) -> ClassValues:
+    """Read the values of a view."""
+    cells, value = ", ".join(view.quasi_identifiers), session.identifier(sensitive)
+    return ClassValues(
+        view.view, cells, value,
+        f"dense_rank() OVER (ORDER BY {cells})", f"dense_rank() OVER (ORDER BY {value})",
+    )  # fmt: skip
+
+
+def examine_generalized(
+    session: Session, view: RowView, publication: Publication, counted: ClassSizes
+) -> Examination:
+    """Check what a generalized publication promises, and measure it; see :func:`judge`."""
+    constraints, found = published_constraints(publication), None
+    if constraints is not None:
+        if publication.parameters.get("counts_entities"):  # thresholds are for shares of them
+            constraints = replace(constraints, privacy=None)
+        values = counted_classes(session, view, str(publication.layout["sensitive"]))
+        exposure = measure_thresholds(session, values, constraints)
+        found = check_constraints(session, values, constraints, exposure)
+    return judge_classes(publication, counted, found or [])
+
+
+def published_constraints(publication: Publication) -> ClassConstraints | None:
+    """Read the constraints of a publication."""
+    given = publication.parameters.get("constraints")
+    return None if given is None else ClassConstraints.parse(given)
+
+
+def judge_classes(
+    publication: Publication, counted: ClassSizes, of_constraints: Sequence[Check]
+) -> Examination:
+    """Check what a generalized publication promises, and measure it.
+
+    Whether each original value lies within its cell, and of how many entities the rows are, was
+    checked when publishing, since that needs the originals.
+
+    Parameters
+    ----------
+    publication : Publication
+        Its entry in the catalog, with what the publisher asked for.
+    counted : ClassSizes
+    of_constraints : sequence of Check
+
+    Returns
+    -------
+    Examination
+        Metrics: ``records``, ``suppressed_records``, ``classes`` (rows with the same cells),
+        ``average_class_size``, ``smallest_class``, ``largest_class``, and ``discernibility_loss``:
+        the sum of the squared class sizes, plus the number of all records for each suppressed one.
+    """
+    sizes, parameters, records = counted.sizes, publication.parameters, publication.records
+    k, suppressed = int(parameters["k"]), publication.left_out
+    n_rows, n_classes = int(sizes.sum()), sizes.size
+    smallest, below = int(sizes.min(initial=n_rows)), int((sizes < k).sum())
+    checks = [
+        Check(
+            "every record is published once, or suppressed",
+            f"{records} records, {suppressed} suppressed",
+            f"{n_rows} published",
+            holds=n_rows + suppressed == records,
+        ),
+        Check(
+            "k-anonymity: every combination of cells occurs k times",
+            f"k = {k}, 0 combinations below",
+            f"{below} below, the rarest occurs {smallest} times",
+            holds=below == 0,
+        ),
+    ]
+    if of_constraints:
+        checks += [*of_constraints, check_waiting(parameters)]
+    metrics = {
+        "records": n_rows,
+        "suppressed_records": suppressed,
+        "classes": n_classes,
+        "average_class_size": n_rows / n_classes if n_classes else 0.0,
+        "smallest_class": smallest,
+        "largest_class": int(sizes.max(initial=0)),
+        "discernibility_loss": float((sizes.astype(float) ** 2).sum())
+        + float(suppressed) * records,
+    }
+    return Examination(checks, metrics)
+
+
+def measure_thresholds(
+    session: Session, values: ClassValues, constraints: ClassConstraints
+) -> Row | None:
+    """Compare the frequencies in each class with the thresholds; None where there are none.
+
+    See :func:`~kanon_db.publications.guarantees.measure_exposure`.
+    """
+    if constraints.privacy is None:
+        return None
+    return measure_exposure(session, constraints.privacy, profile_of(values))
+
+
+def profile_of(values: ClassValues) -> str:
+    """Write in how many classes of a size a value occurs how often."""
+    return (
+        "SELECT value, n::numeric AS count, size::numeric AS size, count(*) AS buckets"
+        f" FROM ({values.counted}) AS c GROUP BY 1, 2, 3"
+    )
+
+
+def check_constraints(
+    session: Fetching,
+    values: ClassValues,
+    constraints: ClassConstraints,
+    exposure: Row | None,
+) -> list[Check]:
+    """Check the constraints in each class.
+
+    Parameters
+    ----------
+    session : Fetching
+    values : ValuesOfClasses
+    constraints : ClassConstraints
+    exposure : mapping or None
+        As :func:`measure_thresholds` has found it.
+    """
+    counted, checks = values.counted, []
+    if constraints.l is not None:
+        (row,) = session.fetch(
+            f"SELECT count(*) FILTER (WHERE l < $1::int8) AS below, min(l) AS least FROM"
+            # NULL is no value, here and in the entropy.
+            f" (SELECT count(value) AS l FROM ({counted}) AS c GROUP BY class) AS d",
+            str(constraints.l),
+        )
+        checks.append(_check("distinct l-diversity", "l", constraints.l, row, "least"))
+    if constraints.entropy_l is not None:
+        (row,) = session.fetch(
+            "SELECT count(*) FILTER (WHERE h < ln($1::float8) - $2::float8) AS below,"
+            " exp(min(h)) AS least FROM (SELECT coalesce(-sum(CASE WHEN num_nulls(value) = 0 THEN"
+            " n / known * ln((n / known)::float8) END), 0) AS h FROM (SELECT c.*, sum(CASE WHEN"
+            " num_nulls(value) = 0 THEN n END) OVER (PARTITION BY class) AS known"
+            f" FROM ({counted}) AS c) AS k GROUP BY class) AS d",
+            str(float(constraints.entropy_l)),
+            str(_ROUNDING),
+        )
+        checks.append(
+            _check("entropy l-diversity", "l", float(constraints.entropy_l), row, "least")
+        )
+    if constraints.t is not None:
+        checks.append(_check_closeness(session, values, constraints))
+    if exposure is not None:
+        checks += [check_exposure("class", exposure), report_unbounded(exposure)]
+    return [*checks, _UNINFORMED]
+
+
+_UNINFORMED: Final = Check(
+    "constraints bound inferences by readers who do not know how classes were formed",
+    "classes depend on sensitive values",
+    "not measured",
+    holds=True,
+)
+
+
+def _check_closeness(
+    session: Fetching, values: ClassValues, constraints: ClassConstraints
+) -> Check:
+    """Compare the distribution in each class with that in the whole view, exactly.
+
+    If a value occurs in n of the s records of a class, and in N of all S records, the distances are
+    sums of |n S - N s|, or of the absolute values of its running totals, divided by s S.
+    """
+    assert constraints.t is not None  # noqa: S101  # for the type checker
+    distance = "abs(d)" if constraints.distance == "equal" else "abs(running)"
+    # The equal distance is half of the sum; the ordered one divides by its v - 1 steps.
+    scale = "2" if constraints.distance == "equal" else "greatest(v - 1, 1)"
+    (row,) = session.fetch(
+        f"WITH records AS (SELECT {values.number} AS class, {values.place} AS position"
+        f" FROM {values.rows}),"
+        " total AS (SELECT position, count(*)::numeric AS n, sum(count(*)) OVER () AS whole,"
+        "  count(*) OVER () AS v FROM records GROUP BY position),"
+        " sizes AS (SELECT class, count(*)::numeric AS size FROM records GROUP BY class),"
+        " counted AS (SELECT class, position, count(*)::numeric AS n FROM records GROUP BY 1, 2),"
+        " pairs AS (SELECT s.class, s.size, t.position, t.whole, t.v,"
+        "  coalesce(c.n, 0) * t.whole - t.n * s.size AS d FROM sizes AS s CROSS JOIN total AS t"
+        "  LEFT JOIN counted AS c ON c.class = s.class AND c.position = t.position),"
+        " sums AS (SELECT *, sum(d) OVER (PARTITION BY class ORDER BY position) AS running"
+        "  FROM pairs),"
+        f" judged AS (SELECT sum({distance}) AS moved, size * whole * {scale} AS most FROM sums"
+        "  GROUP BY class, size, whole, v)"
+        " SELECT count(*) FILTER (WHERE moved * $2::numeric > most * $1::numeric) AS below,"
+        " max(moved::float8 / most::float8) AS least FROM judged",
+        str(constraints.t.numerator),
+        str(constraints.t.denominator),
+    )
+    return _check(
+        f"t-closeness ({constraints.distance} distance)", "t", float(constraints.t), row, "greatest"
+    )
+
+
+def _check(name: str, symbol: str, bound: float, row: Mapping[str, Any], extreme: str) -> Check:
+    measured = "none" if row["least"] is None else f"{row['least']:.6g}"
+    return Check(
+        f"{name} of every class",
+        f"{symbol} = {bound:g}, 0 classes violate it",
+        f"{row['below']} violate it, {extreme} {measured}",
+        holds=row["below"] == 0,
+    )
+
+
+# Publishing generalized rows [OB]: ranges and sets that at least k rows share.
 
 
 class Generalized(RowKind):
@@ -97,7 +551,7 @@ class Generalized(RowKind):
         memory += bytes_of_shares(source, types, size.n_records / request.k, size)
         return Needs(memory, bytes_of_cells(source, types, request.k, size))
 
-    def search(self, job: Job[GeneralizedRequest]) -> Found:
+    def search(self, job: Job[GeneralizedRequest]) -> MethodResult:
         """Find classes, enforce the constraints, lower the loss, and leave records out."""
         request, session = job.request, job.session
         rows, microdata = RecodedRows.of(job, request.k, request.weights)
@@ -117,9 +571,9 @@ class Generalized(RowKind):
             entities=None if job.entities is None else job.entities.codes,
             workers=n_cores(), on_step=session.step,
         )  # fmt: skip
-        return Found((rows, microdata, found.result), found.proof, method)
+        return MethodResult((rows, microdata, found.result), found.proof, method)
 
-    def write(self, job: Job[GeneralizedRequest], found: Found) -> Written:
+    def write(self, job: Job[GeneralizedRequest], found: MethodResult) -> Written:
         """Write cells and rows; check that each original value lies within its cell."""
         request, session = job.request, job.session
         rows: RecodedRows
@@ -145,7 +599,7 @@ class Generalized(RowKind):
             holds=outside == 0,
         )
         written = Written(
-            guarantee(
+            generalized_guarantee(
                 request,
                 measured.n_suppressed,
                 exposure,
@@ -174,12 +628,14 @@ class Generalized(RowKind):
             )
         return request
 
-    def bounds(self, publication: Publication, sensitive: CountedValues) -> Bounds:
+    def bounds(self, publication: Publication, sensitive: SensitiveCounts) -> ValueBounds:
         """Return what the constraints allow."""
         constraints = published_constraints(publication)
-        return Bounds() if constraints is None else constraints.bounds(sensitive)
+        return ValueBounds() if constraints is None else constraints.bounds(sensitive)
 
-    def partition(self, session: Session, schema: str, publication: Publication) -> Classes | None:
+    def partition(
+        self, session: Session, schema: str, publication: Publication
+    ) -> PublishedClasses | None:
         """Read the view, with what the constraints promise."""
         found = super().partition(session, schema, publication)
         constraints = published_constraints(publication)
@@ -241,7 +697,9 @@ def _count_entities(
         return []
     constraints = job.request.constraints
     privacy = None if constraints is None else constraints.privacy
-    counted = CountedRows.of(job, rows.view, table, classes, with_sensitive=privacy is not None)
+    counted = RowsWithEntities.of(
+        job, rows.view, table, classes, with_sensitive=privacy is not None
+    )
     checks = counted.check(job.request.k)
     if privacy is not None:
         checks.append(counted.check_exposure(privacy))

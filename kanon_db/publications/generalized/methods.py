@@ -1,4 +1,4 @@
-"""The methods that find equivalence classes, all with the same signature."""
+"""Finds equivalence classes: a function for each method, all with the same signature."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from kanon_db.algorithms.ground.threads import n_cores
 from kanon_db.algorithms.recoding import Microdata
 from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.generalized.request import GeneralizedRequest
-from kanon_db.publications.kind import Found
+from kanon_db.publications.kind import MethodResult
 
 _MOST_FOR_K_MEMBER: Final = 50_000  # it compares every record with every other
 
 
-def optimal(data: Microdata, request: GeneralizedRequest, pulse: Pulse) -> Found:
+def optimal(data: Microdata, request: GeneralizedRequest, pulse: Pulse) -> MethodResult:
     """Find the classes that lose least of all; a third of the time is left for what follows."""
     chosen = request.options.formulation
     found = generalization.optimal(
@@ -26,28 +26,28 @@ def optimal(data: Microdata, request: GeneralizedRequest, pulse: Pulse) -> Found
         formulation="paper" if chosen == "bigm" else chosen,
         pulse=pulse.until(2 / 3),
     )
-    return Found(found.class_of_record, found.proof)
+    return MethodResult(found.class_of_record, found.proof)
 
 
-def split_carry(data: Microdata, request: GeneralizedRequest, pulse: Pulse) -> Found:
+def split_carry(data: Microdata, request: GeneralizedRequest, pulse: Pulse) -> MethodResult:
     """Find the optimum for the records of a few classes at a time."""
     options = request.options
     found = generalization.split_carry(
         data, request.k, s=options.s, carry=options.carry, bubble=options.bubble, pulse=pulse
     )
-    return Found(found.class_of_record)
+    return MethodResult(found.class_of_record)
 
 
-def greedy_search(data: Microdata, request: GeneralizedRequest, pulse: Pulse) -> Found:
+def greedy_search(data: Microdata, request: GeneralizedRequest, pulse: Pulse) -> MethodResult:
     """Grow classes record by record."""
     options = request.options
     found = generalization.greedy_search(
         data, request.k, block_size=options.block_size, left_over=options.left_over, pulse=pulse
     )
-    return Found(found.class_of_record)
+    return MethodResult(found.class_of_record)
 
 
-def k_member(data: Microdata, request: GeneralizedRequest, pulse: Pulse) -> Found:
+def k_member(data: Microdata, request: GeneralizedRequest, pulse: Pulse) -> MethodResult:
     """Grow classes, each from the record that is furthest from the last one placed."""
     if data.n_records > _MOST_FOR_K_MEMBER:
         raise InvalidParameterError(
@@ -56,20 +56,20 @@ def k_member(data: Microdata, request: GeneralizedRequest, pulse: Pulse) -> Foun
             hint="use the method greedy_search",
         )
     found = generalization.k_member(data, request.k, random=new_random(), pulse=pulse)
-    return Found(found.class_of_record)
+    return MethodResult(found.class_of_record)
 
 
-def mondrian(data: Microdata, request: GeneralizedRequest, pulse: Pulse) -> Found:
+def mondrian(data: Microdata, request: GeneralizedRequest, pulse: Pulse) -> MethodResult:
     """Cut the table into halves, again and again."""
     found = generalization.mondrian(
         data, request.k, cut=request.options.cut, workers=n_cores(), pulse=pulse
     )
-    return Found(found.class_of_record)
+    return MethodResult(found.class_of_record)
 
 
-def initial(data: Microdata, request: GeneralizedRequest, pulse: Pulse) -> Found:  # noqa: ARG001
+def initial(data: Microdata, request: GeneralizedRequest, pulse: Pulse) -> MethodResult:  # noqa: ARG001
     """Take groups of k consecutive records in sorted order."""
-    return Found(generalization.initial(data, request.k).class_of_record)
+    return MethodResult(generalization.initial(data, request.k).class_of_record)
 
 
 def new_random() -> np.random.Generator:

@@ -1,4 +1,4 @@
-"""The parameters of a generalized publication."""
+"""Declares the parameters of a generalized publication."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from kanon_db.declaration import (
     whole,
 )
 from kanon_db.errors import InvalidParameterError
-from kanon_db.publications.request import PublishRequest
+from kanon_db.publications.publish_request import PublishRequest
 
 if TYPE_CHECKING:
-    from kanon_db.publications.generalized.constraints import ClassConstraints
+    from kanon_db.publications.generalized.class_constraints import ClassConstraints
 
 
 def _read_constraints(given: Mapping[str, Any]) -> ClassConstraints:
-    from kanon_db.publications.generalized.constraints import ClassConstraints  # loads numpy
+    from kanon_db.publications.generalized.class_constraints import ClassConstraints  # loads numpy
 
     constraints = ClassConstraints.parse(given)
     if constraints.l == 1 or constraints.entropy_l == 1:
@@ -44,7 +44,8 @@ class GeneralizedOptions:
     time_limit: float = parameter(
         SECONDS,
         "Seconds for the search, including refinement, for which they are counted in"
-        " changes tried. `optimal` and `split_carry` end by the clock: the same request may then find"
+        " changes tried. `optimal` and `split_carry` end by the clock:"
+        " the same request may then find"
         " other classes.",
         default=60.0,
     )

@@ -7,20 +7,19 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kanon_db.algorithms.models import Encoding
-from kanon_db.catalog.entries import find_publication, require_whole
-from kanon_db.catalog.errands import ask_model
-from kanon_db.declaration.shown import Shown
+from kanon_db.catalog.entries import ask_model, find_publication, require_whole
+from kanon_db.declaration.shown import ShownResult
 from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.model.layout import encoding_of
 from kanon_db.session import Session
-from kanon_db.transfer.room import QUERY_MEMORY, as_text, size_setting
+from kanon_db.transfer.allowance import QUERY_MEMORY, size_setting, size_text
 
 _BYTES_OF_NUMBER: Final = 40
 """What Python takes for a number of a row, as it was given and encoded."""
 
 
 @dataclass(frozen=True)
-class Classified(Shown):
+class Classified(ShownResult):
     """What a model tells of a row.
 
     Attributes
@@ -127,7 +126,7 @@ def _columns(session: Session, encoding: Encoding, rows: Sequence[Any]) -> dict[
     if len(rows) * width * _BYTES_OF_NUMBER > most:
         raise InvalidParameterError(
             "a question has too many rows",
-            detail=f"{len(rows):,} rows of {width:,} inputs need more than {as_text(most)}",
+            detail=f"{len(rows):,} rows of {width:,} inputs need more than {size_text(most)}",
             hint="ask about fewer rows at a time",
         )
     names = [feature.name for feature in encoding.features]

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from kanon_db.algorithms.models import count_votes, highest_rate, logits
-from kanon_db.publications.kind import Target
+from kanon_db.publications.kind import AttackTarget
 from kanon_db.publications.model.layout import MEMBERS, encoding_of
 from kanon_db.publications.model.members import read_members
 from kanon_db.publications.model.sample import read_sample
 from kanon_db.publications.results import Attack
 
 
-def attack_model(target: Target) -> Sequence[Attack]:
+def attack_model(target: AttackTarget) -> Sequence[Attack]:
     """Guess values, and who was in the source.
 
     Values are guessed by asking, of records of the source as it is today. Who was in it can only be

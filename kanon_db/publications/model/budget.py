@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from kanon_db.algorithms.models import Encoding
 from kanon_db.errors import InfeasibleError
-from kanon_db.publications.job import Job
+from kanon_db.publications.kind import Job
 from kanon_db.publications.model.features import Labels
 from kanon_db.publications.model.request import Budget, ModelRequest
 

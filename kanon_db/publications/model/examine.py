@@ -6,8 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kanon_db.catalog.entries import Publication, published_schema
-from kanon_db.catalog.errands import ask_model
+from kanon_db.catalog.entries import Publication, ask_model, published_schema
 from kanon_db.publications.model.budget import epsilon_of
 from kanon_db.publications.model.layout import MEMBERS
 from kanon_db.publications.results import Check, Examination

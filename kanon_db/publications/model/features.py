@@ -14,7 +14,7 @@ from kanon_db.algorithms.models.features import Encoding, Feature, Kind
 from kanon_db.algorithms.models.networks import Float32Array
 from kanon_db.catalog.entries import Source
 from kanon_db.errors import InfeasibleError, InvalidParameterError, SchemaMismatchError
-from kanon_db.publications.job import Job
+from kanon_db.publications.kind import Job
 from kanon_db.publications.model.layout import FEATURES
 from kanon_db.publications.model.reading import is_array, read_arrays, read_floats
 from kanon_db.publications.model.request import ModelRequest

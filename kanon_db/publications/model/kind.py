@@ -9,10 +9,8 @@ from typing import Any, Final
 
 from kanon_db.algorithms.models import Encoding
 from kanon_db.catalog.entries import Publication, Source
-from kanon_db.counting.layout import Quotes
 from kanon_db.errors import InvalidParameterError
-from kanon_db.publications.job import Job
-from kanon_db.publications.kind import Found, Kind, Target, Written
+from kanon_db.publications.kind import AttackTarget, Job, Kind, MethodResult, Written, run_method
 from kanon_db.publications.model import methods
 from kanon_db.publications.model.attack import attack_model
 from kanon_db.publications.model.budget import bounded, guarantee_of
@@ -31,13 +29,13 @@ from kanon_db.publications.model.methods import Trained, Training, require_extra
 from kanon_db.publications.model.notes import model_notes
 from kanon_db.publications.model.reading import is_array
 from kanon_db.publications.model.request import ModelRequest
-from kanon_db.publications.notes import Note
+from kanon_db.publications.relations import Note
 from kanon_db.publications.results import Attack, Examination
-from kanon_db.publications.searching import run_method
+from kanon_db.query.layout import Quotes
 from kanon_db.session import Session
+from kanon_db.transfer.allowance import Needs
 from kanon_db.transfer.columns import ColumnType, Relation
-from kanon_db.transfer.records import Size
-from kanon_db.transfer.room import Needs
+from kanon_db.transfer.snapshot import Size
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +105,7 @@ class Model(Kind):
             480e6 + of_layers + (60 + 12 * width) * n, (60 + 2 * width) * n + 2e6 * request.members
         )
 
-    def search(self, job: Job[ModelRequest]) -> Found:
+    def search(self, job: Job[ModelRequest]) -> MethodResult:
         """Train the members."""
         request = job.request
         inputs, encoding = read_inputs(job)
@@ -118,7 +116,7 @@ class Model(Kind):
         found = run_method(methods, job, data, job.pulse(request.options.time_limit))
         return replace(found, result=_Model(encoding, labels, found.result))
 
-    def write(self, job: Job[ModelRequest], found: Found) -> Written:
+    def write(self, job: Job[ModelRequest], found: MethodResult) -> Written:
         """Write the table of features, and the members."""
         request = job.request
         model: _Model = found.hand_over()
@@ -163,7 +161,7 @@ class Model(Kind):
         """See :func:`model_notes`."""
         return model_notes(publication, quotes)
 
-    def attack(self, target: Target) -> Sequence[Attack]:
+    def attack(self, target: AttackTarget) -> Sequence[Attack]:
         """See :func:`attack_model`."""
         return attack_model(target)
 

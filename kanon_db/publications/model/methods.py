@@ -15,7 +15,7 @@ from kanon_db.algorithms.models import Member
 from kanon_db.algorithms.models.networks import Float32Array
 from kanon_db.algorithms.models.training import Settings, parts_of, train
 from kanon_db.errors import ServerError
-from kanon_db.publications.kind import Found
+from kanon_db.publications.kind import MethodResult
 from kanon_db.publications.model.figures import figures_of
 from kanon_db.publications.model.request import ModelRequest
 from kanon_db.publications.results import Check
@@ -88,15 +88,15 @@ def require_extra(*, with_budget: bool) -> None:
         )
 
 
-def disjoint(data: Training, request: ModelRequest, pulse: Pulse) -> Found:
+def disjoint(data: Training, request: ModelRequest, pulse: Pulse) -> MethodResult:
     """Train each member on people of its own."""
     parts = parts_of(len(data.labels), request.members, data.random.generator(), data.groups)
-    return Found(_trained(data, request, pulse, parts))
+    return MethodResult(_trained(data, request, pulse, parts))
 
 
-def all(data: Training, request: ModelRequest, pulse: Pulse) -> Found:  # noqa: A001  # its name
+def all(data: Training, request: ModelRequest, pulse: Pulse) -> MethodResult:  # noqa: A001  # its name
     """Train each member on all people."""
-    return Found(_trained(data, request, pulse, None))
+    return MethodResult(_trained(data, request, pulse, None))
 
 
 def _trained(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kanon_db.catalog.entries import Publication
-from kanon_db.counting.layout import Quotes
 from kanon_db.publications.model.layout import FEATURES
-from kanon_db.publications.notes import Note
+from kanon_db.publications.relations import Note
+from kanon_db.query.layout import Quotes
 
 
 def model_notes(publication: Publication, quotes: Quotes) -> Mapping[str, Note]:

@@ -21,7 +21,7 @@ from kanon_db.declaration import (
     whole,
 )
 from kanon_db.errors import InvalidParameterError
-from kanon_db.publications.request import PublishRequest
+from kanon_db.publications.publish_request import PublishRequest
 
 MOST_MEMBERS: Final = 1000
 _MOST_STEPS: Final = 1_000_000

@@ -8,14 +8,14 @@ from kanon_db.algorithms.ground.arrays import AnyIntArray
 from kanon_db.algorithms.models import Encoding
 from kanon_db.algorithms.models.networks import Float32Array
 from kanon_db.errors import InfeasibleError
-from kanon_db.publications.kind import Target
+from kanon_db.publications.kind import AttackTarget
 from kanon_db.publications.model.features import read_column, read_texts
 from kanon_db.publications.model.figures import MOST_PEOPLE
 from kanon_db.randomness import SecureRandom
 from kanon_db.transfer.snapshot import take_snapshot
 
 
-def read_sample(target: Target, encoding: Encoding) -> tuple[Float32Array, AnyIntArray]:
+def read_sample(target: AttackTarget, encoding: Encoding) -> tuple[Float32Array, AnyIntArray]:
     """Read records of the source, drawn at random, with their labels.
 
     Returns

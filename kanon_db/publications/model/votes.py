@@ -28,8 +28,8 @@ from kanon_db.publications.model.layout import encoding_of
 from kanon_db.publications.model.members import read_members
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session, fetch_one
-from kanon_db.session.durable import flush
-from kanon_db.transfer.room import QUERY_MEMORY, as_text, size_setting
+from kanon_db.session.plpy_session import flush
+from kanon_db.transfer.allowance import QUERY_MEMORY, size_setting, size_text
 
 _SHARE_OF_MEMORY: Final = 8
 """Inputs may take this part of a query's memory: they are there again with noise, and as layers."""
@@ -130,7 +130,7 @@ def _rows(session: Session, encoding: Encoding, inputs: bytes | None) -> Float32
     if inputs is None or len(inputs) > most:
         raise InvalidParameterError(
             "a question has too many rows",
-            detail=f"encoded, they may take {as_text(most)}",
+            detail=f"encoded, they may take {size_text(most)}",
             hint="ask about fewer rows at a time",
         )
     width = 4 * sum(feature.width for feature in encoding.features)

@@ -1,18 +1,64 @@
-"""The ledger: what was released before to the same readers; see ``sql/23_releases.sql``."""
+"""Reads the ledger of releases: what readers could read before, and who may read a new release.
+
+A finding says what a check of several releases found; see ``sql/23_releases.sql``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
-from kanon_db.catalog.errands import run_errand
-from kanon_db.session.protocol import Session, fetch_one
-from kanon_db.transfer.labels import fixed_labels
+from kanon_db.catalog.entries import run_errand
+from kanon_db.catalog.names import require_plain
+from kanon_db.errors import InvalidParameterError, NotFoundError
+from kanon_db.session import Session
+from kanon_db.session.protocol import fetch_one
+from kanon_db.transfer.columns import fixed_labels
+
+# Who may read a publication.
+
+
+DEFAULT_READERS: Final = ("kanon_analyst",)
+
+
+def check_readers(session: Session, readers: Sequence[str] | None, schema: str) -> tuple[str, ...]:
+    """Return the roles that may read a publication; refuse roles that could not reach it.
+
+    Raises
+    ------
+    InvalidNameError
+        When a role's name has control characters.
+    NotFoundError
+        When a role does not exist.
+    InvalidParameterError
+        When a role cannot use the schema of publications.
+    """
+    roles = DEFAULT_READERS if readers is None else tuple(dict.fromkeys(readers))
+    for role in roles:
+        require_plain("a reader", role)
+        rows = session.fetch(
+            "SELECT has_schema_privilege(oid, $2::text, 'USAGE') AS reaches"
+            " FROM pg_roles WHERE rolname = $1::text",
+            role,
+            schema,
+        )
+        if not rows:
+            raise NotFoundError("a reader is not a role of this server", detail=f'role "{role}"')
+        if not rows[0]["reaches"]:
+            raise InvalidParameterError(
+                "a reader cannot use the schema of publications",
+                detail=f'role "{role}" has no USAGE on schema "{schema}"',
+                hint="grant it kanon_analyst first",
+            )
+    return roles
+
+
+# The ledger: what was released before to the same readers; see ``sql/23_releases.sql``.
 
 
 @dataclass(frozen=True)
-class Earlier:
+class EarlierRelease:
     """A release that somebody could read who will read the new one, too.
 
     Attributes
@@ -45,7 +91,7 @@ class Earlier:
 
 def earlier_releases(
     session: Session, source_id: int, readers: Sequence[str], publication_id: int | None = None
-) -> list[Earlier]:
+) -> list[EarlierRelease]:
     """List the releases about the same people that readers could set against a new one.
 
     Two sources may be about the same people if they share any relation that they are made of: a
@@ -68,7 +114,7 @@ def earlier_releases(
 
 def earlier_releases_elsewhere(
     session: Session, label: str, readers: Sequence[str]
-) -> list[Earlier]:
+) -> list[EarlierRelease]:
     """List the releases of a source elsewhere that readers could set against a new one.
 
     Two sources elsewhere are the same if they have the same label.
@@ -76,10 +122,10 @@ def earlier_releases_elsewhere(
     return _earlier(session, label=label, readers=list(readers))
 
 
-def _earlier(session: Session, **given: Any) -> list[Earlier]:
+def _earlier(session: Session, **given: Any) -> list[EarlierRelease]:
     found = run_errand(session, "earlier releases", **given)
     return [
-        Earlier(
+        EarlierRelease(
             one["release_id"], one["name"], one["kind"], one["ended"], tuple(one["shared"]),
             one["ticket"],
         )
@@ -87,7 +133,7 @@ def _earlier(session: Session, **given: Any) -> list[Earlier]:
     ]  # fmt: skip
 
 
-def digest(session: Session, relations: Sequence[str]) -> str:
+def digest_of_relations(session: Session, relations: Sequence[str]) -> str:
     """Return a checksum of relations' rows that does not depend on their order.
 
     For each relation, two hashes of every row's text are added up. It tells copies and changes; it
@@ -118,3 +164,89 @@ def only_warns(session: Session) -> bool:
     """Whether an administrator has accepted combined releases for all publishers."""
     rows = session.fetch("SELECT value FROM kanon.setting WHERE name = 'combined_releases'")
     return bool(rows) and rows[0]["value"] == "warn"
+
+
+# What checks of several releases found, and in which words it is said.
+
+
+@dataclass(frozen=True)
+class ReleaseFinding:
+    """What one check found.
+
+    Attributes
+    ----------
+    check : str
+    result : {"exact", "sound", "estimate", "not measured"}
+        Exact and sound results hold in every world; sound ones may miss something.
+    releases : str
+        The names of those that were set against each other.
+    people : int or None
+        For how many people a value exceeds its bound, or fewer than k rows are possible.
+    certain : int or None
+        How many people's values, or rows, are certain.
+    share, bound : float or None
+        The share of a value that exceeds its bound most, or comes closest to it, and the bound.
+    holds : bool
+        Whether nobody's value exceeds its bound.
+    """
+
+    check: str
+    result: str
+    releases: str
+    people: int | None
+    certain: int | None
+    share: float | None
+    bound: float | None
+    holds: bool
+
+
+def not_measured(reasons: Mapping[str, Sequence[EarlierRelease]]) -> list[ReleaseFinding]:
+    """Say of which releases nothing was measured, once for each reason."""
+    return [
+        ReleaseFinding(
+            f"not measured: {why}", "not measured", names_of(releases), None, None, None, None,
+            holds=False,
+        )
+        for why, releases in reasons.items()
+    ]  # fmt: skip
+
+
+def names_of(releases: Sequence[EarlierRelease]) -> str:
+    """List the names of releases, each once."""
+    return ", ".join(dict.fromkeys(one.name for one in releases))
+
+
+_MOST_NAMED: Final = 5
+
+
+def shortened(names: Sequence[str]) -> str:
+    """List a few names, and how many more there are."""
+    more = len(names) - _MOST_NAMED
+    listed = ", ".join(names[:_MOST_NAMED])
+    return listed if more <= 0 else f"{listed} and {more} more roles"
+
+
+ROWS: Final = "rows that may be somebody's"
+VALUES: Final = "values that may be somebody's"
+
+
+def finding_sentences(findings: Sequence[ReleaseFinding]) -> str:
+    """Say what does not hold, a sentence for each finding."""
+    return " ".join(_sentence(finding) for finding in findings if not finding.holds) or (
+        "No check found anybody above a bound, but not everything that readers could find out is"
+        " measured."
+    )
+
+
+def _sentence(finding: ReleaseFinding) -> str:
+    if finding.people is None:
+        return f"{finding.releases}: {finding.check}."
+    if finding.check.startswith(ROWS):
+        return (
+            f"{finding.check}: fewer than k for {finding.people:,} people, a single one for"
+            f" {finding.certain:,} ({finding.result})."
+        )
+    return (
+        f"{finding.check}: {finding.people:,} people above their bound, {finding.certain:,} certain"
+        f" ({finding.result})."
+    )

@@ -1,1 +1,6 @@
-"""What the three kinds that publish rows share: cells, the view, the source as codes."""
+"""What the three kinds that publish rows share: cells, their relations, and the source as codes.
+
+``row_kind`` is the base of the three kinds. ``recoded_cells`` makes the cells of quasi-identifiers,
+``distinct_cells`` numbers them, ``row_relations`` writes the view, ``class_table`` what the
+estimator reads beside it, and ``published_rows`` reads the view as its readers and attackers do.
+"""

@@ -1,37 +1,256 @@
-"""Publishing with suppressed cells [PG]: each row keeps the cells that a pattern vector keeps."""
+"""Publishes and verifies rows with suppressed cells [PG].
+
+Verification shares nothing with the algorithms: SQL finds out what the published rows show.
+"""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, IntArray
 from kanon_db.algorithms.suppression import LEFT_OVER, PatternSet, Suppression, classes_of
-from kanon_db.catalog.entries import Source
-from kanon_db.counting.layout import RowView
+from kanon_db.catalog.entries import Publication, Source
 from kanon_db.metrics.suppression import RowTypeDiversity
-from kanon_db.publications.job import Job
-from kanon_db.publications.kind import Found, Written
-from kanon_db.publications.needs import bytes_of_texts, bytes_of_values
-from kanon_db.publications.rows.cell_table import CellColumn, CellTable
-from kanon_db.publications.rows.entities import CountedRows, counted_layout, counted_parameters
-from kanon_db.publications.rows.shown_rows import SourceColumns
-from kanon_db.publications.rows.view import RowKind, check_k, layout_of
-from kanon_db.publications.rows.writing import finish_rows, write_row_view
-from kanon_db.publications.searching import run_method
+from kanon_db.publications.kind import (
+    Job,
+    MethodResult,
+    Written,
+    bytes_of_texts,
+    bytes_of_values,
+    run_method,
+)
+from kanon_db.publications.results import Check, Examination
+from kanon_db.publications.rows.distinct_cells import (
+    CellColumn,
+    CellTable,
+    ClassSizes,
+    SourceColumns,
+)
+from kanon_db.publications.rows.row_kind import RowKind, check_k, row_layout
+from kanon_db.publications.rows.row_relations import (
+    RowsWithEntities,
+    counted_layout,
+    counted_parameters,
+    finish_rows,
+    write_row_view,
+)
 from kanon_db.publications.suppressed import methods
-from kanon_db.publications.suppressed.examine import examine_suppressed
-from kanon_db.publications.suppressed.methods import CodedRows
-from kanon_db.publications.suppressed.patterns import allowed_patterns, recorded_patterns
-from kanon_db.publications.suppressed.promises import guarantee
+from kanon_db.publications.suppressed.methods import (
+    SuppressibleRows,
+    allowed_patterns,
+    recorded_patterns,
+)
 from kanon_db.publications.suppressed.request import SuppressedRequest
+from kanon_db.query.layout import RowView
+from kanon_db.session.protocol import Fetching
+from kanon_db.transfer.allowance import Needs, size_text
 from kanon_db.transfer.columns import ColumnType
-from kanon_db.transfer.records import Size
-from kanon_db.transfer.room import Needs, as_text
+from kanon_db.transfer.snapshot import Size
 from kanon_db.transfer.values import DistinctValues, read_numbers
+
+# What a suppressed publication promises, in words.
+
+
+def suppressed_guarantee(
+    request: SuppressedRequest, n_left_over: int, *, with_entities: bool = False
+) -> str:
+    """Say what holds for every row, and what became of the left-over records.
+
+    Parameters
+    ----------
+    request : SuppressedRequest
+    n_left_over : int
+    with_entities : bool
+        Whether it is known whom each record is about.
+    """
+    times = "times, for as many different people" if with_entities else "times"
+    said = (
+        f"{request.k}-anonymity by suppression: every combination of kept quasi-identifiers"
+        f" occurs at least {request.k} {times}"
+    )
+    if n_left_over:
+        said += f"; {n_left_over} left-over records are "
+        said += (
+            "suppressed fully, and whoever knows the quasi-identifiers can tell whose they are"
+            if request.options.left_over == "publish"
+            else "left out"
+        )
+    return said
+
+
+# Verifying and measuring a suppressed publication, using only its view.
+#
+# Nothing here is shared with the algorithms: SQL finds out what the published rows show.
+
+
+_BITS = 62  # of a whole number
+
+
+def examine_suppressed(
+    session: Fetching,
+    view: RowView,
+    publication: Publication,
+    counted: ClassSizes,
+) -> Examination:
+    """Check everything that a suppressed publication promises, and measure it.
+
+    Parameters
+    ----------
+    session : Fetching
+        Such as the session of any role that may read the publication.
+    view : RowView
+    publication : Publication
+        Its entry in the catalog, with what the publisher asked for.
+    counted : ClassSizes
+
+    Returns
+    -------
+    Examination
+        Metrics: ``records`` that are published, ``suppressed_records`` that are left out,
+        ``suppressed_cells``, ``suppressed_share`` of all cells, ``left_over_records`` that are
+        published all the same, and ``classes`` (output row types, [PG] Section 3.3), with their
+        ``average_class_size``, ``smallest_class`` and ``largest_class``. Published left-over
+        records count as one class.
+    """
+    n_columns = len(view.quasi_identifiers)
+    k, records = int(publication.parameters["k"]), publication.records
+    profile = _profile(session, view, k, counted)
+    allowed = publication.parameters["patterns"]
+    strange = [
+        row
+        for row in profile
+        if len(row.pattern) != n_columns
+        or set(row.pattern) - {"*", "."}
+        or (allowed is not None and row.pattern not in allowed)
+    ]
+    everything = "*" * n_columns
+    published = sum(row.records for row in profile)
+    shown = sum(row.shown for row in profile)
+    # Before there was a choice, left-over records were published.
+    with_left_over = publication.parameters.get("left_over", "publish") == "publish"
+    left_over = sum(
+        row.records
+        for row in profile
+        if with_left_over and row.pattern == everything and row.records < k
+    )
+    kept = [row for row in profile if not with_left_over or row.pattern != everything]
+    smallest_kept = min((row.smallest for row in kept), default=None)
+    below = sum(row.below for row in kept)
+    stars = sum(row.pattern.count("*") * row.records for row in profile)
+    classes = sum(row.classes for row in profile)
+    checks = [
+        Check(
+            "every record is published once, or left out",
+            f"{records} records, {publication.left_out} left out",
+            f"{published} published",
+            holds=published + publication.left_out == records,
+        ),
+        Check(
+            "every row matches one of the patterns",
+            "0 rows match none"
+            + (f" of the {len(allowed)} allowed" if allowed is not None else ""),
+            f"{sum(row.records for row in strange)} match none",
+            holds=not strange,
+        ),
+        Check(
+            "every suppressed cell is NULL", "0 are shown", f"{shown} are shown", holds=shown == 0
+        ),
+        Check(
+            "k-anonymity: every combination of kept cells occurs k times",
+            f"k = {k}, 0 combinations below",
+            f"{below} below"
+            + ("" if smallest_kept is None else f", the rarest occurs {smallest_kept} times"),
+            holds=below == 0,
+        ),
+    ]
+    if left_over:
+        checks.append(
+            Check(
+                "left-over records: whoever knows the quasi-identifiers can tell whose they are",
+                f"fewer than {k} records",
+                f"{left_over} records",
+                holds=True,
+            )
+        )
+    return Examination(
+        checks,
+        {
+            "records": published,
+            "suppressed_records": publication.left_out,
+            "suppressed_cells": stars,
+            "suppressed_share": stars / (published * n_columns) if published else 0.0,
+            "left_over_records": left_over,
+            "classes": classes,
+            "average_class_size": published / classes if classes else 0.0,
+            "smallest_class": min((row.smallest for row in profile), default=0),
+            "largest_class": max((row.largest for row in profile), default=0),
+        },
+    )
+
+
+@dataclass(frozen=True)
+class _PatternProfile:
+    """The rows of a pattern: how many, their classes, and what their suppressed cells show."""
+
+    pattern: str
+    records: int
+    shown: int
+    classes: int
+    smallest: int
+    largest: int
+    below: int
+
+
+def _profile(
+    session: Fetching, view: RowView, k: int, counted: ClassSizes
+) -> list[_PatternProfile]:
+    """Describe the rows of each pattern."""
+    # What rows show is looked at once for all with a pattern and NULL in the same columns. Unlike
+    # IS NULL, num_nulls() distinguishes a NULL from a row of NULLs.
+    cells = view.quasi_identifiers
+    masks = [
+        " + ".join(
+            f"num_nulls({cell})::int8 * {1 << bit}"
+            for bit, cell in enumerate(cells[first : first + _BITS])
+        )
+        for first in range(0, len(cells), _BITS)
+    ]
+    shown = " + ".join(
+        f"((nulls_{place // _BITS} & {1 << place % _BITS}) = 0"
+        f" AND substr(pattern, {place + 1}, 1) = '*')::int4"
+        for place in range(len(cells))
+    )
+    named = ", ".join(f"{mask} AS nulls_{i}" for i, mask in enumerate(masks))
+    places = ", ".join(str(2 + i) for i in range(len(masks)))
+    rows = session.fetch(
+        "SELECT pattern, sum(records)::int8 AS records,"
+        f" coalesce(sum(({shown}) * records), 0)::int8 AS shown"
+        f" FROM (SELECT {view.pattern} AS pattern, {named}, count(*) AS records"
+        f" FROM {view.view} GROUP BY 1, {places}) AS alike GROUP BY pattern"
+    )
+    sizes_of = {
+        pattern: counted.sizes[counted.pattern_of_class == position]
+        for position, pattern in enumerate(counted.patterns)
+    }
+    found = []
+    for row in rows:
+        sizes = sizes_of.pop(row["pattern"], np.empty(0, dtype=np.int64))
+        found.append(
+            _PatternProfile(
+                row["pattern"] or "", row["records"], row["shown"], sizes.size,
+                int(sizes.min(initial=row["records"])), int(sizes.max(initial=0)),
+                int((sizes < k).sum()) + (int(sizes.sum()) != row["records"]),
+            )
+        )  # fmt: skip
+    return found
+
+
+# Publishing with suppressed cells [PG]: each row keeps the cells that a pattern vector keeps.
 
 
 class Suppressed(RowKind):
@@ -71,11 +290,11 @@ class Suppressed(RowKind):
             memory = _bytes_of_optimum(n * len(_allowed(request, source)))
         return Needs(memory, (60 + 3.4 * width + 20 * len(source.quasi_identifiers)) * n)
 
-    def search(self, job: Job[SuppressedRequest]) -> Found:
+    def search(self, job: Job[SuppressedRequest]) -> MethodResult:
         """Choose a pattern for each record."""
         check_k(job, job.request.k)
         read = SourceColumns.of(job)
-        data = CodedRows(
+        data = SuppressibleRows(
             read.codes(),
             _allowed(job.request, job.source),
             job.random,
@@ -84,17 +303,17 @@ class Suppressed(RowKind):
         )
         job.session.step("choosing patterns")
         found = run_method(methods, job, data)
-        return Found((data, read, found.result), found.proof)
+        return MethodResult((data, read, found.result), found.proof)
 
-    def write(self, job: Job[SuppressedRequest], found: Found) -> Written:
+    def write(self, job: Job[SuppressedRequest], found: MethodResult) -> Written:
         """Write the rows, each with the cells that it keeps."""
         session, request, source = job.session, job.request, job.source
-        data: CodedRows
+        data: SuppressibleRows
         read: SourceColumns
         suppression: Suppression
         data, read, suppression = found.hand_over()
         values = read.values
-        layout = layout_of(source, ["value"] * len(source.quasi_identifiers), with_pattern=True)
+        layout = row_layout(source, ["value"] * len(source.quasi_identifiers), with_pattern=True)
         view = RowView.of(session, job.schema, job.staging.name, layout)
         pattern = suppression.pattern_of_record
         with_all = request.options.left_over == "publish"
@@ -111,7 +330,7 @@ class Suppressed(RowKind):
             metrics["suppression_cost"] = float(shown.cost)
         checks = []
         if job.entities is not None:
-            counted = CountedRows.of(job, view, cells, cell_of_record)
+            counted = RowsWithEntities.of(job, view, cells, cell_of_record)
             checks = counted.check(request.k)
             counted.drop()
         named = dict(zip(source.quasi_identifiers, cells.columns.values(), strict=False))
@@ -119,7 +338,7 @@ class Suppressed(RowKind):
         cells.drop(session)
         read.drop()
         return Written(
-            guarantee(
+            suppressed_guarantee(
                 request, suppression.n_left_over, with_entities=job.source.entity is not None
             ),
             layout={**layout, **counted_layout(job, view)},
@@ -147,7 +366,7 @@ def _require_program(job: Job[SuppressedRequest], n_variables: int) -> None:
     needs = Needs(_bytes_of_optimum(job.records.n_records * len(patterns), n_variables), 0)
     what = f"an integer program of {n_variables:,} variables"
     job.room.require(needs, what, "use the method greedy, or fewer patterns")
-    job.session.tell(f"{what} needs some {as_text(needs.memory)} of memory")
+    job.session.tell(f"{what} needs some {size_text(needs.memory)} of memory")
 
 
 def _allowed(request: SuppressedRequest, source: Source) -> PatternSet:

@@ -1,6 +1,6 @@
 """The distinct cells of a column, and the values that each may stand for.
 
-What is listed is what `kanon_db.counting.writing.cell_values` writes as SQL.
+What is listed is what `kanon_db.query.cell_conditions` writes as SQL.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
-from kanon_db.counting.layout import Cell
-from kanon_db.counting.layout import Shares as WhatIsKnown
-from kanon_db.counting.read_pieces import Flags, Listing, NotReadError
-from kanon_db.counting.writing.cell_values import MOST_VALUES
+from kanon_db.answers.evidence import Flags, Listing, NotReadError
+from kanon_db.query.cell_conditions import MOST_VALUES
+from kanon_db.query.layout import CellDescription
+from kanon_db.query.layout import Shares as WhatIsKnown
 from kanon_db.spark.answering.places import (
     Place,
     array_of,
@@ -88,7 +88,7 @@ class ColumnCells:
     shares : CellShares or None
     """
 
-    cell: Cell
+    cell: CellDescription
     n: IntArray
     hidden: Flags
     keys: Sequence[Key]

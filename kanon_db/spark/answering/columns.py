@@ -1,6 +1,6 @@
 """What MIN, MAX, percentiles and COUNT(DISTINCT ...) need of a column, found on the driver.
 
-It is what `kanon_db.counting.writing.cell_sums`, `rungs` and `sure_cells` write as SQL.
+It is what `kanon_db.answers.evidence_sql`, `rungs` and `sure_cells` write as SQL.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
-from kanon_db.counting import expressions as ex
-from kanon_db.counting.read_pieces import Flags, NotReadError
-from kanon_db.counting.type_counts import combinations, distinct
-from kanon_db.counting.writing.cell_values import is_vague
-from kanon_db.counting.writing.pieces import MOST_COMBINED
-from kanon_db.counting.writing.rungs import MOST_RUNGS
-from kanon_db.counting.writing.spread import most_listed
+from kanon_db.answers.evidence import Flags, NotReadError, combinations, distinct
+from kanon_db.answers.evidence_sql import MOST_COMBINED
+from kanon_db.answers.value_counts import MOST_RUNGS
+from kanon_db.query import expressions as ex
+from kanon_db.query.cell_conditions import is_vague
+from kanon_db.query.likelihoods import most_listed
 from kanon_db.session.protocol import Row
 from kanon_db.spark.answering.cells import ColumnCells, Key
 from kanon_db.spark.answering.outcomes import Tried, outcomes
@@ -36,14 +35,14 @@ _MOST_ROWS: Final = 5_000_000
 
 @dataclass(frozen=True, eq=False)
 class CountedColumn:
-    """:class:`~kanon_db.answering.known_types.KnownColumn` of cells that Spark has counted.
+    """:class:`~kanon_db.answers.evidence.KnownColumn` of cells that Spark has counted.
 
     Attributes
     ----------
     own : ColumnCells
     tries : SparkTries
     rarity : float
-        See :class:`~kanon_db.counting.layout.CellLayout`.
+        See :class:`~kanon_db.query.layout.CellLayout`.
     """
 
     own: ColumnCells

@@ -1,6 +1,6 @@
 """How likely a condition on one column holds for each of its cells.
 
-It is what `kanon_db.counting.writing.cell_values` writes as SQL.
+It is what `kanon_db.query.cell_conditions` writes as SQL.
 """
 
 from __future__ import annotations
@@ -12,11 +12,9 @@ from typing import Any
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
-from kanon_db.counting import expressions as ex
-from kanon_db.counting.read_pieces import Flags, Truths
-from kanon_db.counting.writing.cell_values import MOST_VALUES
-from kanon_db.counting.writing.intervals import can_cover
-from kanon_db.counting.writing.tabled import MOST_TABLED, may_fail
+from kanon_db.answers.evidence import Flags, Truths
+from kanon_db.query import expressions as ex
+from kanon_db.query.cell_conditions import MOST_TABLED, MOST_VALUES, can_cover, may_fail
 from kanon_db.spark.answering.cells import ANYTHING, CellShares, ColumnCells, Key, Listed
 from kanon_db.spark.answering.places import array_of
 from kanon_db.spark.answering.regions import Regions
@@ -42,9 +40,9 @@ def outcomes(
     own : ColumnCells
     tried : callable
     rarity : float
-        See :class:`~kanon_db.counting.layout.CellLayout`.
+        See :class:`~kanon_db.query.layout.CellLayout`.
     is_tabled : bool
-        Whether all values of wide ranges are tried, as :mod:`kanon_db.counting.writing.tabled`
+        Whether all values of wide ranges are tried, as :mod:`kanon_db.query.cell_conditions`
         does, or only those that are listed.
     """
     if own.cell.kind == "range":

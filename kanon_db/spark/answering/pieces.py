@@ -1,6 +1,6 @@
-"""The pieces of an answer, calculated on the driver; see `kanon_db.counting.pieces`.
+"""The pieces of an answer, calculated on the driver; see `kanon_db.answers.evidence_sql`.
 
-PostgreSQL finds them with one statement (`kanon_db.counting.writing.pieces`). Its ranges are not
+PostgreSQL finds them with one statement (`kanon_db.answers.evidence_sql`). Its ranges are not
 known to Spark, so that what they tell is calculated here; conditions and expressions on values are
 tried by Spark, once for each distinct value or combination of values.
 """
@@ -14,10 +14,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
-from kanon_db.counting import expressions as ex
-from kanon_db.counting.layout import CellLayout
-from kanon_db.counting.pieces import Pieces, Unit
-from kanon_db.counting.read_pieces import (
+from kanon_db.answers.evidence import (
     Cells,
     Flags,
     Listing,
@@ -26,11 +23,11 @@ from kanon_db.counting.read_pieces import (
     TriedValues,
     Truths,
 )
-from kanon_db.counting.sides import condition_of
-from kanon_db.counting.writing.pieces import MOST_COMBINED
-from kanon_db.counting.writing.spread import MOST_GROUPED, most_listed
-from kanon_db.counting.writing.truth import leaves
-from kanon_db.counting.writing.writer import Request
+from kanon_db.answers.evidence_sql import MOST_COMBINED, Pieces, Unit
+from kanon_db.query import expressions as ex
+from kanon_db.query.layout import CellLayout, condition_of
+from kanon_db.query.likelihoods import MOST_GROUPED, most_listed
+from kanon_db.query.sql import Request, leaves
 from kanon_db.spark.answering.cells import ColumnCells, Listed
 from kanon_db.spark.answering.outcomes import outcomes
 
@@ -58,7 +55,7 @@ class Tries(Protocol):
 
 
 class FoundPieces:
-    """:class:`~kanon_db.counting.read_pieces.PieceReader` of what is calculated.
+    """:class:`~kanon_db.answers.evidence.PieceReader` of what is calculated.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Values of columns as numbers on an axis, and as Arrow has them.
 
 Whole numbers are themselves, days count from 2000 on, points in time are microseconds: from 2000
-on, or from 1970 where they have a time zone, as in `kanon_db.counting.writing.intervals`. Decimal
+on, or from 1970 where they have a time zone, as in `kanon_db.query.cell_conditions`. Decimal
 numbers are exact.
 """
 
@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from kanon_db.counting.expressions import Type
+from kanon_db.query.expressions import Type
 
 Place: TypeAlias = Any
 """A value on its column's axis: a whole number, a Decimal, or one of floating point."""

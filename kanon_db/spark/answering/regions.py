@@ -1,7 +1,7 @@
 """Conditions that cut an axis into regions, and how much of a range they cover.
 
 The constants of a condition are points; between two of them, and at each, it is true everywhere or
-nowhere. It is what `kanon_db.counting.writing.intervals` writes as multiranges.
+nowhere. It is what `kanon_db.query.cell_conditions` writes as multiranges.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any, Final
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
-from kanon_db.counting import expressions as ex
-from kanon_db.counting.read_pieces import Flags
+from kanon_db.answers.evidence import Flags
+from kanon_db.query import expressions as ex
 from kanon_db.spark.answering.places import Place, place_of
 
 _FLIPPED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}

@@ -11,17 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from kanon_db.answering.published_types import PublishedTypes
+from kanon_db.answers.scope import PublishedTypes
 from kanon_db.catalog.entries import Publication, changed
-from kanon_db.counting import expressions as ex
-from kanon_db.counting.layout import SHARES, Cell, CellLayout, ClassTable
-from kanon_db.counting.refusals import refusal
-from kanon_db.counting.types import type_in_range
-from kanon_db.counting.writing.cell_values import is_vague
-from kanon_db.counting.writing.spread import MOST_GROUPED
-from kanon_db.counting.writing.types_of_records import TypeWriter
 from kanon_db.publications.registry import kind_named
-from kanon_db.publications.rows.view import RowKind
+from kanon_db.publications.rows.row_kind import RowKind
+from kanon_db.query import expressions as ex
+from kanon_db.query.cell_conditions import is_vague
+from kanon_db.query.expressions import refusal, type_in_range
+from kanon_db.query.layout import SHARES, CellDescription, CellLayout, ClassTable
+from kanon_db.query.likelihoods import MOST_GROUPED, TypeWriter
 from kanon_db.spark.answering.cells import CellShares
 from kanon_db.spark.query import SparkQuery, only_in_postgresql, read_or_refused
 from kanon_db.spark.reading import TableSession
@@ -36,9 +34,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
-    from kanon_db.answering.known_types import KnownColumn, KnownTypes
-    from kanon_db.counting.pieces import Pieces
-    from kanon_db.counting.writing.writer import Request
+    from kanon_db.answers.evidence import KnownColumn, KnownTypes
+    from kanon_db.answers.evidence_sql import Pieces
+    from kanon_db.query.sql import Request
     from kanon_db.session.protocol import Row, Value
     from kanon_db.spark.answering.columns import Rungs
     from kanon_db.spark.answering.pieces import FoundPieces
@@ -134,7 +132,7 @@ class SparkRowQuery(SparkQuery):
 
         return SparkTries(self.rows.sparkSession, self._own_words)
 
-    def is_wide(self, layout: CellLayout, cell: Cell) -> bool:  # noqa: ARG002
+    def is_wide(self, layout: CellLayout, cell: CellDescription) -> bool:  # noqa: ARG002
         """Whether a cell of a column of discrete ranges has too many values, or says nothing."""
         from kanon_db.spark.answering.types import is_wide
 
@@ -151,7 +149,7 @@ class SparkRowQuery(SparkQuery):
 
 @dataclass(frozen=True, eq=False)
 class _Known:
-    """:class:`~kanon_db.answering.known_types.KnownTypes` that Spark has counted."""
+    """:class:`~kanon_db.answers.evidence.KnownTypes` that Spark has counted."""
 
     read: FoundPieces
     _counted: CountedTypes
@@ -166,7 +164,7 @@ def cell_layout(session: TableSession, publication: Publication, *, is_paper: bo
     described = publication.layout
     view, types = view_of(session.tables, publication), PublishedTypes(session, publication)
     schema = {one.name: one.dataType for one in rows_of(session.tables, publication).schema}
-    cells: dict[str, Cell] = {}
+    cells: dict[str, CellDescription] = {}
     for position, written in enumerate(described["quasi_identifiers"], start=1):
         name, mark = str(written["name"]), None if view.pattern is None else position
         published = _published(name, written, schema[name])
@@ -245,7 +243,7 @@ def row_query(asked: SparkQuery, layout: CellLayout, release: str) -> SparkRowQu
             if not is_vague(cell):
                 continue
 
-            def find(cell: Cell = cell) -> CellShares | None:
+            def find(cell: CellDescription = cell) -> CellShares | None:
                 return find_shares(rows, quasi_identifiers, cell, matches)
 
             found = shares[name] = kept_shares(release, name, find)

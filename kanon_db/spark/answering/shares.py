@@ -1,7 +1,7 @@
 """How often values occur in the cells of published rows, found from the files alone.
 
-PostgreSQL keeps this beside the rows (`kanon_db.publications.rows.shares`). Here it is found when a
-question first needs it, by the same algorithm, and kept in memory for the next ones.
+PostgreSQL keeps this beside the rows (`kanon_db.publications.rows.class_table`). Here it is found
+when a question first needs it, by the same algorithm, and kept in memory for the next ones.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from kanon_db.algorithms.recoding import Sets
 from kanon_db.algorithms.recoding.known_shares import MOST_CELLS, KnownRanges, KnownSets
-from kanon_db.counting.layout import Cell
+from kanon_db.query.layout import CellDescription
 from kanon_db.spark.answering.cells import ANYTHING, CellShares
 from kanon_db.spark.answering.places import coordinate, nearest
 from kanon_db.spark.answering.types import CellColumns, cell_keys
@@ -42,7 +42,7 @@ def kept_shares(
 
 
 def find_shares(
-    rows: DataFrame, quasi_identifiers: list[str], cell: Cell, matches: int | None
+    rows: DataFrame, quasi_identifiers: list[str], cell: CellDescription, matches: int | None
 ) -> CellShares | None:
     """Find the shares of a column; None if it has too many different cells.
 
@@ -83,7 +83,9 @@ def find_shares(
     return (_of_sets if cell.kind == "set" else _of_ranges)(cell, keys, records, witnesses)
 
 
-def _of_sets(cell: Cell, keys: list[Any], records: Any, witnesses: Any) -> CellShares | None:
+def _of_sets(
+    cell: CellDescription, keys: list[Any], records: Any, witnesses: Any
+) -> CellShares | None:
     codes: dict[str | None, int] = {}
     total = [codes.setdefault(text, len(codes)) for key in keys for text in key]
     ends = np.cumsum([len(key) for key in keys], dtype=np.int64)
@@ -100,7 +102,9 @@ def _of_sets(cell: Cell, keys: list[Any], records: Any, witnesses: Any) -> CellS
     )  # fmt: skip
 
 
-def _of_ranges(cell: Cell, keys: list[Any], records: Any, witnesses: Any) -> CellShares | None:
+def _of_ranges(
+    cell: CellDescription, keys: list[Any], records: Any, witnesses: Any
+) -> CellShares | None:
     type_ = cell.column.type
     half = 0.5 if cell.is_discrete else 0.0
     low = np.array([coordinate(key[0], type_) for key in keys]) - half

@@ -1,6 +1,6 @@
 """Which values the records of groups have, where conditions mention a column with others.
 
-It is what :class:`kanon_db.counting.writing.cell_sums.SpreadSumWriter` writes as SQL.
+It is what :class:`kanon_db.answers.evidence_sql.SpreadSumWriter` writes as SQL.
 """
 
 from __future__ import annotations
@@ -12,17 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray
-from kanon_db.answering.by_classes import key_of_values
-from kanon_db.counting.type_groups import TypeCounter
-from kanon_db.counting.writing.cell_sums import NumberedSpreadWriter
-from kanon_db.counting.writing.numbered_cells import has_pieces
+from kanon_db.answers.coded_rows import TypeCounter, key_of_values
+from kanon_db.answers.evidence_sql import NumberedSpreadWriter, has_pieces
 from kanon_db.session.protocol import Row
 from kanon_db.spark.query import only_in_postgresql, read_or_refused
 
 if TYPE_CHECKING:
-    from kanon_db.answering.opened import OpenQuery
-    from kanon_db.counting.layout import CellLayout
-    from kanon_db.counting.writing.writer import Request
+    from kanon_db.answers.scope import OpenQuery
+    from kanon_db.query.layout import CellLayout
+    from kanon_db.query.sql import Request
 
 
 def value_sums(opened: OpenQuery, request: Request, layout: CellLayout, most: int) -> list[Row]:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
-from kanon_db.counting import expressions as ex
-from kanon_db.counting.read_pieces import Flags, NotReadError
-from kanon_db.counting.writing.sql import Constants, write
+from kanon_db.answers.evidence import Flags, NotReadError
+from kanon_db.query import expressions as ex
+from kanon_db.query.sql import Constants, write
 from kanon_db.spark.answering.places import Place, places
 from kanon_db.spark.environment import in_own_words, quiet
 from kanon_db.spark.query import value_of_key

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
-from kanon_db.counting.layout import Cell
-from kanon_db.counting.refusals import refusal
+from kanon_db.query.expressions import refusal
+from kanon_db.query.layout import CellDescription
 from kanon_db.spark.answering.cells import CellShares, ColumnCells, Key
 from kanon_db.spark.answering.places import places
 from kanon_db.spark.environment import in_own_words
@@ -39,7 +39,7 @@ class CellColumns:
         The column that marks suppressed cells.
     """
 
-    cell: Cell
+    cell: CellDescription
     place: int
     pattern: str | None
 
@@ -67,7 +67,7 @@ class CellColumns:
         return [one.alias(name) for one, name in zip(found, self.names, strict=True)]
 
 
-def cell_keys(cell: Cell, place: int, table: Any) -> tuple[list[Key], IntArray]:
+def cell_keys(cell: CellDescription, place: int, table: Any) -> tuple[list[Key], IntArray]:
     """Return the distinct cells of a column of ranges or sets, and the number of each row's."""
     if cell.kind == "set":
         texts, codes = _coded(table[f"set{place}"])
@@ -113,7 +113,7 @@ class CountedTypes:
     def of(
         cls,
         rows: DataFrame,
-        cells: Mapping[str, Cell],
+        cells: Mapping[str, CellDescription],
         numbered: Mapping[str, int],
         pattern: str | None,
         shares: Mapping[str, CellShares | None],
@@ -165,7 +165,7 @@ class CountedTypes:
 
 
 def _cells(
-    cell: Cell, place: int, table: Any, n: FloatArray, shares: CellShares | None
+    cell: CellDescription, place: int, table: Any, n: FloatArray, shares: CellShares | None
 ) -> tuple[ColumnCells, IntArray]:
     if cell.kind != "value":
         keys, of_row = cell_keys(cell, place, table)
@@ -183,7 +183,7 @@ def _cells(
     return ColumnCells(cell, records, hidden, [], values.take(codes[first]), None), of_row
 
 
-def is_wide(rows: DataFrame, cell: Cell, most: int) -> bool:
+def is_wide(rows: DataFrame, cell: CellDescription, most: int) -> bool:
     """Whether a cell of a column of discrete ranges has more values, or says nothing."""
     from pyspark.sql import functions as f
 

@@ -13,11 +13,10 @@ from kanon_db.algorithms.bucketization.assignment import partition_records, roun
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.setting import BucketSetting
 from kanon_db.publications.buckets import methods
-from kanon_db.publications.buckets.cell_search import CellSearch
+from kanon_db.publications.buckets.assignment_methods import CellSearch
+from kanon_db.publications.buckets.bucket_relations import number_buckets
 from kanon_db.publications.buckets.methods import SensitiveValues
-from kanon_db.publications.buckets.writing import number_buckets
-from kanon_db.publications.kind import Found
-from kanon_db.publications.searching import run_method
+from kanon_db.publications.kind import MethodResult, run_method
 from kanon_db.randomness import SecureRandom
 from kanon_db.spark.buckets.cutting import cut
 from kanon_db.spark.buckets.dealing import PART, SLICE, Slices, dealt, part_of
@@ -51,7 +50,7 @@ class Assigned:
     cells: int | None = None
 
 
-def random(job: SparkJob, data: SensitiveValues, values: NumberedValues) -> Found:
+def random(job: SparkJob, data: SensitiveValues, values: NumberedValues) -> MethodResult:
     """Draw records into buckets, from the whole table."""
     job.voice.step("searching the bucket setting")
     found = run_method(methods, job, data)
@@ -63,10 +62,10 @@ def random(job: SparkJob, data: SensitiveValues, values: NumberedValues) -> Foun
     own = part_of(RANK, slices.part.size)
     coded = _coded(job, values).withColumns({SLICE: own, PART: own})
     frame = dealt(coded, slices, data.counts.size, allotment, numbers)
-    return Found(Assigned(plan.setting, frame), found.proof)
+    return MethodResult(Assigned(plan.setting, frame), found.proof)
 
 
-def cells(job: SparkJob, data: SensitiveValues, values: NumberedValues) -> Found:
+def cells(job: SparkJob, data: SensitiveValues, values: NumberedValues) -> MethodResult:
     """Draw records into buckets, inside cells of similar records."""
     from kanon_db.algorithms.bucketization.cells import allot_cells  # a compiler
 
@@ -83,10 +82,10 @@ def cells(job: SparkJob, data: SensitiveValues, values: NumberedValues) -> Found
     job.voice.step("assigning records to buckets in cells")
     slices = Slices.of(np.array([cell.n_records for cell in found.cells]), m)
     frame = dealt(found.placed(job, slices), slices, m, allotment, numbers)
-    return Found(Assigned(setting, frame, len(found.cells)), search.proof)
+    return MethodResult(Assigned(setting, frame, len(found.cells)), search.proof)
 
 
-def local(job: SparkJob, data: SensitiveValues, values: NumberedValues) -> Found:
+def local(job: SparkJob, data: SensitiveValues, values: NumberedValues) -> MethodResult:
     """Put records with similar quasi-identifiers into the same bucket, within parts of the table.
 
     Parts are cut like cells, but large: of at least 262,144 records, so that where
@@ -107,7 +106,7 @@ def local(job: SparkJob, data: SensitiveValues, values: NumberedValues) -> Found
         two_size(part.counts, data.privacy, largest)
     job.voice.step("gathering similar records")
     setting, frame = gathered(job, found, data.privacy, largest)
-    return Found(Assigned(setting, frame), method="local")
+    return MethodResult(Assigned(setting, frame), method="local")
 
 
 def _coded(job: SparkJob, values: NumberedValues) -> DataFrame:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from kanon_db.algorithms.bucketization.composition import Composition, decomposed
-from kanon_db.counting.layout import SHARES, BucketTables
-from kanon_db.publications.buckets.regression import is_composed, spectrum_of
+from kanon_db.publications.buckets.bucket_relations import composition_layout, is_composed
+from kanon_db.query.layout import SHARES, BucketTables
 from kanon_db.spark.buckets.dealing import n_parts
 from kanon_db.spark.buckets.values import CODE, VALUE, NumberedValues
 from kanon_db.spark.environment import in_own_words, through_arrow
@@ -56,7 +56,7 @@ def write_composition(
     if is_composed(n_values, is_random=is_random):
         job.voice.step("finding how the values of buckets go together")
         found = decomposed(_together(tables, names, values), values.counts)
-        spectrum = spectrum_of(found)
+        spectrum = composition_layout(found)
     lines = _lines(found) if found is not None and spectrum is not None else []
     arrays = job.session.createDataFrame(
         lines, "code int, directions array<double>, hidden array<double>"

@@ -12,11 +12,14 @@ from typing import Any
 
 from kanon_db.algorithms.bucketization.specification import PrivacySpecification
 from kanon_db.catalog.entries import Publication
-from kanon_db.publications.buckets.findings import Counted, Findings
-from kanon_db.publications.buckets.regression import composition_statement, judged_composition
-from kanon_db.publications.buckets.tables import SAT, BucketTables
-from kanon_db.publications.exposure import exposure_statement
+from kanon_db.publications.buckets.bucket_relations import (
+    composition_statement,
+    judged_composition,
+)
+from kanon_db.publications.buckets.kind import BucketFindings, CountedBuckets
+from kanon_db.publications.guarantees import exposure_statement
 from kanon_db.publications.results import Check, Examination
+from kanon_db.query.layout import SAT, BucketTables
 from kanon_db.spark.labels import label
 from kanon_db.spark.tables import SCHEMA, Tables, fetch_one
 from kanon_db.transfer.columns import ColumnType
@@ -46,7 +49,7 @@ def examine_buckets(tables: Tables, publication: Publication, whole: Check) -> E
         f" {names.sat} AS s GROUP BY s.{names.bucket_id}, s.{names.sensitive}"
         " HAVING count(*) > 1) AS pair",
     )["n"]
-    findings = Findings(
+    findings = BucketFindings(
         qit, sat, repeated, count_certain(tables, names), _exposure(tables, publication, names)
     )
     further = []
@@ -67,7 +70,7 @@ def count_certain(tables: Tables, names: BucketTables) -> int:
     return int(found["n"])
 
 
-def _counted(tables: Tables, names: BucketTables, rows: str) -> Counted:
+def _counted(tables: Tables, names: BucketTables, rows: str) -> CountedBuckets:
     """Count the records of each bucket, of rows with its number and how many records they are."""
     found = tables.fetch(
         "SELECT b.is_readable, b.n, b.size, count(*) AS buckets, sum(b.rows)::int8 AS rows"
@@ -82,7 +85,7 @@ def _counted(tables: Tables, names: BucketTables, rows: str) -> Counted:
     for row in known:
         of_sizes[row["n"]] += row["buckets"]
     as_promised = sum(row["buckets"] for row in known if row["n"] == row["size"])
-    return Counted(
+    return CountedBuckets(
         records=sum(row["n"] * row["buckets"] for row in known),
         differing=names.n_buckets - as_promised,
         unreadable=sum(row["rows"] for row in found if not row["is_readable"]),

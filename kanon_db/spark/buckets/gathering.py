@@ -10,7 +10,7 @@ import numpy as np
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.setting import BucketSetting
 from kanon_db.errors import InfeasibleError
-from kanon_db.publications.buckets.writing import number_buckets
+from kanon_db.publications.buckets.bucket_relations import number_buckets
 from kanon_db.randomness import SecureRandom
 from kanon_db.spark.buckets.cutting import CELL, CutRecords
 from kanon_db.spark.buckets.dealing import BUCKET

@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kanon_db.catalog.entries import Publication, Source
-from kanon_db.counting.layout import SHARES
 from kanon_db.errors import InfeasibleError, InvalidParameterError
+from kanon_db.publications.buckets.bucket_relations import bucket_layout
+from kanon_db.publications.buckets.kind import ValueProtection
 from kanon_db.publications.buckets.methods import SensitiveValues
-from kanon_db.publications.buckets.protection import Protection
 from kanon_db.publications.buckets.request import BucketRequest
-from kanon_db.publications.buckets.tables import QIT, SAT, BucketTables, layout_of
-from kanon_db.publications.kind import Found, Written
+from kanon_db.publications.kind import MethodResult, Workload, Written
 from kanon_db.publications.results import Attack, Check, CountAccuracy, Examination
-from kanon_db.publications.usefulness import Workload
+from kanon_db.query.layout import QIT, SAT, SHARES, BucketTables
 from kanon_db.spark.buckets import assignments, playing
 from kanon_db.spark.buckets.assignments import Assigned
 from kanon_db.spark.buckets.composition import write_composition
@@ -52,13 +51,13 @@ class Buckets(SparkKind):
         """Find a bucket setting, and the bucket of each record; write QIT and SAT."""
         values = numbered_values(job, str(job.source.sensitive))
         labels = values.labels()
-        protection = Protection.of(job.request, labels, values.counts)
+        protection = ValueProtection.of(job.request, labels, values.counts)
         data = SensitiveValues(values.counts, protection.privacy, labels)
-        found: Found = getattr(assignments, job.request.assignment)(job, data, values)
+        found: MethodResult = getattr(assignments, job.request.assignment)(job, data, values)
         return Made(found, self._write(job, found.result, values, protection))
 
     def _write(
-        self, job: SparkJob, assigned: Assigned, values: NumberedValues, protection: Protection
+        self, job: SparkJob, assigned: Assigned, values: NumberedValues, protection: ValueProtection
     ) -> Written:
         setting = assigned.setting
         if setting.n_buckets > _MOST_BUCKETS:
@@ -72,7 +71,7 @@ class Buckets(SparkKind):
         with in_own_words("buckets could not be assigned"):
             assigned.frame.write.parquet(folder.path)
             frame = job.session.read.parquet(folder.path)
-        layout = layout_of(job.source, setting)
+        layout = bucket_layout(job.source, setting)
         job.voice.step("writing the quasi-identifier table")
         write_qit(job, frame, layout)
         job.voice.step("writing the sensitive table")

@@ -9,19 +9,20 @@ from typing import Self
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
-from kanon_db.counting.layout import QIT, SAT
 from kanon_db.metrics.count_errors import exact_counts
 from kanon_db.metrics.workload import CountQuery
-from kanon_db.publications.buckets.attack import (
-    Published,
-    SourceKnown,
+from kanon_db.publications.buckets.bucket_measurement import (
+    AttackedBuckets,
+    CodedBuckets,
+    ScoringSource,
+    attack_read_buckets,
     bounds_of,
-    play_attacks,
+    estimate_bucket_counts,
     values_of,
 )
-from kanon_db.publications.buckets.evaluation import CodedBuckets, estimate_counts
+from kanon_db.publications.kind import ComparedCounts, Workload, compare_counts
 from kanon_db.publications.results import Attack, CountAccuracy
-from kanon_db.publications.usefulness import Compared, Workload, compare_counts
+from kanon_db.query.layout import QIT, SAT
 from kanon_db.spark.coded import (
     Numbered,
     ReadColumns,
@@ -67,7 +68,7 @@ class _Read:
 
 
 def attack(opened: Opened) -> list[Attack]:
-    """Play all attacks; see :func:`kanon_db.publications.buckets.attack.attack_buckets`."""
+    """Play all attacks; see :func:`bucket_measurement.attack_buckets`."""
     read = _Read.of(opened)
     opened.listener.phase("playing")
     columns = [Numbered.of(read.qit.table[name]) for name in read.names]
@@ -77,22 +78,22 @@ def attack(opened: Opened) -> list[Attack]:
         read.buckets(read.sat), sensitive.codes(its).astype(np.int64), read.sat.numbers(read.count)
     )
     labels = sensitive.labels(its, read.sat.labels[read.sensitive])
-    published = Published(
+    published = AttackedBuckets(
         codes_of(columns, read.qit, read.names),
         read.buckets(read.qit),
         values,
         bounds_of(opened.publication, labels, values),
     )
-    known = SourceKnown.of(
+    known = ScoringSource.of(
         published,
         codes_of(columns, read.source, read.names),
         sensitive.codes(read.source.table[read.sensitive]).astype(np.int64),
     )
-    return play_attacks(opened.listener, opened.pulse, published, known)
+    return attack_read_buckets(opened.listener, opened.pulse, published, known)
 
 
 def evaluate(opened: Opened, workload: Workload) -> list[CountAccuracy]:
-    """Compare counts; see :func:`kanon_db.publications.buckets.evaluation.evaluate_buckets`."""
+    """Compare counts; see :func:`bucket_measurement.evaluate_buckets`."""
     read = _Read.of(opened)
     opened.listener.phase("playing")
     columns = [Numbered.of(read.source.table[column]) for column in read.names]
@@ -114,12 +115,12 @@ def evaluate(opened: Opened, workload: Workload) -> list[CountAccuracy]:
             np.where(its < 0, np.int32(len(sensitive)), its),
             read.sat.numbers(read.count).astype(np.int32),
         )
-        return estimate_counts(coded, chosen, opened.pulse)
+        return estimate_bucket_counts(coded, chosen, opened.pulse)
 
     return compare_counts(
         workload,
         [len(column) for column in columns],
         len(sensitive),
-        Compared(opened.listener.phase, lambda _bytes, _what: None, count, estimate),
+        ComparedCounts(opened.listener.phase, lambda _bytes, _what: None, count, estimate),
         opened.pulse,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kanon_db.errors import InvalidParameterError
-from kanon_db.publications.buckets.tables import QIT, SAT, BucketTables
+from kanon_db.query.layout import QIT, SAT, BucketTables
 from kanon_db.spark.environment import own_session
 from kanon_db.spark.files import Folder
 from kanon_db.spark.manifest import Manifest

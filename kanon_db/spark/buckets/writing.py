@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kanon_db.publications.buckets.tables import QIT, SAT
+from kanon_db.query.layout import QIT, SAT
 from kanon_db.spark.buckets.dealing import BUCKET, n_parts, part_of
 from kanon_db.spark.buckets.values import BEFORE, CODE, RECORDS, VALUE, NumberedValues
 from kanon_db.spark.chance import ORDER

@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Any, Final
 from kanon_db.algorithms.freeform import check_partition_size
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.publications.freeform import methods
-from kanon_db.publications.freeform.examine import SAME_ROWS, judge
-from kanon_db.publications.freeform.promises import check_graph, guarantee
+from kanon_db.publications.freeform.kind import (
+    SAME_ROWS,
+    check_graph,
+    freeform_guarantee,
+    judge_freeform,
+)
 from kanon_db.publications.freeform.request import FreeformRequest
-from kanon_db.publications.kind import Found, Written
+from kanon_db.publications.kind import MethodResult, Written
 from kanon_db.publications.results import Check, Examination
-from kanon_db.publications.rows.digest import same_digest
-from kanon_db.publications.rows.recoding import loss_metrics
-from kanon_db.publications.rows.view import require_k, weights_of
+from kanon_db.publications.rows.row_kind import loss_metrics, require_k, weights_of
+from kanon_db.publications.rows.row_relations import same_digest
 from kanon_db.spark.environment import in_own_words, through_arrow
 from kanon_db.spark.freeform.segments import (
     COUNTED,
@@ -96,9 +99,9 @@ class Freeform(SparkRows):
         check, rows, checksum = write_rows(job, recoded, layout)
         measured = measure_rows(rows, columns, attributes, job.snapshot.n_records)
         return Made(
-            Found(None),
+            MethodResult(None),
             Written(
-                guarantee(request),
+                freeform_guarantee(request),
                 checks=[*checks, check, _check_graphs(recoded, request.k)],
                 metrics={**loss_metrics(job.source, measured), "segments": n_segments},
                 layout={**layout, "digest": checksum},
@@ -113,7 +116,7 @@ class Freeform(SparkRows):
             return Examination([whole, columns], {})
         same = same_digest(SAME_ROWS, same=digest([rows]) == publication.layout["digest"])
         counted = class_sizes(tables, view_of(tables, publication))
-        examined = judge(publication, counted, same)
+        examined = judge_freeform(publication, counted, same)
         return Examination([whole, columns, *examined.checks], examined.metrics)
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from kanon_db.publications.exposure import exposure_statement
-from kanon_db.publications.generalized.constraints import ClassConstraints
-from kanon_db.publications.generalized.examine import ValuesOfClasses, profile_of
+from kanon_db.publications.generalized.class_constraints import ClassConstraints
+from kanon_db.publications.generalized.kind import ClassValues, profile_of
+from kanon_db.publications.guarantees import exposure_statement
 from kanon_db.session.protocol import Row
 from kanon_db.spark.labels import label
 from kanon_db.spark.names import quoted
@@ -18,7 +18,7 @@ from kanon_db.transfer.columns import ColumnType
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-VALUES: Final = ValuesOfClasses("classed", "cells", "value", "cells", "place")
+VALUES: Final = ClassValues("classed", "cells", "value", "cells", "place")
 """A class is told by the structure of its cells, and a value by its text."""
 
 

@@ -14,17 +14,16 @@ from kanon_db.algorithms.recoding import Constraint
 from kanon_db.algorithms.recoding.constraints import ineligible
 from kanon_db.algorithms.recoding.microdata import Attribute
 from kanon_db.catalog.entries import Publication, Source
-from kanon_db.publications.generalized.examine import (
+from kanon_db.publications.generalized.kind import (
     check_constraints,
-    judge,
+    generalized_guarantee,
+    judge_classes,
     published_constraints,
 )
-from kanon_db.publications.generalized.promises import guarantee
 from kanon_db.publications.generalized.request import GeneralizedRequest
-from kanon_db.publications.kind import Found, Written
+from kanon_db.publications.kind import MethodResult, Written
 from kanon_db.publications.results import Check, Examination
-from kanon_db.publications.rows.recoding import loss_metrics
-from kanon_db.publications.rows.view import require_k, weights_of
+from kanon_db.publications.rows.row_kind import loss_metrics, require_k, weights_of
 from kanon_db.spark.environment import through_arrow
 from kanon_db.spark.generalized.again import searched_again
 from kanon_db.spark.generalized.exposure import VALUES, classed_values, measure_thresholds
@@ -105,9 +104,9 @@ class Generalized(SparkRows):
                 exposure = measure_thresholds(values, request.constraints)
         measured = measure_rows(rows, columns, attributes, job.snapshot.n_records, left_out)
         return Made(
-            Found(None, method=method),
+            MethodResult(None, method=method),
             Written(
-                guarantee(request, left_out, exposure, job.voice.warn),
+                generalized_guarantee(request, left_out, exposure, job.voice.warn),
                 checks=[*checks, check],
                 metrics={
                     **loss_metrics(job.source, measured, gcp_ob=measured.ob_gcp), "parts": n_parts,
@@ -132,7 +131,9 @@ class Generalized(SparkRows):
             with classed_values(tables.session, rows, names, sensitive) as values:
                 exposure = measure_thresholds(values, constraints)
                 found = check_constraints(values, VALUES, constraints, exposure)
-        examined = judge(publication, class_sizes(tables, view_of(tables, publication)), found)
+        examined = judge_classes(
+            publication, class_sizes(tables, view_of(tables, publication)), found
+        )
         return Examination([whole, columns, *examined.checks], examined.metrics)
 
 

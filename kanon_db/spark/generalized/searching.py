@@ -15,7 +15,7 @@ from kanon_db.algorithms.recoding import Constraint, Microdata, cells_of_classes
 from kanon_db.algorithms.recoding.microdata import Attribute
 from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.publications.generalized import methods
-from kanon_db.publications.generalized.classes import find_classes
+from kanon_db.publications.generalized.kind import find_classes
 from kanon_db.publications.generalized.request import GeneralizedRequest
 from kanon_db.spark.rows.cells import cell_array
 from kanon_db.spark.rows.columns import SENSITIVE, code_of

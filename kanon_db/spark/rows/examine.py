@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kanon_db.catalog.entries import Publication
-from kanon_db.counting.layout import RowView
 from kanon_db.publications.results import Check
-from kanon_db.publications.rows.class_sizes import ClassSizes
+from kanon_db.publications.rows.distinct_cells import ClassSizes
+from kanon_db.query.layout import RowView
 from kanon_db.spark.tables import SCHEMA, Tables
 
 if TYPE_CHECKING:

@@ -12,11 +12,10 @@ from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.metrics.count_errors import exact_counts
 from kanon_db.metrics.workload import CountQuery
 from kanon_db.publications import KINDS
+from kanon_db.publications.kind import ComparedCounts, Workload, compare_counts
 from kanon_db.publications.results import Attack, CountAccuracy
-from kanon_db.publications.rows.answers import estimate_counts
-from kanon_db.publications.rows.attack import AttackedRows
-from kanon_db.publications.rows.view import RowKind
-from kanon_db.publications.usefulness import Compared, Workload, compare_counts
+from kanon_db.publications.rows.published_rows import AttackedRows, estimate_row_counts
+from kanon_db.publications.rows.row_kind import RowKind
 from kanon_db.spark.coded import Numbered
 from kanon_db.spark.kind import Opened, SparkKind
 from kanon_db.spark.rows.published import ReadRows
@@ -36,7 +35,7 @@ class SparkRows(SparkKind):
     suffixes = ("",)
 
     def attack(self, opened: Opened) -> list[Attack]:
-        """Play all attacks; see :func:`kanon_db.publications.rows.attack.play_attacks`."""
+        """Play all attacks; see :func:`published_rows.attack_read_rows`."""
         read = ReadRows.of(opened)
         opened.listener.phase("playing")
         sensitive, counted = read.numbered(), None
@@ -51,7 +50,7 @@ class SparkRows(SparkKind):
         return kind.play(opened.listener, opened.pulse, opened.publication, attacked)
 
     def evaluate(self, opened: Opened, workload: Workload) -> list[CountAccuracy]:
-        """Compare the answers of :mod:`kanon_db.publications.rows.answers` with the source."""
+        """Compare the answers of :mod:`rows.published_rows` with the source."""
         read = ReadRows.of(opened)
         opened.listener.phase("playing")
         sensitive = None
@@ -63,7 +62,7 @@ class SparkRows(SparkKind):
             return exact_counts(read.codes(), its, chosen, pulse=opened.pulse)
 
         def estimate(chosen: Sequence[CountQuery]) -> FloatArray:
-            return estimate_counts(
+            return estimate_row_counts(
                 opened.publication, read.coded(sensitive), chosen, opened.pulse,
                 shares_cells=_in_postgresql(opened).shares_cells,
             )  # fmt: skip
@@ -72,7 +71,7 @@ class SparkRows(SparkKind):
             workload,
             read.n_codes,
             1 if sensitive is None else len(sensitive),
-            Compared(opened.listener.phase, lambda _bytes, _what: None, count, estimate),
+            ComparedCounts(opened.listener.phase, lambda _bytes, _what: None, count, estimate),
             opened.pulse,
         )
 

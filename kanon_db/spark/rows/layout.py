@@ -7,7 +7,7 @@ from typing import Any
 
 from kanon_db.catalog.entries import Source
 from kanon_db.errors import InfeasibleError, InvalidParameterError
-from kanon_db.publications.rows.view import layout_of
+from kanon_db.publications.rows.row_kind import row_layout
 from kanon_db.spark.rows.columns import QuasiIdentifier
 
 _MOST_BYTES = 2**28
@@ -61,7 +61,7 @@ def require_room(columns: Sequence[QuasiIdentifier], n_sets: int) -> None:
 
 def recoded_layout(source: Source, columns: Sequence[QuasiIdentifier]) -> dict[str, Any]:
     """Choose the layout, with the types that ranges have in PostgreSQL."""
-    layout = layout_of(source, [column.cell for column in columns])
+    layout = row_layout(source, [column.cell for column in columns])
     for described, column in zip(layout["quasi_identifiers"], columns, strict=True):
         described.update(column.described)
     return layout

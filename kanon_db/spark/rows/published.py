@@ -1,6 +1,6 @@
 """The cells of rows in files as the codes that they cover: see the same of PostgreSQL.
 
-:mod:`kanon_db.publications.rows.published_cells` says what codes mean. Ends of ranges and texts in
+:mod:`kanon_db.publications.rows.published_rows` says what codes mean. Ends of ranges and texts in
 sets are compared with the source's values as they are, on the driver.
 """
 
@@ -15,11 +15,7 @@ import numpy as np
 
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
 from kanon_db.algorithms.recoding.cells import Ranges, Sets
-from kanon_db.publications.rows.published_cells import (
-    RowCodes,
-    classes_of_rows,
-    single_values,
-)
+from kanon_db.publications.rows.published_rows import RowCodes, classes_of_rows, single_values
 from kanon_db.spark.coded import (
     Numbered,
     ReadColumns,

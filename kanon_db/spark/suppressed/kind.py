@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kanon_db.algorithms.suppression import LEFT_OVER, PatternSet
 from kanon_db.catalog.entries import Publication, Source
-from kanon_db.publications.kind import Found, Written
+from kanon_db.publications.kind import MethodResult, Written
 from kanon_db.publications.results import Check, Examination
-from kanon_db.publications.rows.view import layout_of, require_k
-from kanon_db.publications.suppressed.examine import examine_suppressed
-from kanon_db.publications.suppressed.patterns import allowed_patterns, recorded_patterns
-from kanon_db.publications.suppressed.promises import guarantee
+from kanon_db.publications.rows.row_kind import require_k, row_layout
+from kanon_db.publications.suppressed.kind import examine_suppressed, suppressed_guarantee
+from kanon_db.publications.suppressed.methods import allowed_patterns, recorded_patterns
 from kanon_db.publications.suppressed.request import SuppressedRequest
 from kanon_db.spark.chance import ORDER, RANK
 from kanon_db.spark.environment import in_own_words, through_arrow
@@ -73,15 +72,15 @@ class Suppressed(SparkRows):
         checks, left_out = compare_with_source(
             job, recoded, _inside(columns), "every cell that is kept is the record's own"
         )
-        layout = layout_of(source, ["value"] * len(columns), with_pattern=True)
+        layout = row_layout(source, ["value"] * len(columns), with_pattern=True)
         check, rows, _ = write_rows(job, recoded, layout)
         metrics = {"usefulness_loss": _usefulness_loss(job, recoded, columns)}
         if request.weights is not None or patterns.cost_unit != 1:
             metrics["suppression_cost"] = _cost(rows, layout["pattern"], patterns)
         return Made(
-            Found(None),
+            MethodResult(None),
             Written(
-                guarantee(request, chosen.n_left_over),
+                suppressed_guarantee(request, chosen.n_left_over),
                 layout=layout,
                 checks=[*checks, check],
                 metrics=metrics,

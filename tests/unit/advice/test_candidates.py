@@ -10,9 +10,17 @@ from fractions import Fraction
 import click
 import pytest
 
-from kanon_db.advice.candidates import ORDER, Candidate, Microdata, candidates_for
-from kanon_db.advice.commands import publication_name, shell_command, sql_call
-from kanon_db.advice.protections import PROTECTIONS, PURPOSES
+from kanon_db.advice.publication_candidates import (
+    ORDER,
+    PROTECTIONS,
+    PURPOSES,
+    Candidate,
+    SourceTraits,
+    candidates_for,
+    publication_name,
+    shell_command,
+    sql_call,
+)
 from kanon_db.algorithms.bucketization.specification import PrivacySpecification
 from kanon_db.interfaces.cli import main
 from kanon_db.publications.registry import KINDS
@@ -25,15 +33,15 @@ COUNTS = {
     "many": [1] * 500,
 }
 TABLES = [
-    Microdata("sick", counts, has_entities=has_entities)
+    SourceTraits("sick", counts, has_entities=has_entities)
     for counts, has_entities in itertools.product(COUNTS.values(), (False, True))
-] + [Microdata(None, has_entities=has_entities) for has_entities in (False, True)]
+] + [SourceTraits(None, has_entities=has_entities) for has_entities in (False, True)]
 
 ALL = list(itertools.product(PURPOSES, PROTECTIONS, TABLES))
 
 
 @pytest.mark.parametrize("of", ALL, ids=lambda of: f"{of[0]}-{of[1]}")
-def test_no_candidate_takes_a_risk(of: tuple[str, str, Microdata]) -> None:
+def test_no_candidate_takes_a_risk(of: tuple[str, str, SourceTraits]) -> None:
     """Nothing that must be accepted by name, no k of 1, no threshold of 1."""
     purpose, protection, data = of
     found = candidates_for(purpose, PROTECTIONS[protection], data)
@@ -64,7 +72,7 @@ def check_privacy(given: dict[str, object], counts: list[int]) -> None:
 
 
 @pytest.mark.parametrize("data", TABLES, ids=str)
-def test_what_bounds_values_is_tried_first(data: Microdata) -> None:
+def test_what_bounds_values_is_tried_first(data: SourceTraits) -> None:
     found = candidates_for("counts", PROTECTIONS["standard"], data)
     kinds = [candidate.kind for candidate in found]
     if data.sensitive is not None and not data.has_entities:

@@ -7,8 +7,13 @@ from typing import Any
 
 import pytest
 
-from kanon_db.advice.candidates import Candidate, Protects
-from kanon_db.advice.ranking import Measured, Tried, ranked
+from kanon_db.advice.publication_candidates import (
+    Candidate,
+    Protects,
+    TrialResult,
+    TriedCandidate,
+    ranked,
+)
 
 
 def tried(
@@ -19,14 +24,14 @@ def tried(
     certain: int | None = 0,
     *,
     is_sample: bool = False,
-) -> Tried:
-    return Tried(
+) -> TriedCandidate:
+    return TriedCandidate(
         Candidate("buckets", title, protects, "", {}, "b"),
-        Measured(certain, count_error, {"age": loss, "sex": loss}, [], 1.0, 9, is_sample),
+        TrialResult(certain, count_error, {"age": loss, "sex": loss}, [], 1.0, 9, is_sample),
     )
 
 
-def titles(found: list[Tried], purpose: str) -> list[tuple[int | None, str]]:
+def titles(found: list[TriedCandidate], purpose: str) -> list[tuple[int | None, str]]:
     return [(one.place, one.tried.candidate.title) for one in ranked(found, purpose)]
 
 
@@ -73,7 +78,7 @@ def test_a_sample_shows_of_nobody_that_a_value_is_not_certain() -> None:
 
 
 def test_what_was_not_tried_is_said() -> None:
-    nothing = Tried(Candidate("buckets", "slow", "value", "", {}, "b"), failure="too slow")
+    nothing = TriedCandidate(Candidate("buckets", "slow", "value", "", {}, "b"), failure="too slow")
     found = ranked([nothing, tried("done", "row", nan)], "counts")
     assert [(one.place, one.objection) for one in found] == [(1, None), (None, "too slow")]
 
@@ -91,5 +96,5 @@ def test_the_worst_attack_is_on_values_where_there_are_any(
     attacks: dict[str, float | None], worst: float | None
 ) -> None:
     rows: list[dict[str, Any]] = [{"attack": name, "rate": rate} for name, rate in attacks.items()]
-    found = Measured(None, 0.1, {"age": 0.1}, rows, 1.0, 9, is_sample=False).worst_attack
+    found = TrialResult(None, 0.1, {"age": 0.1}, rows, 1.0, 9, is_sample=False).worst_attack
     assert (None if found is None else found["rate"]) == worst

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
-from kanon_db.counting.layout import BucketTables
+from kanon_db.query.layout import BucketTables
 
 
 class Quotes:

@@ -6,12 +6,11 @@ import json
 
 import pytest
 
-from kanon_db.counting.answers import NOTHING, Estimated, Group, in_order, within_limit
-from kanon_db.counting.checking import Query, Scope, check
-from kanon_db.counting.checking.types import INTEGER
-from kanon_db.counting.expressions import Column
-from kanon_db.counting.reading.parse import parse_query
-from kanon_db.counting.reading.query import RelationText
+from kanon_db.query._bind import Scope
+from kanon_db.query.check import check
+from kanon_db.query.expressions import INTEGER, Column, Query, RelationText
+from kanon_db.query.formulas import NOTHING, Estimated, Group, in_order, within_limit
+from kanon_db.query.parse import parse_query
 
 SCOPE = Scope(
     RelationText("published", "t"), {name: Column(name, name, INTEGER) for name in ("a", "b")}

@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kanon_db.counting.bitmaps import (
-    Truth,
+from kanon_db.answers._bitmap_sums import (
+    TruthBitmaps,
     count_exactly,
     evaluate,
     in_buckets,
     is_readable,
 )
-from kanon_db.counting.chains import by_attribute
-from kanon_db.counting.checking.types import INTEGER, TEXT
-from kanon_db.counting.expressions import (
+from kanon_db.query.expressions import (
+    INTEGER,
+    TEXT,
     And,
     Arithmetic,
     Case,
@@ -26,9 +26,9 @@ from kanon_db.counting.expressions import (
     NullTest,
     Or,
     TruthTest,
+    by_attribute,
 )
-from kanon_db.counting.formulas import count_buckets
-from kanon_db.counting.regression import corrected, trust
+from kanon_db.query.formulas import corrected, count_buckets, trust
 from tests.expected_counts import of_buckets
 
 CLASSES = st.lists(
@@ -135,7 +135,7 @@ def test_predicates_follow_three_valued_logic(predicate, truths):
     def read(condition):
         """Conditions on one attribute come as a whole, as the server would get them."""
         found = [_one_by_one(condition, truths, record) for record in range(RECORDS)]
-        return Truth(
+        return TruthBitmaps(
             *(
                 sum(1 << record for record, truth in enumerate(found) if truth is wanted)
                 for wanted in (True, None)
@@ -151,7 +151,7 @@ def test_predicates_follow_three_valued_logic(predicate, truths):
 
 
 def test_no_predicate_is_true_everywhere():
-    assert evaluate(None, lambda _: Truth(0, 0), 0b111) == Truth(0b111, 0)
+    assert evaluate(None, lambda _: TruthBitmaps(0, 0), 0b111) == TruthBitmaps(0b111, 0)
 
 
 def test_counts_on_one_side_are_exact():

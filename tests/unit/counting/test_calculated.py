@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from kanon_db.counting.answers import NOTHING, Estimated, Group
-from kanon_db.counting.calculated import with_calculated
+from kanon_db.answers.measures import with_calculated
 from kanon_db.errors import UnsupportedQueryError
+from kanon_db.query.formulas import NOTHING, Estimated, Group
 from tests.unit.counting.test_check import query
 
 PART = "COUNT(*) FILTER (WHERE age > 1)"

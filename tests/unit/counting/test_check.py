@@ -2,24 +2,30 @@ from __future__ import annotations
 
 import pytest
 
-from kanon_db.counting.checking import Query, Scope, check
-from kanon_db.counting.checking.types import BIGINT, BOOLEAN, DATE, INTEGER, TEXT, TIMESTAMP
-from kanon_db.counting.expressions import (
+from kanon_db.errors import UnsupportedQueryError
+from kanon_db.query._bind import Scope
+from kanon_db.query.check import check
+from kanon_db.query.expressions import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    INTEGER,
+    TEXT,
+    TIMESTAMP,
     Aggregate,
     And,
     Column,
     Constant,
     Expression,
+    Query,
     Rank,
+    RelationText,
     Type,
     attributes,
     walk,
 )
-from kanon_db.counting.layout import BucketLayout
-from kanon_db.counting.reading.parse import parse_query
-from kanon_db.counting.reading.query import RelationText
-from kanon_db.counting.sides import factors, side_of
-from kanon_db.errors import UnsupportedQueryError
+from kanon_db.query.layout import BucketLayout, factors, side_of
+from kanon_db.query.parse import parse_query
 from tests.unit.counting.layouts import bucket_tables
 
 CITEXT = Type("public.citext", "other", '"public"')

@@ -2,10 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from kanon_db.counting.reading.casts import with_types
-from kanon_db.counting.reading.constructs import MAX_NESTING, Place, refuse_constructs
-from kanon_db.counting.reading.lexemes import scan
 from kanon_db.errors import UnsupportedQueryError
+from kanon_db.query._lexer import MAX_NESTING, LexemePlace, refuse_constructs, scan, with_types
 
 
 @pytest.mark.parametrize(
@@ -23,7 +21,7 @@ from kanon_db.errors import UnsupportedQueryError
 )
 def test_keywords_and_names(query: str, keywords: str) -> None:
     lexemes = with_types(scan(query))
-    found = [lexeme.text for i, lexeme in enumerate(lexemes) if Place(lexemes, i).is_keyword]
+    found = [lexeme.text for i, lexeme in enumerate(lexemes) if LexemePlace(lexemes, i).is_keyword]
     assert found == keywords.split()
 
 
@@ -36,7 +34,7 @@ def test_keywords_and_names(query: str, keywords: str) -> None:
 )
 def test_negated_tests(query: str, negations: list[int]) -> None:
     lexemes = scan(query)
-    found = [i for i, _ in enumerate(lexemes) if Place(lexemes, i).is_negation]
+    found = [i for i, _ in enumerate(lexemes) if LexemePlace(lexemes, i).is_negation]
     assert found == negations
 
 

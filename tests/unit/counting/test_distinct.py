@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kanon_db.counting.answers import Estimated
-from kanon_db.counting.distinct import apart_ranges, apart_sets, count_distinct
+from kanon_db.answers._distribution import apart_ranges, apart_sets, count_distinct
+from kanon_db.query.formulas import Estimated
 
 BOUNDS = st.tuples(st.integers(0, 2), st.integers(0, 2)).map(lambda p: (p[0], p[0] + p[1]))
 

@@ -7,10 +7,9 @@ import sys
 
 import pytest
 
-from kanon_db.counting import expressions as ex
-from kanon_db.counting.checking.types import INTEGER
-from kanon_db.counting.rounding import Round
-from kanon_db.counting.writing.spread import Together
+from kanon_db.query import expressions as ex
+from kanon_db.query.expressions import INTEGER, Rounded
+from kanon_db.query.likelihoods import Together
 
 A, B, C = (ex.Name((name,)) for name in "abc")
 COLUMN = ex.Column("a", '"a"', INTEGER)
@@ -33,7 +32,7 @@ EXPRESSIONS: list[tuple[ex.Expression, tuple[ex.Expression, ...]]] = [
     (ex.Age(A, B), (A, B)),
     (ex.Coalesce((A, B, C)), (A, B, C)),
     (ex.NullIf(A, B), (A, B)),
-    (Round(A, 2), (A,)),
+    (Rounded(A, 2), (A,)),
     (ex.Comparison("=", A, B), (A, B)),
     (ex.Distinct(A, B, negated=True), (A, B)),
     (ex.Membership(A, (B, C), negated=True), (A, B, C)),
@@ -94,7 +93,7 @@ def test_spelled_out(test: ex.Range | ex.Membership, spelled: ex.Expression) -> 
 
 
 @pytest.mark.parametrize(
-    "module", ["kanon_db.answering", "kanon_db.counting.bitmaps", "kanon_db.counting.formulas"]
+    "module", ["kanon_db.answers", "kanon_db.answers._bitmap_sums", "kanon_db.query.formulas"]
 )
 def test_the_first_estimate_does_not_wait_for_numpy(module: str) -> None:
     loaded = (

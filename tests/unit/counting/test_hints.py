@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kanon_db.counting.reading.parse import parse_query
-from kanon_db.counting.refusals import ALLOWED
 from kanon_db.errors import UnsupportedQueryError
+from kanon_db.query.expressions import ALLOWED
+from kanon_db.query.parse import parse_query
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from string import ascii_letters, digits
 
 import pytest
 
-from kanon_db.counting.reading import lexemes
-from kanon_db.counting.reading.lexemes import MAX_LENGTH, Lexeme, scan
 from kanon_db.errors import UnsupportedQueryError
+from kanon_db.query import _lexer
+from kanon_db.query._lexer import MAX_LENGTH, Lexeme, scan
 
 
 def pieces(text: str) -> list[tuple[str, str]]:
@@ -21,7 +21,7 @@ def test_words_fold_in_ascii_only() -> None:
 
 def test_letters_are_those_of_ascii_the_underscore_and_all_that_is_not_ascii() -> None:
     usual = set(ascii_letters + "_") | {chr(code) for code in range(128, sys.maxunicode + 1)}
-    letters, more = re.compile(lexemes._LETTER), re.compile(lexemes._IN_WORD, re.VERBOSE)
+    letters, more = re.compile(_lexer._LETTER), re.compile(_lexer._IN_WORD, re.VERBOSE)
     every = [chr(code) for code in range(sys.maxunicode + 1)]
     assert {c for c in every if letters.fullmatch(c)} == usual
     assert {c for c in every if more.fullmatch(c)} == usual | set(digits + "$")

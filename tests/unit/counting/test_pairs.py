@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kanon_db.counting import pairs
-from kanon_db.counting.bitmaps import numbered
-from kanon_db.counting.pairs import Divided, count_pairs, sum_pairs
+from kanon_db.answers import _bitmap_sums
+from kanon_db.answers._bitmap_sums import Divided, count_pairs, numbered, sum_pairs
 
 MOST_CLASSES = 6
 
@@ -128,7 +127,7 @@ def test_counts_of_many_classes(limit):
     @given(divided_buckets())
     def counted(case):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(pairs, limit, 1)
+            patch.setattr(_bitmap_sums, limit, 1)
             _assert_counted(case)
 
     counted()

@@ -3,7 +3,9 @@ from __future__ import annotations
 import pytest
 import sqlglot
 
-from kanon_db.counting.expressions import (
+from kanon_db.errors import UnsupportedQueryError
+from kanon_db.query._lexer import MAX_NESTING
+from kanon_db.query.expressions import (
     Aggregate,
     And,
     Arithmetic,
@@ -12,21 +14,22 @@ from kanon_db.counting.expressions import (
     DatePart,
     Distinct,
     Expression,
+    ItemText,
     Literal,
+    LookupText,
     Membership,
     Name,
     Negative,
     Not,
     NullTest,
     Or,
+    OrderText,
     Pattern,
     Range,
+    RelationText,
     TruthTest,
 )
-from kanon_db.counting.reading.constructs import MAX_NESTING
-from kanon_db.counting.reading.parse import parse_query
-from kanon_db.counting.reading.query import ItemText, LookupText, OrderText, RelationText
-from kanon_db.errors import UnsupportedQueryError
+from kanon_db.query.parse import parse_query
 
 A, B, C = (Name((name,)) for name in "abc")
 

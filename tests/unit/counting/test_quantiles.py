@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kanon_db.counting.quantiles import Quantile, Sides, answer, between
+from kanon_db.answers._distribution import Quantile, Sides, answer, between
 
 SHARES = st.sampled_from([0.0, 0.1, 0.25, 1 / 3, 0.5, 0.9, 1.0])
 NUMBERS = st.tuples(st.integers(0, 4), st.integers(0, 3)).map(lambda p: (p[0], p[0] + p[1]))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kanon_db.counting.answers import NOTHING, Estimated, Group
-from kanon_db.counting.checking import Query
-from kanon_db.counting.checking.query import Order
-from kanon_db.counting.ranking import order_warning
+from kanon_db.answers.estimates import order_warning
+from kanon_db.query.expressions import Order, Query
+from kanon_db.query.formulas import NOTHING, Estimated, Group
 
 BY_COUNT, BY_KEY = Order(None, 0, True, False), Order(0, None, False, False)
 

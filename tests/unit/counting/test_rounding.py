@@ -6,8 +6,7 @@ import math
 
 import pytest
 
-from kanon_db.counting.expressions import Expression
-from kanon_db.counting.rounding import Round
+from kanon_db.query.expressions import Expression, Rounded
 
 X = Expression()
 
@@ -23,11 +22,11 @@ X = Expression()
 def test_rounds_as_postgresql(
     digits: int | None, is_float: bool, number: float, expected: float
 ) -> None:
-    assert Round(X, digits, is_float).of(number) == expected
+    assert Rounded(X, digits, is_float).of(number) == expected
 
 
 def test_a_bound_next_to_a_half_is_moved_away() -> None:
-    assert Round(X, 0).between(2.4999999999, 3.5000000001) == (2, 4)
-    assert Round(X, 0).between(2.5000000001, 3.4999999999) == (2, 4)
-    assert Round(X, 0).between(2.6, 3.4) == (3, 3)
-    assert Round(X, 0).between(-math.inf, math.inf) == (-math.inf, math.inf)
+    assert Rounded(X, 0).between(2.4999999999, 3.5000000001) == (2, 4)
+    assert Rounded(X, 0).between(2.5000000001, 3.4999999999) == (2, 4)
+    assert Rounded(X, 0).between(2.6, 3.4) == (3, 3)
+    assert Rounded(X, 0).between(-math.inf, math.inf) == (-math.inf, math.inf)

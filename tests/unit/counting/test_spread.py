@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kanon_db.counting import expressions as ex
-from kanon_db.counting.checking.query import Key, Query
-from kanon_db.counting.layout import Cell, CellLayout, RowView
-from kanon_db.counting.types import Type
-from kanon_db.counting.writing.spread import Together, arranged
-from kanon_db.counting.writing.truth import leaves
+from kanon_db.query import expressions as ex
+from kanon_db.query.expressions import Key, Query, Type
+from kanon_db.query.layout import CellDescription, CellLayout, RowView
+from kanon_db.query.likelihoods import Together, arranged
+from kanon_db.query.sql import leaves
 
 INTEGER, NUMERIC = Type("integer", "integer"), Type("numeric", "numeric")
 NAMES = ("a", "b", "c", "d", "r", "x")
@@ -18,10 +17,10 @@ LAYOUT = CellLayout(
     RowView("v", "rows", "shares", (), None, NAMES),
     {
         **{
-            column.name: Cell(column, "range", is_discrete=column != R)
+            column.name: CellDescription(column, "range", is_discrete=column != R)
             for column in (A, B, C, D, R)
         },
-        "x": Cell(X, "value"),
+        "x": CellDescription(X, "value"),
     },
 )
 """Ranges, of which r is continuous; x is published as it is."""

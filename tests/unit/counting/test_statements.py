@@ -6,15 +6,14 @@ import re
 
 import pytest
 
-from kanon_db.counting.checking import Scope, check
-from kanon_db.counting.checking.types import INTEGER, NUMERIC, TEXT
-from kanon_db.counting.expressions import Column
-from kanon_db.counting.layout import BucketLayout, Cell, CellLayout, RowView
-from kanon_db.counting.reading import RelationText, parse_query
-from kanon_db.counting.writing.sql import Statement
-from kanon_db.counting.writing.statements import statement
-from kanon_db.counting.writing.writer import Request
+from kanon_db.answers.statements import statement
 from kanon_db.errors import UnsupportedQueryError
+from kanon_db.query._bind import Scope
+from kanon_db.query.check import check
+from kanon_db.query.expressions import INTEGER, NUMERIC, TEXT, Column, RelationText
+from kanon_db.query.layout import BucketLayout, CellDescription, CellLayout, RowView
+from kanon_db.query.parse import parse_query
+from kanon_db.query.sql import Request, Statement
 from tests.unit.counting.layouts import bucket_tables
 
 AGE, ILLNESS = Column("age", '"age"', INTEGER), Column("illness", '"illness"', TEXT)
@@ -23,10 +22,10 @@ BUCKETS = BucketLayout(bucket_tables([2, 3], [4, 1]), {"age": AGE, "sex": SEX}, 
 CELLS = CellLayout(
     RowView('"published"."t"', '"published"."t_row"', "", ('"age"',), '"pattern"', ("age",)),
     {
-        "age": Cell(AGE, "range"),
-        "height": Cell(HEIGHT, "range", is_discrete=False),
-        "sex": Cell(SEX, "value", mark=1),
-        "illness": Cell(ILLNESS, "value"),
+        "age": CellDescription(AGE, "range"),
+        "height": CellDescription(HEIGHT, "range", is_discrete=False),
+        "sex": CellDescription(SEX, "value", mark=1),
+        "illness": CellDescription(ILLNESS, "value"),
     },
 )
 

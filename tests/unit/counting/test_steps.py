@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kanon_db.counting.writing.steps import Nested, Select, Steps
+from kanon_db.query.sql import Nested, Select, Steps
 
 
 def test_one_clause_a_line() -> None:

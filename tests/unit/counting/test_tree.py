@@ -8,11 +8,10 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from kanon_db.counting.expressions import Expression
-from kanon_db.counting.reading.clauses import read_tree
-from kanon_db.counting.reading.constructs import Place, refuse_constructs
-from kanon_db.counting.reading.lexemes import Lexeme, scan
 from kanon_db.errors import UnsupportedQueryError
+from kanon_db.query._lexer import Lexeme, LexemePlace, refuse_constructs, scan
+from kanon_db.query.expressions import Expression
+from kanon_db.query.parse import read_tree
 
 
 def parsed(text: str, lexemes: Sequence[Lexeme]) -> exp.Expr | None:
@@ -27,7 +26,7 @@ def parsed(text: str, lexemes: Sequence[Lexeme]) -> exp.Expr | None:
                 written.append(f"{number}")
             case "string":
                 written.append(f"'{number}'")
-            case "word" if not Place(pieces, place).is_keyword:
+            case "word" if not LexemePlace(pieces, place).is_keyword:
                 written.append(f'"{number}"')
             case _:
                 written.append(piece.text)

@@ -17,7 +17,7 @@ from kanon_db.declaration import (
     SHARE,
     TEXT,
     WEIGHTS,
-    Type,
+    ParameterType,
     choice,
     json_list,
     json_object,
@@ -72,7 +72,7 @@ class Options:
         (options(Options), {"size": 5}, Options(size=5, method="first")),
     ],
 )
-def test_read(type_: Type, given: Any, expected: Any) -> None:
+def test_read(type_: ParameterType, given: Any, expected: Any) -> None:
     found = type_.read(given, "it")
     assert found == expected
     assert type(found) is type(expected) or isinstance(found, Fraction)
@@ -132,7 +132,7 @@ SECRET = "HIV-99"  # noqa: S105  # stands for a value that no message may repeat
         (options(Options), '{"method": 1}'),
     ],
 )
-def test_refused(type_: Type, given: Any) -> None:
+def test_refused(type_: ParameterType, given: Any) -> None:
     with pytest.raises(InvalidParameterError) as refused:
         type_.read(given, "it")
     said = f"{refused.value.message} {refused.value.detail} {refused.value.hint}"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-import kanon_db.publications.kinds  # noqa: F401  # registers them
+import kanon_db.publications.registry  # noqa: F401  # registers them
 from kanon_db.publications.registry import KINDS as REGISTERED
 from kanon_db.publications.results import Attack
-from kanon_db.reporting.page import _exceeds, _percent
-from kanon_db.reporting.words import KINDS, NOT_COVERED, promise
+from kanon_db.reporting.page import KINDS, NOT_COVERED, _exceeds, _percent, promise
 
 
 def test_every_kind_has_words() -> None:

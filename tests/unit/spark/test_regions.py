@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from kanon_db.counting import expressions as ex
-from kanon_db.counting.types import Type
+from kanon_db.query import expressions as ex
+from kanon_db.query.expressions import Type
 from kanon_db.spark.answering.regions import Regions
 
 WHOLE, NUMERIC = Type("integer", "integer"), Type("numeric", "numeric")

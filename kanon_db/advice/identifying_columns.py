@@ -1,0 +1,252 @@
+"""Finds columns, and combinations of them, that identify people in a source.
+
+It works on a copy of the source, which `recommend` uses, too (`copy_source`).
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import nlargest
+from typing import Final
+
+from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.catalog.entries import Source
+from kanon_db.catalog.sources import open_source, require_unchanged
+from kanon_db.metrics.unicity import Unique, unique_records
+from kanon_db.session import Session, fetch_one, undone
+from kanon_db.transfer.allowance import Allowance
+from kanon_db.transfer.columns import (
+    ColumnType,
+    Relation,
+    column_types,
+    find_relation,
+    incomparable,
+)
+from kanon_db.transfer.snapshot import Snapshot, count_records, take_snapshot
+from kanon_db.transfer.values import distinct_values, read_codes
+
+# Copies of a source that advice is made from: all of it, and a random sample to try things on.
+
+
+MOST_RECORDS: Final = 1_000_000
+"""From more, a random sample is looked at."""
+
+MOST_TRIED: Final = 10_000
+"""From more records, candidates are searched and attacked on a random sample of about so many."""
+
+MOST_DRAWN: Final = 60_000
+"""The same for how well buckets answer counts, which takes less time and depends on their number.
+
+Of a smaller table, buckets are drawn several times, with so many records in all.
+"""
+
+_HASHES: Final = 2**31
+
+
+@dataclass(frozen=True)
+class SourceCopy:
+    """A temporary table with the published columns of a source, and that of the entities.
+
+    Attributes
+    ----------
+    snapshot : Snapshot
+    source : Source
+        The copy, with the roles of the source's columns.
+    types : dict of str to ColumnType
+    n_source : int
+        How many records the source has.
+    """
+
+    snapshot: Snapshot
+    source: Source
+    types: Mapping[str, ColumnType]
+    n_source: int
+
+    @property
+    def n_records(self) -> int:
+        """How many records the copy has."""
+        return self.snapshot.n_records
+
+    @property
+    def is_sample(self) -> bool:
+        """Whether it has only some of the source's records."""
+        return self.n_records < self.n_source
+
+    def has_entities(self, session: Session) -> bool:
+        """Whether several records are about the same person."""
+        if self.source.entity is None:
+            return False
+        name = session.identifier(self.source.entity)
+        row = fetch_one(
+            session,
+            f"SELECT EXISTS (SELECT FROM {self.snapshot.table} GROUP BY {name}"
+            " HAVING count(*) > 1) AS found",
+        )
+        return bool(row["found"])
+
+    def sampled(self, session: Session, room: Allowance, most: int) -> SourceCopy:
+        """Return a copy of about so many records at most; itself if it has no more."""
+        if self.n_records <= most:
+            return self
+        where = _drawn(session, self.source, most / self.n_records)
+        return _copied(session, self.source, self.n_source, room, where)
+
+
+def copy_source(session: Session, source: Source, room: Allowance) -> SourceCopy:
+    """Copy what would be published of a source, at most :data:`MOST_RECORDS` records.
+
+    Raises
+    ------
+    PermissionDeniedError, InfeasibleError
+        As :func:`~kanon_db.transfer.snapshot.take_snapshot`.
+    """
+    n_source = count_records(session, source.relation)
+    share = MOST_RECORDS / max(n_source, 1)
+    where = "true" if share >= 1 else _drawn(session, source, share)
+    # What came since does not matter, nor does what it says of new people.
+    return _copied(session, source._replace(arrival=None), n_source, room, where)
+
+
+def _drawn(session: Session, source: Source, share: float) -> str:
+    """Write a condition that a share of the records meets by chance: of the people, all or none."""
+    if source.entity is None:
+        return f"random() < {share!r}::float8"
+    key = session.literal(secrets.token_hex(16))
+    # format() calls the type's output function, and no cast, which could be anybody's code.
+    entity = f"format('%s', s.{session.identifier(source.entity)})"
+    return f"hashtext({key} || {entity}) & {_HASHES - 1} < {int(share * _HASHES)}"
+
+
+def _copied(
+    session: Session, source: Source, n_source: int, room: Allowance, where: str
+) -> SourceCopy:
+    entity = [] if source.entity is None else [source.entity]
+    columns = list(dict.fromkeys([*source.published, *entity]))
+    snapshot = take_snapshot(session, source.relation, columns, room, where=where)
+    session.fetch(f"ANALYZE {snapshot.table}")
+    relation, oid, _ = find_relation(session, snapshot.table)
+    copied = source._replace(relation=Relation(relation.schema, relation.name))
+    return SourceCopy(snapshot, copied, column_types(session, oid), n_source)
+
+
+# What identifies people in a source: columns, and combinations of them, that tell them apart.
+
+
+MOST_LISTED: Final = 5
+"""Pairs, and combinations of three, that are listed: those that tell most records apart."""
+
+_NEARLY_UNIQUE: Final = 0.1
+
+SECONDS: Final = 10.0
+
+
+@dataclass(frozen=True)
+class Identifying:
+    """Columns that tell records apart.
+
+    Attributes
+    ----------
+    columns : list of str
+    records : int
+        How many records have values, or a combination of values, that no other has.
+    share : float
+        Of all records that were looked at.
+    meaning : str
+        The same in words.
+    """
+
+    columns: list[str]
+    records: int
+    share: float
+    meaning: str
+
+
+def unicity(session: Session, source: str) -> list[Identifying]:
+    """Count the records that single columns, pairs, three and all of them tell apart.
+
+    Parameters
+    ----------
+    session : Session
+        Of a role with SELECT on the source.
+    source : str
+        A registered relation.
+
+    Returns
+    -------
+    list of Identifying
+        All quasi-identifiers together; each published column; then the pairs and the combinations
+        of three quasi-identifiers that tell most records apart.
+    """
+    with undone(session):
+        described, _ = open_source(session, source)
+        copy = copy_source(session, described, Allowance.of(session))
+        require_unchanged(session, described)
+        if copy.is_sample:
+            session.warn(
+                f"counted in a random sample of {copy.n_records:,} of {copy.n_source:,} records:"
+                " of all of them, fewer are unique"
+            )
+        return _identifying(session, copy)
+
+
+def _identifying(session: Session, copy: SourceCopy) -> list[Identifying]:
+    session.step("counting unique records")
+    source, snapshot = copy.source, copy.snapshot
+    names = list(source.quasi_identifiers)
+    values = [distinct_values(snapshot, copy.types[name]) for name in names]
+    codes = read_codes(snapshot, values)
+    pulse = Pulse(SECONDS, session.heartbeat)
+    found = list(unique_records(codes, pulse=pulse))
+    others = [name for name in source.insensitive if name not in names]
+    unknown = incomparable(session, source.relation, others)
+    for name in others:
+        if name not in unknown:
+            counts = distinct_values(snapshot, copy.types[name]).counts
+            found.append(Unique((len(names),), int((counts == 1).sum())))
+            names.append(name)
+    return [
+        Identifying(
+            columns := [names[a] for a in one.columns],
+            one.records,
+            one.records / snapshot.n_records,
+            _meaning(columns, one.records, one.records / snapshot.n_records),
+        )
+        for one in _listed(found, len(source.quasi_identifiers))
+    ]
+
+
+def _listed(found: Sequence[Unique], n_quasi_identifiers: int) -> Iterator[Unique]:
+    """Choose what tells most: everything together, each column, and a few combinations."""
+    whole = [one for one in found if len(one.columns) == n_quasi_identifiers]
+    singles = [one for one in found if len(one.columns) == 1 and one not in whole]
+    yield from whole
+    yield from sorted(singles, key=lambda one: -one.records)
+    for size in (2, 3):
+        some = [
+            one for one in found if len(one.columns) == size and one.records and one not in whole
+        ]
+        yield from nlargest(MOST_LISTED, some, key=lambda one: one.records)
+
+
+def _meaning(columns: Sequence[str], records: int, share: float) -> str:
+    """Say it in words.
+
+    Examples
+    --------
+    >>> _meaning(["age", "zip"], 25, 0.25)
+    '25 records (25.0%) are the only ones with their age, zip: who knows these finds the record'
+    >>> _meaning(["sex"], 0, 0.0)
+    'no record is the only one with its sex'
+    """
+    named, these = ", ".join(columns), "this" if len(columns) == 1 else "these"
+    if not records:
+        return f"no record is the only one with its {named}"
+    said = f"{records:,} records ({share:.1%}) are the only ones with their {named}"
+    if records == 1:
+        said = f"1 record is the only one with its {named}"
+    said += f": who knows {these} finds the record"
+    if len(columns) == 1 and share >= _NEARLY_UNIQUE:
+        said += "; nearly unique: register it as an identifier, or leave it out"
+    return said

@@ -1,0 +1,482 @@
+"""Chooses candidates for a purpose and a protection, ranks them, and writes their calls.
+
+It knows no database: which settings are worth trying, which of those tried comes first and why
+another does not, and how it is published in SQL and on the command line.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import ceil, inf, isnan
+from typing import Any, Final, Literal
+
+from kanon_db.publications.guarantees import WAITING_CLAUSE
+
+# How much protection there can be, in plain words, and the numbers that each word stands for.
+
+
+_ROOM: Final = Fraction(5, 4)
+"""How far the cap must lie above the most frequent value's share, so that buckets can be small."""
+
+_STEPS: Final = 20
+"""Caps are rounded up to multiples of one in so many."""
+
+
+@dataclass(frozen=True)
+class ProtectionLevel:
+    """A level of protection.
+
+    Attributes
+    ----------
+    k : int
+        How many people each published row could belong to.
+    theta, base, cap : Fraction
+        The threshold of a sensitive value with frequency f is min(cap, theta f + base).
+    sentence : str
+        The same, for people.
+    """
+
+    k: int
+    theta: Fraction
+    base: Fraction
+    cap: Fraction
+    sentence: str
+
+    def cap_for(self, counts: Sequence[int]) -> Fraction:
+        """Return the cap, raised where a value is too frequent for it.
+
+        No publication can make anybody less sure of a value than its share of the table.
+
+        Examples
+        --------
+        >>> [str(PROTECTIONS["standard"].cap_for(counts)) for counts in ([1] * 9, [6, 4], [97, 3])]
+        ['1/3', '3/4', '197/200']
+        """
+        frequency = Fraction(max(counts), sum(counts))
+        least = Fraction(ceil(frequency * _ROOM * _STEPS), _STEPS)
+        return max(self.cap, least if least < 1 else (1 + frequency) / 2)
+
+    def privacy(self, counts: Sequence[int]) -> dict[str, Any]:
+        """Return the privacy specification, as JSON, for a table with these numbers of values."""
+        return {
+            "theta": _number(self.theta),
+            "base": _number(self.base),
+            "cap": _number(self.cap_for(counts)),
+        }
+
+    def flat_privacy(self, counts: Sequence[int]) -> dict[str, Any]:
+        """Return one threshold for all values, where frequencies of records are not of people."""
+        return {"default": _number(self.cap_for(counts))}
+
+
+def _number(exact: Fraction) -> int | float | str:
+    """Write a number so that it is read as the same: as a decimal where it has one."""
+    if exact.denominator == 1:
+        return exact.numerator
+    decimal = float(exact)
+    return decimal if Fraction(repr(decimal)) == exact else str(exact)
+
+
+def _sentence(sure: str, k: int) -> str:
+    return (
+        f"nobody is more than {sure} sure of a person's sensitive value (unless it is too frequent"
+        f" in the table for that), or a published row could be any of {k} people's; each candidate"
+        " says which of the two it promises"
+    )
+
+
+PROTECTIONS: Final = {
+    "basic": ProtectionLevel(
+        3, Fraction(8), Fraction("0.02"), Fraction("0.5"), _sentence("half", 3)
+    ),
+    "standard": ProtectionLevel(
+        5, Fraction(4), Fraction("0.02"), Fraction(1, 3), _sentence("one third", 5)
+    ),
+    "strict": ProtectionLevel(
+        10, Fraction(2), Fraction("0.02"), Fraction("0.2"), _sentence("one fifth", 10)
+    ),
+}  # fmt: skip
+"""From the weakest on; see docs/choosing.md for where the numbers come from."""
+
+PURPOSES: Final = {
+    "counts": "analysts ask how many people have which properties",
+    "rows": "analysts need a row for each person, for statistics of their own",
+    "both": "rows, from which counts are asked as well",
+}
+
+
+# Which publications are worth trying for a purpose and a protection; knows no database.
+#
+# The list is short: of each kind, the settings that were the best somewhere in the benchmarks
+# (docs/benchmarks.md). None of them takes a risk that would have to be accepted by name.
+
+
+Protects = Literal["value", "row and value", "row"]
+"""What is bounded: what is inferred about somebody, whose row it is, or both."""
+
+ORDER: Final[Mapping[str, Sequence[Protects]]] = {
+    "counts": ("value", "row and value", "row"),
+    "rows": ("row and value", "row"),
+    "both": ("row and value", "row", "value"),
+}
+"""For each purpose, what comes first: that which bounds what is inferred, where it serves."""
+
+SEARCH_SECONDS: Final = 3
+"""A search that goes on until its time is over gets so long in a trial."""
+
+
+@dataclass(frozen=True)
+class SourceTraits:
+    """What candidates depend on.
+
+    Attributes
+    ----------
+    sensitive : str or None
+        The column to protect.
+    counts : sequence of int
+        How often each of its values occurs.
+    has_entities : bool
+        Whether several records can be about the same person.
+    """
+
+    sensitive: str | None
+    counts: Sequence[int] = ()
+    has_entities: bool = False
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A publication that may be tried.
+
+    Attributes
+    ----------
+    kind : str
+    title : str
+        What it is, in a few words.
+    protects : {"value", "row and value", "row"}
+    guarantee : str
+        In one plain sentence.
+    given : dict
+        The parameters to publish with.
+    trial : dict
+        Those that differ in a trial.
+    suffix : str
+        For the name of the publication.
+    is_drawn : bool
+        Whether it is drawn at random, and quickly, so that it is worth drawing several times.
+    """
+
+    kind: str
+    title: str
+    protects: Protects
+    guarantee: str
+    given: Mapping[str, Any]
+    suffix: str
+    trial: Mapping[str, Any] = field(default_factory=dict)
+    is_drawn: bool = False
+
+
+def candidates_for(
+    purpose: str, protection: ProtectionLevel, data: SourceTraits
+) -> list[Candidate]:
+    """List the candidates, the most promising ones first.
+
+    Parameters
+    ----------
+    purpose : {"counts", "rows", "both"}
+    protection : Protection
+    data : Microdata
+    """
+    buckets, with_values, alone = [], [], []
+    if data.sensitive is not None:
+        with_values = [_with_values(protection, data)]
+        if not data.has_entities:
+            buckets = _buckets(protection, data)
+    alone = _rows(protection, data)
+    if purpose == "counts":
+        return [*buckets, *with_values] if buckets else [*with_values, *alone]
+    if purpose == "both":
+        return [*with_values, *alone, *buckets[:1]]
+    return [*with_values, *alone]
+
+
+def _buckets(protection: ProtectionLevel, data: SourceTraits) -> list[Candidate]:
+    privacy = protection.privacy(data.counts)
+    guarantee = (
+        f"{_inferred(protection, privacy, data)}; the other columns are published as they are,"
+        " so that people with unusual ones can be found"
+    )
+    return [
+        Candidate(
+            "buckets", title, "value", guarantee, {"privacy": privacy, **given}, "b", is_drawn=True
+        )
+        for title, given in (
+            ("buckets of several sizes, of similar people", {"method": "multi_size"}),
+            (
+                "buckets of several sizes, of people from the whole table",
+                {"method": "multi_size", "assignment": "random"},
+            ),
+            ("buckets of one or two sizes, of similar people", {}),
+        )
+    ]
+
+
+def _with_values(protection: ProtectionLevel, data: SourceTraits) -> Candidate:
+    privacy = (protection.flat_privacy if data.has_entities else protection.privacy)(data.counts)
+    return Candidate(
+        "generalized",
+        "rows with ranges and sets, groups with different values",
+        "row and value",
+        f"for readers who do not know how the groups were formed: {_linked(protection, data)}, and"
+        f" {_inferred(protection, privacy, data)}",
+        {"k": protection.k, "constraints": privacy},
+        "k",
+        {"options": {"time_limit": SEARCH_SECONDS}},
+    )
+
+
+def _rows(protection: ProtectionLevel, data: SourceTraits) -> list[Candidate]:
+    guarantee = f"{_linked(protection, data)}, also for readers who know everybody's"
+    guarantee += " quasi-identifiers and the method"
+    if data.sensitive is not None:
+        guarantee += f"; what is inferred about {data.sensitive} has no bound"
+    k = {"k": protection.k}
+    found = [
+        Candidate(
+            "generalized", "rows with ranges and sets that groups share", "row", guarantee, k, "k",
+            {"options": {"time_limit": SEARCH_SECONDS}},
+        ),
+        Candidate("suppressed", "rows with hidden cells", "row", guarantee, k, "p"),
+    ]  # fmt: skip
+    if not data.has_entities:
+        # The search of all pairs takes longest, so it comes last.
+        found.append(
+            Candidate(
+                "freeform", "rows with ranges and sets of their own", "row", guarantee, k, "f",
+                {"options": {"refine": False}},
+            )
+        )  # fmt: skip
+    return found
+
+
+def _linked(protection: ProtectionLevel, data: SourceTraits) -> str:
+    if data.has_entities:
+        return f"every group of rows that look alike is of at least {protection.k} people"
+    return f"a published row is a given person's with a probability of at most 1/{protection.k}"
+
+
+def _inferred(protection: ProtectionLevel, privacy: Mapping[str, Any], data: SourceTraits) -> str:
+    """Say what a privacy specification bounds."""
+    most = privacy.get("cap", privacy.get("default"))
+    text = most if isinstance(most, str) else f"{100 * most:g}%"
+    said = f"nobody's {data.sensitive} is inferred with a probability above {text}"
+    if protection.cap_for(data.counts) > protection.cap:
+        said += (
+            f" (not less, since {max(data.counts) / sum(data.counts):.0%} of the records have the"
+            " same value)"
+        )
+    if "theta" in privacy:
+        said += (
+            f", nor above {privacy['theta']} times the value's share of the table plus"
+            f" {privacy['base']:.0%}"
+        )
+    return f"{said}; what correlations with other columns tell is not covered{WAITING_CLAUSE}"
+
+
+# Which candidate comes first, and why another does not; knows no database.
+
+
+ON_VALUES: Final = (
+    "most frequent value", "minimality", "deFinetti", "correlations of the source",
+)  # fmt: skip
+"""Attacks that guess everybody's sensitive value."""
+
+ON_ROWS: Final = ("linking a row",)
+"""The attack that is left where there is no sensitive value."""
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """What a trial has found.
+
+    Attributes
+    ----------
+    certain_people : int or None
+        How many people's sensitive value is certain; None if there is none to protect.
+    count_error : float
+        The median of |answer - count| / count of random counts; NaN if there is none.
+    losses : dict of str to float
+        Of each quasi-identifier, from 0 (its values are shown) to 1 (nothing is).
+    attacks : list of dict
+        The rows of `attack`.
+    seconds : float
+        Of publishing alone.
+    records : int
+        How many records counts were answered from.
+    is_sample : bool
+        Whether `certain_people` is that of a sample.
+    """
+
+    certain_people: int | None
+    count_error: float
+    losses: Mapping[str, float]
+    attacks: Sequence[Mapping[str, Any]]
+    seconds: float
+    records: int
+    is_sample: bool
+
+    @property
+    def loss(self) -> float:
+        """The mean of the columns' losses."""
+        return sum(self.losses.values()) / len(self.losses)
+
+    @property
+    def worst_attack(self) -> Mapping[str, Any] | None:
+        """The attack that is right most often; None if none was played."""
+        for names in (ON_VALUES, ON_ROWS):
+            played = [
+                row for row in self.attacks if row["attack"] in names and row["rate"] is not None
+            ]
+            if played:
+                return max(played, key=lambda row: row["rate"])
+        return None
+
+
+@dataclass(frozen=True)
+class TriedCandidate:
+    """A candidate, and what became of it.
+
+    Attributes
+    ----------
+    measured : Measured or None
+        None if nothing was made of it; `failure` then says why.
+    """
+
+    candidate: Candidate
+    measured: TrialResult | None = None
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class RankedCandidate:
+    """A candidate with its place.
+
+    Attributes
+    ----------
+    place : int or None
+        From 1 on; None for what is not recommended.
+    objection : str or None
+        Why it is not recommended.
+    """
+
+    place: int | None
+    tried: TriedCandidate
+    objection: str | None = field(default=None)
+
+
+def ranked(tried: Sequence[TriedCandidate], purpose: str) -> list[RankedCandidate]:
+    """Put candidates into order: the best first, and at the end those with an objection.
+
+    Nothing is recommended that leaves somebody's value certain, or may do so. What bounds more of
+    what is inferred comes first; of the same protection, what answers counts best, or, for rows,
+    loses least.
+    """
+    order = ORDER[purpose]
+
+    def key(one: TriedCandidate) -> tuple[int, float]:
+        if one.measured is None:
+            return len(order), inf
+        value = one.measured.loss if purpose == "rows" else one.measured.count_error
+        return order.index(one.candidate.protects), inf if isnan(value) else value
+
+    found: list[RankedCandidate] = []
+    last: list[RankedCandidate] = []
+    for one in sorted(tried, key=key):
+        objection = _objection(one)
+        if objection is None:
+            found.append(RankedCandidate(len(found) + 1, one))
+        else:
+            last.append(RankedCandidate(None, one, objection))
+    return [*found, *last]
+
+
+def _objection(one: TriedCandidate) -> str | None:
+    measured = one.measured
+    if measured is None:
+        return one.failure
+    if measured.certain_people:
+        return (
+            f"the sensitive value of {measured.certain_people:,} people is certain: all rows that"
+            " may be theirs have the same one"
+        )
+    bounds_no_value = one.candidate.protects == "row"
+    if measured.certain_people is not None and measured.is_sample and bounds_no_value:
+        return (
+            "it bounds no values, and only a sample was tried: in the whole table, somebody's"
+            " sensitive value may be certain; a dry run of it says whether"
+        )
+    return None
+
+
+# The exact call that publishes a candidate, in SQL and for the shell; knows no database.
+
+
+_LONGEST: Final = 40
+"""Bytes of the table's name that a publication's name begins with."""
+
+
+def publication_name(table: str, candidate: Candidate) -> str:
+    """Make a name for the publication of a table.
+
+    Examples
+    --------
+    >>> from kanon_db.advice.publication_candidates import Candidate
+    >>> publication_name("census", Candidate("buckets", "", "value", "", {}, "b"))
+    'census_b'
+    """
+    kept = table.encode()[:_LONGEST].decode(errors="ignore")
+    return f"{kept}_{candidate.suffix}"
+
+
+def sql_call(source: str, name: str, candidate: Candidate, literal: Callable[[str], str]) -> str:
+    """Write the call of the SQL function.
+
+    Parameters
+    ----------
+    source : str
+        The relation as SQL text.
+    name : str
+    candidate : Candidate
+    literal : callable
+        Quotes a text.
+    """
+    given = [
+        f"{key} => {value if isinstance(value, int) else literal(_text(value))}"
+        for key, value in candidate.given.items()
+    ]
+    arguments = ", ".join([literal(source), literal(name), *given])
+    return f"SELECT * FROM kanon.publish_{candidate.kind}({arguments});"
+
+
+def shell_command(source: str, name: str, candidate: Candidate) -> str:
+    r"""Write the command, quoted for a POSIX shell.
+
+    Examples
+    --------
+    >>> from kanon_db.advice.publication_candidates import Candidate
+    >>> one = Candidate("buckets", "", "value", "", {"privacy": {"l": 3}}, "b")
+    >>> shell_command("public.census", "census_b", one)
+    'kanon publish buckets public.census census_b --privacy \'{"l": 3}\''
+    """
+    words = ["kanon", "publish", candidate.kind, source, name]
+    for key, value in candidate.given.items():
+        words += [f"--{key.replace('_', '-')}", _text(value)]
+    return shlex.join(words)
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, Mapping) else str(value)

@@ -1,0 +1,459 @@
+"""Tries candidates in savepoints, which are undone, and recommends the best of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, replace
+from math import isnan
+from typing import Any, Final
+
+import numpy as np
+
+from kanon_db.advice.identifying_columns import MOST_DRAWN, MOST_TRIED, SourceCopy, copy_source
+from kanon_db.advice.publication_candidates import (
+    PROTECTIONS,
+    Candidate,
+    ProtectionLevel,
+    RankedCandidate,
+    SourceTraits,
+    TrialResult,
+    TriedCandidate,
+    candidates_for,
+    publication_name,
+    ranked,
+    shell_command,
+    sql_call,
+)
+from kanon_db.algorithms.ground.arrays import FloatArray
+from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.catalog.entries import Source, published_schema
+from kanon_db.catalog.sources import open_source, require_unchanged
+from kanon_db.errors import (
+    IneligibleError,
+    InfeasibleError,
+    InvalidParameterError,
+    KanonError,
+    SchemaMismatchError,
+)
+from kanon_db.metrics.count_errors import CountErrors
+from kanon_db.publications.kind import SELECTIVITY, AttackTarget, Kind, RandomQueries
+from kanon_db.publications.pipeline import stage
+from kanon_db.publications.registry import kind_named
+from kanon_db.publications.releases.ledger import check_readers, earlier_releases
+from kanon_db.publications.results import Attack
+from kanon_db.session import Row, Session, undone
+from kanon_db.session.protocol import Value
+from kanon_db.transfer.allowance import Allowance
+
+# Trying a candidate: it is published, measured and attacked in a savepoint, which is undone.
+
+
+N_QUERIES: Final = 300
+_MOST_DRAWS: Final = 5
+_SEED: Final = 1
+"""The same questions for the same table."""
+
+
+class TimeOverError(KanonError):
+    """The time for advice is over."""
+
+
+class TimedSession:
+    """A session that ends a trial when its time is over, and keeps its messages to itself.
+
+    Parameters
+    ----------
+    session : Session
+    title : str
+        What is tried.
+    deadline : float
+        By the clock of :func:`time.monotonic`.
+    """
+
+    def __init__(self, session: Session, title: str, deadline: float) -> None:
+        self._session = session
+        self._title = title
+        self._deadline = deadline
+
+    def fetch(self, statement: str, *values: Value) -> list[Row]:
+        """Run one statement; see the protocol."""
+        return self._session.fetch(statement, *values)
+
+    def stream(self, n: int, statement: str, *values: Value) -> Iterator[Row]:
+        """Run one statement; see the protocol."""
+        return self._session.stream(n, statement, *values)
+
+    def identifier(self, *parts: str) -> str:
+        """Quote a name."""
+        return self._session.identifier(*parts)
+
+    def literal(self, value: str) -> str:
+        """Quote a value."""
+        return self._session.literal(value)
+
+    def savepoint(self) -> AbstractContextManager[object]:
+        """Undo what the block did if it raises."""
+        return self._session.savepoint()
+
+    def heartbeat(self) -> None:
+        """Check for a cancel, and for the end of the time.
+
+        Raises
+        ------
+        TimeOverError
+        """
+        self._session.heartbeat()
+        if time.monotonic() > self._deadline:
+            raise TimeOverError("the time is over")
+
+    def reporting(self) -> AbstractContextManager[None]:
+        """Let the session around it say how far it is."""
+        return nullcontext()
+
+    def plan(self, phases: Sequence[str]) -> None:
+        """Say nothing: a trial is one phase of many."""
+
+    def phase(self, name: str) -> None:
+        """Say what is tried, and what is done of it."""
+        self.step(name)
+
+    def step(self, name: str) -> None:
+        """Say what is tried, and what is done of it."""
+        self._session.step(f"{self._title}: {name}")
+        self.heartbeat()
+
+    def limit(self, seconds: float) -> None:
+        """Say nothing: the time of all trials together is limited, too."""
+
+    def done(self, n: int, of: int) -> None:
+        """Say how much of the step is done."""
+        self._session.done(n, of)
+        self.heartbeat()
+
+    def tell(self, message: str) -> None:
+        """Say nothing: what a trial needs does not matter."""
+
+    def warn(self, message: str) -> None:
+        """Say nothing: what is measured says it."""
+
+
+@dataclass(frozen=True, eq=False)
+class TrialGround:
+    """What candidates are tried on: a copy, and random count queries with their true answers in it.
+
+    Attributes
+    ----------
+    copy : Copy
+    asked : Questions
+    """
+
+    copy: SourceCopy
+    asked: RandomQueries
+
+    @classmethod
+    def of(cls, session: Session, copy: SourceCopy) -> TrialGround:
+        """Draw the questions."""
+        asked = RandomQueries.draw(
+            N_QUERIES, copy.snapshot, copy.source, copy.types,
+            selectivity=SELECTIVITY, seed=_SEED, pulse=Pulse(heartbeat=session.heartbeat),
+        )  # fmt: skip
+        return cls(copy, asked)
+
+
+def try_candidate(
+    session: Session, candidate: Candidate, small: TrialGround, large: TrialGround, deadline: float
+) -> TriedCandidate:
+    """Publish a candidate from copies of a source, measure and attack it, and undo all of it.
+
+    Parameters
+    ----------
+    session : Session
+    candidate : Candidate
+    small : Ground
+        Where it is searched and attacked.
+    large : Ground
+        Where one that is drawn quickly answers counts, several times if there are few records.
+    deadline : float
+        By the clock of :func:`time.monotonic`.
+    """
+    timed = TimedSession(session, candidate.title, deadline)
+    ground = large if candidate.is_drawn else small
+    n_draws = number_of_draws(ground.copy.n_records) if candidate.is_drawn else 1
+    try:
+        draws = [answer_counts(timed, candidate, ground) for _ in range(n_draws)]
+        attacks = _attacks(timed, candidate, small.copy)
+    except TimeOverError:
+        return TriedCandidate(candidate, failure="not tried to its end: the time was over")
+    except (
+        IneligibleError, InfeasibleError, InvalidParameterError, SchemaMismatchError,
+    ) as error:  # fmt: skip
+        return TriedCandidate(candidate, failure=f"it is refused: {error.message}")
+    losses = np.mean([draw.losses for draw in draws], axis=0).tolist()
+    return TriedCandidate(
+        candidate,
+        TrialResult(
+            certain_people=_certain(attacks),
+            count_error=float(np.mean([draw.error for draw in draws])),
+            losses=dict(zip(small.copy.source.quasi_identifiers, losses, strict=True)),
+            attacks=[asdict(row) for row in attacks],
+            seconds=float(np.mean([draw.seconds for draw in draws])),
+            records=ground.copy.n_records,
+            is_sample=small.copy.is_sample,
+        ),
+    )
+
+
+def number_of_draws(n_records: int) -> int:
+    """Return how often to draw: chance matters more in a small table, which takes less time.
+
+    Examples
+    --------
+    >>> [number_of_draws(n) for n in (200, 20_000, 50_000)]
+    [5, 3, 1]
+    """
+    return max(1, min(_MOST_DRAWS, MOST_DRAWN // n_records))
+
+
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """What was measured of one publication of a candidate.
+
+    Attributes
+    ----------
+    error : float
+        The median of |answer - count| / count; NaN if no record matches any query.
+    losses : ndarray of float64, shape (n_qi,)
+    seconds : float
+        Of publishing.
+    """
+
+    error: float
+    losses: FloatArray
+    seconds: float
+
+
+def answer_counts(session: Session, candidate: Candidate, ground: TrialGround) -> Draw:
+    """Publish a candidate, answer the questions from it, and undo it."""
+    with undone(session):
+        started = time.monotonic()
+        kind, target = _staged(session, candidate, ground.copy)
+        seconds = time.monotonic() - started
+        session.step("answering counts")
+        asked = ground.asked
+        useful = kind.usefulness(target, asked.columns, asked.sensitive, asked.queries)
+        error = CountErrors(asked.actual, useful.answers).median
+        return Draw(error, useful.losses, seconds)
+
+
+def _attacks(session: Session, candidate: Candidate, copy: SourceCopy) -> Sequence[Attack]:
+    """Publish a candidate, attack it, and undo it."""
+    with undone(session):
+        kind, target = _staged(session, candidate, copy)
+        return kind.attack(target)
+
+
+def _staged(session: Session, candidate: Candidate, copy: SourceCopy) -> tuple[Kind, AttackTarget]:
+    session.heartbeat()
+    declared = kind_named(candidate.kind)
+    given = {**candidate.given, **candidate.trial}
+    request = declared.operation.read(
+        {"source": copy.source.relation.quoted(session), "publication": "tried", **given}
+    )
+    request = replace(request, is_tried=True)
+    staged = stage(session, request, copy.source, copy.types, readers=())
+    target = AttackTarget(
+        session, staged.publication, copy.source, copy.types, published_schema(session),
+        Allowance.of(session),
+    )  # fmt: skip
+    return declared.load(), target
+
+
+def _certain(attacks: Sequence[Attack]) -> int | None:
+    """Return how many people's value is certain, as the attack `homogeneity` says."""
+    for row in attacks:
+        if row.attack == "homogeneity" and row.rate is not None:
+            return round(row.rate * row.people)
+    return None
+
+
+# Recommending what to publish: candidates are tried, measured, and set side by side.
+
+
+TIME_LIMIT: Final = 60.0
+
+_TRYING: Final = 0.95
+"""The share of the time in which candidates are tried: some steps end a little later."""
+
+
+@dataclass(frozen=True)
+class RecommendedPublication:
+    """A candidate: what it promises, what it is good for, and how to publish it.
+
+    Attributes
+    ----------
+    place : int or None
+        From 1 on; None for what is not recommended.
+    candidate : str
+        What it is, in a few words.
+    guarantee : str
+        In a plain sentence.
+    certain_people : int or None
+        How many of those it was tried on have a sensitive value that is certain; None if there is
+        no sensitive attribute.
+    count_error : float or None
+        Half of 300 random counts are off by no more than this share of the true count.
+    loss : float or None
+        The mean of the columns' losses.
+    loss_by_column : dict of str to float or None
+        From 0 (all values are shown) to 1 (nothing is).
+    attack_rate : float or None
+        How often the best attack is right.
+    attacks : list of dict or None
+        The rows of `attack`.
+    seconds : float or None
+        What publishing took, of the records that it was tried on.
+    tried_on, records : int
+        How many records counts were answered from, and how many the source has.
+    objection : str or None
+        Why it is not recommended.
+    sql, command : str
+        What publishes it.
+    """
+
+    place: int | None
+    candidate: str
+    guarantee: str
+    certain_people: int | None
+    count_error: float | None
+    loss: float | None
+    loss_by_column: Mapping[str, float] | None
+    attack_rate: float | None
+    attacks: list[Mapping[str, Any]] | None
+    seconds: float | None
+    tried_on: int
+    records: int
+    objection: str | None
+    sql: str
+    command: str
+
+
+def recommend(
+    session: Session,
+    source: str,
+    *,
+    purpose: str = "counts",
+    protection: str = "standard",
+    time_limit: float = TIME_LIMIT,
+) -> list[RecommendedPublication]:
+    """Try what could be published of a source, and set it side by side; nothing is published.
+
+    Parameters
+    ----------
+    session : Session
+        Of a role that could publish the source.
+    source : str
+        A registered relation.
+    purpose : {"counts", "rows", "both"}
+    protection : {"basic", "standard", "strict"}
+    time_limit : float
+        Seconds, after which candidates that were not tried stay so.
+
+    Returns
+    -------
+    list of Recommended
+        The best first; what is not recommended comes last.
+
+    Raises
+    ------
+    NotFoundError
+        When the source is not registered.
+    PermissionDeniedError
+        When the role cannot read all of it.
+    """
+    deadline = time.monotonic() + _TRYING * time_limit
+    with undone(session):
+        return _recommended(session, source, purpose, PROTECTIONS[protection], deadline)
+
+
+def _recommended(
+    session: Session, source: str, purpose: str, protection: ProtectionLevel, deadline: float
+) -> list[RecommendedPublication]:
+    described, _ = open_source(session, source)
+    room = Allowance.of(session)
+    whole = copy_source(session, described, room)
+    require_unchanged(session, described)
+    large, small = (
+        TrialGround.of(session, whole.sampled(session, room, most))
+        for most in (MOST_DRAWN, MOST_TRIED)
+    )
+    if small.copy.is_sample:
+        session.tell(
+            f"the source has {whole.n_source:,} records, so candidates are tried on random samples"
+            f" of some {MOST_TRIED:,}, and buckets answer counts about some {MOST_DRAWN:,}: errors"
+            " and losses of the whole table are as a rule smaller"
+        )
+    data = what_is_protected(large, has_entities=whole.has_entities(session))
+    candidates = candidates_for(purpose, protection, data)
+    session.plan([candidate.title for candidate in candidates])
+    tried = []
+    for candidate in candidates:
+        session.phase(candidate.title)
+        session.limit(deadline - time.monotonic())
+        tried.append(try_candidate(session, candidate, small, large, deadline))
+    _warn_of_releases(session, described)
+    return [_shown(session, described, small, one) for one in ranked(tried, purpose)]
+
+
+def what_is_protected(ground: TrialGround, *, has_entities: bool) -> SourceTraits:
+    """Return what candidates depend on."""
+    if ground.asked.sensitive is None:
+        return SourceTraits(None, has_entities=has_entities)
+    counts = ground.asked.sensitive.counts.tolist()
+    return SourceTraits(ground.copy.source.sensitive, counts, has_entities)
+
+
+def _warn_of_releases(session: Session, source: Source) -> None:
+    """Say that none of the candidates can be published without a word, where that is so."""
+    readers = check_readers(session, None, published_schema(session))
+    earlier = earlier_releases(session, source.source_id, readers)
+    if earlier:
+        names = ", ".join(dict.fromkeys(one.name for one in earlier))
+        session.warn(
+            f"the same readers could read other releases of this source ({names}): whatever you"
+            " publish for them is measured together with these, and refused if it tells more,"
+            " unless you accept the risk combined_releases; dry_run => true says whether"
+        )
+
+
+def _shown(
+    session: Session, source: Source, small: TrialGround, one: RankedCandidate
+) -> RecommendedPublication:
+    candidate, measured = one.tried.candidate, one.tried.measured
+    name = publication_name(source.relation.name, candidate)
+    # With the fewest quotes: the search path has no other schema than the server's own.
+    (row,) = session.fetch(
+        "SELECT to_regclass($1::text)::text AS name", source.relation.quoted(session)
+    )
+    text = row["name"]
+    worst = None if measured is None else measured.worst_attack
+    return RecommendedPublication(
+        place=one.place,
+        candidate=candidate.title,
+        guarantee=candidate.guarantee,
+        certain_people=None if measured is None else measured.certain_people,
+        count_error=None
+        if measured is None or isnan(measured.count_error)
+        else measured.count_error,
+        loss=None if measured is None else measured.loss,
+        loss_by_column=None if measured is None else measured.losses,
+        attack_rate=None if worst is None else worst["rate"],
+        attacks=None if measured is None else list(measured.attacks),
+        seconds=None if measured is None else measured.seconds,
+        tried_on=small.copy.n_records if measured is None else measured.records,
+        records=small.copy.n_source,
+        objection=one.objection,
+        sql=sql_call(text, name, candidate, session.literal),
+        command=shell_command(text, name, candidate),
+    )

@@ -1,0 +1,801 @@
+"""Combines bitmaps of records and values, and sums over buckets and over pairs of classes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from operator import and_, or_
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias
+
+from kanon_db.query import expressions as ex
+from kanon_db.query.expressions import by_attribute
+from kanon_db.query.formulas import Estimated, MatchedPairs, Weighed, summed
+from kanon_db.query.layout import BucketLayout, Side, by_side, side_of
+
+if TYPE_CHECKING:
+    from kanon_db.algorithms.ground.arrays import BoolArray, FloatArray
+    from kanon_db.query.formulas import Counts
+
+
+# Counting with bitmaps: predicates and bucket sums on all records at once.
+#
+# A bitmap is a Python integer with one bit a record, placed as
+# :mod:`kanon_db.algorithms.bucketization.slots` says. Integers of a million bits are combined in
+# microseconds; numpy adds up the slots of each bucket in some hundred.
+
+
+if TYPE_CHECKING:  # an answer on one side only needs no numpy
+    from typing import Any
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from kanon_db.algorithms.ground.arrays import FloatArray
+    from kanon_db.query.formulas import Counts
+
+    AnyArray = NDArray[Any]
+
+
+_NUMBERS_AT_ONCE = 1 << 19
+"""Of records that are looked up at a time: some megabytes."""
+
+
+class TruthBitmaps(NamedTuple):
+    """For each record whether a predicate is true, or unknown for a NULL; else it is false."""
+
+    true: int
+    unknown: int
+
+
+def is_readable(
+    condition: ex.Expression, with_bitmaps: frozenset[str], sensitive: str | None = None
+) -> bool:
+    """Whether a condition is a combination of conditions on one attribute with bitmaps each.
+
+    Parameters
+    ----------
+    condition : Expression
+    with_bitmaps : frozenset of str
+    sensitive : str, optional
+        Conditions may also compare this attribute with one other.
+    """
+    mentioned = ex.attributes(condition)
+    if len(mentioned) <= 1:
+        return bool(with_bitmaps) and mentioned <= with_bitmaps
+    if not is_combination(condition):
+        return len(mentioned) == 2 and sensitive in mentioned and mentioned <= with_bitmaps
+    if isinstance(condition, ex.Case) and any(map(_divides, ex.walk(condition))):
+        return False  # what a branch keeps from a division by zero would be evaluated without it
+    return all(is_readable(part, with_bitmaps, sensitive) for part in ex.children(condition))
+
+
+def is_combination(condition: ex.Expression) -> bool:
+    """Whether the truth of a condition follows from that of its parts."""
+    return isinstance(condition, ex.And | ex.Or | ex.Not | ex.TruthTest | ex.Case)
+
+
+def _divides(expression: ex.Expression) -> bool:
+    return isinstance(expression, ex.Arithmetic) and expression.operator in "/%"
+
+
+def is_on_one_attribute(condition: ex.Expression) -> bool:
+    """Whether a condition depends on one attribute, or on none."""
+    return len(ex.attributes(condition)) <= 1
+
+
+def evaluate(
+    condition: ex.Expression | None,
+    read: Callable[[ex.Expression], TruthBitmaps],
+    everything: int,
+    is_read: Callable[[ex.Expression], bool] = is_on_one_attribute,
+) -> TruthBitmaps:
+    """Evaluate a readable condition in SQL's three-valued logic.
+
+    Parameters
+    ----------
+    condition : Expression or None
+        None is true for every record.
+    read : callable
+        Finds the truth of a condition as a whole.
+    everything : int
+        The bitmap of all records.
+    is_read : callable, optional
+        Which conditions are read; the others are evaluated from their parts.
+    """
+    if condition is None:
+        return TruthBitmaps(everything, 0)
+    if is_read(condition):
+        return read(condition)
+    match by_attribute(condition):
+        case ex.And(parts) | ex.Or(parts):
+            join = and_ if isinstance(condition, ex.And) else or_
+            true = possible = everything if isinstance(condition, ex.And) else 0
+            for part in parts:  # one at a time: there may be thousands
+                truth = evaluate(part, read, everything, is_read)
+                true = join(true, truth.true)
+                possible = join(possible, truth.true | truth.unknown)
+            return TruthBitmaps(true, possible & ~true)
+        case ex.Not(part):
+            truth = evaluate(part, read, everything, is_read)
+            return TruthBitmaps(everything & ~(truth.true | truth.unknown), truth.unknown)
+        case ex.TruthTest(part, wanted, negated):
+            truth = evaluate(part, read, everything, is_read)
+            held = {
+                "true": truth.true,
+                "false": everything & ~(truth.true | truth.unknown),
+                "unknown": truth.unknown,
+            }[wanted]
+            return TruthBitmaps(everything & ~held if negated else held, 0)
+        case ex.Case(branches, default):
+            true = unknown = 0
+            rest = everything
+            for when, then in branches:
+                here = rest & evaluate(when, read, everything, is_read).true
+                truth = evaluate(then, read, everything, is_read)
+                true |= here & truth.true
+                unknown |= here & truth.unknown
+                rest &= ~here
+            truth = (
+                TruthBitmaps(0, rest)
+                if default is None
+                else evaluate(default, read, everything, is_read)
+            )
+            return TruthBitmaps(true | rest & truth.true, unknown | rest & truth.unknown)
+    raise TypeError("the condition is not readable")
+
+
+def count_exactly(true: int) -> Estimated:
+    """Answer a query on one side only."""
+    n = true.bit_count()
+    return Estimated(float(n), 0.0, n, n)
+
+
+def in_buckets(bitmap: int, sizes: Sequence[int], n_buckets: Sequence[int]) -> Counts:
+    """Count the bits of each bucket.
+
+    Parameters
+    ----------
+    bitmap : int
+    sizes, n_buckets : sequence of int
+        Each bucket size, ascending, with its number of buckets.
+
+    Examples
+    --------
+    >>> [counts.tolist() for counts in in_buckets(0b1101_1, [1, 2], [1, 2])]
+    [[1], [2, 1]]
+    """
+    import numpy as np
+
+    bits = unpacked(bitmap, sum(size * n for size, n in zip(sizes, n_buckets, strict=True)))
+    return [
+        # 255 slots fit one byte, which numpy adds several times as fast.
+        slots.sum(axis=0, dtype=np.uint8 if size < 256 else np.uint16)
+        for slots, size, _ in by_size(bits, sizes, n_buckets)
+    ]
+
+
+def unpacked(bitmap: int, n_records: int) -> NDArray[np.uint8]:
+    """Return the bits of a bitmap, each as a number."""
+    import numpy as np
+
+    packed = np.frombuffer(bitmap.to_bytes((n_records + 7) // 8, "little"), dtype=np.uint8)
+    return np.unpackbits(packed, bitorder="little", count=n_records)
+
+
+def numbered(bitmaps: Iterable[int], n_bitmaps: int, n_records: int) -> AnyArray:
+    """Return which of several bitmaps has each bit, from 1; 0 where none has it.
+
+    No two of them have a bit in common. The numbers are of the smallest type that holds them.
+    """
+    import numpy as np
+
+    dtype = np.min_scalar_type(n_bitmaps)
+    found = np.zeros(n_records, dtype=dtype)
+    for number, bitmap in enumerate(bitmaps, start=1):
+        found += unpacked(bitmap, n_records) * dtype.type(number)
+    return found
+
+
+def weigh(
+    numbers: AnyArray, values: FloatArray, sizes: Sequence[int], n_buckets: Sequence[int]
+) -> list[Weighed]:
+    """Add up what is known of values, for the buckets of each size.
+
+    Parameters
+    ----------
+    numbers : ndarray of unsigned int, shape (n_records,)
+        Which of the values each record has, from 1; 0 for none.
+    values : ndarray of float64
+    sizes, n_buckets : sequence of int
+        Each bucket size, ascending, with its number of buckets.
+    """
+    import numpy as np
+
+    found = []
+    for slots, size, n in by_size(numbers, sizes, n_buckets):
+        sums = np.empty((7, n))
+        for here in some_buckets(n, size):
+            sums[:, here] = weigh_slots(slots[:, here], values)
+        found.append(Weighed(*sums))
+    return found
+
+
+def by_size(
+    numbers: AnyArray, sizes: Sequence[int], n_buckets: Sequence[int]
+) -> Iterator[tuple[AnyArray, int, int]]:
+    """Yield the slots of the buckets of each size, shape (size, n_buckets), with both numbers."""
+    start = 0
+    for size, n in zip(sizes, n_buckets, strict=True):
+        yield numbers[start : start + size * n].reshape(size, n), size, n
+        start += size * n
+
+
+def some_buckets(n_buckets: int, width: int) -> Iterator[slice]:
+    """Yield some buckets at a time, of which each takes `width` numbers."""
+    at_once = max(1, _NUMBERS_AT_ONCE // width)
+    for low in range(0, n_buckets, at_once):
+        yield slice(low, low + at_once)
+
+
+def weigh_slots(slots: AnyArray, values: FloatArray) -> FloatArray:
+    """Add up the values of some buckets; a row for each attribute of :class:`Weighed`."""
+    import numpy as np
+
+    counted, added = slots > 0, np.concatenate(([0.0], values))[slots]
+    return np.stack(
+        [
+            counted.sum(axis=0), added.sum(axis=0), (added * added).sum(axis=0),
+            np.maximum(added, 0).sum(axis=0), np.minimum(added, 0).sum(axis=0),
+            np.where(counted, added, np.inf).min(axis=0),
+            np.where(counted, added, -np.inf).max(axis=0),
+        ]
+    )  # fmt: skip
+
+
+def can_meet(records: Counts, values: Counts) -> bool:
+    """Whether some bucket has both a matching record and a matching value."""
+    return any(bool(((q > 0) & (s > 0)).any()) for q, s in zip(records, values, strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class Composed:
+    """How the sensitive values of buckets go together; see `kanon_db.query.formulas`.
+
+    Attributes
+    ----------
+    values : ndarray of uint8, shape (n_records,)
+        The number of the sensitive value at each place of a bitmap.
+    directions, hidden : ndarray of float64, shape (n_values, n_directions)
+    """
+
+    values: NDArray[np.uint8]
+    directions: FloatArray
+    hidden: FloatArray
+
+    @classmethod
+    def of(
+        cls, rows: Iterable[tuple[bytes, Sequence[float], Sequence[float]]], n_records: int
+    ) -> Self:
+        """Gather the bitmap of each sensitive value, with its directions and what is hidden."""
+        import numpy as np
+
+        values = np.zeros(n_records, dtype=np.uint8)
+        directions, hidden = [], []
+        for number, (bits, one, other) in enumerate(rows):
+            packed = np.frombuffer(bits, dtype=np.uint8)
+            values += np.unpackbits(packed, bitorder="little", count=n_records) * np.uint8(number)
+            directions.append(one)
+            hidden.append(other)
+        return cls(values, np.array(directions, dtype=float), np.array(hidden, dtype=float))
+
+    def along(
+        self, matching: Sequence[AnyArray], sizes: Sequence[int], n_buckets: Sequence[int]
+    ) -> tuple[FloatArray, float, float]:
+        """Estimate how often each value goes with a match, along the directions.
+
+        Parameters
+        ----------
+        matching : sequence of ndarray, shape (n_buckets,)
+            What matches in each bucket, for each bucket size.
+        sizes, n_buckets : sequence of int
+
+        Returns
+        -------
+        along : ndarray of float64, shape (n_directions,)
+        total, packed : float
+            The sum of what matches; that of its square over the size.
+        """
+        import numpy as np
+
+        expected = np.zeros(self.directions.shape[0])
+        total = packed = 0.0
+        start = 0
+        for size, n, numbers in zip(sizes, n_buckets, matching, strict=True):
+            shares = numbers.astype(np.float64) / size
+            total += float(shares.sum()) * size
+            packed += float(shares @ shares) * size
+            for _ in range(size):
+                expected += np.bincount(
+                    self.values[start : start + n], weights=shares, minlength=expected.size
+                )
+                start += n
+        return expected @ self.directions, total, packed
+
+    def levels(self, parts: Iterable[tuple[float, int]]) -> FloatArray:
+        """Return what is hidden of values, along the directions.
+
+        Parameters
+        ----------
+        parts : iterable of (float, int)
+            What some values add, with the bitmap of these values.
+        """
+        import numpy as np
+
+        n_records = self.values.size
+        added = np.zeros(self.directions.shape[0])
+        for x, bitmap in parts:
+            bits = unpacked(bitmap, n_records).astype(bool)
+            added[np.bincount(self.values[bits], minlength=added.size) > 0] += x
+        return added @ self.hidden
+
+
+# Dividing records and values into classes, where a condition needs both sides of a bucketization.
+#
+# Records are divided into classes by what the condition asks of records alone, and values
+# likewise.
+# The condition is then evaluated once for each pair of classes.
+
+
+Labels: TypeAlias = tuple[int, ...]
+"""The number of a class's part in each division."""
+
+Classes: TypeAlias = list[tuple[int, Labels]]
+"""The bitmaps of classes that have nothing in common, with their labels."""
+
+Pairs: TypeAlias = Callable[[Labels, Labels], bool | None]
+"""Whether a condition is true for a class of records and one of values; None is unknown."""
+
+
+@dataclass(frozen=True)
+class Leaves:
+    """The parts of a condition by which it is evaluated: on records, on values, and on a pair."""
+
+    records: tuple[ex.Expression, ...]
+    values: tuple[ex.Expression, ...]
+    pairs: tuple[ex.Expression, ...]
+
+
+def by_sides(condition: ex.Expression, layout: BucketLayout) -> ex.Expression:
+    """Bring the parts of each AND and OR that are on one side together."""
+    if side_of(condition, layout) is not None:
+        return condition
+    inner = ex.rebuilt(condition, lambda part: by_sides(part, layout))
+    if not isinstance(inner, ex.And | ex.Or):
+        return inner
+    kind = type(inner)
+    records, values, both = by_side(inner.parts, layout)
+    sides = [one for side in (records, values) if (one := ex.joined(kind, side)) is not None]
+    return kind((*sides, *both))
+
+
+def leaves_of(condition: ex.Expression, layout: BucketLayout) -> Leaves:
+    """Find the largest parts that are on one side, and what compares both sides."""
+    found: tuple[dict[ex.Expression, None], ...] = ({}, {}, {})
+
+    def collect(part: ex.Expression) -> None:
+        side = side_of(part, layout)
+        if side is None and is_combination(part):
+            for inner in ex.children(part):
+                collect(inner)
+        else:
+            found[2 if side is None else side][part] = None
+
+    collect(condition)
+    return Leaves(*map(tuple, found))
+
+
+def divided(classes: Classes, parts: Sequence[int], most: int) -> Classes | None:
+    """Divide classes by the part that they are in; None if there would be more than `most`."""
+    found = []
+    for bits, labels in classes:
+        for number, part in enumerate(parts):
+            if both := bits & part:
+                found.append((both, (*labels, number)))
+        if len(found) > most:
+            return None
+    return found
+
+
+@dataclass(frozen=True)
+class Matching:
+    """Which classes of records and of values match; each of them matches one at least.
+
+    Attributes
+    ----------
+    sides : tuple of list of int
+        The bitmaps of the classes of records, and of values.
+    matches : list of tuple of bool
+        For each class of records, whether it matches each class of values.
+    """
+
+    sides: tuple[list[int], list[int]]
+    matches: list[tuple[bool, ...]]
+
+    def along(self, side: Side) -> list[tuple[bool, ...]]:
+        """Return the matches of each class of one side."""
+        return list(zip(*self.matches, strict=True)) if side else self.matches
+
+
+def match(
+    condition: ex.Expression, truths: Mapping[ex.Expression, Pairs], sides: tuple[Classes, Classes]
+) -> Matching:
+    """Evaluate a condition for each pair of classes, and put alike ones together.
+
+    Parameters
+    ----------
+    condition : Expression
+    truths : mapping
+        The truth of each of its leaves.
+    sides : tuple of Classes
+        Of records and of values.
+    """
+    records, values = sides
+    pairs = [(record, value) for _, record in records for _, value in values]
+
+    def read(leaf: ex.Expression) -> TruthBitmaps:
+        found = [truths[leaf](*pair) for pair in pairs]
+        return TruthBitmaps(
+            _bitmap([truth is True for truth in found]), _bitmap([truth is None for truth in found])
+        )
+
+    true = evaluate(condition, read, _bitmap([True] * len(pairs)), truths.__contains__).true
+    matches = [bit == "1" for bit in reversed(f"{true:0{len(pairs)}b}")]
+    width = len(values)
+    of_records = _alike(records, [matches[n * width :][:width] for n in range(len(records))])
+    rows = list(of_records)
+    of_values = _alike(values, [[row[n] for row in rows] for n in range(width)])
+    bitmaps = list(of_records.values()), list(of_values.values())
+    return Matching(bitmaps, list(zip(*of_values, strict=True)))
+
+
+def _bitmap(bits: Sequence[bool]) -> int:
+    return int("".join("01"[bit] for bit in reversed(bits)) or "0", 2)
+
+
+def _alike(classes: Classes, rows: Sequence[Sequence[bool]]) -> dict[tuple[bool, ...], int]:
+    """Put classes together that match the same, and leave out those that match nothing."""
+    found: dict[tuple[bool, ...], int] = {}
+    for (bits, _), row in zip(classes, map(tuple, rows), strict=True):
+        if any(row):
+            found[row] = found.get(row, 0) | bits
+    return found
+
+
+# Counting the pairs of a record and a value that match, where a condition needs both sides.
+#
+# Which of them match follows from their classes; see `kanon_db.answers._bitmap_sums`. What a bucket
+# gives
+# follows from how many records and values of each class it has or, where there are many classes,
+# from
+# its records and values one by one.
+#
+# `kanon_db.answers.statements` has the same formulas in SQL; tests hold the two to the same
+# numbers.
+
+
+_FEW_CODES: Final = 1 << 18
+_MOST_CODES: Final = 1 << 62
+"""Codes of how many records and values of each class a bucket has: few can be counted each."""
+
+
+class Divided:
+    """How the records, or values, of each bucket are divided into classes.
+
+    What is not asked for is not worked out; what is, is kept.
+
+    Parameters
+    ----------
+    bits : int
+        The bitmap of the records, or values.
+    classes : sequence of int
+        The bitmaps of all classes, which have nothing in common.
+    shape : tuple of sequence of int
+        Each bucket size, ascending; its number of buckets.
+    heartbeat : callable
+    """
+
+    def __init__(
+        self,
+        bits: int,
+        classes: Sequence[int],
+        shape: tuple[Sequence[int], Sequence[int]],
+        heartbeat: Callable[[], None],
+    ) -> None:
+        self._bits = bits
+        self._classes = classes
+        self.shape = shape
+        self.heartbeat = heartbeat
+
+    @cached_property
+    def counts(self) -> list[Counts]:
+        """For each class, how many of it each bucket has, for each bucket size."""
+        return [in_buckets(bits, *self.shape) for bits in self._parts()]
+
+    @cached_property
+    def slots(self) -> list[AnyArray]:
+        """For each bucket size, the class at each place, from 1, shape (size, n_buckets)."""
+        n_records = sum(size * n for size, n in zip(*self.shape, strict=True))
+        numbers = numbered(self._parts(), len(self._classes), n_records)
+        return [slots for slots, *_ in by_size(numbers, *self.shape)]
+
+    def _parts(self) -> Iterator[int]:
+        for bitmap in self._classes:
+            self.heartbeat()
+            yield self._bits & bitmap
+
+
+def is_one_by_one(size: int, n_pairs: int) -> bool:
+    """Whether the places of a bucket make fewer pairs than the classes."""
+    return size * size < n_pairs
+
+
+def count_pairs(
+    records: Divided, values: Divided, matches: Sequence[Sequence[bool]]
+) -> MatchedPairs:
+    """Count over all buckets what records and values of each class allow.
+
+    Parameters
+    ----------
+    records, values : Divided
+    matches : sequence of sequence of bool
+        For each class of records, whether it matches each class of values.
+
+    Notes
+    -----
+    A bucket has t pairs that match, and t / size of them are expected to be real. The variance is
+    that of Hoeffding 1951. Every cover of the pairs by records and values (König) bounds their
+    number from above, and a cover of the other pairs from below. See docs/estimation.md.
+    """
+    import numpy as np
+
+    estimate = variance = 0.0
+    lower = upper = 0
+    m = np.array(matches, dtype=np.float64)
+    for place, (size, n_buckets) in enumerate(zip(*records.shape, strict=True)):
+        if is_one_by_one(size, m.size):
+            found = _one_by_one(records.slots[place], values.slots[place], m)
+        else:
+            in_records, in_values = (
+                [counts[place] for counts in side.counts] for side in (records, values)
+            )
+            found = _by_classes(in_records, in_values, m, size, n_buckets)
+        for n, q, of_q, s, of_s in found:
+            records.heartbeat()
+            q_any, s_any = (q * (of_q > 0)).sum(axis=0), (s * (of_s > 0)).sum(axis=0)
+            q_full, s_full = (q * (of_q == size)).sum(axis=0), (s * (of_s == size)).sum(axis=0)
+            q_all = (q * ((of_q == s_any) & (of_q > 0))).sum(axis=0)
+            s_all = (s * ((of_s == q_any) & (of_s > 0))).sum(axis=0)
+            q_rest = (q * (of_q > s_full)).sum(axis=0)
+            s_rest = (s * (of_s > q_full)).sum(axis=0)
+            t = (q * of_q).sum(axis=0)
+            squares = (q * of_q * of_q).sum(axis=0) + (s * of_s * of_s).sum(axis=0)
+            estimate += float((n * t).sum()) / size
+            variance += float((n * _spread(t, squares, t * t, size)).sum())
+            least = np.maximum.reduce(
+                [q_full, s_full, q_any + s_all - size, q_all + s_any - size, np.zeros(t.shape)]
+            )
+            most = np.minimum.reduce([q_any, s_any, q_full + s_rest, s_full + q_rest])
+            lower += int((n * least).sum())
+            upper += int((n * most).sum())
+    return MatchedPairs(estimate, variance, lower, upper)
+
+
+def _by_classes(
+    records: Sequence[AnyArray], values: Sequence[AnyArray], m: FloatArray, size: int, n: int
+) -> Iterator[tuple[FloatArray, ...]]:
+    """Yield some buckets at a time, with how many are like each.
+
+    For each class of either side, this is how many each bucket has of it, and of its matches.
+    """
+    import numpy as np
+
+    every, n_classes = (*records, *values), len(records) + len(values)
+    n_codes = (size + 1) ** n_classes
+    if n_codes <= _MOST_CODES:  # buckets with the same numbers together
+        code = np.zeros(n, dtype=np.int64)
+        for counts in every:
+            code = code * (size + 1) + counts
+        if n_codes <= _FEW_CODES:
+            times = np.bincount(code)
+            different = np.flatnonzero(times)
+            times = times[different]
+        else:
+            different, times = np.unique(code, return_counts=True)
+        numbers = np.empty((n_classes, different.size))
+        for row in reversed(numbers):
+            different, row[:] = np.divmod(different, size + 1)
+        q, s = numbers[: len(records)], numbers[len(records) :]
+        yield times.astype(np.float64), q, m @ s, s, m.T @ q
+        return
+    for here in some_buckets(n, n_classes):
+        numbers = np.array([counts[here] for counts in every], dtype=np.float64)
+        q, s = numbers[: len(records)], numbers[len(records) :]
+        yield np.ones(q.shape[1]), q, m @ s, s, m.T @ q
+
+
+def _one_by_one(
+    records: AnyArray, values: AnyArray, m: FloatArray
+) -> Iterator[tuple[FloatArray, ...]]:
+    """Yield what :func:`_by_classes` does, with each record and value as a class of its own."""
+    import numpy as np
+
+    size, n = records.shape
+    for here in some_buckets(n, size * size):
+        q, s = records[:, here], values[:, here]
+        hits = _hits(q, s, m)
+        of_q, of_s = (hits.sum(axis=axis, dtype=np.float64) for axis in (0, 1))
+        yield np.ones(q.shape[1]), (q > 0).astype(float), of_q, (s > 0).astype(float), of_s
+
+
+def _hits(records: AnyArray, values: AnyArray, m: FloatArray) -> BoolArray:
+    """Return which places match, shape (size of values, size of records, n_buckets)."""
+    import numpy as np
+
+    matches = np.zeros((m.shape[0] + 1, m.shape[1] + 1), dtype=bool)  # no class matches nothing
+    matches[1:, 1:] = m
+    first = records.astype(np.intp) * matches.shape[1]
+    found: BoolArray = matches.ravel()[first + values[:, np.newaxis]]
+    return found
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """What each line of a side weighs, in some buckets, and each of the other side's.
+
+    A line is a class, or one place. Arrays have the shape (n_lines, n_buckets).
+
+    Attributes
+    ----------
+    own : Weighed
+    others : ndarray of float64
+        How many of the other side a line stands for.
+    of_own, of_others : ndarray of float64
+        How many of the other side match.
+    x : ndarray of float64
+        For lines of the other side, the sum over what matches.
+    least, most : ndarray of float64
+        The extremes of what matches; infinite where there is none.
+    """
+
+    own: Weighed
+    others: FloatArray
+    of_own: FloatArray
+    of_others: FloatArray
+    x: FloatArray
+    least: FloatArray
+    most: FloatArray
+
+
+def sum_pairs(
+    own: Divided,
+    numbers: tuple[AnyArray, FloatArray],
+    others: Divided,
+    matches: Sequence[Sequence[bool]],
+    *,
+    is_average: bool,
+) -> MatchedPairs | None:
+    """Sum, or average, what the records, or the values, of each class have over their matches.
+
+    Parameters
+    ----------
+    own, others : Divided
+        The side that has what is summed, and the other one.
+    numbers : tuple of ndarray
+        Which of the numbers each place of this side has, from 1 (0 for none), and the numbers.
+    matches : sequence of sequence of bool
+        For each class of this side, whether it matches each class of the other one.
+
+    Returns
+    -------
+    Matched or None
+        None where there is nothing to sum.
+
+    Notes
+    -----
+    A bound of a bucket's sum is what each place of this side can add at most, or what each place of
+    the other side can; the tighter one is taken.
+    """
+    import numpy as np
+
+    m = np.array(matches, dtype=np.float64)
+    which, x_of = numbers
+    totals, extremes = np.zeros(9), (math.inf, -math.inf)
+    for place, (slots, size, n) in enumerate(by_size(which, *own.shape)):
+        for here in some_buckets(n, size * min(size, len(m))):
+            own.heartbeat()
+            classes, x = own.slots[place][:, here], slots[:, here]
+            if is_one_by_one(size, m.size):
+                lines = _places(classes, x, x_of, others.slots[place][:, here], m)
+            else:
+                s = np.array([counts[place][here] for counts in others.counts], dtype=np.float64)
+                lines = _weighed_classes(classes, x, x_of, s, m)
+            found, (least, most) = _sums(lines, size)
+            totals += found
+            extremes = min(extremes[0], least), max(extremes[1], most)
+    return summed(totals.tolist(), extremes, is_average=is_average)
+
+
+def _weighed_classes(
+    classes: AnyArray, slots: AnyArray, x_of: FloatArray, s: FloatArray, m: FloatArray
+) -> _Lines:
+    """Weigh the classes of some buckets."""
+    import numpy as np
+
+    weighed = (
+        weigh_slots(np.where(classes == number, slots, 0), x_of) for number in range(1, len(m) + 1)
+    )
+    own = Weighed(*np.stack(list(weighed), axis=1))
+    of_own = m @ s
+    low, high = np.where(of_own > 0, own.least, np.inf), np.where(of_own > 0, own.most, -np.inf)
+    least = np.array([low[column > 0].min(axis=0) for column in m.T])
+    most = np.array([high[column > 0].max(axis=0) for column in m.T])
+    return _Lines(own, s, of_own, m.T @ own.n, m.T @ own.x, least, most)
+
+
+def _places(
+    classes: AnyArray, slots: AnyArray, x_of: FloatArray, values: AnyArray, m: FloatArray
+) -> _Lines:
+    """Weigh each place of some buckets."""
+    import numpy as np
+
+    has = slots > 0
+    x = np.concatenate(([0.0], x_of))[slots]
+    hits = _hits(classes * has, values, m)
+    of_own, of_others = (hits.sum(axis=axis, dtype=np.float64) for axis in (0, 1))
+    low, high = np.where(hits, x, np.inf).min(axis=1), np.where(hits, x, -np.inf).max(axis=1)
+    own = Weighed(
+        has.astype(np.float64), x, x * x, np.maximum(x, 0), np.minimum(x, 0),
+        np.where(has, x, np.inf), np.where(has, x, -np.inf),
+    )  # fmt: skip
+    s = (values > 0).astype(np.float64)
+    return _Lines(own, s, of_own, of_others, np.where(hits, x, 0).sum(axis=1), low, high)
+
+
+def _sums(lines: _Lines, size: int) -> tuple[FloatArray, tuple[float, float]]:
+    """Add up some buckets' sums as :data:`~kanon_db.query.formulas.TOTALS` names them."""
+    import numpy as np
+
+    own, of_own, q_of, x_of = lines.own, lines.of_own, lines.of_others, lines.x
+    q, x, s = own.n, own.x, lines.others
+    has, full, is_full = of_own > 0, of_own == size, q_of == size
+    # What a place of the other side can add: the extremes of what it matches, or nothing.
+    is_any = (s > 0) & (q_of > 0)
+    lowest, highest = (np.where(is_any, ends, 0) for ends in (lines.least, lines.most))
+    lowest = np.where(is_full, lowest, np.minimum(lowest, 0))
+    highest = np.where(is_full, highest, np.maximum(highest, 0))
+    sx, sc, sxx = ((numbers * of_own).sum(axis=0) for numbers in (x, q, own.squares))
+    lxx, lcc, lxc = (
+        (numbers * of_own * of_own).sum(axis=0) + (s * one * other).sum(axis=0)
+        for numbers, one, other in ((own.squares, x_of, x_of), (q, q_of, q_of), (x, x_of, q_of))
+    )
+    own_high, own_low = (
+        (has * np.where(full, x, ends)).sum(axis=0) for ends in (own.positive, own.negative)
+    )
+    t_high = np.minimum(own_high, (s * highest).sum(axis=0))
+    t_low = np.maximum(own_low, (s * lowest).sum(axis=0))
+    c_high = np.minimum((q * has).sum(axis=0), (s * (q_of > 0)).sum(axis=0))
+    c_low = np.maximum((q * full).sum(axis=0), (s * is_full).sum(axis=0))
+    parts = (
+        sx / size, sc / size, _spread(sxx, lxx, sx * sx, size), _spread(sc, lcc, sc * sc, size),
+        _spread(sx, lxc, sx * sc, size), t_low, t_high, c_low, c_high,
+    )  # fmt: skip
+    least, most = np.where(has, own.least, np.inf), np.where(has, own.most, -np.inf)
+    return np.array([part.sum() for part in parts]), (float(least.min()), float(most.max()))
+
+
+def _spread(pairs: FloatArray, lines: FloatArray, product: FloatArray, size: int) -> FloatArray:
+    """Return a variance, or the covariance, over random matchings."""
+    found: FloatArray = (pairs - lines / size + product / (size * size)) / max(size - 1, 1)
+    return found

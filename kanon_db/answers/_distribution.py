@@ -1,0 +1,784 @@
+"""Answers MIN, MAX, percentiles and COUNT(DISTINCT ...), which follow from several counts."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Final
+
+from kanon_db.answers.coded_rows import sure_cells_with_classes
+from kanon_db.answers.scope import OpenQuery
+from kanon_db.answers.value_counts import CellCounts, ValueCounts
+from kanon_db.errors import UnsupportedQueryError
+from kanon_db.query import expressions as ex
+from kanon_db.query.cell_conditions import is_vague
+from kanon_db.query.expressions import (
+    DERIVED,
+    Aggregate,
+    Column,
+    ComparisonOperator,
+    Expression,
+    Key,
+    Measure,
+    Query,
+    attributes,
+    columns,
+    refusal,
+)
+from kanon_db.query.formulas import NOTHING, Estimated, Group, known_as
+from kanon_db.query.layout import BucketLayout, CellLayout, chosen_by
+from kanon_db.query.likelihoods import is_plain
+from kanon_db.query.sql import Request
+
+# Percentiles, MIN and MAX: between what they certainly lie, from counts below and above a value.
+#
+# **Theorem.** Let N records have a value, B of them one of at most t, and R a greater one, so that
+# N = B + R. PostgreSQL returns the value of a rank k(N), which never falls as N grows, and rises
+# by
+# at most 1 with each record. The value is at most t if and only if B >= k(B + R). Now B - k(B + R)
+# never falls as B grows, and never rises as R grows. So if B is certainly at least b, R at most r,
+# and N between n and m, it is enough that b' >= k(b' + r'), where r' = min(r, m - b) and
+# b' = max(b, n - r'): no other B and R that are possible are worse. In the same way, with A values
+# less than t and S others, the value is at least t if and only if A < k(A + S), and it is enough
+# that
+# a' < k(a' + s'), where s' = max(s, n - a), a' = min(a, m - s'), A is at most a, and S at least s.
+#
+# If N is 0, there is no value, and nothing to hold; otherwise r' = 0 or a' = 0 is enough, too.
+
+
+@dataclass(frozen=True, slots=True)
+class Quantile:
+    """Which of N values in their order an aggregate returns.
+
+    Attributes
+    ----------
+    share : float
+        0 is MIN, 1 is MAX.
+    is_continuous : bool
+        Whether two neighbours are interpolated, as percentile_cont does.
+
+    Examples
+    --------
+    >>> median = Quantile(0.5, is_continuous=True)
+    >>> median.first(4), median.last(4), median.part(4)
+    (2, 3, 0.5)
+    >>> Quantile(0.5, is_continuous=False).first(4), Quantile(1.0, is_continuous=False).first(4)
+    (2, 4)
+    """
+
+    share: float
+    is_continuous: bool
+
+    def first(self, n: float) -> int:
+        """Return the rank, from 1, of the lower neighbour; calculated as PostgreSQL does."""
+        if self.is_continuous:
+            return math.floor(self.share * max(n - 1, 0)) + 1
+        return max(math.ceil(self.share * n), 1)
+
+    def last(self, n: float) -> int:
+        """Return the rank of the upper neighbour."""
+        if self.is_continuous:
+            return math.ceil(self.share * max(n - 1, 0)) + 1
+        return self.first(n)
+
+    def part(self, n: float) -> float:
+        """Return how far the result is from the lower neighbour to the upper one, from 0 to 1."""
+        if not self.is_continuous:
+            return 0.0
+        at = self.share * max(n - 1, 0)
+        return at - math.floor(at)
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """What is certain of the numbers of records on both sides of a value.
+
+    Attributes
+    ----------
+    least, most : float
+        How many records have a value at all.
+    below, above : tuple of float
+        At least and at most so many are below the value, or above it; one side has the value
+        itself.
+    """
+
+    least: float
+    most: float
+    below: tuple[float, float]
+    above: tuple[float, float]
+
+    def enough(self, quantile: Quantile) -> float:
+        """Return by how many records those below, which have the value, are more than needed.
+
+        Not negative if the result is surely among them.
+        """
+        above = min(self.above[1], self.most - self.below[0])
+        if above <= 0:
+            return 0
+        below = max(self.below[0], self.least - above)
+        return below - quantile.last(below + above) if below >= 1 else -1
+
+    def too_many(self, quantile: Quantile) -> float:
+        """Return by how many records those below are too many, the others having the value.
+
+        Negative if the result is surely not among them.
+        """
+        above = max(self.above[0], self.least - self.below[1])
+        below = min(self.below[1], self.most - above)
+        return below - quantile.first(below + above) if below > 0 else -1
+
+    def enough_for(self, rank: int) -> float:
+        """Return the same as :meth:`enough` for the record of a rank."""
+        return max(self.below[0], self.least - self.above[1]) - rank
+
+    def too_many_for(self, rank: int) -> float:
+        """Return the same as :meth:`too_many` for the record of a rank."""
+        return min(self.below[1], self.most - self.above[0]) - rank
+
+
+def between(low: float, high: float, part: float) -> float:
+    """Interpolate as PostgreSQL does."""
+    return low + part * (high - low)
+
+
+def answer(
+    estimate: float | None, error: float | None, low: float | None, high: float | None
+) -> Estimated:
+    """Put an answer together: the estimate within the bounds, no error beyond their distance."""
+    low, high = (None if end is None or not math.isfinite(end) else end for end in (low, high))
+    if estimate is None or not math.isfinite(estimate):
+        return Estimated(None, None, low, high)
+    estimate = estimate if low is None else max(estimate, low)
+    estimate = estimate if high is None else min(estimate, high)
+    if error is not None and low is not None and high is not None:
+        error = min(error, max(high - low, 0) / 2)
+    if error is not None and not math.isfinite(error):
+        error = None
+    return Estimated(estimate, error, low, high)
+
+
+# COUNT(DISTINCT …): how many values occur, from how many records have each of them.
+
+
+def count_distinct(
+    values: Sequence[Estimated], total: Estimated, n_unlisted: int | None, n_apart: int = 0
+) -> Estimated:
+    """Count the values that occur.
+
+    Parameters
+    ----------
+    values : sequence of Estimated
+        How many records have each value that is listed.
+    total : Estimated
+        How many have any value, NULL not being one.
+    n_unlisted : int or None
+        How many records, at most, have a value that is not listed; None if none is listed.
+    n_apart : int
+        How many records are known that surely count and have values different from one another.
+
+    Notes
+    -----
+    **Lower bound.** A value occurs that at least one record surely has. If the records that surely
+    count are more than these values can take, the others take some of them: as few values as can
+    hold the rest, the ones that most records may have. The values that are not listed are taken for
+    one, which holds as many as there may be.
+
+    **Upper bound.** No more values occur than may have a record, and no more than there are
+    records.
+
+    **Estimate.** With e records expected of the m that may have a value, as many independent draws
+    miss it with probability (1 - e / m)^m. The error adds to the variance of these draws what the
+    errors of all e come to if they go together, and half the number of values that may occur
+    without being listed. If no value is listed, all that is known are the bounds: the estimate is
+    their middle, the error half their distance.
+    """
+    surely = [one for one in values if (one.lower_bound or 0) >= 1]
+    maybe = [_most(one) for one in values if (one.lower_bound or 0) < 1 <= _most(one)]
+    rest = (total.lower_bound or 0) - sum(map(_most, surely))
+    lower = len(surely)
+    holders = sorted([*maybe, *([n_unlisted] if n_unlisted else [])], reverse=True)
+    if n_unlisted is None:
+        holders = [math.inf]
+    for most in holders:
+        if rest <= 0:
+            break
+        rest -= most
+        lower += 1
+    lower = max(lower, n_apart)
+    upper = _most(total)
+    n_more = 0.0
+    if n_unlisted is not None:
+        n_listed = len(surely) + len(maybe)
+        upper = min(upper, n_listed + n_unlisted)
+        n_more = max(upper - n_listed, 0)
+    width = (upper - lower) / 2
+    if n_unlisted is None:
+        return Estimated(lower + width, width, lower, upper)
+    chances = [_chance(one, 0) for one in values]
+    variance = sum(chance * (1 - chance) for chance in chances)
+    shift = sum(_chance(one, 1) - _chance(one, -1) for one in values) / 2
+    error = min(math.sqrt(variance + shift * shift + (n_more / 2) ** 2), width)
+    return Estimated(min(max(sum(chances), lower), upper), error, lower, upper)
+
+
+def apart_ranges(ranges: Iterable[tuple[Decimal, Decimal]]) -> int:
+    """Return how many ranges are the most of which no two have a value in common.
+
+    Notes
+    -----
+    Taking the one that ends first, again and again, is optimal. Ranges that touch may both have the
+    value at which they do.
+
+    Examples
+    --------
+    >>> apart_ranges([(1, 5), (4, 9), (6, 7), (7, 20)])
+    2
+    """
+    n, end = 0, None
+    for high, low in sorted((high, low) for low, high in ranges):
+        if end is None or low > end:
+            n, end = n + 1, high
+    return n
+
+
+def apart_sets(sets: Iterable[Sequence[str]]) -> int:
+    """Return of how many sets no two have an element in common: small ones first.
+
+    Examples
+    --------
+    >>> apart_sets(["ab", "bcd", "dc", "a"])
+    2
+    """
+    n, used = 0, set[str]()
+    for elements in sorted(sets, key=lambda one: (len(one), one)):
+        if used.isdisjoint(elements):
+            n += 1
+            used.update(elements)
+    return n
+
+
+def _most(count: Estimated) -> float:
+    return count.upper_bound or 0
+
+
+def _chance(count: Estimated, errors: int) -> float:
+    """Return how likely a value occurs, if its count is off by so many errors."""
+    most = _most(count)
+    if (count.lower_bound or 0) >= 1 or most < 1:
+        return float(most >= 1)
+    expected = (count.estimate or 0) + errors * (count.std_error or 0)
+    return 1.0 - math.pow(1 - min(max(expected / most, 0), 1), most)
+
+
+# MIN, MAX and percentiles: a search among the values for where enough records are below.
+
+
+MOST_COUNTS: Final = 120
+"""The most counts that one aggregate is made from: after these, bounds are as they were found."""
+
+MOST_CHEAP: Final = 2_000
+"""The same, of counts that take no statement."""
+
+_FIRST_COUNTS: Final = 16
+"""How many values are counted at first, if there are many groups."""
+
+_ZERO: Final = Estimated(0.0, 0.0, 0, 0)
+_CLOSE: Final = 1e-9
+
+Counts = dict[str, Estimated]
+"""The answer for each group."""
+
+
+def below(
+    query: Query, aggregate: ex.Aggregate, operator: ex.ComparisonOperator, rung: str
+) -> Query:
+    """Count the records of each group whose value compares like that with a constant."""
+    if aggregate.operand is None or aggregate.type is None:
+        raise TypeError("a percentile is that of something")
+    chosen = chosen_by(query, aggregate)
+    constant = ex.Constant(rung, aggregate.type)
+    parts = [*([] if chosen is None else [chosen])]
+    parts.append(ex.Comparison(operator, aggregate.operand, constant))
+    count = Measure("", ex.Aggregate("count", None))
+    return Query(ex.joined(ex.And, parts), query.keys, (count,), listed=(0,))
+
+
+@dataclass(frozen=True, slots=True)
+class Ladder:
+    """Values in their order: all that there may be from one to another, or some of them."""
+
+    rungs: list[str]
+    places: list[float]
+    is_complete: bool
+    is_whole: bool
+
+    def at(self, number: int) -> Rung | None:
+        """Return a value; None beyond either end."""
+        if 0 <= number < len(self.rungs):
+            return Rung(self.rungs[number], self.places[number])
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """A value, as text and as a number."""
+
+    text: str
+    place: float
+
+
+_Test = Callable[[Ladder, int], float | None]
+"""A number that is not negative where something holds, and never falls from rung to rung; None if
+it is not known."""
+
+
+class QuantileSearch:
+    """Finds one percentile, for all groups.
+
+    Parameters
+    ----------
+    opened : OpenQuery
+    aggregate : Aggregate
+    count : callable
+        Counts the records of each group whose value compares like that with a constant.
+    totals : Counts
+        How many records have a value.
+    most : int
+        How many counts it may take.
+    """
+
+    def __init__(
+        self,
+        opened: OpenQuery,
+        aggregate: ex.Aggregate,
+        count: Callable[[ex.ComparisonOperator, str], Counts],
+        totals: Counts,
+        most: int = MOST_COUNTS,
+    ) -> None:
+        self._opened = opened
+        self._aggregate = aggregate
+        self._count = count
+        self._totals = totals
+        self._quantile = Quantile(aggregate.share or 0.0, aggregate.function == "cont")
+        self._known: dict[tuple[str, str], Counts] = {}
+        self._left = min(most, opened.limits.n_answers // (len(totals) + 1))
+        layout, names = opened.layout, ex.attributes(aggregate.operand)
+        cells = [] if isinstance(layout, BucketLayout) else [layout.cells[n] for n in names]
+        self._is_known = not any(map(is_vague, cells))
+        self._is_between = any(cell.kind == "range" for cell in cells)
+        self._ladders: dict[tuple[str | None, str | None], Ladder] = {}
+
+    def answers(self) -> Counts:
+        """Answer for each group."""
+        if len(self._totals) > 1:
+            rungs = self._ladder(None, None).rungs
+            step = max(len(rungs) // _FIRST_COUNTS, 1)
+            for rung in rungs[step // 2 :: step]:
+                self._at("<=", rung)
+        return {group: self._answer(group, total) for group, total in self._totals.items()}
+
+    # -- one group ----------------------------------------------------------------------------
+
+    def _answer(self, group: str, total: Estimated) -> Estimated:
+        self._opened.session.heartbeat()
+        if not total.upper_bound or not self._ladder(None, None).rungs:
+            return NOTHING
+        low, high = self._bounds(group, total)
+        if low is not None and low == high:
+            return answer(low, 0.0, low, high)
+        return answer(*self._estimate(group, total), low, high)
+
+    def _bounds(self, group: str, total: Estimated) -> tuple[float | None, float | None]:
+        quantile, n = self._quantile, total.lower_bound or 0
+        first, last = quantile.first(n), quantile.last(n)
+        if n != total.upper_bound or first == last:
+            return (
+                self._greatest(group, total, lambda sides: sides.too_many(quantile)),
+                self._least(group, total, lambda sides: sides.enough(quantile)),
+            )
+        # The ranks of both neighbours are known: each has bounds of its own.
+        lows = (
+            self._greatest(group, total, lambda sides: sides.too_many_for(first)),
+            self._greatest(group, total, lambda sides: sides.too_many_for(last)),
+        )
+        highs = (
+            self._least(group, total, lambda sides: sides.enough_for(first)),
+            self._least(group, total, lambda sides: sides.enough_for(last)),
+        )
+        low, high = (
+            None if one is None or other is None else between(one, other, quantile.part(n))
+            for one, other in (lows, highs)
+        )
+        return low, high
+
+    def _greatest(
+        self, group: str, total: Estimated, too_many: Callable[[Sides], float]
+    ) -> float | None:
+        """Return the greatest value below which there are not too many records."""
+
+        def test(ladder: Ladder, number: int) -> float | None:
+            sides = self._less(group, total, ladder, number)
+            return None if sides is None else too_many(sides)
+
+        before, _ = self._first(test)
+        return None if before is None else before.place
+
+    def _least(
+        self, group: str, total: Estimated, enough: Callable[[Sides], float]
+    ) -> float | None:
+        """Return the least value up to which there are enough records."""
+
+        def test(ladder: Ladder, number: int) -> float | None:
+            sides = self._up_to(group, total, ladder.rungs[number])
+            return None if sides is None else enough(sides)
+
+        _, found = self._first(test)
+        return None if found is None else found.place
+
+    # -- the estimate -------------------------------------------------------------------------
+
+    def _estimate(self, group: str, total: Estimated) -> tuple[float | None, float | None]:
+        """Estimate the value, and its error from that of how many records are below it.
+
+        Woodruff (1952): the values at which one error less, and one more, are expected below. They
+        are read off what is counted already: on straight lines if there are values in between,
+        and otherwise at the next value outwards.
+        """
+        n, quantile = round(total.estimate or 0, 9), self._quantile
+        if n <= 0:
+            return None, None
+        ends, width = [], 0.0
+        for rank in dict.fromkeys((quantile.first(n), quantile.last(n))):
+            target = rank - 0.5
+            if target >= n:
+                target = n * min(max(quantile.share, 0.05), 0.95)
+            value, step, rung = self._expected(group, target)
+            ends.append(value)
+            off = max(self._error_below(group, total, rung), 1.0)  # a rank is a whole number
+            low, high = (self._near(group, target + sign * off, sign) for sign in (-1, 1))
+            width = max(width, high - low, step)
+        return between(ends[0], ends[-1], quantile.part(n)), width / 2
+
+    def _expected(self, group: str, target: float) -> tuple[float, float, str]:
+        """Return the value up to which so many records are expected, the step to it, its rung."""
+
+        def test(ladder: Ladder, number: int) -> float | None:
+            counts = self._at("<=", ladder.rungs[number])
+            if counts is None:
+                return None
+            return (counts.get(group, _ZERO).estimate or 0) - (target - _CLOSE)
+
+        before, found = self._first(test)
+        if found is None:  # less are expected altogether
+            found = self._ladder(None, None).at(len(self._ladder(None, None).rungs) - 1)
+        if found is None:
+            raise TypeError("there is no value")
+        if before is None:
+            return found.place, 0.0, found.text
+        step = max(found.place - before.place, 0)
+        if not self._is_between or not math.isfinite(step):
+            return found.place, step, found.text
+        less, more = (
+            (self._at("<=", rung.text) or {}).get(group, _ZERO).estimate or 0
+            for rung in (before, found)
+        )
+        part = (target - less) / (more - less) if more > less else 1
+        place = between(before.place, found.place, min(max(part, 0), 1))
+        is_whole = self._aggregate.type is not None and self._aggregate.type.category == "integer"
+        if is_whole:
+            return float(math.ceil(place)), 1.0, found.text
+        return place, 0.0, found.text
+
+    def _near(self, group: str, target: float, sign: int) -> float:
+        """Return about the value up to which so many are expected."""
+        known = sorted(
+            (float(rung), counts.get(group, _ZERO).estimate or 0)
+            for (operator, rung), counts in self._known.items()
+            if operator == "<="
+        )
+        before = None
+        for place, n in known:
+            if n >= target - _CLOSE:
+                if before is None or n <= before[1]:
+                    return place
+                if not self._is_between and self._ladder(None, None).is_complete:
+                    return place if sign > 0 else before[0]
+                part = min(max((target - before[1]) / (n - before[1]), 0), 1)
+                return between(before[0], place, part)
+            before = (place, n)
+        return known[-1][0] if known else math.nan
+
+    def _error_below(self, group: str, total: Estimated, rung: str) -> float:
+        """Return by how many records the result's place among the others may be off."""
+        below = (self._at("<=", rung) or {}).get(group, _ZERO).std_error or 0
+        if total.lower_bound == total.upper_bound:
+            return below
+        above = (self._at(">", rung) or {}).get(group, _ZERO).std_error or 0
+        share = self._quantile.share
+        return (1 - share) * below + share * above
+
+    # -- counts -------------------------------------------------------------------------------
+
+    def _first(self, test: _Test) -> tuple[Rung | None, Rung | None]:
+        """Search for where a test begins to hold: the last rung before that, and the first after.
+
+        They are neighbours, unless the test does not know more.
+        """
+        before = after = None
+        ladder = self._ladder(None, None)
+        while True:
+            low, high = self._narrowed(test, ladder)
+            before, after = ladder.at(low) or before, ladder.at(high) or after
+            if ladder.is_complete or high - low > 1:
+                return before, after
+            ladder = self._ladder(before and before.text, after and after.text)
+
+    @staticmethod
+    def _narrowed(test: _Test, ladder: Ladder) -> tuple[int, int]:
+        """Search by turns where the number would be 0 on a straight line, and in the middle."""
+        low, high = -1, len(ladder.rungs)
+        at_low = at_high = math.nan
+        is_turn = True
+        while high - low > 1:
+            number = (low + high) // 2
+            if is_turn and at_low < 0 < at_high:
+                number = round(low - at_low / (at_high - at_low) * (high - low))
+                number = min(max(number, low + 1), high - 1)
+            is_turn = not is_turn
+            found = test(ladder, number)
+            if found is None:  # no more counts: only those that are known already
+                known = ((i, test(ladder, i)) for i in range(low + 1, high))
+                number, found = next(((i, one) for i, one in known if one is not None), (0, None))
+            if found is None:
+                break
+            if found >= 0:
+                high, at_high = number, found
+            else:
+                low, at_low = number, found
+        return low, high
+
+    def _up_to(self, group: str, total: Estimated, rung: str) -> Sides | None:
+        """Return what is known of the records up to a value, and above it."""
+        return self._sides(group, total, self._at("<=", rung), lambda: self._at(">", rung))
+
+    def _less(self, group: str, total: Estimated, ladder: Ladder, number: int) -> Sides | None:
+        """Return what is known of the records below a value, and of the others."""
+        if self._is_known and ladder.is_complete:
+            if number:
+                return self._up_to(group, total, ladder.rungs[number - 1])
+            if ladder.is_whole:
+                least, most = total.lower_bound or 0, total.upper_bound or 0
+                return Sides(least, most, (0, 0), (least, most))
+        rung = ladder.rungs[number]
+        return self._sides(group, total, self._at("<", rung), lambda: self._at(">=", rung))
+
+    @staticmethod
+    def _sides(
+        group: str, total: Estimated, below: Counts | None, others: Callable[[], Counts | None]
+    ) -> Sides | None:
+        if below is None:
+            return None
+        least, most = total.lower_bound or 0, total.upper_bound or 0
+        one = _ends(below.get(group, _ZERO))
+        if least == most:
+            return Sides(least, most, one, (least - one[1], least - one[0]))
+        above = others()
+        return None if above is None else Sides(least, most, one, _ends(above.get(group, _ZERO)))
+
+    def _at(self, operator: ex.ComparisonOperator, rung: str) -> Counts | None:
+        """Count the records of each group whose value compares like that; None if no more may."""
+        found = self._known.get((operator, rung))
+        if found is None and self._left > 0:
+            self._left -= 1
+            found = self._count(operator, rung)
+            self._known[operator, rung] = found
+        return found
+
+    def _ladder(self, above: str | None, below_: str | None) -> Ladder:
+        """Read the values between two."""
+        if (above, below_) not in self._ladders:
+            rows = self._opened.rungs(self._aggregate, above, below_)
+            self._ladders[above, below_] = Ladder(
+                [row["rung"] for row in rows],
+                [float(row["place"]) for row in rows],
+                not rows or rows[0]["n"] <= len(rows),
+                above is None and below_ is None,
+            )
+        return self._ladders[above, below_]
+
+
+def _ends(count: Estimated) -> tuple[float, float]:
+    return count.lower_bound or 0, count.upper_bound or 0
+
+
+# Aggregates that follow from several counts: COUNT(DISTINCT …), MIN, MAX and percentiles.
+
+
+Ask = Callable[[OpenQuery], list[Group]]
+"""Answers a query of one count, before HAVING, ORDER BY and LIMIT."""
+
+_NONE: Final = Estimated(0.0, 0.0, 0, 0)
+
+
+def is_derived(opened: OpenQuery, aggregate: Aggregate) -> bool:
+    """Whether an aggregate is no statement of its own."""
+    return aggregate.function in DERIVED and not is_plain(opened.query, aggregate, opened.layout)
+
+
+def derived(opened: OpenQuery, aggregate: Aggregate, ask: Ask) -> dict[str, Estimated]:
+    """Answer such an aggregate for each group, by :func:`~kanon_db.query.formulas.known_as`."""
+    if aggregate.share is None:
+        return _distinct(opened, aggregate, ask)
+
+    def count(query: Query) -> dict[str, Estimated]:
+        return {known_as(one.key): one.estimates[0] for one in ask(replace(opened, query=query))}
+
+    if _is_one_of_each_group(opened.query, aggregate):
+        constant = replace(aggregate, function="avg", share=None)
+        query = opened.query._replace(measures=(Measure("", constant),))
+        return count(query)
+    totals = count(_counting(opened.query, aggregate))
+    cells = CellCounts.of(opened, aggregate) or ValueCounts.of(opened, aggregate)
+    if cells is not None:
+        return QuantileSearch(opened, aggregate, cells.count, totals, MOST_CHEAP).answers()
+
+    def compared(operator: ComparisonOperator, rung: str) -> dict[str, Estimated]:
+        return count(below(opened.query, aggregate, operator, rung))
+
+    return QuantileSearch(opened, aggregate, compared, totals).answers()
+
+
+def _is_one_of_each_group(query: Query, aggregate: Aggregate) -> bool:
+    """Whether all records of a group have the same value: all percentiles, and the average."""
+    keys = {key.expression for key in query.keys}
+    names = {key.name for key in keys if isinstance(key, Column) and key.lookup is None}
+    operand = aggregate.operand
+    return (
+        operand is not None
+        and attributes(operand) <= names
+        and all(column.lookup is None for column in columns(operand))
+    )
+
+
+def counts_of(opened: OpenQuery, aggregate: Aggregate) -> Iterator[Query]:
+    """Yield the queries of one count each that an aggregate follows from.
+
+    Of a percentile, one shows the others, which compare with other values than 0.
+    """
+    yield _counting(opened.query, aggregate)
+    operand = aggregate.operand
+    if aggregate.share is not None:
+        yield below(opened.query, aggregate, "<=", "0")
+    elif operand is not None and _is_listed(opened, operand):
+        yield _counting(opened.query, aggregate, _value_key(opened.query, operand))
+
+
+def _counting(query: Query, aggregate: Aggregate, *more: Key) -> Query:
+    """Count the records that an aggregate reads, in the query's groups and others."""
+    return Query(
+        chosen_by(query, aggregate), (*query.keys, *more),
+        (Measure("", Aggregate("count", aggregate.operand)),), listed=(0,),
+    )  # fmt: skip
+
+
+def _value_key(query: Query, operand: Expression) -> Key:
+    name = "value"
+    while any(key.name == name for key in query.keys):
+        name += "_"
+    return Key(name, operand)
+
+
+def _distinct(opened: OpenQuery, aggregate: Aggregate, ask: Ask) -> dict[str, Estimated]:
+    """Count the values of each group from how many records have each of them."""
+    operand = aggregate.operand
+    if operand is None:
+        raise TypeError("COUNT(DISTINCT ...) counts the values of something")
+    totals = {
+        known_as(group.key): group.estimates[0]
+        for group in ask(replace(opened, query=_counting(opened.query, aggregate)))
+    }
+    values: defaultdict[str, list[Estimated]] = defaultdict(list)
+    n_unlisted = None
+    if _is_listed(opened, operand):
+        n_unlisted = _unlisted(opened, operand)
+        key = _value_key(opened.query, operand)
+        for group in _listed(opened, _counting(opened.query, aggregate, key), ask):
+            if json.loads(group.key)[key.name] is not None:
+                values[known_as(group.key, key.name)].append(group.estimates[0])
+    n_apart = _apart(opened, aggregate, operand)
+    found = {}
+    for group_key in {*totals, *values}:
+        opened.session.heartbeat()
+        total = totals.get(group_key, _NONE)
+        found[group_key] = count_distinct(values[group_key], total, n_unlisted, n_apart)
+    return found
+
+
+def _listed(opened: OpenQuery, query: Query, ask: Ask) -> list[Group]:
+    try:
+        return ask(replace(opened, query=query))
+    except UnsupportedQueryError as error:
+        if error.message != opened.limits.too_many().message:
+            raise
+        raise refusal(
+            "COUNT(DISTINCT ...) would count too many values",
+            hint="ask for parts of them with WHERE, or for fewer, as in COUNT(DISTINCT x::integer)",
+            detail=error.detail,
+        ) from None
+
+
+def _apart(opened: OpenQuery, aggregate: Aggregate, operand: Expression) -> int:
+    """Return of how many records it is certain that they count with values of their own."""
+    layout = opened.layout
+    if (
+        opened.query.keys
+        or not isinstance(layout, CellLayout)
+        or not isinstance(operand, Column)
+        or operand.lookup is not None
+        or layout.cells[operand.name].kind == "value"
+    ):
+        return 0
+    request = Request(
+        _counting(opened.query, aggregate), Aggregate("count", operand), opened.lookups
+    )
+    most = opened.limits.n_answers
+    numbers = sure_cells_with_classes(opened, request, operand.name, most)
+    rows = opened.column(request, layout, operand.name).sure_cells(numbers, most)
+    if layout.cells[operand.name].kind == "set":
+        return apart_sets([json.loads(row["elements"]) for row in rows])
+    return apart_ranges(
+        [(Decimal(row["low"] or "-Infinity"), Decimal(row["high"] or "Infinity")) for row in rows]
+    )
+
+
+def _is_listed(opened: OpenQuery, operand: Expression) -> bool:
+    """Whether the values of an expression can be listed, as GROUP BY would."""
+    layout = opened.layout
+    if isinstance(layout, BucketLayout):
+        return True
+    cells = [layout.cells[name] for name in attributes(operand)]
+    return not any(
+        cell.kind == "range" and (not cell.is_discrete or opened.is_wide(layout, cell))
+        for cell in cells
+    )
+
+
+def _unlisted(opened: OpenQuery, operand: Expression) -> int:
+    """Return how many records may have a value that is in no other cell."""
+    layout = opened.layout
+    if isinstance(layout, BucketLayout):
+        return 0
+    marks = [layout.cells[name].mark for name in sorted(attributes(operand))]
+    tests = [
+        f"substr(c.{layout.view.pattern}, {mark}, 1) = '*'" for mark in marks if mark is not None
+    ]
+    if not tests:
+        return layout.left_out
+    (row,) = opened.fetch_plain(
+        f"SELECT count(*) AS n FROM {layout.view.view} AS c WHERE {' OR '.join(tests)}"
+    )
+    return int(row["n"]) + layout.left_out

@@ -1,0 +1,285 @@
+"""Answers a query: its groups with estimates, standard errors and certain bounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, dataclass
+from typing import Final, NamedTuple, Self
+
+from kanon_db.answers.scope import OpenQuery, open_query
+from kanon_db.query.expressions import Formula, Measure, Query, refusal
+from kanon_db.query.formulas import Estimated, Group, in_doubles, in_order, within_limit
+from kanon_db.query.layout import BucketLayout
+from kanon_db.session.protocol import Session
+
+# The ways in which aggregates are counted, and the one that many queries need only.
+
+
+BY_BITMAPS: Final = "bitmaps of each attribute's values"
+BY_CLASSES: Final = "the numbers of published cells"
+BY_STATEMENT: Final = "the statement"
+
+
+def by_bitmaps(opened: OpenQuery) -> list[Group] | None:
+    """Answer from the bitmaps of buckets; None if that is not possible."""
+    if not isinstance(opened.layout, BucketLayout) or not opened.layout.tables.with_bitmaps:
+        return None
+    from kanon_db.answers._bitmap_counts import count_with_bitmaps
+
+    return count_with_bitmaps(opened)
+
+
+# Whether the order of groups is more than chance, where only the first of them are asked for.
+
+
+_MOST_NAMED: Final = 5
+
+
+def order_warning(
+    groups: Sequence[Group], query: Query, heartbeat: Callable[[], None] = lambda: None
+) -> str:
+    """Say which neighbours could as well stand in another order; empty if there are none.
+
+    Parameters
+    ----------
+    groups : sequence of Group
+        All groups in their order, also those that LIMIT and OFFSET leave out.
+    query : Query
+    heartbeat : callable, optional
+
+    Notes
+    -----
+    Only where LIMIT or OFFSET takes a part of groups that are ordered by an estimate: this part is
+    read as a ranking. The first and the last group returned are compared with those left out, too.
+    """
+    if not any(one.measure is not None for one in query.order):
+        return ""
+    if query.limit is None and not query.offset:
+        return ""
+    first = query.offset
+    end = len(groups) if query.limit is None else min(first + query.limit, len(groups))
+    found = []
+    n_compared = 0
+    for place in range(max(first, 1), min(end + 1, len(groups)) if first < end else 0):
+        if place % 16 == 0:
+            heartbeat()
+        n_compared += 1
+        if is_unsure(groups[place - 1], groups[place], query):
+            found.append(place)
+    if not found:
+        return ""
+    named = ", ".join(f"{place} and {place + 1}" for place in found[:_MOST_NAMED])
+    more = ", ..." if len(found) > _MOST_NAMED else ""
+    cut = f"; LIMIT leaves out those after place {end}" if end < len(groups) else ""
+    return (
+        f"the order of the groups is uncertain: {len(found)} of {n_compared} neighbours differ by"
+        f" no more than their standard errors (places {named}{more}{cut})"
+    )
+
+
+def is_unsure(one: Group, other: Group, query: Query) -> bool:
+    """Whether two groups differ by no more than the errors of the estimates that order them.
+
+    Examples
+    --------
+    >>> from kanon_db.query.expressions import Order
+    >>> by_count = Query(None, (), (), order=(Order(None, 0, False, False),))
+    >>> few, many = (Group("{}", (), (Estimated(n, 2, n - 5, n + 5),)) for n in (10, 12))
+    >>> is_unsure(few, many, by_count)
+    True
+    """
+    for order in query.order:
+        if order.measure is None:
+            place = order.key or 0
+            if one.ranks[place] != other.ranks[place]:
+                return False
+            continue
+        a, b = one.estimates[order.measure], other.estimates[order.measure]
+        if a.estimate is None or b.estimate is None:
+            return False  # these stand apart, at one end
+        if _is_exact(a) and _is_exact(b):
+            if a.estimate != b.estimate:
+                return False
+            continue
+        if _below(a, b) or _below(b, a):
+            return False
+        if a.std_error is None or b.std_error is None:
+            return True
+        return abs(a.estimate - b.estimate) <= math.hypot(a.std_error, b.std_error)
+    return False
+
+
+def _is_exact(answer: Estimated) -> bool:
+    return answer.lower_bound is not None and answer.lower_bound == answer.upper_bound
+
+
+def _below(one: Estimated, other: Estimated) -> bool:
+    if one.upper_bound is None or other.lower_bound is None:
+        return False
+    return one.upper_bound < other.lower_bound
+
+
+# Answering queries from published relations, with the caller's own rights.
+#
+# What answers is imported when it is known what is asked, and of which publication: a session's
+# first
+# estimate waits for it.
+
+
+@dataclass(frozen=True)
+class AnswerRow:
+    """One aggregate of one group; its key is a JSON object."""
+
+    group_key: str
+    aggregate: str
+    estimate: float | None
+    std_error: float | None
+    lower_bound: float | None
+    upper_bound: float | None
+
+
+class QueryAnswer(NamedTuple):
+    """The answer to a query.
+
+    Attributes
+    ----------
+    query : Query
+    groups : list of Group
+        The groups in the query's order; a query without GROUP BY has exactly one.
+    """
+
+    query: Query
+    groups: list[Group]
+
+    @classmethod
+    def of(cls, opened: OpenQuery) -> Self:
+        """Answer an opened query."""
+        return cls(opened.query, answered(opened)[0])
+
+    @property
+    def shown(self) -> list[tuple[int, Measure | Formula]]:
+        """What the select list shows, with its places in each group's estimates."""
+        return self.query.shown
+
+    @property
+    def rows(self) -> list[AnswerRow]:
+        """A row for each group and aggregate."""
+        return [
+            AnswerRow(group.key, measure.label, *astuple(group.estimates[place]))
+            for group in self.groups
+            for place, measure in self.shown
+        ]
+
+
+def estimate_count(session: Session, query: str) -> Estimated:
+    """Answer a COUNT query without groups from a publication.
+
+    Returns
+    -------
+    Estimated
+
+    Raises
+    ------
+    UnsupportedQueryError
+        It gives the reason, and what is allowed.
+    NotFoundError
+        When there is no such publication, or the role may not read it.
+
+    Notes
+    -----
+    If every attribute of the query has bitmaps, it counts with these, which takes some milliseconds
+    for a million records; joining QIT and SAT takes hundreds. Both give the same numbers.
+    """
+    return one_count(open_query(session, query))
+
+
+def one_count(opened: OpenQuery) -> Estimated:
+    """Answer an opened query as :func:`estimate_count`."""
+    text = opened.text
+    cut = text.having is not None or text.order or text.limit is not None or text.offset
+    if opened.query.keys or cut:
+        raise refusal(
+            "kanon.estimate_count accepts no DISTINCT, GROUP BY, HAVING, ORDER BY or LIMIT",
+            hint="use kanon.estimate_counts",
+        )
+    _require_one_count(opened.query, "kanon.estimate")
+    ((group,), _) = answered(opened)
+    return group.estimates[0]
+
+
+def estimate_counts(session: Session, query: str) -> list[AnswerRow]:
+    """Answer a COUNT query with GROUP BY.
+
+    Returns
+    -------
+    list of AnswerRow
+        A row for every group that can have records, unless HAVING or LIMIT leaves it out.
+
+    Raises
+    ------
+    UnsupportedQueryError, NotFoundError
+        As :func:`estimate_count`.
+    """
+    return counts(open_query(session, query))
+
+
+def counts(opened: OpenQuery) -> list[AnswerRow]:
+    """Answer an opened query as :func:`estimate_counts`."""
+    _require_one_count(opened.query, "kanon.estimate")
+    return QueryAnswer.of(opened).rows
+
+
+def estimate(session: Session, query: str) -> list[AnswerRow]:
+    """Answer a query with any aggregates, with a row for each group and aggregate.
+
+    Raises
+    ------
+    UnsupportedQueryError, NotFoundError
+        As :func:`estimate_count`.
+    """
+    return answer(session, query).rows
+
+
+def answer(session: Session, query: str) -> QueryAnswer:
+    """Answer a query with any aggregates, with or without groups.
+
+    Raises
+    ------
+    UnsupportedQueryError, NotFoundError
+        As :func:`estimate_count`.
+    """
+    return QueryAnswer.of(open_query(session, query))
+
+
+def _require_one_count(query: Query, other: str) -> None:
+    if not query.is_one_count:
+        raise refusal(
+            "the select list must be what GROUP BY names, followed by one COUNT",
+            hint=f"for SUM, AVG or several aggregates, use {other}",
+        )
+
+
+def answered(opened: OpenQuery) -> tuple[list[Group], str]:
+    """Return the groups that HAVING and LIMIT leave, in order, and how they were counted."""
+    groups, method = before_having(opened)
+    groups = in_doubles(groups, [measure.aggregate for measure in opened.query.measures])
+    if opened.query.formulas:
+        from kanon_db.answers.measures import with_calculated
+
+        groups = with_calculated(groups, opened.query, opened.session.heartbeat)
+    groups = in_order(groups, opened.query, opened.session.heartbeat)
+    if warning := order_warning(groups, opened.query, opened.session.heartbeat):
+        opened.session.tell(warning)
+    return within_limit(groups, opened.query), method
+
+
+def before_having(opened: OpenQuery) -> tuple[list[Group], str]:
+    """Return all groups, and how they were counted."""
+    groups = by_bitmaps(opened)
+    if groups is not None:
+        return groups, BY_BITMAPS
+    from kanon_db.answers.measures import each_measure
+
+    with opened.frugal():
+        return each_measure(opened, before_having)

@@ -1,0 +1,824 @@
+"""Finds what a query's names mean: the publication, lookup tables, their columns and types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, get_args
+from typing import Literal as OneOf
+
+from kanon_db.answers.evidence_sql import (
+    CellSumWriter,
+    NumberedCellWriter,
+    NumberedSureCellWriter,
+    SureCellWriter,
+)
+from kanon_db.catalog.entries import (
+    Publication,
+    find_publication,
+    published_schema,
+    require_harmless,
+    require_whole,
+)
+from kanon_db.declaration import unknown
+from kanon_db.errors import (
+    DatabaseError,
+    NotFoundError,
+    PermissionDeniedError,
+    UnsupportedQueryError,
+)
+from kanon_db.publications.registry import kind_named
+from kanon_db.query.check import LookupTable, check, check_relations, join
+from kanon_db.query.expressions import (
+    CATEGORIES,
+    DISCRETE_RANGES,
+    Category,
+    Column,
+    Constant,
+    Query,
+    QueryText,
+    RelationText,
+    Type,
+    attributes,
+    columns,
+    refusal,
+    type_in_range,
+)
+from kanon_db.query.formulas import MOST_CORRECTED
+from kanon_db.query.layout import (
+    Assignment,
+    BucketLayout,
+    BucketTables,
+    CellDescription,
+    CellLayout,
+    ClassTable,
+    Lookup,
+    RowView,
+    Shares,
+)
+from kanon_db.query.parse import parse_query
+from kanon_db.session.protocol import (
+    DATA_EXCEPTION_CLASS,
+    INSUFFICIENT_PRIVILEGE,
+    UNDEFINED_FUNCTION,
+    Row,
+    Session,
+    Value,
+    fetch_one,
+    withheld,
+)
+from kanon_db.session.settings import frugal
+from kanon_db.transfer.allowance import QUERY_MEMORY, size_setting
+from kanon_db.transfer.columns import ColumnType, Relation, column_types
+
+if TYPE_CHECKING:
+    from kanon_db.answers.evidence import KnownColumn, KnownTypes
+    from kanon_db.answers.evidence_sql import Pieces
+    from kanon_db.query import expressions as ex
+    from kanon_db.query.expressions import Aggregate
+    from kanon_db.query.sql import Request
+
+
+# How much one query may need; see "What one query may need" in docs/operation.md.
+
+
+_ANSWER_BYTES: Final = 4096
+"""What an answer takes with its key, from the server's row to the caller's, rounded up."""
+
+
+class Limits(NamedTuple):
+    """What a query may need, in bytes.
+
+    Attributes
+    ----------
+    memory : int
+        In the backend, beside what it takes when idle. The parts below leave room for each other.
+    """
+
+    memory: int
+
+    @classmethod
+    def of(cls, session: Session) -> Self:
+        """Read the setting ``query_memory``, which only an administrator can change."""
+        return cls(size_setting(session, "query_memory", QUERY_MEMORY))
+
+    @property
+    def bitmaps(self) -> int:
+        """Bitmaps, or counts of buckets, that are kept at a time."""
+        return self.memory // 4
+
+    @property
+    def batch(self) -> int:
+        """Bitmaps that are read at a time."""
+        return self.memory // 64
+
+    @property
+    def working(self) -> int:
+        """A sort or a hash table of a statement (`work_mem`)."""
+        return self.memory // 16
+
+    @property
+    def text(self) -> int:
+        """Statements that are shown, and the keys of all groups."""
+        return self.memory // 16
+
+    @property
+    def n_answers(self) -> int:
+        """The number of answers: groups times aggregates."""
+        return self.memory // _ANSWER_BYTES
+
+    def too_many(self) -> UnsupportedQueryError:
+        """Make the refusal of a query with more, or longer, answers."""
+        return refusal(
+            "the query has more groups than one answer may have",
+            hint="group by fewer columns, or ask for parts of them with WHERE, in several queries;"
+            " HAVING and LIMIT are applied only after all groups are counted",
+            detail=f"{self.n_answers} estimates are allowed, with keys of {self.text} bytes",
+        )
+
+
+# Which estimator answers: a choice of whoever asks, ``SET kanon.estimator = 'paper'``.
+
+
+Estimator = OneOf["published", "paper"]
+"""By the distribution that the publication itself implies, or as the papers have it: in a bucket
+every matching, and in a cell every value, is equally likely."""
+
+NAMES: Final = get_args(Estimator)
+
+
+def describe_estimator(layout: BucketLayout | CellLayout) -> str:
+    """Say how a publication is answered from, where answers are not exact."""
+    if isinstance(layout, CellLayout):
+        vague = [cell for cell in layout.cells.values() if cell.kind != "value"]
+        is_paper = vague and not any(cell.shares for cell in vague)
+        own = "as often as all cells together imply"
+        return f"values of a cell {'equally often' if is_paper else own}"
+    is_corrected = layout.assignment == "random" and layout.tables.spectrum is not None
+    if layout.is_paper or not is_corrected:
+        return "the paper's estimator: every matching inside a bucket is equally likely"
+    return "the paper's estimator, corrected by what random buckets tell of records and values"
+
+
+def chosen_estimator(session: Session) -> Estimator:
+    """Read the caller's setting.
+
+    Raises
+    ------
+    InvalidParameterError
+        When it names none.
+    """
+    row = fetch_one(session, "SELECT current_setting('kanon.estimator', true) AS value")
+    given = row["value"] or NAMES[0]
+    if given not in NAMES:
+        raise unknown("estimator", given, NAMES)
+    found: Estimator = given
+    return found
+
+
+# The types of published columns: what a comparison with them means.
+#
+# A publication describes the types of its source's columns. Whoever published it wrote that, so
+# names
+# of types are taken from the list below only, and labels are bound as values.
+
+
+_CONSTANT: Final = (
+    "uuid", "inet", "cidr", "macaddr", "macaddr8", "bytea", "bit", "bit varying", "oid", "xid8",
+    "pg_lsn", "tid", '"char"', "name", "jsonb", "tsvector", "tsquery", "pg_snapshot",
+    "txid_snapshot",
+)  # fmt: skip
+_RANGES: Final = ("int4", "int8", "num", "date", "ts", "tstz")
+_DEPENDENT: Final = (
+    "interval", "time without time zone", "time with time zone",
+    *(f"{of}{kind}" for of in _RANGES for kind in ("range", "multirange")),
+)  # fmt: skip
+_ELEMENTS: Final = (
+    *CATEGORIES, "uuid", "inet", "cidr", "macaddr", "macaddr8", "bytea", "interval", "jsonb",
+    "time without time zone", "time with time zone",
+)  # fmt: skip
+_OTHERS: Final = {
+    **dict.fromkeys(_CONSTANT, True),
+    **dict.fromkeys((*_DEPENDENT, *(f"{of}[]" for of in _ELEMENTS if of != "bpchar")), False),
+}
+"""More types of sets' elements: whether reading a text as one depends on nothing else.
+
+Money is none of them: what its texts mean depends on where they are read.
+"""
+
+_SPELLED: Final = {"bit": '"bit"'}
+"""Types whose plain names mean something else in a cast, here one bit only."""
+
+_SET: Final = "text[]"
+_LONGEST: Final = 10_485_760  # characters in char(n), PostgreSQL's limit
+
+
+@dataclass(frozen=True)
+class PublishedTypes:
+    """What the columns of one publication mean.
+
+    Attributes
+    ----------
+    session : Session
+    publication : Publication
+    estimator : {"published", "paper"}
+        Whether values of a cell are as likely as the publication implies, or all the same.
+    """
+
+    session: Session
+    publication: Publication
+    estimator: Estimator = "published"
+
+    def column(self, published: ColumnType) -> Column:
+        """Return a column whose values are published as they are, or as their texts."""
+        column = plain_column(self.session, published)
+        described = self._described(column.name)
+        if published.type_name == "text" and (labels := self._labels(described)):
+            return replace(column, type=Type("text", "label", labels=labels))
+        if described.get("is_ordered") is False:
+            category: Category = column.type.category if "type" in described else "label"
+            type_ = replace(column.type, category=category, is_ordered=False, has_equality=False)
+            return replace(column, type=type_)
+        return column
+
+    def cell(
+        self, published: ColumnType, kind: str, mark: int | None, labels: object = None
+    ) -> CellDescription:
+        """Return a column with what its cells stand for.
+
+        Parameters
+        ----------
+        kind : str
+            What the catalog calls it: a kind of cells, or ``label``.
+        mark : int or None
+            See :class:`~kanon_db.query.layout.CellDescription`.
+        labels : object
+            What the catalog has of its labels.
+
+        Raises
+        ------
+        NotFoundError
+            When its cells are not of the kind that the catalog says.
+        """
+        if kind == "value":
+            return CellDescription(self.column(published), "value", mark=mark)
+        from kanon_db.query.cell_conditions import checked  # not needed for buckets
+
+        column = plain_column(self.session, published)
+        described = self._described(column.name)
+        known = checked(labels) if kind == "label" and published.type_name == "text" else None
+        if known is not None or (kind == "set" and published.type_name == _SET):
+            type_, element = self._element(described)
+            return CellDescription(
+                replace(column, type=type_), "set", element, is_discrete=False, mark=mark,
+                shares=self._shares(column.name), labels=known,
+            )  # fmt: skip
+        inside = type_in_range(published.type_name, described.get("type"))
+        if kind == "range" and inside is not None:
+            return CellDescription(
+                replace(column, type=inside), "range", mark=mark,
+                is_discrete=published.type_name in DISCRETE_RANGES,
+                shares=self._shares(column.name),
+            )  # fmt: skip
+        raise NotFoundError(
+            "the cells of a published column cannot be read",
+            detail=f'column "{column.name}" of {self.publication.name}, type {published.type_name}',
+            hint="publish the source again",
+        )
+
+    def _element(self, described: Mapping[str, Any]) -> tuple[Type, str]:
+        """Return the type of a set's elements, and how a text becomes one."""
+        if labels := self._labels(described):
+            return Type("text", "label", labels=labels), ""
+        name, length = described.get("type"), described.get("length")
+        is_ordered = described.get("is_ordered") is not False
+        if name == "bpchar":
+            is_fit = isinstance(length, int) and 0 < length <= _LONGEST
+            cast = f"::character({length})" if is_fit else "::bpchar"
+            return Type(name, "text", is_ordered=is_ordered, has_equality=is_ordered), cast
+        if name in ("text", "character varying", None) or not isinstance(name, str):
+            category: Category = "text" if name or is_ordered else "label"
+            type_ = Type("text", category, is_ordered=is_ordered, has_equality=is_ordered)
+            return type_, self._collation(described)
+        if name in CATEGORIES:
+            own = CATEGORIES[name]
+            return Type(name, own, has_constant_input=own != "moment"), f"::{name}"
+        if name in _OTHERS:
+            spelled = _SPELLED.get(name, name)
+            return Type(spelled, "other", has_constant_input=_OTHERS[name]), f"::{spelled}"
+        # Texts are in another order than values of a type that is not read here, and other texts
+        # may be equal.
+        return Type("text", "label", is_ordered=False, has_equality=False), ""
+
+    def _collation(self, described: Mapping[str, Any]) -> str:
+        """Write the collation of a set's texts, if it is there and a superuser's."""
+        given = described.get("collation")
+        if not isinstance(given, list) or len(given) != 2:  # schema and name
+            return ""
+        quoted = self.session.identifier(*map(str, given))
+        rows = self.session.fetch(
+            "SELECT 1 WHERE kanon.is_safe_collation(to_regcollation($1::text))", quoted
+        )
+        return f" COLLATE {quoted}" if rows else ""
+
+    def _shares(self, name: str) -> Shares | None:
+        if self.estimator == "paper":
+            return None
+        shares = self.publication.layout.get("shares")
+        found = shares.get(name) if isinstance(shares, dict) else None
+        return found if found in ("of_each", "of_parts") else None
+
+    def _described(self, name: str) -> Mapping[str, Any]:
+        types = self.publication.layout.get("types")
+        described = types.get(name) if isinstance(types, dict) else None
+        return described if isinstance(described, dict) else {}
+
+    def _labels(self, described: Mapping[str, Any]) -> tuple[str, ...]:
+        labels = described.get("labels")
+        return tuple(map(str, labels)) if isinstance(labels, list) else ()
+
+
+def plain_column(session: Session, column: ColumnType) -> Column:
+    """Return a column of a relation with its own type."""
+    name, schema = column.type_name, column.operator_schema
+    quoted = None if schema is None else session.identifier(schema)
+    category = CATEGORIES.get(name, "other")
+    type_ = Type(_SPELLED.get(name, name), category, quoted, column.has_constant_input)
+    return Column(column.name, session.identifier(column.name), type_)
+
+
+# A query with everything that its names refer to, and how it is run.
+
+
+@dataclass(frozen=True)
+class OpenQuery:
+    """A query that can be answered, with everything that its names refer to."""
+
+    session: Session
+    text: QueryText
+    query: Query
+    publication: Publication
+    layout: BucketLayout | CellLayout
+    lookups: tuple[Lookup, ...]
+    limits: Limits
+
+    def fetch(self, statement: str, *values: Value) -> list[Row]:
+        """Run a statement of this query; if it fails because of the data, say so in our own words.
+
+        Raises
+        ------
+        UnsupportedQueryError
+            When its arithmetic fails on a value, or an operator does not exist for its types.
+        DatabaseError
+            For anything else. If there is a lookup table, without the server's message, since the
+            table's owner decides what its policies raise.
+        """
+        with self._own_words():
+            return self.session.fetch(statement, *values)
+
+    def fetch_plain(self, statement: str, *values: Value) -> list[Row]:
+        """Run a statement that reads no ranges and no sets; see :meth:`fetch`."""
+        return self.fetch(statement, *values)
+
+    def stream(self, n: int, statement: str, *values: Value) -> Iterator[Row]:
+        """Run a statement as :meth:`fetch`, and keep only `n` of its rows at a time."""
+        with self._own_words():
+            yield from self.session.stream(n, statement, *values)
+
+    def frugal(self) -> AbstractContextManager[None]:
+        """Keep what the statements of the block need within the limits."""
+        return frugal(self.session, self.limits.working)
+
+    def known_types(self, request: Request, layout: CellLayout, pieces: Pieces) -> KnownTypes:  # noqa: ARG002
+        """Find what is known of the types of records that a request tells apart.
+
+        Raises
+        ------
+        NotReadError
+            When there is more of it than is read.
+        """
+        from kanon_db.answers.coded_rows import ClassBlocks
+
+        return ClassBlocks(self, layout, pieces)
+
+    def is_wide(self, layout: CellLayout, cell: CellDescription) -> bool:
+        """Whether a cell of a column of discrete ranges has too many values, or says nothing."""
+        from kanon_db.query.likelihoods import MOST_GROUPED
+
+        name, classes = cell.column.sql, layout.classes
+        source, bound = f"{layout.view.view} AS c", []
+        if classes is not None and cell.column.name in classes.columns:  # each cell once
+            source = f"{classes.table} AS c WHERE c.{classes.attribute} = $1::text"
+            bound = [cell.column.name]
+        (row,) = self.fetch(
+            f"SELECT coalesce(max(upper(c.{name}) - lower(c.{name})), 0) > {MOST_GROUPED}"
+            f" OR coalesce(bool_or(lower_inf(c.{name}) OR upper_inf(c.{name})), false) AS wide"
+            f" FROM {source}",
+            *bound,
+        )
+        return bool(row["wide"])
+
+    def column(self, request: Request, layout: CellLayout, name: str) -> KnownColumn:
+        """Find what is known of the cells of a column, in the types that a request tells apart."""
+        return WrittenColumn(self, request, layout, name)
+
+    def value_sums(self, request: Request, layout: CellLayout, most: int) -> list[Row]:
+        """Count the records with each value of what is summed, and between which these are.
+
+        The rows, `most` of them, are those of
+        :meth:`~kanon_db.answers.evidence_sql.SpreadSumWriter.sums`.
+        """
+        from kanon_db.answers.evidence_sql import SpreadSumWriter
+
+        written = SpreadSumWriter(request, layout).sums(most)
+        return self.fetch(written.text, *written.bound)
+
+    def rungs(
+        self, aggregate: Aggregate, above: str | None = None, below: str | None = None
+    ) -> list[Row]:
+        """List the values that an aggregate's operand may have, in their order.
+
+        The rows are those of :func:`kanon_db.answers.value_counts.rungs`.
+        """
+        from kanon_db.answers.value_counts import rungs
+        from kanon_db.query.sql import Request
+
+        request = Request(self.query, aggregate, self.lookups)
+        written = rungs(request, self.layout, above, below)
+        return self.fetch(written.text, *written.bound)
+
+    @contextmanager
+    def _own_words(self) -> Iterator[None]:
+        try:
+            yield
+        except DatabaseError as error:
+            if error.sqlstate.startswith(DATA_EXCEPTION_CLASS):
+                raise refusal(
+                    "the query's arithmetic fails on some value",
+                    hint="exclude such values with CASE or another condition",
+                    detail=f"SQLSTATE {error.sqlstate}, as for a division by zero",
+                ) from None
+            if error.sqlstate == UNDEFINED_FUNCTION:
+                raise refusal(
+                    "the query compares values whose types cannot be compared",
+                    hint="compare values of the same kind",
+                ) from None
+            if self.lookups:
+                raise withheld(error.sqlstate) from None
+            raise
+
+
+# The cells of one column, read by statements.
+
+
+@dataclass(frozen=True)
+class WrittenColumn:
+    """:class:`~kanon_db.answers.evidence.KnownColumn` of published relations."""
+
+    opened: OpenQuery
+    request: Request
+    layout: CellLayout
+    name: str
+
+    def values(
+        self,
+        operand: ex.Expression,
+        condition: ex.Expression,
+        type_: ex.Type,
+        most: int | None,
+        *,
+        is_numbered: bool,
+    ) -> Sequence[Row]:
+        """Return what values an expression on the column has in each cell."""
+        kind = NumberedCellWriter if is_numbered else CellSumWriter
+        writer = kind(self.request, self.layout, self.name)
+        written = writer.values(operand, condition, type_.name, most)
+        return self.opened.fetch(written.text, *written.bound)
+
+    def axis(self) -> Row | None:
+        """Return the ``points`` and ``shares`` of the parts of an axis of ranges, if known."""
+        if self.layout.cells[self.name].shares is None:
+            return None
+        (axis,) = self.opened.fetch(
+            f"SELECT s.points, s.shares FROM {self.layout.view.shares} AS s"
+            " WHERE s.attribute = $1::text AND s.cell IS NULL",
+            self.name,
+        )
+        return axis
+
+    def sure_cells(self, numbers: Sequence[int] | None, most: int) -> Sequence[Row]:
+        """Return cells with these numbers, or of the records that surely count."""
+        if numbers is None:
+            written = SureCellWriter(self.request, self.layout).sure_cells(self.name, most)
+        else:
+            writer = NumberedSureCellWriter(self.request, self.layout)
+            written = writer.numbered_cells(self.name, numbers)
+        return self.opened.fetch(written.text, *written.bound)
+
+
+# What a query's names mean: the publication, the lookup tables, and their columns and types.
+
+
+_LOOKUP = """
+SELECT c.oid::text AS oid, c.relkind::text AS kind
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = $1::text AND c.relname = $2::text
+  AND has_schema_privilege(n.oid, 'USAGE')
+  AND (has_table_privilege(c.oid, 'SELECT') OR has_any_column_privilege(c.oid, 'SELECT'))
+"""
+
+
+def open_query(session: Session, query: str) -> OpenQuery:
+    """Read a query, look up its names, and check it.
+
+    Raises
+    ------
+    UnsupportedQueryError
+        It gives the reason, and what is allowed.
+    NotFoundError
+        When there is no such publication or lookup table, or the role may not read it.
+    """
+    schema = published_schema(session)
+    limits = Limits.of(session)
+    if "\\" in query:
+        _require_plain_backslashes(session)
+    text = read_query(query, schema, session.heartbeat)
+    publication = find_publication(session, text.publication.name)
+    require_whole(publication)
+    shape = kind_named(publication.kind).shape
+    if shape not in _LAYOUTS:
+        raise refusal(
+            "publications of this kind answer no counts",
+            detail=f'publication "{publication.name}" is of the kind {publication.kind}',
+            hint="ask a model with kanon.classify",
+        )
+    layout = _LAYOUTS[shape](session, schema, publication)
+    tables = [_lookup_table(session, written.relation, schema) for written in text.lookups]
+    checked, lookups = checked_query(text, layout, tables)
+    opened = OpenQuery(session, text, checked, publication, layout, lookups, limits)
+    _require_readable_constants(opened)
+    with opened.frugal():
+        _require_kept_cells(opened)
+        for number, lookup in enumerate(lookups):
+            _require_unique(opened, lookup)
+            _require_short(opened, number, lookup)
+    return opened
+
+
+def _require_plain_backslashes(session: Session) -> None:
+    """Refuse a backslash where a quoted constant would mean something else on the source."""
+    (row,) = session.fetch("SELECT current_setting('standard_conforming_strings') AS found")
+    if row["found"] != "on":
+        raise refusal(
+            "a backslash means something else while standard_conforming_strings is off",
+            hint="SET standard_conforming_strings = on, and ask again",
+        )
+
+
+def read_query(query: str, schema: str, heartbeat: Callable[[], None]) -> QueryText:
+    """Read a query, and see that it asks about one publication.
+
+    Raises
+    ------
+    UnsupportedQueryError
+    """
+    text = parse_query(query, schema, heartbeat)
+    check_relations(text)
+    return text
+
+
+def checked_query(
+    text: QueryText, layout: BucketLayout | CellLayout, tables: Sequence[LookupTable]
+) -> tuple[Query, tuple[Lookup, ...]]:
+    """Check a query by what is known of the publication and of the lookup tables in its text.
+
+    Raises
+    ------
+    UnsupportedQueryError
+    """
+    joined = join(text, layout.columns, tables)
+    return check(text, joined.scopes, joined.matches), joined.lookups
+
+
+def _published_types(
+    session: Session, publication: Publication, view: str
+) -> dict[str, ColumnType]:
+    """Return the columns of a publication's view, which has those of all that it is made from.
+
+    Raises
+    ------
+    NotFoundError
+        When one has a type that does not belong to a superuser any more: its new owner can attach
+        code to it, which would run with the rights of whoever asks.
+    """
+    row = fetch_one(session, "SELECT to_regclass($1::text)::oid::text AS oid", view)
+    types = column_types(session, row["oid"])
+    others = [name for name, column in types.items() if column.is_others]
+    if others:
+        raise NotFoundError(
+            "the type of a published column belongs to somebody else by now",
+            detail=f"{publication.name}: {', '.join(others)}",
+            hint="the publisher can publish again; it is then published as text",
+        )
+    return types
+
+
+def _bucket_layout(session: Session, schema: str, publication: Publication) -> BucketLayout:
+    tables = BucketTables.of(session, schema, publication.name, publication.layout)
+    types = _published_types(session, publication, tables.view)
+    described, published = publication.layout, PublishedTypes(session, publication)
+    asked = publication.parameters.get("assignment")
+    return BucketLayout(
+        tables,
+        {
+            name: published.column(column)
+            for name, column in types.items()
+            if name in described["quasi_identifiers"]
+        },
+        published.column(types[described["sensitive"]]),
+        ASSIGNMENTS.get(described.get("assignment", asked), "random"),
+        chosen_estimator(session) == "paper"
+        or (tables.spectrum is not None and len(tables.spectrum.eigenvalues) >= MOST_CORRECTED),
+    )
+
+
+ASSIGNMENTS: Final[Mapping[object, Assignment]] = {
+    "random": "random", "cells": "cells", "local": "local", "m_invariant": "random",
+}  # fmt: skip
+
+
+def _cell_layout(session: Session, schema: str, publication: Publication) -> CellLayout:
+    view = RowView.of(session, schema, publication.name, publication.layout)
+    types = _published_types(session, publication, view.view)
+    described: dict[str, Any] = dict(publication.layout)
+    estimator = chosen_estimator(session)
+    published = PublishedTypes(session, publication, estimator)
+    cells = {
+        str(written["name"]): published.cell(
+            types[written["name"]],
+            written["cell"],
+            None if view.pattern is None else position,
+            written.get("labels"),
+        )
+        for position, written in enumerate(described["quasi_identifiers"], start=1)
+    }
+    cells |= {name: published.cell(types[name], "value", None) for name in described["others"]}
+    left_out = publication.left_out
+    n_rows = publication.records - left_out
+    return CellLayout(
+        view, cells, left_out, n_rows, is_paper=estimator == "paper",
+        classes=_class_table(session, schema, publication),
+    )  # fmt: skip
+
+
+def _class_table(session: Session, schema: str, publication: Publication) -> ClassTable | None:
+    """Return the table of classes, if there is one that the role may read."""
+    described = publication.layout.get("classes")
+    if not isinstance(described, dict):
+        return None
+    table = ClassTable.of(session, schema, publication.name, described)
+    row = fetch_one(
+        session,
+        "SELECT coalesce(has_table_privilege(to_regclass($1::text), 'SELECT'), false) AS may_read",
+        table.table,
+    )
+    return table if row["may_read"] else None
+
+
+_LAYOUTS: Final[Mapping[str, Callable[[Session, str, Publication], BucketLayout | CellLayout]]] = {
+    "buckets": _bucket_layout,
+    "rows": _cell_layout,
+}
+"""How a publication is read, by the shape of its kind."""
+
+
+def _lookup_table(session: Session, relation: RelationText, published: str) -> LookupTable:
+    """Find a lookup table that the role may read, with its columns of ordinary types.
+
+    Raises
+    ------
+    NotFoundError
+        When there is none, or the role may not read it; both look the same.
+    """
+    schema = relation.schema or ""
+    if schema in (published, "kanon", "information_schema") or schema.startswith("pg_"):
+        raise refusal(
+            "relations in this schema cannot be lookup tables",
+            hint="join your own table that describes values, like regions by zip code",
+        )
+    rows = session.fetch(_LOOKUP, schema, relation.name)
+    if not rows:
+        raise NotFoundError(
+            "there is no such lookup table, or you may not read it",
+            detail=f'name "{relation.name}" in schema "{schema}"',
+            hint="name a table that you may SELECT from, with its schema",
+        )
+    if rows[0]["kind"] not in ("r", "p", "m"):
+        raise refusal(
+            "only a table or a materialized view can be a lookup table",
+            hint="copy what the view shows into a table",
+        )
+    require_harmless(session, Relation(schema, relation.name), rows[0]["oid"])
+    return LookupTable(
+        session.identifier(schema, relation.name),
+        {
+            name: plain_column(session, column)
+            for name, column in column_types(session, rows[0]["oid"]).items()
+            if column.type_name in CATEGORIES and not column.is_others
+        },
+    )
+
+
+def _require_kept_cells(opened: OpenQuery) -> None:
+    """Refuse a query on a column of which nothing is known."""
+    layout = opened.layout
+    if not isinstance(layout, CellLayout) or layout.view.pattern is None:
+        return
+    names = {name for part in opened.query.evaluated for name in attributes(part)}
+    for name in sorted(names):
+        mark = layout.cells[name].mark
+        if mark is None:
+            continue
+        (row,) = opened.fetch(
+            f"SELECT EXISTS (SELECT FROM {layout.view.view} AS c"
+            f" WHERE substr(c.{layout.view.pattern}, {mark}, 1) <> '*') AS is_known"
+        )
+        if not row["is_known"]:
+            raise refusal(
+                "nothing is known of a column: all of its cells are suppressed",
+                hint="ask about other columns",
+                detail=f'column "{name}"',
+            )
+
+
+def _require_unique(query: OpenQuery, lookup: Lookup) -> None:
+    """Refuse a lookup table that would duplicate records."""
+    rows = query.fetch(
+        f"SELECT EXISTS (SELECT FROM {lookup.relation} AS l WHERE l.{lookup.key.sql} IS NOT NULL"
+        f" GROUP BY l.{lookup.key.sql} HAVING count(*) > 1) AS repeats"
+    )
+    if rows[0]["repeats"]:
+        raise refusal(
+            "the lookup table has several rows for one value of its join column",
+            hint="join a table that has each value once",
+            detail=f'column "{lookup.key.name}"',
+        )
+
+
+def _require_short(query: OpenQuery, number: int, lookup: Lookup) -> None:
+    """Refuse texts of a lookup table that are longer than published ones can be."""
+    from kanon_db.transfer.snapshot import MOST_BYTES  # what makes copies: not for a first estimate
+
+    named = {column for part in query.query.evaluated for column in columns(part)} | {lookup.key}
+    texts = sorted(
+        column.name
+        for column in named
+        if column.lookup == number and column.type.category in ("text", "char")
+    )
+    if not texts:
+        return
+    lengths = ", ".join(f"max(octet_length(l.{query.session.identifier(t)}))" for t in texts)
+    (row,) = query.fetch(f"SELECT ARRAY[{lengths}]::int4[] AS longest FROM {lookup.relation} AS l")
+    for name, longest in zip(texts, row["longest"], strict=True):
+        if longest is not None and longest > MOST_BYTES:
+            raise refusal(
+                f"a lookup table has a text of more than {MOST_BYTES:,} bytes",
+                hint="join a table with shorter texts",
+                detail=f'column "{name}"',
+            )
+
+
+def _require_readable_constants(opened: OpenQuery) -> None:
+    """Make sure that every constant can be read as its type; the server's error would quote it."""
+    session = opened.session
+    by_type: dict[str, list[str]] = {}
+    for constant in opened.query.constants:
+        if constant.text is not None and not _reads_for_certain(constant):
+            by_type.setdefault(constant.type.name, []).append(constant.text)
+    for type_name, texts in sorted(by_type.items()):
+        try:
+            with session.savepoint():
+                session.fetch(f"SELECT count(c::{type_name}) FROM unnest($1::text[]) AS c", texts)
+        except DatabaseError as error:
+            if error.sqlstate == INSUFFICIENT_PRIVILEGE:
+                raise PermissionDeniedError(
+                    "the role may not use a column's type",
+                    detail=f"type {type_name}",
+                    hint="the owner of the type's schema can GRANT USAGE on it to kanon_analyst",
+                ) from None
+            if not error.sqlstate.startswith(DATA_EXCEPTION_CLASS):
+                raise
+            raise refusal(
+                f"a constant cannot be read as {type_name}",
+                hint="write it as PostgreSQL prints values of this type",
+            ) from None
+
+
+def _reads_for_certain(constant: Constant) -> bool:
+    text, type_name = constant.text or "", constant.type.name
+    if type_name == "text":
+        return True
+    if type_name in ("integer", "bigint", "numeric"):
+        return text.lstrip("-").isdecimal() and len(text) < 10 and text.isascii()
+    return type_name == "boolean" and text in ("true", "false")

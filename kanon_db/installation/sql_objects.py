@@ -1,0 +1,262 @@
+"""Writes the SQL functions of the declared operations, and replaces all SQL objects.
+
+Each operation has two functions. One in PL/Python imports the package, calls it and returns JSON.
+The one that people call is in PL/pgSQL: it passes its parameters on as JSON, and returns rows or
+raises the error that came back. So a client sees only its message, detail, hint and SQLSTATE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import psycopg
+
+from kanon_db.declaration import EVERYBODY, Operation, Parameter, ResultColumn
+from kanon_db.errors import DatabaseError, InUseError, ServerError
+from kanon_db.installation.interpreter import preamble, resource_directory
+from kanon_db.operations import operations
+from kanon_db.session import SETTINGS
+from kanon_db.session.protocol import DEPENDENT_OBJECTS
+from kanon_db.session.psycopg_session import PsycopgSession
+
+# The SQL functions, generated from the declared operations.
+#
+# Each operation has two functions. One in PL/Python imports the package, calls it and returns
+# JSON.
+# The one that people call is in PL/pgSQL: it passes its parameters on as JSON, and returns rows or
+# raises the error that came back. So a client sees only its message, detail, hint and SQLSTATE.
+
+
+HEADER: Final = (
+    "-- Written by `make generate` from the declarations in kanon_db/operations.py: change those."
+)
+ENVIRONMENT_MARK: Final = "# environment\n"
+"""A line of every PL/Python body, which the installation replaces by the path to the package."""
+
+_RESERVED: Final = {"check", "position"}
+"""Names of columns that PostgreSQL wants quoted."""
+
+_INNER: Final = """\
+CREATE OR REPLACE FUNCTION kanon.python_{name}(arguments jsonb) RETURNS jsonb
+LANGUAGE plpython3u {volatility}
+{settings}
+AS $python$
+{environment}from kanon_db.interfaces.plpython import call
+return call(plpy, '{name}', arguments)
+$python$;
+COMMENT ON FUNCTION kanon.python_{name} IS 'called by kanon.{name}; not meant to be used directly';
+"""
+
+_OUTER: Final = """\
+CREATE OR REPLACE FUNCTION kanon.{name}({parameters}) RETURNS {result}
+LANGUAGE plpgsql {volatility}
+SET search_path = pg_catalog, pg_temp
+AS $function$
+#variable_conflict use_column
+DECLARE
+    _answer CONSTANT jsonb := kanon.python_{name}(jsonb_build_object({arguments}));
+    _error  CONSTANT jsonb := _answer -> 'error';
+BEGIN
+    -- RAISE does not accept NULL, so each combination of detail and hint has its own statement.
+    IF _error ? 'detail' AND _error ? 'hint' THEN
+        RAISE EXCEPTION USING MESSAGE = _error ->> 'message', DETAIL = _error ->> 'detail',
+            HINT = _error ->> 'hint', ERRCODE = _error ->> 'sqlstate';
+    ELSIF _error ? 'detail' THEN
+        RAISE EXCEPTION USING MESSAGE = _error ->> 'message', DETAIL = _error ->> 'detail',
+            ERRCODE = _error ->> 'sqlstate';
+    ELSIF _error ? 'hint' THEN
+        RAISE EXCEPTION USING MESSAGE = _error ->> 'message', HINT = _error ->> 'hint',
+            ERRCODE = _error ->> 'sqlstate';
+    ELSIF _error IS NOT NULL THEN
+        RAISE EXCEPTION USING MESSAGE = _error ->> 'message', ERRCODE = _error ->> 'sqlstate';
+    END IF;
+{body}END
+$function$;
+COMMENT ON FUNCTION kanon.{name} IS {comment};
+"""
+
+_PRIVILEGES: Final = """\
+REVOKE ALL ON FUNCTION{functions}
+FROM PUBLIC, {roles};
+GRANT EXECUTE ON FUNCTION{functions}
+TO {audience};
+"""
+
+
+def function_sql(operation: Operation) -> str:
+    """Write both functions of an operation, and their privileges."""
+    names = {"name": operation.name, "volatility": "STABLE" if operation.is_stable else "VOLATILE"}
+    inner = _INNER.format(
+        **names,
+        environment=ENVIRONMENT_MARK,
+        settings="\n".join(f"SET {name} = {_setting(value)}" for name, value in SETTINGS.items()),
+    )
+    outer = _OUTER.format(
+        **names,
+        parameters=_parameters(operation),
+        arguments=",".join(_argument(operation, item) for item in operation.parameters),
+        result=function_result(operation),
+        body=_body(operation),
+        comment=_quoted(operation.help),
+    )
+    privileges = _PRIVILEGES.format(
+        functions=f"\n    kanon.{operation.name}({operation.signature}),"
+        f"\n    kanon.python_{operation.name}(jsonb)",
+        roles=", ".join(EVERYBODY),
+        audience=", ".join(operation.audience),
+    )
+    title = f"-- {operation.name}(): {operation.help}."
+    return "\n".join([HEADER, title, inner, outer, privileges])
+
+
+def sql_default(parameters: Sequence[Parameter], parameter: Parameter) -> str | None:
+    """Return a parameter's default as SQL; None if it has none.
+
+    A required parameter after one with a default needs a default, too: NULL, which is refused.
+    """
+    before = parameters[: parameters.index(parameter)]
+    default = parameter.default
+    if parameter.is_required:
+        return "NULL" if any(not item.is_required for item in before) else None
+    if default is None:
+        return "NULL"
+    if isinstance(default, bool):
+        return str(default).lower()
+    if isinstance(default, tuple):
+        return "'{}'"
+    return str(default) if parameter.type.sql in ("integer", "numeric") else _quoted(str(default))
+
+
+def function_arguments(operation: Operation) -> str:
+    """Return the parameters as PostgreSQL's ``pg_get_function_identity_arguments`` writes them."""
+    return ", ".join(f"{item.name} {item.type.sql}" for item in operation.parameters)
+
+
+def n_defaults(operation: Operation) -> int:
+    """Return the number of parameters with a default."""
+    declared = operation.parameters
+    return sum(sql_default(declared, item) is not None for item in declared)
+
+
+def function_result(operation: Operation) -> str:
+    """Return the result as PostgreSQL's ``pg_get_function_result`` writes it."""
+    if operation.is_value:
+        return operation.result[0].sql
+    return f"TABLE({result_columns(operation)})" if operation.result else "void"
+
+
+def result_columns(operation: Operation) -> str:
+    """Write the columns of a row with their types."""
+    return ", ".join(f"{_name(column)} {column.sql}" for column in operation.result)
+
+
+def _parameters(operation: Operation) -> str:
+    declared = operation.parameters
+    written = []
+    for item in declared:
+        default = sql_default(declared, item)
+        suffix = "" if default is None else f" DEFAULT {default}"
+        written.append(f"\n    {item.name} {item.type.sql}{suffix}")
+    return ",".join(written) + ("\n" if written else "")
+
+
+def _argument(operation: Operation, parameter: Parameter) -> str:
+    value = f"{operation.name}.{parameter.name}"
+    # As text, since a number in JSON may have more digits than Python keeps.
+    text = "::text" if parameter.type.sql in ("regclass", "jsonb", "numeric") else ""
+    return f"\n        '{parameter.name}', {value}{text}"
+
+
+def _body(operation: Operation) -> str:
+    if operation.is_value:
+        return f"    RETURN (_answer ->> 'value')::{operation.result[0].sql};\n"
+    if not operation.result:
+        return ""
+    return (
+        "    RETURN QUERY SELECT * FROM jsonb_to_recordset(_answer -> 'rows')\n"
+        f"        AS found ({result_columns(operation)});\n"
+    )
+
+
+def _name(column: ResultColumn) -> str:
+    return f'"{column.name}"' if column.name in _RESERVED else column.name
+
+
+def _setting(value: Any) -> str:
+    return value if value in ("on", "off") or "pg_catalog" in value else _quoted(value)
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+# The SQL objects: replaced at every installation.
+
+
+_OUTDATED = """
+SELECT p.oid::regprocedure::text AS function FROM pg_proc AS p
+JOIN unnest($1::text[], $2::text[], $3::text[], $4::text[]::int4[])
+    AS o (name, arguments, result, defaults) ON o.name = p.proname
+WHERE p.pronamespace = 'kanon'::regnamespace AND (
+    pg_get_function_identity_arguments(p.oid) <> o.arguments
+    OR pg_get_function_result(p.oid) <> o.result
+    OR p.pronargdefaults > o.defaults)
+"""
+
+
+def replace_objects(session: PsycopgSession, paths: list[str]) -> int:
+    """Replace the SQL objects; return the number of their files.
+
+    Parameters
+    ----------
+    paths : list of str
+        Folders from which PL/Python imports kanon_db.
+
+    Raises
+    ------
+    InUseError
+        When a view or another object depends on a function whose parameters have changed.
+    ServerError
+        When the server refuses an object.
+    """
+    _drop_outdated(session)
+    files = sorted(resource_directory("sql").glob("*.sql"))
+    for number, file in enumerate(files):
+        session.done(number, len(files))
+        text = file.read_text(encoding="utf-8")
+        run_script(session.connection, file.name, text.replace(ENVIRONMENT_MARK, preamble(paths)))
+    return len(files)
+
+
+def _drop_outdated(session: PsycopgSession) -> None:
+    """Drop functions with other parameters or results, which CREATE OR REPLACE would keep."""
+    declared = list(operations().values())
+    outdated = session.fetch(
+        _OUTDATED,
+        [operation.name for operation in declared],
+        [function_arguments(operation) for operation in declared],
+        [function_result(operation) for operation in declared],
+        [str(n_defaults(operation)) for operation in declared],
+    )
+    for row in outdated:
+        try:
+            session.fetch(f"DROP FUNCTION {row['function']}")
+        except DatabaseError as error:
+            if error.sqlstate != DEPENDENT_OBJECTS:
+                raise
+            raise InUseError(
+                "other objects depend on a function whose parameters have changed",
+                detail=f"function {row['function']}",
+                hint="first drop the views that call it, and create them again afterwards",
+            ) from None
+
+
+def run_script(connection: psycopg.Connection, name: str, text: str) -> None:
+    """Run several statements; an error names the script."""
+    try:
+        connection.execute(text.encode())
+    except psycopg.Error as error:
+        raise ServerError(
+            "a SQL object cannot be installed", detail=f"{name}: {error.diag.message_primary}"
+        ) from error

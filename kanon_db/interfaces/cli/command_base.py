@@ -1,0 +1,373 @@
+"""Defines what all commands share, and derives the commands of declared operations.
+
+They share --json, how they report errors, and the options that pick a database.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from kanon_db.cluster.local_cluster import LocalCluster, default_directory
+from kanon_db.declaration import Operation, Parameter
+from kanon_db.errors import KanonError, ServerError, UndoneInterrupt
+from kanon_db.interfaces import console
+from kanon_db.publications.results import FIGURES
+
+if TYPE_CHECKING:
+    from kanon_db.interfaces.python import Kanon
+
+
+# What all commands share: --json, how they report errors, and which database they use.
+
+
+# Only what every command needs; numpy, pandas and the driver are imported by those that use them.
+
+_QUIET: Final = "kanon_db.quiet"
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Command(click.Command):
+    """A command with ``--json``, which reports a :class:`KanonError` and exits with 1."""
+
+    def __init__(self, *arguments: Any, **attributes: Any) -> None:
+        super().__init__(*arguments, **attributes)
+        self.params += [
+            click.Option(["--json", "as_json"], is_flag=True, help="Print JSON for programs."),
+            click.Option(
+                ["--quiet", "-q"], is_flag=True, expose_value=False, callback=_be_quiet,
+                help="Do not say how far it is.",
+            ),
+        ]  # fmt: skip
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except KanonError as error:
+            console.print_error(error, as_json=ctx.params["as_json"])
+        except UndoneInterrupt:
+            stopped = KanonError("stopped: nothing was published or changed")
+            if ctx.params["as_json"]:
+                console.print_error(stopped, as_json=True)
+            else:
+                console.say(stopped.message, err=True)
+        return ctx.exit(1)
+
+
+def _be_quiet(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    ctx.meta[_QUIET] = value
+
+
+def is_quiet() -> bool:
+    """Whether the command is not to say how far it is."""
+    ctx = click.get_current_context()
+    return bool(ctx.params.get("as_json") or ctx.meta.get(_QUIET))
+
+
+class CommandGroup(click.Group):
+    """A group of such commands."""
+
+    command_class = Command
+    group_class = type
+
+
+class Names(click.ParamType[list[str]]):
+    """Names separated by commas; names that contain commas or quotes are quoted as in CSV."""
+
+    name = "names"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> list[str]:
+        """Split the text of one option."""
+        if isinstance(value, list):
+            return value
+        try:
+            rows = list(csv.reader([value], skipinitialspace=True, strict=True))
+        except csv.Error as error:
+            self.fail(f"not a comma-separated list: {error}", param, ctx)
+        if len(rows) != 1 or not rows[0] or not all(rows[0]):
+            self.fail("a name is empty", param, ctx)
+        return rows[0]
+
+
+def flattened(
+    _ctx: click.Context, _param: click.Parameter, value: tuple[list[str], ...]
+) -> list[str]:
+    """Put the names of an option that was repeated into one list."""
+    return [name for names in value for name in names]
+
+
+dir_option = click.option(
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=default_directory,
+    show_default=".kanon",
+    envvar="KANON_DIR",
+    show_envvar=True,
+    help="Folder of the private cluster.",
+)
+
+
+def database_options(command: Function) -> Function:
+    """Add the options that pick a database."""
+    command = dir_option(command)
+    return click.option(
+        "--dsn",
+        envvar="KANON_DSN",
+        show_envvar=True,
+        metavar="CONNINFO",
+        help="Database to use instead of the private cluster's.",
+    )(command)
+
+
+def given_dsn(dsn: str | None) -> str | None:
+    """Return the given DSN, unless it is from the environment and the command line has ``--dir``.
+
+    Raises
+    ------
+    click.UsageError
+        Both are on the command line.
+    """
+    ctx = click.get_current_context()
+    if dsn is None or ctx.get_parameter_source("directory") is not ParameterSource.COMMANDLINE:
+        return dsn
+    if ctx.get_parameter_source("dsn") is ParameterSource.COMMANDLINE:
+        raise click.UsageError("use either --dsn or --dir, not both")
+    return None
+
+
+def chosen_dsn(dsn: str | None, directory: Path) -> str:
+    """Return the given DSN, or else that of the running private cluster.
+
+    Raises
+    ------
+    ServerError
+        No DSN is given and the private cluster is not running.
+    """
+    return given_dsn(dsn) or LocalCluster(directory).dsn()
+
+
+@contextmanager
+def connected(dsn: str | None, directory: Path, *, as_json: bool) -> Iterator[Kanon]:
+    """Connect to the chosen database, and say how far it is."""
+    chosen = chosen_dsn(dsn, directory)
+    with console.progress(quiet=as_json or is_quiet()) as on_progress:
+        try:  # loading takes a moment, in which nothing is done yet
+            from kanon_db.interfaces.python import connect
+
+            kanon = connect(
+                chosen,
+                on_progress=on_progress,
+                on_warning=console.print_warning,
+                on_notice=None if is_quiet() else console.print_notice,
+            )
+        except KeyboardInterrupt:
+            raise UndoneInterrupt from None
+        with kanon:
+            yield kanon
+
+
+def confirm(question: str) -> None:
+    """Ask before something that cannot be undone.
+
+    Raises
+    ------
+    ServerError
+        There is no terminal to ask on.
+    click.Abort
+        The answer is no.
+    """
+    if not sys.stdin.isatty():
+        raise ServerError(
+            "confirmation needed", detail="there is no terminal to ask on", hint="add --yes"
+        )
+    click.confirm(question, abort=True, err=True)
+
+
+# Commands derived from the declared operations.
+
+
+_CLICK_TYPES: Final[Mapping[str, Any]] = {
+    "integer": int,
+    "bigint": int,
+    "integer[]": int,
+    "double precision[]": float,
+}
+
+
+def derived_command(operation: Operation, name: str) -> click.Command:
+    """Make the command of an operation."""
+
+    def run(dsn: str | None, directory: Path, as_json: bool, **given: Any) -> None:
+        known = {key: value for key, value in given.items() if value not in (None, [], ())}
+        with connected(dsn, directory, as_json=as_json) as kanon:
+            found = kanon.perform(operation.name, known)
+        word = operation.command[0]
+        if as_json:
+            console.print_json(_DOCUMENTS.get(word, _rows)(given, found))
+        else:
+            _PRINTED.get(word, _print_rows)(given, found)
+        if word == "verify" and not found["holds"].all():
+            click.get_current_context().exit(1)
+
+    run.__doc__ = f"{operation.help[0].upper()}{operation.help[1:]}.\n\n{operation.details}"
+    command = click.command(name, cls=Command)(database_options(run))
+    command.params[:0] = [click_parameter(parameter) for parameter in operation.parameters]
+    return command
+
+
+def click_parameter(parameter: Parameter) -> click.Parameter:
+    """Make the argument or the option of a declared parameter."""
+    metavar = parameter.metavar or parameter.type.metavar
+    if parameter.is_positional:
+        return click.Argument([parameter.name], metavar=metavar)
+    flag = f"--{parameter.name.replace('_', '-')}"
+    default = parameter.default
+    shared: dict[str, Any] = {"help": parameter.help, "metavar": metavar}
+    if parameter.type.sql == "boolean":
+        flags = f"{flag}/--no-{flag[2:]}" if default else flag
+        return click.Option([flags], is_flag=True, default=default, show_default=default, **shared)
+    if parameter.type.sql == "text[]":
+        shared |= {"type": Names(), "callback": flattened}
+    if parameter.type.sql.endswith("[]"):
+        shared["multiple"] = True
+    shared.setdefault("type", _CLICK_TYPES.get(parameter.type.sql, str))
+    if parameter.is_required:
+        return click.Option([flag], required=True, **shared)
+    if parameter.type.choices:
+        shared["shell_complete"] = _beginning_with(list(parameter.type.choices))
+        shared["help"] += f" One of {', '.join(parameter.type.choices)}."
+    if default in (None, ()):
+        return click.Option([flag], **shared)
+    return click.Option([flag], default=default, show_default=True, **shared)
+
+
+def _beginning_with(words: Sequence[str]) -> Callable[..., list[str]]:
+    """Make what the shell asks for when it completes a word."""
+
+    def complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+        return [word for word in words if word.startswith(incomplete)]
+
+    return complete
+
+
+# -- what is printed, by the first word of the command -----------------------------------------
+
+_DOCUMENTS: Final[Mapping[str, Callable[[Mapping[str, Any], Any], Any]]] = {
+    "register": lambda _given, found: {"source_id": found},
+    "publish": lambda _given, found: found,
+    "patterns": lambda _given, found: {"patterns": found},
+    "unicity": lambda _given, found: {"identifying": found},
+    "verify": lambda _given, found: {"checks": found},
+    "metrics": lambda _given, found: {
+        "metrics": dict(zip(found["metric"], found["value"], strict=True))
+    },
+    "evaluate": lambda _given, found: {"accuracy": found},
+    "attack": lambda _given, found: {"attacks": found},
+    "refresh": lambda _given, found: found,
+    "classify": lambda _given, found: found,
+    "grant": lambda given, _found: {"granted": given["name"]},
+    "drop": lambda given, _found: {"dropped": given["name"]},
+}
+"""What programs get, from the parameters and the result."""
+
+
+def _rows(_given: Mapping[str, Any], found: Any) -> Any:
+    return {"rows": found}
+
+
+def _print_rows(_given: Mapping[str, Any], found: Any) -> None:
+    console.print_frame(found)
+
+
+def _print_registered(given: Mapping[str, Any], found: int) -> None:
+    console.say(f"Registered {given['source']} as source {found}.")
+
+
+def print_published(given: Mapping[str, Any], found: Any) -> None:
+    """Print what was published, for people."""
+    console.print_fields(
+        {
+            "publication": found.name,
+            "guarantee": found.guarantee,
+            "records": found.records,
+            **{name: value for name, value in found.metrics.items() if name != FIGURES},
+        }
+    )
+    if FIGURES in found.metrics:
+        _print_figures(found.metrics[FIGURES])
+    done = "Tried and verified, nothing kept," if given["dry_run"] else "Published and verified"
+    console.say(f"{done} in {found.seconds:.2f} seconds.")
+
+
+def _print_figures(figures: Mapping[str, Any]) -> None:
+    """Print what a dry run measured: a table for each kind of figures that there is."""
+    for name, title in (
+        ("counts", "Answers to 1,000 random counts, compared with the source"),
+        ("attacks", "Attacks"),
+        ("risks", "Known risks"),
+    ):
+        if figures[name]:
+            console.say(f"\n{title}:")
+            columns = list(figures[name][0])
+            console.print_table(columns, ([row.get(c) for c in columns] for row in figures[name]))
+    for name, reason in figures["not_measured"].items():
+        console.say(f"\n{name} were not measured: {reason}")
+    console.say("")
+
+
+def _print_refreshed(_given: Mapping[str, Any], found: Any) -> None:
+    console.print_fields(
+        {
+            "publication": found.name,
+            "guarantee": found.guarantee,
+            "records": found.records,
+            "added": found.added,
+            "waiting": found.waiting,
+            **({"withdrawn": found.withdrawn} if found.withdrawn else {}),
+            **({"left out": found.left_out} if found.left_out else {}),
+            **({"missing": found.missing} if found.missing else {}),
+        }
+    )
+    console.say(f"Refreshed and verified in {found.seconds:.2f} seconds.")
+
+
+def _print_classified(_given: Mapping[str, Any], found: Any) -> None:
+    console.print_fields(
+        {
+            "label": found.label,
+            "agreement": found.agreement,
+            **({} if found.logits is None else {"logits": found.logits}),
+            **({} if found.answers_left is None else {"answers left": found.answers_left}),
+        }
+    )
+
+
+def _print_granted(given: Mapping[str, Any], _found: None) -> None:
+    console.say(f"Granted publication {given['name']}.")
+
+
+def _print_dropped(given: Mapping[str, Any], _found: None) -> None:
+    console.say(f"Dropped publication {given['name']}.")
+
+
+_PRINTED: Final[Mapping[str, Callable[[Mapping[str, Any], Any], None]]] = {
+    "register": _print_registered,
+    "publish": print_published,
+    "refresh": _print_refreshed,
+    "classify": _print_classified,
+    "grant": _print_granted,
+    "drop": _print_dropped,
+}
+"""What people get, where it is not a table of rows."""

@@ -1,0 +1,662 @@
+"""Defines the command ``kanon`` with its groups, and the commands that no operation declares."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from click.core import ParameterSource
+
+from kanon_db import __version__
+from kanon_db.advice.publication_candidates import PROTECTIONS, PURPOSES
+from kanon_db.cluster.local_cluster import LocalCluster
+from kanon_db.errors import DuplicateError, KanonError, ServerError, UndoneInterrupt
+from kanon_db.interfaces import console
+from kanon_db.interfaces.cli.command_base import (
+    Command,
+    CommandGroup,
+    Names,
+    chosen_dsn,
+    click_parameter,
+    confirm,
+    connected,
+    database_options,
+    derived_command,
+    dir_option,
+    flattened,
+    given_dsn,
+    is_quiet,
+)
+from kanon_db.interfaces.cli.spark_commands import spark
+from kanon_db.operations import operations
+from kanon_db.session.progress import Progress
+from kanon_db.wording import for_shell
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pandas as pd
+
+    from kanon_db.transfer.csv_table import CsvPreview
+
+
+# Commands for the private cluster: `kanon local`.
+
+
+@click.group(cls=CommandGroup)
+def local() -> None:
+    """Run a private PostgreSQL in a folder that only you can use."""
+
+
+@local.command("start")
+@dir_option
+def local_start(directory: Path, as_json: bool) -> None:
+    """Start the private cluster, and create it the first time."""
+    cluster = LocalCluster(directory)
+    with console.progress(quiet=is_quiet()) as show:
+        show(Progress(0, 0, "starting PostgreSQL"))
+        dsn = cluster.start()
+    text = f'The private cluster in {cluster.directory} is running.\nConnect with: psql "{dsn}"'
+    console.print_outcome(text, {"dsn": dsn}, as_json=as_json)
+
+
+@local.command("stop")
+@dir_option
+def local_stop(directory: Path, as_json: bool) -> None:
+    """Stop the private cluster; its data is kept."""
+    cluster = LocalCluster(directory)
+    stopped = cluster.stop()
+    done = "Stopped the private cluster" if stopped else "No private cluster is running"
+    text = f"{done} in {cluster.directory}."
+    console.print_outcome(text, {"stopped": stopped}, as_json=as_json)
+
+
+@local.command("status")
+@dir_option
+def local_status(directory: Path, as_json: bool) -> None:
+    """Say whether the private cluster is running, and where its data is."""
+    status = LocalCluster(directory).status()
+    if as_json:
+        console.print_json(status)
+        return
+    fields: dict[str, Any] = {"state": status.state, "directory": status.directory}
+    if status.state != "absent":
+        from rich.filesize import decimal
+
+        fields |= {
+            "PostgreSQL": status.version,
+            "data directory": status.data_directory,
+            "size": decimal(status.size_bytes or 0),
+        }
+    if status.dsn:
+        fields["connection"] = status.dsn
+    console.print_fields(fields)
+
+
+@local.command("destroy")
+@dir_option
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def local_destroy(directory: Path, yes: bool, as_json: bool) -> None:
+    """Remove the private cluster and all its data."""
+    cluster = LocalCluster(directory)
+    if not yes and cluster.status().state != "absent":
+        confirm(f"Remove the private cluster in {cluster.directory} and all its data?")
+    destroyed = cluster.destroy()
+    done = "Removed the private cluster" if destroyed else "There is no private cluster"
+    text = f"{done} in {cluster.directory}."
+    console.print_outcome(text, {"destroyed": destroyed}, as_json=as_json)
+
+
+# Commands for the installation: `kanon install`, `uninstall`, `doctor`, `version`.
+
+
+@click.command("install", cls=Command)
+@database_options
+@click.option(
+    "--published-schema",
+    metavar="NAME",
+    help="Schema for published relations: published, unless the first installation names another.",
+)
+@click.option(
+    "--compile/--no-compile",
+    "compiles",
+    default=True,
+    help="Compile the searches for the server's user and for yours now (the first time, for about a"
+    " minute), rather than in somebody's first call.",
+)
+def install_command(
+    dsn: str | None, directory: Path, published_schema: str | None, compiles: bool, as_json: bool
+) -> None:
+    """Install or upgrade kanon_db in a database."""
+    chosen = chosen_dsn(dsn, directory)
+    from kanon_db.installation.install import install
+
+    with console.progress(quiet=is_quiet()) as show:
+        report = install(chosen, published_schema=published_schema, on_progress=show)
+    if compiles:
+        from kanon_db.installation.compilation import compile_searches
+
+        stopped = "stopped: kanon_db is installed, but the first call of each search takes longer"
+        try:
+            with console.progress_bar("compiling the searches", quiet=is_quiet()) as show:
+                for what, done, n in compile_searches(chosen):
+                    show(what, done, n)
+        except KanonError as error:  # it is installed all the same
+            report.actions.append(
+                "searches not compiled, so that the first call of each takes longer:"
+                f" {error.message}"
+            )
+        except KeyboardInterrupt:
+            console.say(stopped, err=True)
+            click.get_current_context().exit(1)
+    if as_json:
+        console.print_json(report)
+        return
+    for action in report.actions:
+        console.say(action)
+    console.say(f"kanon_db {report.version} is installed.")
+
+
+@click.command("uninstall", cls=Command)
+@database_options
+@click.option("--drop-publications", is_flag=True, help="Also drop the published relations.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def uninstall_command(
+    dsn: str | None, directory: Path, drop_publications: bool, yes: bool, as_json: bool
+) -> None:
+    """Remove kanon_db from a database.
+
+    Sources stay as they are, and so do PL/Python and roles that people have.
+    """
+    chosen = chosen_dsn(dsn, directory)
+    if drop_publications and not yes:
+        confirm("Drop all published relations?")
+    from kanon_db.installation.install import uninstall
+
+    left = uninstall(chosen, drop_publications=drop_publications)
+    text = "\n".join(["kanon_db is no longer installed.", *(f"Left: {item}." for item in left)])
+    console.print_outcome(text, {"uninstalled": True, "left": left}, as_json=as_json)
+
+
+@click.command(cls=Command)
+@database_options
+@click.pass_context
+def doctor(ctx: click.Context, dsn: str | None, directory: Path, as_json: bool) -> None:
+    """Examine the installation.
+
+    Exits with 1 if something is broken.
+    """
+    chosen = chosen_dsn(dsn, directory)
+    from kanon_db.installation.doctor import examine
+
+    findings = examine(chosen)
+    if as_json:
+        console.print_json({"findings": findings})
+    else:
+        console.print_table(
+            ["subject", "state", "found", "remedy"],
+            [(item.subject, item.state, item.value, item.remedy) for item in findings],
+        )
+    if any(item.state == "broken" for item in findings):
+        ctx.exit(1)
+
+
+@click.command(cls=Command)
+def version(as_json: bool) -> None:
+    """Print the version of this program.
+
+    `kanon doctor` shows the version that is installed in a database.
+    """
+    console.print_outcome(__version__, {"version": __version__}, as_json=as_json)
+
+
+# The command `kanon load`.
+
+
+@click.command(cls=Command)
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("table")
+@database_options
+@click.option("--replace", is_flag=True, help="Replace the table if it exists.")
+@click.option("--dry-run", is_flag=True, help="Read the whole file, but make no table.")
+@click.option(
+    "--null", default="", metavar="TEXT", help="Text that means NULL; empty text by default."
+)
+@click.option(
+    "--delimiter",
+    metavar="CHAR",
+    help="What separates fields, or its name: comma, semicolon, tab, bar.",
+)
+@click.option("--encoding", metavar="NAME", help="Encoding of the file, such as latin-1.")
+@click.option(
+    "--decimal", type=click.Choice([".", ","]), metavar="CHAR", help="Decimal sign: . or ,"
+)
+@click.option(
+    "--date-format", metavar="FORMAT", help="Format of dates beside ISO, such as DD.MM.YYYY."
+)
+@click.option(
+    "--types", metavar="JSON", help='Types of columns by name, such as \'{"zip": "text"}\'.'
+)
+def load(
+    file: Path,
+    table: str,
+    dsn: str | None,
+    directory: Path,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Load a CSV file into a new table.
+
+    The file (.csv or .csv.gz) needs a header line. What no option says is guessed, and shown before
+    the table is written: the delimiter, the encoding (UTF-8, or what a byte-order mark says), and
+    the narrowest type that all values of a column have.
+    """
+    with connected(dsn, directory, as_json=as_json) as kanon:
+        report = kanon.load(file, table, on_found=None if as_json else _print_found, **options)
+    if as_json:
+        columns = [{"name": name, "type": kind} for name, kind in report.columns]
+        notes = {name: for_shell(note) for name, note in report.notes.items()}
+        console.print_json({**console.plain(report), "columns": columns, "notes": notes})
+        return
+    done = "Would load" if options["dry_run"] else "Loaded"
+    console.say(f"{done} {report.records:,} records into {report.table}"
+               f" in {report.seconds:.2f} seconds.")  # fmt: skip
+
+
+def _print_found(found: CsvPreview) -> None:
+    """Print what was guessed, each with the option that says something else."""
+    console.print_fields(
+        {
+            "delimiter": f"{_named(found.delimiter)}   (--delimiter)",
+            "encoding": f"{found.encoding}   (--encoding)",
+        }
+    )
+    console.say("")
+    rows = [(name, kind, for_shell(found.notes.get(name, ""))) for name, kind in found.columns]
+    console.print_table(["column", "type (--types)", ""], rows)
+    console.say("")
+
+
+def _named(delimiter: str) -> str:
+    from kanon_db.transfer.csv_file import DELIMITERS
+
+    return DELIMITERS.get(delimiter, delimiter)
+
+
+# Commands that are more than a single operation: `kanon query`, `publications`, `demo`.
+
+
+@click.command(cls=Command)
+@click.argument("statement", metavar="QUERY")
+@database_options
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="Also say what is exact and what is estimated, and print the SQL that answers the query.",
+)
+@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
+def query(
+    statement: str, dsn: str | None, directory: Path, explain: bool, as_csv: bool, as_json: bool
+) -> None:
+    """Answer a query for counts, sums, percentiles and the like from a publication.
+
+    QUERY looks like "SELECT COUNT(*) FROM name WHERE age > 30 AND disease = 'Flu'". It may join
+    lookup tables and use GROUP BY.
+    """
+    if as_csv and (as_json or explain):
+        raise click.UsageError("--csv cannot be combined with --json or --explain")
+    with connected(dsn, directory, as_json=as_json or as_csv) as kanon:
+        explained = kanon.explain_count(statement) if explain else None
+        answer = kanon.count(statement)
+    if as_csv:
+        console.print_csv(answer)
+    elif as_json:
+        console.print_json(answered(answer, explained))
+    else:
+        if list(answer.columns) == NUMBERS:
+            (one,) = answer.to_dict("records")
+            console.print_fields(
+                {
+                    "estimate": round(one["estimate"], 1),
+                    "standard error": round(one["std_error"], 1),
+                    "certain bounds": f"{one['lower_bound']:,} to {one['upper_bound']:,}",
+                }
+            )
+        else:
+            console.print_frame(answer)
+        if explained is not None:
+            console.say("")
+            console.print_frame(explained[explained["part"] != "statement"])
+            for text in explained.loc[explained["part"] == "statement", "description"]:
+                console.say(f"\n{text}")
+
+
+NUMBERS = ["estimate", "std_error", "lower_bound", "upper_bound"]
+"""The columns of a count without groups."""
+
+
+def answered(answer: pd.DataFrame, explained: pd.DataFrame | None) -> dict[str, Any]:
+    """Return an answer in the form for programs: one count as an object, anything else as rows."""
+    one = list(answer.columns) == NUMBERS and len(answer) == 1
+    value = console.plain(answer)
+    found: dict[str, Any] = value[0] if one else {"rows": value}
+    if explained is not None:
+        found["explain"] = explained[explained["part"] != "statement"]
+        statements = explained.loc[explained["part"] == "statement", "description"]
+        found["sql"] = ";\n".join(statements)
+    return found
+
+
+@click.command(cls=Command)
+@database_options
+def publications(dsn: str | None, directory: Path, as_json: bool) -> None:
+    """List the publications."""
+    with connected(dsn, directory, as_json=as_json) as kanon:
+        found = kanon.publications()
+    if as_json:
+        console.print_json({"publications": found})
+    elif len(found):
+        shown = ["name", "source", "method", "rows", "guarantee", "published_at", "published_by"]
+        console.print_frame(found[shown])
+    else:
+        console.say("There are no publications.")
+
+
+@click.command(cls=Command)
+@click.argument(
+    "file",
+    required=False,
+    metavar="[CSV]",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+)
+@database_options
+@click.option("--sensitive", metavar="NAME", help="Column to protect; needed with a CSV file.")
+@click.option(
+    "--quasi-identifiers",
+    type=Names(),
+    multiple=True,
+    callback=flattened,
+    metavar="NAME,…",
+    help="Columns that an attacker may know; needed with a CSV file.",
+)
+@click.option("--privacy", metavar="JSON", help="Privacy, such as '{\"l\": 4}'.")
+@click.option(
+    "--save",
+    metavar="CSV",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Only write the demo's data to a file.",
+)
+def demo(
+    file: Path | None,
+    dsn: str | None,
+    directory: Path,
+    sensitive: str | None,
+    quasi_identifiers: list[str],
+    privacy: str | None,
+    save: Path | None,
+    as_json: bool,
+) -> None:
+    """Show everything on 6,366 real people, or on your own CSV file."""
+    if file is not None and not (sensitive and quasi_identifiers):
+        raise click.UsageError("a CSV file needs --sensitive and --quasi-identifiers")
+    chosen = given_dsn(dsn)
+    from kanon_db.interfaces.demo import run, write_fair
+
+    if save is not None:
+        if save.exists():
+            raise DuplicateError(
+                "the file exists", detail=str(save), hint="move it away, or give another name"
+            )
+        columns = write_fair(save)
+        console.print_outcome(f"Wrote {save}.", {"columns": columns}, as_json=as_json)
+        return
+
+    try:
+        run(
+            directory=None if chosen else directory,
+            dsn=chosen,
+            csv=file,
+            sensitive=sensitive,
+            quasi_identifiers=quasi_identifiers,
+            privacy=privacy,
+            as_json=as_json,
+            quiet=is_quiet(),
+        )
+    except UndoneInterrupt:
+        raise KeyboardInterrupt from None  # what came before it is done
+
+
+# The command `kanon recommend`, which asks what its options do not say.
+
+
+_LEGEND: Final = """\
+certain people: those whose sensitive value follows from what is published.
+count error:    half of 300 random counts are off by no more than this share of the true count.
+loss:           from 0% (every row shows a column's value) to 100% (no row shows anything), the mean
+                of the quasi-identifiers. Buckets show them all, and hide whose a value is.
+best attack:    for how many people the best of the known attacks is right; in brackets, for how
+                many the same guesses would be right without the publication.
+records:        how many counts were answered about; rows are searched and attacked on at most some
+                10,000. seconds: what publishing these took."""
+
+_SENTENCES: Final = {name: one.sentence for name, one in PROTECTIONS.items()}
+
+
+@click.command(cls=Command)
+@database_options
+def recommend(dsn: str | None, directory: Path, as_json: bool, **given: Any) -> None:
+    """Say what identifies people in a table, try what could be published of it, and compare.
+
+    Nothing is published. Candidates are tried one after the other, on a random sample of a large
+    table, until the time limit; the best comes first. On a terminal, it asks for the purpose and
+    the protection unless the options say them.
+    """
+    given["purpose"] = _asked("purpose", "What will analysts do with it?", PURPOSES, given)
+    given["protection"] = _asked(
+        "protection", "How much are people to be protected?", _SENTENCES, given
+    )
+    with connected(dsn, directory, as_json=as_json) as kanon:
+        identifying = kanon.unicity(given["source"])
+        found = kanon.recommend(**given)
+    if as_json:
+        console.print_json({"identifying": identifying, "candidates": found})
+        return
+    _print_identifying(given["source"], identifying)
+    _print_candidates(given, found)
+
+
+recommend.params[:0] = [click_parameter(item) for item in operations()["recommend"].parameters]
+
+
+def _asked(name: str, question: str, choices: Mapping[str, str], given: Mapping[str, Any]) -> str:
+    """Return what an option says, or what somebody at a terminal answers."""
+    source = click.get_current_context().get_parameter_source(name)
+    if source is not ParameterSource.DEFAULT or not sys.stdin.isatty():
+        return str(given[name])
+    console.say(question, err=True)
+    for word, meaning in choices.items():
+        console.say(f"  {word}: {meaning}", err=True)
+    answer = click.prompt(
+        name, type=click.Choice(list(choices)), default=given[name], show_choices=False, err=True
+    )
+    return str(answer)
+
+
+def _print_identifying(source: str, found: pd.DataFrame) -> None:
+    console.say(f"What identifies people in {source}: records that differ from all others in")
+    console.print_table(
+        ["columns", "records", "share"],
+        [
+            [", ".join(row["columns"]), row["records"], f"{row['share']:.1%}"]
+            for row in found.to_dict("records")
+            if row["records"]
+        ],
+    )
+    console.say("")
+
+
+def _print_candidates(given: Mapping[str, Any], found: pd.DataFrame) -> None:
+    rows = [console.plain(row) for row in found.to_dict("records")]
+    purpose, protection = given["purpose"], given["protection"]
+    console.say(f"Purpose {purpose}: {PURPOSES[purpose]}.")
+    console.say(f"Protection wanted, {protection}: {_SENTENCES[protection]}.")
+    records = rows[0]["records"]
+    if any(row["tried_on"] < records for row in rows):
+        console.say(
+            f"Tried on random samples of the {records:,} records. Of the whole table, errors and"
+            " losses are as a rule smaller."
+        )
+    console.say("")
+    measured = [row for row in rows if row["seconds"] is not None]
+    if measured:
+        console.print_table(
+            [
+                "",
+                "candidate",
+                "certain people",
+                "count error",
+                "loss",
+                "best attack",
+                "records",
+                "seconds",
+            ],
+            [_line(row) for row in measured],
+        )
+        console.say(f"\n{_LEGEND}\n")
+    for row in rows:
+        _print_candidate(row)
+    if not any(row["place"] for row in rows):
+        console.say("None of the candidates is recommended.")
+
+
+def _line(row: Mapping[str, Any]) -> list[Any]:
+    certain = "" if row["certain_people"] is None else f"{row['certain_people']:,.0f}"
+    return [
+        _place(row),
+        row["candidate"],
+        certain,
+        _percent(row["count_error"]),
+        _percent(row["loss"]),
+        _attack(row),
+        row["tried_on"],
+        f"{row['seconds']:.1f}",
+    ]
+
+
+def _place(row: Mapping[str, Any]) -> str:
+    return f"{row['place']:.0f}" if row["place"] else "-"
+
+
+def _attack(row: Mapping[str, Any]) -> str:
+    rate = row["attack_rate"]
+    if rate is None:
+        return ""
+    base = next(one["base_rate"] for one in row["attacks"] if one["rate"] == rate)
+    return f"{_percent(rate)} ({_percent(base)})"
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{share:.1%}"
+
+
+def _print_candidate(row: Mapping[str, Any]) -> None:
+    console.say(f"{_place(row)}  {row['candidate']}")
+    if row["objection"] is not None:
+        console.say(f"   NOT RECOMMENDED: {row['objection']}.")
+    console.say(f"   promises: {row['guarantee']}.")
+    lost = {column: loss for column, loss in (row["loss_by_column"] or {}).items() if loss}
+    if lost:
+        console.say(
+            f"   loses: {', '.join(f'{column} {_percent(v)}' for column, v in lost.items())}"
+        )
+    console.say(f"   {row['command']}\n")
+
+
+# The command `kanon report`.
+
+
+@click.command(cls=Command)
+@click.argument("name")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    help="The file to write, such as report.html.",
+)
+@click.option("--replace", is_flag=True, help="Overwrite the file if it exists.")
+@database_options
+def report(
+    name: str, output: Path, *, replace: bool, dsn: str | None, directory: Path, as_json: bool
+) -> None:
+    """Write a report on a publication, for whoever answers for the people in the data.
+
+    One HTML file that needs no network: what was published, what is promised and what is not, what
+    someone can infer before and after, attacks, losses, errors, releases, and how to check it. It
+    measures with the original data, so only the role that published can have it made, and readers
+    should not get it.
+    """
+    if output.exists() and not replace:
+        raise ServerError(
+            "the file of the report exists already",
+            hint="give another file, or --replace to overwrite it",
+        )
+    if not output.parent.is_dir():
+        raise ServerError("there is no such folder for the report", hint="make it, or give another")
+    with connected(dsn, directory, as_json=as_json) as kanon:
+        text = kanon.report(name)
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ServerError("the report cannot be written", detail=str(error.strerror)) from None
+    if as_json:
+        console.print_json({"file": str(output), "bytes": len(text.encode())})
+        return
+    console.say(f"Wrote {output} ({len(text.encode()) / 1000:,.0f} kB): open it in a browser.")
+
+
+# The command ``kanon`` and its groups.
+
+
+@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="kanon")
+def main() -> None:
+    """Publish people's data from PostgreSQL privately, and run count queries on what was published.
+
+    Commands use the private cluster under .kanon unless --dsn or KANON_DSN names a database.
+    """
+
+
+def add_operations(group: click.Group) -> None:
+    """Add a command for each operation that declares one and has none yet."""
+    for operation in operations().values():
+        *names, last = operation.command or ("",)
+        inner = group
+        for name in names:
+            found = inner.commands.setdefault(
+                name, CommandGroup(name, help=f"{name.capitalize()} a registered source.")
+            )
+            assert isinstance(found, click.Group)  # noqa: S101  # groups and commands differ in name
+            inner = found
+        if last and last not in inner.commands:
+            inner.add_command(derived_command(operation, last))
+
+
+for command in (
+    local,
+    install_command,
+    uninstall_command,
+    doctor,
+    version,
+    load,
+    query,
+    publications,
+    demo,
+    recommend,
+    report,
+    spark,
+):
+    main.add_command(command)
+add_operations(main)

@@ -1,0 +1,216 @@
+"""Assigns records to buckets: a function for each assignment, all with the same signature."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
+from kanon_db.algorithms.bucketization.random_assignment import assign_randomly
+from kanon_db.algorithms.bucketization.setting import BucketSetting
+from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
+from kanon_db.algorithms.ground.proof import Proof
+from kanon_db.publications.buckets import methods
+from kanon_db.publications.buckets.methods import SensitiveValues
+from kanon_db.publications.buckets.request import BucketRequest
+from kanon_db.publications.kind import Job, MethodResult, SearchJob, run_method
+from kanon_db.transfer.values import CodedColumn, distinct_values, read_codes
+
+if TYPE_CHECKING:
+    from kanon_db.publications.buckets._signatures import BucketSignatures
+
+
+# The settings of cells: what a request asks for, of each of them.
+
+
+class CellSearch:
+    """Finds the setting of each cell by the method that is asked for.
+
+    Parameters
+    ----------
+    job : Searching
+    data : SensitiveValues
+        Of the whole table.
+
+    Attributes
+    ----------
+    pulse : Pulse
+        With one time limit for all cells.
+    max_bucket_size : int
+        The most records in a bucket.
+    """
+
+    def __init__(self, job: SearchJob, data: SensitiveValues) -> None:
+        request = job.request
+        self._job = job
+        self._privacy = data.privacy
+        # Anatomy knows l only, and has sizes of its own.
+        self._is_anatomy = request.method == "anatomy"
+        self._proofs: list[Proof] = []
+        self.pulse = job.pulse(
+            request.options.time_limit if request.method == "optimal" else float("inf")
+        )
+        self.max_bucket_size: int = (
+            int(data.counts.sum()) if self._is_anatomy else request.max_bucket_size
+        )
+
+    def tightened(self, factor: Fraction) -> FPrimePrivacy:
+        """Return the thresholds for a factor by which the odds of a guess may have been raised."""
+        privacy = self._privacy.tightened(factor)
+        return privacy.diverse() if self._is_anatomy else privacy
+
+    def setting(self, counts: IntArray, privacy: FPrimePrivacy) -> BucketSetting:
+        """Find the setting of a cell."""
+        found = run_method(methods, self._job, SensitiveValues(counts, privacy), self.pulse)
+        if found.proof is not None:
+            self._proofs.append(found.proof)
+        setting: BucketSetting = found.result.setting
+        return setting
+
+    @property
+    def proof(self) -> Proof | None:
+        """How close all cells together are to the optimum, by a method that knows."""
+        if not self._proofs:
+            return None
+        return Proof(
+            sum((proof.objective for proof in self._proofs), Fraction(0)),
+            sum((proof.lower_bound for proof in self._proofs), Fraction(0)),
+        )
+
+
+# The assignments of records to buckets, all with the same signature.
+
+
+@dataclass(frozen=True, eq=False)
+class AssignedRecords:
+    """A bucket setting, and the bucket of each record: numbered by size, from 0.
+
+    Attributes
+    ----------
+    setting : BucketSetting
+    slots : ndarray of int32, shape (n_records,)
+    cells : int or None
+        How many cells no bucket crosses; None if buckets do not depend on quasi-identifiers, or
+        on more than these.
+    signed : Signed or None
+        The signatures of buckets that keep them.
+    """
+
+    setting: BucketSetting
+    slots: CodeArray
+    cells: int | None = None
+    signed: BucketSignatures | None = None
+
+
+Columns = Mapping[str, CodedColumn]
+"""The quasi-identifiers with few values, by name."""
+
+
+def random(
+    job: Job[BucketRequest],
+    data: SensitiveValues,
+    codes: CodeArray,
+    columns: Columns,  # noqa: ARG001
+) -> MethodResult:
+    """Draw records into buckets, from the whole table."""
+    job.session.step("searching the bucket setting")
+    found = run_method(methods, job, data)
+    plan = found.result
+    _absorb(job, data.labels, plan.setting.pairs, plan.limits.tolist())
+    job.session.step("assigning records to buckets")
+    slots = assign_randomly(codes, data.counts, plan.limits, plan.setting, job.random)
+    return MethodResult(AssignedRecords(plan.setting, slots), found.proof)
+
+
+def cells(
+    job: Job[BucketRequest], data: SensitiveValues, codes: CodeArray, columns: Columns
+) -> MethodResult:
+    """Draw records into buckets, inside cells of similar records."""
+    from kanon_db.algorithms.bucketization.cells import assign_in_cells  # a compiler
+
+    search = CellSearch(job, data)
+    qi_codes = _quasi_identifiers(job, columns)
+    _absorb(
+        job, data.labels, _codes_of(qi_codes), data.privacy.thresholds, job.request.method,
+        _largest(job, search.max_bucket_size),
+    )  # fmt: skip
+    job.session.step("assigning records to buckets in cells")
+    found = assign_in_cells(
+        qi_codes, codes, search.tightened, search.max_bucket_size, search.setting, job.random,
+        pulse=search.pulse,
+    )  # fmt: skip
+    assigned = AssignedRecords(found.setting, found.bucket_of_record, len(found.tightening))
+    return MethodResult(assigned, search.proof)
+
+
+def local(
+    job: Job[BucketRequest], data: SensitiveValues, codes: CodeArray, columns: Columns
+) -> MethodResult:
+    """Put records with similar quasi-identifiers into the same bucket."""
+    from kanon_db.algorithms.bucketization.local_assignment import assign_locally  # a compiler
+
+    qi_codes = _quasi_identifiers(job, columns)
+    _absorb(
+        job, data.labels, _codes_of(qi_codes), data.privacy.thresholds,
+        _largest(job, job.request.max_bucket_size),
+    )  # fmt: skip
+    job.session.step("gathering similar records")
+    found = assign_locally(
+        qi_codes, codes, data.privacy, job.request.max_bucket_size, job.random,
+        pulse=job.pulse(),
+    )  # fmt: skip
+    return MethodResult(AssignedRecords(found.setting, found.bucket_of_record), method="local")
+
+
+def m_invariant(
+    job: Job[BucketRequest],
+    data: SensitiveValues,
+    codes: CodeArray,
+    columns: Columns,  # noqa: ARG001
+) -> MethodResult:
+    """Draw records into buckets with the same values each, from the whole table."""
+    from kanon_db.publications.buckets._signatures import draw_buckets  # a compiler
+
+    l = data.privacy.corresponding_l()
+    _absorb(job, data.labels, l)
+    job.session.step("assigning records to buckets")
+    drawn = draw_buckets(codes, data.labels, l, job.random, job.pulse())
+    return MethodResult(
+        AssignedRecords(drawn.setting, drawn.slots, signed=drawn.signed), method="m_invariant"
+    )
+
+
+def _absorb(job: Job[BucketRequest], *what: object) -> None:
+    """Go on drawing from what a request comes down to, however it was written."""
+    job.random.absorb(repr(what).encode())
+
+
+def _codes_of(qi_codes: CodeArray) -> str:
+    """Return a digest of the quasi-identifiers in the order in which they are searched."""
+    return hashlib.sha256(np.ascontiguousarray(qi_codes).tobytes()).hexdigest()
+
+
+def _largest(job: Job[BucketRequest], max_bucket_size: int) -> int:
+    """Return the size above which no bucket can be, whatever was asked for."""
+    return min(max_bucket_size, job.records.n_records)
+
+
+def _quasi_identifiers(job: Job[BucketRequest], columns: Columns) -> CodeArray:
+    """Return the codes of quasi-identifiers, of shape (n_records, n_qi)."""
+    names = sorted(job.source.quasi_identifiers)  # in whatever order they were registered
+    codes = np.empty((job.records.n_records, len(names)), dtype=np.int32)
+    for i, name in enumerate(names):
+        if name in columns:
+            codes[:, i] = columns[name].codes
+    left = [i for i, name in enumerate(names) if name not in columns]
+    if left:
+        values = [distinct_values(job.snapshot, job.types[names[i]]) for i in left]
+        codes[:, left] = read_codes(job.snapshot, values)
+        for one in values:
+            one.drop()
+    return codes

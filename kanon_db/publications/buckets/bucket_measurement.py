@@ -1,0 +1,508 @@
+"""Measures a bucketization against its source: the errors of counts, and what attacks achieve.
+
+Attackers and readers see QIT and SAT only; the source scores what they say.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final, Self
+
+import numpy as np
+
+from kanon_db.algorithms.attacks import (
+    ALL_ORDERS_OF,
+    Achieved,
+    Beliefs,
+    BucketValues,
+    Guesses,
+    Truth,
+    achieved,
+    candidates_of,
+    learned_weights,
+    name_rarest,
+    sweep_orders,
+    unusual_records,
+    weights_of_source,
+)
+from kanon_db.algorithms.bucketization.composition import Composition, composition
+from kanon_db.algorithms.bucketization.specification import PrivacySpecification
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
+from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.ground.sort_keys import sort_keys
+from kanon_db.algorithms.ground.sorting import order_of
+from kanon_db.catalog.entries import Publication
+from kanon_db.metrics.count_errors import estimated_counts, exact_counts
+from kanon_db.metrics.workload import CountQuery
+from kanon_db.publications.examination import AttackSession
+from kanon_db.publications.kind import AttackTarget, ComparedCounts, Workload, compare_counts
+from kanon_db.publications.results import Attack, CountAccuracy
+from kanon_db.query.formulas import MOST_CORRECTED, between, regress
+from kanon_db.query.layout import QIT, SUFFIXES, BucketTables, Spectrum
+from kanon_db.session import Session, fetch_one
+from kanon_db.transfer.columns import Relation
+from kanon_db.transfer.snapshot import Snapshot, take_snapshot
+from kanon_db.transfer.values import (
+    DistinctValues,
+    coalesced_codes,
+    distinct_values,
+    read_codes,
+    read_integers,
+    read_known_codes,
+)
+
+# The thresholds of sensitive values, as anybody can find them from what is published.
+
+
+def published_thresholds(
+    parameters: Mapping[str, Any], labels: Sequence[str | None], counts: IntArray
+) -> list[Fraction]:
+    """Apply a publication's specification to the values that it has, and its l, if it has one.
+
+    Parameters
+    ----------
+    parameters : mapping
+        As the catalog keeps them.
+    labels : sequence of str or None
+        The values' texts.
+    counts : ndarray of int64
+        How often each of them occurs, at least once.
+    """
+    privacy = PrivacySpecification.parse(json.dumps(parameters["privacy"]))
+    least = 1 / Fraction(str(parameters.get("l", 1)))
+    return [min(one, least) for one in privacy.thresholds(labels, counts).thresholds]
+
+
+# How well a bucketization answers random count queries, compared with its source.
+
+
+def evaluate_buckets(target: AttackTarget, workload: Workload) -> list[CountAccuracy]:
+    """Answer random count queries from a bucketization and from its source, and compare them.
+
+    Returns
+    -------
+    list of CountAccuracy
+        One for each selectivity, then one for all queries.
+
+    Notes
+    -----
+    **Source:** [GB] Sections 3.2 and 7.2; see :func:`~kanon_db.metrics.workload.random_queries`.
+    The estimates are the paper's, computed from QIT and SAT. Those of `estimate_count` are these,
+    corrected where buckets are random.
+    """
+    session, layout, types = target.session, target.publication.layout, target.types
+    sensitive_column, columns = layout["sensitive"], layout["quasi_identifiers"]
+    session.phase("reading the source")
+    snapshot = take_snapshot(
+        session, target.source.relation, [*columns, sensitive_column], target.room
+    )
+    values = [distinct_values(snapshot, types[column]) for column in columns]
+    sensitive = distinct_values(snapshot, types[sensitive_column])
+
+    def count(chosen: Sequence[CountQuery]) -> IntArray:
+        codes = read_codes(snapshot, values), read_codes(snapshot, [sensitive])[:, 0]
+        found = exact_counts(*codes, chosen, pulse=target.pulse())
+        snapshot.drop()
+        return found
+
+    def estimate(chosen: Sequence[CountQuery]) -> FloatArray:
+        found = estimate_bucket_counts(
+            read_buckets(target, values, sensitive), chosen, target.pulse()
+        )
+        for column in (*values, sensitive):
+            column.drop()
+        return found
+
+    return compare_counts(
+        workload,
+        [len(column.labels) for column in values],
+        len(sensitive.labels),
+        ComparedCounts(session.phase, snapshot.hold, count, estimate),
+        target.pulse(),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class CodedBuckets:
+    """QIT and SAT by the codes of the source's values; buckets are numbered from 0.
+
+    Attributes
+    ----------
+    bucket_of_record : ndarray of int32, shape (n_records,)
+    codes : ndarray of int32, shape (n_records, n_qi)
+    buckets, values, counts : ndarray of int32, shape (n_rows,)
+        The rows of the SAT.
+    """
+
+    bucket_of_record: CodeArray
+    codes: CodeArray
+    buckets: CodeArray
+    values: CodeArray
+    counts: CodeArray
+
+
+def read_buckets(
+    target: AttackTarget, values: Sequence[DistinctValues], sensitive: DistinctValues
+) -> CodedBuckets:
+    """Read QIT and SAT; a value that the source no longer has gets the code after the last one."""
+    session, publication = target.session, target.publication
+    tables = BucketTables.of(session, target.schema, publication.name, publication.layout)
+    columns = [*publication.layout["quasi_identifiers"], publication.layout["bucket_id"]]
+    qit = take_snapshot(
+        session, Relation(target.schema, publication.name + QIT), columns, target.room
+    )
+    bucket_of_record = read_integers(qit, f"s.{tables.bucket_id}") - np.int32(1)
+    codes = _known(read_known_codes(qit, values), values)
+    qit.drop()
+    sat_buckets, sat_codes, sat_counts = _read_sat(session, tables, sensitive)
+    its_values = _known(sat_codes[:, np.newaxis], [sensitive])[:, 0]
+    return CodedBuckets(bucket_of_record, codes, sat_buckets - np.int32(1), its_values, sat_counts)
+
+
+def estimate_bucket_counts(
+    read: CodedBuckets, queries: Sequence[CountQuery], pulse: Pulse
+) -> FloatArray:
+    """Estimate from QIT and SAT, whose values have the same codes as in the source."""
+    return estimated_counts(
+        read.bucket_of_record,
+        read.codes,
+        read.buckets,
+        read.values,
+        read.counts,
+        [with_unknown(query, pulse) for query in queries],
+        pulse=pulse,
+    )
+
+
+def _known(codes: CodeArray, columns: Sequence[DistinctValues]) -> CodeArray:
+    """Give values that the source no longer has a code of their own, which no query asks for."""
+    n_values = np.array([len(values.labels) for values in columns], dtype=np.int32)
+    return np.where(codes < 0, n_values, codes)
+
+
+def with_unknown(query: CountQuery, pulse: Pulse) -> CountQuery:
+    """Add the code of values that the source no longer has, which no query asks for."""
+    pulse.beat()
+    return CountQuery(
+        {a: np.append(codes, False) for a, codes in query.quasi_identifiers.items()},
+        np.append(query.sensitive, False),
+        query.selectivity,
+    )
+
+
+def _read_sat(
+    session: Session, tables: BucketTables, sensitive: DistinctValues
+) -> tuple[CodeArray, CodeArray, CodeArray]:
+    code = coalesced_codes(f"s.{tables.sensitive}", sensitive, "v")
+    row = fetch_one(
+        session,
+        f"SELECT string_agg(int4send(s.{tables.bucket_id}) || int4send({code})"
+        f" || int4send(s.{tables.count}), ''::bytea) AS numbers FROM {tables.sat} AS s"
+        f" LEFT JOIN {sensitive.table} AS v"
+        f" ON s.{tables.sensitive} {sensitive.column.operator(session, '=')} v.value",
+    )
+    numbers = np.frombuffer(row["numbers"], dtype=">i4").reshape(-1, 3).astype(np.int32)
+    return numbers[:, 0], numbers[:, 1], numbers[:, 2]
+
+
+# Answers to count queries from buckets, as readers of QIT and SAT get them.
+
+
+def answer_from_buckets(
+    target: AttackTarget,
+    columns: Sequence[DistinctValues],
+    sensitive: DistinctValues,
+    queries: Sequence[CountQuery],
+) -> FloatArray:
+    """See :meth:`.Kind.usefulness`.
+
+    Notes
+    -----
+    The estimates of `evaluate_counts`, with the correction of `estimate_count` where buckets are
+    random; see :mod:`~kanon_db.query.formulas`.
+    """
+    read, pulse = read_buckets(target, columns, sensitive), target.pulse()
+    n_records, n_values = read.bucket_of_record.size, len(sensitive.labels) + 1
+    sizes = np.bincount(read.bucket_of_record)
+    found: Composition | None = None
+    layout = target.publication.layout
+    known = Spectrum.of(layout["spectrum"])
+    is_random = layout.get("assignment") == "random"
+    if is_random and known is not None and len(known.eigenvalues) < MOST_CORRECTED:
+        order = order_of(read.buckets)
+        values = np.repeat(read.values[order], read.counts[order])
+        found = composition(values, sizes, n_values)
+    answers = np.zeros(len(queries))
+    for at, asked in enumerate(queries):
+        pulse.beat()
+        query = with_unknown(asked, pulse)
+        matching = np.ones(n_records, dtype=np.bool_)
+        for a, codes in query.quasi_identifiers.items():
+            matching &= codes[read.codes[:, a]]
+        q = np.bincount(read.bucket_of_record[matching], minlength=sizes.size)
+        of_value = np.bincount(
+            read.values, (q / sizes)[read.buckets] * read.counts, minlength=n_values
+        )
+        answers[at] = of_value[query.sensitive].sum()
+        if found is None:
+            continue
+        total = float(q.sum())
+        spectrum = Spectrum(tuple(found.eigenvalues.tolist()), tuple(found.expected.tolist()))
+        b = between(float((q * q / sizes).sum()), total, n_records, sizes.size)
+        levels = query.sensitive.astype(np.float64) @ found.hidden
+        more, _ = regress(found.directions.T @ of_value, total, b, levels, spectrum)
+        is_asked = query.sensitive[read.values]
+        s = np.bincount(read.buckets[is_asked], read.counts[is_asked], minlength=sizes.size)
+        least, most = np.maximum(0, q + s - sizes).sum(), np.minimum(q, s).sum()
+        answers[at] = min(max(answers[at] + more, least), most)
+    return answers
+
+
+# Attacks on buckets: QIT and SAT as the attacker reads them, and the source, which scores.
+
+
+MOST_CANDIDATES: Final = 1_000_000
+"""Pairs of a record and a value of its bucket from which a learner learns at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class AttackedBuckets:
+    """What the attacker knows.
+
+    Attributes
+    ----------
+    codes : ndarray of int32, shape (n_records, n_qi)
+        Of the QIT, by the order of each column's values, NULL last.
+    buckets : ndarray of int64, shape (n_records,)
+        From 0.
+    values : BucketValues
+    bounds : ndarray of float64, shape (n_values,)
+        The threshold of each sensitive value.
+    """
+
+    codes: CodeArray
+    buckets: IntArray
+    values: BucketValues
+    bounds: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class ScoringSource:
+    """What only the source tells; `tuples` number the quasi-identifiers of the QIT's records."""
+
+    codes: CodeArray
+    values: IntArray
+    tuples: IntArray
+    truth: Truth
+
+    @classmethod
+    def of(cls, published: AttackedBuckets, codes: CodeArray, values: IntArray) -> Self:
+        """Set the source's records against the QIT.
+
+        Parameters
+        ----------
+        published : Published
+        codes : ndarray of int32, shape (n_source, n_qi)
+            By the published values; -1 for others.
+        values : ndarray of int64, shape (n_source,)
+            The code of the sensitive value, likewise.
+        """
+        is_published = (codes >= 0).all(axis=1)
+        codes, values = codes[is_published], values[is_published]
+        tuples, n_tuples = _tuples(np.concatenate([published.codes, codes]))
+        n_published = len(published.codes)
+        truth = Truth.of(tuples[n_published:], values, n_tuples, published.bounds.size)
+        return cls(codes, values, tuples[:n_published], truth)
+
+
+def attack_buckets(target: AttackTarget) -> list[Attack]:
+    """Play all attacks on a bucketization.
+
+    Returns
+    -------
+    list of Attack
+        See ``docs/attacks.md``. The learners play against a random sample of the buckets if all
+        of them would be too many.
+    """
+    return attack_read_buckets(target.session, target.pulse(), *_read(target))
+
+
+def attack_read_buckets(
+    listener: AttackSession, pulse: Pulse, published: AttackedBuckets, source: ScoringSource
+) -> list[Attack]:
+    """Play all attacks with what was read; see :func:`attack_buckets`."""
+    return [
+        Attack(name, found.bound, found.base_rate, found.rate, found.people)
+        for name, found in _play(listener, pulse, published, source)
+    ]
+
+
+def _play(
+    session: AttackSession, pulse: Pulse, published: AttackedBuckets, source: ScoringSource
+) -> Iterator[tuple[str, Achieved]]:
+    random = np.random.default_rng(secrets.randbits(128))
+    codes, buckets, values, bounds = (
+        published.codes, published.buckets, published.values, published.bounds,
+    )  # fmt: skip
+
+    def scored(found: Guesses) -> Achieved:
+        return achieved(source.truth, found.tuples, found.values, bounds, found.people)
+
+    session.step("attacking: most frequent value")
+    guesses = _most_frequent(published, source.tuples, pulse)
+    yield "most frequent value", scored(guesses)
+    session.step("attacking: unusual people")
+    is_unusual = np.zeros(source.truth.people.size, dtype=np.bool_)
+    is_unusual[source.tuples[unusual_records(codes, pulse=pulse)]] = True
+    people = np.where(is_unusual[guesses.tuples], guesses.people, 0)
+    found = scored(Guesses(guesses.tuples, guesses.values, people))
+    yield "unusual people: most frequent value", found
+
+    session.step("attacking: minimality")
+    orders = sweep_orders(codes)
+    if codes.shape[1] > ALL_ORDERS_OF:
+        session.tell(f"minimality tries {len(orders)} orders of the quasi-identifiers, not all")
+    half = random.random(values.sizes.size) < 0.5
+    yield (
+        "minimality",
+        name_rarest(
+            codes, buckets, values, source.tuples, source.truth, bounds, orders, half, pulse
+        ),
+    )
+
+    session.step("attacking: learners")
+    chosen, its_values = _sample(buckets, values, random)
+    if chosen.size < buckets.size:
+        session.tell(
+            f"the learners attack a random sample of {chosen.size:,} of {buckets.size:,} people"
+        )
+    codes, tuples = codes[chosen], source.tuples[chosen]
+    candidates = candidates_of(_numbered(buckets[chosen]), its_values)
+    holders = np.bincount(its_values.value, its_values.count, bounds.size).astype(np.int64)
+    known = source.values >= 0
+    own = source.truth.share(tuples[candidates.record], candidates.value)
+    for name, weights in (
+        ("deFinetti", learned_weights(codes, candidates, bounds.size, pulse=pulse)),
+        (
+            "correlations of the source",
+            weights_of_source(
+                codes, candidates, source.codes[known], source.values[known], bounds.size,
+                own=np.nan_to_num(own), pulse=pulse,
+            ),
+        ),
+    ):  # fmt: skip
+        beliefs = Beliefs.of(candidates, weights, tuples, bounds.size)
+        yield name, scored(beliefs.among(bounds < 1).named(holders))
+
+    counts = np.bincount(values.value, values.count, bounds.size)
+    certain = int(values.count[values.count == values.sizes[values.bucket]].sum())
+    unbounded = float(counts[bounds >= 1].sum() / counts.sum())
+    base = float(np.count_nonzero(counts) == 1)
+    yield "homogeneity", Achieved(buckets.size, certain / buckets.size, base, unbounded)
+
+
+def _most_frequent(published: AttackedBuckets, tuples: IntArray, pulse: Pulse) -> Guesses:
+    """Guess the most frequent protected value in the buckets of everybody's possible records."""
+    buckets, values, bounds = published.buckets, published.values, published.bounds
+    order = np.argsort(tuples, kind="stable")
+    n_candidates = np.diff(values.starts, append=values.bucket.size)[buckets[order]]
+    blocks = np.cumsum(n_candidates) // MOST_CANDIDATES
+    # A block ends where other quasi-identifiers begin.
+    starts = np.flatnonzero(np.diff(tuples[order], prepend=-1))
+    cuts = starts[np.flatnonzero(np.diff(blocks[starts], prepend=-1))]
+    found = []
+    for records in np.split(order, cuts[1:]):
+        pulse.beat()
+        candidates = candidates_of(buckets[records], values)
+        beliefs = Beliefs.of(candidates, candidates.share, tuples[records], bounds.size)
+        found.append(beliefs.among(bounds < 1).most_likely)
+    return Guesses(
+        np.concatenate([part.tuples for part in found]),
+        np.concatenate([part.values for part in found]),
+        np.concatenate([part.people for part in found]),
+    )
+
+
+def _sample(
+    buckets: IntArray, values: BucketValues, random: np.random.Generator
+) -> tuple[IntArray, BucketValues]:
+    """Draw buckets with as many candidates as there may be; return their records and values."""
+    n_candidates = values.sizes * np.diff(values.starts, append=values.bucket.size)
+    order = random.permutation(n_candidates.size)
+    n_drawn = np.searchsorted(np.cumsum(n_candidates[order]), MOST_CANDIDATES, side="right")
+    drawn = np.zeros(n_candidates.size, dtype=np.bool_)
+    drawn[order[: max(1, n_drawn)]] = True
+    kept = drawn[values.bucket]
+    return np.flatnonzero(drawn[buckets]), BucketValues(
+        _numbered(values.bucket[kept]), values.value[kept], values.count[kept]
+    )
+
+
+def _numbered(buckets: IntArray) -> IntArray:
+    """Return other numbers of the buckets: from 0 without gaps, in the same order."""
+    numbers: IntArray = np.unique(buckets, return_inverse=True)[1].astype(np.int64)
+    return numbers
+
+
+def _read(target: AttackTarget) -> tuple[AttackedBuckets, ScoringSource]:
+    """Read the publication, and the source by the codes of the published values."""
+    session, layout, types = target.session, target.publication.layout, target.types
+    names, bucket_id = layout["quasi_identifiers"], layout["bucket_id"]
+    qit = _snapshot(target, SUFFIXES[1], [*names, bucket_id])
+    columns = [distinct_values(qit, types[name]) for name in names]
+    codes = read_codes(qit, columns)
+    buckets = read_integers(qit, f"s.{session.identifier(bucket_id)}").astype(np.int64) - 1
+    qit.drop()
+
+    sat = _snapshot(target, SUFFIXES[2], [bucket_id, layout["sensitive"], layout["count"]])
+    sensitive = distinct_values(sat, types[layout["sensitive"]])
+    sat_codes = read_codes(sat, [sensitive])[:, 0].astype(np.int64)
+    sat_buckets, counts = (
+        read_integers(sat, f"s.{session.identifier(name)}").astype(np.int64)
+        for name in (bucket_id, layout["count"])
+    )
+    sat.drop()
+    values = values_of(sat_buckets - 1, sat_codes, counts)
+    bounds = bounds_of(target.publication, sensitive.labels, values)
+
+    source = take_snapshot(
+        session, target.source.relation, [*names, layout["sensitive"]], target.room
+    )
+    source_codes = read_known_codes(source, columns)
+    its_values = read_known_codes(source, [sensitive])[:, 0].astype(np.int64)
+    source.drop()
+    for column in (*columns, sensitive):
+        column.drop()
+    published = AttackedBuckets(codes, buckets, values, bounds)
+    return published, ScoringSource.of(published, source_codes, its_values)
+
+
+def _snapshot(target: AttackTarget, suffix: str, columns: list[str]) -> Snapshot:
+    relation = Relation(target.schema, target.publication.name + suffix)
+    return take_snapshot(target.session, relation, columns, target.room)
+
+
+def _tuples(codes: CodeArray) -> tuple[IntArray, int]:
+    """Return the number of each combination of quasi-identifiers, and how many there are."""
+    keys: AnyIntArray = sort_keys([codes[:, a] for a in range(codes.shape[1])])
+    distinct, numbers = np.unique(keys, return_inverse=True)
+    return numbers.astype(np.int64), distinct.size
+
+
+def values_of(buckets: IntArray, codes: IntArray, counts: IntArray) -> BucketValues:
+    """Put the rows of the SAT in order; buckets count from 0."""
+    order = np.lexsort((codes, buckets))
+    return BucketValues(buckets[order], codes[order], counts[order])
+
+
+def bounds_of(
+    publication: Publication, labels: list[str | None], values: BucketValues
+) -> FloatArray:
+    """Return the threshold of each value, as verified from the published relations."""
+    counts = np.bincount(values.value, values.count, len(labels)).astype(np.int64)
+    thresholds = published_thresholds(publication.parameters, labels, counts)
+    return np.array([float(threshold) for threshold in thresholds])

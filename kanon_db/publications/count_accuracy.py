@@ -1,0 +1,82 @@
+"""Measures how well a publication answers random count queries, compared with its source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from kanon_db.catalog.entries import find_publication, published_schema, require_whole, source_of
+from kanon_db.catalog.sources import open_source
+from kanon_db.errors import InvalidParameterError
+from kanon_db.publications.kind import SELECTIVITY, AttackTarget, Workload
+from kanon_db.publications.registry import kind_named
+from kanon_db.publications.results import CountAccuracy
+from kanon_db.session.protocol import Session
+from kanon_db.transfer.allowance import Allowance
+
+_PHASES: Final = (
+    "reading the source", "drawing the queries", "counting in the source",
+    "estimating from the publication",
+)  # fmt: skip
+
+
+def evaluate_counts(
+    session: Session,
+    name: str,
+    *,
+    queries: int = 1000,
+    dimensionality: Sequence[int] | None = None,
+    selectivity: Sequence[float] | None = None,
+    seed: int | None = None,
+) -> list[CountAccuracy]:
+    """Answer random count queries from a bucketization and from its source, and compare them.
+
+    Parameters
+    ----------
+    session : Session
+        The session of a role that may read both.
+    name : str
+        The publication.
+    queries : int
+        How many queries, up to 100,000.
+    dimensionality : sequence of int, optional
+        Each query draws one of these numbers, and has conditions on as many quasi-identifiers; by
+        default any number.
+    selectivity : sequence of float, optional
+        Each query draws one of these expected selectivities, which lie in (0, 1]; by default 0.01,
+        0.05 and 0.1.
+    seed : int, optional
+        At least 0. The same seed draws the same queries for the same source.
+
+    Returns
+    -------
+    list of CountAccuracy
+        One for each selectivity, then one for all queries.
+
+    Raises
+    ------
+    NotFoundError
+        When there is no such publication, or its source is gone.
+    InvalidParameterError
+        When it is not a bucketization, or a parameter is outside its range.
+    PermissionDeniedError
+        When the role cannot read all of the source.
+    """
+    publication = find_publication(session, name)
+    declared = kind_named(publication.kind)
+    if declared.shape != "buckets":
+        raise InvalidParameterError(
+            "only buckets can be evaluated with count queries",
+            detail=f'publication "{name}" is of the kind {publication.kind}',
+        )
+    require_whole(publication)
+    session.plan(_PHASES)
+    shares = SELECTIVITY if selectivity is None else tuple(map(float, selectivity))
+    source, types = open_source(session, source_of(session, name).quoted(session))
+    target = AttackTarget(
+        session, publication, source, types, published_schema(session), Allowance.of(session)
+    )
+    workload = Workload(
+        queries, None if dimensionality is None else tuple(dimensionality), shares, seed
+    )
+    return list(declared.load().evaluate(target, workload))

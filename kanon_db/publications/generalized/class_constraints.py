@@ -1,0 +1,175 @@
+"""Reads the constraints on the sensitive values of each equivalence class, written in JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import ceil
+from typing import Any, Final, Literal, Self
+
+import numpy as np
+
+from kanon_db.algorithms.bucketization.specification import PrivacySpecification
+from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
+from kanon_db.algorithms.ground.exact import exact_number
+from kanon_db.algorithms.recoding.constraints import Constraint
+from kanon_db.errors import InvalidParameterError
+from kanon_db.publications.guarantees import share_unbounded
+from kanon_db.publications.rows.published_rows import SensitiveCounts, ValueBounds
+
+_MOST_L: Final = 2**31 - 1
+_OWN: Final = ("l", "entropy_l", "t", "distance")
+_HINT: Final = (
+    'write {"l": 3}, {"entropy_l": 2.5}, {"t": 0.2, "distance": "ordered"} or an F\'-privacy'
+    ' specification such as {"default": 0.3}; they combine'
+)
+
+
+@dataclass(frozen=True)
+class ClassConstraints:
+    """Constraints on the sensitive attribute, as the publisher wrote them.
+
+    Attributes
+    ----------
+    l : int or None
+        Distinct l-diversity.
+    entropy_l, t : Fraction or None
+        Entropy l-diversity; t-closeness.
+    distance : {"equal", "ordered"}
+        The distance of t-closeness.
+    privacy : PrivacySpecification or None
+        F'-privacy.
+    """
+
+    l: int | None
+    entropy_l: Fraction | None
+    t: Fraction | None
+    distance: Literal["equal", "ordered"]
+    privacy: PrivacySpecification | None
+
+    @classmethod
+    def parse(cls, given: Mapping[str, Any]) -> Self:
+        """Read constraints.
+
+        Raises
+        ------
+        InvalidParameterError
+        """
+        if not given:
+            raise InvalidParameterError("constraints are empty", hint=_HINT)
+        if any(value is None for value in given.values()):
+            raise InvalidParameterError("a constraint must not be null", hint=_HINT)
+        l = given.get("l")
+        if l is not None and (
+            isinstance(l, bool) or not isinstance(l, int) or not 1 <= l <= _MOST_L
+        ):
+            raise InvalidParameterError(
+                f"l must be a whole number of at least 2 and at most {_MOST_L:,}", hint=_HINT
+            )
+        distance = given.get("distance", "equal")
+        if distance not in ("equal", "ordered") or ("distance" in given and "t" not in given):
+            raise InvalidParameterError("distance must be equal or ordered and needs t", hint=_HINT)
+        rest = {key: value for key, value in given.items() if key not in _OWN}
+        return cls(
+            l=l,
+            entropy_l=_fraction(given, "entropy_l"),
+            t=_fraction(given, "t"),
+            distance=distance,
+            privacy=PrivacySpecification.parse(rest) if rest else None,
+        )
+
+    @property
+    def depends_on_frequencies(self) -> bool:
+        """Whether they depend on how frequent values are in the table."""
+        relative = self.privacy is not None and self.privacy.theta is not None
+        return self.t is not None or relative
+
+    @property
+    def counts_records(self) -> bool:
+        """Whether they compare distributions of records, which are not those of entities."""
+        return self.entropy_l is not None or self.depends_on_frequencies
+
+    def of(self, values: SensitiveCounts, codes: CodeArray) -> Constraint:
+        """Apply them to a table.
+
+        Raises
+        ------
+        InvalidParameterError
+            When a number lies outside its range, or a named value does not occur.
+        """
+        f_prime = None
+        if self.privacy is not None:
+            f_prime = self.privacy.thresholds(values.labels, values.counts)
+            share_unbounded(f_prime, values.counts)
+        return Constraint(
+            codes.astype(np.int64),
+            len(values.labels),
+            l=self.l,
+            entropy_l=self.entropy_l,
+            t=self.t,
+            distance=self.distance,
+            f_prime=f_prime,
+            missing=values.labels.index(None) if None in values.labels else -1,
+        )
+
+    def bounds(self, values: SensitiveCounts) -> ValueBounds:
+        """Return what they allow to infer from a class, by the published values.
+
+        Distinct and entropy l-diversity bound no frequency in a class, but no value is certain.
+        """
+        shares = values.counts / values.counts.sum()
+        largest = np.array(list(map(float, self.thresholds(values.labels, values.counts))))
+        is_diverse = self.l is not None or self.entropy_l is not None
+        if (largest >= 1).all():
+            return ValueBounds(None, 0.0 if is_diverse else None)
+        return ValueBounds(largest, 0.0 if is_diverse else float(shares[largest >= 1].sum()))
+
+    def thresholds(self, labels: Sequence[str | None], counts: IntArray) -> list[Fraction]:
+        """Return the largest share of each published value in a class; 1 where there is none.
+
+        Parameters
+        ----------
+        labels : sequence of str or None
+            The values' texts.
+        counts : ndarray of int64
+            How often each of them is published, at least once.
+        """
+        largest = [Fraction(1)] * len(labels)
+        if self.privacy is not None:
+            published = set(labels)  # records with a value may have been left out
+            named = {v: f for v, f in self.privacy.values.items() if v in published}
+            privacy = replace(self.privacy, values=named)
+            largest = list(privacy.thresholds(labels, counts).thresholds)
+        if self.t is not None and self.distance == "equal":
+            total = int(counts.sum())
+            nearest = [Fraction(n, total) + self.t for n in counts.tolist()]
+            largest = list(map(min, largest, nearest))
+        return largest
+
+    @property
+    def least_values(self) -> int:
+        """The least number of different values in a class that follows from them."""
+        return max(self.l or 1, 1 if self.entropy_l is None else ceil(self.entropy_l))
+
+    def __str__(self) -> str:
+        """Describe them without naming a value."""
+        said = []
+        if self.l is not None:
+            said.append(f"distinct {self.l}-diversity")
+        if self.entropy_l is not None:
+            said.append(f"entropy {float(self.entropy_l):g}-diversity")
+        if self.t is not None:
+            said.append(f"{float(self.t):g}-closeness ({self.distance} distance)")
+        if self.privacy is not None:
+            said.append("F'-privacy")
+        return ", ".join(said)
+
+
+def _fraction(given: Mapping[str, Any], key: str) -> Fraction | None:
+    value = given.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise InvalidParameterError(f"{key} must be a number", hint=_HINT)
+    return exact_number(value)

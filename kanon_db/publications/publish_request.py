@@ -1,0 +1,216 @@
+"""Declares the parameters that all kinds of publications share, and the known risks.
+
+A publication that takes a known risk is refused until the publisher accepts it by name. SQL, Python
+and the command line read this module, so it imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from kanon_db.catalog.names import PUBLICATION
+from kanon_db.declaration import (
+    FLAG,
+    NAMES,
+    RELATION,
+    TEXT,
+    Parameter,
+    ResultColumn,
+    columns,
+    json_object,
+    parameter,
+    parameters_of,
+    unknown,
+)
+from kanon_db.errors import InvalidParameterError, RiskError
+
+# Known risks: a publication that takes one is refused until the publisher accepts it by name.
+
+
+RISKS: Final[Mapping[str, str]] = {
+    "uninformed_reader": "the bound holds only against readers who do not know how records were"
+    " put into buckets",
+    "left_over_records": "fewer than k records that match nobody else are published: anyone who"
+    " knows the quasi-identifiers finds out whose they are",
+    "model_without_budget": "nothing bounds what a model tells about the people it was trained on:"
+    " readers may find out who was in the source, and their values",
+    "combined_releases": "readers can set releases of the same people against each other, which"
+    " can tell more than each of them allows",
+}
+"""What each risk means."""
+
+
+_LONGEST: Final = 1000
+
+
+def _is_reason(text: str) -> bool:
+    """Readers see it in their terminal: nothing that is invisible or moves the cursor."""
+    return len(text) <= _LONGEST and text.isprintable() and any(map(str.isalnum, text))
+
+
+def _read_accepted(given: Mapping[str, Any]) -> dict[str, str]:
+    for name, reason in given.items():
+        if name not in RISKS:
+            raise unknown("risk", name, list(RISKS))
+        if not (isinstance(reason, str) and _is_reason(reason)):
+            raise InvalidParameterError(
+                "a risk is accepted with a reason", detail=f'risk "{name}"',
+                hint=f'write {{"{name}": "why this is acceptable here"}}: one line of at most'
+                f" {_LONGEST:,} characters",
+            )  # fmt: skip
+    return dict(given)
+
+
+ACCEPTED: Final = json_object(_read_accepted)
+"""The type of a parameter that accepts risks, each with a reason."""
+
+
+def accepted_risks(accepted: Mapping[str, str], taken: Sequence[str]) -> dict[str, str]:
+    """Return the reasons for the risks that a publication takes.
+
+    Raises
+    ------
+    RiskError
+        For the first one that is not accepted.
+    """
+    for name in taken:
+        if name not in accepted:
+            raise RiskError(
+                f"a known risk is not accepted: {name}",
+                detail=RISKS[name],
+                hint="to publish all the same, say why: accept =>"
+                f""" '{{"{name}": "why this is acceptable"}}'""",
+            )
+    return {name: accepted[name] for name in taken}
+
+
+# The parameters that all kinds of publications share.
+
+
+RESULT: tuple[ResultColumn, ...] = columns(
+    publication_id="bigint", name="text", guarantee="text", records="bigint", metrics="jsonb",
+    seconds="double precision",
+)  # fmt: skip
+"""What every `publish_*` returns: one row."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishRequest:
+    """Parameters of all kinds; the request of each kind adds its own.
+
+    A kind's request has ``method``, and ``options`` if its methods have any.
+    """
+
+    NOT_RECORDED: ClassVar = (
+        "source", "publication", "method", "readers", "accept", "replace", "dry_run",
+    )  # fmt: skip
+    """Parameters that the catalog keeps elsewhere or in another form, or does not need."""
+
+    NOT_DRAWN: ClassVar[tuple[str, ...]] = (
+        "source", "publication", "readers", "accept", "replace", "dry_run",
+    )  # fmt: skip
+    """Parameters that decide nothing about what is drawn, or only by what a search finds, with
+    which the kind then goes on to draw (:meth:`.SeededRandom.absorb`)."""
+
+    ROLES_DRAWN: ClassVar[tuple[str, ...]] = (
+        "quasi_identifiers", "sensitive", "insensitive", "entity", "arrival", "attributes",
+    )  # fmt: skip
+    """What a source was registered with that may change what is drawn."""
+
+    source: str = parameter(
+        RELATION, "A registered relation, such as 'public.census'.", is_positional=True
+    )
+    publication: str = parameter(
+        PUBLICATION, "Name of the publication.", is_positional=True, metavar="NAME"
+    )
+    readers: tuple[str, ...] | None = parameter(
+        NAMES, "Roles that may read it; kanon_analyst by default.", default=None, follows=1
+    )
+    replace: bool = parameter(
+        FLAG, "Replace the publication if it exists, in the same transaction.", default=False,
+        follows=1,
+    )  # fmt: skip
+    accept: Mapping[str, str] = parameter(
+        ACCEPTED,
+        "Known risks that are accepted, each with a reason that is kept with the publication, such"
+        ' as \'{"uninformed_reader": "only for our own staff"}\'.',
+        default="{}", follows=3,
+    )  # fmt: skip
+    dry_run: bool = parameter(
+        FLAG,
+        "Compute and verify the publication, return the same row, whose metrics then also have"
+        " figures of accuracy, attacks and risks, and keep nothing.",
+        default=False, follows=3,
+    )  # fmt: skip
+    given: Mapping[str, Any] = field(default_factory=dict)
+    is_tried: bool = False
+    """Whether nothing will ever be published of it, so that it is drawn anew each time."""
+    if TYPE_CHECKING:
+        # Each kind declares this parameter itself, with its methods.
+        method: str
+
+    def __post_init__(self) -> None:
+        for option in self.unused_options:
+            if option.is_strict:
+                raise unknown("option", option.name, self.options_of_method)
+
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """What was asked for, as plain JSON for the catalog, with the defaults filled in."""
+        recorded = {}
+        for item in parameters_of(type(self)):
+            if item.name not in self.NOT_RECORDED:
+                given = self.given.get(item.name)
+                default = {} if item.type.options else item.default
+                recorded[item.name] = default if given is None else given
+        return recorded
+
+    @property
+    def unused_options(self) -> list[Parameter]:
+        """The given options that belong only to other methods than the one asked for."""
+        return [
+            option
+            for option in self._declared_options
+            if option.name in (self.given.get("options") or {}) and not self._uses(option)
+        ]
+
+    @property
+    def options_of_method(self) -> list[str]:
+        """The names of the options that the method uses."""
+        return sorted(option.name for option in self._declared_options if self._uses(option))
+
+    @property
+    def _declared_options(self) -> Sequence[Parameter]:
+        declared = next((p.type.options for p in parameters_of(type(self)) if p.type.options), None)
+        return () if declared is None else parameters_of(declared)
+
+    def _uses(self, option: Parameter) -> bool:
+        return not option.methods or self.method in (*option.methods, "auto")
+
+
+# The parameters of loading a publication that was made elsewhere.
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadRequest:
+    """How a publication is to be loaded."""
+
+    publication: str | None = parameter(
+        PUBLICATION, "Name of the publication here; by default as it is called there.",
+        default=None, metavar="NAME",
+    )  # fmt: skip
+    source_name: str | None = parameter(
+        TEXT, "What the catalog calls the source: the same for all that is about the same people.",
+        default=None,
+    )  # fmt: skip
+    readers: tuple[str, ...] | None = parameter(
+        NAMES, "Roles that may read it; kanon_analyst by default.", default=None
+    )
+    accept: Mapping[str, str] = parameter(
+        ACCEPTED, "Known risks that are accepted here, each with a reason.", default="{}"
+    )
+    replace: bool = parameter(
+        FLAG, "Replace the publication if it exists, in the same transaction.", default=False
+    )

@@ -1,0 +1,596 @@
+"""Refreshes a publication: with a batch of the people that came since, or for everybody anew.
+
+Everybody is in one batch only, so that a reader of all states of the publication knows no more of
+anybody than a reader of their batch, unless people had to wait for it. Where people may leave,
+everybody is published anew, under m-invariance: those who stay keep their signatures.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from kanon_db.catalog.entries import (
+    Publication,
+    Source,
+    find_publication,
+    published_schema,
+    require_whole,
+    run_errand,
+    source_of,
+)
+from kanon_db.catalog.sources import open_source, require_unchanged
+from kanon_db.declaration import parameters_of, read_request
+from kanon_db.declaration.shown import ShownResult
+from kanon_db.errors import (
+    IneligibleError,
+    InfeasibleError,
+    InvalidParameterError,
+    KanonError,
+    PermissionDeniedError,
+    TooFewError,
+)
+from kanon_db.publications.entities import (
+    StagedEntities,
+    can_be_hashed,
+    digest_of,
+    read_entities,
+    stage_published,
+    stage_unknown,
+)
+from kanon_db.publications.guarantees import WAITING_WARNING
+from kanon_db.publications.kind import Job, Kind, Written
+from kanon_db.publications.lifecycle import enter_publication, refusal_of_owner
+from kanon_db.publications.pipeline import PHASES, draw_records
+from kanon_db.publications.publish_request import PublishRequest
+from kanon_db.publications.registry import DeclaredKind, kind_named
+from kanon_db.publications.relations import ShownNames, StagedRelations
+from kanon_db.publications.releases.ledger import earlier_releases
+from kanon_db.publications.releases.release_check import describe_release, require_compatible
+from kanon_db.publications.results import require_checks
+from kanon_db.session import Session
+from kanon_db.transfer.allowance import Allowance
+from kanon_db.transfer.columns import ColumnType, describe_types
+from kanon_db.transfer.snapshot import count_records, take_snapshot
+from kanon_db.transfer.values import read_integers
+
+# What a refresh is about, and what its ways give: a batch, or everybody anew.
+
+
+@dataclass(frozen=True, eq=False)
+class RefreshTask:
+    """A publication to refresh.
+
+    Attributes
+    ----------
+    session : Session
+    source : Source
+    types : dict of str to ColumnType
+        All columns of the source, in their order.
+    old : Publication
+    kind : Kind
+    request : PublishRequest
+        What was asked for, under the same guarantee.
+    upto : str or None
+        The greatest arrival that is published; None if no arrival is known.
+    knows_entities : bool
+        Whether the ledger has the hashes of those that are published.
+    """
+
+    session: Session
+    source: Source
+    types: Mapping[str, ColumnType]
+    old: Publication
+    kind: Kind
+    request: PublishRequest
+    upto: str | None
+    knows_entities: bool
+
+    def not_known(self) -> InvalidParameterError:
+        """Make the refusal where nothing says who is new."""
+        source = self.source
+        if source.arrival is None and source.entity is None:
+            why = "no column says when a record came, or whom it is about"
+        elif source.entity is None:
+            why = (
+                f'publication "{self.old.name}" was made before {source.arrival} was known to say'
+                " so, or it is NULL in every record"
+            )
+        else:
+            why = (
+                f'publication "{self.old.name}" was made before entities were kept, or equal'
+                f" entities of the type of {source.entity} can be written in different ways"
+            )
+        return InvalidParameterError(
+            "it is not known who came since",
+            detail=f"{source.relation}: {why}",
+            hint="register the source with arrival => a time or a running number, or with"
+            " entity => a column of whole numbers, numeric, uuid or text, then publish",
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class NothingToPublish:
+    """Nothing changes.
+
+    Attributes
+    ----------
+    waiting : int
+        Records that came, and are not published.
+    missing : str or None
+        Why.
+    """
+
+    waiting: int
+    missing: str | None
+
+
+@dataclass(frozen=True, eq=False)
+class StagedRefresh(NothingToPublish):
+    """A publication, staged, that is to take the place of the old one.
+
+    Attributes
+    ----------
+    staging : Staging
+    written : Written
+        Of everybody.
+    published : sequence of str
+        The columns of the source that it shows.
+    types : dict
+        Their types, for the catalog.
+    records : int
+    added : int
+        Records that are new in it.
+    metrics : dict of str to float
+        Those that were measured from the source.
+    upto : str or None
+    entities : Entities or None
+        The hashes to keep.
+    withdrawn : int or None
+        Records of before that are not in it any more; None if nobody can leave.
+    left_out : int
+        Those of them whose people are still in the source.
+    parameters : dict
+        What the catalog keeps in addition.
+    """
+
+    staging: StagedRelations
+    written: Written
+    published: Sequence[str]
+    types: Mapping[str, Any]
+    records: int
+    added: int
+    metrics: Mapping[str, float]
+    upto: str | None
+    entities: StagedEntities | None
+    withdrawn: int | None = None
+    left_out: int = 0
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+# The people that came since a publication was made or refreshed: a batch of their own.
+
+
+def add_batch(task: RefreshTask) -> StagedRefresh | NothingToPublish:
+    """Publish the records that came since as a batch of their own, and put it with the others.
+
+    They have a later arrival than all that are published, and another entity, whose hash the ledger
+    does not have: as far as the source says either.
+
+    Raises
+    ------
+    InvalidParameterError
+        Where nothing says who is new.
+    """
+    session, source, kind, old = task.session, task.source, task.kind, task.old
+    batch = _Newcomers(task)
+    n_new, waiting, missing = batch.count()
+    if not n_new:
+        batch.drop()
+        return NothingToPublish(waiting, missing)
+    try:
+        with session.savepoint():
+            job, written = batch.write()
+    except (IneligibleError, InfeasibleError, TooFewError) as error:
+        batch.drop()
+        if isinstance(error, IneligibleError):
+            session.warn(WAITING_WARNING)
+        return NothingToPublish(waiting + n_new, _said(error))
+    batch.drop()
+    described = describe_types(session, source.relation, batch.published)
+    n_added = job.snapshot.n_records
+    alone = replace(
+        old, name=job.staging.name, records=n_added,
+        parameters={**old.parameters, **task.request.recorded, **written.parameters},
+        layout={**written.layout, "types": described},
+    )  # fmt: skip
+    # Whoever has a copy of before can tell the batch from the others.
+    require_checks([*kind.examine(session, alone, is_new=True).checks, *written.checks])
+    whole = StagedRelations.begin(session, published_schema(session))
+    both = kind.extend(job, old, written, whole)
+    job.staging.drop(kind.suffixes)
+    return StagedRefresh(
+        waiting, missing, whole, both, batch.published, described, records=old.records + n_added,
+        added=n_added, metrics=_together(old, written.metrics, n_added), upto=batch.upto,
+        entities=batch.entities,
+        parameters={"batches": int(old.parameters.get("batches", 1)) + 1},
+    )  # fmt: skip
+
+
+class _Newcomers:
+    """The records that came since, of people who are not published yet."""
+
+    def __init__(self, task: RefreshTask) -> None:
+        self._task = task
+        session, source, types = task.session, task.source, task.types
+        self.published: list[str] = []
+        self.entities: StagedEntities | None = None
+        self.upto = task.upto
+        self._by_hash = task.knows_entities and can_be_hashed(session, source, types)
+        by_time = source.arrival is not None and task.upto is not None
+        if not self._by_hash and not by_time:
+            raise task.not_known()
+        self._later = self._new = "true"
+        if by_time:
+            later = f"{session.identifier(str(source.arrival))} > {session.literal(str(self.upto))}"
+            self._later = self._new = f"s.{later}"
+        self._unknown: StagedEntities | None = None
+        if self._by_hash:
+            column = types[str(source.entity)]
+            self._unknown = stage_unknown(
+                session, published_schema(session), source, column, task.old.name, self._later
+            )
+            digest = digest_of(column, column.read(session))
+            # A record without an entity is refused when it is read, not left out.
+            self._new += (
+                f" AND ({column.read(session)} IS NULL OR {digest} IN"
+                f" (SELECT u.digest FROM {self._unknown.table} AS u))"
+            )
+        elif source.entity is not None:
+            entity = session.identifier(source.entity)
+            relation = source.relation.quoted(session)
+            self._new += (
+                f" AND NOT EXISTS (SELECT FROM {relation} AS o WHERE o.{entity} = s.{entity}"
+                f" AND (o.{later}) IS NOT TRUE)"
+            )
+
+    def count(self) -> tuple[int, int, str | None]:
+        """Count the records to publish, and those that wait, with the reason."""
+        session, source, old = self._task.session, self._task.source, self._task.old
+        if self._unknown is None:
+            n_new = count_records(session, source.relation, self._new)
+        else:
+            # Each record was looked at already, but for those without an entity.
+            entity = self._task.types[str(source.entity)].read(session)
+            without = f"({self._later}) AND {entity} IS NULL"
+            n_new = self._unknown.count() + count_records(session, source.relation, without)
+        n_all = count_records(session, source.relation)
+        n_since = n_all
+        if self._later != "true":
+            n_since = count_records(session, source.relation, self._later)
+        n_late = max(n_all - n_since - old.records, 0)
+        n_again, at_least = n_since - n_new, ""
+        if self._later == "true":
+            # How many records somebody had is not kept; those who are gone may hide further ones.
+            n_again, at_least = max(n_again - old.records, 0), "at least "
+        reasons = []
+        if n_late:
+            reasons.append(f"{n_late:,} came late: not after the last one that was published")
+        if n_again:
+            reasons.append(f"{at_least}{n_again:,} are of people who are published")
+        return n_new, n_late + n_again, "; ".join(reasons) or None
+
+    def write(self) -> tuple[Job[Any], Written]:
+        """Search and write them, as a publication of their own."""
+        task = self._task
+        session, source, kind = task.session, task.source, task.kind
+        kind.prepare(task.request, source)
+        self.published = kind.columns(source, task.types)
+        entity = [] if source.entity is None else [source.entity]
+        arrival = [] if source.arrival in (None, *self.published) else [str(source.arrival)]
+        room = Allowance.of(session)
+        columns = [*self.published, *entity, *arrival]
+        snapshot = take_snapshot(session, source.relation, columns, room, where=self._new)
+        require_unchanged(session, source)
+        if source.arrival is not None:
+            self.upto = snapshot.greatest(source.arrival) or self.upto
+        deciding = [*self.published, *(entity if kind.counts_entities else ())]
+        snapshot, random = draw_records(
+            session, task.request, source, snapshot, [task.types[name] for name in deciding]
+        )
+        entities = read_entities(snapshot, source, are_counted=kind.counts_entities)
+        schema = published_schema(session)
+        staging = StagedRelations.begin(session, schema)
+        job = Job(
+            session, task.request, source, task.types, staging, snapshot, room, random, entities
+        )
+        session.phase("searching")
+        found = kind.search(job)
+        session.phase("writing")
+        written = kind.write(job, found)
+        if self._by_hash:
+            column = task.types[str(source.entity)]
+            self.entities = stage_published(session, schema, snapshot, column)
+        snapshot.drop()
+        return job, written
+
+    def drop(self) -> None:
+        """Drop what was only needed to find them."""
+        if self._unknown is not None:
+            self._unknown.drop()
+
+
+def _together(old: Publication, new: Mapping[str, float], n_new: int) -> dict[str, float]:
+    """Average what was measured from the source, by records."""
+    n_old = max(old.records, 1)
+    return {
+        name: (old.metrics[name] * n_old + value * n_new) / (n_old + n_new)
+        for name, value in new.items()
+        if name in old.metrics
+    }
+
+
+def _said(error: KanonError) -> str:
+    return ": ".join(part for part in (error.message, error.detail) if part)
+
+
+# Publishing everybody anew where people come and go: those who stay keep their signatures.
+
+
+def redraw_everybody(task: RefreshTask) -> StagedRefresh | NothingToPublish:
+    """Publish those who stay and those who came, in new buckets.
+
+    Raises
+    ------
+    InvalidParameterError
+        Where the ledger does not know who was published.
+    InfeasibleError
+        Where nobody is left to publish.
+    """
+    session, source, kind = task.session, task.source, task.kind
+    if not task.knows_entities or not can_be_hashed(session, source, task.types):
+        raise task.not_known()
+    kind.prepare(task.request, source)
+    schema, column = published_schema(session), task.types[str(source.entity)]
+    known = stage_unknown(session, schema, source, column, task.old.name, "true")
+    job = _read(task, known)
+    session.phase("searching")
+    found = kind.renew(*_with_signatures(task, job, known))
+    known.drop()
+    job = found.job
+    if found.n_waiting:
+        session.warn(WAITING_WARNING)
+    if not known.n_gone and not found.n_new:
+        # Nobody left, so nobody has to be left out.
+        job.snapshot.drop()
+        return NothingToPublish(found.n_waiting, _missing(0, found.n_waiting))
+    if not job.snapshot.n_records:
+        raise InfeasibleError(
+            "nobody is left to publish",
+            detail=f"{source.relation}: everybody who was published has left, or too few others are"
+            " left with their buckets' values",
+            hint="drop the publication",
+        )
+    columns = kind.columns(source, task.types)
+    described = describe_types(session, source.relation, columns)
+    session.phase("writing")
+    written = kind.write(job, found.found)
+    require_checks(written.checks)
+    entities = stage_published(session, schema, job.snapshot, column, written.signatures)
+    job.snapshot.drop()
+    return StagedRefresh(
+        found.n_waiting, _missing(found.n_left_out, found.n_waiting), job.staging, written,
+        columns, described,
+        records=job.snapshot.n_records, added=found.n_new, metrics=written.metrics,
+        upto=task.upto, entities=entities, withdrawn=task.old.records - found.n_stay,
+        left_out=found.n_left_out,
+        parameters={"renewals": int(task.old.parameters.get("renewals", 0)) + 1},
+    )  # fmt: skip
+
+
+def _read(task: RefreshTask, known: StagedEntities) -> Job[Any]:
+    """Copy the records of those who stay, and of those who came."""
+    session, source = task.session, task.source
+    entity = task.types[str(source.entity)]
+    read = entity.read(session)
+    # A record without an entity is refused when it is read, not left out.
+    where = (
+        f"{read} IS NULL OR {digest_of(entity, read)} IN (SELECT k.digest FROM {known.table} AS k)"
+    )
+    room = Allowance.of(session)
+    columns = [*task.kind.columns(source, task.types), str(source.entity)]
+    snapshot = take_snapshot(session, source.relation, columns, room, where=where)
+    require_unchanged(session, source)
+    snapshot, random = draw_records(
+        session, task.request, source, snapshot, [task.types[name] for name in columns]
+    )
+    read_entities(snapshot, source, are_counted=False)
+    staging = StagedRelations.begin(session, published_schema(session))
+    return Job(session, task.request, source, task.types, staging, snapshot, room, random)
+
+
+def _with_signatures(
+    task: RefreshTask, job: Job[Any], known: StagedEntities
+) -> tuple[Job[Any], Any, Any]:
+    entity = task.types[str(task.source.entity)]
+    digest = digest_of(entity, f"s.{task.session.identifier(entity.name)}")
+    signature_of = read_integers(
+        job.snapshot, "coalesce(k.signature, -1)",
+        f"JOIN {known.table} AS k ON k.digest = {digest}",
+    )  # fmt: skip
+    return job, task.old, signature_of
+
+
+def _missing(n_left_out: int, n_waiting: int) -> str | None:
+    reasons = []
+    if n_left_out:
+        reasons.append(
+            f"{n_left_out:,} who stay are left out from now on: too few others are left with"
+            " their buckets' values"
+        )
+    if n_waiting:
+        reasons.append(f"{n_waiting:,} who came wait: too many of them have the same value")
+    return "; ".join(reasons) or None
+
+
+# Publishing the people that came since, as a batch of their own; or everybody anew.
+#
+# Everybody is in one batch only, so that a reader of all states of the publication knows no more
+# of
+# anybody than a reader of their batch, unless people had to wait for it
+# (:mod:`kanon_db.publications.guarantees`). Where people may leave, everybody is published anew,
+# under
+# m-invariance.
+
+
+@dataclass(frozen=True)
+class Refreshed(ShownResult):
+    """What came of it.
+
+    Attributes
+    ----------
+    publication_id : int
+    name, guarantee : str
+    records : int
+        Of all batches.
+    added : int
+        Records of the new batch; 0 if nobody came, or too few to keep the guarantee.
+    waiting : int
+        Records that came, and are not published: too few, or late, or of people who are published.
+    missing : str or None
+        Why they wait.
+    metrics : dict of str to float
+    seconds : float
+    withdrawn : int
+        Records of before that are not published any more, where people can leave.
+    left_out : int
+        Those of them whose people are still in the source, and are never published again.
+    """
+
+    publication_id: int
+    name: str
+    guarantee: str
+    records: int
+    added: int
+    waiting: int
+    missing: str | None
+    metrics: Mapping[str, float]
+    seconds: float
+    withdrawn: int = 0
+    left_out: int = 0
+
+
+def refresh(
+    session: Session, publication: str, accept: Mapping[str, str] | None = None
+) -> Refreshed:
+    """Publish the people that came since the last batch, under the guarantee of the publication.
+
+    A batch ends when this is called: with the greatest value that the source's column ``arrival``
+    has then. What comes later with a value that is not greater is late, and waits. Records of an
+    ``entity`` that is published wait, too.
+
+    Parameters
+    ----------
+    session : Session
+        Of the role that published it, which needs SELECT on the source.
+    publication : str
+    accept : mapping of str to str, optional
+        Known risks, each with a reason, in addition to those that were accepted before.
+
+    Raises
+    ------
+    InvalidParameterError
+        When the source has neither a column ``arrival`` nor an ``entity``, or the publication was
+        made without it.
+    RiskError
+        When readers could set the new people against another release.
+    KanonError
+        For everything that publishing refuses, unless more people can mend it.
+    """
+    started, name = time.perf_counter(), publication
+    old = find_publication(session, name)
+    with refusal_of_owner(name):
+        state = run_errand(session, "batches", name=name)
+    if state is None or not state["is_own"]:
+        raise PermissionDeniedError(
+            "only the role that published a publication can refresh it",
+            detail=f'publication "{name}"',
+            hint="a superuser can become this role with SET ROLE",
+        )
+    require_whole(old)
+    declared = kind_named(old.kind)
+    kind = declared.load()
+    source, types = open_source(session, source_of(session, name).quoted(session))
+    kept = old.parameters.get("accept", {})
+    accepted = {**kept, **(accept or {})}
+    request = _request(declared, source.relation.quoted(session), old, accepted)
+    request = kind.frozen(session, old, request)
+    task = RefreshTask(
+        session, source, types, old, kind, request, state["upto"], state["knows_entities"]
+    )
+    session.plan(PHASES)
+    session.phase("reading the source")
+    made = redraw_everybody(task) if kind.renews(old) else add_batch(task)
+    if not isinstance(made, StagedRefresh):
+        return Refreshed(
+            state["publication_id"], name, old.guarantee, old.records, 0, made.waiting,
+            made.missing, old.metrics, time.perf_counter() - started,
+        )  # fmt: skip
+    parameters = {
+        **old.parameters, **request.recorded, **made.written.parameters, **made.parameters,
+        "readers": state["grantees"], "accept": dict(request.accept),
+    }  # fmt: skip
+    staging = made.staging
+    new = replace(
+        old, name=staging.name, parameters=parameters,
+        layout={**made.written.layout, "types": made.types}, records=made.records,
+        guarantee=made.written.guarantee, metrics=made.metrics,
+    )  # fmt: skip
+    session.phase("verifying")
+    examined = kind.examine(session, new, is_new=True)
+    require_checks(examined.checks)
+    session.phase("comparing releases")
+    earlier = earlier_releases(
+        session, source.source_id, state["grantees"], state["publication_id"]
+    )  # fmt: skip
+    combined = require_compatible(session, source, new, name, earlier, request.accept)
+    session.phase("publishing")
+    digested = [staging.name + end for end in kind.digested(new.layout)]
+    release = describe_release(session, source, made.published, digested, combined)
+    new = replace(new, name=name)
+    publication_id = enter_publication(
+        staging, new, source, metrics=examined.metrics, suffixes=kind.made(new.layout),
+        closed=kind.closed, notes=kind.notes(new, ShownNames(session)),
+        release={
+            **release, "upto": made.upto, "refreshes": state["publication_id"],
+            "keeps_grants": True, "added": made.added,
+            **({} if made.withdrawn is None else {"withdrawn": made.withdrawn}),
+            "entities": None if made.entities is None else made.entities.staging.name,
+        },
+        replace=True,
+    )  # fmt: skip
+    return Refreshed(
+        publication_id, name, new.guarantee, made.records, made.added, made.waiting, made.missing,
+        {**examined.metrics, **new.metrics}, time.perf_counter() - started,
+        withdrawn=made.withdrawn or 0, left_out=made.left_out,
+    )  # fmt: skip
+
+
+_NOT_GIVEN: Final = ("source", "publication", "replace", "dry_run", "readers")
+
+
+def _request(
+    declared: DeclaredKind, source: str, old: Publication, accept: Mapping[str, str]
+) -> PublishRequest:
+    """Ask again for what was asked for."""
+    items = {item.name: item for item in parameters_of(declared.request)}
+    names = items.keys() - set(_NOT_GIVEN)
+    given = {name: value for name, value in old.parameters.items() if name in names}
+    given |= {"source": source, "publication": old.name, "accept": dict(accept)}
+    # An assignment that needs no method is kept in its place.
+    if old.method in items["method"].type.choices:
+        given["method"] = old.method
+    request: PublishRequest = read_request(declared.request, given)
+    return request

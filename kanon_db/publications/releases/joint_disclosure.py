@@ -1,0 +1,848 @@
+"""Measures what releases of the same people tell together.
+
+Releases are read as arrays, with the same numbers for the same people and values in all. Rows with
+the same cells are classes; people who are in the source now may be in those that they fit.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+
+from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
+from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.ground.sort_keys import sort_keys
+from kanon_db.algorithms.recoding.cells import Ranges, Sets
+from kanon_db.algorithms.releases.coarser import coarsening, holds_the_same
+from kanon_db.algorithms.releases.containing import are_within
+from kanon_db.algorithms.releases.fitting import Fits, boxes_of, fits_of
+from kanon_db.algorithms.releases.measure import Check, measure, measure_differences
+from kanon_db.algorithms.releases.merging import Contents, Merged, merge
+from kanon_db.algorithms.releases.placements import Release
+from kanon_db.algorithms.releases.possible import Possible, Shown, possible
+from kanon_db.catalog.entries import Source
+from kanon_db.errors import InfeasibleError, PermissionDeniedError, SchemaMismatchError
+from kanon_db.publications.kind import PublishedBuckets, PublishedClasses
+from kanon_db.publications.releases.ledger import (
+    ROWS,
+    VALUES,
+    EarlierRelease,
+    ReleaseFinding,
+    not_measured,
+)
+from kanon_db.publications.rows.published_rows import classes_of_rows, read_cells
+from kanon_db.session.protocol import Session
+from kanon_db.transfer.allowance import Allowance
+from kanon_db.transfer.columns import (
+    column_types,
+    describe_types,
+    find_relation,
+    fixed_labels,
+    label,
+)
+from kanon_db.transfer.snapshot import take_snapshot
+from kanon_db.transfer.values import DistinctValues, distinct_values, read_codes, read_integers
+
+# Published rows as classes with the codes that they cover, and the people who may be in them.
+
+
+@dataclass(frozen=True, eq=False)
+class People:
+    """Everybody who is in the source now.
+
+    Attributes
+    ----------
+    values : dict of str to DistinctValues
+        Of each quasi-identifier that a publication of rows has.
+    codes : ndarray of int32, shape (n_tuples, n_qi)
+        The distinct combinations of their codes.
+    number : ndarray of int64, shape (n_tuples,)
+        How many people have each.
+    person : ndarray of int64, shape (n_tuples,)
+        A keyed hash of the quasi-identifiers that all releases show.
+    """
+
+    values: dict[str, DistinctValues]
+    codes: CodeArray
+    number: IntArray
+    person: IntArray
+
+    @property
+    def n_codes(self) -> dict[str, int]:
+        """How many values each quasi-identifier has."""
+        return {name: len(values.labels) for name, values in self.values.items()}
+
+    def drop(self) -> None:
+        """Remove what was read of the source before the transaction ends."""
+        for values in self.values.values():
+            values.drop()
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedClasses:
+    """A publication of rows.
+
+    Attributes
+    ----------
+    fits : Fits
+        The classes that each combination of quasi-identifiers fits.
+    class_of_row : ndarray of int64, shape (n_rows,)
+    cells : sequence of Ranges or Sets
+        The distinct cells of each quasi-identifier.
+    cell_of_class : ndarray of int32, shape (n_classes, n_qi)
+    others : dict of str to (list of str or None, ndarray of int32)
+        The texts of each other column's values, and the code of each row.
+    """
+
+    fits: Fits
+    class_of_row: IntArray
+    cells: Sequence[Ranges | Sets]
+    cell_of_class: CodeArray
+    others: dict[str, tuple[list[str | None], CodeArray]]
+
+    @property
+    def n_classes(self) -> int:
+        """The number of classes."""
+        return int(self.cell_of_class.shape[0])
+
+
+def read_people(
+    session: Session,
+    source: Source,
+    publications: Sequence[PublishedClasses],
+    hashed: str,
+    shown: set[str],
+) -> People:
+    """Read the quasi-identifiers that publications of rows have, of everybody in the source.
+
+    Parameters
+    ----------
+    session : Session
+    source : Source
+    publications : sequence of Classes
+    hashed : str
+        SQL for the keyed hash of a row ``s``.
+    shown : set of str
+        The columns that it reads.
+
+    Raises
+    ------
+    SchemaMismatchError
+        When the source's columns are not those that were published.
+    InfeasibleError
+        When it is empty, or there is no room for it.
+    PermissionDeniedError
+        When the role may not read it.
+    """
+    names = list(dict.fromkeys(name for one in publications for name in one.quasi_identifiers))
+    described = describe_types(session, source.relation, names)
+    for one in publications:
+        if any(one.types.get(n) != described.get(n, {}) for n in one.quasi_identifiers):
+            raise SchemaMismatchError("the source's columns are not those that it has")
+    columns = list(dict.fromkeys([*names, *sorted(shown)]))
+    snapshot = take_snapshot(session, source.relation, columns, Allowance.of(session))
+    _, oid, _ = find_relation(session, source.relation.quoted(session))
+    types = column_types(session, oid)
+    values = {name: distinct_values(snapshot, types[name]) for name in names}
+    codes = read_codes(snapshot, list(values.values()))
+    with fixed_labels(session):
+        person = read_integers(snapshot, hashed, kind="int8")
+    snapshot.drop()
+    keys = sort_keys([codes[:, a] for a in range(len(names))])
+    _, first, number = np.unique(keys, return_index=True, return_counts=True)
+    return People(values, codes[first], number.astype(np.int64), person[first].astype(np.int64))
+
+
+def read_classes(
+    session: Session, publication: PublishedClasses, people: People
+) -> ReleasedClasses:
+    """Read the published rows, and find who fits which of their classes.
+
+    Raises
+    ------
+    SchemaMismatchError
+        When the source's values cannot be compared with the published ones any more.
+    InfeasibleError
+        When people fit too many classes, or there is no room.
+    """
+    names = publication.quasi_identifiers
+    pattern = [] if publication.pattern is None else [publication.pattern]
+    view = take_snapshot(
+        session,
+        publication.relation,
+        [*names, *pattern, *publication.others],
+        Allowance.of(session),
+    )
+    _, oid, _ = find_relation(session, publication.relation.quoted(session))
+    types = column_types(session, oid)
+    columns = [people.values[name] for name in names]
+    cells, numbers = read_cells(view, types, publication.cells, columns, pattern)
+    class_of_row, first = classes_of_rows(numbers)
+    others = {}
+    for name in publication.others:
+        distinct = distinct_values(view, types[name])
+        others[name] = distinct.labels, read_codes(view, [distinct])[:, 0]
+        distinct.drop()
+    view.drop()
+    place = {name: position for position, name in enumerate(people.values)}
+    fits = fits_of(
+        people.codes[:, [place[name] for name in names]], cells, numbers[first],
+        [len(column.labels) for column in columns], Pulse(heartbeat=session.heartbeat),
+    )  # fmt: skip
+    if fits is None:
+        raise InfeasibleError("its classes overlap too much")
+    return ReleasedClasses(fits, class_of_row, cells, numbers[first], others)
+
+
+# Several partitions as arrays, with the same numbers for the same people and values in all.
+
+
+_PLACED = np.dtype([("person", ">i8"), ("bucket", ">i4")])
+_HELD = np.dtype([("bucket", ">i4"), ("count", ">i4")])
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedRows:
+    """A release of rows, and what may be somebody's.
+
+    Attributes
+    ----------
+    read : ReadClasses
+    contents : Contents
+        The sensitive values of each class.
+    merged : Merged
+    """
+
+    read: ReleasedClasses
+    contents: Contents
+    merged: Merged
+
+
+@dataclass(frozen=True, eq=False)
+class ReleaseArrays:
+    """Releases of the same people.
+
+    Attributes
+    ----------
+    releases : list of Release
+        Of rows, with classes put together that somebody fits both of.
+    n_tuples : int
+    labels : list of str or None
+        The sensitive values, as texts, in the order of their codes; None is NULL.
+    rows : list of ReadRows or None
+        Of each release of rows.
+    people : People or None
+        Everybody who is in the source, if there are releases of rows.
+    linked : ndarray of int64, shape (n,)
+        The tuples of these people.
+    """
+
+    releases: list[Release]
+    n_tuples: int
+    labels: list[str | None]
+    rows: list[ReleasedRows | None]
+    people: People | None
+    linked: IntArray
+
+
+def read_releases(
+    session: Session,
+    source: Source,
+    partitions: Sequence[PublishedBuckets | PublishedClasses],
+    sensitive: str,
+) -> ReleaseArrays:
+    """Read partitions, with the values of one sensitive attribute.
+
+    People are told apart by the quasi-identifiers that all partitions show. Who is who is only
+    known while this runs: each combination is a keyed hash, with a key of its own for each call.
+
+    Parameters
+    ----------
+    session : Session
+    source : Source
+        It says who may be in classes of rows.
+    partitions : sequence of Partition or Classes
+        Buckets are all of the sensitive attribute.
+    sensitive : str
+        Without such a column, all rows have the same value.
+
+    Raises
+    ------
+    SchemaMismatchError, InfeasibleError, PermissionDeniedError
+        See :func:`.read_people` and :func:`.read_classes`.
+    """
+    common = [
+        name
+        for name in partitions[0].quasi_identifiers
+        if all(name in partition.quasi_identifiers for partition in partitions)
+    ]
+    key = secrets.randbits(62)
+    classes = [one for one in partitions if isinstance(one, PublishedClasses)]
+    people = None
+    if classes:
+        people = read_people(session, source, classes, *_hashed_people(session, common, key))
+    read = [
+        read_classes(session, one, people) if isinstance(one, PublishedClasses) and people else None
+        for one in partitions
+    ]
+    nobody = np.zeros(0, dtype=np.int64)
+    with fixed_labels(session):
+        placed = [
+            _read_people(session, one, common, key)
+            if isinstance(one, PublishedBuckets)
+            else (nobody, nobody)
+            for one in partitions
+        ]
+        held = [
+            _read_contents(session, one) if isinstance(one, PublishedBuckets) else {}
+            for one in partitions
+        ]
+    texts = {text for found in held for text in found}
+    for rows in read:
+        texts.update(_values_of(rows, sensitive)[0] if rows else ())
+    labels = sorted(texts, key=lambda x: (x is not None, x))
+    codes = {text: code for code, text in enumerate(labels)}
+    distinct, numbers = np.unique(
+        np.concatenate([*(one for one, _ in placed), nobody if people is None else people.person]),
+        return_inverse=True,
+    )
+    numbers = numbers.astype(np.int64)
+    ends = np.cumsum([0, *(one.size for one, _ in placed)])
+    linked = numbers[ends[-1] :]
+    if people is not None:
+        people.drop()
+    releases: list[Release] = []
+    merged: list[ReleasedRows | None] = []
+    for first, last, (_, buckets), found, rows in zip(
+        ends, ends[1:], placed, held, read, strict=False
+    ):
+        if rows is None or people is None:
+            merged.append(None)
+            releases.append(_release(numbers[first:last], buckets, found, codes))
+            continue
+        own, value_of_row = _values_of(rows, sensitive)
+        known = np.array([codes[text] for text in own], dtype=np.int64)[value_of_row]
+        contents = Contents.of(rows.class_of_row, known, rows.n_classes)
+        put_together = merge(rows.fits, people.number, linked, contents)
+        merged.append(ReleasedRows(rows, contents, put_together))
+        releases.append(put_together.release)
+    return ReleaseArrays(releases, int(distinct.size), labels, merged, people, linked)
+
+
+def _values_of(rows: ReleasedClasses, sensitive: str) -> tuple[list[str | None], AnyIntArray]:
+    """Return the sensitive values of rows; the same for all, where they show none."""
+    nothing: tuple[list[str | None], AnyIntArray] = [None], np.zeros_like(rows.class_of_row)
+    return rows.others.get(sensitive, nothing)
+
+
+def _hashed_people(session: Session, common: Sequence[str], key: int) -> tuple[str, set[str]]:
+    columns = ", ".join(f"s.{session.identifier(name)}" for name in common)
+    return f"hashtextextended(ROW({columns})::text, {key})", set(common)
+
+
+def _read_people(
+    session: Session, partition: PublishedBuckets, names: Sequence[str], key: int
+) -> tuple[IntArray, IntArray]:
+    columns = ", ".join(f"p.{partition.quasi_identifiers[name]}" for name in names)
+    hashed = f"hashtextextended(ROW({columns})::text, {key})"
+    (row,) = session.fetch(
+        f"SELECT string_agg(int8send({hashed}) || int4send(p.{partition.bucket}::int4), ''::bytea)"
+        f" AS placed FROM {partition.people} AS p"
+    )
+    found = np.frombuffer(row["placed"] or b"", dtype=_PLACED)
+    return found["person"].astype(np.int64), found["bucket"].astype(np.int64)
+
+
+def _read_contents(
+    session: Session, partition: PublishedBuckets
+) -> dict[str | None, tuple[IntArray, IntArray]]:
+    """Return the buckets that hold each value, and how often."""
+    text = label(f"c.{partition.value}")
+    found = {}
+    for row in session.fetch(
+        f"SELECT {text} AS label, string_agg(int4send(c.{partition.bucket}::int4)"
+        f" || int4send(c.{partition.count}::int4), ''::bytea) AS held"
+        f" FROM {partition.contents} AS c GROUP BY 1"
+    ):
+        held = np.frombuffer(row["held"], dtype=_HELD)
+        found[row["label"]] = held["bucket"].astype(np.int64), held["count"].astype(np.int64)
+    return found
+
+
+def _release(
+    people: IntArray,
+    buckets: IntArray,
+    held: dict[str | None, tuple[IntArray, IntArray]],
+    codes: dict[str | None, int],
+) -> Release:
+    numbers, dense = np.unique(buckets, return_inverse=True)
+    n_buckets = max(int(numbers.size), 1)
+    keys, n = np.unique(people * n_buckets + dense, return_counts=True)
+    value = np.concatenate([np.full(b.size, codes[text]) for text, (b, _) in held.items()])
+    bucket, count = (np.concatenate([one[k] for one in held.values()]) for k in range(2))
+    return Release(
+        keys // n_buckets, keys % n_buckets, n,
+        np.searchsorted(numbers, bucket), value.astype(np.int64), count,
+    )  # fmt: skip
+
+
+# Which rows may be somebody's, if releases of rows are set against others.
+
+
+_ROUNDING: Final = 1e-9
+_UNLESS: Final = ", unless they were left out or came later"
+
+ReleasesByPosition = Sequence[tuple[int, PublishedBuckets | PublishedClasses]]
+
+
+def measure_rows(
+    read: ReleaseArrays,
+    together: ReleasesByPosition,
+    sensitive: str | None,
+    bounds: Sequence[Fraction],
+    pulse: Pulse,
+) -> list[ReleaseFinding]:
+    """Count the rows, and the sensitive values, that may be somebody's in all releases.
+
+    Parameters
+    ----------
+    read : ReadReleases
+    together : sequence of int and Partition or Classes
+        The releases, with their positions in what was read.
+    sensitive : str or None
+    bounds : sequence of Fraction
+        Of the sensitive values.
+    pulse : Pulse
+    """
+    assert read.people is not None  # noqa: S101  # there are rows
+    people = read.people.number
+    rows = [
+        (one, partition)
+        for at, partition in together
+        if isinstance(partition, PublishedClasses) and (one := read.rows[at])
+    ]
+    linked = sorted(set.intersection(*(set(partition.others) for _, partition in rows)))
+    with_values = sensitive in linked
+    records, sensitive_of = records_of(
+        rows, linked, sensitive if with_values else None, read.labels
+    )
+    shown = [
+        Shown(one.merged.fits, contents, one.merged.is_known, partition.k)
+        for (one, partition), contents in zip(rows, records, strict=True)
+    ]
+    limits = np.array(list(map(float, bounds)) if with_values else [1.0])
+    if with_values:
+        shown += [
+            _of_buckets(read, read.releases[at])
+            for at, partition in together
+            if isinstance(partition, PublishedBuckets)
+        ]
+    least = min((p.least for _, p in rows if p.least > 1), default=1)
+    found = possible(shown, sensitive_of, limits, pulse)
+    unknown = np.any([one.merged.is_open for one, _ in rows], axis=0)
+    is_whole = not unknown.any() and not found.n_beyond
+    findings = _found(found, people, with_values, least, "exact" if is_whole else "sound", "")
+    if unknown.any():
+        number = int(people[unknown].sum())
+        findings.append(
+            ReleaseFinding(
+                f"not measured: {number:,} of {int(people.sum()):,} people, since it is not known"
+                " who of them was left out, or came later",
+                "not measured", "", None, None, None, None, holds=False,
+            )
+        )  # fmt: skip
+        supposed = [
+            one if one.k is None else replace(one, is_bound=np.diff(one.fits.first) > 0)
+            for one in shown
+        ]
+        found = possible(supposed, sensitive_of, limits, pulse)
+        findings += _found(found, people, with_values, least, "estimate", _UNLESS)
+    return findings
+
+
+def _found(
+    found: Possible, people: IntArray, with_values: bool, least: int, result: str, unless: str
+) -> list[ReleaseFinding]:
+    looked_at = found.is_seen & ~found.is_contradicted
+    by_rows = looked_at & (found.k > 0)
+    ratio = np.where(by_rows, found.rows / np.maximum(found.k, 1), np.inf)
+    findings = [
+        _finding(
+            f"{ROWS}{unless}", result, people,
+            by_rows & (found.rows < found.k), by_rows & (found.rows == 1), ratio,
+            1 / np.maximum(found.rows, 1), 1 / np.maximum(found.k, 1),
+        )
+    ]  # fmt: skip
+    if with_values:
+        number = np.maximum(found.values, 1)
+        exceeds = looked_at & ((found.limit < 1 - _ROUNDING) | (found.values < least))
+        ratio = np.where(looked_at, np.minimum(found.limit, found.values / least), np.inf)
+        findings.append(
+            _finding(
+                f"{VALUES}{unless}", result, people, exceeds,
+                exceeds & (found.values == 1), ratio, 1 / number,
+                np.minimum(found.limit / number, 1 / least) if least > 1 else found.limit / number,
+            )
+        )  # fmt: skip
+    return findings
+
+
+def _finding(
+    check: str,
+    result: str,
+    people: IntArray,
+    exceeds: BoolArray,
+    certain: BoolArray,
+    ratio: np.ndarray,
+    share: np.ndarray,
+    bound: np.ndarray,
+) -> ReleaseFinding:
+    worst = int(ratio.argmin())
+    seen = bool(np.isfinite(ratio[worst]))
+    return ReleaseFinding(
+        check, result, "", int(people[exceeds].sum()), int(people[certain].sum()),
+        float(share[worst]) if seen else 0.0, float(bound[worst]) if seen else 1.0,
+        holds=not exceeds.any(),
+    )  # fmt: skip
+
+
+def records_of(
+    rows: Sequence[tuple[ReleasedRows, PublishedClasses]],
+    linked: Sequence[str],
+    sensitive: str | None,
+    labels: Sequence[str | None],
+) -> tuple[list[Contents], IntArray]:
+    """Find the distinct records that rows show, and the sensitive value of each.
+
+    Parameters
+    ----------
+    rows : sequence of ReadRows and Classes
+    linked : sequence of str
+        The columns that make a record.
+    sensitive : str or None
+        One of them.
+    labels : sequence of str or None
+        The texts of its values, in the order of their codes.
+
+    Returns
+    -------
+    list of Contents
+        The records in each class.
+    ndarray of int64, shape (n_records,)
+        Their sensitive values; 0 without such a column.
+    """
+    ends = np.cumsum([0, *(one.read.class_of_row.size for one, _ in rows)])
+    columns: list[IntArray] = [np.zeros(int(ends[-1]), dtype=np.int64)]
+    values = columns[0]
+    for name in linked:
+        its = [one.read.others[name] for one, _ in rows]
+        texts = labels if name == sensitive else dict.fromkeys(t for own, _ in its for t in own)
+        codes = {text: code for code, text in enumerate(texts)}
+        columns.append(
+            np.concatenate(
+                [np.array([codes[t] for t in own], dtype=np.int64)[of_row] for own, of_row in its]
+            )
+        )
+        if name == sensitive:
+            values = columns[-1]
+    _, first, records = np.unique(sort_keys(columns), return_index=True, return_inverse=True)
+    contents = [
+        Contents.of(one.read.class_of_row, records[low:high], one.read.n_classes)
+        for (one, _), low, high in zip(rows, ends, ends[1:], strict=False)
+    ]
+    return contents, values[first].astype(np.int64)
+
+
+def _of_buckets(read: ReleaseArrays, release: Release) -> Shown:
+    """Return which buckets the people of each combination of quasi-identifiers are in."""
+    assert read.people is not None  # noqa: S101  # there are rows
+    linked = read.linked
+    order = np.argsort(release.tuple_of, kind="stable")
+    starts = np.searchsorted(release.tuple_of[order], np.arange(read.n_tuples + 1))
+    numbers = np.diff(starts)[linked]
+    first = np.append(0, np.cumsum(numbers)).astype(np.int64)
+    places = np.repeat(starts[:-1][linked] - first[:-1], numbers) + np.arange(first[-1])
+    fits = Fits(first, release.bucket_of[order][places].astype(np.int64))
+    by_bucket = np.lexsort((release.value, release.bucket))
+    contents = Contents(
+        release.bucket[by_bucket].astype(np.int64),
+        release.value[by_bucket].astype(np.int64),
+        release.count[by_bucket].astype(np.int64),
+        release.n_buckets,
+    )
+    # Of several people, all must be there.
+    now = np.bincount(linked, read.people.number, read.n_tuples)
+    return Shown(fits, contents, (release.numbers(read.n_tuples) >= now)[linked], None)
+
+
+# Whether a release of rows follows from another one, so that readers of both learn nothing new.
+
+
+Rows = tuple[ReleasedRows, PublishedClasses]
+
+
+def follows_from(fine: Rows, coarse: Rows, n_codes: Mapping[str, int]) -> bool:
+    """Tell whether one release of rows only puts classes of another together.
+
+    It is known of everybody in which class they are, in both; each coarse class has the people of
+    some fine classes, and their rows, of which it may show fewer columns; and its cells cover
+    theirs. So whoever has the fine release can make the coarse one, but for the choice of the
+    classes that were put together.
+
+    Parameters
+    ----------
+    fine, coarse : tuple of ReadRows and Classes
+    n_codes : mapping of str to int
+        How many values each quasi-identifier has.
+    """
+    (one, its), (other, others) = fine, coarse
+    if not one.merged.is_exact or not other.merged.is_exact:
+        return False
+    names = others.quasi_identifiers
+    if not set(names) <= set(its.quasi_identifiers) or not set(others.others) <= set(its.others):
+        return False
+    (first, second), _ = records_of([fine, coarse], sorted(others.others), None, ())
+    releases = [
+        Release(
+            rows.merged.release.tuple_of, rows.merged.release.bucket_of, rows.merged.release.people,
+            contents.class_of, contents.value, contents.count,
+        )
+        for rows, contents in ((one, first), (other, second))
+    ]  # fmt: skip
+    bucket = coarsening(releases[0], releases[1])
+    if bucket is None or not holds_the_same(releases[0], releases[1], bucket):
+        return False
+    sizes = [n_codes[name] for name in names]
+    place = {name: at for at, name in enumerate(its.quasi_identifiers)}
+    at = [place[name] for name in names]
+    inner = boxes_of([one.read.cells[a] for a in at], one.read.cell_of_class[:, at], sizes)
+    outer = boxes_of(other.read.cells, other.read.cell_of_class, sizes)
+    return are_within(inner, outer, bucket)
+
+
+# Releases that are still there, set against each other.
+
+
+OF_NO_CLASSES: Final = (
+    "freeform rows, rows in several batches, rows of entities that have several, and buckets that"
+    " were drawn anew are not set against others"
+)
+
+IF_NOBODY_WAS_REPLACED: Final = ", if nobody was replaced"
+"""Rows do not tell somebody who left from whoever came, and fits the same class."""
+
+_NO_BOUND: Final = Fraction(10**8 - 1, 10**8)
+"""Of a value for which nothing is promised: what is certain exceeds it."""
+
+_MOST_CANDIDATES: Final = 50_000_000
+"""Values that people may have, all together, in buckets that classes were put together to."""
+
+
+@dataclass(frozen=True)
+class ComparableRelease:
+    """A release that can be measured."""
+
+    earlier: EarlierRelease
+    partition: PublishedBuckets | PublishedClasses
+
+
+def measure_together(
+    session: Session, source: Source, new: ComparableRelease, others: Sequence[ComparableRelease]
+) -> tuple[list[EarlierRelease], list[ReleaseFinding]]:
+    """Return the releases that tell more together with the new one, and how much.
+
+    Findings without releases are about all of them.
+    """
+    compared = [new, *others]
+    sensitive = new.partition.sensitive
+    try:
+        read = read_releases(
+            session, source, [one.partition for one in compared], sensitive or ""
+        )  # fmt: skip
+    except (InfeasibleError, PermissionDeniedError, SchemaMismatchError) as error:
+        against = [one.earlier for one in others]
+        return against, not_measured({error.message: against})
+    kept = [
+        at
+        for at, one in enumerate(others, 1)
+        if not _tells_nothing_new(read, (0, new.partition), (at, one.partition))
+    ]
+    if not kept:
+        return [], []
+    together = [*kept, 0]
+    bounds = [Fraction(0)] * len(read.labels)
+    for at in together:
+        if compared[at].partition.sensitive == sensitive:
+            its = _bounds(compared[at].partition, read.labels, read.releases[at])
+            bounds = list(map(max, bounds, its))
+    bounds = [bound or _NO_BOUND for bound in bounds]
+    pulse = Pulse(heartbeat=session.heartbeat)
+    found = []
+    alike = [at for at in together if compared[at].partition.sensitive == sensitive]
+    if sensitive is not None and len(alike) > 1:
+        found = _measured(read, alike, compared, bounds, pulse)
+    if any(read.rows):
+        found += measure_rows(
+            read, [(at, compared[at].partition) for at in together], sensitive, bounds, pulse
+        )
+        found = [
+            replace(one, check=f"{one.check}{IF_NOBODY_WAS_REPLACED}")
+            if one.result in ("exact", "sound")
+            else one
+            for one in found
+        ]
+    return [compared[at].earlier for at in kept], found
+
+
+def _measured(
+    read: ReleaseArrays,
+    alike: Sequence[int],
+    compared: Sequence[ComparableRelease],
+    bounds: Sequence[Fraction],
+    pulse: Pulse,
+) -> list[ReleaseFinding]:
+    """Measure releases of the same attribute as buckets."""
+    releases = [read.releases[at] for at in alike]
+    if _n_candidates(releases, read.n_tuples) > _MOST_CANDIDATES:
+        checks: Sequence[Check] = measure_differences(releases, read.n_tuples, bounds, pulse)
+        contradicted = uncounted = 0
+    else:
+        measured = measure(releases, read.n_tuples, bounds, pulse)
+        checks, contradicted = measured.checks, measured.contradicted
+        uncounted = measured.uncounted
+    rows = [one for at in alike if (one := read.rows[at])]
+    others = [
+        set(p.others) for at in alike if isinstance(p := compared[at].partition, PublishedClasses)
+    ]
+    # Readers also see which class somebody fits, and link rows by what else they show.
+    more_is_known = not all(one.merged.is_exact for one in rows) or (
+        len(others) > 1 and len(set.intersection(*others)) > 1
+    )
+    found = [
+        ReleaseFinding(
+            _CHECKS[check.name], _result(check, more_is_known), "", check.people, check.certain,
+            check.value, check.bound, check.holds,
+        )
+        for check in checks
+    ]  # fmt: skip
+    if any(one.merged.is_open.any() for one in rows):
+        found += _all_together(read, alike, bounds)
+    if uncounted:
+        # Publishers must not take what was not measured for harmless.
+        check = f"{_UNCOUNTED} how likely the values of {uncounted:,} people are"
+        found.append(ReleaseFinding(check, "not measured", "", None, None, None, None, holds=False))
+    if contradicted:
+        found.append(
+            ReleaseFinding(_CONTRADICTED, "sound", "", contradicted, 0, None, None, holds=False)
+        )
+    return found
+
+
+def _result(check: Check, more_is_known: bool) -> str:
+    if not more_is_known or check.kind != "exact":
+        return check.kind
+    return "estimate" if check.name == "worlds" else "sound"
+
+
+def _n_candidates(releases: Sequence[Release], n_tuples: int) -> int:
+    """Count the values that people may have, at the most."""
+    least = np.full(n_tuples, np.iinfo(np.int64).max)
+    for one in releases:
+        sizes = np.bincount(one.bucket, minlength=one.n_buckets)
+        own = np.bincount(one.tuple_of, sizes[one.bucket_of], n_tuples).astype(np.int64)
+        least = np.where(own > 0, np.minimum(least, own), least)
+    return int(least[least < np.iinfo(np.int64).max].sum())
+
+
+def _tells_nothing_new(
+    read: ReleaseArrays,
+    one: tuple[int, PublishedBuckets | PublishedClasses],
+    other: tuple[int, PublishedBuckets | PublishedClasses],
+) -> bool:
+    """Whether either release follows from the other."""
+    n_codes = {} if read.people is None else read.people.n_codes
+    for (fine, its), (coarse, others) in ((one, other), (other, one)):
+        rows = read.rows[fine], read.rows[coarse]
+        if (
+            isinstance(its, PublishedClasses)
+            and isinstance(others, PublishedClasses)
+            and rows[0]
+            and rows[1]
+        ):
+            if follows_from((rows[0], its), (rows[1], others), n_codes):
+                return True
+        elif set(its.quasi_identifiers) == set(others.quasi_identifiers) and not any(rows):
+            releases = read.releases[fine], read.releases[coarse]
+            bucket = coarsening(*releases)
+            if bucket is not None and holds_the_same(*releases, bucket):
+                return True
+    return False
+
+
+def _all_together(
+    read: ReleaseArrays, alike: Sequence[int], bounds: Sequence[Fraction]
+) -> list[ReleaseFinding]:
+    """Compare how often each value occurs in the new release, the last one, and in others.
+
+    Where it is not known who came, this is known all the same, unless somebody left, too.
+    """
+    *others, new = (_totals(read, at) for at in alike)
+    found = []
+    for check, sign in ((_ALL_CAME, 1), (_ALL_LEFT, -1)):
+        for other in others:
+            change = sign * (new - other)
+            size = int(change.sum())
+            if size <= 0 or (change < 0).any():
+                continue
+            shares = [Fraction(int(n), size) for n in change]
+            share, bound = max(zip(shares, bounds, strict=True), key=lambda pair: pair[0] / pair[1])
+            found.append(
+                ReleaseFinding(
+                    check, "estimate", "", size if share > bound else 0,
+                    size if share == 1 > bound else 0,
+                    float(share), float(bound), holds=share <= bound,
+                )
+            )  # fmt: skip
+    return found
+
+
+def _totals(read: ReleaseArrays, at: int) -> IntArray:
+    rows, release = read.rows[at], read.releases[at]
+    held = release if rows is None else rows.contents
+    return np.bincount(held.value, held.count, len(read.labels)).astype(np.int64)
+
+
+def _bounds(
+    partition: PublishedBuckets | PublishedClasses, labels: Sequence[str | None], release: Release
+) -> list[Fraction]:
+    """Return the threshold of each value in a release; 0 for those without, and those of others."""
+    bounds = [Fraction(0)] * len(labels)
+    if partition.thresholds is None:
+        return bounds
+    counts = np.bincount(release.value, release.count, len(labels)).astype(np.int64)
+    there = np.flatnonzero(counts).tolist()
+    thresholds = partition.thresholds([labels[at] for at in there], counts[there])
+    for at, threshold in zip(there, thresholds, strict=True):
+        is_bound = threshold < 1 or isinstance(partition, PublishedBuckets)
+        bounds[at] = threshold if is_bound else Fraction(0)
+    return bounds
+
+
+_CHECKS: Final = {
+    "inserted": "differencing: who came",
+    "deleted": "differencing: who left",
+    "candidates": "intersection",
+    "forced": "forced values",
+    "worlds": "all worlds counted",
+}
+"""The names of the checks, for people."""
+
+_ALL_CAME: Final = "differencing: all who came, unless somebody left"
+_ALL_LEFT: Final = "differencing: all who left, unless somebody came"
+_UNCOUNTED: Final = "too many possible worlds to say"
+_CONTRADICTED: Final = "values or quasi-identifiers changed"

@@ -1,0 +1,460 @@
+"""Decides whether a release may be read beside earlier ones, and lets more roles read it.
+
+Two releases that keep their promises apart may tell together what neither does. So a release is
+refused that any reader of an earlier one could read, unless the publisher accepts the risk
+``combined_releases``. A release that only puts buckets of another together, or the other way round,
+and one of another sensitive attribute in the same buckets are allowed without acceptance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final
+
+from kanon_db.algorithms.releases.coarser import coarsening
+from kanon_db.catalog.entries import (
+    Publication,
+    Source,
+    find_publication,
+    find_source,
+    published_schema,
+    require_whole,
+    run_errand,
+    source_of,
+)
+from kanon_db.errors import (
+    InvalidParameterError,
+    NotFoundError,
+    PermissionDeniedError,
+    RiskError,
+    SchemaMismatchError,
+)
+from kanon_db.publications.kind import PublishedBuckets, PublishedClasses
+from kanon_db.publications.publish_request import RISKS
+from kanon_db.publications.registry import kind_named
+from kanon_db.publications.relations import ShownNames
+from kanon_db.publications.releases.joint_disclosure import (
+    OF_NO_CLASSES,
+    ComparableRelease,
+    measure_together,
+    read_releases,
+)
+from kanon_db.publications.releases.ledger import (
+    EarlierRelease,
+    ReleaseFinding,
+    check_readers,
+    digest_of_relations,
+    earlier_releases,
+    finding_sentences,
+    names_of,
+    not_measured,
+    only_warns,
+    shortened,
+)
+from kanon_db.session.protocol import Session, fetch_one
+from kanon_db.transfer.columns import find_relation
+
+# What readers could find out who set a new release against earlier ones; and whether they may.
+#
+# Two releases that keep their promises apart may tell together what neither does. So a release is
+# refused that any reader of an earlier one could read, unless the publisher accepts the risk
+# ``combined_releases``. These are allowed without a word: a release that only puts buckets of
+# another
+# together, or the other way round, and one of another sensitive attribute in the same buckets.
+
+
+RISK: Final = "combined_releases"
+
+
+@dataclass(frozen=True)
+class CombinedReleases:
+    """What was found.
+
+    Attributes
+    ----------
+    findings : list of Finding
+    seen : list of str
+        The tickets of all earlier releases that were considered.
+    refused : list of Earlier
+        Those that the new release may not be set against.
+    """
+
+    findings: list[ReleaseFinding] = field(default_factory=list)
+    seen: list[str] = field(default_factory=list)
+    refused: list[EarlierRelease] = field(default_factory=list)
+
+    @property
+    def described(self) -> dict[str, Any] | None:
+        """What the ledger keeps, as plain JSON."""
+        if not self.refused:
+            return None
+        return {
+            "against": [one.kept for one in self.refused],
+            "findings": [asdict(finding) for finding in self.findings],
+        }
+
+
+def combine(
+    session: Session,
+    source: Source,
+    new: Publication,
+    shown: str,
+    earlier: Sequence[EarlierRelease],
+) -> CombinedReleases:
+    """Measure what a new release and earlier ones tell together.
+
+    Parameters
+    ----------
+    session : Session
+    source : Source
+        What the new release was made from.
+    new : Publication
+        As it is in the database now, under the name of its relations.
+    shown : str
+        The name that it will have.
+    earlier : sequence of Earlier
+    """
+    own = _partition(session, new)
+    compared: list[ComparableRelease] = []
+    refused: list[EarlierRelease] = []
+    reasons: dict[str, list[EarlierRelease]] = {}
+    for one in earlier:
+        other = _without_classes(new) if own is None else _readable(session, one)
+        if own is not None and not isinstance(other, str):
+            told = _comparable(session, source, own, other.partition)
+            if told is None:
+                compared.append(other)
+                continue
+            other = told
+        if other:
+            refused.append(one)
+            reasons.setdefault(str(other), []).append(one)
+    found: list[ReleaseFinding] = []
+    if own is not None and compared:
+        session.step("comparing what releases tell")
+        against, found = measure_together(session, source, ComparableRelease(_NEW, own), compared)
+        refused += against
+        names = f"{names_of(against)}, {shown}"
+        found = [replace(one, releases=one.releases or names) for one in found]
+    return CombinedReleases(
+        not_measured(reasons) + found,
+        [one.ticket for one in earlier],
+        sorted(refused, key=lambda one: one.release_id),
+    )
+
+
+def require_compatible(
+    session: Session,
+    source: Source,
+    new: Publication,
+    shown: str,
+    earlier: Sequence[EarlierRelease],
+    accept: Mapping[str, str],
+) -> CombinedReleases:
+    """Refuse a release that readers may not set against earlier ones, unless that is accepted.
+
+    Raises
+    ------
+    RiskError
+        With what was measured.
+    """
+    combined, refusal = judge_release(session, source, new, shown, earlier, accept)
+    if refusal is not None:
+        raise refusal
+    return combined
+
+
+def judge_release(
+    session: Session,
+    source: Source,
+    new: Publication,
+    shown: str,
+    earlier: Sequence[EarlierRelease],
+    accept: Mapping[str, str],
+) -> tuple[CombinedReleases, RiskError | None]:
+    """Measure a release together with earlier ones, and say why it is refused, if it is.
+
+    Where an administrator has set ``combined_releases`` to ``warn``, nothing is measured: the
+    publisher is warned.
+    """
+    if (warned := _warned(session, earlier, accept)) is not None:
+        return warned, None
+    combined = combine(session, source, new, shown, earlier)
+    if not combined.refused or RISK in accept:
+        return combined, None
+    return combined, _refusal(combined)
+
+
+def _refusal(combined: CombinedReleases) -> RiskError:
+    readers = list(dict.fromkeys(role for one in combined.refused for role in one.shared))
+    return RiskError(
+        f"a known risk is not accepted: {RISK}",
+        detail=f"{RISKS[RISK]}: {shortened(readers)} could also read {names_of(combined.refused)}."
+        f" {finding_sentences(combined.findings)}",
+        hint="let other roles read it (readers => ...), publish only the people that came since"
+        f' (kanon.refresh), or say why: accept => \'{{"{RISK}":'
+        ' "why this is acceptable"}\'',
+    )
+
+
+def describe_release(
+    session: Session,
+    source: Source,
+    published: Sequence[str],
+    relations: Sequence[str],
+    combined: CombinedReleases,
+) -> dict[str, Any]:
+    """Describe a release for the ledger.
+
+    Parameters
+    ----------
+    session : Session
+    source : Source
+    published : sequence of str
+        The columns of the source that it shows.
+    relations : sequence of str
+        The staged relations from which all others follow.
+    combined : Combined
+        What it tells together with others.
+    """
+    schema = published_schema(session)
+    return {
+        "columns": {
+            "quasi_identifiers": list(source.quasi_identifiers),
+            "sensitive": source.sensitive,
+            "published": list(published),
+        },
+        "digest": digest_of_relations(
+            session, [session.identifier(schema, name) for name in relations]
+        ),
+        "measured": combined.described,
+        "seen": combined.seen,
+    }
+
+
+def _warned(
+    session: Session, earlier: Sequence[EarlierRelease], accept: Mapping[str, str]
+) -> CombinedReleases | None:
+    """Warn of earlier releases, where an administrator has accepted the risk for all publishers."""
+    if not earlier or RISK in accept or not only_warns(session):
+        return None
+    session.warn(
+        "the same readers can read other publications of this source"
+        f" ({names_of(earlier)}), or could: combined, they can reveal more about a person than"
+        " the bound of each allows"
+    )
+    return CombinedReleases(seen=[one.ticket for one in earlier])
+
+
+def require_alone(
+    session: Session, earlier: Sequence[EarlierRelease], accept: Mapping[str, str], reason: str
+) -> CombinedReleases:
+    """Refuse a release that can be set against earlier ones where nothing can be measured.
+
+    Parameters
+    ----------
+    session : Session
+    earlier : sequence of Earlier
+    accept : mapping of str to str
+    reason : str
+        Why nothing is measured.
+
+    Raises
+    ------
+    RiskError
+    """
+    if (warned := _warned(session, earlier, accept)) is not None:
+        return warned
+    reasons = {reason: earlier} if earlier else {}
+    combined = CombinedReleases(
+        not_measured(reasons), [one.ticket for one in earlier], list(earlier)
+    )  # fmt: skip
+    if earlier and RISK not in accept:
+        raise _refusal(combined)
+    return combined
+
+
+def _partition(
+    session: Session, publication: Publication
+) -> PublishedBuckets | PublishedClasses | None:
+    kind = kind_named(publication.kind).load()
+    return kind.partition(session, published_schema(session), publication)
+
+
+def _without_classes(publication: Publication) -> str:
+    return kind_named(publication.kind).load().not_compared or OF_NO_CLASSES
+
+
+_NEW: Final = EarlierRelease(0, "", "", None, ())
+
+
+def _readable(session: Session, one: EarlierRelease) -> ComparableRelease | str:
+    """Return an earlier release with where to read it, or why that is not possible."""
+    if one.ended is not None:
+        return f"it was {one.ended}, but readers may have a copy"
+    try:
+        publication = find_publication(session, one.name)
+    except NotFoundError:
+        return "you may not read it"
+    if not publication.is_whole:
+        return "its relations have changed"
+    partition = _partition(session, publication)
+    return _without_classes(publication) if partition is None else ComparableRelease(one, partition)
+
+
+def _comparable(
+    session: Session,
+    source: Source,
+    own: PublishedBuckets | PublishedClasses,
+    other: PublishedBuckets | PublishedClasses,
+) -> str | None:
+    """Return why two releases are not measured together, "" if need not be; None if they can be."""
+    if own.sensitive == other.sensitive:
+        return None
+    if isinstance(own, PublishedClasses) and isinstance(other, PublishedClasses):
+        return None
+    both = isinstance(own, PublishedBuckets) and isinstance(other, PublishedBuckets)
+    if both and _are_same_buckets(session, source, own, other):
+        return ""
+    return "it has another sensitive attribute"
+
+
+def _are_same_buckets(
+    session: Session,
+    source: Source,
+    own: PublishedBuckets | PublishedClasses,
+    other: PublishedBuckets | PublishedClasses,
+) -> bool:
+    """Whether two releases of different attributes have the same people in each bucket."""
+    if set(own.quasi_identifiers) != set(other.quasi_identifiers):
+        return False
+    found = read_releases(session, source, [own, other], "").releases
+    return all(coarsening(one, two) is not None for one, two in (found, reversed(found)))
+
+
+# Measuring a release against others, and letting more roles read it.
+
+
+def check_release(
+    session: Session, source: str, publication: str, readers: Sequence[str] | None = None
+) -> list[ReleaseFinding]:
+    """Measure what a publication would tell together with earlier releases of the same people.
+
+    Nothing is published, granted or kept. The publication is there already: as a draft, which
+    nobody may read, if it was published with ``readers => '{}'``.
+
+    Parameters
+    ----------
+    session : Session
+        Of the role that published it.
+    source : str
+        The relation that it was made from.
+    publication : str
+    readers : sequence of str, optional
+        Roles that are to read it; by default those that may read it now, or kanon_analyst.
+
+    Returns
+    -------
+    list of Finding
+        None if it may be granted without a word.
+
+    Raises
+    ------
+    NotFoundError
+        When there is no such publication, or a role does not exist.
+    PermissionDeniedError
+        When another role published it.
+    SchemaMismatchError
+        When it was made from another source.
+    """
+    found = _own(session, publication)
+    relation, _, _ = find_relation(session, source)
+    if relation != source_of(session, publication):
+        raise SchemaMismatchError(
+            "the publication was made from another source",
+            detail=f'publication "{publication}": made from {found.source}',
+        )
+    wanted = readers
+    if wanted is None:
+        wanted = [str(role) for role in found.parameters.get("readers") or ()] or None
+    roles = check_readers(session, wanted, published_schema(session))
+    session.plan(["looking for earlier releases", "comparing releases"])
+    session.phase("looking for earlier releases")
+    made_from, earlier = _earlier(session, found, roles)
+    session.phase("comparing releases")
+    return combine(session, made_from, found, publication, earlier).findings
+
+
+def grant_publication(
+    session: Session, name: str, readers: Sequence[str], accept: Mapping[str, str]
+) -> None:
+    """Let more roles read a publication, under the rules for publishing it to them.
+
+    Parameters
+    ----------
+    session : Session
+        Of the role that published it.
+    name : str
+    readers : sequence of str
+    accept : mapping of str to str
+        ``combined_releases`` with a reason, if it may be set against other releases.
+
+    Raises
+    ------
+    NotFoundError
+        When there is no such publication, or a role does not exist.
+    PermissionDeniedError
+        When another role published it.
+    RiskError
+        When a reader could set it against another release, which was not accepted.
+    """
+    found = _own(session, name)
+    if not readers:
+        raise InvalidParameterError("no role is named", hint="name the roles that may read it")
+    roles = check_readers(session, readers, published_schema(session))
+    source, earlier = _earlier(session, found, roles)
+    combined = require_compatible(session, source, found, name, earlier, accept)
+    kind = kind_named(found.kind).load()
+    notes = kind.notes(found, ShownNames(session))
+    run_errand(
+        session,
+        "grant",
+        name=name,
+        readers=list(roles),
+        notes={suffix: note.plain for suffix, note in notes.items()},
+        accept={RISK: accept[RISK]} if combined.refused and RISK in accept else {},
+        measured=combined.described,
+        seen=combined.seen,
+    )
+
+
+def _earlier(
+    session: Session, publication: Publication, readers: Sequence[str]
+) -> tuple[Source, list[EarlierRelease]]:
+    """Return the source, and the releases of it that readers could set against a publication."""
+    row = fetch_one(
+        session,
+        "SELECT publication_id AS id FROM kanon.publication WHERE name = $1::text",
+        publication.name,
+    )
+    source = find_source(session, source_of(session, publication.name))
+    return source, earlier_releases(session, source.source_id, readers, row["id"])
+
+
+def _own(session: Session, name: str) -> Publication:
+    found = find_publication(session, name)
+    row = fetch_one(
+        session,
+        "SELECT published_by = current_user"
+        " OR (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) AS allowed"
+        " FROM kanon.publications WHERE name = $1::text",
+        name,
+    )
+    if not row["allowed"]:
+        raise PermissionDeniedError(
+            "only the role that published a publication can grant it, or set it against others",
+            detail=f'publication "{name}"',
+        )
+    require_whole(found)
+    return found

@@ -1,0 +1,713 @@
+"""Writes and checks the tables that the estimator reads beside a view of rows.
+
+The table of classes has each class of rows with the same cells once, with its size; the other
+columns follow row by row. The table of shares has how often each value occurs in each distinct
+cell. Both follow from the published rows alone, whatever their order, so they tell nothing that the
+rows do not. Hashes of all cells, with seeds drawn anew each time, tell whether a view has the rows
+of the table.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray, IntArray, WordArray
+from kanon_db.algorithms.ground.scattering import scattered
+from kanon_db.algorithms.ground.sort_keys import sort_keys
+from kanon_db.algorithms.recoding import Sets
+from kanon_db.algorithms.recoding.known_shares import MOST_CELLS, KnownRanges, KnownSets
+from kanon_db.catalog.entries import Publication
+from kanon_db.catalog.names import free_column_name
+from kanon_db.publications.relations import StagedRelations
+from kanon_db.publications.results import Check
+from kanon_db.publications.rows.distinct_cells import (
+    CODES,
+    CellColumn,
+    CellNumbers,
+    ClassSizes,
+    NumberedRows,
+    ShownRows,
+    count_loose_ends,
+    packed_rows,
+    packing,
+    write_ends,
+)
+from kanon_db.query.cell_conditions import ends_of, is_endless, labels, members_of, texts, value_at
+from kanon_db.query.layout import CLASSES, SHARES, CellDescription, ClassTable, RowView
+from kanon_db.query.layout import Shares as WhatIsKnown
+from kanon_db.session import Row, Session, fetch_one
+from kanon_db.session.protocol import Value
+from kanon_db.session.settings import grouping_by_hash, helped
+from kanon_db.transfer.columns import fixed_labels, int4_bytes, label, parts_of, with_numbers
+
+# Whether the rows of a view are those of a table of classes, by hashes of all their cells.
+#
+# To look up the number of each cell of a million rows takes three times as long as to hash it. So
+# the
+# cells of each row become one number of 64 bits, the exclusive or of their hashes, in the view and
+# from the numbers that the table of classes has of the same row. Both are summed up, so that the
+# order of rows does not matter. The hashes begin at numbers that are drawn anew each time, which
+# nobody can foresee: that a difference is not seen is as likely as to guess one of these.
+#
+# **Source:** hashes of the cells of a row, one function for each column, combined by exclusive or:
+# simple tabulation (M. Patrascu and M. Thorup, JACM 2012), with the server's own hash functions.
+
+
+_HASHES: Final = {
+    "smallint": "hashint2extended",
+    "integer": "hashint4extended",
+    "text": "hashtextextended",
+    "character varying": "hashtextextended",
+    "text[]": "hash_array_extended",
+    "int4range": "hash_range_extended",
+    "daterange": "hash_range_extended",
+    "numrange": "hash_range_extended",
+}
+"""The functions of 64 bits by which the server hashes a type, so that equal cells have equal ones.
+
+Of wider numbers and times, the server folds two halves into one first, so that some always have the
+same hash: these are looked up. So are columns of which two cells have the same hash, whatever it
+begins at, such as ranges to infinity and to NaN.
+"""
+
+
+_ROWS_AT_ONCE: Final = 1 << 20
+
+
+def shows_rows(numbering: CellNumbers, rows: NumberedRows) -> bool:
+    """Tell whether the rows of the view are those of the table of classes.
+
+    Parameters
+    ----------
+    numbering : Numbering
+    rows : NumberedRows
+        What the table has; of each column, its numbers are those of its cells.
+    """
+    hashing = _Hashing(numbering, rows)
+    return hashing.of_view() == hashing.of_table()
+
+
+class _Hashing:
+    """Functions drawn at random for each column, and the sums of what they make of all rows."""
+
+    def __init__(self, numbering: CellNumbers, rows: NumberedRows) -> None:
+        self._numbering, self._rows = numbering, rows
+        self._seeds = {
+            name: (secrets.randbits(62), secrets.randbits(62))  # of values, and of NULL
+            for name in (*rows.cells, *rows.others)
+            if name not in rows.ends and numbering.type_of(name) in _HASHES
+        }
+        # A cell that the table has twice is looked up, and found twice.
+        self._hashed = {
+            name: hashes for name in self._seeds if (hashes := self._of_cells(name)) is not None
+        }
+        self._marks, self._start = secrets.randbits(62), np.uint64(secrets.randbits(64))
+        self._cells, self._others = (
+            {
+                name: numbers
+                for name, numbers in zip(names, columns, strict=True)
+                if name not in self._hashed
+            }
+            for names, columns in ((rows.cells, rows.of_classes), (rows.others, rows.of_rows))
+        )
+        self._bases = [
+            CODES if name in rows.ends else 2 + int(numbers.max(initial=0))
+            for name, numbers in (*self._cells.items(), *self._others.items())
+        ]
+
+    def of_view(self) -> tuple[int, int]:
+        """Return how many rows the view has, and the sum."""
+        session, view = self._numbering.session, self._numbering.view
+        hashes = [self._hash(name, "v") for name in self._hashed]
+        if view.pattern is not None:
+            marks = self._numbering.marks(self._rows.cells, "v")
+            hashes.append(f"hashtextextended({marks}, {self._marks})")
+        sent = [f"int8send({' # '.join(hashes) or '0'})"]
+        digits, joins = self._numbering.looked_up([*self._cells, *self._others])
+        groups = packing(self._bases) if digits else []
+        for first, end in groups:
+            number = digits[first]
+            for digit, base in zip(
+                digits[first + 1 : end], self._bases[first + 1 : end], strict=True
+            ):
+                number = f"({number})::int8 * {base} + {digit}"
+            sent.append(f"int8send({number})")
+        n_rows, total = 0, 0
+        for part in parts_of(session, view.view, int(self._rows.sizes.sum()), "v"):
+            with helped(session):
+                row = fetch_one(
+                    session,
+                    # A statement without parameters, so that the server may make a parallel plan,
+                    # and OFFSET, in quotes as in :func:`.digest`, so that cells stay where they
+                    # are read.
+                    f"SELECT string_agg(r.hashes, ''::bytea) AS hashes FROM"
+                    f" (SELECT {' || '.join(sent)} AS hashes"
+                    f" FROM {view.view} AS v{joins} WHERE {part} OFFSET '0') AS r",
+                )
+            found = np.frombuffer(row["hashes"] or b"", dtype=">u8").reshape(-1, 1 + len(groups))
+            n_rows += len(found)
+            total += self._sum(found[:, 0], list(found[:, 1:].T))
+        return n_rows, total % 2**64
+
+    def of_table(self) -> tuple[int, int]:
+        """Return how many rows the table has, and the sum."""
+        rows, session = self._rows, self._numbering.session
+        of_class = np.zeros(rows.sizes.size, dtype=np.uint64)
+        if self._numbering.view.pattern is not None:
+            patterns, pattern_of_class = rows.patterns(
+                [self._numbering.special(name).hidden for name in rows.cells]
+            )
+            found = fetch_one(
+                session,
+                f"SELECT string_agg(int8send(hashtextextended(u.marks, {self._marks})), ''::bytea"
+                " ORDER BY u.i) AS hashes FROM unnest($1::text[]) WITH ORDINALITY AS u (marks, i)",
+                patterns,
+            )
+            of_class ^= np.frombuffer(found["hashes"] or b"", dtype=">u8")[pattern_of_class]
+        for name, numbers in zip(rows.cells, rows.of_classes, strict=True):
+            if name in self._hashed:
+                of_class ^= self._hashed[name][numbers]
+        class_of_row = np.repeat(np.arange(rows.sizes.size, dtype=np.int32), rows.sizes)
+        hashes = of_class[class_of_row]
+        for name, numbers in zip(rows.others, rows.of_rows, strict=True):
+            if name in self._hashed:
+                hashes ^= self._hashed[name][numbers]
+        packed: list[IntArray] = []
+        if self._bases:
+            packed = packed_rows(
+                self._bases, list(self._cells.values()), class_of_row, list(self._others.values())
+            )
+        return class_of_row.size, self._sum(hashes, packed) % 2**64
+
+    def _of_cells(self, name: str) -> WordArray | None:
+        """Return the hash of each cell of a column, by its number; None if two have the same."""
+        table = self._numbering.table
+        row = fetch_one(
+            self._numbering.session,
+            f"SELECT string_agg(int8send({self._hash(name, 't')}), ''::bytea"
+            f" ORDER BY t.{table.number}) AS hashes FROM {table.table} AS t"
+            f" WHERE t.{table.attribute} = $1::text AND t.{table.codes} IS NULL",
+            name,
+        )
+        found = np.frombuffer(row["hashes"], dtype=">u8").astype(np.uint64)
+        shown = np.delete(found, [n for n in [self._numbering.special(name).hidden] if n >= 0])
+        return found if np.unique(shown).size == shown.size else None
+
+    def _hash(self, name: str, alias: str) -> str:
+        """Write the hash of a cell."""
+        of_value, of_null = self._seeds[name]
+        hashing = _HASHES[self._numbering.type_of(name)]
+        cell = f"{alias}.{self._numbering.session.identifier(name)}"
+        return f"coalesce({hashing}({cell}, {of_value}), {of_null})"
+
+    def _sum(self, hashes: AnyIntArray, groups: Sequence[AnyIntArray]) -> int:
+        """Add up what the hashes and the digits of all rows make together."""
+        total = 0
+        for first in range(0, hashes.size, _ROWS_AT_ONCE):
+            own = slice(first, first + _ROWS_AT_ONCE)
+            mixed = scattered(hashes[own] ^ self._start)
+            for group in groups:
+                mixed = scattered(mixed ^ group[own].astype(np.uint64))
+            total += int(mixed.sum())
+        return total
+
+
+# The published rows once more, as numbers: a table that the estimator reads instead of the view.
+#
+# Each distinct cell of a column has a number, in the order of their texts. Rows whose
+# quasi-identifiers have the same cells are a class: its cells are written once, with its size; the
+# other columns follow row by row. All of it is sorted, so that it follows from the published rows
+# alone, whatever their order: it tells nothing that they do not.
+#
+# Columns with more distinct cells than :data:`MOST_CELLS` have no numbers. If these are ranges of
+# whole numbers, or of days, their ends are written
+# (:mod:`~kanon_db.publications.rows.distinct_cells`);
+# other columns are left out, and questions that mention them are answered from the view.
+
+
+MOST_NUMBERED: Final = 1 << 16
+"""Of a column: a number takes two bytes."""
+
+
+@dataclass(frozen=True)
+class WrittenClasses:
+    """The table of classes, as it was written.
+
+    Attributes
+    ----------
+    layout : dict
+        What the publication's layout keeps of it.
+    table : ClassTable
+    classes_of_cells : dict of str to ndarray of int64, shape (n_cells,)
+        Of each quasi-identifier whose cells have numbers: how many classes have each of them.
+    """
+
+    layout: dict[str, Any]
+    table: ClassTable
+    classes_of_cells: dict[str, IntArray]
+
+
+def write_classes(
+    staging: StagedRelations, view: RowView, described: Mapping[str, Any], rows: ShownRows
+) -> WrittenClasses:
+    """Write the table of classes.
+
+    Parameters
+    ----------
+    staging : Staging
+    view : RowView
+        Already materialized.
+    described : mapping
+        The publication's layout.
+    rows : ShownRows
+        Those of the view.
+    """
+    session = staging.session
+    session.step("numbering the cells of the rows")
+    table, layout = _create_table(staging, view, described)
+    numbering = CellNumbers(session, view, table, described)
+    loose = _loosely_equal(session, view)
+    found: dict[str, AnyIntArray | None] = {}
+    ended: dict[str, AnyIntArray] = {}
+    for name, column in rows.others.items():
+        cells = CellColumn.of_values(column.values, column.codes)
+        records = np.bincount(column.codes, minlength=cells.n_cells)
+        found[name] = _number(numbering, name, cells, records, 0, is_loose=name in loose)
+    sizes = np.bincount(rows.combination_of_row)
+    for name, cells in rows.cells.items():
+        of_cell = np.bincount(cells.of_combination + 1, sizes, minlength=1 + cells.n_cells)
+        hidden, records = int(of_cell[0]), of_cell[1:].astype(np.int64)
+        is_loose = name in loose and not cells.is_spelled_once
+        found[name] = _number(numbering, name, cells, records, hidden, is_loose=is_loose)
+        if found[name] is None and not hidden:
+            codes = write_ends(numbering, name, cells, records)
+            if codes is not None:
+                ended[name] = codes
+    staging.analyze(CLASSES)
+    numbers = {name: of_cell for name, of_cell in found.items() if of_cell is not None}
+    coded = numbers | ended
+    named = [name for name in rows.cells if name in coded]
+    others = [name for name in rows.others if name in numbers]
+    of_combinations = {name: _of_combinations(coded[name], rows.cells[name]) for name in named}
+    of_rows = [numbers[name][rows.others[name].codes] for name in others]
+    bases = [CODES if name in ended else 2 + int(coded[name].max()) for name in (*named, *others)]
+    packed = packed_rows(bases, list(of_combinations.values()), rows.combination_of_row, of_rows)
+    numbered = NumberedRows.of(named, others, bases, packed, frozenset(ended))
+    is_complete = numbered is not None
+    layout["columns"] = [*others, *(n for n in named if n in numbers)] if is_complete else []
+    layout["ends"] = list(ended) if is_complete else []
+    if numbered is not None:
+        _write_blocks(session, table, numbered)
+    # Combinations that look the same are one class.
+    ids = (1 + _of_combinations(found[name], cells) for name, cells in rows.cells.items())
+    merged = np.unique(sort_keys(ids), return_index=True)[1]
+    return WrittenClasses(
+        layout,
+        table,
+        {
+            name: np.bincount(of_combination[merged])
+            for name, of_combination in of_combinations.items()
+            if name in numbers and of_combination.min() >= 0
+        },
+    )
+
+
+def _create_table(
+    staging: StagedRelations, view: RowView, described: Mapping[str, Any]
+) -> tuple[ClassTable, dict[str, Any]]:
+    """Create the table, without rows; return it with its layout."""
+    session = staging.session
+    names = [*view.columns]
+    layout: dict[str, Any] = {}
+    for own in ("attribute", "number", "records", "hidden", "codes"):
+        layout[own] = free_column_name(own, names)
+        names.append(layout[own])
+    table = ClassTable.of(session, staging.schema, staging.name, layout | {"columns": []})
+    cells = [str(cell["name"]) for cell in described["quasi_identifiers"]]
+    shown = [*cells, *(str(name) for name in described["others"])]
+    columns = ", ".join(f"c.{session.identifier(name)}" for name in shown)
+    staging.create_table(
+        CLASSES,
+        f"SELECT ''::text AS {table.attribute}, 0::int4 AS {table.number}, 0::int8 AS"
+        f" {table.records}, false AS {table.hidden}, {columns}, ''::bytea AS {table.codes}"
+        f" FROM {view.view} AS c",
+        uncompressed=[layout["codes"]],
+    )
+    return table, layout
+
+
+def _write_blocks(session: Session, table: ClassTable, rows: NumberedRows) -> None:
+    for block, written in rows.blocks():
+        for name, numbers in written.items():
+            session.fetch(
+                f"INSERT INTO {table.table} ({table.attribute}, {table.number}, {table.codes})"
+                " VALUES (nullif($1::text, ''), $2::int4, $3::bytea)",
+                name,
+                str(block),
+                numbers,
+            )
+
+
+def _of_combinations(of_cell: AnyIntArray | None, cells: CellColumn) -> AnyIntArray:
+    """Return the number of each combination's cell; any other one, if cells have no numbers."""
+    if of_cell is None:
+        return cells.of_combination
+    return of_cell.astype(np.min_scalar_type(-2 - int(of_cell.max())))[cells.of_combination]
+
+
+def count_class_differences(
+    session: Session, view: RowView, schema: str, publication: Publication
+) -> tuple[ClassSizes | None, Check]:
+    """Compare the table of classes with what follows from it, and its rows with those of the view.
+
+    Returns
+    -------
+    sizes : ClassSizes or None
+        None unless all quasi-identifiers have numbers, and these are right.
+    check : Check
+    """
+    session.step("checking the numbers of cells")
+    name, described = publication.name, publication.layout
+    table = ClassTable.of(session, schema, name, described["classes"])
+    numbering = CellNumbers(session, view, table, described)
+    rows, differing = None, 0
+    if table.columns or table.ends:
+        rows = numbering.stored(publication.records)
+        differing = 1 if rows is None else _count_differences(session, table, rows)
+    if rows is not None and not differing and not shows_rows(numbering, rows):
+        differing = 1
+    check = Check(
+        "the numbers of the cells are those of the rows",
+        "0 parts differ",
+        f"{differing} parts differ",
+        holds=differing == 0,
+    )
+    sizes = None
+    cells = [str(cell["name"]) for cell in described["quasi_identifiers"]]
+    if rows is not None and check.holds and list(rows.cells) == cells:
+        sizes = ClassSizes.of_numbers(rows, [numbering.special(name).hidden for name in cells])
+    return sizes, check
+
+
+_LOOSELY_EQUAL: Final = """
+SELECT a.attname::text AS name
+FROM pg_attribute a LEFT JOIN pg_collation c ON c.oid = a.attcollation
+WHERE a.attrelid = to_regclass($1::text) AND a.attnum > 0 AND NOT a.attisdropped
+  AND (a.atttypid <> ALL ('{bool,int2,int4,int8,date,timestamp,timestamptz,uuid,text,varchar,'
+        'int4range,int8range,daterange,tsrange,tstzrange,text[]}'::regtype[])
+       OR NOT coalesce(c.collisdeterministic, true))
+"""
+
+
+def _loosely_equal(session: Session, view: RowView) -> set[str]:
+    """Find the columns where values that are written differently may be equal, as 1.0 and 1.00."""
+    return {row["name"] for row in session.fetch(_LOOSELY_EQUAL, view.view)}
+
+
+def _number(
+    numbering: CellNumbers,
+    name: str,
+    cells: CellColumn,
+    records: IntArray,
+    n_hidden: int,
+    *,
+    is_loose: bool,
+) -> AnyIntArray | None:
+    """Write the distinct cells of a column with their numbers, unless there are too many.
+
+    Parameters
+    ----------
+    numbering : Numbering
+    name : str
+    cells : CellColumn
+    records : ndarray of int64, shape (n_cells,)
+        How many rows have each cell.
+    n_hidden : int
+        In how many rows it is suppressed.
+    is_loose : bool
+        Whether equal cells may have several texts: the first one stands for them, whatever the
+        order of the rows, which have to be read for it.
+
+    Returns
+    -------
+    ndarray of int32, shape (n_cells + 1,), or None
+        The number of each cell, and of the suppressed ones; -1 where there is none.
+    """
+    session, table = numbering.session, numbering.table
+    bound: list[Value] = []
+    if is_loose:
+        column, hidden = f"v.{session.identifier(name)}", numbering.hidden(name, "v")
+        shown = (
+            "SELECT DISTINCT ON (hidden, value) value, hidden, sum(records) OVER (PARTITION BY"
+            f" hidden, value)::int8 AS records FROM (SELECT {column} AS value, {hidden} AS hidden,"
+            f" count(*) AS records FROM {numbering.view.view} AS v GROUP BY 1, 2, {label(column)})"
+            f" AS spelled ORDER BY hidden, value, {_text('value')}"
+        )
+    else:
+        numbered, (of_cell,) = with_numbers(session, cells.table, (1, f"r.{cells.number}"))
+        shown = (
+            "SELECT value, hidden, sum(records)::int8 AS records FROM ("
+            f"SELECT c.{cells.cell} AS value, false AS hidden, c.{of_cell} AS records"
+            f" FROM {numbered} AS c UNION ALL SELECT NULL, true, $2::int4) AS cell"
+            " WHERE records > 0 GROUP BY value, hidden"
+        )
+        bound = [int4_bytes(records), str(n_hidden)]
+    counted = session.identifier("pg_temp", f"kanon_cells_{secrets.token_hex(8)}")
+    with fixed_labels(session), grouping_by_hash(session):
+        session.fetch(
+            f"CREATE TEMPORARY TABLE {counted} ON COMMIT DROP AS {shown} LIMIT {MOST_NUMBERED + 1}",
+            *bound,
+        )
+        row = fetch_one(session, f"SELECT count(*) AS n FROM {counted}")
+        is_few = int(row["n"]) <= MOST_NUMBERED
+        if is_few:
+            session.fetch(
+                f"INSERT INTO {table.table} ({table.attribute}, {table.number}, {table.records},"
+                f" {table.hidden}, {session.identifier(name)})"
+                f" SELECT $1::text, row_number() OVER (ORDER BY hidden, {_text('value')}) - 1,"
+                f" records, hidden, value FROM {counted} ORDER BY 2",
+                name,
+            )
+        session.fetch(f"DROP TABLE {counted}")
+    return numbering.of_cells(name, cells) if is_few else None
+
+
+def _text(value: str) -> str:
+    return f'{label(value)} COLLATE "C"'
+
+
+def _count_differences(session: Session, table: ClassTable, rows: NumberedRows) -> int:
+    """Count the columns and blocks that are not those of the rows."""
+    differing = 0
+    for name, records in rows.records():
+        by = f"t.{table.hidden}, {_text(f't.{session.identifier(name)}')}"
+        with fixed_labels(session):
+            found = session.fetch(
+                f"SELECT t.{table.number} AS number, t.{table.records} AS records,"
+                f" row_number() OVER (ORDER BY {by}) - 1 AS place"
+                f" FROM {table.table} AS t WHERE t.{table.attribute} = $1::text"
+                f" AND t.{table.codes} IS NULL ORDER BY 3",
+                name,
+            )
+        places = list(range(len(found)))
+        differing += (
+            [row["number"] for row in found] != places
+            or [row["place"] for row in found] != places
+            or [row["records"] for row in found] != records.tolist()
+        )
+    differing += count_loose_ends(session, table, rows)
+    written = dict(rows.blocks())
+    n_stored = 0
+    for row in session.stream(
+        1,
+        f"SELECT coalesce(t.{table.attribute}, '') AS attribute, t.{table.number} AS block,"
+        f" t.{table.codes} AS codes FROM {table.table} AS t WHERE t.{table.codes} IS NOT NULL",
+    ):
+        n_stored += 1
+        differing += written.get(row["block"], {}).get(row["attribute"]) != row["codes"]
+    others = fetch_one(
+        session,
+        f"SELECT count(*) AS n FROM {table.table} AS t WHERE t.{table.codes} IS NULL"
+        f" AND (t.{table.attribute} = ANY ($1::text[])) IS NOT TRUE",
+        sorted(table.columns | table.ends),
+    )
+    return differing + (n_stored != sum(map(len, written.values()))) + int(others["n"])
+
+
+# How often each value occurs in a cell: a table that is published with rows of ranges and sets.
+#
+# It follows from the published rows alone, so it tells nothing that they do not; the estimator
+# would
+# take too long to calculate it for each question. It has a row for each distinct cell, by its
+# text:
+# the shares of a set's values, or the parts of the column's axis that a range covers, with its own
+# share at either end; and for which share of the records this is known. The axis is a row without
+# a
+# cell.
+
+
+_TABLE: Final = (
+    "SELECT * FROM json_to_recordset($1::text::json) AS r (attribute text, cell text,"
+    " shares float8[], first int4, last int4, own float8, known float8, points text[])"
+)
+
+_AMISS: Final = """
+SELECT count(*) AS n FROM {} AS e WHERE coalesce(CASE
+    WHEN e.shares IS NULL THEN e.first BETWEEN 1 AND e.last AND e.own BETWEEN 0 AND 0.5
+    ELSE (SELECT abs(sum(s) - 1) < 1e-6 AND min(s) >= 0 FROM unnest(e.shares) AS s)
+END, false) IS FALSE
+"""
+
+ShareLine = dict[str, Any]
+
+
+def write_value_shares(
+    staging: StagedRelations,
+    classes: WrittenClasses,
+    cells: Mapping[str, CellDescription],
+    matches: int | None,
+) -> dict[str, WhatIsKnown]:
+    """Write the table of shares.
+
+    Parameters
+    ----------
+    staging : Staging
+    classes : WrittenClasses
+        The table of the distinct cells, and how many classes have each.
+    cells : mapping of str to Cell
+        The quasi-identifiers, in the view's order.
+    matches : int or None
+        How many originals each cell covers as tightly as possible; None if it covers those of all
+        records that have the same cells.
+
+    Returns
+    -------
+    dict of str to str
+        What is known of each column; without those that have too many different cells.
+    """
+    session = staging.session
+    session.step("finding the shares of values in cells")
+    lines: list[ShareLine] = []
+    known: dict[str, WhatIsKnown] = {}
+    counted = _counted(session, classes, cells, matches)
+    for (name, cell), rows in zip(cells.items(), counted, strict=True):
+        found, own = (_of_ranges if cell.kind == "range" else _of_sets)(session, cell, rows)
+        session.heartbeat()
+        if own:
+            known[name] = found
+            lines += [{"attribute": name, **line} for line in own]
+    staging.fill_table(SHARES, _TABLE, json.dumps(lines))
+    staging.analyze(SHARES)
+    return known
+
+
+def check_value_shares(session: Session, view: RowView) -> Check:
+    """Check that the shares of each cell are shares: estimates then lie within the bounds."""
+    amiss = fetch_one(session, _AMISS.format(view.shares))["n"]
+    return Check(
+        "the shares of the values of each cell add up to one",
+        "0 cells differ",
+        f"{amiss} cells differ",
+        holds=amiss == 0,
+    )
+
+
+def _counted(
+    session: Session,
+    classes: WrittenClasses,
+    cells: Mapping[str, CellDescription],
+    matches: int | None,
+) -> Iterator[list[Row]]:
+    """Count the records of each column's distinct cells; no rows if there are too many.
+
+    Of the records that have all cells in common, one at least has each value of a set, and each
+    end of a range, unless it was coarsened. Where a cell covers as many originals as it has
+    matches, any of these is as likely to be its own (freeform generalization), so that one in as
+    many records has.
+    """
+    table = classes.table
+    for name, cell in cells.items():
+        n_classes = classes.classes_of_cells.get(name)
+        if n_classes is None or n_classes.size > MOST_CELLS:
+            yield []
+            continue
+        numbered, (its_classes,) = with_numbers(
+            session,
+            f"(SELECT * FROM {table.table} AS t WHERE t.{table.codes} IS NULL"
+            f" AND t.{table.attribute} = {session.literal(name)})",
+            (1, f"r.{table.number}"),
+        )
+        value = f"n.{cell.column.sql}"
+        witnesses = f"n.{its_classes}"
+        if matches is not None:  # not a whole number
+            witnesses = f"n.{table.records} / {matches}::float8"
+        shown = {"members": "c.cell"}
+        if cell.kind == "range":
+            shown = dict(zip(("low", "high"), ends_of(cell, "c.cell"), strict=True))
+        listed = ", ".join(f"{sql} AS {alias}" for alias, sql in shown.items())
+        where = f"num_nulls({value}) = 0"
+        if cell.kind == "range":
+            where += f" AND NOT {is_endless(value)}"
+        counted = (
+            f"(SELECT {value} AS cell, n.{table.records} AS records,"
+            f" ({witnesses})::float8 AS witnesses FROM {numbered} AS n WHERE {where})"
+        )
+        described = [] if cell.labels is None else [cell.labels]
+        if described:
+            kept = "$2::text::jsonb"
+            members = members_of("c.cell", "l", texts(kept).write())
+            counted = (
+                f"(SELECT {members} AS cell, c.records, c.witnesses FROM {counted} AS c"
+                f" JOIN ({labels(kept).write()}) AS l ON l.label = c.cell)"
+            )
+        with grouping_by_hash(session):
+            yield session.fetch(
+                f"SELECT c.cell::text AS cell, {listed}, c.records, c.witnesses"
+                f" FROM {counted} AS c",
+                int4_bytes(n_classes),
+                *described,
+            )
+
+
+def _column(rows: Sequence[Row], name: str) -> FloatArray:
+    return np.array([row[name] for row in rows], dtype=np.float64)
+
+
+def _of_sets(
+    session: Session,  # noqa: ARG001
+    cell: CellDescription,
+    rows: Sequence[Row],
+) -> tuple[WhatIsKnown, list[ShareLine]]:
+    members = [list(row["members"]) for row in rows]
+    codes: dict[str | None, int] = {}
+    total = [codes.setdefault(value, len(codes)) for values in members for value in values]
+    ends: IntArray = np.cumsum([len(values) for values in members], dtype=np.int64)
+    cells = Sets(np.array(total, dtype=np.int32), ends)
+    records, witnesses = _column(rows, "records").astype(np.int64), _column(rows, "witnesses")
+    found = KnownSets.of(cells, records, witnesses, is_tight=cell.is_tight)
+    if found is None:
+        return "of_each", []
+    return "of_each", [
+        {"cell": row["cell"], "shares": found.shares[end - size : end].tolist(), "known": known}
+        for row, end, size, known in zip(
+            rows, ends.tolist(), cells.sizes.tolist(), found.known.tolist(), strict=True
+        )
+    ]
+
+
+def _of_ranges(
+    session: Session, cell: CellDescription, rows: Sequence[Row]
+) -> tuple[WhatIsKnown, list[ShareLine]]:
+    low, high = (_column(rows, name) for name in ("low", "high"))
+    records, witnesses = _column(rows, "records").astype(np.int64), _column(rows, "witnesses")
+    found = KnownRanges.of(
+        low, high, records, witnesses, is_tight=cell.is_tight, is_discrete=cell.is_discrete
+    )
+    if found is None:
+        return "of_parts", []
+    value = value_at(cell.column.type, "p")
+    points = session.fetch(
+        f"SELECT array_agg(({value})::text ORDER BY i) AS points"
+        " FROM unnest($1::text[]::float8[]) WITH ORDINALITY AS u (p, i)",
+        list(map(repr, found.axis.middles.tolist())),
+    )
+    lines: list[ShareLine] = [
+        {"shares": found.axis.shares.tolist(), "points": list(points[0]["points"])}
+    ]
+    lines += [
+        {"cell": row["cell"], "first": one, "last": other, "own": own, "known": 2 * own}
+        for row, one, other, own in zip(
+            rows,
+            (1 + found.first).tolist(),
+            (1 + found.last).tolist(),
+            found.own.tolist(),
+            strict=True,
+        )
+    ]
+    return ("of_each" if found.is_each else "of_parts"), lines

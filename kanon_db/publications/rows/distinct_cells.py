@@ -1,0 +1,848 @@
+"""Numbers the distinct cells of each column, of rows that are written and of a published view.
+
+Columns with too many different ranges have one cell for all of them; each class then has where its
+own range begins and ends in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Final, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
+from kanon_db.algorithms.ground.sort_keys import sort_keys
+from kanon_db.algorithms.ground.sorting import order_of, taken
+from kanon_db.catalog.names import free_column_name
+from kanon_db.publications.kind import Job
+from kanon_db.publications.relations import StagedRelations
+from kanon_db.query.cell_conditions import ANY_END, BEGINS, holds_anything, is_endless
+from kanon_db.query.layout import CELLS, ClassTable, RowView
+from kanon_db.randomness import SecureRandom
+from kanon_db.session import Session, fetch_one
+from kanon_db.session.settings import grouping_by_hash, joining_by_hash
+from kanon_db.transfer.allowance import Allowance
+from kanon_db.transfer.coded_columns import CodedRecords, count_in_sample, read_columns
+from kanon_db.transfer.columns import (
+    ColumnType,
+    Relation,
+    column_types,
+    find_relation,
+    incomparable,
+    inverse_permutation,
+    number_bytes,
+    with_numbers,
+)
+from kanon_db.transfer.snapshot import Snapshot, take_snapshot
+from kanon_db.transfer.values import CodedColumn, DistinctValues
+
+# The table of combinations of cells, in an order that tells nothing.
+
+
+@dataclass(frozen=True, eq=False)
+class CellColumn:
+    """The distinct cells of a column, and which of them each combination of cells has.
+
+    Attributes
+    ----------
+    table, number, cell : str
+        A temporary table of the cells, its column with their numbers from 0, and that with the
+        cells; quoted.
+    n_cells : int
+    of_combination : ndarray of int, shape (n_combinations,)
+        The number of a cell; -1 where it is suppressed. Of quasi-identifiers, its type holds
+        ``n_cells``, too.
+    is_spelled_once : bool
+        Whether all rows with equal cells have the same text there.
+    """
+
+    table: str
+    number: str
+    cell: str
+    n_cells: int
+    of_combination: AnyIntArray
+    is_spelled_once: bool = True
+
+    @classmethod
+    def of_values(
+        cls, values: DistinctValues, codes: AnyIntArray, *, is_spelled_once: bool = True
+    ) -> Self:
+        """Show values themselves."""
+        n_values = len(values.labels)
+        return cls(values.table, "code", "value", n_values, codes, is_spelled_once)
+
+
+@dataclass(frozen=True, eq=False)
+class CellTable:
+    """The table of combinations of cells, in a random order; names are quoted.
+
+    Neither its numbers nor its order tell where the records are from which a combination was made.
+
+    Attributes
+    ----------
+    table, number : str
+    name : str
+        The column `number`, not quoted.
+    columns : mapping of str to CellColumn
+        By the quoted names of the table's columns.
+    """
+
+    table: str
+    number: str
+    name: str
+    columns: Mapping[str, CellColumn]
+    _numbers: CodeArray
+
+    @classmethod
+    def write(
+        cls, staging: StagedRelations, view: RowView, columns: Mapping[str, CellColumn],
+        random: SecureRandom,
+    ) -> Self:  # fmt: skip
+        """Write the combinations of cells."""
+        session, name = staging.session, free_column_name("number", view.columns)
+        table, number = (
+            session.identifier(staging.schema, staging.name + CELLS),
+            session.identifier(name),
+        )
+        n_combinations = next(iter(columns.values())).of_combination.size
+        order = random.permutation(n_combinations)
+        bound = [number_bytes(column.of_combination[order] + 1) for column in columns.values()]
+        numbered, numbers = with_numbers(
+            session,
+            f"(SELECT generate_series(0, ${1 + len(bound)}::int4 - 1) AS i)",
+            *((parameter, "r.i") for parameter in range(1, 1 + len(bound))),
+            widths=[width for _, width in bound],
+        )
+        named = ", ".join(
+            f"p{i}.{column.cell} AS {name}" for i, (name, column) in enumerate(columns.items())
+        )
+        joins = " ".join(  # what is suppressed has no cell
+            f"LEFT JOIN {column.table} AS p{i} ON p{i}.{column.number} = c.{its_number} - 1"
+            for i, (column, its_number) in enumerate(zip(columns.values(), numbers, strict=True))
+        )
+        with joining_by_hash(session):
+            staging.fill_table(
+                CELLS,
+                f"SELECT c.i AS {number}, {named} FROM {numbered} AS c {joins}",
+                *(numbers for numbers, _ in bound),
+                str(n_combinations),
+            )
+        # Otherwise the planner does not know that each number has one row, and sorts for a join.
+        staging.analyze(CELLS, columns=[name])
+        return cls(table, number, name, columns, inverse_permutation(order))
+
+    @property
+    def n_combinations(self) -> int:
+        """How many there are."""
+        return self._numbers.size
+
+    def numbers_of(self, combinations: AnyIntArray) -> CodeArray:
+        """Return the numbers of combinations; of -1, a number that the table does not have."""
+        return np.append(self._numbers, np.int32(self._numbers.size))[combinations]
+
+    def drop(self, session: Session) -> None:
+        """Remove the tables of the columns before the transaction ends."""
+        tables = {column.table for column in self.columns.values()}
+        session.fetch(f"DROP TABLE {', '.join(sorted(tables))}")
+
+
+# Rows by the distinct cells of each of their columns: what the numbers of cells are made from.
+
+
+_Code = TypeVar("_Code", bound=np.integer)
+
+MOST_IN_SAMPLE: Final = 5_000
+"""Values in a sample of records: a column that is no quasi-identifier, with more, has no numbers.
+
+The sample has 10,000 records.
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class ShownRows:
+    """Published rows, in any order.
+
+    Attributes
+    ----------
+    cells : mapping of str to CellColumn
+        The quasi-identifiers.
+    combination_of_row : ndarray of int, shape (n_rows,)
+        Each combination of cells has a row.
+    others : mapping of str to CodedColumn
+        The other columns with few values, and their codes in each row.
+    """
+
+    cells: Mapping[str, CellColumn]
+    combination_of_row: AnyIntArray
+    others: Mapping[str, CodedColumn]
+
+    @classmethod
+    def of_view(
+        cls, session: Session, schema: str, name: str, layout: Mapping[str, Any], room: Allowance
+    ) -> Self:
+        """Read the rows of a view."""
+        relation = Relation(schema, name)
+        pattern = layout.get("pattern")
+        cells = [str(cell["name"]) for cell in layout["quasi_identifiers"]]
+        marks = [] if pattern is None else [pattern]
+        others = _comparable(session, relation, layout["others"])
+        snapshot = take_snapshot(session, relation, [*cells, *marks, *others], room)
+        _, oid, _ = find_relation(session, relation.quoted(session))
+        coded = _read(snapshot, column_types(session, oid), [*cells, *marks], others)
+        snapshot.drop()
+        keys = sort_keys([coded[column].codes for column in (*cells, *marks)])
+        _, first, combination = np.unique(keys, return_index=True, return_inverse=True)
+        shown = {}
+        for place, column in enumerate(cells):
+            of_combination = coded[column].codes[first].astype(np.int32)
+            if pattern is not None:
+                texts = [str(text) for text in coded[pattern].values.labels]
+                stars = np.array([text[place] == "*" for text in texts])
+                of_combination[stars[coded[pattern].codes[first]]] = -1
+            shown[column] = CellColumn.of_values(
+                coded[column].values, of_combination, is_spelled_once=False
+            )
+        return cls(shown, combination, {c: coded[c] for c in others if c in coded})
+
+
+@dataclass(frozen=True, eq=False)
+class SourceColumns:
+    """The columns of a source whose rows are going to be published.
+
+    Attributes
+    ----------
+    quasi_identifiers : list of CodedColumn
+    others : mapping of str to CodedColumn
+        The other columns with few values.
+    """
+
+    quasi_identifiers: list[CodedColumn]
+    others: Mapping[str, CodedColumn]
+
+    @classmethod
+    def of(cls, job: Job[Any]) -> Self:
+        """Read the columns."""
+        names = list(job.source.quasi_identifiers)
+        others = [column for column in job.source.published if column not in names]
+        others = _comparable(job.session, job.source.relation, others)
+        coded = _coded(job, names, others)
+        return cls(
+            [coded[name] for name in names],
+            {name: coded[name] for name in others if name in coded},
+        )
+
+    @property
+    def values(self) -> list[DistinctValues]:
+        """The values of the quasi-identifiers."""
+        return [column.values for column in self.quasi_identifiers]
+
+    def codes(self, kind: np.dtype[_Code] | None = None) -> npt.NDArray[_Code]:
+        """Put the codes of the quasi-identifiers into one array, shape (n_records, n_qi).
+
+        Parameters
+        ----------
+        kind : dtype, optional
+            By default, that of the fewest bytes that holds all of them.
+        """
+        columns = [column.codes for column in self.quasi_identifiers]
+        kind = np.result_type(*columns) if kind is None else kind
+        codes = np.empty((columns[0].size, len(columns)), dtype=kind)
+        for position, column in enumerate(columns):
+            codes[:, position] = column
+        return codes
+
+    def shown(
+        self, cells: Mapping[str, CellColumn], combination_of_record: AnyIntArray
+    ) -> ShownRows:
+        """Show the records that have a combination of cells, and not -1."""
+        published = np.flatnonzero(combination_of_record >= 0)
+        others = {
+            name: CodedColumn(column.values, column.codes[published])
+            for name, column in self.others.items()
+        }
+        return ShownRows(cells, combination_of_record[published], others)
+
+    def drop(self) -> None:
+        """Remove the tables of the other columns before the transaction ends."""
+        for column in self.others.values():
+            column.values.drop()
+
+
+def _comparable(session: Session, relation: Relation, columns: Sequence[str]) -> list[str]:
+    unequal = set(incomparable(session, relation, columns))
+    return [column for column in columns if column not in unequal]
+
+
+def _coded(
+    job: Job[Any], needed: Sequence[str], others: Sequence[str]
+) -> Mapping[str, CodedColumn]:
+    """Return columns, and others if they have few values."""
+    if not isinstance(job.records, CodedRecords):
+        return _read(job.snapshot, job.types, needed, others)
+    columns = job.records.columns
+    few = [name for name in others if len(columns[name].values.labels) <= MOST_IN_SAMPLE]
+    return {name: columns[name] for name in (*needed, *few)}
+
+
+def _read(
+    snapshot: Snapshot,
+    types: Mapping[str, ColumnType],
+    needed: Sequence[str],
+    others: Sequence[str],
+) -> dict[str, CodedColumn]:
+    """Read columns, and others if they have few values."""
+    n_values = count_in_sample(snapshot, [types[name] for name in (*needed, *others)])
+    few = [name for name in others if n_values[name] <= MOST_IN_SAMPLE]
+    return read_columns(snapshot, [types[name] for name in (*needed, *few)], n_values)
+
+
+# Rows as the numbers of their cells, whatever the order of the rows.
+
+
+CODES: Final = 2**63
+"""What the digits of a row can be, in one number; and the base of codes of ends."""
+
+_BLOCK: Final = 1 << 18
+"""Rows that are written, and read, at a time; a larger class is written as several."""
+
+
+@dataclass(frozen=True, eq=False)
+class NumberedRows:
+    """The rows of a view as numbers.
+
+    Attributes
+    ----------
+    cells, others : sequence of str
+        The columns of quasi-identifiers, and the other ones.
+    sizes : ndarray of int64, shape (n_classes,)
+    of_classes : list of ndarray of int, shape (n_classes,)
+        Of each quasi-identifier the numbers of its cells, or their ends as codes; ascending.
+        Classes that differ only in columns without either are one.
+    of_rows : sequence of ndarray of uint16, shape (n_rows,)
+        Of each other column; class by class, ascending.
+    ends : frozenset of str
+        Columns with ends.
+    """
+
+    cells: Sequence[str]
+    others: Sequence[str]
+    sizes: IntArray
+    of_classes: Sequence[AnyIntArray]
+    of_rows: Sequence[AnyIntArray]
+    ends: frozenset[str]
+
+    @classmethod
+    def of(
+        cls,
+        cells: Sequence[str],
+        others: Sequence[str],
+        bases: Sequence[int],
+        packed: list[IntArray],
+        ends: frozenset[str] = frozenset(),
+    ) -> Self | None:
+        """Sort rows by the cells, then by the other columns; None where a cell has no number.
+
+        Parameters
+        ----------
+        cells, others : sequence of str
+        bases : sequence of int
+            More than the largest digit of each column.
+        packed : list of ndarray of int64, shape (n_rows,)
+            The digits of the rows, as :func:`packing` groups the columns; it is emptied. A digit
+            is a number, or a code of ends, plus 1; or 0.
+        ends : frozenset of str
+            Columns with ends.
+        """
+        groups = packing(bases)
+        if len(groups) == 1:
+            ordered = [packed.pop()]
+            ordered[0].sort()  # which is faster than to sort by their order
+        else:
+            order = order_of(packed[-1])
+            for digits in packed[-2::-1]:
+                order = taken(order, order_of(taken(digits, order), stable=True))
+            ordered = [taken(packed.pop(0), order) for _ in groups]
+        n_rows, n_cells = ordered[0].size, len(cells)
+        is_first = np.zeros(n_rows, dtype=np.bool_)
+        is_first[:1] = True
+        for (start, end), digits in zip(groups, ordered, strict=True):
+            if start < n_cells:
+                of_cells = digits // prod(bases[max(start, n_cells) : end])
+                is_first[1:] |= of_cells[1:] != of_cells[:-1]
+        firsts = np.flatnonzero(is_first)
+        found: list[AnyIntArray] = []
+        for (start, end), digits in zip(groups, ordered, strict=True):
+            for column in range(start, end):
+                shown = digits[firsts] if column < n_cells else digits
+                numbers = shown // prod(bases[column + 1 : end])
+                numbers = (numbers % bases[column] if column > start else numbers) - 1
+                if numbers.min(initial=0) < 0:
+                    return None
+                is_code = column < n_cells and cells[column] in ends
+                found.append(numbers if is_code else numbers.astype(np.uint16))
+        sizes = np.diff(firsts, append=n_rows)
+        return cls(cells, others, sizes, found[:n_cells], found[n_cells:], ends)
+
+    def patterns(self, hidden: Sequence[int]) -> tuple[list[str], IntArray]:
+        """Return the distinct patterns of suppressed cells, and which of them each class has.
+
+        Parameters
+        ----------
+        hidden : sequence of int
+            The number of the suppressed cells of each quasi-identifier; -1 if there are none.
+
+        Returns
+        -------
+        patterns : list of str
+        pattern_of_class : ndarray of int64, shape (n_classes,)
+        """
+        stars = np.zeros(self.sizes.size, dtype=np.int64)
+        for place, number in enumerate(hidden):
+            if number >= 0:
+                stars |= (self.of_classes[place] == number).astype(np.int64) << place
+        found, pattern_of_class = np.unique(stars, return_inverse=True)
+        texts = [
+            "".join("*" if mask >> place & 1 else "." for place in range(len(hidden)))
+            for mask in found.tolist()
+        ]
+        return texts, pattern_of_class
+
+    def blocks(self) -> Iterator[tuple[int, dict[str, bytes]]]:
+        """Return the number of each block, and the bytes of each column in it, by its name.
+
+        The sizes of classes are those of the column ``""``.
+        """
+        class_of, sizes = self._parts()
+        ends = np.cumsum(sizes)
+        number, first, first_row = 0, 0, 0
+        while first < sizes.size:
+            last = int(np.searchsorted(ends, first_row + _BLOCK, side="right"))
+            last_row = int(ends[last - 1])
+            some = class_of[first:last]
+            written = {"": sizes[first:last].astype("<u4").tobytes()}
+            for name, numbers in zip(self.cells, self.of_classes, strict=True):
+                width = "<i8" if name in self.ends else "<u2"
+                written[name] = numbers[some].astype(width).tobytes()
+            for name, of_rows in zip(self.others, self.of_rows, strict=True):
+                written[name] = of_rows[first_row:last_row].astype("<u2").tobytes()
+            yield number, written
+            number, first, first_row = number + 1, last, last_row
+
+    def _parts(self) -> tuple[IntArray, IntArray]:
+        """Divide classes larger than a block; the class of each part, and its size."""
+        n_parts = -(-self.sizes // _BLOCK)
+        class_of = np.repeat(np.arange(self.sizes.size), n_parts)
+        sizes = np.full(class_of.size, _BLOCK, dtype=np.int64)
+        sizes[np.cumsum(n_parts) - 1] = self.sizes - (n_parts - 1) * _BLOCK
+        return class_of, sizes
+
+    def records(self) -> Iterator[tuple[str, IntArray]]:
+        """Return how many rows have each cell of a column, by its name; of ends, the one of all."""
+        for name, numbers in zip(self.cells, self.of_classes, strict=True):
+            own = np.zeros_like(numbers) if name in self.ends else numbers
+            yield name, np.bincount(own, self.sizes).astype(np.int64)
+        for name, of_rows in zip(self.others, self.of_rows, strict=True):
+            yield name, np.bincount(of_rows)
+
+
+def packing(bases: Sequence[int]) -> list[tuple[int, int]]:
+    """Group columns so that the digits of each group are those of one number of 63 bits.
+
+    Returns
+    -------
+    list of (int, int)
+        The first column of each group, and that after its last; one empty group of no columns.
+
+    Examples
+    --------
+    >>> packing([2**20, 2**40, 2**4, 2]), packing([])
+    ([(0, 2), (2, 4)], [(0, 0)])
+    """
+    groups, start = [], 0
+    for end in range(1, 1 + len(bases)):
+        if prod(bases[start:end]) > CODES:
+            groups.append((start, end - 1))
+            start = end - 1
+    return [*groups, (start, len(bases))]
+
+
+def packed_rows(
+    bases: Sequence[int],
+    of_classes: Sequence[AnyIntArray],
+    class_of_row: AnyIntArray,
+    of_rows: Sequence[AnyIntArray],
+) -> list[IntArray]:
+    """Pack the numbers of each row as digits, each plus 1; see :func:`packing`.
+
+    Parameters
+    ----------
+    bases : sequence of int
+        More than the largest digit of each column.
+    of_classes : sequence of ndarray of int, shape (n_classes,)
+        The columns whose numbers follow from a row's class; they come first.
+    class_of_row : ndarray of int, shape (n_rows,)
+    of_rows : sequence of ndarray of int, shape (n_rows,)
+        The other columns.
+
+    Examples
+    --------
+    >>> packed_rows([5, 9], [np.array([3, 0])], np.array([0, 0, 1]), [np.array([7, 1, 2])])
+    [array([44, 38, 12])]
+    """
+    packed = []
+    for start, end in packing(bases):
+        n_own = max(min(end, len(of_classes)) - start, 0)
+        digits = _appended(
+            np.zeros(of_classes[0].size if of_classes else 1, dtype=np.int64),
+            of_classes[start : start + n_own],
+            bases[start : start + n_own],
+        )
+        digits = digits[class_of_row] if n_own else np.zeros(class_of_row.size, dtype=np.int64)
+        first = start + n_own
+        others = of_rows[first - len(of_classes) : end - len(of_classes)] if end > first else []
+        packed.append(_appended(digits, others, bases[first:end]))
+    return packed
+
+
+def _appended(digits: IntArray, columns: Sequence[AnyIntArray], bases: Sequence[int]) -> IntArray:
+    for column, base in zip(columns, bases, strict=True):
+        digits *= min(base, CODES - 1)  # where a base is larger, the digits before are 0
+        digits += column
+        digits += 1
+    return digits
+
+
+# How many rows have the same cells, by the rows of a view.
+
+
+@dataclass(frozen=True, eq=False)
+class ClassSizes:
+    """The sizes of the classes of a view: of its rows with the same cells, and the same pattern.
+
+    Attributes
+    ----------
+    sizes : ndarray of int64, shape (n_classes,)
+    patterns : sequence of (str or None)
+        Distinct ones; one empty text if nothing is suppressed.
+    pattern_of_class : ndarray of int64, shape (n_classes,)
+    """
+
+    sizes: IntArray
+    patterns: Sequence[str | None]
+    pattern_of_class: IntArray
+
+    @classmethod
+    def of_numbers(cls, rows: NumberedRows, hidden: Sequence[int]) -> Self:
+        """Take them from the numbers of all cells.
+
+        Parameters
+        ----------
+        rows : NumberedRows
+            With numbers of all quasi-identifiers.
+        hidden : sequence of int
+            The number of the suppressed cells of each; -1 if there are none.
+        """
+        return cls(rows.sizes, *rows.patterns(hidden))
+
+    @classmethod
+    def counted(cls, session: Session, view: RowView) -> Self:
+        """Count the rows of a view."""
+        pattern = "''" if view.pattern is None else view.pattern
+        names = ", ".join([*view.quasi_identifiers, *([view.pattern] if view.pattern else [])])
+        with grouping_by_hash(session):
+            found = session.fetch(
+                "SELECT pattern, string_agg(int4send(n::int4), ''::bytea) AS sizes FROM"
+                f" (SELECT {pattern} AS pattern, count(*) AS n FROM {view.view} GROUP BY {names})"
+                " AS class GROUP BY pattern"
+            )
+        sizes = [np.frombuffer(row["sizes"], dtype=">i4").astype(np.int64) for row in found]
+        return cls(
+            np.concatenate([np.empty(0, dtype=np.int64), *sizes]),
+            [row["pattern"] for row in found],
+            np.repeat(np.arange(len(found)), [each.size for each in sizes]),
+        )
+
+
+# Finding the numbers of cells: those of the rows of a view, and those that are written.
+
+
+@dataclass(frozen=True)
+class SpecialCells:
+    """The numbers of the suppressed cells and of NULL in a column; -1 if it has none."""
+
+    hidden: int
+    null: int
+
+
+class CellNumbers:
+    """Finds the numbers of cells, which the table of classes has already.
+
+    Parameters
+    ----------
+    session : Session
+    view : RowView
+    table : ClassTable
+    described : mapping
+        The publication's layout.
+    """
+
+    def __init__(
+        self, session: Session, view: RowView, table: ClassTable, described: Mapping[str, Any]
+    ) -> None:
+        self.session, self.view, self.table = session, view, table
+        row = fetch_one(session, "SELECT to_regclass($1::text)::oid::text AS oid", view.view)
+        self._oid = row["oid"]
+        self._types = column_types(session, self._oid)
+        self._places = {
+            str(cell["name"]): place
+            for place, cell in enumerate(described["quasi_identifiers"], start=1)
+        }
+        self._others = [str(name) for name in described["others"]]
+
+    def marks(self, names: Sequence[str], alias: str) -> str:
+        """Write which of the cells of these columns are suppressed in a row of the view."""
+        pattern = f"{alias}.{self.view.pattern}"
+        if len(names) == len(self._places):
+            return pattern
+        return " || ".join(f"substr({pattern}, {self._places[name]}, 1)" for name in names) or "''"
+
+    def type_of(self, name: str) -> str:
+        """Return the type of a column of the view."""
+        return self._types[name].type_name
+
+    def hidden(self, name: str, alias: str) -> str:
+        """Write whether the cell of a row of the view is suppressed."""
+        if self.view.pattern is None or name not in self._places:
+            return "false"
+        return f"substr({alias}.{self.view.pattern}, {self._places[name]}, 1) = '*'"
+
+    def of_cells(self, name: str, cells: CellColumn) -> CodeArray:
+        """Return the number of each cell of a column, and of the suppressed ones; -1 without one.
+
+        Parameters
+        ----------
+        name : str
+        cells : CellColumn
+        """
+        value, special = f"v.{cells.cell}", self.special(name)
+        row = fetch_one(
+            self.session,
+            f"SELECT string_agg(int4send(v.{cells.number}) || int4send("
+            f"{self._number(value, 'd', special, 'false')}), ''::bytea) AS numbers"
+            f" FROM {cells.table} AS v{self._join(name, value, 'd')}",
+        )
+        found = np.full(1 + cells.n_cells, special.hidden, dtype=np.int32)
+        of_cell, numbers = np.frombuffer(row["numbers"], dtype=">i4").reshape(-1, 2).T
+        found[of_cell] = numbers
+        return found
+
+    def special(self, name: str) -> SpecialCells:
+        """Look up the numbers of the cells of a column that are not compared."""
+        table = self.table
+        row = fetch_one(
+            self.session,
+            f"SELECT coalesce(min(o.{table.number}) FILTER (WHERE o.{table.hidden}), -1) AS hidden,"
+            f" coalesce(min(o.{table.number}) FILTER (WHERE NOT o.{table.hidden}"
+            f" AND num_nulls(o.{self.session.identifier(name)}) = 1), -1) AS null"
+            f" FROM {table.table} AS o WHERE o.{table.codes} IS NULL"
+            f" AND o.{table.attribute} = $1::text",
+            name,
+        )
+        return SpecialCells(int(row["hidden"]), int(row["null"]))
+
+    def stored(self, most: int) -> NumberedRows | None:
+        """Read the numbers of all rows as the table has them; None where these are no numbers.
+
+        Parameters
+        ----------
+        most : int
+            No more rows than these can have been published.
+        """
+        table = self.table
+        cells = [name for name in self._places if name in table.columns | table.ends]
+        others = [name for name in self._others if name in table.columns]
+        types: dict[str, np.dtype[np.integer]] = {"": np.dtype("<u4")}
+        types |= dict.fromkeys((*cells, *others), np.dtype("<u2"))
+        types |= dict.fromkeys(table.ends, np.dtype("<i8"))
+        parts: dict[str, list[AnyIntArray]] = {
+            name: [np.empty(0, dtype=of_column)] for name, of_column in types.items()
+        }
+        for row in self.session.stream(
+            1,
+            f"SELECT coalesce(t.{table.attribute}, '') AS attribute, t.{table.codes} AS codes"
+            f" FROM {table.table} AS t WHERE t.{table.codes} IS NOT NULL ORDER BY t.{table.number}",
+        ):
+            name, codes = row["attribute"], row["codes"]
+            if name not in types or len(codes) % types[name].itemsize:
+                return None
+            parts[name].append(np.frombuffer(codes, dtype=types[name]))
+        found = {name: np.concatenate(of_column) for name, of_column in parts.items()}
+        sizes = found[""].astype(np.int64)
+        n_rows = int(sizes.sum())
+        if n_rows > most:
+            return None
+        for names, n in ((cells, sizes.size), (others, n_rows)):
+            if any(found[name].size != n or found[name].min(initial=0) < 0 for name in names):
+                return None
+        of_classes, of_rows = ([found[name] for name in names] for names in (cells, others))
+        bases = [
+            CODES if name in table.ends else 2 + int(found[name].max(initial=0))
+            for name in (*cells, *others)
+        ]
+        class_of_row = np.repeat(np.arange(sizes.size, dtype=np.int32), sizes)
+        packed = packed_rows(bases, of_classes, class_of_row, of_rows)
+        return NumberedRows.of(cells, others, bases, packed, table.ends)
+
+    def looked_up(self, names: Sequence[str]) -> tuple[list[str], str]:
+        """Write the digits of the cells of some columns, and the joins that find their numbers.
+
+        A digit is a number plus 1, or 0 for a cell without one; or a code of ends plus 1.
+        """
+        digits, joins = list[str](), ""
+        for i, name in enumerate(names):
+            value = f"v.{self.session.identifier(name)}"
+            if name in self.table.ends:
+                digits.append(f"{self._code(name, value)} + 1")
+                continue
+            number = self._number(value, f"d{i}", self.special(name), self.hidden(name, "v"))
+            digits.append(f"{number} + 1")
+            joins += self._join(name, value, f"d{i}")
+        return digits, joins
+
+    def _number(self, value: str, alias: str, special: SpecialCells, hidden: str) -> str:
+        """Write the number of a cell; -1 if it has none."""
+        when = f"WHEN num_nulls({value}) = 0 THEN -1"
+        if hidden != "false":
+            when += f" WHEN {hidden} THEN {special.hidden}"
+        return f"coalesce({alias}.{self.table.number}, CASE {when} ELSE {special.null} END)"
+
+    def _code(self, name: str, value: str) -> str:
+        """Write the ends of a range as a code; -1 if it has none within what holds all."""
+        own, table = self.session.identifier(name), self.table
+        low = (
+            f"(SELECT lower(o.{own}) FROM {table.table} AS o WHERE o.{table.codes} IS NULL"
+            f" AND o.{table.attribute} = {self.session.literal(name)} LIMIT 1)"
+        )
+        begins, ends = (f"({end}({value}) - {low})::int8" for end in ("lower", "upper"))
+        is_within = f"{begins} >= 0 AND {begins} < {ends} AND {ends} < {1 << (BEGINS - 1)}"
+        return (
+            f"CASE WHEN num_nulls({value}) = 1 THEN 0 WHEN {holds_anything(value)} THEN {ANY_END}"
+            f" WHEN {is_within} THEN ({begins} << {BEGINS}) | {ends} ELSE -1 END"
+        )
+
+    def _join(self, name: str, value: str, alias: str) -> str:
+        table, equal = self.table, self._types[name].operator(self.session, "=")
+        return (
+            f" LEFT JOIN {table.table} AS {alias}"
+            f" ON {value} {equal} {alias}.{self.session.identifier(name)}"
+            f" AND {alias}.{table.attribute} = {self.session.literal(name)}"
+            f" AND {alias}.{table.codes} IS NULL AND NOT {alias}.{table.hidden}"
+        )
+
+
+# Where ranges begin and end, for columns with too many different ones to number them.
+#
+# A cell of the table of classes holds all ranges of a column; each class has where its own begins
+# and
+# ends in it. So a condition on the column is tried once for each value in that cell, not for each
+# range.
+
+
+_FIRST_DAY: Final = "'2000-01-01'::date"
+_PLACES: Final = {
+    "int4range": ("{}::int8", "{}::int4"),
+    "int8range": ("{}", "{}"),
+    "daterange": (f"({{}} - {_FIRST_DAY})::int8", f"({_FIRST_DAY} + ({{}})::int4)"),
+}
+"""A value as a whole number, and the other way round, by the type of the ranges."""
+
+_MOST: Final = 1 << (BEGINS - 1)
+_LARGEST: Final = 1 << 61
+
+_NULL, _RANGE, _ANYTHING, _ODD = range(4)
+_ENDS: Final = [("number", ">i4"), ("kind", ">i4"), ("low", ">i8"), ("high", ">i8")]
+
+
+def write_ends(
+    numbering: CellNumbers, name: str, cells: CellColumn, records: IntArray
+) -> AnyIntArray | None:
+    """Write the cell that holds all ranges of a column.
+
+    Parameters
+    ----------
+    numbering : Numbering
+    name : str
+    cells : CellColumn
+        The distinct ranges.
+    records : ndarray of int64, shape (n_cells,)
+        How many rows have each.
+
+    Returns
+    -------
+    ndarray of int64, shape (n_cells + 1,), or None
+        Of each, its code (:class:`~kanon_db.query.layout.ClassTable`), and -1 for suppressed
+        cells; None if they are no ranges of whole numbers or days, or one has no end.
+    """
+    session, table = numbering.session, numbering.table
+    type_ = numbering.type_of(name)
+    if type_ not in _PLACES:
+        return None
+    place, value = _PLACES[type_]
+    sql = f"c.{cells.cell}"
+    kind = (
+        f"CASE WHEN num_nulls({sql}) = 1 THEN {_NULL}"
+        f" WHEN {holds_anything(sql)} THEN {_ANYTHING}"
+        f" WHEN {is_endless(sql)} OR isempty({sql}) THEN {_ODD}"
+        f" ELSE {_RANGE} END"
+    )
+    low, high = (f"coalesce({place.format(f'{end}({sql})')}, 0)" for end in ("lower", "upper"))
+    row = fetch_one(
+        session,
+        f"SELECT string_agg(int4send(c.{cells.number}) || int4send({kind}) || int8send({low})"
+        f" || int8send({high}), ''::bytea) AS ends FROM {cells.table} AS c",
+    )
+    read = np.frombuffer(row["ends"], dtype=_ENDS)
+    found = np.zeros(cells.n_cells, dtype=read.dtype)
+    found[read["number"]] = read
+    used = records > 0
+    there = used & (found["kind"] == _RANGE)
+    begins, ends = (found[end][there].astype(np.int64) for end in ("low", "high"))
+    if not begins.size or (found["kind"][used] == _ODD).any():
+        return None
+    least, most = int(begins.min()), int(ends.max())
+    if max(-least, most) > _LARGEST or most - least >= _MOST:
+        return None
+    column = session.identifier(name)
+    of_all = ", ".join(value.format(f"${n}::int8") for n in (3, 4))
+    session.fetch(
+        f"INSERT INTO {table.table} ({table.attribute}, {table.number}, {table.records},"
+        f" {table.hidden}, {column})"
+        f" SELECT $1::text, 0, $2::int8, false, {type_}({of_all})",
+        name, str(int(records.sum())), str(least), str(most),
+    )  # fmt: skip
+    codes = np.full(1 + cells.n_cells, -1, dtype=np.int64)
+    codes[:-1][used] = np.where(found["kind"][used] == _ANYTHING, ANY_END, 0)
+    codes[:-1][there] = (begins - least) << BEGINS | (ends - least)
+    return codes
+
+
+def count_loose_ends(session: Session, table: ClassTable, rows: NumberedRows) -> int:
+    """Count the columns whose cell of all ranges is not the smallest one, or is not there."""
+    differing = 0
+    for name, codes in zip(rows.cells, rows.of_classes, strict=True):
+        if name not in rows.ends:
+            continue
+        sql = f"t.{session.identifier(name)}"
+        (found,) = session.fetch(
+            f"SELECT min(upper({sql}) - lower({sql}))::int8 AS n FROM {table.table} AS t"
+            f" WHERE t.{table.attribute} = $1::text AND t.{table.codes} IS NULL",
+            name,
+        )
+        ends = codes & ((1 << BEGINS) - 1)
+        there = codes[ends > 0]
+        differing += int((there >> BEGINS).min()) != 0 or int(ends.max()) != found["n"]
+    return differing

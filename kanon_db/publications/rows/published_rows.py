@@ -1,0 +1,535 @@
+"""Reads published rows as the codes that their cells cover; answers and attacks them.
+
+Readers and attackers see the view only; the source scores what they say.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol, Self
+
+import numpy as np
+
+from kanon_db.algorithms.attacks import (
+    Achieved,
+    Covering,
+    PublishedRows,
+    Truth,
+    achieved,
+    downcode,
+    guess_people,
+    unusual_records,
+)
+from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray
+from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.ground.sort_keys import sort_keys
+from kanon_db.algorithms.recoding.cells import Ranges, Sets
+from kanon_db.catalog.entries import Publication
+from kanon_db.errors import SchemaMismatchError
+from kanon_db.metrics.row_counts import column_losses, row_counts
+from kanon_db.metrics.workload import CountQuery
+from kanon_db.publications.examination import AttackSession
+from kanon_db.publications.kind import AttackTarget, Usefulness
+from kanon_db.publications.results import Attack
+from kanon_db.query.layout import ANYTHING, RARITY
+from kanon_db.session.protocol import fetch_one
+from kanon_db.transfer.columns import ColumnType, Relation, column_types, find_relation, text_in_set
+from kanon_db.transfer.snapshot import Snapshot, take_snapshot
+from kanon_db.transfer.values import (
+    DistinctValues,
+    distinct_values,
+    read_codes,
+    read_integers,
+    read_known_codes,
+    read_numbers,
+)
+
+# The cells of published rows as the codes that they cover.
+
+
+_CLOSED, _NULL, _ANYTHING = 1, 2, 3  # kinds of ranges; of any other kind, the upper end is open
+
+
+@dataclass(frozen=True, eq=False)
+class RowCodes:
+    """Published rows as codes.
+
+    Attributes
+    ----------
+    cells : list of Ranges or Sets
+        The distinct cells of each quasi-identifier, by the codes of the source's values.
+    numbers : ndarray of int32, shape (n_rows, n_qi)
+        Which of them each row has.
+    values : ndarray of int64, shape (n_rows,)
+        The code of each row's sensitive value; 0 without a sensitive attribute.
+    """
+
+    cells: Sequence[Ranges | Sets]
+    numbers: CodeArray
+    values: IntArray
+
+
+def classes_of_rows(numbers: CodeArray) -> tuple[IntArray, IntArray]:
+    """Return the number of each row's class, which has the same cells, and a row of each class."""
+    columns: Sequence[CodeArray] = [numbers[:, a] for a in range(numbers.shape[1])]
+    _, first, classes = np.unique(sort_keys(columns), return_index=True, return_inverse=True)
+    return classes.astype(np.int64), first
+
+
+def read_cells(
+    view: Snapshot,
+    types: Mapping[str, ColumnType],
+    described: Sequence[Mapping[str, Any]],
+    columns: Sequence[DistinctValues],
+    pattern: Sequence[str] = (),
+) -> tuple[list[Ranges | Sets], CodeArray]:
+    """Read the distinct cells of each quasi-identifier, and which of them each row has.
+
+    Parameters
+    ----------
+    view : Snapshot
+        The published rows.
+    types : mapping of str to ColumnType
+        The columns of the view.
+    described : sequence of mapping
+        The ``name`` of each quasi-identifier, what its ``cell`` is, and its ``labels`` if it has
+        any, as in the layout.
+    columns : sequence of DistinctValues
+        Their values in the source, by which cells are coded. Values that the source no longer has
+        are covered by no code.
+    pattern : sequence of str
+        The column that marks suppressed cells, if there is one.
+
+    Returns
+    -------
+    cells : list of Ranges or Sets
+        A suppressed cell covers everything.
+    numbers : ndarray of int32, shape (n_rows, n_qi)
+    """
+    cells: list[Ranges | Sets] = []
+    numbers = np.empty((view.n_records, len(columns)), dtype=np.int32)
+    for position, (cell, column) in enumerate(zip(described, columns, strict=True)):
+        if cell["cell"] == "value":
+            codes = read_known_codes(view, [column])[:, 0]
+            cells.append(single_values(len(column.labels)))
+            # Not coded: only a row of people who are gone; it covers no code.
+            numbers[:, position] = np.where(codes < 0, len(column.labels) + 1, codes)
+            for name in pattern:
+                mark = f"s.{view.session.identifier(name)}"
+                stars = read_integers(view, f"(substr({mark}, {position + 1}, 1) = '*')::int4")
+                numbers[stars == 1, position] = len(column.labels)
+            continue
+        distinct = distinct_values(view, types[cell["name"]])
+        numbers[:, position] = read_codes(view, [distinct])[:, 0]
+        if cell["cell"] == "label":
+            cells.append(_labelled(distinct, column, cell["labels"]))
+        else:
+            is_range = cell["cell"] == "range"
+            cells.append(_ranges(distinct, column) if is_range else _sets(distinct, column))
+        distinct.drop()
+    return cells, numbers
+
+
+def single_values(n_codes: int) -> Ranges:
+    """Cells of each single value, of all together, and of none."""
+    low = np.append(np.arange(n_codes), [0, n_codes]).astype(np.int32)
+    high = np.append(np.arange(n_codes), [n_codes - 1, -1]).astype(np.int32)
+    return Ranges(low, high, np.arange(n_codes + 2) == n_codes)
+
+
+def _ranges(distinct: DistinctValues, column: DistinctValues) -> Ranges:
+    """Find the codes within ranges by the same numbers by which they were published."""
+    values = read_numbers(column)
+    ends = [column.column.number(f"{end}(value)") for end in ("lower", "upper")]
+    if values is None or None in ends:
+        raise SchemaMismatchError(
+            "the source's values have changed since they were published",
+            detail=f'column "{column.column.name}" was published as ranges',
+            hint="publish again with replace => true",
+        )
+    row = fetch_one(
+        distinct.session,
+        "SELECT string_agg(float8send(l) || float8send(u) || float8send(kind), ''::bytea"
+        " ORDER BY code) AS numbers FROM ("
+        " SELECT code, CASE WHEN num_nulls(value) > 0 THEN 0 WHEN lower_inf(value)"
+        f" THEN '-infinity' ELSE {ends[0]} END AS l, CASE WHEN num_nulls(value) > 0 THEN 0"
+        f" WHEN upper_inf(value) THEN 'infinity' ELSE {ends[1]} END AS u,"
+        f" CASE WHEN num_nulls(value) > 0 THEN {_NULL}"
+        f" WHEN lower_inf(value) AND upper_inf(value) THEN {_ANYTHING}"
+        f" ELSE upper_inc(value)::int4 END::float8 AS kind FROM {distinct.table}) AS ranges",
+    )
+    lower, upper, kind = np.frombuffer(row["numbers"], dtype=">f8").reshape(-1, 3).T
+    numbers: FloatArray = values[~np.isnan(values)]
+    low = np.searchsorted(numbers, lower, side="left")
+    high = np.where(
+        kind == _CLOSED,
+        np.searchsorted(numbers, upper, side="right"),
+        np.searchsorted(numbers, upper, side="left"),
+    )
+    high = high - 1
+    # NULL's code comes after all numbers; without one, such a cell covers no code.
+    low = np.where(kind == _NULL, numbers.size, low)
+    high = np.where(kind == _NULL, values.size - 1, high)
+    return Ranges(low.astype(np.int32), high.astype(np.int32), kind == _ANYTHING)
+
+
+def _labelled(
+    distinct: DistinctValues, column: DistinctValues, described: Mapping[str, Any]
+) -> Sets:
+    """Find the codes of the values that labels stand for."""
+    is_padded = column.column.type_name == "bpchar"
+    code_of = {
+        text.rstrip(" ") if is_padded and text is not None else text: code
+        for code, text in enumerate(column.labels)
+    }
+    values = described["values"]
+    spans = {value: (at, at) for at, value in enumerate(values)}
+    spans |= {label: (first, last) for label, first, last in described["labels"]}
+    codes, ends = list[int](), list[int]()
+    for label in distinct.labels:
+        first, last = spans.get(label or "", (0, len(values) - 1))
+        texts = [None] if label is None else values[first : last + 1]
+        texts = [*texts, None] if label == ANYTHING else texts
+        codes += sorted(code_of[text] for text in texts if text in code_of)
+        ends.append(len(codes))
+    return Sets(np.array(codes, dtype=np.int32), np.array(ends, dtype=np.int64))
+
+
+def _sets(distinct: DistinctValues, column: DistinctValues) -> Sets:
+    """Find the codes of the texts in sets."""
+    text = text_in_set(column.column, "v.label")
+    null = column.labels.index(None) if None in column.labels else -1
+    row = fetch_one(
+        distinct.session,
+        "SELECT string_agg(int4send(c.code) || int4send(coalesce(v.code,"
+        f" CASE WHEN l.label IS NULL THEN {null} ELSE -1 END)), ''::bytea) AS pairs"
+        f" FROM {distinct.table} AS c CROSS JOIN LATERAL unnest(c.value) AS l (label)"
+        f" LEFT JOIN {column.table} AS v ON {text} = l.label",
+    )
+    pairs = np.frombuffer(row["pairs"] or b"", dtype=">i4").reshape(-1, 2).astype(np.int64)
+    pairs = pairs[pairs[:, 1] >= 0]
+    keys = np.unique(pairs[:, 0] * len(column.labels) + pairs[:, 1])
+    owners, codes = np.divmod(keys, len(column.labels))
+    ends = np.cumsum(np.bincount(owners, minlength=len(distinct.labels)))
+    return Sets(codes.astype(np.int32), ends)
+
+
+# Answers to count queries from published rows, as readers of the view get them.
+
+
+def answer_from_rows(
+    target: AttackTarget,
+    columns: Sequence[DistinctValues],
+    sensitive: DistinctValues | None,
+    queries: Sequence[CountQuery],
+    *,
+    shares_cells: bool,
+) -> Usefulness:
+    """See :meth:`.Kind.usefulness`.
+
+    Parameters
+    ----------
+    shares_cells : bool
+        Whether the rows with the same cells are a class.
+    """
+    session, layout = target.session, target.publication.layout
+    relation = Relation(target.schema, target.publication.name)
+    names = [cell["name"] for cell in layout["quasi_identifiers"]]
+    pattern = [layout["pattern"]] if layout.get("pattern") else []
+    its_column = [] if sensitive is None else [sensitive.column.name]
+    view = take_snapshot(session, relation, [*names, *pattern, *its_column], target.room)
+    _, oid, _ = find_relation(session, relation.quoted(session))
+    cells, numbers = read_cells(
+        view, column_types(session, oid), layout["quasi_identifiers"], columns, pattern
+    )
+    values = np.zeros(view.n_records, dtype=np.int64)
+    if sensitive is not None:
+        values = read_known_codes(view, [sensitive])[:, 0].astype(np.int64)
+    view.drop()
+    answers = estimate_row_counts(
+        target.publication, RowCodes(cells, numbers, values), queries, target.pulse(),
+        shares_cells=shares_cells,
+    )  # fmt: skip
+    n_codes = [len(column.labels) for column in columns]
+    losses = column_losses(cells, numbers, n_codes, target.publication.left_out)
+    return Usefulness(answers, losses)
+
+
+def estimate_row_counts(
+    publication: Publication,
+    read: RowCodes,
+    queries: Sequence[CountQuery],
+    pulse: Pulse,
+    *,
+    shares_cells: bool,
+) -> FloatArray:
+    """Answer queries from rows whose values have the same codes as in the source.
+
+    Parameters
+    ----------
+    publication : Publication
+    read : RowCodes
+    queries : sequence of CountQuery
+    pulse : Pulse
+    shares_cells : bool
+        As of :func:`answer_from_rows`.
+
+    Returns
+    -------
+    ndarray of float64, shape (n_queries,)
+    """
+    layout = publication.layout
+    _, first = classes_of_rows(read.numbers)
+    return row_counts(
+        read.cells, read.numbers, read.numbers[first], read.values, queries,
+        matches=None if shares_cells else int(publication.parameters["k"]),
+        n_left_out=publication.left_out, pulse=pulse,
+        rarity=RARITY if layout.get("pattern") else 1.0,
+        coarse=[bool(cell.get("is_coarse")) for cell in layout["quasi_identifiers"]],
+    )  # fmt: skip
+
+
+# Attacks on published rows: the view as the attacker reads it, and the source, which scores.
+
+
+MOST_COMPARISONS: Final = 1_000_000_000
+"""Of a person with a class, or of a row with a person."""
+
+MOST_PEOPLE: Final = 10_000
+"""How many people or rows are looked up one by one."""
+
+
+class SensitiveCounts(Protocol):
+    """The sensitive values of a table."""
+
+    @property
+    def labels(self) -> Sequence[str | None]:
+        """Their texts."""
+
+    @property
+    def counts(self) -> IntArray:
+        """How many records have each."""
+
+
+@dataclass(frozen=True, eq=False)
+class ValueBounds:
+    """What a guarantee says about sensitive values.
+
+    Attributes
+    ----------
+    values : ndarray of float64, shape (n_values,), or None
+        The largest probability of each value; None if it says nothing.
+    certain : float or None
+        The largest share of people whose value may be certain; None if it says nothing.
+    """
+
+    values: FloatArray | None = None
+    certain: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class AttackedRows:
+    """Rows and source by the same codes; without a sensitive attribute all values are 0.
+
+    Attributes
+    ----------
+    rows : PublishedRows
+    class_of_row, values_of_rows : ndarray of int64, shape (n_rows,)
+        The class of each row, and the code of its sensitive value.
+    codes : ndarray of int32, shape (n_people, n_qi)
+        Of the source.
+    values : ndarray of int64, shape (n_people,)
+        The codes of its sensitive values; -1 of one that no row has.
+    sensitive : CountedValues or None
+        Of the rows.
+    """
+
+    rows: PublishedRows
+    class_of_row: IntArray
+    values_of_rows: IntArray
+    codes: CodeArray
+    values: IntArray
+    sensitive: SensitiveCounts | None
+
+    @classmethod
+    def of(
+        cls,
+        read: RowCodes,
+        codes: CodeArray,
+        values: IntArray,
+        n_codes: Sequence[int],
+        sensitive: SensitiveCounts | None,
+    ) -> Self:
+        """Gather rows into classes, and set the source against them.
+
+        Parameters
+        ----------
+        read : RowCodes
+        codes, values, sensitive
+            As attributes.
+        n_codes : sequence of int
+            The number of values of each quasi-identifier in the source.
+        """
+        class_of_row, first = classes_of_rows(read.numbers)
+        covering = Covering(read.cells, read.numbers[first], n_codes)
+        n_values = 1 if sensitive is None else len(sensitive.labels)
+        rows = PublishedRows.of(covering, class_of_row, read.values, n_values)
+        return cls(rows, class_of_row, read.values, codes, values, sensitive)
+
+
+def read_rows(target: AttackTarget) -> AttackedRows:
+    """Read the published rows, and the source."""
+    session, layout = target.session, target.publication.layout
+    names = [cell["name"] for cell in layout["quasi_identifiers"]]
+    sensitive_name = layout["sensitive"]
+    its_column = [] if sensitive_name is None else [sensitive_name]
+    source = take_snapshot(session, target.source.relation, [*names, *its_column], target.room)
+    columns = [distinct_values(source, target.types[name]) for name in names]
+    codes = read_codes(source, columns)
+
+    relation = Relation(target.schema, target.publication.name)
+    pattern = [layout["pattern"]] if layout.get("pattern") else []
+    view = take_snapshot(session, relation, [*names, *pattern, *its_column], target.room)
+    _, oid, _ = find_relation(session, relation.quoted(session))
+    cells, numbers = read_cells(
+        view, column_types(session, oid), layout["quasi_identifiers"], columns, pattern
+    )
+    sensitive = None
+    of_rows = np.zeros(view.n_records, dtype=np.int64)
+    values = np.zeros(source.n_records, dtype=np.int64)
+    if sensitive_name is not None:
+        sensitive = distinct_values(view, target.types[sensitive_name])
+        of_rows = read_codes(view, [sensitive])[:, 0].astype(np.int64)
+        values = read_known_codes(source, [sensitive])[:, 0].astype(np.int64)
+        sensitive.drop()
+    for column in columns:
+        column.drop()
+    source.drop()
+    view.drop()
+    n_codes = [len(column.labels) for column in columns]
+    return AttackedRows.of(RowCodes(cells, numbers, of_rows), codes, values, n_codes, sensitive)
+
+
+def attack_read_rows(
+    listener: AttackSession,
+    pulse: Pulse,
+    publication: Publication,
+    attacked: AttackedRows,
+    bounds: ValueBounds,
+    *,
+    shares_cells: bool,
+) -> list[Attack]:
+    """Play all attacks on published rows.
+
+    Parameters
+    ----------
+    listener : Listener
+    pulse : Pulse
+    publication : Publication
+        Its k says how many rows a person may have at least, or how many people a row.
+    attacked : AttackedRows
+    bounds : Bounds
+    shares_cells : bool
+        Whether the rows with the same cells are a class; otherwise, the rows that may be a person's
+        take its place.
+
+    Returns
+    -------
+    list of Attack
+        See ``docs/attacks.md``. People are a random sample if all of them would take too long.
+    """
+    return [
+        Attack(name, found.bound, found.base_rate, found.rate, found.people)
+        for name, found in _play(
+            listener, pulse, publication, attacked, bounds, shares_cells=shares_cells
+        )
+    ]
+
+
+def _play(
+    session: AttackSession,
+    pulse: Pulse,
+    publication: Publication,
+    attacked: AttackedRows,
+    bounds: ValueBounds,
+    *,
+    shares_cells: bool,
+) -> Iterator[tuple[str, Achieved]]:
+    rows, k = attacked.rows, int(publication.parameters["k"])
+    random = np.random.default_rng(secrets.randbits(128))
+    n_people, n_rows = attacked.values.size, attacked.class_of_row.size
+    has_values = attacked.sensitive is not None
+    protected = None if bounds.values is None else bounds.values < 1
+
+    session.step("attacking: people")
+    unusual = unusual_records(attacked.codes, pulse=pulse)
+    half = random.random(n_people) < 0.5
+    for prefix, people in (
+        ("", np.arange(n_people)),
+        ("unusual people: ", np.flatnonzero(unusual)),
+    ):
+        drawn = _drawn(people, rows.covering.n_classes, random)
+        if drawn.size < people.size:
+            session.tell(
+                f"{prefix}the attacks look up a random sample of {drawn.size:,} of"
+                f" {people.size:,} people"
+            )
+        found = guess_people(rows, attacked.codes, attacked.values, drawn, half, protected, pulse)
+        linked = _linked(found.n_rows, n_rows, k)
+        # Of k entities' rows, most may be of one.
+        counts_entities = publication.parameters.get("counts_entities")
+        yield f"{prefix}linking a row", replace(linked, bound=None) if counts_entities else linked
+        if not has_values:
+            continue
+        truth, numbers = _truth(attacked, drawn)
+        guessed = {"most frequent value": found.most_frequent}
+        if not prefix:
+            guessed |= {"deFinetti": found.learned, "correlations of the source": found.known}
+        for name, guesses in guessed.items():
+            yield f"{prefix}{name}", achieved(truth, numbers, guesses, bounds.values)
+        if not prefix:
+            in_classes = n_rows, rows.homogeneous_share
+            in_rows = drawn.size, float((found.n_values == 1).mean())
+            certain = in_classes if shares_cells else in_rows
+            yield "homogeneity", Achieved(*certain, float(rows.n_values == 1), bounds.certain)
+    if all(cell["cell"] == "value" for cell in publication.layout["quasi_identifiers"]):
+        return
+    session.step("attacking: tight cells")
+    yield "downcoding", _downcoded(attacked, k, random, pulse)
+
+
+def _linked(n_candidates: IntArray, n_rows: int, k: int) -> Achieved:
+    """Pick one of the rows that may be a person's."""
+    if not n_candidates.size:
+        return Achieved(0, None, None, None)
+    rates = np.divide(1, n_candidates, out=np.zeros(n_candidates.size), where=n_candidates > 0)
+    return Achieved(n_candidates.size, float(rates.mean()), 1 / n_rows, 1 / k)
+
+
+def _truth(attacked: AttackedRows, people: IntArray) -> tuple[Truth, IntArray]:
+    """Everybody who is looked up has a true value of their own."""
+    counts = np.bincount(attacked.values[attacked.values >= 0], minlength=attacked.rows.n_values)
+    numbers = np.arange(people.size)
+    truth = Truth.of(numbers, attacked.values[people], people.size, attacked.rows.n_values)
+    return Truth(truth.pairs, truth.people, int(counts.argmax())), numbers
+
+
+def _drawn(people: IntArray, n_others: int, random: np.random.Generator) -> IntArray:
+    """Draw as many people as can be compared with all the others."""
+    most = min(MOST_PEOPLE, max(1, MOST_COMPARISONS // max(n_others, 1)))
+    if people.size <= most:
+        return people
+    return np.sort(random.choice(people, most, replace=False))
+
+
+def _downcoded(
+    attacked: AttackedRows, k: int, random: np.random.Generator, pulse: Pulse
+) -> Achieved:
+    drawn = _drawn(np.arange(attacked.class_of_row.size), attacked.values.size, random)
+    classes = attacked.class_of_row[drawn]
+    return downcode(
+        attacked.rows.covering, classes, attacked.values_of_rows[drawn],
+        np.maximum(attacked.rows.rows, k), attacked.codes, attacked.values, pulse,
+    )  # fmt: skip

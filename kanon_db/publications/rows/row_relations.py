@@ -1,0 +1,540 @@
+"""Writes published rows and what follows from them, and checks that they are those that were made.
+
+SQL counts the entities of the source's records with the cells that were written for them. Readers
+see no entities, so this cannot be repeated; a digest of the rows tells whether they are still the
+same.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from kanon_db.algorithms.bucketization.specification import PrivacySpecification
+from kanon_db.algorithms.ground.arrays import AnyIntArray
+from kanon_db.algorithms.ground.sorting import taken
+from kanon_db.catalog.entries import Publication
+from kanon_db.publications.guarantees import check_exposure, measure_exposure
+from kanon_db.publications.kind import Job
+from kanon_db.publications.relations import DecodedRows, StagedRelations
+from kanon_db.publications.results import Check
+from kanon_db.publications.rows.class_table import write_classes, write_value_shares
+from kanon_db.publications.rows.distinct_cells import CellTable, ShownRows
+from kanon_db.query.expressions import DISCRETE_RANGES, Column, Type, type_in_range
+from kanon_db.query.layout import CELLS, ROWS, CellDescription, RowView
+from kanon_db.session import Session, fetch_one
+from kanon_db.session.settings import grouping_by_hash, helped, roomy
+from kanon_db.transfer.allowance import Allowance
+from kanon_db.transfer.coded_columns import CodedRecords
+from kanon_db.transfer.columns import (
+    Relation,
+    column_types,
+    find_relation,
+    fixed_labels,
+    int4_bytes,
+    inverse_permutation,
+    number_bytes,
+    with_numbers,
+)
+
+# A digest of published rows: whether they are still those that were checked with the source.
+
+
+def digest_rows(session: Session, view: RowView) -> str:
+    """Return a number that depends on all rows, but not on their order.
+
+    It is the sum of 64 bits of each row's SHA-256: a change of any row changes it, except by a
+    negligible chance.
+    """
+    with fixed_labels(session):
+        found = fetch_one(
+            session,
+            "SELECT coalesce(sum(('x' || left(encode(hash, 'hex'), 16))::bit(64)::int8), 0)::text"
+            " AS digest FROM (SELECT sha256(convert_to(format('%s', published), 'UTF8')) AS hash"
+            f" FROM {view.view} AS published) AS hashed",
+        )
+    return str(found["digest"])
+
+
+def check_digest(session: Session, view: RowView, digest: str, promise: str) -> Check:
+    """Compare the rows with their digest when they were published.
+
+    Parameters
+    ----------
+    session : Session
+    view : RowView
+    digest : str
+    promise : str
+        What the check is called.
+    """
+    return same_digest(promise, same=digest_rows(session, view) == digest)
+
+
+def same_digest(promise: str, *, same: bool) -> Check:
+    """Say whether rows have the digest that they had."""
+    return Check(
+        promise,
+        "the same digest",
+        f"{'the same' if same else 'another'} digest",
+        holds=same,
+    )
+
+
+# Checking, before rows are published, of how many entities they are.
+#
+# Readers see no entities, so that this cannot be repeated afterwards. SQL counts the entities of
+# the
+# source's records with the cells that were written for them, by what the cells show; nothing is
+# shared with the algorithms.
+
+
+def counted_parameters(job: Job[Any]) -> dict[str, Any]:
+    """Return what the catalog keeps: whether entities were counted, of a source that has them.
+
+    A batch in which each has one record says that they were not, whatever other batches say.
+    """
+    return {} if job.source.entity is None else {"counts_entities": job.entities is not None}
+
+
+def counted_layout(job: Job[Any], view: RowView) -> dict[str, Any]:
+    """Return the digest by which readers can tell that the rows are those that were checked."""
+    return {} if job.entities is None else {"digest": digest_rows(job.session, view)}
+
+
+@dataclass(frozen=True)
+class RowsWithEntities:
+    """The published rows, each with the entity that it is about, as a temporary table.
+
+    Attributes
+    ----------
+    session : Session
+    view : RowView
+    table : str
+    entity : str
+        Its columns are this one, whose name no other column has, and those of the view that are
+        compared; names are quoted.
+    cells : str
+        The columns by which rows are told apart, with commas between them.
+    sensitive : str or None
+    """
+
+    session: Session
+    view: RowView
+    table: str
+    entity: str
+    cells: str
+    sensitive: str | None
+
+    @classmethod
+    def of(
+        cls,
+        job: Job[Any],
+        view: RowView,
+        cells: CellTable,
+        cell_of_record: AnyIntArray,
+        *,
+        with_sensitive: bool = False,
+    ) -> Self:
+        """Join the records of the source with the cells that they are published with.
+
+        Parameters
+        ----------
+        job : Job
+            Of a source with entities.
+        view : RowView
+        cells : CellTable
+        cell_of_record : ndarray of int, shape (n_records,)
+            The number of each record's cells; -1 for a record that is left out.
+        with_sensitive : bool
+            Whether the sensitive attribute is needed.
+        """
+        session, source, snapshot = job.session, job.source, job.snapshot
+        suffix = secrets.token_hex(8)
+        entity = session.identifier(f"kanon_entity_{suffix}")
+        its_entity = f"s.{session.identifier(str(source.entity))} AS {entity}"
+        names = [*view.quasi_identifiers, *([] if view.pattern is None else [view.pattern])]
+        sensitive = session.identifier(str(source.sensitive)) if with_sensitive else None
+        others = [its_entity, *([] if sensitive is None else [f"s.{sensitive}"])]
+        table = session.identifier("pg_temp", f"kanon_entities_{suffix}")
+        numbered, (its_cell,) = with_numbers(session, snapshot.table, (1, f"r.{snapshot.record}"))
+        session.fetch(
+            f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS"
+            f" SELECT {', '.join([*(f'c.{name}' for name in names), *others])}"
+            f" FROM {numbered} AS s JOIN {cells.table} AS c ON c.{cells.number} = s.{its_cell}",
+            int4_bytes(cells.numbers_of(cell_of_record)),
+        )
+        return cls(session, view, table, entity, ", ".join(names), sensitive)
+
+    def check(self, k: int) -> list[Check]:
+        """Check that every combination of cells is shown by k entities, in the published rows."""
+        compared = self.cells if self.sensitive is None else f"{self.cells}, {self.sensitive}"
+        with grouping_by_hash(self.session):
+            differing = fetch_one(
+                self.session,
+                f"SELECT count(*) AS n FROM (SELECT sum({self.entity}) AS difference FROM ("
+                f"SELECT {compared}, 1 AS {self.entity} FROM {self.view.view}"
+                f" UNION ALL SELECT {compared}, -1 FROM {self.table}) AS row GROUP BY {compared}"
+                ") AS row WHERE difference <> 0",
+            )["n"]
+            found = fetch_one(
+                self.session,
+                "SELECT count(*) FILTER (WHERE n < $1::int8) AS below, min(n) AS least,"
+                " max(share)::float8 AS share, coalesce(bool_or(share * $1::int8 > 1), false)"
+                " AS is_large FROM (SELECT count(*) AS n,"
+                f" max({self.entity}) / sum({self.entity}) AS share"
+                f" FROM (SELECT {self.cells}, count(*) AS {self.entity} FROM {self.table} AS t"
+                f" GROUP BY {self.cells}, t.{self.entity}) AS entity GROUP BY {self.cells}"
+                ") AS class",
+                str(k),
+            )
+        if found["is_large"]:
+            self.session.warn(
+                f"up to {found['share']:.0%} of the rows with the same cells are of one entity,"
+                " although they are of k: whoever knows that somebody has many rows can tell"
+                " which ones; a view with fewer rows of each entity makes this less"
+            )
+        return [
+            Check(
+                "the published rows are those whose entities are counted",
+                "0 combinations differ",
+                f"{differing} combinations differ",
+                holds=differing == 0,
+            ),
+            Check(
+                "k-anonymity: every combination of cells is that of k entities",
+                f"k = {k}, 0 combinations below",
+                f"{found['below']} below, the rarest is that of {found['least']} entities",
+                holds=found["below"] == 0,
+            ),
+        ]
+
+    def check_exposure(self, privacy: PrivacySpecification) -> Check:
+        """Check the share of the entities of a class that have a value in any of its rows."""
+        exposure = measure_exposure(
+            self.session,
+            privacy,
+            "SELECT value, n::numeric AS count, size::numeric AS size, count(*) AS buckets FROM ("
+            f" SELECT {self.sensitive} AS value, count(*) AS n,"
+            f" sum(sum({self.entity})) OVER (PARTITION BY {self.cells}) AS size FROM ("
+            f"  SELECT {self.cells}, {self.sensitive}, (row_number() OVER"
+            f"  (PARTITION BY {self.cells}, {self.entity}) = 1)::int4 AS {self.entity}"
+            f"  FROM {self.table} AS t GROUP BY {self.cells}, t.{self.entity}, {self.sensitive}"
+            ") AS pair"
+            f" GROUP BY {self.cells}, {self.sensitive}) AS counted GROUP BY 1, 2, 3",
+        )
+        return check_exposure("class, by entities,", exposure)
+
+    def drop(self) -> None:
+        """Remove the table before the transaction ends."""
+        self.session.fetch(f"DROP TABLE {self.table}")
+
+
+# Writing the relations of published rows: the view, and what the estimator reads beside it.
+
+
+@dataclass(frozen=True)
+class CellCover:
+    """How to see that the original values of a record lie within its cells.
+
+    Attributes
+    ----------
+    cells : str
+        SQL for the table of cells, with what `inside` needs.
+    inside : str
+        A condition on a record ``s`` and its cells ``c``.
+    """
+
+    cells: str
+    inside: str
+
+    def kept(self, number: str, of_record: str) -> str:
+        """Write the join of records ``s`` with their cells, by their numbers, and the condition."""
+        return f"JOIN {self.cells} AS c ON c.{number} = s.{of_record} WHERE {self.inside}"
+
+
+def write_row_view(
+    job: Job[Any],
+    view: RowView,
+    cells: CellTable,
+    combination_of_record: AnyIntArray,
+    covering: CellCover | None = None,
+) -> int:
+    """Write the published rows in a random order, and materialize the view.
+
+    Rows are written with the numbers of their cells, a fraction as wide as with the cells. To join
+    them in the view, the server may read either table first: both are in a random order.
+
+    Parameters
+    ----------
+    cells : CellTable
+    combination_of_record : ndarray of int, shape (n_records,)
+        The cells with which the other columns of each record are published; -1 for a record that is
+        left out.
+    covering : Covering, optional
+        Rows are only written where it holds.
+
+    Returns
+    -------
+    int
+        How many were not written because it does not.
+    """
+    session = job.session
+    session.step("writing the published rows")
+    # Two results of one seed, as of searches that ended at other times, must not share an order: by
+    # their places, readers of both would join the rows of each person.
+    job.random.absorb(
+        repr((job.source.published, job.source.quasi_identifiers)).encode(),
+        np.ascontiguousarray(combination_of_record, dtype=np.int64).tobytes(),
+    )
+    names = [session.identifier(column) for column in view.columns]
+    others = [name for name in names if name not in cells.columns]
+    if isinstance(job.records, CodedRecords):
+        _write_decoded(job, job.records, view, cells, combination_of_record, covering, others)
+    else:
+        _write_copied(job, cells, combination_of_record, covering, others)
+    session.step("materializing the view")
+    with roomy(session), helped(session):
+        job.staging.materialize_join(ROWS, CELLS, cells.name, view.columns)
+    row = fetch_one(session, f"SELECT count(*) AS n FROM {view.rows}")
+    return int(np.count_nonzero(combination_of_record >= 0)) - int(row["n"])
+
+
+def write_batches(
+    staging: StagedRelations, before: RowView, now: RowView, number: str | None
+) -> bool:
+    """Write the rows of two publications as those of one, and materialize the view.
+
+    As long as both have numbers of cells, so does what comes of them: the view is made as before,
+    and what others have made of it lives on.
+
+    Parameters
+    ----------
+    number : str or None
+        The column of the numbers in the newer one, not quoted.
+
+    Returns
+    -------
+    bool
+        Whether rows have numbers of their cells.
+    """
+    session = staging.session
+    tables = [_columns(session, one.rows, one.cells) for one in (before, now)]
+    is_numbered = number is not None and before.number == now.number and tables[0] == tables[1]
+    session.step("writing the published rows")
+    if not is_numbered:
+        columns = ", ".join(session.identifier(column) for column in now.columns)
+        staging.fill_table(
+            ROWS, f"SELECT {columns} FROM {before.view} UNION ALL SELECT {columns} FROM {now.view}"
+        )
+        session.step("materializing the view")
+        staging.materialize(ROWS)
+        return False
+    first = f"(SELECT coalesce(max({before.number}) + 1, 0) FROM {before.cells})"
+    for suffix, names, old, new in zip(
+        (ROWS, CELLS), tables[0], (before.rows, before.cells), (now.rows, now.cells), strict=True
+    ):
+        shifted = [f"{name} + {first}" if name == now.number else name for name in names]
+        staging.fill_table(
+            suffix,
+            f"SELECT {', '.join(names)} FROM {old}"
+            f" UNION ALL SELECT {', '.join(shifted)} FROM {new}",
+        )
+    staging.analyze(CELLS, columns=[str(number)])
+    session.step("materializing the view")
+    with roomy(session), helped(session):
+        staging.materialize_join(ROWS, CELLS, str(number), now.columns)
+    return True
+
+
+def _columns(session: Session, *tables: str) -> list[list[str]]:
+    """Return the quoted names of the columns of tables; none where there is no table."""
+    return [
+        [
+            session.identifier(row["name"])
+            for row in session.fetch(
+                "SELECT attname::text AS name FROM pg_attribute"
+                " WHERE attrelid = to_regclass($1::text) AND attnum > 0 ORDER BY attnum",
+                table,
+            )
+        ]
+        for table in tables
+    ]
+
+
+def _write_copied(
+    job: Job[Any],
+    cells: CellTable,
+    combination_of_record: AnyIntArray,
+    covering: CellCover | None,
+    others: Sequence[str],
+) -> None:
+    """Write the rows of records of which the server has a copy."""
+    session, snapshot = job.session, job.snapshot
+    index = f"r.{snapshot.record}"
+    numbers, width = number_bytes(cells.numbers_of(combination_of_record))
+    places, place_width = number_bytes(
+        inverse_permutation(job.random.permutation(snapshot.n_records))
+    )
+    numbered, (its_cells, place) = with_numbers(
+        session, snapshot.table, (1, index), (2, index), widths=(width, place_width)
+    )
+    shown = [f"s.{its_cells} AS {cells.number}", *(f"s.{name}" for name in others)]
+    kept = f"WHERE s.{its_cells} < {cells.n_combinations}"
+    if covering is not None:
+        kept = covering.kept(cells.number, its_cells)
+    with roomy(session):
+        job.staging.fill_table(
+            ROWS,
+            f"SELECT {', '.join(shown)} FROM {numbered} AS s {kept} ORDER BY s.{place}",
+            numbers,
+            places,
+        )
+
+
+def _write_decoded(
+    job: Job[Any],
+    records: CodedRecords,
+    view: RowView,
+    cells: CellTable,
+    combination_of_record: AnyIntArray,
+    covering: CellCover | None,
+    others: Sequence[str],
+) -> None:
+    """Write the rows of records that are known by their codes."""
+    session = job.session
+    known = {session.identifier(name): column for name, column in records.columns.items()}
+    columns = known if covering is not None else {name: known[name] for name in others}
+    numbers = cells.numbers_of(combination_of_record)
+    rows = DecodedRows(session, columns, {cells.number: numbers})
+    shown = f"s.{cells.number}", *(f"s.{name}" for name in others)
+    select = f"SELECT {', '.join(shown)} FROM"
+    job.staging.create_table(ROWS, f"{select} ({rows.shape}) AS s")
+    kept = "" if covering is None else covering.kept(cells.number, cells.number)
+    order = job.random.permutation(records.n_records)
+    with roomy(session):
+        for part, bound in rows.parts(order[taken(combination_of_record, order) >= 0]):
+            session.fetch(f"INSERT INTO {view.rows} {select} ({part} OFFSET 0) AS s {kept}", *bound)
+
+
+def finish_rows(
+    job: Job[Any],
+    view: RowView,
+    table: CellTable,
+    layout: Mapping[str, Any],
+    rows: ShownRows,
+    cells: Mapping[str, CellDescription] | None = None,
+    matches: int | None = None,
+) -> dict[str, Any]:
+    """Write what the estimator reads, gather statistics, and warn of columns that may be missed.
+
+    Parameters
+    ----------
+    job : Job
+    view : RowView
+        Already materialized.
+    table : CellTable
+        From which it was.
+    layout : mapping
+    rows : ShownRows
+        Those of the view.
+    cells : mapping of str to Cell, optional
+        The quasi-identifiers, if their cells stand for several values; see :func:`.write_shares`.
+    matches : int, optional
+
+    Returns
+    -------
+    dict
+        The layout, with what it keeps of these relations.
+    """
+    numbered = {**layout, "number": table.name}
+    found = write_estimator_tables(job.staging, view, numbered, rows, cells, matches)
+    job.session.step("gathering statistics")
+    job.staging.analyze("")
+    missed = job.source.without_role
+    if missed:
+        job.session.tell(
+            f"columns without a role are not published: {', '.join(missed)}; those that are to be"
+            " published as they are must be registered as insensitive"
+        )
+    return found
+
+
+def write_estimator_tables(
+    staging: StagedRelations,
+    view: RowView,
+    layout: Mapping[str, Any],
+    rows: ShownRows,
+    cells: Mapping[str, CellDescription] | None,
+    matches: int | None,
+) -> dict[str, Any]:
+    """Write the numbers of cells, and the shares of values in them; see :func:`finish_rows`."""
+    written = write_classes(staging, view, layout, rows)
+    found = {**layout, "classes": written.layout}
+    if cells is not None:
+        found["shares"] = write_value_shares(staging, written, cells, matches)
+    return found
+
+
+# What follows from published rows: the view, the numbers of cells, and the shares of values.
+#
+# Where rows were published just now, it is written from what is in memory; here it is found again
+# from the rows.
+
+
+def write_from_rows(
+    staging: StagedRelations,
+    publication: Publication,
+    room: Allowance,
+    *,
+    with_shares: bool,
+    matches: int | None,
+) -> dict[str, Any]:
+    """Write what follows from the staged rows, and return the layout with it.
+
+    Parameters
+    ----------
+    staging : Staging
+        Where the rows are.
+    publication : Publication
+    room : Room
+    with_shares : bool
+        Whether cells stand for several values.
+    matches : int or None
+        See :func:`.write_shares`.
+    """
+    session, name = staging.session, staging.name
+    layout = dict(publication.layout)
+    session.step("materializing the view")
+    staging.materialize(ROWS)
+    view = RowView.of(session, staging.schema, name, layout)
+    rows = ShownRows.of_view(session, staging.schema, name, layout, room)
+    cells = _cells(session, staging, layout) if with_shares else None
+    layout = write_estimator_tables(staging, view, layout, rows, cells, matches)
+    if "digest" in layout:
+        layout["digest"] = digest_rows(session, view)
+    session.step("gathering statistics")
+    staging.analyze("")
+    return layout
+
+
+def _cells(
+    session: Session, staging: StagedRelations, layout: Mapping[str, Any]
+) -> dict[str, CellDescription]:
+    """Describe the cells of each quasi-identifier as the estimator reads them."""
+    named = Relation(staging.schema, staging.name + ROWS)
+    _, oid, _ = find_relation(session, named.quoted(session))
+    types, described, found = column_types(session, oid), layout.get("types", {}), {}
+    for written in layout["quasi_identifiers"]:
+        name = str(written["name"])
+        range_type = types[name].type_name
+        inside = type_in_range(range_type, described.get(name, {}).get("type"))
+        found[name] = CellDescription(
+            Column(name, session.identifier(name), inside or Type("text", "text")),
+            "set" if inside is None else "range",
+            is_discrete=range_type in DISCRETE_RANGES,
+        )
+    return found

@@ -1,0 +1,448 @@
+"""Binds expressions: finds every column, and gives everything its type, from the leaves up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import starmap
+from typing import Final, NamedTuple
+
+from kanon_db.query import expressions as ex
+from kanon_db.query.expressions import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    NUMERIC,
+    TEXT,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    Column,
+    Name,
+    RelationText,
+    Rounded,
+    common_type,
+    misfit,
+    number_type,
+    refusal,
+    result_type,
+)
+
+# Which column a name of the query means.
+
+
+class Scope(NamedTuple):
+    """A relation of the query's FROM with the columns that it offers.
+
+    Attributes
+    ----------
+    relation : RelationText
+    columns : mapping of str to Column
+    hidden : str or None
+        Column that USING merges into the publication's.
+    """
+
+    relation: RelationText
+    columns: Mapping[str, Column]
+    hidden: str | None = None
+
+
+class Scopes:
+    """The relations of a query: the publication, then its lookup tables."""
+
+    def __init__(self, scopes: Sequence[Scope]) -> None:
+        self._scopes = scopes
+
+    def has(self, name: str) -> bool:
+        """Whether some relation has a column of this name."""
+        return any(name in scope.columns for scope in self._scopes)
+
+    def column(self, name: Name) -> Column:
+        """Find the one column that a name means.
+
+        Raises
+        ------
+        UnsupportedQueryError
+            When there is none, or there are several.
+        """
+        *qualifier, column = name.parts
+        found = [
+            scope.columns[column]
+            for scope in self._qualified(tuple(qualifier))
+            if column in scope.columns and (qualifier or column != scope.hidden)
+        ]
+        if not found:
+            raise refusal(
+                "the query names a column that the publication does not have",
+                hint=f"its columns are {', '.join(self._scopes[0].columns)}; strings need"
+                " single quotes, not double quotes",
+            )
+        if len(found) > 1:
+            raise refusal(
+                "a column's name belongs to several relations", hint="qualify it with the relation"
+            )
+        return found[0]
+
+    def _qualified(self, qualifier: tuple[str, ...]) -> Sequence[Scope]:
+        if not qualifier:
+            return self._scopes
+        scopes = [scope for scope in self._scopes if scope.relation.answers_to(qualifier)]
+        if not scopes:
+            raise refusal(
+                "a column is qualified with a name that FROM does not have",
+                hint="write only the column's name",
+            )
+        return scopes
+
+
+# Which casts are answered: those that cannot fail on a value, nor depend on a setting.
+#
+# A cast of a number to one that is too small fails as arithmetic does.
+
+
+_TARGETS: Final = {
+    type_.name: type_
+    for type_ in (
+        ex.Type("smallint", "integer"), INTEGER, BIGINT, NUMERIC, ex.Type("real", "float"),
+        DOUBLE, TEXT, ex.Type("character varying", "text"), DATE, TIMESTAMP, BOOLEAN,
+    )
+}  # fmt: skip
+
+_NEVER: Final[dict[tuple[str, str], tuple[str, str]]] = {
+    **{
+        ("text", to): (
+            "a cast of texts could fail on some value",
+            "compare with quoted constants, or map texts to values with CASE",
+        )
+        for to in ("integer", "numeric", "float", "moment", "boolean")
+    },
+    ("moment", "text"): (
+        "the text of a date depends on a setting",
+        "compare dates with DATE '...', or take parts of them with EXTRACT",
+    ),
+    ("float", "text"): (
+        "the text of a floating-point number depends on a setting",
+        "compare numbers with numbers",
+    ),
+    ("numeric", "text"): (
+        "how many digits a number has after the point is not published",
+        "compare numbers with numbers, or cast to integer first",
+    ),
+}
+"""Why there is no cast from one category to another, and what to write."""
+
+
+def target_of(to: str) -> ex.Type:
+    """Return the type that a cast to this name gives a constant."""
+    return _TARGETS[to]
+
+
+def cast_type(type_: ex.Type, to: str) -> ex.Type:
+    """Return the type of a value that is cast.
+
+    Raises
+    ------
+    UnsupportedQueryError
+        It says why the cast is not answered, and what to write.
+    """
+    target = _TARGETS[to]
+    kinds = type_.category, target.category
+    is_plain = type_.operator_schema is None
+    if is_plain and (
+        set(kinds) <= ex.NUMBERS
+        or kinds in (("moment", "moment"), ("boolean", "boolean"), ("boolean", "text"))
+        or kinds in (("text", "text"), ("integer", "text"))
+        or (kinds == ("label", "text") and type_.labels)
+        or {type_.name, to} == {INTEGER.name, BOOLEAN.name}
+    ):
+        return replace(target, is_ordered=type_.is_ordered, has_equality=type_.has_equality)
+    what, hint = _NEVER.get(
+        kinds,
+        (
+            f"a value of type {type_.name} cannot be cast to {to}",
+            "compare it as it is, or map its values with CASE",
+        ),
+    )
+    raise refusal(what, hint=hint)
+
+
+# Binding expressions: every column is found, and everything gets its type, from the leaves up.
+
+
+_LITERALS: Final = {"boolean": BOOLEAN, "date": DATE, "timestamp": TIMESTAMP}
+_Typed = tuple[ex.Expression, ex.Type]
+_PARTS_OF_AGES: Final = frozenset({"year", "month", "day"})
+_WRITE_AGE: Final = "write EXTRACT(YEAR FROM AGE(DATE '2024-01-31', <column>))"
+_TIMES: Final = frozenset({"hour", "minute", "second"})
+
+
+class Binder:
+    """Gives types to expressions over the columns of some relations."""
+
+    def __init__(self, scopes: Scopes) -> None:
+        self._scopes = scopes
+
+    # -- values -------------------------------------------------------------------------------
+
+    def value(self, expression: ex.Expression) -> tuple[ex.Expression, ex.Type]:
+        """Bind an expression that stands alone: a plain string is a text there."""
+        bound, type_ = self.bind(expression)
+        return (bound, type_) if type_ is not None else (self._given(bound, TEXT), TEXT)
+
+    def bind(self, expression: ex.Expression) -> tuple[ex.Expression, ex.Type | None]:
+        """Bind an expression; a plain string and NULL come back as they are, without a type."""
+        match expression:
+            case ex.Literal("number", text):
+                of_number = number_type(text)
+                return ex.Constant(text, of_number), of_number
+            case ex.Literal(kind, text):
+                type_ = _LITERALS.get(kind)
+                return (expression if type_ is None else ex.Constant(text, type_)), type_
+            case ex.Name():
+                column = self._scopes.column(expression)
+                return column, column.type
+            case ex.Negative(operand):
+                bound, type_ = self._number(operand)
+                return ex.Negative(bound), type_
+            case ex.Arithmetic(operator, left, right):
+                (one, one_type), (other, other_type) = self._number(left), self._number(right)
+                if operator == "%" and "float" in (one_type.category, other_type.category):
+                    raise refusal("% is not supported for floating-point numbers")
+                return ex.Arithmetic(operator, one, other), result_type(one_type, other_type)
+            case ex.DatePart():
+                return self._date_part(expression)
+            case ex.Age():
+                raise refusal("AGE is only supported where a part of it is taken", hint=_WRITE_AGE)
+            case ex.Case():
+                return self._case(expression)
+            case ex.Cast(operand, to):
+                return self._cast(operand, to)
+            case ex.Coalesce(operands):
+                given, type_ = self._results(operands, "COALESCE")
+                return ex.Coalesce(given), type_
+            case ex.NullIf(left, right):
+                return self._null_if(left, right)
+            case Rounded():
+                raise refusal(
+                    "ROUND is only supported around aggregates",
+                    hint="compare the column itself, as in x >= 1.5 AND x < 2.5 for ROUND(x) = 2;"
+                    " CAST(x AS integer) rounds, too",
+                )
+            case ex.Aggregate():
+                raise refusal(
+                    "an aggregate is not allowed here",
+                    hint="use COUNT, SUM, AVG and so on in the select list, HAVING and ORDER BY",
+                )
+            case _:
+                return self.condition(expression), BOOLEAN
+
+    def _number(self, expression: ex.Expression) -> tuple[ex.Expression, ex.Type]:
+        bound, type_ = self.bind(expression)
+        if type_ is None or type_.category not in ex.NUMBERS:
+            raise refusal(
+                "arithmetic is only supported for numbers", hint="write numbers without quotes"
+            )
+        return bound, type_
+
+    def _date_part(self, part: ex.DatePart) -> tuple[ex.Expression, ex.Type]:
+        if isinstance(part.operand, ex.Age):
+            return self._part_of_age(part, part.operand)
+        operand, type_ = self.bind(part.operand)
+        if type_ is None or type_.category != "moment":
+            raise refusal(
+                "only dates and timestamps have parts", hint="write the column, or DATE '...'"
+            )
+        if part.function == "extract" and type_ == DATE and part.field in _TIMES:
+            raise refusal("a date has no such part", hint="only a timestamp has it")
+        found = ex.DatePart(part.function, part.field, operand)
+        truncated = TIMESTAMPTZ if type_.name == DATE.name else type_
+        return found, {"extract": NUMERIC, "date_part": DOUBLE}.get(part.function, truncated)
+
+    def _part_of_age(self, part: ex.DatePart, age: ex.Age) -> tuple[ex.Expression, ex.Type]:
+        """Bind a part of an interval between two dates, or timestamps."""
+        if part.function == "date_trunc" or part.field not in _PARTS_OF_AGES:
+            raise refusal("only the years, months and days of AGE are supported", hint=_WRITE_AGE)
+        found = [self.bind(operand) for operand in (age.later, age.earlier)]
+        known = [type_ for _, type_ in found if type_ is not None]
+        if not known or any(type_.category != "moment" for type_ in known):
+            raise refusal("AGE is only supported for dates and timestamps", hint=_WRITE_AGE)
+        # PostgreSQL prefers timestamps with time zone, unless one is without.
+        given = TIMESTAMP if TIMESTAMP in known else TIMESTAMPTZ
+        later, earlier = (self._given(operand, given) for operand, _ in found)
+        result = NUMERIC if part.function == "extract" else DOUBLE
+        return ex.DatePart(part.function, part.field, ex.Age(later, earlier)), result
+
+    def _case(self, case: ex.Case) -> tuple[ex.Expression, ex.Type]:
+        conditions = [self.condition(when) for when, _ in case.branches]
+        written = [then for _, then in case.branches]
+        if case.default is not None:
+            written.append(case.default)
+        found, type_ = self._results(written, "CASE")
+        given = list(found)
+        default = given.pop() if case.default is not None else None
+        return ex.Case(tuple(zip(conditions, given, strict=True)), default), type_
+
+    def _results(
+        self, written: Sequence[ex.Expression], of: str
+    ) -> tuple[tuple[ex.Expression, ...], ex.Type]:
+        """Bind expressions one of which is the result, and bring them to one type."""
+        results = [self.bind(result) for result in written]
+        known = [type_ for _, type_ in results if type_ is not None]
+        type_ = common_type(known) if known else TEXT
+        if type_ is None or type_.operator_schema is not None:
+            raise refusal(
+                f"the results of a {of} have incompatible types",
+                hint="write results of one type, or IS NULL in a condition of its own",
+            )
+        return tuple(self._given(result, type_) for result, _ in results), type_
+
+    def _cast(self, operand: ex.Expression, to: str) -> tuple[ex.Expression, ex.Type]:
+        bound, type_ = self.bind(operand)
+        if type_ is None:
+            type_ = target_of(to)
+            return self._given(bound, type_), type_
+        cast = cast_type(type_, to)
+        is_same = (type_.name, type_.category) == (to, cast.category)  # a label is called text, too
+        return (bound, type_) if is_same else (ex.Cast(bound, to), cast)
+
+    def _null_if(self, left: ex.Expression, right: ex.Expression) -> tuple[ex.Expression, ex.Type]:
+        (one, one_type), (other, other_type) = self._compared(left, right)
+        if one_type.operator_schema is not None:
+            raise refusal(
+                "NULLIF is not supported for values of this type",
+                hint="write CASE WHEN ... = ... THEN NULL ELSE ... END",
+            )
+        kinds = {one_type.category, other_type.category}
+        # The result is what `=` compares: a whole number stays one only beside another.
+        type_ = result_type(one_type, other_type) if kinds <= ex.NUMBERS else one_type
+        if len(kinds) == 1:
+            type_ = one_type
+        return ex.NullIf(one, other), type_
+
+    def _given(self, expression: ex.Expression, type_: ex.Type) -> ex.Expression:
+        """Give a plain string or NULL a type; all else has one."""
+        match expression:
+            case ex.Literal("null"):
+                return ex.Constant(None, type_)
+            case ex.Literal(_, text):
+                if type_.labels and text not in type_.labels:
+                    raise refusal(
+                        "a constant is none of the values that the column's type has",
+                        hint="write it as the source's enumeration spells it",
+                    )
+                return ex.Constant(text, type_)
+            case _:
+                return expression
+
+    # -- conditions ---------------------------------------------------------------------------
+
+    def condition(self, expression: ex.Expression) -> ex.Expression:
+        """Bind an expression that stands where a condition is needed."""
+        match expression:
+            case ex.And() | ex.Or() | ex.Not() | ex.TruthTest():
+                return ex.rebuilt(expression, self.condition)
+            case ex.Comparison("=" | "<>" as operator, left, right):
+                (one, _), (other, _) = self._compared(left, right)
+                return ex.Comparison(operator, one, other)
+            case ex.Comparison(operator, left, right):
+                one, other = starmap(_ordered, self._compared(left, right))
+                return ex.Comparison(operator, one, other)
+            case ex.Distinct(left, right, negated):
+                (one, _), (other, _) = self._compared(left, right)
+                return ex.Distinct(one, other, negated)
+            case ex.Membership(operand, items, negated):
+                return self._membership(operand, items, negated=negated)
+            case ex.Range(operand, low, high, negated):
+                one, least = starmap(_ordered, self._compared(operand, low))
+                _, most = starmap(_ordered, self._compared(operand, high))
+                return ex.Range(one, least, most, negated)
+            case ex.Pattern():
+                return self._pattern(expression)
+            case ex.NullTest(operand, negated):
+                return ex.NullTest(self.value(operand)[0], negated)
+        bound, type_ = self.bind(expression)
+        if bound == ex.Literal("null", ""):
+            return ex.Constant(None, BOOLEAN)
+        if type_ is None or type_.category != "boolean":
+            what = "a column" if isinstance(bound, ex.Column) else "a value"
+            raise refusal(
+                f"a condition is needed here, not {what}",
+                hint="compare it with a constant; strings need single quotes, not double quotes",
+            )
+        return bound
+
+    def _compared(self, left: ex.Expression, right: ex.Expression) -> tuple[_Typed, _Typed]:
+        """Bind two sides of a comparison."""
+        (one, one_type), (other, other_type) = self.bind(left), self.bind(right)
+        if ex.Literal("null", "") in (one, other):
+            raise refusal("a comparison with NULL is never true", hint="write IS NULL")
+        known = [type_ for type_ in (one_type, other_type) if type_ is not None] or [TEXT]
+        if common_type(known) is None:
+            raise misfit(one, one_type, other, other_type)
+        _require_equality(one, other)
+        return (
+            (self._given(one, known[-1]), one_type or known[-1]),
+            (self._given(other, known[0]), other_type or known[0]),
+        )
+
+    def _membership(
+        self, operand: ex.Expression, items: Sequence[ex.Expression], *, negated: bool
+    ) -> ex.Expression:
+        bound, type_ = self.bind(operand)
+        found = [self.bind(item) for item in items]
+        if ex.Literal("null", "") in (bound, *(item for item, _ in found)):
+            raise refusal("a comparison with NULL is never true", hint="write IS NULL")
+        _require_equality(bound, *(item for item, _ in found))
+        known = [t for _, t in ((bound, type_), *found) if t is not None]
+        common = common_type(known) if known else TEXT
+        if common is None:
+            for item, item_type in found:
+                if type_ is None or (item_type is not None and not common_type((type_, item_type))):
+                    raise misfit(bound, type_, item, item_type)
+            raise refusal("the items of a list have incompatible types")
+        return ex.Membership(
+            self._given(bound, common),
+            tuple(self._given(item, common) for item, _ in found),
+            negated,
+            common,
+        )
+
+    def _pattern(self, pattern: ex.Pattern) -> ex.Expression:
+        operand, type_ = self.value(pattern.operand)
+        if type_.category != "text":
+            raise refusal(
+                f"LIKE cannot compare a value of type {type_.name}", hint="LIKE compares texts"
+            )
+        escape = None if pattern.escape is None else self._given(pattern.escape, TEXT)
+        return ex.Pattern(
+            operand, self._given(pattern.pattern, TEXT), escape, pattern.is_case_sensitive,
+            pattern.negated,
+        )  # fmt: skip
+
+
+def _require_equality(*compared: ex.Expression) -> None:
+    """Refuse values whose own types are not published: other texts may be equal to theirs."""
+    for one in compared:
+        for column in ex.columns(one):
+            type_ = column.type
+            if type_.category == "label" and not type_.labels and not type_.has_equality:
+                raise refusal(
+                    "a column's values are published as texts, which do not tell what they equal",
+                    hint="ask with IS NULL or GROUP BY, or publish a view that casts it, such as"
+                    " money to numeric, or a composite type to text",
+                    detail=f'column "{column.name}"',
+                )
+
+
+def _ordered(bound: ex.Expression, type_: ex.Type) -> ex.Expression:
+    """Bring a value into a form that ``<`` and ``>`` compare as on the source."""
+    if type_.is_ordered and not type_.labels:
+        return bound
+    if not type_.is_ordered:
+        raise refusal(
+            "the order of a column's values is not published",
+            hint="compare with = or IN",
+            detail=f'column "{bound.name}"' if isinstance(bound, ex.Column) else "",
+        )
+    return ex.Rank(bound, type_.labels)

@@ -1,0 +1,712 @@
+"""Reads the expressions of sqlglot's tree as typed ones, accounting for every lexeme."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from kanon_db.query import expressions as ex
+from kanon_db.query._lexer import LITERAL_TYPES, Lexeme, fold, is_name, unexpected
+from kanon_db.query._sqlglot import exp
+from kanon_db.query._sqlglot import exp as parsed
+from kanon_db.query.expressions import MOST_DIGITS, Rounded, refusal
+
+# What sqlglot's tree of a count query may hold: node types, *and* the arguments of each.
+#
+# Whatever a later release of sqlglot adds to a node is refused until it is allowed here.
+
+
+_NODES: Final[dict[str, tuple[type[exp.Expr], ...]]] = {
+    "": (exp.Star, exp.Null),
+    "this": (
+        exp.From, exp.TableAlias, exp.Where, exp.Having, exp.Not, exp.Neg, exp.Paren, exp.Sum,
+        exp.Avg, exp.Min, exp.Max, exp.PercentileCont, exp.PercentileDisc, exp.Var, exp.Boolean,
+    ),
+    "expression": (exp.Limit, exp.Offset),
+    "expressions": (exp.Group, exp.Order, exp.With, exp.Distinct),
+    "this expression": (
+        exp.And, exp.Or, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Add, exp.Sub,
+        exp.Mul, exp.Mod, exp.Is, exp.NullSafeNEQ, exp.Like, exp.ILike, exp.Escape, exp.Extract,
+        exp.Filter, exp.WithinGroup, exp.Nullif,
+    ),
+    "with_ distinct expressions from_ joins where group having order limit offset": (exp.Select,),
+    "this alias": (exp.Alias, exp.Subquery, exp.CTE),
+    "this db alias": (exp.Table,),
+    "this side kind on using": (exp.Join,),
+    "this desc nulls_first": (exp.Ordered,),
+    "this expression typed safe": (exp.Div,),
+    "this low high": (exp.Between,),
+    "this expressions": (exp.In, exp.Coalesce, exp.Anonymous),
+    "this big_int": (exp.Count,),
+    "this decimals": (exp.Round,),
+    "this unit": (exp.TimestampTrunc,),
+    "this ifs default": (exp.Case,),
+    "this true": (exp.If,),
+    "this to": (exp.Cast,),
+    "this to safe": (exp.TryCast,),
+    "this nested": (exp.DataType,),
+    "this table db": (exp.Column,),
+    "this quoted": (exp.Identifier,),
+    "this is_string": (exp.Literal,),
+}  # fmt: skip
+"""The arguments that a node may have, with the nodes."""
+
+ALLOWED: Final = {
+    kind: frozenset(arguments.split()) for arguments, kinds in _NODES.items() for kind in kinds
+}
+
+_REASONS: Final[dict[tuple[type[exp.Expr], str], str]] = {
+    (exp.Tuple, ""): "comparisons of rows are not supported",
+    (exp.Dot, ""): "a name has too many qualifiers",
+    (exp.Column, "catalog"): "a column has too many qualifiers",
+    (exp.Table, "catalog"): "a relation of another database is not supported",
+}
+"""Reasons for nodes and arguments of which there is more to say than that they cannot be read."""
+
+
+def refuse_unlisted(tree: exp.Expr) -> None:
+    """Refuse a tree with a node, or an argument of a node, that is not allowed.
+
+    Parameters
+    ----------
+    tree : sqlglot's Expr
+
+    Raises
+    ------
+    UnsupportedQueryError
+    """
+    for node in tree.walk():
+        kind = type(node)
+        unlisted = [""] if kind not in ALLOWED else sorted(_filled(node) - ALLOWED[kind])
+        for argument in unlisted:
+            if kind is exp.Tuple:
+                raise refusal(_REASONS[kind, ""], hint="compare column by column, with AND")
+            raise refusal(_REASONS.get((kind, argument), "the query cannot be read as a SELECT"))
+
+
+def _filled(node: exp.Expr) -> set[str]:
+    """Return the names of the arguments that say something."""
+    return {name for name, value in node.args.items() if value not in (None, False, [])}
+
+
+# A place among a query's lexemes, from which a reader of its tree accounts for them in order.
+
+
+Item = TypeVar("Item")
+
+
+class LexemeCursor:
+    """Passes over lexemes from left to right; their parentheses are balanced."""
+
+    def __init__(self, lexemes: Sequence[Lexeme]) -> None:
+        self._lexemes = lexemes
+        self._at = 0
+        self._openings: dict[int, int] = {}  # of each closing parenthesis, the opening one
+        opened = []
+        for number, lexeme in enumerate(lexemes):
+            if lexeme.is_symbol("("):
+                opened.append(number)
+            elif lexeme.is_symbol(")"):
+                self._openings[number] = opened.pop()
+
+    @property
+    def here(self) -> Lexeme:
+        """The lexeme that comes next."""
+        return self.ahead(0)
+
+    def ahead(self, offset: int) -> Lexeme:
+        """Return the lexeme so far ahead, past the end one of the kind ``end``."""
+        return self.lexeme(self._at + offset)
+
+    def lexeme(self, index: int) -> Lexeme:
+        """Return the lexeme of this number."""
+        if index < len(self._lexemes):
+            return self._lexemes[index]
+        return Lexeme("end", "", self._lexemes[-1].position + 1)
+
+    def step(self) -> Lexeme:
+        """Pass over the lexeme that comes next."""
+        lexeme = self.here
+        self._at += 1
+        return lexeme
+
+    def takes(self, *texts: str) -> bool:
+        """Pass over these words and symbols, if they come next."""
+        if all(self.ahead(i).reads(text) for i, text in enumerate(texts)):
+            self._at += len(texts)
+            return True
+        return False
+
+    def require(self, *texts: str) -> None:
+        """Pass over these words and symbols; refuse the query at the first that does not come."""
+        for text in texts:
+            if not self.takes(text):
+                raise unexpected(self.here)
+
+    def leaf(self, node: exp.Expr | None, *kinds: str) -> Lexeme:
+        """Pass over the lexeme that a leaf of the tree stands for, by its number: the next one."""
+        if node is None or self.here.kind not in kinds or node.name != str(self._at):
+            raise unexpected(self.here)
+        return self.step()
+
+    def listed(
+        self, nodes: Sequence[exp.Expr] | None, read: Callable[[exp.Expr], Item]
+    ) -> tuple[Item, ...]:
+        """Read one or more, separated by commas."""
+        if not nodes:
+            raise unexpected(self.here)
+        found: list[Item] = []
+        for node in nodes:
+            if found:
+                self.require(",")
+            found.append(read(node))
+        return tuple(found)
+
+    def within(self, start: int) -> int:
+        """Return the number of the first lexeme inside the parentheses that open at `start`."""
+        while start < len(self._lexemes) and self._lexemes[start].is_symbol("("):
+            start += 1
+        return start
+
+    def closes(self, start: int) -> bool:
+        """Pass over the parentheses that close here and opened at `start`, if any."""
+        inside = self.within(start)
+        closed = False
+        while self.here.is_symbol(")") and start <= self._openings[self._at] < inside:
+            self._at += 1
+            closed = True
+        return closed
+
+
+# Reading what is called: aggregates, parts of dates, typed constants.
+
+
+_AGGREGATES: Final[dict[type[parsed.Expr], ex.AggregateFunction]] = {
+    parsed.Count: "count", parsed.Sum: "sum", parsed.Avg: "avg", parsed.Min: "min",
+    parsed.Max: "max",
+}  # fmt: skip
+_SHARES: Final = {"min": 0.0, "max": 1.0}
+_LITERALS: Final[dict[parsed.DType, ex.LiteralKind]] = {
+    parsed.DType.DATE: "date", parsed.DType.TIMESTAMP: "timestamp",
+}  # fmt: skip
+_TYPES: Final[dict[parsed.DType, str]] = {
+    parsed.DType.SMALLINT: "smallint", parsed.DType.INT: "integer", parsed.DType.BIGINT: "bigint",
+    parsed.DType.DECIMAL: "numeric", parsed.DType.FLOAT: "real",
+    parsed.DType.DOUBLE: "double precision", parsed.DType.TEXT: "text",
+    parsed.DType.VARCHAR: "character varying", parsed.DType.DATE: "date",
+    parsed.DType.TIMESTAMP: "timestamp without time zone", parsed.DType.BOOLEAN: "boolean",
+}  # fmt: skip
+_DATE_FIELDS: Final = frozenset(
+    "year month day quarter week dow isodow doy isoyear decade century millennium"
+    " hour minute second epoch".split()
+)
+_TRUNCATED: Final = frozenset(
+    "second minute hour day week month quarter year decade century millennium".split()
+)
+
+
+class CallReader(LexemeCursor):
+    """Walks calls along the lexemes, each method over one construct."""
+
+    @abstractmethod
+    def expression(self, node: parsed.Expr | None) -> ex.Expression:
+        """Read what is inside."""
+
+    def string(self, node: parsed.Expr | None) -> ex.Literal:
+        """Read a quoted constant."""
+        if not isinstance(node, parsed.Literal) or not node.is_string:
+            raise unexpected(self.here)
+        return ex.Literal("string", self.leaf(node, "string").text)
+
+    def is_cast_after(self, node: parsed.Cast, start: int) -> bool:
+        """Whether a node is a cast with ``::``, rather than CAST or ``DATE '...'``."""
+        if isinstance(node, parsed.TryCast):
+            return False
+        first = self.lexeme(self.within(start))
+        return not (isinstance(node.this, parsed.Literal) and first.is_word(*LITERAL_TYPES))
+
+    def typed(self, node: parsed.Cast) -> ex.Literal:
+        """Read ``DATE '…'`` or ``TIMESTAMP '…'``."""
+        kind = _LITERALS.get(_type_of(node))
+        if kind is None:
+            raise unexpected(self.here)
+        self.require(kind)
+        return ex.Literal(kind, self.string(node.this).text)
+
+    def cast(self, node: parsed.TryCast) -> ex.Expression:
+        """Read ``CAST(operand AS type)``."""
+        self.require("cast", "(")
+        operand = self.expression(node.this)
+        self.require("as")
+        found = self.cast_to(node, operand)
+        self.require(")")
+        return found
+
+    def cast_to(self, node: parsed.Cast, operand: ex.Expression) -> ex.Expression:
+        """Read the type that an operand is cast to; a date in quotes is one from the start."""
+        to = _type_of(node)
+        if self.here.kind != "type" or _TYPES.get(to) != self.here.text:
+            raise unexpected(self.here)
+        self.step()
+        match operand:
+            case ex.Literal("string", text) if to in _LITERALS:
+                return ex.Literal(_LITERALS[to], text)
+        return ex.Cast(operand, _TYPES[to])
+
+    def coalesce(self, node: parsed.Coalesce) -> ex.Coalesce:
+        """Read COALESCE."""
+        self.require("coalesce", "(")
+        operands = self.listed([node.this, *node.expressions], self.expression)
+        self.require(")")
+        return ex.Coalesce(operands)
+
+    def nullif(self, node: parsed.Nullif) -> ex.NullIf:
+        """Read NULLIF."""
+        self.require("nullif", "(")
+        left = self.expression(node.this)
+        self.require(",")
+        right = self.expression(node.expression)
+        self.require(")")
+        return ex.NullIf(left, right)
+
+    def rounded(self, node: parsed.Round) -> Rounded:
+        """Read ROUND of an expression, to a number of digits."""
+        self.require("round", "(")
+        operand, digits = self.expression(node.this), None
+        if node.args.get("decimals") is not None:
+            self.require(",")
+            at = self.here.position
+            match self.expression(node.args["decimals"]):
+                case ex.Literal("number", text) if (
+                    text.lstrip("-").isdecimal() and len(text) < 4 and abs(int(text)) <= MOST_DIGITS
+                ):
+                    digits = int(text)
+                case _:
+                    raise refusal(
+                        "the digits that ROUND keeps are not a number that is written out",
+                        at,
+                        f"write ROUND(..., 2), or another whole number up to {MOST_DIGITS}",
+                    )
+        self.require(")")
+        return Rounded(operand, digits)
+
+    def age(self, node: parsed.Anonymous) -> ex.Age:
+        """Read AGE of two dates."""
+        at = self.here.position
+        self.require("age", "(")
+        operands = self.listed(node.expressions, self.expression)
+        self.require(")")
+        if len(operands) != 2:
+            raise refusal(
+                "AGE without the date to count to is not supported",
+                at,
+                "write EXTRACT(YEAR FROM AGE(DATE '2024-01-31', <column>))",
+            )
+        return ex.Age(*operands)
+
+    def date_part(self, node: parsed.Extract | parsed.TimestampTrunc) -> ex.DatePart:
+        """Read EXTRACT, date_part or date_trunc."""
+        is_extract = self.here.is_word("extract")
+        function: ex.DateFunction = "extract" if is_extract else "date_part"
+        unit, operand, fields = node.this, node.expression, _DATE_FIELDS
+        if isinstance(node, parsed.TimestampTrunc):
+            function, fields = "date_trunc", _TRUNCATED
+            unit, operand = node.args.get("unit"), node.this
+        self.require(function, "(")
+        field = self.field(unit, fields, *(("word", "name") if is_extract else ()), "string")
+        self.require("from" if is_extract else ",")
+        found = ex.DatePart(function, field, self.expression(operand))
+        self.require(")")
+        return found
+
+    def field(self, node: parsed.Expr | None, allowed: frozenset[str], *kinds: str) -> str:
+        """Read the name of a part of dates."""
+        lexeme = self.leaf(node, *kinds)
+        field = fold(lexeme.text)
+        if field not in allowed:
+            raise refusal(
+                "this part of a date is not supported",
+                lexeme.position,
+                f"the parts are {', '.join(sorted(allowed))}",
+            )
+        return field
+
+    def aggregate(self, node: parsed.Expr) -> ex.Aggregate:
+        """Read ``COUNT(*)``, or COUNT, COUNT(DISTINCT), SUM, AVG, MIN, MAX of an expression."""
+        function = _AGGREGATES[type(node)]
+        self.require(function, "(")
+        operand = None
+        if isinstance(node, parsed.Count) and isinstance(node.this, parsed.Star):
+            self.require("*")
+        elif isinstance(node, parsed.Count) and isinstance(node.this, parsed.Distinct):
+            self.require("distinct")
+            function, at = "distinct", self.here.position
+            operand, *others = self.listed(node.this.expressions, self.expression)
+            if others:
+                raise refusal(
+                    "COUNT(DISTINCT ...) of several columns is not supported",
+                    at,
+                    "SELECT DISTINCT a, b lists what they have in common",
+                )
+            _refuse_nested(operand, at)
+        else:
+            operand = self.expression(node.this)
+            _refuse_nested(operand, self.here.position)
+        self.require(")")
+        return ex.Aggregate(function, operand, share=_SHARES.get(function))
+
+    def percentile(self, node: parsed.WithinGroup) -> ex.Aggregate:
+        """Read percentile_cont or percentile_disc."""
+        called, order = node.this, node.expression
+        function: ex.AggregateFunction = "cont"
+        if isinstance(called, parsed.PercentileDisc):
+            function = "disc"
+        elif not isinstance(called, parsed.PercentileCont):
+            raise unexpected(self.here)
+        self.require(f"percentile_{function}", "(")
+        at = self.here.position
+        match self.expression(called.this):
+            case ex.Literal("number", text) if 0 <= float(text) <= 1:
+                share = float(text)
+            case _:
+                raise refusal(
+                    "the share of a percentile is not a number from 0 to 1",
+                    at,
+                    f"write percentile_{function}(0.5) WITHIN GROUP (ORDER BY <column>)",
+                )
+        self.require(")", "within", "group", "(", "order", "by")
+        ordered = order.expressions if isinstance(order, parsed.Order) else []
+        at = self.here.position
+        operand = None
+        if len(ordered) == 1 and isinstance(ordered[0], parsed.Ordered):
+            operand = self.expression(ordered[0].this)
+        if operand is None or self.here.is_word("desc"):
+            raise refusal(
+                "a percentile orders by one expression, ascending",
+                at,
+                "write percentile_cont(0.1) ... (ORDER BY x) for percentile_cont(0.9) ... (ORDER BY"
+                " x DESC)",
+            )
+        _refuse_nested(operand, at)
+        self.takes("asc")
+        if not self.takes("nulls", "last"):  # which are ignored
+            self.takes("nulls", "first")
+        self.require(")")
+        return ex.Aggregate(function, operand, share=share)
+
+    def filtered(self, node: parsed.Filter) -> ex.Aggregate:
+        """Read an aggregate with ``FILTER (WHERE condition)``."""
+        if isinstance(node.this, parsed.WithinGroup):
+            aggregate = self.percentile(node.this)
+        elif type(node.this) in _AGGREGATES:
+            aggregate = self.aggregate(node.this)
+        else:
+            raise unexpected(self.here)
+        where = node.expression
+        self.require("filter", "(", "where")
+        condition = self.expression(where.this if isinstance(where, parsed.Where) else None)
+        _refuse_nested(condition, self.here.position)
+        self.require(")")
+        return replace(aggregate, condition=condition)
+
+
+def _refuse_nested(expression: ex.Expression, position: int) -> None:
+    if any(isinstance(part, ex.Aggregate) for part in ex.walk(expression)):
+        raise refusal("an aggregate contains another aggregate", position)
+
+
+def _type_of(node: parsed.Cast) -> parsed.DType:
+    to = node.args.get("to")
+    return to.this if isinstance(to, parsed.DataType) else parsed.DType.UNKNOWN
+
+
+# From the expressions of sqlglot's tree to typed ones, accounting for every lexeme.
+#
+# The tree says what belongs to what. It is walked along the lexemes: each node must find there, in
+# order, the words that spell it, and what is in it must bind as PostgreSQL binds it or stand in
+# parentheses. PostgreSQL's grammar being unambiguous, a tree that passes is PostgreSQL's own
+# reading,
+# however sqlglot came by it. `parsed` are sqlglot's nodes, `ex` the typed ones.
+
+
+# PostgreSQL's precedence, ascending.
+_OR, _AND, _NOT, _IS, _COMPARE, _TEST, _ADD, _MULTIPLY, _SIGN, _CAST, _OPERAND = range(1, 12)
+
+_COMPARISONS: Final[dict[type[parsed.Expr], ex.ComparisonOperator]] = {
+    parsed.EQ: "=", parsed.NEQ: "<>",
+    parsed.LT: "<", parsed.LTE: "<=", parsed.GT: ">", parsed.GTE: ">=",
+}  # fmt: skip
+_ARITHMETIC: Final[dict[type[parsed.Expr], ex.ArithmeticOperator]] = {
+    parsed.Add: "+", parsed.Sub: "-", parsed.Mul: "*", parsed.Div: "/", parsed.Mod: "%",
+}  # fmt: skip
+_CHAINS: Final[dict[type[parsed.Expr], int]] = {
+    parsed.Or: _OR, parsed.And: _AND, parsed.Add: _ADD, parsed.Sub: _ADD,
+    parsed.Mul: _MULTIPLY, parsed.Div: _MULTIPLY, parsed.Mod: _MULTIPLY,
+}  # fmt: skip
+_TESTS: Final[dict[type[parsed.Expr], int]] = {
+    parsed.Is: _IS, parsed.NullSafeNEQ: _IS,
+    parsed.Between: _TEST, parsed.In: _TEST,
+    parsed.Like: _TEST, parsed.ILike: _TEST, parsed.Escape: _TEST,
+}  # fmt: skip
+
+MAX_PATTERN: Final = 1_000
+"""The most characters of a pattern of LIKE."""
+
+MAX_REPEATED: Final = 4_000
+"""The most parts of what CASE compares, times the number of its WHENs."""
+
+
+class ExpressionReader(CallReader):
+    """Walks expressions along the lexemes, each method over one construct."""
+
+    def name(self, node: parsed.Expr | None) -> str:
+        """Read one name, of a relation or a column, or of what is qualified with it."""
+        if not isinstance(node, parsed.Identifier) or not is_name(self.here):
+            raise unexpected(self.here)
+        return self.leaf(node, "word", "name").text
+
+    def expression(
+        self, node: parsed.Expr | None, level: int = _OR, start: int | None = None
+    ) -> ex.Expression:
+        """Read a node where operators must bind at least as tightly as `level`.
+
+        Parameters
+        ----------
+        start : int, optional
+            Number of the lexeme with which the node begins, parentheses included; by default, the
+            next one. Parentheses that open there enclose this node, or another one that begins
+            there too: which, is told by where they close.
+        """
+        if node is None:
+            raise unexpected(self.here)
+        node = _unwrapped(node)
+        start = self._at if start is None else start
+        found, binding = self.unclosed(node, start)
+        if not self.closes(start) and binding < level:
+            raise refusal(
+                "comparisons cannot be chained"
+                if level == _TEST and binding in (_IS, _COMPARE)
+                else "parentheses are needed",
+                self.here.position,
+                "combine conditions with AND, OR and NOT, using parentheses",
+            )
+        return found
+
+    def unclosed(self, node: parsed.Expr, start: int) -> tuple[ex.Expression, int]:
+        """Read a node up to the parentheses that close after it; and tell how tightly it binds."""
+        kind = type(node)
+        if kind in _CHAINS:
+            return self.chain(node, start), _CHAINS[kind]
+        if kind in _COMPARISONS:
+            return self.comparison(node, start), _COMPARE
+        if kind in _TESTS:
+            return self.test(node, start), _TESTS[kind]
+        if isinstance(node, parsed.Cast) and self.is_cast_after(node, start):
+            operand = self.expression(node.this, _CAST, start)
+            self.require("::")
+            return self.cast_to(node, operand), _CAST
+        self._at = self.within(start)
+        if isinstance(node, parsed.Not):
+            self.require("not")
+            return ex.Not(self.expression(node.this, _NOT)), _NOT
+        if self.here.is_symbol("+", "-"):
+            return self.signed(node), _SIGN
+        return self.operand(node), _OPERAND
+
+    def chain(self, node: parsed.Expr, start: int) -> ex.Expression:
+        """Read operators that bind alike, without recursing along them; AND and OR flat."""
+        binding = _CHAINS[type(node)]
+        links, first = [node], _unwrapped(node.this)
+        while _CHAINS.get(type(first)) == binding:
+            links.append(first)
+            first = _unwrapped(first.this)
+        found = self.expression(first, binding + 1, start)
+        parts = [found]
+        for link in reversed(links):
+            self.closes(start)  # what encloses the part of the chain up to here
+            operator = _ARITHMETIC.get(type(link))
+            if operator is None:
+                self.require("and" if binding == _AND else "or")
+                parts.append(self.expression(link.expression, binding + 1))
+            else:
+                self.require(operator)
+                right = self.expression(link.expression, binding + 1)
+                found = ex.Arithmetic(operator, found, right)
+        if binding == _OR:
+            return ex.Or(ex.flat(ex.Or, parts))
+        if binding == _AND:
+            return ex.And(ex.flat(ex.And, parts))
+        return found
+
+    def comparison(self, node: parsed.Expr, start: int) -> ex.Expression:
+        """Read ``=``, ``<>``, ``<``, ``<=``, ``>`` or ``>=`` between two operands."""
+        left = self.expression(node.this, _COMPARE + 1, start)
+        operator = _COMPARISONS[type(node)]
+        if not (operator == "<>" and self.takes("!=")):
+            self.require(operator)
+        return ex.Comparison(operator, left, self.expression(node.expression, _COMPARE + 1))
+
+    def test(self, node: parsed.Expr, start: int) -> ex.Expression:
+        """Read a test of one operand: IS …, [NOT] BETWEEN, IN, LIKE or ILIKE."""
+        binding = _TESTS[type(node)]
+        escape = None
+        if isinstance(node, parsed.Escape):
+            node, escape = node.this, node.expression
+            if not isinstance(node, parsed.Like | parsed.ILike):
+                raise unexpected(self.here)
+        left = self.expression(node.this, binding + 1, start)
+        if binding == _IS:
+            return self.tested(node, left)
+        negated = self.takes("not")
+        match node:
+            case parsed.Between():
+                self.require("between")
+                low = self.expression(node.args.get("low"), _ADD)
+                self.require("and")
+                return ex.Range(left, low, self.expression(node.args.get("high"), _ADD), negated)
+            case parsed.In():
+                self.require("in", "(")
+                items = self.listed(node.expressions, self.expression)
+                self.require(")")
+                if len(items) == 1:
+                    return ex.Comparison("<>" if negated else "=", left, items[0])
+                return ex.Membership(left, items, negated)
+        is_case_sensitive = isinstance(node, parsed.Like)
+        self.require("like" if is_case_sensitive else "ilike")
+        position = self.here.position
+        pattern = self.string(node.expression)
+        if len(pattern.text) > MAX_PATTERN:
+            raise refusal(
+                f"a pattern of LIKE has more than {MAX_PATTERN:,} characters",
+                position,
+                "ask for a shorter part of the text",
+            )
+        if escape is None:
+            return ex.Pattern(left, pattern, None, is_case_sensitive, negated)
+        self.require("escape")
+        character = self.string(escape)
+        if len(character.text) > 1:
+            raise refusal("ESCAPE needs one character or none", self.here.position)
+        return ex.Pattern(left, pattern, character, is_case_sensitive, negated)
+
+    def tested(self, node: parsed.Expr, left: ex.Expression) -> ex.Expression:
+        """Read what follows the operand of IS."""
+        self.require("is")
+        negated = self.takes("not")
+        if isinstance(node, parsed.NullSafeNEQ):
+            self.require("distinct", "from")
+            right = self.expression(node.expression, _COMPARE)
+            if right == ex.Literal("null", ""):
+                return ex.NullTest(left, not negated)
+            return ex.Distinct(left, right, negated)
+        match node.expression:
+            case parsed.Null():
+                if self.takes("unknown"):
+                    return ex.TruthTest(left, "unknown", negated)
+                self.require("null")
+                return ex.NullTest(left, negated)
+            case parsed.Boolean(this=value):
+                truth: ex.Truth = "true" if value else "false"
+                self.require(truth)
+                return ex.TruthTest(left, truth, negated)
+        raise unexpected(self.here)
+
+    def signed(self, node: parsed.Expr) -> ex.Expression:
+        """Read an operand with a sign."""
+        sign = self.step()
+        if sign.text == "+":  # which the tree leaves out
+            number = self.expression(node, _SIGN)
+            if isinstance(number, ex.Literal) and number.kind == "number":
+                return number
+            raise refusal("a plus sign stands before something other than a number", sign.position)
+        if not isinstance(node, parsed.Neg):
+            raise unexpected(sign)
+        match self.expression(node.this, _SIGN):
+            case ex.Literal("number", text):
+                return ex.Literal("number", text[1:] if text[0] == "-" else f"-{text}")
+            case operand:
+                return ex.Negative(operand)
+
+    def operand(self, node: parsed.Expr) -> ex.Expression:
+        """Read what is no operator: a constant, a column, CASE or a call."""
+        match node:
+            case parsed.Literal(is_string=True):
+                return self.string(node)
+            case parsed.Literal():
+                return ex.Literal("number", self.leaf(node, "number").text)
+            case parsed.Boolean(this=value):
+                self.require("true" if value else "false")
+                return ex.Literal("boolean", "true" if value else "false")
+            case parsed.Null():
+                self.require("null")
+                return ex.Literal("null", "")
+            case parsed.Column():
+                return self.column(node)
+            case parsed.TryCast():
+                return self.cast(node)
+            case parsed.Cast():
+                return self.typed(node)
+            case parsed.Case():
+                return self.case(node)
+            case parsed.Extract() | parsed.TimestampTrunc():
+                return self.date_part(node)
+            case parsed.Count() | parsed.Sum() | parsed.Avg() | parsed.Min() | parsed.Max():
+                return self.aggregate(node)
+            case parsed.WithinGroup():
+                return self.percentile(node)
+            case parsed.Anonymous():
+                return self.age(node)
+            case parsed.Coalesce():
+                return self.coalesce(node)
+            case parsed.Nullif():
+                return self.nullif(node)
+            case parsed.Round():
+                return self.rounded(node)
+            case parsed.Filter():
+                return self.filtered(node)
+        raise unexpected(self.here)
+
+    def column(self, node: parsed.Column) -> ex.Name:
+        """Read a column with what qualifies it."""
+        parts: list[str] = []
+        for part in ("db", "table", "this"):
+            if node.args.get(part) is not None:
+                if parts:
+                    self.require(".")
+                parts.append(self.name(node.args[part]))
+        return ex.Name(tuple(parts))
+
+    def case(self, node: parsed.Case) -> ex.Case:
+        """Read either form of CASE."""
+        self.require("case")
+        subject = None if node.this is None else self.expression(node.this)
+        n_repeated = len(list(ex.walk(subject))) * len(node.args.get("ifs") or ())
+        if n_repeated > MAX_REPEATED:  # nested, it would double at each level
+            raise refusal(
+                "what CASE compares is too long: each WHEN repeats it",
+                self.here.position,
+                "write CASE WHEN <condition> THEN ...",
+            )
+        branches: list[tuple[ex.Expression, ex.Expression]] = []
+        for branch in node.args.get("ifs") or ():
+            self.require("when")
+            when = self.expression(branch.this)
+            self.require("then")
+            if subject is not None:
+                when = ex.Comparison("=", subject, when)
+            branches.append((when, self.expression(branch.args.get("true"))))
+        default = None
+        if node.args.get("default") is not None:
+            self.require("else")
+            default = self.expression(node.args["default"])
+        self.require("end")
+        return ex.Case(tuple(branches), default)
+
+
+def _unwrapped(node: parsed.Expr) -> parsed.Expr:
+    # sqlglot also wraps what had no parentheses: where they are is read from the lexemes.
+    while isinstance(node, parsed.Paren):
+        node = node.this
+    return node

@@ -1,0 +1,605 @@
+"""Checks whether a query can be answered: its relations, joins, aggregates and groups."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal, InvalidOperation
+from typing import Final, NamedTuple
+
+from kanon_db.errors import UnsupportedQueryError
+from kanon_db.query import expressions as ex
+from kanon_db.query._bind import Binder, Scope, Scopes
+from kanon_db.query.expressions import (
+    Column,
+    Formula,
+    Key,
+    LookupText,
+    Matched,
+    Measure,
+    Order,
+    OrderText,
+    Query,
+    QueryText,
+    RelationText,
+    Rounded,
+    number_type,
+    refusal,
+)
+from kanon_db.query.layout import Lookup
+
+# Checking joins: which columns they compare, and what they ask of a record.
+
+
+MOST_LOOKUPS: Final = 8
+
+
+class LookupTable(NamedTuple):
+    """A lookup table as it was found: quoted, with its columns of ordinary types."""
+
+    relation: str
+    columns: Mapping[str, Column]
+
+
+class Joined(NamedTuple):
+    """The relations of a query.
+
+    Attributes
+    ----------
+    scopes : tuple of Scope
+        The publication, then the lookup tables.
+    lookups : tuple of Lookup
+    matches : tuple of Matched
+        What the joins that are not outer ask of a record.
+    """
+
+    scopes: tuple[Scope, ...]
+    lookups: tuple[Lookup, ...]
+    matches: tuple[Matched, ...]
+
+
+def check_relations(text: QueryText) -> None:
+    """Refuse more lookup tables than are supported, and two relations of one name.
+
+    Raises
+    ------
+    UnsupportedQueryError
+    """
+    if len(text.lookups) > MOST_LOOKUPS:
+        raise refusal(f"more than {MOST_LOOKUPS} lookup tables are not supported")
+    relations = [text.publication, *(lookup.relation for lookup in text.lookups)]
+    if len({relation.alias or relation.name for relation in relations}) < len(relations):
+        raise refusal(
+            "two relations have the same name", hint="give each a name of its own with AS"
+        )
+
+
+def join(text: QueryText, columns: Mapping[str, Column], tables: Sequence[LookupTable]) -> Joined:
+    """Check the joins of a query against the relations that they name.
+
+    Parameters
+    ----------
+    text : QueryText
+    columns : mapping of str to Column
+        The publication's.
+    tables : sequence of LookupTable
+        In the query's order.
+
+    Raises
+    ------
+    UnsupportedQueryError
+        When a join compares anything but a column of the publication with one of its lookup
+        table, or columns whose types do not go together.
+    """
+    publication = Scope(text.publication, columns)
+    scopes, lookups, matches = [publication], [], []
+    for number, (written, table) in enumerate(zip(text.lookups, tables, strict=True)):
+        own, key = _join_columns(written, publication, table.columns)
+        via = {
+            name: replace(column, lookup=number, via=own.name)
+            for name, column in table.columns.items()
+        }
+        lookups.append(Lookup(table.relation, via[key.name], own))
+        scopes.append(Scope(written.relation, via, key.name if written.is_using else None))
+        if not written.is_outer:
+            matches.append(Matched(via[key.name]))
+    return Joined(tuple(scopes), tuple(lookups), tuple(matches))
+
+
+def _join_columns(
+    written: LookupText, publication: Scope, columns: Mapping[str, Column]
+) -> tuple[Column, Column]:
+    """Tell the publication's join column from the lookup table's."""
+    left, right = written.left.parts, written.right.parts
+    pairs = [
+        (own, key)
+        for one, other in ((left, right), (right, left))
+        if (own := _find(one, publication.relation, publication.columns)) is not None
+        and (key := _find(other, written.relation, columns)) is not None
+    ]
+    if not pairs or (len(pairs) > 1 and left != right):
+        raise refusal(
+            "the join does not compare a column of the publication with one of the lookup table",
+            hint="write ON <publication>.<column> = <lookup table>.<column>; the lookup table's"
+            " column must have an ordinary type",
+        )
+    own, key = pairs[0]
+    is_whole = own.type.category in ("integer", "numeric")
+    if not (
+        own.type.name == key.type.name
+        or (is_whole and key.type.category in ("integer", "numeric"))
+        or ({own.type.name, key.type.name} <= {"text", "character varying"})
+    ):
+        raise refusal(
+            f"a column of type {own.type.name} cannot be joined with one of type {key.type.name}",
+            hint="give the lookup table's column the type of the publication's",
+            detail=f'columns "{own.name}" and "{key.name}"',
+        )
+    return own, key
+
+
+def _find(
+    parts: tuple[str, ...], relation: RelationText, columns: Mapping[str, Column]
+) -> Column | None:
+    *qualifier, name = parts
+    if qualifier and not relation.answers_to(tuple(qualifier)):
+        return None
+    return columns.get(name)
+
+
+# Checking aggregates: in the select list, in HAVING and in ORDER BY.
+
+
+_MOST_DIGITS: Final = 131_072
+"""Digits that PostgreSQL's numeric may have before the decimal point."""
+
+MOST_MEASURES: Final = 50
+"""The most aggregates of a query: each reads all records."""
+
+
+class Measures:
+    """Collects the aggregates of a query: those that it shows, and others that it depends on."""
+
+    def __init__(self, binder: Binder) -> None:
+        self._binder = binder
+        self.found: list[Measure] = []
+        self.formulas: list[Formula] = []
+        self._listed: list[int] = []
+
+    @property
+    def listed(self) -> tuple[int, ...]:
+        """The places of what the select list shows; formulas come after all measures."""
+        return tuple(map(self.settled, self._listed))
+
+    def settled(self, place: int) -> int:
+        """Return the final place of a formula, which has a negative one before."""
+        return len(self.found) - 1 - place if place < 0 else place
+
+    def show(self, expression: ex.Expression, alias: str | None) -> None:
+        """Add an item of the select list: an aggregate, or what is calculated from some."""
+        if not isinstance(expression, ex.Aggregate):
+            bound, _ = self._calculated(expression)
+            self.formulas.append(Formula(self._label(alias, bound), bound))
+            self._listed.append(-len(self.formulas))
+            return
+        aggregate = self._bound(expression)
+        label = self._label(alias, aggregate)
+        for place, measure in enumerate(self.found):
+            if measure.aggregate == aggregate and not measure.is_shown:
+                self.found[place] = Measure(label, aggregate)
+                self._listed.append(place)
+                return
+        self._add(Measure(label, aggregate))
+        self._listed.append(len(self.found) - 1)
+
+    def place(self, expression: ex.Expression) -> int:
+        """Return the place of what ORDER BY mentions, to be settled."""
+        if isinstance(expression, ex.Aggregate):
+            return self._place(self._bound(expression))
+        bound, _ = self._calculated(expression)
+        for number, formula in enumerate(self.formulas, start=1):
+            if formula.expression == bound:
+                return -number
+        self.formulas.append(Formula("", bound))
+        return -len(self.formulas)
+
+    def _calculated(self, expression: ex.Expression) -> tuple[ex.Expression, ex.Category]:
+        """Bind arithmetic of aggregates and numbers; tell what kind of number it is."""
+        match expression:
+            case ex.Aggregate():
+                bound = self._bound(expression)
+                self._place(bound)
+                return bound, self._kind(expression)
+            case ex.Literal("number", text):
+                if not _is_numeric(text) or not math.isfinite(float(text)):
+                    raise refusal("a constant is too large to calculate with")
+                return expression, number_type(text).category
+            case ex.Negative(operand):
+                inner, kind = self._calculated(operand)
+                return ex.Negative(inner), kind
+            case ex.Cast(operand, "numeric" | "double precision" as to):
+                inner, _ = self._calculated(operand)
+                return ex.Cast(inner, to), "numeric" if to == "numeric" else "float"
+            case ex.NullIf(left, ex.Literal("number") as right):
+                (one, kind), (other, _) = self._calculated(left), self._calculated(right)
+                return ex.NullIf(one, other), kind
+            case ex.Arithmetic("+" | "-" | "*" | "/" as operator, left, right):
+                (one, kind), (other, another) = self._calculated(left), self._calculated(right)
+                if operator == "/" and kind == another == "integer":
+                    raise refusal(
+                        "the division of whole numbers would be cut to a whole number",
+                        hint="multiply by 1.0 first, as in 100.0 * COUNT(*) FILTER (WHERE ...)"
+                        " / COUNT(*)",
+                    )
+                return ex.Arithmetic(operator, one, other), max(kind, another, key=_KINDS.index)
+            case Rounded(operand, digits):
+                inner, kind = self._calculated(operand)
+                if digits is not None and kind == "float":
+                    raise refusal(
+                        "ROUND to a number of digits needs a numeric, as in PostgreSQL",
+                        hint="cast what is rounded, as in ROUND(CAST(AVG(...) AS numeric), 2)",
+                    )
+                # PostgreSQL rounds a whole number as a floating-point number.
+                found: ex.Category = "numeric" if digits is not None else kind
+                found = "float" if found == "integer" else found
+                is_rough = any(self._kind(part) == "float" for part in _aggregates(operand))
+                return Rounded(inner, digits, found == "float", is_rough), found
+        raise refusal(
+            "calculations with aggregates are made of aggregates and numbers by + - * / only",
+            hint="NULLIF(..., 0), ROUND and casts to numeric are accepted, too; a condition belongs"
+            " into FILTER (WHERE ...) of an aggregate, and COALESCE can be left out",
+        )
+
+    def _kind(self, aggregate: ex.Aggregate) -> ex.Category:
+        """Tell what kind of number an aggregate is."""
+        if aggregate.operand is None or aggregate.function in ("count", "distinct"):
+            return "integer"
+        _, type_ = self._binder.value(aggregate.operand)
+        if type_.category == "float" or aggregate.function == "cont":
+            return "float"
+        if aggregate.share is not None:
+            return type_.category
+        is_whole = aggregate.function == "sum" and type_.name in ("smallint", "integer")
+        return "integer" if is_whole else "numeric"
+
+    def having(self, expression: ex.Expression | None) -> ex.Expression | None:
+        """Check HAVING, and add the aggregates in it."""
+        if expression is None:
+            return None
+        bound = self._condition(expression)
+        for inner in ex.walk(bound):
+            if isinstance(inner, ex.Aggregate):
+                self._place(inner)
+        return bound
+
+    def _label(self, alias: str | None, bound: ex.Expression) -> str:
+        """Name a result as the query does, or by function and column; never two alike."""
+        match bound:
+            case ex.Aggregate(function, operand, condition):
+                inside = operand.name if isinstance(operand, ex.Column) else "..."
+                label = f"{function}({'*' if operand is None else inside})"
+                if function in ("disc", "cont"):
+                    label = f"percentile_{function}({bound.share:g}) of {inside}"
+                if function == "distinct":
+                    label = f"count(distinct {inside})"
+                label += "" if condition is None else " filter (...)"
+            case Rounded():
+                label = "round"
+            case _:
+                label = "?column?"
+        label = label if alias is None else alias
+        taken = {one.label for one in self.found} | {one.label for one in self.formulas}
+        numbered, number = label, 1
+        while numbered in taken:
+            number += 1
+            numbered = f"{label} {number}"
+        return numbered
+
+    def _place(self, bound: ex.Aggregate) -> int:
+        for place, measure in enumerate(self.found):
+            if measure.aggregate == bound:
+                return place
+        self._add(Measure("", bound, is_shown=False))
+        return len(self.found) - 1
+
+    def _add(self, measure: Measure) -> None:
+        if len(self.found) == MOST_MEASURES:
+            raise refusal(
+                f"the query has more than {MOST_MEASURES} aggregates",
+                hint="ask for fewer aggregates at a time; those of HAVING and ORDER BY count, too",
+            )
+        self.found.append(measure)
+
+    def _bound(self, aggregate: ex.Aggregate) -> ex.Aggregate:
+        condition = aggregate.condition
+        if condition is not None:
+            condition = self._binder.condition(condition)
+        if aggregate.operand is None:
+            return replace(aggregate, condition=condition)
+        if aggregate.function == "count":
+            return ex.Aggregate("count", self._binder.value(aggregate.operand)[0], condition)
+        if aggregate.function == "distinct":
+            operand, of = self._binder.value(aggregate.operand)
+            if not of.has_equality:
+                raise refusal(
+                    "which values of a column are equal is not published",
+                    hint="count groups of its texts, with GROUP BY",
+                    detail=f'column "{operand.name}"' if isinstance(operand, ex.Column) else "",
+                )
+            return ex.Aggregate("distinct", operand, condition)
+        operand, type_ = self._binder.bind(aggregate.operand)
+        if aggregate.share is not None:
+            type_ = _answered_type(type_)
+            return replace(aggregate, operand=operand, condition=condition, type=type_)
+        if type_ is None or type_.category not in ex.NUMBERS:
+            raise refusal(
+                "SUM and AVG are only supported for numbers",
+                hint="a condition can be counted, with COUNT(*) FILTER (WHERE ...), and a part of"
+                " a date is a number, as in AVG(EXTRACT(YEAR FROM <column>))",
+            )
+        return ex.Aggregate(aggregate.function, operand, condition, type=type_)
+
+    def _condition(self, expression: ex.Expression) -> ex.Expression:
+        """Bind a condition of HAVING: comparisons of aggregates and numbers, joined."""
+        match expression:
+            case ex.And() | ex.Or() | ex.Not():
+                return ex.rebuilt(expression, self._condition)
+            case ex.Comparison() | ex.Range() | ex.NullTest():
+                return ex.rebuilt(expression, self._number)
+        raise _beyond_having()
+
+    def _number(self, expression: ex.Expression) -> ex.Expression:
+        match expression:
+            case ex.Aggregate():
+                return self._bound(expression)
+            case ex.Literal("number", text):
+                if not _is_numeric(text):
+                    raise refusal(
+                        "a constant cannot be read as numeric",
+                        hint=f"numbers have at most {_MOST_DIGITS:,} digits before the point",
+                    )
+                return expression
+            case ex.Negative() | ex.Arithmetic("+" | "-" | "*"):
+                return ex.rebuilt(expression, self._number)
+            case ex.Arithmetic("/") | ex.Cast() | ex.NullIf() | Rounded() if _aggregates(
+                expression
+            ) or not _names(expression):
+                return self._calculated(expression)[0]
+        raise _beyond_having()
+
+
+_KINDS: Final[tuple[ex.Category, ...]] = ("integer", "numeric", "float")
+
+
+def _aggregates(expression: ex.Expression) -> list[ex.Aggregate]:
+    return [part for part in ex.walk(expression) if isinstance(part, ex.Aggregate)]
+
+
+def _names(expression: ex.Expression) -> bool:
+    return any(isinstance(part, ex.Name) for part in ex.walk(expression))
+
+
+def _answered_type(type_: ex.Type | None) -> ex.Type:
+    """Return the type of what MIN, MAX or a percentile is of; an answer is a number."""
+    if type_ is not None and type_.category in ex.NUMBERS:
+        return type_
+    if type_ is not None and type_.category == "moment":
+        raise refusal(
+            "MIN, MAX and percentiles of dates are not supported: answers are numbers",
+            hint="ask for MIN(EXTRACT(YEAR FROM <column>)), or EPOCH for seconds since 1970; SELECT"
+            " DISTINCT <column> ... ORDER BY 1 lists the dates",
+        )
+    raise refusal(
+        "MIN, MAX and percentiles are only supported for numbers",
+        hint="SELECT DISTINCT <column> ... ORDER BY 1 lists the values in their order",
+    )
+
+
+def _is_numeric(text: str) -> bool:
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return False
+    return abs(number.adjusted()) < _MOST_DIGITS
+
+
+def _beyond_having() -> UnsupportedQueryError:
+    return refusal(
+        "HAVING can only compare aggregates, what is calculated from them, and numbers",
+        hint="put conditions on columns into WHERE",
+    )
+
+
+# May this query be answered? Columns, types, groups; what passes is typed throughout.
+#
+# A constant gets the type that PostgreSQL gives it in the same place, so that the statements
+# written
+# from a checked query mean what the query means on the original table.
+
+
+def check(text: QueryText, scopes: Sequence[Scope], matches: Sequence[ex.Matched] = ()) -> Query:
+    """Check a query against its relations, and give everything in it a type.
+
+    Parameters
+    ----------
+    text : QueryText
+    scopes : sequence of Scope
+        The publication, then the lookup tables.
+    matches : sequence of Matched
+        What the joins that are not outer ask of a record.
+
+    Raises
+    ------
+    UnsupportedQueryError
+        When a column is unknown, types do not fit, or the select list needs another GROUP BY.
+    """
+    return _Checker(text, Scopes(scopes)).query(matches)
+
+
+class _Checker:
+    """Checks the clauses of one query."""
+
+    def __init__(self, text: QueryText, scopes: Scopes) -> None:
+        self._text = text
+        self._scopes = scopes
+        self._binder = Binder(scopes)
+        self._measures = Measures(self._binder)
+
+    def query(self, matches: Sequence[ex.Matched]) -> Query:
+        """Check clause after clause."""
+        text = self._text
+        conditions: list[ex.Expression] = list(matches)
+        if text.where is not None:
+            conditions.append(self._binder.condition(text.where))
+        keys = self._keys()
+        self._select_list(keys)
+        having = self._measures.having(text.having)
+        found = [self._order(ordered, keys) for ordered in text.order]
+        order = tuple(
+            one
+            if one.measure is None
+            else one._replace(measure=self._measures.settled(one.measure))
+            for one in found
+        )
+        return Query(
+            ex.joined(ex.And, conditions), keys, tuple(self._measures.found), having, order,
+            text.limit, text.offset, tuple(self._binder.value(part)[0] for part in text.selected),
+            tuple(self._measures.formulas), self._measures.listed,
+        )  # fmt: skip
+
+    def _keys(self) -> tuple[Key, ...]:
+        """Check what GROUP BY names."""
+        keys: list[Key] = []
+        where = "SELECT DISTINCT" if self._text.is_distinct else "GROUP BY"
+        for expression in self._grouped():
+            if isinstance(expression, ex.Aggregate):
+                raise refusal("GROUP BY contains an aggregate")
+            bound, _ = self._binder.value(expression)
+            if not ex.columns(bound):
+                raise refusal(f"{where} contains a constant", hint=f"name columns in {where}")
+            if any(key.expression == bound for key in keys):
+                continue
+            name = self._name_of(bound)
+            if any(key.name == name for key in keys):
+                raise refusal(
+                    "two groups have the same name", hint="name each with AS in the select list"
+                )
+            keys.append(Key(name, bound))
+        return tuple(keys)
+
+    def _grouped(self) -> list[ex.Expression]:
+        """Return what GROUP BY names; of SELECT DISTINCT, what it lists."""
+        if not self._text.is_distinct:
+            return [self._meant(written) for written in self._text.group]
+        written = [item.expression for item in self._text.items]
+        ordered = [self._meant(one.expression, by_alias=True) for one in self._text.order]
+        has_more = self._text.group or self._text.having is not None
+        if has_more or any(map(_aggregates_in, (*written, *ordered))):
+            raise refusal(
+                "SELECT DISTINCT is only supported for columns, without aggregates and GROUP BY",
+                hint="leave DISTINCT out: the groups of GROUP BY are distinct",
+            )
+        return written
+
+    def _name_of(self, bound: ex.Expression) -> str:
+        """Name a group by its first alias in the select list, or as PostgreSQL would."""
+        for item in self._text.items:
+            if item.alias is None or _aggregates_in(item.expression):
+                continue
+            if self._binder.value(self._meant(item.expression))[0] == bound:
+                return item.alias
+        return _default_name(bound)
+
+    def _select_list(self, keys: Sequence[Key]) -> None:
+        """Check that the select list holds aggregates, and otherwise what GROUP BY names."""
+        if self._text.is_distinct:
+            # How many records have the values says whether, and how certainly, they are there.
+            self._measures.show(ex.Aggregate("count", None), None)
+            return
+        for item in self._text.items:
+            if _aggregates_in(item.expression):
+                self._measures.show(item.expression, item.alias)
+                continue
+            bound, _ = self._binder.value(self._meant(item.expression))
+            if all(key.expression != bound for key in keys):
+                raise refusal(
+                    "the select list has columns that GROUP BY does not name",
+                    hint="list what GROUP BY names, and COUNT(*) or other aggregates; SELECT"
+                    " DISTINCT lists values",
+                )
+        if not self._measures.listed:
+            raise refusal(
+                "the select list has no COUNT, SUM or AVG",
+                hint="ask for COUNT(*) of each group, or SELECT DISTINCT without GROUP BY",
+            )
+
+    def _order(self, ordered: OrderText, keys: Sequence[Key]) -> Order:
+        """Check an item of ORDER BY."""
+        expression = self._meant(ordered.expression, by_alias=True)
+        if _aggregates_in(expression):
+            key, measure = None, self._measures.place(expression)
+        else:
+            bound, _ = self._binder.value(expression)
+            measure = None
+            key = next((i for i, other in enumerate(keys) if other.expression == bound), None)
+            if key is None:
+                raise refusal(
+                    "ORDER BY names something that is neither in GROUP BY nor an aggregate",
+                    hint="order by what GROUP BY names, or by COUNT(*)",
+                )
+        return Order(key, measure, ordered.is_descending, ordered.nulls_first)
+
+    def _meant(self, expression: ex.Expression, *, by_alias: bool = False) -> ex.Expression:
+        """Follow a number or an alias to the select list; `by_alias`: before any column."""
+        items = self._text.items
+        match expression:
+            case ex.Literal("number", digits) if digits.isdecimal():
+                if not 1 <= int(digits[:9]) <= len(items):
+                    raise refusal(
+                        "a number in GROUP BY or ORDER BY is not the position of a selected item",
+                        hint="name the column, or count the items of the select list from 1",
+                    )
+                return items[int(digits[:9]) - 1].expression
+            case ex.Name((name,)) if by_alias or not self._scopes.has(name):
+                named = [item.expression for item in items if item.alias == name]
+                if len(named) > 1 and any(other != named[0] for other in named):
+                    raise refusal("two items of the select list have the same name")
+                return named[0] if named else expression
+            case _:
+                return expression
+
+
+def _aggregates_in(expression: ex.Expression) -> bool:
+    """Whether an expression has aggregates."""
+    return any(isinstance(part, ex.Aggregate) for part in ex.walk(expression))
+
+
+_TYPE_NAMES: Final = {
+    "smallint": "int2", "integer": "int4", "bigint": "int8", "real": "float4",
+    "double precision": "float8", "character varying": "varchar", "boolean": "bool",
+    "timestamp without time zone": "timestamp",
+}  # fmt: skip
+"""What PostgreSQL calls types itself."""
+
+
+def _default_name(expression: ex.Expression) -> str:
+    """Name a column of a result as PostgreSQL does."""
+    match expression:
+        case ex.Column(name=name):
+            return name
+        case ex.DatePart(function=function):
+            return function
+        case ex.Case(default=ex.Column(name=name)):
+            return name
+        case ex.Case():
+            return "case"
+        case ex.Cast(operand, to):
+            name = _default_name(operand)
+            return _TYPE_NAMES.get(to, to) if name in ("case", "?column?") else name
+        case ex.Coalesce():
+            return "coalesce"
+        case ex.NullIf():
+            return "nullif"
+        case _:
+            return "?column?"

@@ -1,0 +1,833 @@
+"""Defines the typed structure of a query: its types, expressions and clauses.
+
+It is all that remains of the analyst's text. `refusal` says why a query is not answered.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal, localcontext
+from operator import attrgetter
+from typing import ClassVar, Final, NamedTuple, TypeVar, dataclass_transform
+from typing import Literal as OneOf
+
+from kanon_db.errors import UnsupportedQueryError
+
+# How a count query is refused: what, where, and what is allowed instead.
+
+
+ALLOWED: Final = (
+    "ask SELECT COUNT(*) FROM <publication> [JOIN <lookup table> ON ...] WHERE ... [GROUP BY ...];"
+    " COUNT(DISTINCT x), SUM, AVG, MIN, MAX and percentile_cont may stand beside it;"
+    " conditions are made of columns and constants by =, <>, <, <=, >, >=, IN, BETWEEN, LIKE,"
+    " IS NULL, IS DISTINCT FROM, AND, OR, NOT, arithmetic, EXTRACT (also of AGE), date_trunc, CASE,"
+    " COALESCE, NULLIF and casts"
+)
+
+
+def refusal(
+    what: str, position: int | None = None, hint: str = ALLOWED, *, detail: str = ""
+) -> UnsupportedQueryError:
+    """Make the error for a query that is not answered.
+
+    Parameters
+    ----------
+    what : str
+        The construct, in words of ours: text of the query may hold values.
+    position : int, optional
+        Where it starts in the query, counted in characters from 1.
+    hint : str
+        What to write instead.
+    detail : str
+        What there is to say beside the position.
+    """
+    if position is not None:
+        detail = f"at character {position} of the query"
+    return UnsupportedQueryError(what, detail=detail, hint=hint)
+
+
+# A type as statements need it, and what can be done with it.
+
+
+Category = OneOf["integer", "numeric", "float", "text", "boolean", "moment", "label", "other"]
+"""What can be done with a type; a ``moment`` is a date or a timestamp, a ``label`` the text of a
+value whose own type is not published."""
+
+NUMBERS: Final[frozenset[Category]] = frozenset({"integer", "numeric", "float"})
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A type as statements need it.
+
+    Attributes
+    ----------
+    name : str
+        SQL name, without modifiers, safe in a statement.
+    category : Category
+    operator_schema : str or None
+        Quoted schema of the type's own comparison operators; None for PostgreSQL's.
+    has_constant_input : bool
+        Whether reading a text as this type depends on nothing else (on no setting, say).
+    labels : tuple of str
+        All values of an enumeration, in their order.
+    is_ordered : bool
+        Whether ``<`` and ``>`` mean on the publication what they mean on the source.
+    has_equality : bool
+        Whether values are equal on the publication where they are on the source, and only there.
+    """
+
+    name: str
+    category: Category
+    operator_schema: str | None = None
+    has_constant_input: bool = True
+    labels: tuple[str, ...] = ()
+    is_ordered: bool = True
+    has_equality: bool = True
+
+
+CATEGORIES: Final[Mapping[str, Category]] = {
+    **dict.fromkeys(("smallint", "integer", "bigint"), "integer"),
+    "numeric": "numeric",
+    **dict.fromkeys(("real", "double precision"), "float"),
+    **dict.fromkeys(("text", "character varying", "bpchar"), "text"),
+    "boolean": "boolean",
+    **dict.fromkeys(("date", "timestamp without time zone", "timestamp with time zone"), "moment"),
+}
+"""The categories of PostgreSQL's own types."""
+
+_RANGES: Final[Mapping[str, tuple[str, ...]]] = {
+    "int4range": ("integer", "smallint"),
+    "int8range": ("bigint", "integer"),
+    "numrange": ("numeric", "bigint", "real", "double precision"),
+    "daterange": ("date",),
+    "tsrange": ("timestamp without time zone",),
+    "tstzrange": ("timestamp with time zone",),
+}
+"""The types of values whose cells are such ranges; the first one if nothing is described."""
+
+DISCRETE_RANGES: Final = ("int4range", "int8range", "daterange")
+"""The types of ranges whose values can be counted."""
+
+
+def type_in_range(range_type: str, described: object) -> Type | None:
+    """Return the type of the values that ranges stand for; None where these are no such ranges.
+
+    Parameters
+    ----------
+    range_type : str
+        Of the published cells.
+    described : object
+        The name of the source's type, if the catalog has one.
+    """
+    allowed = _RANGES.get(range_type)
+    if allowed is None:
+        return None
+    name = described if isinstance(described, str) and described in allowed else allowed[0]
+    return Type(name, CATEGORIES[name], has_constant_input=CATEGORIES[name] != "moment")
+
+
+# The typed structure of a count query's expressions: all that remains of the analyst's text.
+#
+# The parser leaves :class:`Literal` and :class:`Name` at the leaves; the check puts
+# :class:`Constant` and :class:`Column` there, which know their types.
+#
+# What an expression is made of follows from its fields: those that hold an expression, or a tuple
+# of them.
+
+
+LiteralKind = OneOf["number", "string", "boolean", "null", "date", "timestamp"]
+ComparisonOperator = OneOf["=", "<>", "<", "<=", ">", ">="]
+ArithmeticOperator = OneOf["+", "-", "*", "/", "%"]
+Truth = OneOf["true", "false", "unknown"]
+AggregateFunction = OneOf["count", "distinct", "sum", "avg", "min", "max", "disc", "cont"]
+DateFunction = OneOf["extract", "date_part", "date_trunc"]
+
+Part = TypeVar("Part", bound="Expression")
+
+
+@dataclass_transform(frozen_default=True)
+class Expression:
+    """What every class below is; each of them is a frozen dataclass.
+
+    Expressions are equal if they are of the same class and made of the same. What compares them is
+    written once, here: a first estimate would wait until it is compiled for each class.
+    """
+
+    __match_args__: ClassVar[tuple[str, ...]] = ()
+    _content: ClassVar[attrgetter[object]]
+    """Reads all fields: a tuple, or the only one."""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, eq=False, repr=False)(cls)
+        cls._content = attrgetter(*cls.__match_args__)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self._content(self) == self._content(other)
+
+    def __hash__(self) -> int:
+        return hash(self._content(self))
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__match_args__)
+        return f"{type(self).__name__}({fields})"
+
+
+# -- leaves -----------------------------------------------------------------------------------
+
+
+class Literal(Expression):
+    """A constant as written.
+
+    Attributes
+    ----------
+    kind : {"number", "string", "boolean", "null", "date", "timestamp"}
+        ``date`` and ``timestamp`` are typed literals, like ``DATE '2020-01-31'``; a plain quoted
+        constant is a ``string`` and takes the type of what it is compared with.
+    text : str
+        The value without quotes; numbers as written, with their sign.
+    """
+
+    kind: LiteralKind
+    text: str
+
+
+class Name(Expression):
+    """A column as written: its name, after the names that qualify it."""
+
+    parts: tuple[str, ...]
+
+
+class Constant(Expression):
+    """A constant and the type that PostgreSQL gives it; None is NULL."""
+
+    text: str | None
+    type: Type
+
+
+class Column(Expression):
+    """A column of the publication, or of a lookup table joined to it.
+
+    Attributes
+    ----------
+    name : str
+        As the analyst may write it.
+    sql : str
+        The same, quoted for a statement.
+    type : Type
+    lookup : int or None
+        Number of the lookup table; None for the publication's own columns.
+    via : str
+        The publication's column that decides the value: itself, or what its lookup is joined on.
+    """
+
+    name: str
+    sql: str
+    type: Type
+    lookup: int | None = None
+    via: str = ""
+
+    @property
+    def attribute(self) -> str:
+        """The publication's column on which the value depends."""
+        return self.via or self.name
+
+
+class Matched(Expression):
+    """Whether a record has a row in a lookup table; `column` is the table's join column."""
+
+    column: Column
+
+
+# -- values -----------------------------------------------------------------------------------
+
+
+class Negative(Expression):
+    """``-operand``."""
+
+    operand: Expression
+
+
+class Arithmetic(Expression):
+    """``left operator right``, of numbers."""
+
+    operator: ArithmeticOperator
+    left: Expression
+    right: Expression
+
+
+class DatePart(Expression):
+    """``EXTRACT(field FROM operand)``, ``date_part('field', operand)`` or ``date_trunc``."""
+
+    function: DateFunction
+    field: str
+    operand: Expression
+
+
+class Age(Expression):
+    """``age(later, earlier)``, an interval of which a :class:`DatePart` takes a part."""
+
+    later: Expression
+    earlier: Expression
+
+
+class Rank(Expression):
+    """The place of a value of an enumeration among its labels."""
+
+    operand: Expression
+    labels: tuple[str, ...]
+
+
+class Case(Expression):
+    """``CASE WHEN condition THEN result … ELSE default END``."""
+
+    branches: tuple[tuple[Expression, Expression], ...]
+    default: Expression | None
+
+
+class Cast(Expression):
+    """``CAST(operand AS to)``; `to` is the SQL name of one of `reading.casts.TYPES`."""
+
+    operand: Expression
+    to: str
+
+
+class Coalesce(Expression):
+    """``COALESCE(operands)``."""
+
+    operands: tuple[Expression, ...]
+
+
+class NullIf(Expression):
+    """``NULLIF(left, right)``."""
+
+    left: Expression
+    right: Expression
+
+
+class Aggregate(Expression):
+    """``COUNT(*)`` (without an operand), ``COUNT([DISTINCT] operand)``, ``SUM`` and so on.
+
+    Attributes
+    ----------
+    function : {"count", "distinct", "sum", "avg", "min", "max", "disc", "cont"}
+        ``disc`` and ``cont`` are ``percentile_disc`` and ``percentile_cont``.
+    operand : Expression or None
+    condition : Expression or None
+        What ``FILTER (WHERE condition)`` asks of a record.
+    share : float or None
+        Of a percentile; 0 and 1 of MIN and MAX.
+    type : Type or None
+        That of the operand of these, of SUM and of AVG, once it is checked.
+    """
+
+    function: AggregateFunction
+    operand: Expression | None
+    condition: Expression | None = None
+    share: float | None = None
+    type: Type | None = None
+
+
+DERIVED: Final = frozenset({"distinct", "min", "max", "disc", "cont"})
+"""Aggregates that have a statement of their own only where they are exact."""
+
+# -- conditions -------------------------------------------------------------------------------
+
+
+class Comparison(Expression):
+    """``left operator right``."""
+
+    operator: ComparisonOperator
+    left: Expression
+    right: Expression
+
+
+class Distinct(Expression):
+    """``left IS [NOT] DISTINCT FROM right``."""
+
+    left: Expression
+    right: Expression
+    negated: bool = False
+
+
+class Membership(Expression):
+    """``operand [NOT] IN (items)``; checked, with the type that all of it is compared as."""
+
+    operand: Expression
+    items: tuple[Expression, ...]
+    negated: bool = False
+    type: Type | None = None
+
+
+class Range(Expression):
+    """``operand [NOT] BETWEEN low AND high``, closed at both ends."""
+
+    operand: Expression
+    low: Expression
+    high: Expression
+    negated: bool = False
+
+
+class Pattern(Expression):
+    """``operand [NOT] LIKE pattern [ESCAPE escape]``, or ILIKE."""
+
+    operand: Expression
+    pattern: Expression
+    escape: Expression | None
+    is_case_sensitive: bool
+    negated: bool = False
+
+
+class NullTest(Expression):
+    """``operand IS [NOT] NULL``."""
+
+    operand: Expression
+    negated: bool = False
+
+
+class TruthTest(Expression):
+    """``operand IS [NOT] TRUE``, ``FALSE`` or ``UNKNOWN``."""
+
+    operand: Expression
+    truth: Truth
+    negated: bool = False
+
+
+class And(Expression):
+    """Conjunction of two parts or more; no part is itself an :class:`And`."""
+
+    parts: tuple[Expression, ...]
+
+
+class Or(Expression):
+    """Disjunction of two parts or more; no part is itself an :class:`Or`."""
+
+    parts: tuple[Expression, ...]
+
+
+class Not(Expression):
+    """Negation, in SQL's three-valued logic: unknown stays unknown."""
+
+    part: Expression
+
+
+# -- what all of them have in common --------------------------------------------------------
+
+
+def children(expression: Expression) -> tuple[Expression, ...]:
+    """Return what an expression is made of, from left to right."""
+    return tuple(_inside([getattr(expression, name) for name in expression.__match_args__]))
+
+
+def _inside(fields: Sequence[object]) -> Iterator[Expression]:
+    for field in fields:
+        if isinstance(field, Expression):
+            yield field
+        elif isinstance(field, tuple):
+            yield from _inside(field)
+
+
+def rebuilt(expression: Part, change: Callable[[Expression], Expression]) -> Part:
+    """Make an expression of the same kind, with everything that it is made of changed.
+
+    Examples
+    --------
+    >>> rebuilt(Not(Name(("a",))), lambda part: Literal("boolean", "true"))
+    Not(part=Literal(kind='boolean', text='true'))
+    """
+
+    def changed(field: object) -> object:
+        if isinstance(field, Expression):
+            return change(field)
+        return tuple(map(changed, field)) if isinstance(field, tuple) else field
+
+    names = expression.__match_args__
+    return replace(expression, **{name: changed(getattr(expression, name)) for name in names})  # type: ignore[type-var]
+
+
+def replaced(
+    expression: Expression, change: Callable[[Expression], Expression | None]
+) -> Expression:
+    """Rebuild an expression; where `change` returns something other than None, that is put there.
+
+    Parameters
+    ----------
+    change : callable
+        Is asked from the outside in, and not about what is inside a part that it replaced.
+    """
+    other = change(expression)
+    return rebuilt(expression, lambda part: replaced(part, change)) if other is None else other
+
+
+def walk(expression: Expression | None) -> Iterator[Expression]:
+    """Yield an expression and everything in it, from left to right, without recursing.
+
+    Examples
+    --------
+    >>> adult = Comparison(">=", Name(("age",)), Literal("number", "18"))
+    >>> [part.parts for part in walk(Not(adult)) if isinstance(part, Name)]
+    [('age',)]
+    """
+    pending = [] if expression is None else [expression]
+    while pending:
+        inner = pending.pop()
+        yield inner
+        pending.extend(reversed(children(inner)))
+
+
+def spelled_out(test: Range | Membership) -> Expression:
+    """Write BETWEEN as two comparisons, IN as one for each item: joined, and maybe negated."""
+    found: Expression
+    if isinstance(test, Range):
+        operand, low, high = test.operand, test.low, test.high
+        found = And((Comparison(">=", operand, low), Comparison("<=", operand, high)))
+    else:
+        found = Or(tuple(Comparison("=", test.operand, item) for item in test.items))
+    return Not(found) if test.negated else found
+
+
+def columns(expression: Expression | None) -> frozenset[Column]:
+    """Return the columns that a checked expression mentions."""
+    return frozenset(inner for inner in walk(expression) if isinstance(inner, Column))
+
+
+def attributes(expression: Expression | None) -> frozenset[str]:
+    """Return the publication's columns on which an expression depends."""
+    return frozenset(column.attribute for column in columns(expression))
+
+
+def flat(kind: type[And] | type[Or], parts: Sequence[Expression]) -> tuple[Expression, ...]:
+    """Put the parts of a part that is itself a chain of this kind in its place."""
+    return tuple(
+        inner for part in parts for inner in (part.parts if isinstance(part, kind) else (part,))
+    )
+
+
+def joined(kind: type[And] | type[Or], parts: Sequence[Expression]) -> Expression | None:
+    """Join parts by AND or OR, flat; None for no part at all."""
+    pieces = flat(kind, parts)
+    return kind(pieces) if len(pieces) > 1 else next(iter(pieces), None)
+
+
+# The order of the parts of AND and OR in statements.
+
+
+def by_attribute(condition: Expression) -> Expression:
+    """Bring the parts of a chain that depend on one attribute together, so as to read it once."""
+    if not isinstance(condition, And | Or):
+        return condition
+    grouped: dict[object, list[Expression]] = {}
+    for number, part in enumerate(condition.parts):
+        mentioned = attributes(part)
+        grouped.setdefault(mentioned if len(mentioned) == 1 else number, []).append(part)
+    kind = type(condition)
+    parts = [one for group in grouped.values() if (one := joined(kind, group)) is not None]
+    return parts[0] if len(parts) == 1 else kind(tuple(parts))
+
+
+# ROUND of what is calculated from aggregates, and what it does to bounds.
+
+
+MOST_DIGITS: Final = 20
+"""The most digits that ROUND may keep, or cut off before the decimal point."""
+
+_NEAR: Final = 1e-9
+_NEAR_SINGLE: Final = 2e-6
+"""How far, relatively, a bound may be from PostgreSQL's own number, which has other digits; a sum
+of `real` is added up in single precision."""
+
+
+class Rounded(Expression):
+    """``ROUND(operand, digits)``.
+
+    Attributes
+    ----------
+    operand : Expression
+    digits : int or None
+        How many to keep after the decimal point; None in ``ROUND(operand)``.
+    is_float : bool
+        Whether PostgreSQL rounds a floating-point number, a half then to the even neighbour.
+    is_rough : bool
+        Whether something in it is calculated with floating-point numbers.
+    """
+
+    operand: Expression
+    digits: int | None
+    is_float: bool = False
+    is_rough: bool = False
+
+    @property
+    def unit(self) -> float:
+        """The distance between two results."""
+        return float(10.0 ** -(self.digits or 0))
+
+    def of(self, number: float) -> float:
+        """Round a number as PostgreSQL does.
+
+        Examples
+        --------
+        >>> half = Round(Expression(), 1)
+        >>> half.of(0.25), half.of(-0.25), Round(Expression(), None, is_float=True).of(2.5)
+        (0.3, -0.3, 2.0)
+        """
+        if not math.isfinite(number):
+            return number
+        with localcontext(prec=400):
+            found = Decimal(repr(float(number))).quantize(
+                Decimal(1).scaleb(-(self.digits or 0)),
+                rounding=ROUND_HALF_EVEN if self.is_float else ROUND_HALF_UP,
+            )
+        return float(found)
+
+    def between(self, low: float, high: float) -> tuple[float, float]:
+        """Return between what the rounded number lies, if the number lies between these.
+
+        Rounding keeps the order of numbers. A bound is moved away by what it may be off itself,
+        which matters only next to a half.
+        """
+        near = _NEAR_SINGLE if self.is_rough else _NEAR
+        return self.of(low - near * abs(low)), self.of(high + near * abs(high))
+
+
+# What a query says, before anything is known of the publication.
+
+
+class RelationText(NamedTuple):
+    """A relation in FROM: as written, with the names that may qualify its columns.
+
+    Attributes
+    ----------
+    schema : str or None
+        None when the relation stands alone.
+    name : str
+    alias : str or None
+        Hides the name.
+    """
+
+    schema: str | None
+    name: str
+    alias: str | None = None
+
+    def answers_to(self, qualifier: tuple[str, ...]) -> bool:
+        """Whether a column may be qualified like that."""
+        if self.alias is not None:
+            return qualifier == (self.alias,)
+        return qualifier in ((self.name,), (self.schema, self.name))
+
+
+class LookupText(NamedTuple):
+    """``[LEFT] JOIN relation ON left = right``, or ``USING (name)``: then both are the name."""
+
+    relation: RelationText
+    left: Name
+    right: Name
+    is_outer: bool
+    is_using: bool = False
+
+
+class ItemText(NamedTuple):
+    """An item of the select list."""
+
+    expression: Expression
+    alias: str | None = None
+
+
+class OrderText(NamedTuple):
+    """An item of ORDER BY; `nulls_first` as PostgreSQL has it where nothing is written."""
+
+    expression: Expression
+    is_descending: bool = False
+    nulls_first: bool = False
+
+
+class QueryText(NamedTuple):
+    """A whole query: its clauses in their order; all that subqueries in FROM selected; DISTINCT."""
+
+    items: tuple[ItemText, ...]
+    publication: RelationText
+    lookups: tuple[LookupText, ...] = ()
+    where: Expression | None = None
+    group: tuple[Expression, ...] = ()
+    having: Expression | None = None
+    order: tuple[OrderText, ...] = ()
+    limit: int | None = None
+    offset: int = 0
+    selected: tuple[Expression, ...] = ()
+    is_distinct: bool = False
+
+
+# A checked query: what it counts, for which records, in which groups, with types throughout.
+
+
+class Key(NamedTuple):
+    """An expression that GROUP BY names, and the name that the answer gives it."""
+
+    name: str
+    expression: Expression
+
+
+class Measure(NamedTuple):
+    """An aggregate to estimate; one that only HAVING or ORDER BY mention is not shown."""
+
+    label: str
+    aggregate: Aggregate
+    is_shown: bool = True
+
+
+class Formula(NamedTuple):
+    """What is calculated from aggregates, all of which are measures of the query."""
+
+    label: str
+    expression: Expression
+
+
+class Order(NamedTuple):
+    """An item of ORDER BY: the number of a key, or of a measure (formulas come after them)."""
+
+    key: int | None
+    measure: int | None
+    is_descending: bool
+    nulls_first: bool
+
+
+class Query(NamedTuple):
+    """A query that can be answered, with the types of all that is in it.
+
+    The select list is that of the measures and formulas `listed`, formulas after all measures.
+    What subqueries `selected` is part of what is evaluated where the query mentions it.
+    """
+
+    where: Expression | None
+    keys: tuple[Key, ...]
+    measures: tuple[Measure, ...]
+    having: Expression | None = None
+    order: tuple[Order, ...] = ()
+    limit: int | None = None
+    offset: int = 0
+    selected: tuple[Expression, ...] = ()
+    formulas: tuple[Formula, ...] = ()
+    listed: tuple[int, ...] = ()
+
+    @property
+    def shown(self) -> list[tuple[int, Measure | Formula]]:
+        """The measures and formulas of the select list, with their places among all."""
+        everything: list[Measure | Formula] = [*self.measures, *self.formulas]
+        return [(place, everything[place]) for place in self.listed]
+
+    @property
+    def is_one_count(self) -> bool:
+        """Whether the select list shows one COUNT, and no other aggregate."""
+        match self.shown:
+            case [(_, Measure(aggregate=Aggregate("count" | "distinct")))]:
+                return True
+            case _:
+                return False
+
+    @property
+    def shown_aggregates(self) -> list[Aggregate]:
+        """The aggregates that the select list shows, or calculates from."""
+        found = []
+        for _, shown in self.shown:
+            whole = shown.aggregate if isinstance(shown, Measure) else shown.expression
+            found += [part for part in walk(whole) if isinstance(part, Aggregate)]
+        return list(dict.fromkeys(found))
+
+    @property
+    def evaluated(self) -> list[Expression | None]:
+        """What is evaluated for each record: its condition, groups, and what is summed."""
+        found = [self.where, *(key.expression for key in self.keys)]
+        aggregates = [measure.aggregate for measure in self.measures]
+        return found + [part for one in aggregates for part in (one.operand, one.condition)]
+
+    @property
+    def constants(self) -> frozenset[Constant]:
+        """The constants that are compared with, or part of what is grouped or summed."""
+        read = (*self.evaluated, *self.selected)
+        parts = (inner for part in read for inner in walk(part))
+        return frozenset(inner for inner in parts if isinstance(inner, Constant))
+
+
+# PostgreSQL's types of constants and results, and which of them compare with each other.
+
+
+TEXT: Final = Type("text", "text")
+BOOLEAN: Final = Type("boolean", "boolean")
+INTEGER: Final = Type("integer", "integer")
+BIGINT: Final = Type("bigint", "integer")
+NUMERIC: Final = Type("numeric", "numeric")
+DOUBLE: Final = Type("double precision", "float")
+DATE: Final = Type("date", "moment", has_constant_input=False)
+TIMESTAMP: Final = Type("timestamp without time zone", "moment", has_constant_input=False)
+TIMESTAMPTZ: Final = Type("timestamp with time zone", "moment", has_constant_input=False)
+
+_MAX_INT4: Final = 2**31 - 1
+_MAX_INT8: Final = 2**63 - 1
+
+_RANKS: Final = ("smallint", "integer", "bigint", "numeric", "real", "double precision")
+_MOMENT_RANKS: Final = (DATE.name, TIMESTAMP.name, TIMESTAMPTZ.name)
+
+_HINTS: Final[dict[Category, str]] = {
+    **dict.fromkeys(NUMBERS, "write a number"),
+    "boolean": "write TRUE or FALSE",
+    "moment": "write DATE '...', TIMESTAMP '...' or the date in single quotes",
+    **dict.fromkeys(("text", "label", "other"), "write the constant in single quotes"),
+}
+
+
+def number_type(text: str) -> Type:
+    """Return the type that PostgreSQL gives a number."""
+    digits = text.lstrip("-")
+    if digits.isdecimal() and len(digits.lstrip("0")) < 20:
+        if int(digits) <= _MAX_INT4:
+            return INTEGER
+        if int(digits) <= _MAX_INT8:
+            return BIGINT
+    return NUMERIC
+
+
+def result_type(one: Type, other: Type) -> Type:
+    """Return the type of an arithmetic result."""
+    if "float" in (one.category, other.category):
+        return one if one.name == other.name else DOUBLE
+    return max(one, other, key=lambda type_: _RANKS.index(type_.name))
+
+
+def common_type(types: Sequence[Type]) -> Type | None:
+    """Return the type that PostgreSQL compares values of these types as; None if it does not."""
+    first = replace(
+        types[0],
+        is_ordered=all(type_.is_ordered for type_ in types),
+        has_equality=all(type_.has_equality for type_ in types),
+    )
+    if all(
+        (type_.name, type_.category, type_.labels) == (first.name, first.category, first.labels)
+        for type_ in types
+    ):
+        return first
+    if any(type_.operator_schema is not None for type_ in types):
+        return None
+    categories = {type_.category for type_ in types}
+    if categories <= NUMBERS:
+        return max(types, key=lambda type_: _RANKS.index(type_.name))
+    if categories == {"moment"}:
+        return max(types, key=lambda type_: _MOMENT_RANKS.index(type_.name))
+    return first if categories == {"text"} else None
+
+
+def misfit(
+    one: Expression, one_type: Type | None, other: Expression, other_type: Type | None
+) -> UnsupportedQueryError:
+    """Make the refusal of a comparison of types that do not compare."""
+    if not isinstance(one, Constant):
+        one, one_type, other, other_type = other, other_type, one, one_type
+    names = ["text" if type_ is None else type_.name for type_ in (one_type, other_type)]
+    hint = "compare values of the same kind"
+    if isinstance(one, Constant) and other_type is not None:
+        hint = _HINTS[other_type.category]
+    return refusal(
+        f"a value of type {names[0]} cannot be compared with one of type {names[1]}",
+        hint=hint,
+        detail=f'column "{other.name}"' if isinstance(other, Column) else "",
+    )

@@ -1,0 +1,903 @@
+"""Turns counts of buckets into estimates, standard errors and bounds, as SQL and in numpy."""
+
+from __future__ import annotations
+
+import json
+import math
+import operator as operators
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from kanon_db.declaration.shown import ShownResult
+from kanon_db.query import expressions as ex
+from kanon_db.query.expressions import Order, Query, Rounded, refusal
+from kanon_db.query.layout import Assignment, Spectrum
+
+if TYPE_CHECKING:
+    from kanon_db.algorithms.ground.arrays import FloatArray
+
+
+# Answers of the estimator, and what HAVING, ORDER BY and LIMIT leave of them.
+
+
+@dataclass(frozen=True, slots=True)
+class Estimated(ShownResult):
+    """The answer to one aggregate; see docs/estimation.md.
+
+    Attributes
+    ----------
+    estimate, std_error, lower_bound, upper_bound : float or None
+        Numbers for a count, with whole bounds. Of a sum or an average, None where there is nothing
+        to sum; only a bound is None where none is certain.
+    """
+
+    estimate: float | None
+    std_error: float | None
+    lower_bound: float | None
+    upper_bound: float | None
+
+
+NOTHING = Estimated(None, None, None, None)
+"""The sum, or the average, of no value."""
+
+
+class Group(NamedTuple):
+    """The answer for one group.
+
+    Attributes
+    ----------
+    key : str
+        JSON object: the group's values by the names that the query gives them.
+    ranks : tuple of int
+        Places of the values in their order; those of NULL come last.
+    estimates : tuple of Estimated
+        One for each measure of the query.
+    """
+
+    key: str
+    ranks: tuple[int, ...]
+    estimates: tuple[Estimated, ...]
+
+
+_EXACT: Final = 2.0**53
+"""Up to this, every whole number is a floating-point number."""
+
+
+_WHOLE_QUOTIENT: Final = 2.0**20
+"""An average of whole numbers below it that is whole is not rounded: of fewer than 2^32 records,
+another one is farther from it than floating-point numbers are from each other."""
+
+_LOST: Final = 2.0**-40
+"""How much of a bound adding up may lose where values are no whole numbers; see also
+:func:`.formulas.rounding`."""
+
+
+def in_doubles(groups: Sequence[Group], aggregates: Sequence[ex.Aggregate]) -> list[Group]:
+    """Widen bounds of aggregates that a floating-point number cannot tell.
+
+    Sums and averages of numbers that are not whole are rounded when they are read, added up and
+    divided, averages of whole numbers when they are divided only. Bounds move outward by that.
+
+    Raises
+    ------
+    UnsupportedQueryError
+        For sums and averages of infinite values, or of what is no number.
+    """
+    if all(one.function in ("count", "distinct") for one in aggregates):
+        return list(groups)
+    return [
+        group._replace(
+            estimates=tuple(map(_in_doubles, group.estimates, aggregates)),
+        )
+        for group in groups
+    ]
+
+
+def _in_doubles(found: Estimated, aggregate: ex.Aggregate) -> Estimated:
+    function = aggregate.function
+    if function in ("count", "distinct"):
+        return found
+    low, high = found.lower_bound, found.upper_bound
+    if function in ("sum", "avg") and not all(
+        number is None or math.isfinite(number) for number in (found.estimate, low, high)
+    ):
+        raise refusal(
+            "sums and averages of infinite values, or of what is no number, are not answered",
+            hint="COUNT, MIN, MAX and percentiles are; for a sum, the source needs a view that has"
+            " NULL in place of such values",
+        )
+    if function in ("sum", "avg"):
+        is_whole = aggregate.type is not None and aggregate.type.category == "integer"
+        lost = 0.0 if is_whole else _LOST * max(abs(low or 0.0), abs(high or 0.0))
+        low, high = (None if end is None else end + sign * lost
+                     for end, sign in ((low, -1), (high, 1)))  # fmt: skip
+    low, high = (
+        end if end is None or _is_exact(end, aggregate) else math.nextafter(end, towards)
+        for end, towards in ((low, -math.inf), (high, math.inf))
+    )
+    return replace(found, lower_bound=low, upper_bound=high)
+
+
+def _is_exact(end: float, aggregate: ex.Aggregate) -> bool:
+    if aggregate.function == "avg":
+        return end == math.trunc(end) and abs(end) < _WHOLE_QUOTIENT
+    return abs(end) < _EXACT
+
+
+def within_limit(groups: Sequence[Group], query: Query) -> list[Group]:
+    """Apply OFFSET and LIMIT."""
+    end = None if query.limit is None else query.offset + query.limit
+    return list(groups[query.offset : end])
+
+
+def in_order(
+    groups: Sequence[Group], query: Query, heartbeat: Callable[[], None] = lambda: None
+) -> list[Group]:
+    """Apply HAVING and ORDER BY to the estimates.
+
+    Without ORDER BY, groups come in the order of their values. The heartbeat is called every few
+    milliseconds, or for each item of ORDER BY.
+    """
+    places = {measure.aggregate: i for i, measure in enumerate(query.measures)}
+    kept = sorted(groups, key=lambda group: group.ranks)
+    if query.having is not None:
+        found = []
+        # A product of constants that are allowed may have more digits than Decimal's default.
+        with localcontext(Emax=MAX_EMAX, Emin=MIN_EMIN):
+            for number, group in enumerate(kept):
+                if number % 16 == 0:
+                    heartbeat()
+                if _holds(query.having, group, places):
+                    found.append(group)
+        kept = found
+    for order in reversed(query.order):
+        heartbeat()
+        kept = _ordered(kept, order, query)
+    return kept
+
+
+def _ordered(groups: list[Group], order: Order, query: Query) -> list[Group]:
+    def value(group: Group) -> float | None:
+        if order.measure is not None:
+            return group.estimates[order.measure].estimate
+        place = order.key or 0
+        is_null = json.loads(group.key)[query.keys[place].name] is None
+        return None if is_null else group.ranks[place]
+
+    unknown = [group for group in groups if value(group) is None]
+    known = [group for group in groups if value(group) is not None]
+    known.sort(key=lambda group: value(group) or 0, reverse=order.is_descending)
+    return unknown + known if order.nulls_first else known + unknown
+
+
+_OPERATORS: Final[Mapping[str, Callable[[Decimal, Decimal], Decimal]]] = {
+    "+": operators.add,
+    "-": operators.sub,
+    "*": operators.mul,
+    "/": operators.truediv,
+}
+_COMPARISONS: Final[Mapping[str, Callable[[Decimal, Decimal], bool]]] = {
+    "=": operators.eq, "<>": operators.ne, "<": operators.lt,
+    "<=": operators.le, ">": operators.gt, ">=": operators.ge,
+}  # fmt: skip
+
+
+def _holds(condition: ex.Expression, group: Group, places: dict[ex.Aggregate, int]) -> bool | None:
+    """Evaluate a condition of HAVING in SQL's three-valued logic."""
+
+    def number(expression: ex.Expression) -> Decimal | None:
+        match expression:
+            case ex.Aggregate():
+                estimate = group.estimates[places[expression]].estimate
+                return None if estimate is None else Decimal(estimate)
+            case ex.Literal(_, text):
+                return Decimal(text)
+            case ex.Negative(operand):
+                inner = number(operand)
+                return None if inner is None else -inner
+            case ex.Cast(operand, _):
+                return number(operand)
+            case Rounded(operand):
+                inner = number(operand)
+                return None if inner is None else Decimal(expression.of(float(inner)))
+            case ex.NullIf(left, right):
+                one, other = number(left), number(right)
+                return None if one == other else one
+            case ex.Arithmetic(operator, left, right):
+                one, other = number(left), number(right)
+                # What is divided by an estimate of 0 is not known.
+                if one is None or other is None or (operator == "/" and other == 0):
+                    return None
+                return _OPERATORS[operator](one, other)
+        raise TypeError(f"{type(expression).__name__} is not checked")
+
+    match condition:
+        case ex.And(parts) | ex.Or(parts):
+            found = [_holds(part, group, places) for part in parts]
+            decisive = isinstance(condition, ex.Or)
+            if decisive in found:
+                return decisive
+            return None if None in found else not decisive
+        case ex.Not(part):
+            inner = _holds(part, group, places)
+            return None if inner is None else not inner
+        case ex.NullTest(operand, negated):
+            return (number(operand) is None) != negated
+        case ex.Range():
+            return _holds(ex.spelled_out(condition), group, places)
+        case ex.Comparison(operator, left, right):
+            one, other = number(left), number(right)
+            if one is None or other is None:
+                return None
+            return _COMPARISONS[operator](one, other)
+    raise TypeError(f"{type(condition).__name__} is not checked")
+
+
+def known_as(group_key: str, without: str | None = None) -> str:
+    """Return a group's key in one spelling, whoever wrote it.
+
+    Parameters
+    ----------
+    group_key : str
+        A JSON object.
+    without : str, optional
+        A name to leave out.
+    """
+    values: dict[str, Any] = json.loads(group_key, parse_float=str, parse_int=str)
+    return json.dumps(sorted((name, value) for name, value in values.items() if name != without))
+
+
+# What the composition of buckets tells of how records and values go together.
+#
+# The estimate of the paper spreads a bucket's matching records evenly over its values. But where
+# buckets with more of some value have more matching records, the two go together, also inside the
+# buckets. Let r be, for each direction in which buckets differ (`Composition`), the paper's
+# estimates
+# of how often each value goes with a match, less what would be expected if they were unrelated. If
+# theta is how much more often than on average each value goes with a match, r is normal with mean
+# ``eigenvalue * theta`` and variance ``b * eigenvalue``, where b is how much the share of matches
+# varies from bucket to bucket. With a normal prior for theta, whose variance tau2 is that which r
+# itself shows, theta is r tau2 / (tau2 eigenvalue + b) (ridge regression), with variance
+# tau2 b / (tau2 eigenvalue + b). A question on some values y adds ``theta * (hidden y)`` to the
+# paper's estimate, and its error is that of a random matching, and that of theta.
+#
+# All of it is linear in the number of matches, so sums of x have the same formulas.
+#
+# SQL and its twin in numpy stand side by side; tests hold the two to the same numbers.
+
+
+MOST_CORRECTED: Final = 64
+"""Of so many directions, what buckets tell of each is too rough to be added to an estimate (of 77
+values, errors grew by a third); it is part of the error then."""
+
+
+class Trust(NamedTuple):
+    """What the composition of buckets is taken for, and how large errors are.
+
+    Attributes
+    ----------
+    times : float
+        By what the error of a random matching is multiplied.
+    is_added : bool
+        Whether what is missing in the estimate is added to it.
+    doubted : float
+        By what the error of what is missing is multiplied.
+    missed : float
+        Which part of what is missing is an error.
+    """
+
+    times: float
+    is_added: bool = False
+    doubted: float = 0.0
+    missed: float = 0.0
+
+
+_CORRECTED: Final = Trust(1.15, is_added=True, doubted=1.15)
+_COMPOSED: Final[Mapping[Assignment, Trust]] = {
+    "random": Trust(1.15, doubted=1.15, missed=1.15),
+    "cells": Trust(1.5, missed=0.5),
+    "local": Trust(0.9, missed=0.15),
+}
+_UNKNOWN: Final[Mapping[Assignment, Trust]] = {
+    "random": Trust(2.3), "cells": Trust(2.2), "local": Trust(0.9),
+}  # fmt: skip
+
+
+def trust(assignment: Assignment, *, is_paper: bool, is_composed: bool = True) -> Trust:
+    """Return how errors are made.
+
+    Parameters
+    ----------
+    is_paper : bool
+        Whether the paper's estimator answers.
+    is_composed : bool
+        Whether anything is known of what is missing: not of conditions on both sides at once.
+
+    Notes
+    -----
+    The constants were chosen on three tables; ``python -m benchmarks calibration`` measures on
+    others how often the truth lies within the errors. Buckets of records that were gathered differ
+    for other reasons than chance, so that what they seem to tell is mostly not so inside them (on
+    average, a sixth in cells and less than a tenth in local buckets): it is not added, but says how
+    far off estimates may be.
+    """
+    if not is_composed:
+        return _UNKNOWN[assignment]
+    return _CORRECTED if assignment == "random" and not is_paper else _COMPOSED[assignment]
+
+
+class MatchedPairs(NamedTuple):
+    """What a random matching gives.
+
+    Attributes
+    ----------
+    estimate : float
+    variance : float
+        Of a count or a sum; of an average, of the sum of its `number` differences from it.
+    lower_bound, upper_bound : float
+    number : float
+    """
+
+    estimate: float
+    variance: float
+    lower_bound: float
+    upper_bound: float
+    number: float = 1.0
+
+
+ROUNDS: Final = 3
+"""How often tau2 is found, each time with the weights that the one before gives the directions.
+
+At first as if theta were nothing, so mostly by the directions that vary most; a third time is near
+the greatest likelihood. It is a moment estimator of several steps (DerSimonian and Kacker,
+Contemporary Clinical Trials 28, 2007), whose mean is known to be 0.
+"""
+
+
+def signal(over: str, *, is_first: bool) -> str:
+    """Return the SQL of tau2 from r, b and the eigenvalues ev, of one group each.
+
+    It is no less than its own standard error, so that the error of theta is not lost.
+
+    Parameters
+    ----------
+    over : str
+        The window of a group.
+    is_first : bool
+        Whether there is no tau2 yet.
+    """
+    if is_first:
+        squares = f"sum(ev ^ 2) {over}"
+        shown = f"sum(r * r - b * ev) {over} / {squares}"
+        least = f"sqrt(2 * sum((b * ev) ^ 2) {over}) / {squares}"
+        return f"greatest({shown}, {least})"
+    weight = "(tau2 + b) / nullif(tau2 * ev + b, 0)"
+    squares = f"nullif(sum((ev * {weight}) ^ 2) {over}, 0)"
+    shown = f"sum((r * r - b * ev) * ({weight}) ^ 2) {over} / {squares}"
+    least = f"sqrt(2 * sum((b * ev * ({weight}) ^ 2) ^ 2) {over}) / {squares}"
+    return f"coalesce(greatest({shown}, {least}), 0)"
+
+
+REGRESSED: Final = {
+    "more": "sum(l * r * tau2 / nullif(tau2 * ev + b, 0))",
+    "doubt": "sum(l * l * tau2 * b / nullif(tau2 * ev + b, 0))",
+}
+"""What to add to the estimate, and the variance of that, from the levels l of a question."""
+
+
+def regress(
+    along: FloatArray, total: float, b: float, levels: FloatArray, spectrum: Spectrum
+) -> tuple[float, float]:
+    """Return what to add to an estimate, and the variance of that.
+
+    Parameters
+    ----------
+    along : ndarray of float64, shape (n_directions,)
+        The paper's estimates of each value, along the directions.
+    total : float
+        Of what matches.
+    b : float
+        See :func:`between`.
+    levels : ndarray of float64, shape (n_directions,)
+        What is hidden of the question's values.
+    """
+    import numpy as np
+
+    ev = np.array(spectrum.eigenvalues)
+    r = along - total * np.array(spectrum.expected)
+    weight = np.ones_like(ev)
+    for _ in range(ROUNDS):
+        squares = float(((ev * weight) ** 2).sum())
+        least = math.sqrt(2 * float(((b * ev * weight**2) ** 2).sum())) / squares
+        tau2 = max(float(((r * r - b * ev) * weight**2).sum()) / squares, least)
+        if tau2 == 0 and b == 0:
+            return 0.0, 0.0
+        weight = (tau2 + b) / (tau2 * ev + b)
+    weight = tau2 * ev + b
+    return float((levels * r * tau2 / weight).sum()), float(
+        (levels * levels * tau2 * b / weight).sum()
+    )
+
+
+def between(packed: float, total: float, n_records: int, n_buckets: int) -> float:
+    """How much the share of matches varies from bucket to bucket; beside :func:`between_sql`.
+
+    Parameters
+    ----------
+    packed : float
+        The sum of squares of what matches in a bucket, over its size.
+    total : float
+        Of what matches.
+    """
+    return max(packed - total * total / n_records, 0) / max(n_buckets - 1, 1)
+
+
+def between_sql(packed: str, totals: str, n_records: int, n_buckets: int) -> str:
+    """Return the SQL of :func:`between`, or of a covariance; `totals` is a product of two."""
+    return f"({packed} - {totals} / {n_records}) / {max(n_buckets - 1, 1)}"
+
+
+def corrected(found: MatchedPairs, correction: tuple[float, float], trust: Trust) -> Estimated:
+    """Correct an answer of the paper, or say how far off it may be; beside :func:`answer_sql`.
+
+    Parameters
+    ----------
+    found : Matched
+    correction : tuple of float
+        What is missing, and the variance of that.
+    trust : Trust
+    """
+    low, high, (more, doubt) = found.lower_bound, found.upper_bound, correction
+    estimate = found.estimate
+    if trust.is_added:
+        estimate = min(max(estimate + more / found.number, low), high)
+    miss = trust.times**2 * found.variance
+    miss += trust.doubted**2 * doubt if trust.doubted else 0.0  # it may be infinite
+    miss += (trust.missed * more) ** 2
+    # Equal bounds may differ by what is rounded.
+    error = min(math.sqrt(max(miss, 0)) / found.number, max(high - low, 0) / 2)
+    return Estimated(estimate, error, low, high)
+
+
+def answer_sql(trust: Trust, *, is_average: bool = False) -> dict[str, str]:
+    """Return the SQL of an answer from estimate, variance, more, doubt and bounds.
+
+    Parameters
+    ----------
+    trust : Trust
+    is_average : bool
+        Whether variance, more and doubt are those of a sum of c numbers.
+    """
+    low, high, per = "lower_bound", "upper_bound", " / nullif(c, 0)" if is_average else ""
+    estimate = "estimate"
+    if trust.is_added:
+        estimate = f"least(greatest(estimate + more{per}, {low}), {high})"
+    miss = f"{trust.times} ^ 2 * variance"
+    miss += f" + {trust.doubted} ^ 2 * doubt" if trust.doubted else ""
+    miss += f" + ({trust.missed} * more) ^ 2" if trust.missed else ""
+    # Equal bounds may differ by what is rounded.
+    error = f"least(sqrt(greatest({miss}, 0)){per}, ({high} - {low}) / 2::float8)"
+    error = f"greatest({error}, 0)"
+    return {
+        # least() and greatest() pass over what is not there.
+        "estimate": f"(CASE WHEN estimate IS NOT NULL THEN {estimate} END)::float8",
+        "std_error": f"(CASE WHEN estimate IS NOT NULL THEN {error} END)::float8",
+        "lower_bound": low,
+        "upper_bound": high,
+    }
+
+
+def calibrated_sql(times: float) -> dict[str, str]:
+    """Return the SQL of an answer whose error is multiplied, and at most half the bounds' width."""
+    error = f"least({times} * std_error, (upper_bound - lower_bound) / 2::float8)"
+    error = f"greatest({error}, 0)"
+    return {
+        "estimate": "estimate",
+        "std_error": f"(CASE WHEN std_error IS NOT NULL THEN {error} END)::float8",
+        "lower_bound": "lower_bound",
+        "upper_bound": "upper_bound",
+    }
+
+
+# Estimates, errors and bounds over buckets, each formula as SQL and, beside it, in numpy.
+#
+# A bucket has ``size`` records, of which ``q`` match on the quasi-identifiers, and ``s`` of its
+# sensitive values match. Which record has which value is hidden: every matching of them is as
+# likely
+# as the others.
+#
+# **Source:** [GB] section 3.2 for the estimate; docs/estimation.md for the rest.
+#
+# SQL is given as the columns of a step, by name, from the columns of the step before. The numpy
+# twins serve the bitmaps; tests hold the two to the same numbers. numpy is imported where it is
+# used, so that statements are written without it.
+
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from kanon_db.algorithms.ground.arrays import FloatArray
+
+    Counts: TypeAlias = list[NDArray[np.uint8] | NDArray[np.uint16]]
+    """For each bucket size, the number of bits that each bucket of it has."""
+
+FLAT: Final = 1e-9
+"""How much of the matching values their uneven spread must exceed to tell us anything."""
+
+# -- counts -----------------------------------------------------------------------------------
+
+BUCKET_SHARE: Final = "(s / size::float8)"
+
+COUNTS: Final = {
+    "estimate": f"coalesce(sum(n * q * {BUCKET_SHARE}), 0)::float8",
+    "variance": f"coalesce(sum(n * q * {BUCKET_SHARE} * (1 - {BUCKET_SHARE})"
+    "\n      * (size - q) / greatest(size - 1, 1)), 0)::float8",
+    "lower_bound": "coalesce(sum(n * greatest(q + s - size, 0)), 0)::int8",
+    "upper_bound": "coalesce(sum(n * least(q, s)), 0)::int8",
+    "c": "1::float8",
+    **{name: f"max({name})" for name in ("n_q", "packed_q", "n_s", "packed_s")},
+}
+"""Sums over ``n`` buckets that are alike; see :func:`count_buckets`.
+
+``n_q`` is the sum of q over all buckets, ``packed_q`` that of q² / size; ``n_s``, ``packed_s`` are
+those of s.
+"""
+
+
+def count_measures(n_records: int) -> dict[str, str]:
+    """Return the SQL of what the error depends on, after :data:`COUNTS`."""
+    return {
+        "*": "*",
+        "half_width": "(upper_bound - lower_bound) / 2::float8",
+        "spread_s": f"packed_s - n_s * n_s / {n_records}",
+        "share": f"n_q / {n_records}",
+    }
+
+
+def count_correlation(n_records: int, n_buckets: int) -> dict[str, str]:
+    """Return the SQL of how records and values go together, after :func:`count_measures`."""
+    return {
+        "*": "*",
+        "slope": f"(estimate - n_q * n_s / {n_records}) / nullif(spread_s, 0)",
+        "within_q": f"(n_q - packed_q) / nullif({n_records - n_buckets} * share * (1 - share), 0)",
+    }
+
+
+SLOPE_DOUBT: Final = {
+    "*": "*",
+    "more": "0::float8",
+    "doubt": f"CASE WHEN spread_s <= {FLAT} * n_s THEN 'Infinity' ELSE"
+    "\n    ((n_s - packed_s) * within_q) ^ 2"
+    "\n      * (slope ^ 2 + share * (1 - share) / nullif(spread_s, 0)) END",
+}
+"""How far off the slope could be, after :func:`count_correlation`; see :func:`count_buckets`."""
+
+
+def count_buckets(
+    records: Counts, values: Counts, sizes: Sequence[int]
+) -> tuple[MatchedPairs, float]:
+    """Count over all buckets what q matching records and s matching values allow.
+
+    Parameters
+    ----------
+    records, values : list of ndarray of uint8 or uint16, shape (n_buckets,)
+        q and s of each bucket, for each bucket size.
+    sizes : sequence of int
+
+    Returns
+    -------
+    found : Matched
+    doubt : float
+        The square of what a slope of q on s would add.
+
+    Notes
+    -----
+    In a bucket, q s / size records are expected to match both; their number is hypergeometric,
+    with variance q (s / size) (1 - s / size) (size - q) / (size - 1), and lies between
+    max(q + s - size, 0) and min(q, s).
+
+    A real matching is not random. From bucket to bucket, the share of q follows that of s with
+    some slope, by least squares weighted with the sizes; inside the buckets the same correlation
+    would miss the sum of s (size - s) / size by the slope, and by the slope's own error, times
+    how much of q's variance is inside the buckets. Where s is spread evenly, nothing is known of
+    the slope. `kanon_db.query.formulas` has what is known of it where values are few.
+
+    Buckets with the same q and s count together, in whole numbers, so that neither the order nor
+    the number of buckets rounds anything.
+    """
+    import numpy as np
+
+    estimate = variance = 0.0
+    lower = upper = n_records = n_buckets = 0
+    n_q = n_s = 0
+    packed_q = packed_s = 0.0
+    for size, in_records, in_values in zip(sizes, records, values, strict=True):
+        pair = in_records.astype(np.int32) * (size + 1) + in_values
+        n = np.bincount(pair, minlength=(size + 1) ** 2).reshape(size + 1, size + 1)
+        n_buckets += pair.size
+        n_records += pair.size * size
+        q, s = np.nonzero(n)
+        n = n[q, s]
+        lower += int((n * np.maximum(q + s - size, 0)).sum())
+        upper += int((n * np.minimum(q, s)).sum())
+        estimate += int((n * q * s).sum()) / size
+        n_q += int((n * q).sum())
+        n_s += int((n * s).sum())
+        packed_q += int((n * q * q).sum()) / size
+        packed_s += int((n * s * s).sum()) / size
+        if size > 1:
+            spread = q * s * (size - q) * (size - s)
+            variance += int((n * spread).sum()) / (size * size * (size - 1))
+    spread_s = packed_s - n_s * n_s / n_records
+    share = n_q / n_records
+    found = MatchedPairs(estimate, variance, lower, upper)
+    if spread_s <= FLAT * n_s:
+        return found, math.inf
+    slope = (estimate - n_q * n_s / n_records) / spread_s
+    varies = (n_records - n_buckets) * share * (1 - share)
+    within_q = (n_q - packed_q) / varies if varies else 0.0
+    doubt = ((n_s - packed_s) * within_q) ** 2 * (slope**2 + share * (1 - share) / spread_s)
+    return found, doubt
+
+
+def all_but(n_records: int, neither: Estimated) -> Estimated:
+    """Count the records that are not among those counted; beside :func:`all_but_answer`."""
+    lower, upper = neither.lower_bound or 0, neither.upper_bound or 0
+    estimate = n_records - (neither.estimate or 0)
+    return Estimated(estimate, neither.std_error, n_records - upper, n_records - lower)
+
+
+def all_but_answer(n_records: int) -> dict[str, str]:
+    """Return the SQL of :func:`all_but`."""
+    changed = {"estimate": "estimate", "lower_bound": "upper_bound", "upper_bound": "lower_bound"}
+    rest = {name: f"{n_records} - {other}" for name, other in changed.items()}
+    return {"estimate": "", "std_error": "std_error", **rest}
+
+
+# -- sums and averages ------------------------------------------------------------------------
+
+
+def weights(x: str, times: str) -> dict[str, str]:
+    """Return the SQL of what ``n`` records, or values, of a bucket weigh; see :class:`Weighed`.
+
+    Parameters
+    ----------
+    x : str
+        The value to sum.
+    times : str
+        Multiplies by how often a row counts; empty where each counts once.
+    """
+    return {
+        "sx": f"sum({x}{times})",
+        "sxx": f"sum({x} * {x}{times})",
+        "positive": f"sum(greatest({x}, 0){times})",
+        "negative": f"sum(least({x}, 0){times})",
+        "least_x": f"min({x})",
+        "most_x": f"max({x})",
+    }
+
+
+class Weighed(NamedTuple):
+    """What the matching records, or values, of each bucket of one size weigh.
+
+    Attributes
+    ----------
+    n, x, squares, positive, negative : ndarray of float64, shape (n_buckets,)
+        Their number, and the sums of their values, squares, positive and negative parts.
+    least, most : ndarray of float64, shape (n_buckets,)
+        Their extreme values; infinite where there is none.
+    """
+
+    n: FloatArray
+    x: FloatArray
+    squares: FloatArray
+    positive: FloatArray
+    negative: FloatArray
+    least: FloatArray
+    most: FloatArray
+
+
+REACHED: Final = {"*": "*", "lo": "greatest(q + s - size, 0)", "hi": "least(q, s)"}
+"""How many of the q are meant, at least and at most."""
+
+_REST: Final = "(s - s * s / size) / greatest(size - 1, 1)"
+
+BUCKET_SUMS: Final = {
+    "t": "sx * s / size",
+    "c": "q * s / size",
+    "tt": f"(sxx - sx * sx / size) * {_REST}",
+    "cc": f"(q - q * q / size) * {_REST}",
+    "tc": f"(sx - sx * q / size) * {_REST}",
+    "t_low": "greatest(negative, least(lo * least_x, hi * least_x),"
+    " least(sx - (q - lo) * most_x, sx - (q - hi) * most_x))",
+    "t_high": "least(positive, greatest(lo * most_x, hi * most_x),"
+    " greatest(sx - (q - lo) * least_x, sx - (q - hi) * least_x))",
+    "c_low": "lo",
+    "c_high": "hi",
+    "least_x": "least_x",
+    "most_x": "most_x",
+}
+"""Each bucket's sum t and count c, with their variances, covariance and bounds.
+
+See :func:`sum_buckets`.
+"""
+
+EXTREMES: Final = {"least_x": "min(least_x)", "most_x": "max(most_x)"}
+TOTALS: Final = {**{name: f"sum({name})" for name in BUCKET_SUMS}, **EXTREMES}
+"""The same of all buckets together."""
+
+
+_ROUNDING: Final = 2.0**-47
+"""What adding up whole numbers loses of the sum of their absolute values, at most; some bits more
+than usual."""
+
+_OF_EACH, _AT_LEAST = 2.0**-52, 2.0**-40
+"""The same of other numbers: each record rounds once more, and values and buckets do, too."""
+
+_ALWAYS, _NEVER, _NOTICED = 2.0**53, 2.0**33, 1e-12
+"""Sums of absolute values from which on bounds are always widened, and up to which those of whole
+numbers never are; in between, where it is more than this part of the bounds. For less,
+:func:`.in_doubles` widens all bounds of numbers that are not whole."""
+
+
+def rounding(n: float, largest: float, low: float, high: float) -> float:
+    """Return by how much the bounds of a sum are widened, since adding up rounds.
+
+    Parameters
+    ----------
+    n : float
+        How many are added up, at most.
+    largest : float
+        The largest absolute value of one.
+    low, high : float
+        The bounds as they were added up.
+    """
+    total = n * largest
+    is_whole = all(number == math.trunc(number) for number in (total, low, high)
+                   if math.isfinite(number))  # fmt: skip
+    lost = total * (_ROUNDING if is_whole else n * _OF_EACH + _AT_LEAST)
+    is_noticed = (total > _NEVER or not is_whole) and lost > _NOTICED * max(abs(low), abs(high))
+    return lost if total > _ALWAYS or is_noticed else 0.0
+
+
+def _rounding() -> str:
+    """Return the SQL of :func:`rounding`."""
+    total = "c_high * greatest(abs(least_x), abs(most_x))"
+    is_whole = " AND ".join(f"{one} = trunc({one})" for one in (total, "t_low", "t_high"))
+    lost = (
+        f"({total} * CASE WHEN {is_whole} THEN {_ROUNDING!r}"
+        f" ELSE c_high * {_OF_EACH!r} + {_AT_LEAST!r} END)"
+    )
+    return (
+        f"CASE WHEN {total} > {_ALWAYS!r} OR (({total} > {_NEVER!r} OR NOT ({is_whole}))"
+        f" AND {lost} > {_NOTICED!r} * greatest(abs(t_low), abs(t_high)))"
+        f" THEN {lost} ELSE 0 END"
+    )
+
+
+def sum_answer(*, is_average: bool, certain: str = "", error: str = "") -> dict[str, str]:
+    """Return the SQL of a sum, or an average, from totals as :data:`TOTALS` names them.
+
+    Parameters
+    ----------
+    is_average : bool
+    certain : str
+        Condition under which there are bounds; empty for always.
+    error : str
+        The standard error, if it does not follow from these totals; it is cut to the bounds.
+
+    Notes
+    -----
+    The twin is in :func:`sum_buckets`. An average is t / c, its error that of a ratio to first
+    order: the root of tt - 2 (t / c) tc + (t / c)² cc, over c. It lies between the extreme values;
+    where the count is certain, also between the sum's bounds, over the count.
+    """
+    lost = _rounding()
+    estimate, low, high = "t", f"t_low - {lost}", f"t_high + {lost}"
+    own_error = error or "CASE WHEN t IS NOT NULL THEN sqrt(greatest(tt, 0)) END"
+    if is_average:
+        estimate = "t / nullif(c, 0)"
+        own_error = error or (
+            f"sqrt(greatest(tt - 2 * {estimate} * tc + ({estimate}) ^ 2 * cc, 0)) / nullif(c, 0)"
+        )
+        low, high = (
+            f"CASE WHEN c_low = c_high THEN greatest(least_x, least(most_x, ({total}) / c_low))"
+            f" ELSE {end} END"
+            for end, total in (("least_x", low), ("most_x", high))
+        )
+    if certain:
+        low, high = (f"CASE WHEN {certain} THEN {bound} END" for bound in (low, high))
+    if error:  # least() passes over bounds that are not there
+        smaller = f"greatest(least({error}, ({high} - ({low})) / 2), 0)"
+        own_error = f"CASE WHEN {error} IS NOT NULL THEN {smaller} END"
+    return {"estimate": estimate, "std_error": own_error, "lower_bound": low, "upper_bound": high}
+
+
+def matched_sum(*, is_average: bool) -> dict[str, str]:
+    """Return the SQL of :func:`sum_buckets` from totals as :data:`TOTALS` names them."""
+    answer = sum_answer(is_average=is_average)
+    variance = (
+        "tt - 2 * t / nullif(c, 0) * tc + (t / nullif(c, 0)) ^ 2 * cc" if is_average else "tt"
+    )
+    bounds = {name: answer[name] for name in ("lower_bound", "upper_bound")}
+    return {"estimate": answer["estimate"], "variance": variance, **bounds, "c": "c"}
+
+
+def sum_buckets(
+    weighed: Sequence[Weighed], others: Counts, sizes: Sequence[int], *, is_average: bool
+) -> MatchedPairs | None:
+    """Sum, or average, over all buckets what x values and s matches of the other side allow.
+
+    Parameters
+    ----------
+    weighed : sequence of Weighed
+    others : list of ndarray of uint8 or uint16
+        s of each bucket.
+    sizes : sequence of int
+    is_average : bool
+
+    Returns
+    -------
+    Matched or None
+        None where there is nothing to sum.
+
+    Notes
+    -----
+    In a bucket, s of size records are drawn at random; for the q values of x, the expected sum is
+    t = s sum(x) / size, their expected number c = q s / size, with the variances and the
+    covariance of drawing without replacement. Between lo = max(q + s - size, 0) and
+    hi = min(q, s) of the q are drawn; each bound of the sum is the extreme that so many can reach.
+    """
+    import numpy as np
+
+    totals = np.zeros(9)
+    least, most = math.inf, -math.inf
+    for size, w, counts in zip(sizes, weighed, others, strict=True):
+        at = (w.n > 0) & (counts > 0)
+        q, x, low, high = w.n[at], w.x[at], w.least[at], w.most[at]
+        if not q.size:
+            continue
+        s = counts[at].astype(np.float64)
+        lo, hi = np.maximum(q + s - size, 0), np.minimum(q, s)
+        rest = (s - s * s / size) / max(size - 1, 1)
+        lowest = np.minimum(lo * low, hi * low)
+        highest = np.maximum(lo * high, hi * high)
+        at_least = np.minimum(x - (q - lo) * high, x - (q - hi) * high)
+        at_most = np.maximum(x - (q - lo) * low, x - (q - hi) * low)
+        lower = np.maximum.reduce([w.negative[at], lowest, at_least])
+        upper = np.minimum.reduce([w.positive[at], highest, at_most])
+        squares = w.squares[at]
+        variances = ((squares - x * x / size) * rest, (q - q * q / size) * rest)
+        covariance = (x - x * q / size) * rest
+        parts = (x * s / size, q * s / size, *variances, covariance, lower, upper, lo, hi)
+        totals += [float(part.sum()) for part in parts]
+        least, most = min(least, float(low.min())), max(most, float(high.max()))
+    return summed(totals.tolist(), (least, most), is_average=is_average)
+
+
+def summed(
+    totals: Sequence[float], extremes: tuple[float, float], *, is_average: bool
+) -> MatchedPairs | None:
+    """Return a sum, or an average, from totals in the order of :data:`TOTALS`.
+
+    Returns
+    -------
+    Matched or None
+        None where there is nothing to sum.
+    """
+    t, c, tt, cc, tc, t_low, t_high, c_low, c_high = totals
+    least, most = extremes
+    if c == 0:
+        return None
+    lost = rounding(c_high, max(abs(least), abs(most)), t_low, t_high)
+    t_low, t_high = t_low - lost, t_high + lost
+    if not is_average:
+        return MatchedPairs(t, tt, t_low, t_high)
+    mean = t / c
+    if c_low == c_high:
+        # Rounded, an average could lie beyond the values that it is of.
+        least, most = (min(max(t / c_low, least), most) for t in (t_low, t_high))
+    return MatchedPairs(mean, tt - 2 * mean * tc + mean * mean * cc, least, most, c)

@@ -1,0 +1,479 @@
+"""Describes a publication: its relations, its columns, and the two sides of buckets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, Protocol, Self
+from typing import Literal as OneOf
+
+from kanon_db.query import expressions as ex
+from kanon_db.query.expressions import Column, Query
+
+# What is known of a publication: its relations, its columns, and where to count.
+
+
+CellKind = OneOf["range", "set", "value"]
+
+Shares = OneOf["of_each", "of_parts"]
+"""What the table of shares has of a column: how often each value, or part of a range, occurs."""
+
+ANYTHING: Final = "*"
+"""The label of anything, NULL too."""
+
+ROWS: Final = "_row"
+CELLS: Final = "_cel"
+ROW_SUFFIXES: Final = ("", ROWS, CELLS)
+"""Suffixes of the materialized view, and of the tables of its rows and of their cells."""
+
+SHARES: Final = "_est"
+"""Suffix of a table that the estimator reads: how often each value occurs in a cell, or how the
+values of buckets go together.
+
+It follows from the other relations. Readers could calculate it themselves, but not for each
+question.
+"""
+
+CLASSES: Final = "_cls"
+"""Suffix of the table of published rows as numbers, which the estimator reads.
+
+It follows from the view.
+"""
+
+RECODED_SUFFIXES: Final = (*ROW_SUFFIXES, SHARES, CLASSES)
+"""Suffixes of the relations of rows with ranges and sets."""
+
+CLASSED_SUFFIXES: Final = (*ROW_SUFFIXES, CLASSES)
+"""Suffixes of the relations of rows, and of their numbers."""
+
+QIT: Final = "_qit"
+SAT: Final = "_sat"
+BIT: Final = "_bit"
+SUFFIXES: Final = ("", QIT, SAT, BIT, SHARES)
+"""Suffixes of the weighted view, the quasi-identifier table, the sensitive table, the bitmaps, and
+the composition of buckets."""
+
+Assignment = OneOf["random", "cells", "local"]
+"""How records came into their buckets."""
+
+
+class Quotes(Protocol):
+    """What quotes names for statements; a session does."""
+
+    def identifier(self, *parts: str) -> str:
+        """Quote a name, or several joined by dots (schema, relation)."""
+
+
+_LARGEST: Final = 1e18
+"""Of numbers of records."""
+
+
+class Spectrum(NamedTuple):
+    """Of each direction in which the composition of buckets differs, what the catalog keeps.
+
+    Attributes
+    ----------
+    eigenvalues, expected : tuple of float
+        See `kanon_db.algorithms.bucketization.composition`.
+    """
+
+    eigenvalues: tuple[float, ...]
+    expected: tuple[float, ...]
+
+    @classmethod
+    def of(cls, described: object) -> Self | None:
+        """Read what a layout has; None if it has none, or anything but finite numbers."""
+        if not isinstance(described, dict):
+            return None
+        eigenvalues, expected = (described.get(name) for name in ("eigenvalues", "expected"))
+        if not (isinstance(eigenvalues, list) and isinstance(expected, list)):
+            return None
+        numbers = [*eigenvalues, *expected]
+        if not all(isinstance(n, int | float) and abs(n) <= _LARGEST for n in numbers):
+            return None
+        found = cls(tuple(map(float, eigenvalues)), tuple(map(float, expected)))
+        is_whole = len(eigenvalues) == len(expected) > 0
+        return found if is_whole and min(found.eigenvalues) > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class BucketTables:
+    """The published relations of a bucketization; every name is quoted, safe in statements.
+
+    Bucket numbers count from 1 and ascend with the bucket size (within a size they are a random
+    permutation), so that a bucket's size follows from its number and a few constants: neither
+    the view nor the estimator has to count it.
+
+    The bitmaps repeat QIT and SAT for the estimator: a row for each distinct value of an
+    attribute, with one bit for each record (see `kanon_db.answers._bitmap_sums`). Attributes with
+    too many values have none.
+    """
+
+    view: str
+    qit: str
+    sat: str
+    bit: str
+    composition: str
+    quasi_identifiers: tuple[str, ...]
+    sensitive: str
+    bucket_id: str
+    count: str
+    attribute: str
+    bits: str
+    weight: str
+    directions: str
+    hidden: str
+    spectrum: Spectrum | None
+    with_bitmaps: tuple[str, ...]
+    n_buckets: int
+    sizes: tuple[int, ...]
+    first_bucket_ids: tuple[int, ...]
+
+    @classmethod
+    def of(cls, quotes: Quotes, schema: str, name: str, layout: Mapping[str, Any]) -> Self:
+        """Read a publication's layout as the catalog holds it."""
+        view, qit, sat, bit, composition = (
+            quotes.identifier(schema, name + suffix) for suffix in SUFFIXES
+        )
+        columns = ("sensitive", "bucket_id", "count", "attribute", "bits", "weight")
+        added = {name: layout.get(name, name) for name in ("directions", "hidden")}
+        return cls(
+            view=view,
+            qit=qit,
+            sat=sat,
+            bit=bit,
+            composition=composition,
+            quasi_identifiers=tuple(map(quotes.identifier, layout["quasi_identifiers"])),
+            **{column: quotes.identifier(layout[column]) for column in columns},
+            **{name: quotes.identifier(column) for name, column in added.items()},
+            spectrum=Spectrum.of(layout.get("spectrum")),
+            with_bitmaps=tuple(layout["with_bitmaps"]),
+            # The only numbers that reach statements unbound: int() lets nothing else through.
+            n_buckets=int(layout["n_buckets"]),
+            sizes=tuple(map(int, layout["sizes"])),
+            first_bucket_ids=tuple(map(int, layout["first_bucket_ids"])),
+        )
+
+    @property
+    def relations(self) -> list[str]:
+        """The relations that readers see, quoted: the view first."""
+        found = [self.view, self.qit, self.sat, self.bit]
+        return found if self.spectrum is None else [*found, self.composition]
+
+    @property
+    def buckets_of_sizes(self) -> list[int]:
+        """The number of buckets of each size."""
+        ends = [*self.first_bucket_ids[1:], self.n_buckets + 1]
+        return [end - first for first, end in zip(self.first_bucket_ids, ends, strict=True)]
+
+    @property
+    def n_records(self) -> int:
+        """The number of records in all buckets."""
+        return sum(size * n for size, n in zip(self.sizes, self.buckets_of_sizes, strict=True))
+
+    def size(self, bucket_id: str = "bucket_id") -> str:
+        """Return SQL for the size of the bucket whose number `bucket_id`, an expression, gives."""
+        if len(self.sizes) == 1:
+            return str(self.sizes[0])
+        firsts = ", ".join(map(str, self.first_bucket_ids))
+        sizes = ", ".join(map(str, self.sizes))
+        return f"(ARRAY[{sizes}])[width_bucket({bucket_id}, ARRAY[{firsts}])]"
+
+
+class BucketLayout(NamedTuple):
+    """A bucketization with the types of its columns.
+
+    Attributes
+    ----------
+    tables : BucketTables
+    quasi_identifiers : mapping of str to Column
+    sensitive : Column
+    assignment : {"random", "cells", "local"}
+    is_paper : bool
+        Whether the paper's estimator is asked for.
+    """
+
+    tables: BucketTables
+    quasi_identifiers: Mapping[str, Column]
+    sensitive: Column
+    assignment: Assignment = "random"
+    is_paper: bool = False
+
+    @property
+    def columns(self) -> dict[str, Column]:
+        """All columns that a query may name."""
+        return {**self.quasi_identifiers, self.sensitive.name: self.sensitive}
+
+
+class CellDescription(NamedTuple):
+    """A column of a generalized, freeform or suppressed publication.
+
+    Attributes
+    ----------
+    column : Column
+        With the type of the original values.
+    kind : {"range", "set", "value"}
+        What a cell holds: a range with the original in it, a set of texts with it, or itself.
+    element : str
+        How a text of a set becomes a value of the original type, as SQL after the text.
+    is_discrete : bool
+        Whether the values of a range can be counted.
+    mark : int or None
+        Position in the pattern, from 1, of the mark that tells a suppressed cell; None where no
+        cell is suppressed.
+    shares : {"of_each", "of_parts"} or None
+        What the table of shares has of this column; without it, all values of a cell are equally
+        likely.
+    is_tight : bool
+        Whether each value of a set, and each end of a range, is that of a record with it; where it
+        was coarsened, it need not be.
+    labels : str or None
+        Where labels are published instead of sets: which values they stand for, as JSON; see
+        `kanon_db.query.cell_conditions`.
+    """
+
+    column: Column
+    kind: CellKind
+    element: str = ""
+    is_discrete: bool = True
+    mark: int | None = None
+    shares: Shares | None = None
+    is_tight: bool = True
+    labels: str | None = None
+
+
+class RowView(NamedTuple):
+    """The published relations of generalized, freeform or suppressed rows; names are quoted.
+
+    The view is made from a table of its rows, each with a number, and one of the cells with these
+    numbers. Rows that came with their cells, from elsewhere, have them themselves.
+    Readers have no right on either; a dump needs them, since restoring it refreshes the view.
+
+    Attributes
+    ----------
+    view, rows, shares, cells : str
+        The view, and the tables of its rows, of the shares of values in cells, and of the cells.
+    quasi_identifiers : tuple of str
+    pattern : str or None
+        The column that marks suppressed cells.
+    columns : tuple of str
+        All columns, in their order and not quoted.
+    number : str or None
+        The column of both tables with the number of a row's cells.
+    """
+
+    view: str
+    rows: str
+    shares: str
+    quasi_identifiers: tuple[str, ...]
+    pattern: str | None
+    columns: tuple[str, ...]
+    cells: str = ""
+    number: str | None = None
+
+    @classmethod
+    def of(cls, quotes: Quotes, schema: str, name: str, layout: Mapping[str, Any]) -> Self:
+        """Read a publication's layout as the catalog holds it."""
+        view, rows, cells, shares = (
+            quotes.identifier(schema, name + suffix) for suffix in (*ROW_SUFFIXES, SHARES)
+        )
+        quasi_identifiers = [cell["name"] for cell in layout["quasi_identifiers"]]
+        pattern, number = layout.get("pattern"), layout.get("number")
+        return cls(
+            view=view,
+            rows=rows,
+            shares=shares,
+            quasi_identifiers=tuple(map(quotes.identifier, quasi_identifiers)),
+            pattern=None if pattern is None else quotes.identifier(pattern),
+            columns=tuple(layout["columns"]),
+            cells=cells,
+            number=None if number is None else quotes.identifier(number),
+        )
+
+
+class ClassTable(NamedTuple):
+    """The published rows as numbers; every name is quoted.
+
+    It has three kinds of rows: a cell of a column (``attribute``) with its ``number``, in how many
+    ``records`` it is, whether it is ``hidden`` (suppressed), and the cell itself in the column of
+    its own name; the numbers of a column (``codes``, two bytes each, the lower one first) in the
+    block ``number``; and, without an attribute, the sizes of a block's classes, four bytes each.
+
+    Of ranges of whole numbers, or of days, that are too many to have numbers, there are the ends:
+    one cell holds them all, and a code has eight bytes, where a range ends in the lower four and
+    where it begins in the upper ones, from the least value of all on. The code of NULL is 0, and of
+    a range without ends, 1 in the upper four.
+
+    Quasi-identifiers have a number for each class, other columns one for each row, class by class.
+
+    Attributes
+    ----------
+    table : str
+    attribute, number, records, hidden, codes : str
+    columns : frozenset of str
+        Those whose cells have numbers; not quoted.
+    ends : frozenset of str
+        Those whose cells have their ends instead; not quoted.
+    """
+
+    table: str
+    attribute: str
+    number: str
+    records: str
+    hidden: str
+    codes: str
+    columns: frozenset[str]
+    ends: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, quotes: Quotes, schema: str, name: str, described: Mapping[str, Any]) -> Self:
+        """Read what a layout has of the table."""
+        own = ("attribute", "number", "records", "hidden", "codes")
+        return cls(
+            table=quotes.identifier(schema, name + CLASSES),
+            **{column: quotes.identifier(str(described[column])) for column in own},
+            columns=frozenset(map(str, described["columns"])),
+            ends=frozenset(map(str, described.get("ends", ()))),
+        )
+
+
+RARITY: Final = 0.3
+"""Suppressed cells have rarer values than those that are kept, since what is frequent need not be
+suppressed: as often as this power of how often they are kept. Chosen on three tables, where mean
+errors of counts are a third of those with 1; ``python -m benchmarks calibration``."""
+
+
+class CellLayout(NamedTuple):
+    """Published rows with what their cells may stand for.
+
+    Attributes
+    ----------
+    view : RowView
+    cells : mapping of str to Cell
+        Every column that a query may name.
+    left_out : int
+        How many records of the source have no row in the view.
+    n_rows : int
+        How many have one.
+    is_paper : bool
+        Whether suppressed cells are as often each value as those that are kept.
+    classes : ClassTable or None
+        None for what was published before there was such a table.
+    """
+
+    view: RowView
+    cells: Mapping[str, CellDescription]
+    left_out: int = 0
+    n_rows: int = 0
+    is_paper: bool = False
+    classes: ClassTable | None = None
+
+    @property
+    def rarity(self) -> float:
+        """The power of how often a value is kept, to which suppressed cells have it."""
+        return 1.0 if self.is_paper else RARITY
+
+    @property
+    def columns(self) -> dict[str, Column]:
+        """All columns that a query may name."""
+        return {name: cell.column for name, cell in self.cells.items()}
+
+
+class Lookup(NamedTuple):
+    """A table joined to a publication, with at most one row for each value of its join column.
+
+    Attributes
+    ----------
+    relation : str
+        Schema-qualified and quoted.
+    key : Column
+        Its join column.
+    on : Column
+        The publication's.
+    """
+
+    relation: str
+    key: Column
+    on: Column
+
+
+# The two sides of a bucketization, and which side each part of a query is on.
+#
+# Side 0 are the records with their quasi-identifiers, side 1 the sensitive values.
+
+
+Side = OneOf[0, 1]
+Sides = tuple[ex.Expression | None, ex.Expression | None]
+"""A condition on records and one on sensitive values; None is no condition."""
+
+
+def chosen_by(query: Query, aggregate: ex.Aggregate) -> ex.Expression | None:
+    """Return what WHERE and an aggregate's FILTER ask of a record."""
+    parts = [part for part in (query.where, aggregate.condition) if part is not None]
+    return ex.joined(ex.And, parts)
+
+
+def condition_of(query: Query, aggregate: ex.Aggregate) -> ex.Expression | None:
+    """Return what a record must meet to be counted in an aggregate: NULLs are not."""
+    chosen = chosen_by(query, aggregate)
+    parts = [] if chosen is None else [chosen]
+    if aggregate.operand is not None:
+        parts.append(ex.NullTest(aggregate.operand, negated=True))
+    return ex.joined(ex.And, parts)
+
+
+def parts_of(condition: ex.Expression | None) -> tuple[ex.Expression, ...]:
+    """Return the parts of a conjunction."""
+    if condition is None:
+        return ()
+    return condition.parts if isinstance(condition, ex.And) else (condition,)
+
+
+def side_of(expression: ex.Expression, layout: BucketLayout) -> Side | None:
+    """Return the side that an expression depends on, None for both."""
+    mentioned = ex.attributes(expression)
+    if layout.sensitive.name not in mentioned:
+        return 0
+    return 1 if len(mentioned) == 1 else None
+
+
+def sides_of(query: Query, aggregate: ex.Aggregate, layout: BucketLayout) -> set[Side | None]:
+    """Return the sides of all that an aggregate depends on."""
+    parts = [
+        *parts_of(condition_of(query, aggregate)),
+        *(key.expression for key in query.keys),
+        *(() if aggregate.operand is None else (aggregate.operand,)),
+    ]
+    return {side_of(part, layout) for part in parts}
+
+
+def by_side(
+    parts: Sequence[ex.Expression], layout: BucketLayout
+) -> tuple[list[ex.Expression], list[ex.Expression], list[ex.Expression]]:
+    """Separate expressions into those on records, those on sensitive values, and the rest."""
+    found: tuple[list[ex.Expression], list[ex.Expression], list[ex.Expression]] = ([], [], [])
+    for part in parts:
+        side = side_of(part, layout)
+        found[2 if side is None else side].append(part)
+    return found
+
+
+def factors(condition: ex.Expression | None, layout: BucketLayout) -> Sides | None:
+    """Split a conjunction by side; None where a part of it mentions both."""
+    records, values, both = by_side(parts_of(condition), layout)
+    return None if both else (ex.joined(ex.And, records), ex.joined(ex.And, values))
+
+
+def disjoint_sides(
+    query: Query, aggregate: ex.Aggregate, layout: BucketLayout
+) -> tuple[ex.Expression, ex.Expression] | None:
+    """Split a disjunction of conditions on one side each; None for anything else.
+
+    Only for a count without groups: the count of the records that meet neither gives it.
+    """
+    condition = condition_of(query, aggregate)
+    if query.keys or aggregate.function != "count" or not isinstance(condition, ex.Or):
+        return None
+    on_records, on_values, both = by_side(condition.parts, layout)
+    records, values = ex.joined(ex.Or, on_records), ex.joined(ex.Or, on_values)
+    return None if both or records is None or values is None else (records, values)

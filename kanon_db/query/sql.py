@@ -1,0 +1,747 @@
+"""Writes expressions, conditions, joins and named steps as SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple, Protocol, TypeVar
+
+from kanon_db.query import expressions as ex
+from kanon_db.query.expressions import (
+    TEXT,
+    Aggregate,
+    Column,
+    Constant,
+    Distinct,
+    Expression,
+    Query,
+    by_attribute,
+    columns,
+    refusal,
+)
+from kanon_db.query.formulas import TOTALS, calibrated_sql, sum_answer, trust, weights
+from kanon_db.query.layout import BucketLayout, Lookup, Side, condition_of, parts_of, side_of
+
+# Writing checked expressions as SQL.
+#
+# Every word is ours, every name was quoted by the server or the driver, and every constant is a
+# bound value: nothing of the analyst's text is run.
+
+
+Spelling = Callable[[ex.Column], str]
+"""Names a column as a statement does, with the alias of its relation."""
+
+
+class Statement(NamedTuple):
+    """SQL with its values, bound as ``$1`` and so on: a text each, or an array of texts."""
+
+    text: str
+    bound: tuple[str | list[str], ...]
+
+
+class Constants:
+    """The constants of one statement, each bound to a parameter, and each list of them to one.
+
+    Parameters
+    ----------
+    literal : callable, optional
+        Quotes a value: the values are then part of the text, for people to read and run.
+    first : int
+        Number of the first parameter.
+    """
+
+    def __init__(self, literal: Callable[[str], str] | None = None, first: int = 1) -> None:
+        self._literal = literal
+        self._first = first
+        self._numbers: dict[str | tuple[str, ...], int] = {}
+
+    @property
+    def are_shown(self) -> bool:
+        """Whether the values are part of the text, for people."""
+        return self._literal is not None
+
+    @property
+    def bound(self) -> tuple[str | list[str], ...]:
+        """What was written so far: a text, or an array of texts, for each parameter."""
+        return tuple(text if isinstance(text, str) else list(text) for text in self._numbers)
+
+    def write(self, constant: ex.Constant) -> str:
+        """Write a constant with its type."""
+        if constant.text is None:
+            return f"NULL::{constant.type.name}"
+        if self._literal is not None:
+            return f"{self._literal(constant.text)}::{constant.type.name}"
+        value = f"{self._parameter(constant.text)}::text::{constant.type.name}"
+        # Read once, not for each row, where the planner cannot do that by itself.
+        return value if constant.type.has_constant_input else f"(SELECT {value})"
+
+    def array(self, items: Sequence[ex.Expression], type_: ex.Type | None) -> str | None:
+        """Write constants as one array: the server would copy an array for each element of it.
+
+        Returns
+        -------
+        str or None
+            None for what has to be written one by one: values to be shown, expressions, and arrays.
+        """
+        by_type: dict[ex.Type, list[str]] = {}
+        for item in items:
+            if not isinstance(item, ex.Constant) or item.text is None:
+                return None
+            by_type.setdefault(item.type, []).append(item.text)
+        if self._literal is not None or type_ is None or type_.name.endswith("[]"):
+            return None
+        arrays = []
+        for of, texts in by_type.items():
+            value = f"{self._parameter(tuple(texts))}::text[]::{of.name}[]"
+            if of.name != type_.name:
+                value += f"::{type_.name}[]"
+            arrays.append(value if of.has_constant_input else f"(SELECT {value})")
+        return f"({' || '.join(arrays)})::{type_.name}[]"
+
+    def texts(self, texts: tuple[str, ...]) -> str:
+        """Write an array of texts."""
+        if self._literal is not None:
+            return f"ARRAY[{', '.join(map(self._literal, texts))}]::text[]"
+        return f"{self._parameter(texts)}::text[]"
+
+    def _parameter(self, value: str | tuple[str, ...]) -> str:
+        return f"${self._numbers.setdefault(value, len(self._numbers) + self._first)}"
+
+
+def write(expression: ex.Expression, spell: Spelling, constants: Constants) -> str:
+    """Write a checked expression as SQL.
+
+    Parameters
+    ----------
+    expression : Expression
+    spell : callable
+        Names a column.
+    constants : Constants
+        Collects the constants.
+    """
+
+    def inner(part: ex.Expression) -> str:
+        return write(part, spell, constants)
+
+    match expression:
+        case ex.Column():
+            return spell(expression)
+        case ex.Constant():
+            return constants.write(expression)
+        case ex.Matched(column):
+            return f"({spell(column)} IS NOT NULL)"
+        case ex.Negative(operand):
+            return f"(- {inner(operand)})"
+        case ex.Arithmetic(operator, left, right):
+            return f"({inner(left)} {operator} {inner(right)})"
+        case ex.Rank(operand, labels):
+            return f"array_position({constants.texts(labels)}, {inner(operand)})"
+        case ex.DatePart("extract", field, operand):
+            return f"EXTRACT({field} FROM {inner(operand)})"
+        case ex.DatePart(function, field, operand):
+            return f"{function}('{field}', {inner(operand)})"
+        case ex.Case(branches, default):
+            written = " ".join(f"WHEN {inner(when)} THEN {inner(then)}" for when, then in branches)
+            otherwise = "" if default is None else f" ELSE {inner(default)}"
+            return f"CASE {written}{otherwise} END"
+        case ex.Age(later, earlier):
+            return f"age({inner(later)}, {inner(earlier)})"
+        case ex.Cast(operand, to):
+            return f"CAST({inner(operand)} AS {to})"
+        case ex.Coalesce(operands):
+            return f"COALESCE({', '.join(map(inner, operands))})"
+        case ex.NullIf(left, right):
+            return f"NULLIF({inner(left)}, {inner(right)})"
+        case ex.And(parts):
+            return f"({' AND '.join(map(inner, parts))})"
+        case ex.Or(parts):
+            return f"({' OR '.join(map(inner, parts))})"
+        case ex.Not(part):
+            return f"(NOT {inner(part)})"
+        case ex.NullTest(operand, negated):
+            return f"({inner(operand)} IS {_not(negated)}NULL)"
+        case ex.TruthTest(operand, truth, negated):
+            return f"({inner(operand)} IS {_not(negated)}{truth.upper()})"
+        case ex.Pattern(operand, pattern, escape, is_case_sensitive, negated):
+            like = "LIKE" if is_case_sensitive else "ILIKE"
+            ending = "" if escape is None else f" ESCAPE {inner(escape)}"
+            return f"({inner(operand)} {_not(negated)}{like} {inner(pattern)}{ending})"
+        case ex.Comparison(operator, left, right):
+            return f"({inner(left)} {_operator(operator, left, right)} {inner(right)})"
+        case ex.Range():
+            return inner(ex.spelled_out(expression))
+        case ex.Distinct(left, right, negated):
+            equal = inner(ex.Comparison("=", left, right))
+            # A row of NULLs IS NULL, and yet it is a value.
+            neither = f"num_nulls({inner(left)}, {inner(right)}) = 2"
+            same = f"({equal} IS TRUE OR {neither})"
+            return same if negated else f"(NOT {same})"
+        case ex.Membership(operand, items, negated, type_):
+            if (array := constants.array(items, type_)) is not None:
+                equal = _operator("=", operand, items[0])
+                return f"({_not(negated)}{inner(operand)} {equal} ANY ({array}))"
+            if _schema(operand) is not None:
+                # IN would look its operator up by name, in pg_catalog.
+                return inner(ex.spelled_out(expression))
+            return f"({inner(operand)} {_not(negated)}IN ({', '.join(map(inner, items))}))"
+    raise TypeError(f"{type(expression).__name__} is not checked")
+
+
+def _not(negated: bool) -> str:
+    return "NOT " if negated else ""
+
+
+def _operator(symbol: str, left: ex.Expression, right: ex.Expression) -> str:
+    schema = _schema(left) or _schema(right)
+    return symbol if schema is None else f"OPERATOR({schema}.{symbol})"
+
+
+def _schema(operand: ex.Expression) -> str | None:
+    return operand.type.operator_schema if isinstance(operand, ex.Column | ex.Constant) else None
+
+
+# Statements as named steps, laid out for a person: one clause a line, each step with a comment.
+#
+# Whatever is nested is written at its depth. Text is never indented afterwards: a name or a
+# constant
+# in it may span lines.
+
+
+_WIDTH = 88
+"""The most characters of a list that stays on one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nested:
+    """A subquery in FROM: ``join (selects) AS alias``."""
+
+    selects: Sequence[Select]
+    alias: str
+    join: str = ""
+
+    def write(self, depth: int) -> str:
+        """Write it, at a depth."""
+        join = f"{self.join} " if self.join else ""
+        inner = _union(self.selects, depth + 1)
+        return f"{join}({_line(depth + 1)}{inner}{_line(depth)}) AS {self.alias}"
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """One SELECT.
+
+    Attributes
+    ----------
+    columns : mapping of str to str
+        Their names, with SQL.
+    source : sequence of str or Nested
+        A relation and what is joined to it; nothing for a row of constants.
+    where : sequence of str
+        Conditions, joined by AND.
+    group : sequence of str
+    having : str
+    limit : int, optional
+        The most rows.
+    """
+
+    columns: Mapping[str, str]
+    source: Sequence[str | Nested] = ()
+    where: Sequence[str] = ()
+    group: Sequence[str] = ()
+    having: str = ""
+    limit: int | None = None
+
+    def write(self, depth: int = 0) -> str:
+        """Write it, with what follows its first line at a depth."""
+        line = _line(depth)
+        columns = [sql if sql == name else f"{sql} AS {name}" for name, sql in self.columns.items()]
+        text = f"SELECT{_listed(columns, depth)}"
+        for number, item in enumerate(self.source):
+            written = item if isinstance(item, str) else item.write(depth)
+            text += f"{line}{written}" if number else f"{line}FROM {written}"
+        if self.where:
+            text += f"{line}WHERE {f'{_line(depth + 1)}AND '.join(self.where)}"
+        if self.group:
+            text += f"{line}GROUP BY {', '.join(self.group)}"
+        if self.having:
+            text += f"{line}HAVING {self.having}"
+        if self.limit is not None:
+            text += f"{line}LIMIT {self.limit}"
+        return text
+
+
+class Steps:
+    """The steps of a statement, in their order; the last one gives its rows."""
+
+    def __init__(self) -> None:
+        self._steps: list[tuple[str, str, Sequence[Select]]] = []
+
+    @property
+    def last(self) -> str:
+        """The name of the last step."""
+        return self._steps[-1][0]
+
+    def has(self, name: str) -> bool:
+        """Whether there is a step of this name."""
+        return any(name == step for step, *_ in self._steps)
+
+    def add(self, name: str, comment: str, *selects: Select) -> None:
+        """Add a step: a SELECT, or several, joined by UNION ALL.
+
+        Parameters
+        ----------
+        name : str
+        comment : str
+            What it does, in words of ours.
+        *selects : Select
+            They name the steps that they read in FROM.
+        """
+        self._steps.append((name, comment, selects))
+
+    def write(self) -> str:
+        """Write the statement."""
+        *before, (_, comment, selects) = self._steps
+        written = [
+            f"-- {what}\n{name} AS ({_line(1)}{_union(inner, 1)}\n)" for name, what, inner in before
+        ]
+        beginning = "WITH\n" + ",\n".join(written) + "\n" if written else ""
+        return f"{beginning}-- {comment}\n{_union(selects, 0)}"
+
+
+def _union(selects: Sequence[Select], depth: int) -> str:
+    line = _line(depth)
+    return f"{line}UNION ALL{line}".join([select.write(depth) for select in selects])
+
+
+def _listed(items: Sequence[str], depth: int) -> str:
+    if sum(map(len, items)) + 2 * len(items) <= _WIDTH:
+        return f" {', '.join(items)}"
+    line = _line(depth + 1)
+    return f"{line}{f',{line}'.join(items)}"
+
+
+def _line(depth: int) -> str:
+    return "\n" + "  " * depth
+
+
+# Writing FROM clauses: a published relation with the lookup tables that a query joins to it.
+
+
+def speller(alias: str) -> Spelling:
+    """Name the publication's columns by their relation's alias, lookup columns by their table's."""
+
+    def spell(column: Column) -> str:
+        where = alias if column.lookup is None else f"l{column.lookup}"
+        return f"{where}.{column.sql}"
+
+    return spell
+
+
+def same_value(column: Column, one: str, other: str) -> str:
+    """Write whether two pieces of SQL have the same value of a column's type, or are both NULL."""
+    left, right = (replace(column, sql=sql) for sql in (one, other))
+    return write(Distinct(left, right, negated=True), lambda part: part.sql, Constants())
+
+
+def joined_relations(
+    relation: str,
+    alias: str,
+    expressions: Sequence[Expression | None],
+    lookups: Sequence[Lookup],
+    on: Mapping[str, str] | None = None,
+) -> list[str]:
+    """Write a relation with the lookup tables that the expressions need.
+
+    Parameters
+    ----------
+    relation, alias : str
+    expressions : sequence of Expression
+    lookups : sequence of Lookup
+    on : mapping of str to str, optional
+        SQL of a publication's columns where they are not ``alias.column``.
+
+    Returns
+    -------
+    list of str
+        The relation, then each join.
+
+    Notes
+    -----
+    Every join is an outer one, so that it neither loses nor repeats a record: what an inner join
+    asks is a condition of its own (:class:`~kanon_db.query.expressions.Matched`).
+    """
+    found = [f"{relation} AS {alias}"]
+    numbers = {column.lookup for expression in expressions for column in columns(expression)}
+    for number in sorted(number for number in numbers if number is not None):
+        lookup = lookups[number]
+        own = (on or {}).get(lookup.on.name, f"{alias}.{lookup.on.sql}")
+        table = f"l{number}"
+        found.append(f"LEFT JOIN {lookup.relation} AS {table} ON {table}.{lookup.key.sql} = {own}")
+    return found
+
+
+# How likely a condition holds for a record whose values are not known exactly, as SQL.
+#
+# Conditions on different columns are taken as independent within a record; what surely or possibly
+# holds follows from three-valued logic only.
+
+
+T = TypeVar("T")
+
+MOST_LEAVES: Final = 1_000
+"""The most leaves of a condition: planning takes the server 0.1 MB for each."""
+
+MOST_VAGUE: Final = 40
+"""The most leaves on cells that stand for several values: 3 MB for each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Likelihood:
+    """SQL of what is known of a condition's truth.
+
+    Attributes
+    ----------
+    true, false : str
+        Probabilities; what is missing to 1 is unknown.
+    surely, possibly : str
+        Whether it is true whatever the values are, and whether it is for some.
+    surely_false, possibly_false : str
+        The same of being false.
+    """
+
+    true: str
+    false: str
+    surely: str
+    possibly: str
+    surely_false: str
+    possibly_false: str
+
+
+COLUMNS = ("t", "f", "st", "pt", "sf", "pf")
+"""The names of these columns in a subquery."""
+
+
+def of_subquery(alias: str) -> Likelihood:
+    """Return the columns of a subquery."""
+    return Likelihood(*(f"{alias}.{column}" for column in COLUMNS))
+
+
+def of_known(truth: str) -> Likelihood:
+    """Return the likelihood of a condition on known values, which is true, false or NULL."""
+    true, false = f"({truth} IS TRUE)", f"({truth} IS FALSE)"
+    return Likelihood(f"{true}::int::float8", f"{false}::int::float8", true, true, false, false)
+
+
+CERTAIN = Likelihood("1", "0", "true", "true", "false", "false")
+"""No condition at all."""
+
+
+def is_leaf(condition: ex.Expression) -> bool:
+    """Whether a condition is evaluated as a whole: on one column, or not made of conditions."""
+    return len(ex.attributes(condition)) <= 1 or not isinstance(
+        condition, ex.And | ex.Or | ex.Not | ex.TruthTest
+    )
+
+
+def leaves(condition: ex.Expression | None) -> list[ex.Expression]:
+    """Return the leaves of a condition in their order; one that occurs twice, twice."""
+    if condition is None:
+        return []
+    if is_leaf(condition):
+        return [condition]
+    parts = ex.children(by_attribute(condition))
+    return [leaf for part in parts for leaf in leaves(part)]
+
+
+def require_few(n_leaves: int, n_vague: int = 0) -> None:
+    """Refuse a condition with more leaves than the server can plan in the memory of a query.
+
+    Parameters
+    ----------
+    n_leaves, n_vague : int
+        All leaves, and those on cells that stand for several values.
+
+    Raises
+    ------
+    UnsupportedQueryError
+    """
+    if n_leaves > MOST_LEAVES or n_vague > MOST_VAGUE:
+        raise refusal(
+            "the query has too many conditions that must be counted apart",
+            hint="use IN or BETWEEN for conditions on one column, or ask several queries",
+            detail=f"{n_leaves}, of {MOST_LEAVES} that are allowed; {n_vague} of them on cells that"
+            f" stand for several values, of {MOST_VAGUE}",
+        )
+
+
+class Algebra(Protocol[T]):
+    """How what is known of the parts of a condition tells of the whole."""
+
+    certain: T
+    """No condition at all."""
+
+    def every(self, parts: Sequence[T]) -> T:
+        """Combine parts of which all must hold."""
+
+    def opposite(self, part: T) -> T:
+        """Swap true and false."""
+
+    def told(self, part: T) -> T:
+        """Return whether it is true: this is never unknown."""
+
+    def unknown(self, part: T) -> T:
+        """Return whether it is unknown, which itself never is."""
+
+
+def combined(
+    condition: ex.Expression | None, of_leaf: Callable[[ex.Expression], T], algebra: Algebra[T]
+) -> T:
+    """Combine what is known of a condition's leaves."""
+
+    def inner(part: ex.Expression) -> T:
+        return combined(part, of_leaf, algebra)
+
+    if condition is None:
+        return algebra.certain
+    if is_leaf(condition):
+        return of_leaf(condition)
+    match by_attribute(condition):
+        case ex.And(parts):
+            return algebra.every([inner(part) for part in parts])
+        case ex.Or(parts):
+            return algebra.opposite(
+                algebra.every([algebra.opposite(inner(part)) for part in parts])
+            )
+        case ex.Not(part):
+            return algebra.opposite(inner(part))
+        case ex.TruthTest(part, wanted, negated):
+            found = inner(part)
+            if wanted == "false":
+                found = algebra.opposite(found)
+            found = (algebra.unknown if wanted == "unknown" else algebra.told)(found)
+            return algebra.opposite(found) if negated else found
+    raise TypeError(f"{type(condition).__name__} has no leaves")
+
+
+class _Written:
+    """The algebra of SQL."""
+
+    certain = CERTAIN
+
+    def every(self, parts: Sequence[Likelihood]) -> Likelihood:
+        return Likelihood(
+            f"({' * '.join(part.true for part in parts)})",
+            f"(1 - {' * '.join(f'(1 - {part.false})' for part in parts)})",
+            f"({' AND '.join(part.surely for part in parts)})",
+            f"({' AND '.join(part.possibly for part in parts)})",
+            f"({' OR '.join(part.surely_false for part in parts)})",
+            f"({' OR '.join(part.possibly_false for part in parts)})",
+        )
+
+    def opposite(self, part: Likelihood) -> Likelihood:
+        return Likelihood(
+            part.false, part.true,
+            part.surely_false, part.possibly_false, part.surely, part.possibly,
+        )  # fmt: skip
+
+    def told(self, part: Likelihood) -> Likelihood:
+        return Likelihood(
+            part.true, f"(1 - {part.true})", part.surely, part.possibly,
+            f"(NOT {part.possibly})", f"(NOT {part.surely})",
+        )  # fmt: skip
+
+    def unknown(self, part: Likelihood) -> Likelihood:
+        return self.told(
+            replace(
+                part,
+                true=f"(1 - {part.true} - {part.false})",
+                surely=f"(NOT ({part.possibly} OR {part.possibly_false}))",
+                possibly=f"(NOT ({part.surely} OR {part.surely_false}))",
+            )
+        )
+
+
+def likelihood(
+    condition: ex.Expression | None, of_leaf: Callable[[ex.Expression], Likelihood]
+) -> Likelihood:
+    """Write how the likelihoods of a condition's leaves combine."""
+    return combined(condition, of_leaf, _Written())
+
+
+# What the writers of all statements share: the aggregate's parts, its groups, its steps.
+
+
+ANSWER = ("estimate", "std_error", "lower_bound", "upper_bound")
+
+
+def same(*names: str) -> dict[str, str]:
+    """Return columns that keep their names."""
+    return {name: name for name in names}
+
+
+def over(keys: Iterable[str]) -> str:
+    """Write the window of each group's rows; of all rows, if there are no keys."""
+    by = ", ".join(keys)
+    return f"OVER ({f'PARTITION BY {by}' if by else ''})"
+
+
+def numbered(n: int) -> list[str]:
+    """Return the numbers of a SELECT's first n columns, for GROUP BY.
+
+    Their names could be those of columns that are read, which GROUP BY would prefer.
+    """
+    return [str(i) for i in range(1, n + 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What one statement is to estimate.
+
+    Attributes
+    ----------
+    query : Query
+    aggregate : Aggregate
+    lookups : sequence of Lookup
+    literal : callable, optional
+        Quotes a value: the values are then part of the text, for people to read and run.
+    most : int, optional
+        How many groups to answer at most, before they are put in order.
+    """
+
+    query: Query
+    aggregate: Aggregate
+    lookups: Sequence[Lookup] = ()
+    literal: Callable[[str], str] | None = None
+    most: int | None = None
+
+
+class Writer:
+    """Collects the steps of one statement; ``k0 …`` are the group's values throughout."""
+
+    def __init__(self, request: Request) -> None:
+        query, aggregate = request.query, request.aggregate
+        self.steps = Steps()
+        self.constants = Constants(request.literal)
+        self.lookups = request.lookups
+        self.function = aggregate.function
+        self.weighed = None if aggregate.function in ("count", "distinct") else aggregate.operand
+        self.condition = condition_of(query, aggregate)
+        self.keys = {f"k{i}": key.expression for i, key in enumerate(query.keys)}
+        self.query = query
+        self._most = request.most
+
+    def step(
+        self,
+        name: str,
+        comment: str,
+        columns: dict[str, str],
+        *source: str | Nested,
+        where: Sequence[str] = (),
+        group: Sequence[str] | None = None,
+        having: str = "",
+    ) -> None:
+        """Add a step that keeps the group's values.
+
+        Parameters
+        ----------
+        *source : str or Nested
+            What it reads; by default, the step before.
+        group : sequence of str, optional
+            What rows are put together by, beside the group's values; by default, they are not.
+        """
+        kept = {} if "*" in columns else same(*self.keys)
+        by = [] if group is None else [*self.keys, *group]
+        read = source or [self.steps.last]
+        self.steps.add(name, comment, Select({**kept, **columns}, read, where, by, having))
+
+    def statement(self) -> Statement:
+        """Write the steps so far; each group with its key as JSON and its values' places."""
+        if self.keys:
+            names = (self.constants.write(Constant(key.name, TEXT)) for key in self.query.keys)
+            named = ", ".join(f"{name}, {key}" for name, key in zip(names, self.keys, strict=True))
+            ranks = {
+                f"rank_{i}": f"dense_rank() OVER (ORDER BY {key})"
+                for i, key in enumerate(self.keys)
+            }
+            columns = {"group_key": f"jsonb_build_object({named})::text", **ranks, **same(*ANSWER)}
+            comment = "Each group's values as JSON, and their places in their order."
+            source: str | Nested = self.steps.last
+            if self._most is not None:
+                source = Nested([Select(same("*"), [source], limit=self._most)], "some_groups")
+            self.steps.add("groups", comment, Select(columns, [source]))
+        return Statement(self.steps.write(), self.constants.bound)
+
+
+class SideWriter(Writer):
+    """Writes over QIT, with the alias ``q``, and SAT, with the alias ``s``."""
+
+    def __init__(self, request: Request, layout: BucketLayout) -> None:
+        super().__init__(request)
+        self.layout = layout
+        self.tables = layout.tables
+
+    def write(self, expression: Expression, side: Side) -> str:
+        """Write an expression on one side."""
+        return write(expression, speller("qs"[side]), self.constants)
+
+    def where(self, condition: Expression | None, side: Side) -> list[str]:
+        """Write the parts of a condition on one side."""
+        return [self.write(part, side) for part in parts_of(condition)]
+
+    def source(self, side: Side, *expressions: Expression | None) -> list[str]:
+        """Write the relation of a side, with the lookup tables that the expressions need."""
+        relation = self.tables.sat if side else self.tables.qit
+        return joined_relations(relation, "qs"[side], expressions, self.lookups)
+
+    def keys_of(self, side: Side) -> dict[str, Expression]:
+        """Return the group's values that one side decides."""
+        return {name: key for name, key in self.keys.items() if side_of(key, self.layout) == side}
+
+    def number(self, side: Side) -> str:
+        """Count the rows of a side; a row of the SAT stands for several records."""
+        return f"sum(s.{self.tables.count})::int8" if side else "count(*)"
+
+    def times(self, side: Side) -> str:
+        """Multiply by how often a row counts."""
+        return f" * s.{self.tables.count}" if side else ""
+
+    def count_in_buckets(
+        self,
+        name: str,
+        comment: str,
+        side: Side,
+        parts: Mapping[str, Expression],
+        condition: Expression | None,
+        weighed: Expression | None = None,
+    ) -> None:
+        """Add a step that counts the rows of a side in each bucket.
+
+        Parameters
+        ----------
+        parts : mapping of str to Expression
+            What rows are put together by, beside the bucket, by the names of the columns.
+        condition : Expression or None
+            What the rows must meet.
+        weighed : Expression, optional
+            What to add up beside them.
+        """
+        columns = {"bucket_id": f"{'qs'[side]}.{self.tables.bucket_id}"}
+        columns |= {column: self.write(part, side) for column, part in parts.items()}
+        columns["n"] = self.number(side)
+        if weighed is not None:
+            columns |= weights(f"({self.write(weighed, side)})::float8", self.times(side))
+        source = self.source(side, condition, weighed, *parts.values())
+        by = numbered(1 + len(parts))
+        self.steps.add(name, comment, Select(columns, source, self.where(condition, side), by))
+
+    def sum_totals(self) -> None:
+        """Add up buckets' sums and counts, in each group, to a sum or an average."""
+        self.step("totals", "All buckets together.", TOTALS, group=())
+        answer = sum_answer(is_average=self.function == "avg")
+        self.step("matched", "The estimate with its standard error and bounds.", answer)
+        self.calibrated()
+
+    def calibrated(self) -> None:
+        """Multiply the error of a random matching: a real one is not random."""
+        known = trust(self.layout.assignment, is_paper=True, is_composed=False)
+        self.step("answers", "A real matching is not random.", calibrated_sql(known.times))
