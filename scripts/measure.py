@@ -147,11 +147,11 @@ def private_imports(package: Path = ROOT / "kanon_db") -> list[str]:
 
 
 def stems_twice(package: Path = ROOT / "kanon_db") -> dict[str, list[str]]:
-    """Return the modules whose files have the same name, by that name."""
+    """Return the modules whose files have the same name, by that name, private or not."""
     by_stem = defaultdict(list)
     for path in modules(package).values():
         if path.stem != "__init__":
-            by_stem[path.stem].append(path.relative_to(package).as_posix())
+            by_stem[path.stem.lstrip("_")].append(path.relative_to(package).as_posix())
     return _several(by_stem)
 
 

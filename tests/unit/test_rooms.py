@@ -47,11 +47,11 @@ def test_what_only_a_type_checker_imports_makes_a_circle(tmp_path: Path) -> None
 
 
 def test_names_that_occur_twice_are_found(tmp_path: Path) -> None:
-    for room in ("catalog", "session"):
-        (tmp_path / room).mkdir()
-        (tmp_path / room / "__init__.py").write_text("")
-        (tmp_path / room / "names.py").write_text("class Name:\n    class Inner: ...\n")
-    found = ["catalog/names.py", "session/names.py"]
+    found = ["catalog/names.py", "session/_names.py"]
+    for file in found:
+        (tmp_path / file).parent.mkdir()
+        (tmp_path / file).with_name("__init__.py").write_text("")
+        (tmp_path / file).write_text("class Name:\n    class Inner: ...\n")
     assert MEASURE["stems_twice"](tmp_path) == {"names": found}
     assert MEASURE["classes_twice"](tmp_path) == {"Name": found}
 
